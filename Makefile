@@ -1,0 +1,43 @@
+# Two commands do everything on a fresh machine: `make sweep` and `make test`.
+PYTHON ?= python3
+VENV ?= .venv
+FAISS ?= cpu
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready-$(FAISS)
+ARGS ?=
+
+.PHONY: sweep test check format ui bench clean help
+
+help:            ## list the targets
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+sweep: $(READY)  ## the main job: embed, search, evaluate, export (again: goes on, or skips what exists)
+	$(BIN)/python jobs/sweep_ibkd.py $(ARGS)
+
+test: $(READY)   ## all tests
+	$(BIN)/python -m pytest tests $(ARGS)
+
+check: $(READY)  ## lint, format and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy platform/stillhouse jobs tests
+
+format: $(READY) ## rewrite the code as `check` wants it
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+ui: $(READY)     ## the MLflow UI over ./runs, on http://127.0.0.1:5000
+	MLFLOW_DISABLE_TELEMETRY=true $(BIN)/mlflow ui --host 127.0.0.1 --port 5000 \
+	    --backend-store-uri sqlite:///$(abspath $(or $(STILLHOUSE_ROOT),runs))/mlflow.db
+
+clean:           ## remove the virtual environment; runs/ stays
+	rm -rf $(VENV)
+
+# torch goes first and pinned, so that no other package's range pulls another build of it.
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "CPython 3.11 or newer is needed: make PYTHON=python3.12 sweep")'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt torch
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
+	    --editable '.[$(FAISS),demo,dev]'
+	touch $@

@@ -1,0 +1,85 @@
+"""The console command: `stillhouse {embed,train,sweep,evaluate,export,store}`, and what the jobs call."""
+
+import sys
+import traceback
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from collections.abc import Sequence
+
+from stillhouse.artifacts import default_root
+from stillhouse.cli_arguments import add_embed, add_evaluate, add_export, add_store, add_sweep, add_train
+from stillhouse.console import log_failure, private_environment, warn
+from stillhouse.errors import mistake_in
+from stillhouse.signals import sigterm_interrupts
+
+_EXAMPLES = """examples:
+  stillhouse sweep ibkd                              the main job, with its defaults
+  stillhouse sweep ibkd --trials 30 --corpus hf:wikitext:wikitext-103-raw-v1:train --split-sentences
+  stillhouse train ibkd --set distil_learning_rate=3e-4 --local
+  stillhouse evaluate all-MiniLM-L6-v2 --json teacher.json
+  stillhouse store verify
+
+Exit codes: 0 done, 1 failed, 2 bad input, 130 interrupted (the same command goes on).
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command.
+
+    Args:
+        arguments: As after the program's name; None takes the process's own.
+
+    Returns:
+        The exit code: 0, 1 (failed), 2 (bad input) or 130 (interrupted).
+    """
+    private_environment()
+    options = parser().parse_args(arguments)
+    try:
+        with sigterm_interrupts():
+            return _run(options)
+    except KeyboardInterrupt:
+        warn("interrupted. The same command goes on from here.")
+        return 130
+    except Exception as error:
+        mistake = mistake_in(error)
+        if mistake is not None:
+            warn(str(mistake))
+            return 2
+        _tell_failure(error, options)
+        return 1
+
+
+def parser() -> ArgumentParser:
+    """The parser of the whole command line."""
+    top = ArgumentParser(
+        prog="stillhouse",
+        description="Distil a large text-embedding model into a small, fast one.",
+        epilog=_EXAMPLES,
+        formatter_class=RawDescriptionHelpFormatter,
+    )
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for add in (add_sweep, add_train, add_embed, add_evaluate, add_export, add_store):
+        add(commands)
+    return top
+
+
+def _run(options: Namespace) -> int:
+    from stillhouse import commands
+
+    command = getattr(commands, options.command)
+    outcome: int = command(options)
+    return outcome
+
+
+def _tell_failure(error: Exception, options: Namespace) -> None:
+    """One line on the screen; the traceback goes to the log, or to the screen with `-v`."""
+    said = next(iter(str(error).strip().splitlines()), "")
+    if options.verbose:
+        traceback.print_exception(error)
+        warn(f"failed: {said}")
+        return
+    log = log_failure(error, (options.root or default_root()).resolve() / "logs")
+    warn(f"failed: {type(error).__name__}: {said} The traceback is in {log}; -v shows it here.")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

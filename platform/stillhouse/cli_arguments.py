@@ -1,0 +1,178 @@
+"""The arguments of each command. Nothing heavy is imported, so `--help` answers at once."""
+
+import dataclasses
+import inspect
+import re
+from argparse import ArgumentParser, BooleanOptionalAction, RawDescriptionHelpFormatter, _SubParsersAction
+from pathlib import Path
+from typing import Any
+
+from stillhouse.sweeps.experiment import Experiment
+
+
+def add_sweep(commands: "_SubParsersAction[ArgumentParser]") -> None:
+    """`stillhouse sweep METHOD`."""
+    command = _command(
+        commands,
+        "sweep",
+        "search a method's hyper-parameters, and deliver the best student",
+        "stillhouse sweep ibkd\n"
+        "  stillhouse sweep ibkd --trials 40 --section space --sampler grid\n"
+        "  stillhouse sweep ibkd --objectives quality,size --space search_spaces/ibkd_pareto.yaml\n"
+        "  stillhouse sweep ibkd --workers 2 --trials 3",
+    )
+    command.add_argument("method", help="a method, such as ibkd, ckd or mse")
+    search = command.add_argument_group("search")
+    search.add_argument("--space", metavar="FILE", help="search space; default: the method's own")
+    search.add_argument("--section", help="part of that file: space (the grid) or continuous")
+    search.add_argument("--name", help="of the sweep; default: the method's")
+    search.add_argument(
+        "--trials", type=int, help="trials in all; more later extends (default 8; none for a grid)"
+    )
+    search.add_argument("--sampler", default="tpe", help="tpe (default), random, qmc or grid")
+    search.add_argument(
+        "--objectives", default="quality", help="quality, or a pair: quality,size quality,latency"
+    )
+    search.add_argument("--asha", action=BooleanOptionalAction, default=True, help="stop weak trials early")
+    search.add_argument("--full", type=int, default=3, help="trials that are never stopped early (default 3)")
+    search.add_argument("--concurrency", type=int, default=0, help="trials at once; default: what fits")
+    search.add_argument("--register", default="", metavar="NAME", help="name in the MLflow model registry")
+    _add_method(command)
+    _add_experiment(command)
+    _add_where(command)
+
+
+def add_train(commands: "_SubParsersAction[ArgumentParser]") -> None:
+    """`stillhouse train METHOD`."""
+    command = _command(
+        commands,
+        "train",
+        "train one student with one method",
+        "stillhouse train ibkd --local\n  stillhouse train ibkd --preset repo --set beta1=0.5 --workers 2",
+    )
+    command.add_argument("method", help="a method, such as ibkd, ckd or mse")
+    command.add_argument("--local", action="store_true", help="one plain process, without Ray")
+    _add_method(command)
+    _add_experiment(command)
+    _add_where(command)
+
+
+def add_embed(commands: "_SubParsersAction[ArgumentParser]") -> None:
+    """`stillhouse embed`."""
+    command = _command(
+        commands,
+        "embed",
+        "read a corpus and run the teacher over it once",
+        "stillhouse embed --corpus 'texts/*.jsonl' --column body --sentences 0\n  stillhouse embed --local",
+    )
+    command.add_argument("--local", action="store_true", help="one plain process, without Ray")
+    _add_experiment(command)
+    _add_where(command)
+
+
+def add_evaluate(commands: "_SubParsersAction[ArgumentParser]") -> None:
+    """`stillhouse evaluate MODEL`."""
+    command = _command(
+        commands,
+        "evaluate",
+        "measure a model on the dev suite, or on the locked test suite",
+        "stillhouse evaluate all-MiniLM-L6-v2\n  stillhouse evaluate runs/sweeps/ibkd/export --final",
+    )
+    command.add_argument("model", help="a stage's folder, an exported folder, or a model's name or path")
+    command.add_argument(
+        "--final", action="store_true", help="open the test suite; recorded in the workspace"
+    )
+    _add_experiment(command)
+    _add_where(command)
+
+
+def add_export(commands: "_SubParsersAction[ArgumentParser]") -> None:
+    """`stillhouse export STAGE FOLDER`."""
+    command = _command(
+        commands,
+        "export",
+        "write a trained student as a folder that sentence-transformers loads",
+        "stillhouse export runs/stages/finetune-0123456789abcdef my-student",
+    )
+    command.add_argument("stage", type=Path, help="folder of a finished stage")
+    command.add_argument("folder", type=Path, help="where to write")
+    _add_common(command)
+
+
+def add_store(commands: "_SubParsersAction[ArgumentParser]") -> None:
+    """`stillhouse store {ls,verify,gc}`."""
+    command = _command(
+        commands,
+        "store",
+        "list, verify and clear the teacher stores",
+        "stillhouse store ls\n  stillhouse store verify\n  stillhouse store gc --yes",
+    )
+    command.add_argument("action", choices=["ls", "verify", "gc"])
+    command.add_argument("--yes", action="store_true", help="gc: delete; without it, only show")
+    _add_common(command)
+
+
+def _command(
+    commands: "_SubParsersAction[ArgumentParser]", name: str, what: str, examples: str
+) -> ArgumentParser:
+    return commands.add_parser(
+        name,
+        help=what,
+        description=what[0].upper() + what[1:] + ".",
+        epilog=f"examples:\n  {examples}",
+        formatter_class=RawDescriptionHelpFormatter,
+    )
+
+
+def _add_method(command: ArgumentParser) -> None:
+    group = command.add_argument_group("method")
+    group.add_argument("--preset", default="paper", help="paper (default) or repo")
+    group.add_argument(
+        "--set", action="append", default=[], metavar="NAME=VALUE", help="fix a hyper-parameter; repeatable"
+    )
+
+
+def _add_experiment(command: ArgumentParser) -> None:
+    group = command.add_argument_group("experiment")
+    told = attribute_docs(Experiment)
+    for field in dataclasses.fields(Experiment):
+        flag, default = "--" + field.name.replace("_", "-"), field.default
+        text = f"{told[field.name]} Default: {default!r}.".replace("%", "%%").replace("``", "")
+        if isinstance(default, bool):
+            group.add_argument(flag, action=BooleanOptionalAction, default=None, help=text)
+        else:
+            convert: Any = type(default)
+            group.add_argument(flag, type=convert, default=None, metavar=field.name.upper(), help=text)
+    group.add_argument("--refresh", action="store_true", help="read the corpus again")
+
+
+def _add_where(command: ArgumentParser) -> None:
+    group = command.add_argument_group("where it runs")
+    group.add_argument("--address", help="of a Ray cluster; default: the job's, else a local one")
+    group.add_argument("--workers", type=int, default=1, help="training processes a run (default 1)")
+    group.add_argument("--cpus-per-worker", type=float, default=1, help="default 1")
+    group.add_argument("--gpus-per-worker", type=float, default=None, help="default: 1 where there is a GPU")
+    group.add_argument("--actors", type=int, default=0, help="teacher actors; default: what fits")
+    group.add_argument("--device", default="auto", help="auto (default), cpu, cuda or mps")
+    _add_common(command)
+
+
+def _add_common(command: ArgumentParser) -> None:
+    group = command.add_argument_group("output")
+    group.add_argument("--root", type=Path, help="workspace; default: $STILLHOUSE_ROOT, else ./runs")
+    group.add_argument("--json", type=Path, metavar="FILE", help="write the results there, for machines")
+    group.add_argument("-v", "--verbose", action="store_true", help="show the chatter of the libraries")
+
+
+def attribute_docs(documented: type) -> dict[str, str]:
+    """What a class's docstring says of each attribute, so that a help text has one source."""
+    text = inspect.getdoc(documented) or ""
+    found: dict[str, str] = {}
+    name = ""
+    for line in text.partition("Attributes:\n")[2].splitlines():
+        start = re.match(r"    (\w+): (.*)", line)
+        if start:
+            name, found[start[1]] = start[1], start[2]
+        elif name and line.strip():
+            found[name] += " " + line.strip()
+    return found

@@ -1,0 +1,169 @@
+"""From parsed arguments to our own values, each checked before any work."""
+
+import dataclasses
+import json
+import os
+from argparse import Namespace
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stillhouse.artifacts import default_root
+from stillhouse.devices import require_device, resolve_device
+from stillhouse.errors import BadInput, require
+from stillhouse.sweeps.cluster import joins
+from stillhouse.sweeps.experiment import Experiment, experiment
+from stillhouse.sweeps.prepare import Embedding, student_spec
+from stillhouse.sweeps.room import Need
+
+if TYPE_CHECKING:
+    from stillhouse.methods import Method
+    from stillhouse.sweeps.space import Space
+
+_DEFAULT_TRIALS = 8
+
+
+def settings(pairs: list[str]) -> dict[str, Any]:
+    """`--set name=value`, the value read as JSON where it is JSON, else as a string.
+
+    Raises:
+        BadInput: No equals sign.
+    """
+    values: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        require(bool(name and equals), "--set takes NAME=VALUE", given=pair)
+        try:
+            values[name] = json.loads(text)
+        except ValueError:
+            values[name] = text
+    return values
+
+
+def fixed_of(options: Namespace, method: "Method") -> dict[str, Any]:
+    """What `--set` fixes, in the types that the method declares."""
+    from stillhouse.methods import check_names
+    from stillhouse.sweeps.domains import frozen
+    from stillhouse.sweeps.hints import cast_point
+
+    given = {name: frozen(value) for name, value in settings(options.set).items()}
+    check_names(method, given)
+    return cast_point(given, method.HyperParameters, "command line", "--set")
+
+
+def space_of(options: Namespace, method: "Method") -> "Space":
+    """The search space, checked, with what `--set` fixes and ASHA leaves out."""
+    from stillhouse.sweeps.sampling import check_sampler
+    from stillhouse.sweeps.space import check, load_space
+    from stillhouse.sweeps.sweep import default_space
+
+    known = [field.name for field in dataclasses.fields(Experiment)]
+    path = options.space or default_space(options.method)
+    space = load_space(path, space=_section(options, path), allowed_experiment_keys=known)
+    require(
+        space.method == options.method,
+        "the search space is for this method",
+        method=options.method,
+        space=space.method,
+    )
+    fixed = fixed_of(options, method)
+    left_out = ("distil_epochs",) if options.asha else ()
+    space = check(space.without(*fixed, *left_out), method.HyperParameters)
+    space = dataclasses.replace(space, fixed={**space.fixed, **fixed})
+    check_sampler(options.sampler, space)
+    return space
+
+
+def probe_all(
+    options: Namespace, method: "Method", points: Iterable[dict[str, Any]], wanted: Experiment
+) -> None:
+    """Refuse a model, a layer or a hyper-parameter that cannot be, before any work."""
+    from stillhouse.methods import hyper_parameters, probe
+    from stillhouse.students.backbone import layer_count
+    from stillhouse.teachers.models import resolve_model
+
+    student = student_spec(wanted, resolve_model(wanted.teacher))
+    layers = layer_count(student.kwargs["base"])
+    for values in points:
+        probe(method, hyper_parameters(method, values, options.preset), layers=layers)
+
+
+def trials_of(options: Namespace, space: "Space") -> int:
+    """How many were asked for, or eight; a grid is never run without saying how much of it."""
+    if options.trials is not None:
+        return int(options.trials)
+    if options.sampler == "grid":
+        raise BadInput(
+            f"a grid wants a limit, and this one has {space.grid_size():,} points. Give --trials NUMBER."
+        )
+    return _DEFAULT_TRIALS
+
+
+def experiment_of(options: Namespace, from_file: dict[str, Any]) -> Experiment:
+    """What all trials share: the flags before the file before the environment before the defaults."""
+    given = {
+        field.name: getattr(options, field.name)
+        for field in dataclasses.fields(Experiment)
+        if getattr(options, field.name) is not None
+    }
+    if str(given.get("layers", "")).startswith("["):
+        given["layers"] = _layers(given["layers"])
+    return experiment({**_data_root(), **from_file, **given})
+
+
+def need_of(options: Namespace, device: str) -> Need:
+    """What one trial takes; on a GPU, a GPU a worker."""
+    gpus = options.gpus_per_worker
+    return Need(
+        options.workers,
+        options.cpus_per_worker,
+        gpus if gpus is not None else float(device.startswith("cuda")),
+    )
+
+
+def embedding_of(options: Namespace, device: str, *, local: bool) -> Embedding:
+    """Where the teacher runs."""
+    return Embedding(actors=options.actors, threads=1, local=local, device=device)
+
+
+def device_of(options: Namespace) -> str:
+    """The device of the work; a driver that joins a cluster need not have it."""
+    device = resolve_device(options.device)
+    if getattr(options, "local", False) or not joins(options.address):
+        require_device(device)
+    return device
+
+
+def root_of(options: Namespace) -> Path:
+    """The workspace's folder."""
+    return (options.root or default_root()).resolve()
+
+
+def _section(options: Namespace, path: Path | str) -> str:
+    """The grid for the grid sampler, the continuous version for the others where the file has one."""
+    if options.section:
+        return str(options.section)
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"the search space must be a readable file, but {path}: {error}.") from None
+    return "continuous" if options.sampler != "grid" and "\ncontinuous:" in text else "space"
+
+
+def _data_root() -> dict[str, str]:
+    """``$STILLHOUSE_DATA`` where it has STS sets to select by and to test on; it may serve other things."""
+    from stillhouse.evaluation.sts import sts_sets
+
+    root = os.environ.get("STILLHOUSE_DATA", "")
+    has = bool(root) and all(sts_sets(root, split) for split in ("dev", "test"))
+    return {"data_root": root} if has else {}
+
+
+def _layers(text: str) -> tuple[int, ...]:
+    try:
+        listed = json.loads(text)
+    except ValueError:
+        listed = None
+    whole = isinstance(listed, list) and all(type(layer) is int for layer in listed)
+    require(whole, "--layers is a rule, or a list of whole numbers such as [0,2,4]", layers=text)
+    return tuple(listed or ())

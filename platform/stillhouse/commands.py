@@ -1,0 +1,183 @@
+"""What each command does, from parsed arguments to an exit code."""
+
+import contextlib
+from argparse import Namespace
+from collections.abc import Iterator
+from typing import Any
+
+from stillhouse.artifacts import Workspace, locked, write_json
+from stillhouse.cli_options import (
+    device_of,
+    embedding_of,
+    experiment_of,
+    fixed_of,
+    need_of,
+    probe_all,
+    root_of,
+    space_of,
+    trials_of,
+)
+from stillhouse.console import diverted_chatter, say
+from stillhouse.signals import signals_kept
+from stillhouse.sweeps.prepare import Prepared, prepare
+
+
+def sweep(options: Namespace) -> int:
+    """`stillhouse sweep METHOD`."""
+    from stillhouse.methods import load_method
+    from stillhouse.sweeps.sweep import SweepOptions
+    from stillhouse.sweeps.sweep import sweep as run_sweep
+    from stillhouse.tracking.mlflow_tracker import tracking_uri, ui_command
+
+    method = load_method(options.method)
+    space = space_of(options, method)
+    wanted = experiment_of(options, dict(space.experiment))
+    probe_all(options, method, space.probes(), wanted)
+    root = root_of(options)
+    device = device_of(options)
+    report = run_sweep(
+        SweepOptions(
+            name=options.name or options.method,
+            method=options.method,
+            preset=options.preset,
+            space=space,
+            experiment=wanted,
+            root=root,
+            trials=trials_of(options, space),
+            sampler=options.sampler,
+            objectives=tuple(options.objectives.split(",")),
+            asha=options.asha,
+            full=options.full,
+            at_once=options.concurrency,
+            need=need_of(options, device),
+            embedding=embedding_of(options, device, local=False),
+            device=device,
+            address=options.address,
+            register=options.register,
+            refresh=options.refresh,
+            verbose=options.verbose,
+        )
+    )
+    say(f"the runs in MLflow: make ui, or {ui_command(tracking_uri(root))}")
+    _write(options, report)
+    return 0 if report["champion"] else 1
+
+
+def train(options: Namespace) -> int:
+    """`stillhouse train METHOD`."""
+    from stillhouse.artifacts import read_manifest
+    from stillhouse.methods import hyper_parameters, load_method
+    from stillhouse.training.progress import Evaluation
+    from stillhouse.training.run import Where, run
+
+    method = load_method(options.method)
+    fixed = fixed_of(options, method)
+    probe_all(options, method, [fixed], experiment_of(options, {}))
+    device = device_of(options)
+    with _on_ray(options) as workspace:
+        prepared = _prepared(options, workspace, device)
+        stage = method.plan(hyper_parameters(method, fixed, options.preset), prepared.setting)
+        quality = prepared.setting.dev.select
+
+        def listen(evaluation: Evaluation) -> bool:
+            say(
+                f"  {evaluation.stage}: {evaluation.examples:,} examples, "
+                f"{quality} {evaluation.metrics.get(quality, float('nan')):.4f}"
+            )
+            return False
+
+        threads = max(1, int(options.cpus_per_worker))
+        where = Where(device=device, threads=threads, workers=options.workers)
+        folder = run(stage, workspace, where=where, listen=listen)
+    manifest = read_manifest(folder)
+    say(f"trained: {folder}")
+    _write(options, {"folder": str(folder), "metrics": manifest["metrics"], "seconds": manifest["seconds"]})
+    return 0
+
+
+def embed(options: Namespace) -> int:
+    """`stillhouse embed`."""
+    device = device_of(options)
+    with _on_ray(options) as workspace:
+        prepared = _prepared(options, workspace, device)
+    for name, value in prepared.facts.items():
+        say(f"  {name}: {value}")
+    _write(options, prepared.facts)
+    return 0
+
+
+def evaluate(options: Namespace) -> int:
+    """`stillhouse evaluate MODEL`."""
+    from stillhouse.evaluation.suites import run_suite
+    from stillhouse.sweeps.openings import record_opening
+    from stillhouse.training.run import open_model
+
+    options.local = True
+    device = device_of(options)
+    with _on_ray(options) as workspace:
+        encoder = open_model(options.model, workspace, device)
+        prepared = _prepared(options, workspace, device)
+        suite = prepared.test if options.final else prepared.setting.dev
+        if options.final:
+            record_opening(workspace, suite.fingerprint, options.model)
+        figures = run_suite(suite, encoder, workspace)
+    for name, value in figures.items():
+        say(f"  {name:<36} {value:.4f}")
+    _write(options, {"model": options.model, "split": "test" if options.final else "dev", "metrics": figures})
+    return 0
+
+
+def export(options: Namespace) -> int:
+    """`stillhouse export STAGE FOLDER`."""
+    from stillhouse.sweeps.export import export_stage
+
+    with _quietly(options):
+        cosine = export_stage(options.stage, options.folder)
+    say(f"exported: {options.folder} (lowest cosine to the trained student {cosine:.7f})")
+    _write(options, {"folder": str(options.folder), "parity": cosine})
+    return 0
+
+
+def store(options: Namespace) -> int:
+    """`stillhouse store {ls,verify,gc}`."""
+    from stillhouse.sweeps import stores
+
+    workspace = Workspace(root_of(options))
+    if options.action == "gc":
+        found = stores.collect(workspace, really=options.yes)
+    else:
+        found = stores.verify(workspace) if options.action == "verify" else stores.show(workspace)
+    _write(options, found)
+    return int(any(entry.get("problems") for entry in found))
+
+
+def _prepared(options: Namespace, workspace: Workspace, device: str) -> Prepared:
+    embedding = embedding_of(options, device, local=options.local)
+    return prepare(experiment_of(options, {}), workspace, embedding, refresh=options.refresh)
+
+
+def _write(options: Namespace, content: Any) -> None:
+    if options.json:
+        write_json(options.json, content)
+
+
+@contextlib.contextmanager
+def _on_ray(options: Namespace) -> Iterator[Workspace]:
+    """The workspace, locked, with the libraries' chatter diverted and Ray started unless `--local`."""
+    from stillhouse.sweeps.cluster import connect, disconnect
+
+    root = root_of(options)
+    held = f"{root} must have one writer, but another run is going on there. Wait for it, or give --root."
+    with locked(root / ".lock", wait=False, held=held), _quietly(options):
+        try:
+            if not options.local:
+                with signals_kept():
+                    connect(options.address, nested=options.workers > 1, verbose=options.verbose)
+            yield Workspace(root)
+        finally:
+            if not options.local:
+                disconnect()
+
+
+def _quietly(options: Namespace) -> contextlib.AbstractContextManager[None]:
+    return diverted_chatter(root_of(options) / "logs", verbose=options.verbose)

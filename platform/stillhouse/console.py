@@ -1,0 +1,167 @@
+"""What a person sees: our own short lines. The chatter of the libraries goes to a log file."""
+
+import contextlib
+import functools
+import logging
+import os
+import sys
+import time
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TextIO
+
+_screen: TextIO | None = None
+_page: TextIO | None = None
+
+_OFF_BY_DEFAULT = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_TQDM": "0",
+    "RAY_DATA_DISABLE_PROGRESS_BARS": "1",
+    "RAY_AIR_NEW_OUTPUT": "0",
+    "TUNE_DISABLE_SIGINT_HANDLER": "1",
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "DO_NOT_TRACK": "true",
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+    "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+    "TRANSFORMERS_VERBOSITY": "error",
+    "TQDM_DISABLE": "1",
+}
+
+
+def private_environment() -> None:
+    """Turn off what would leave the machine or clutter the screen; what the user has set stays.
+
+    Called before ray, mlflow or transformers is imported: they read these variables then.
+    """
+    for name, value in _OFF_BY_DEFAULT.items():
+        os.environ.setdefault(name, value)
+
+
+def private_variables() -> dict[str, str]:
+    """The same variables as this process has them, for processes on other machines."""
+    return {name: os.environ.get(name, value) for name, value in _OFF_BY_DEFAULT.items()}
+
+
+@contextlib.contextmanager
+def diverted_chatter(folder: Path, *, verbose: bool) -> Iterator[None]:
+    """Send the libraries' logging, warnings and raw standard error to a file in ``folder`` for a while.
+
+    With ``verbose`` they are left be, and so they are inside another such block. Our own lines stay on the
+    screen.
+    """
+    if verbose or _screen is not None:
+        yield
+        return
+    sys.stderr.flush()
+    path = _log_file(folder)
+    with path.open("a", buffering=1, encoding="utf-8") as file, _stderr_to(file), _logging_to(file):
+        with _stdout_to(file):
+            yield
+
+
+def log_failure(error: BaseException, folder: Path) -> Path:
+    """Write the traceback of an error that nobody expected beside the libraries' chatter.
+
+    Returns:
+        The log file.
+    """
+    path = _log_file(folder)
+    with path.open("a", encoding="utf-8") as file:
+        traceback.print_exception(error, file=file)
+    return path
+
+
+@functools.cache
+def _log_file(folder: Path) -> Path:
+    """This process's log in a folder, which is made; named by the time at which it was first wanted."""
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log"
+
+
+@contextlib.contextmanager
+def _stderr_to(file: TextIO) -> Iterator[None]:
+    """Point descriptor 2, which compiled code writes to, at the file; `warn` keeps the screen."""
+    screen, python_stderr = os.dup(2), sys.stderr
+    os.dup2(file.fileno(), 2)
+    with open(screen, "w", buffering=1, encoding="utf-8", errors="replace") as kept:
+        global _screen
+        _screen, before, sys.stderr = kept, _screen, file
+        try:
+            yield
+        finally:
+            _screen, sys.stderr = before, python_stderr
+            os.dup2(kept.fileno(), 2)
+
+
+@contextlib.contextmanager
+def _stdout_to(file: TextIO) -> Iterator[None]:
+    """What libraries print goes to the file; `say` keeps the screen."""
+    global _page
+    kept, before = sys.stdout, _page
+    _page, sys.stdout = kept, file
+    try:
+        yield
+    finally:
+        _page, sys.stdout = before, kept
+
+
+@contextlib.contextmanager
+def _logging_to(file: TextIO) -> Iterator[None]:
+    handler = logging.StreamHandler(file)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    root.handlers[:] = [handler]
+    root.setLevel(logging.INFO)
+    logging.captureWarnings(True)
+    try:
+        yield
+    finally:
+        root.handlers[:] = handlers
+        root.setLevel(level)
+        logging.captureWarnings(False)
+
+
+def say(line: str = "") -> None:
+    """Print one line of ours, at once."""
+    print(line, file=_page or sys.stdout, flush=True)
+
+
+def warn(line: str) -> None:
+    """Print one line of ours to standard error, at once."""
+    print(f"stillhouse: {line}", file=_screen or sys.stderr, flush=True)
+
+
+class Progress:
+    """Tell how far long work is: what is done, the rate, the time left; a line every few seconds."""
+
+    def __init__(self, what: str, unit: str, *, every_s: float = 5.0) -> None:
+        """Start the clock.
+
+        Args:
+            what: The work, such as ``embedding sentences``.
+            unit: What is counted, such as ``sentences``.
+            every_s: Seconds between two lines.
+        """
+        self.what, self.unit, self.every_s = what, unit, every_s
+        self.started = self.last = time.monotonic()
+        self.first_done: int | None = None
+
+    def __call__(self, done: int, total: int | None) -> None:
+        """Say where the work is, if it is time to, and always at the end; None where nobody knows the end."""
+        now = time.monotonic()
+        if self.first_done is None:
+            self.first_done, self.started = done, now
+        if done != total and now - self.last < self.every_s:
+            return
+        self.last = now
+        elapsed = max(now - self.started, 1e-9)
+        rate = (done - self.first_done) / elapsed
+        speed = f", {rate:,.0f} {self.unit}/s" if rate > 0 else ""
+        left = f", {(total - done) / rate:.0f} s left" if total and rate > 0 and done < total else ""
+        of = "" if total is None else f" of {total:,}"
+        say(f"  {self.what}: {done:,}{of} {self.unit}{speed}{left}")

@@ -1,0 +1,99 @@
+"""From texts to padded batches of token ids; training, embedding and evaluation all cut and pad here."""
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from stillhouse.errors import BadInput, require
+from stillhouse.types import IntArray, Tokens
+
+Ids = npt.NDArray[np.int32]
+Offsets = npt.NDArray[np.int64]
+
+
+class FastTokenizer:
+    """Texts to token ids, special tokens included, cut at a maximum length, without padding.
+
+    Attributes:
+        pad_id: What a batch is padded with.
+
+    Args:
+        folder: A Hugging Face or sentence-transformers folder.
+        max_length: Tokens a text, special ones included.
+
+    Raises:
+        BadInput: The folder has no fast tokenizer, or its model takes fewer tokens.
+    """
+
+    def __init__(self, folder: Path, max_length: int) -> None:
+        from transformers import AutoTokenizer
+
+        folder = transformer_part(folder)
+        self._lower = lower_cases(folder)
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        except (OSError, ValueError, KeyError) as error:
+            raise BadInput(f"{folder} must hold a tokenizer, but loading it gave: {error}") from error
+        require(bool(tokenizer.is_fast), "a model has a fast tokenizer", folder=str(folder))
+        require(
+            3 <= max_length <= tokenizer.model_max_length,
+            f"3 <= max_length <= {tokenizer.model_max_length}, what the model takes",
+            max_length=max_length,
+        )
+        self._backend = tokenizer.backend_tokenizer
+        # Some published tokenizers carry a truncation and a padding of their own.
+        self._backend.no_padding()
+        self._backend.enable_truncation(max_length)
+        self.pad_id = int(tokenizer.pad_token_id or 0)
+
+    def __call__(self, texts: Sequence[str]) -> tuple[Ids, Offsets]:
+        """The ids of all texts end to end, and where each begins (one more offset than texts)."""
+        texts = [text.lower() for text in texts] if self._lower else list(texts)
+        rows = [encoded.ids for encoded in self._backend.encode_batch_fast(texts)]
+        offsets = np.zeros(len(rows) + 1, np.int64)
+        np.cumsum([len(row) for row in rows], out=offsets[1:])
+        return np.fromiter((i for row in rows for i in row), np.int32, int(offsets[-1])), offsets
+
+    def prefix_length(self, prompt: str) -> int:
+        """The tokens that a prompt puts in front of every text, special ones before it included."""
+        encoded = self._backend.encode(prompt)
+        return len(encoded.ids) - encoded.special_tokens_mask[-1]
+
+
+def token_batches(lengths: IntArray, batch_tokens: int) -> Iterator[IntArray]:
+    """Cut rows, longest first, into batches of at most ``batch_tokens`` padded tokens, or of one row.
+
+    Longest first, so that a batch that does not fit the memory fails at once.
+    """
+    order = np.argsort(-lengths, kind="stable")
+    first = 0
+    while first < len(order):
+        last = first + max(1, batch_tokens // max(1, int(lengths[order[first]])))
+        yield order[first:last]
+        first = last
+
+
+def pad(ids: IntArray, starts_B: IntArray, lengths_B: IntArray, pad_id: int) -> Tokens:
+    """Cut texts out of ids that lie end to end, and pad them on the right to the longest."""
+    columns_T = np.arange(max(1, int(lengths_B.max(initial=1))))
+    mask_BT = columns_T < lengths_B[:, None]
+    ids_BT = np.full(mask_BT.shape, pad_id, np.int64)
+    ids_BT[mask_BT] = ids[(starts_B[:, None] + columns_T)[mask_BT]]
+    return Tokens(torch.from_numpy(ids_BT), torch.from_numpy(mask_BT.astype(np.int64)))
+
+
+def transformer_part(folder: Path) -> Path:
+    """Where a model keeps its tokenizer: the first module of a sentence-transformers folder, else itself."""
+    described = folder / "modules.json"
+    modules = json.loads(described.read_bytes()) if described.is_file() else []
+    return folder / modules[0]["path"] if modules else folder
+
+
+def lower_cases(folder: Path) -> bool:
+    """Whether sentence-transformers lowers texts before this folder's tokenizer sees them."""
+    settings = sorted(folder.glob("sentence_*_config.json"))
+    return any(json.loads(path.read_bytes()).get("do_lower_case", False) for path in settings)

@@ -1,0 +1,266 @@
+"""The one place that speaks to MLflow: tells it journal entries so that telling one twice changes nothing."""
+
+import getpass
+import re
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import mlflow.sentence_transformers
+from mlflow import MlflowClient
+from mlflow.entities import LoggedModelOutput, Metric, Param, RunTag
+from mlflow.exceptions import MlflowException
+from mlflow.models import Model
+
+from stillhouse.tracking import Key
+from stillhouse.tracking.journal import Entry, Journal
+from stillhouse.tracking.mlflow_tracker import prepare, sqlite_path
+
+_JOURNAL = "stillhouse.journal"
+_LEVELS = ("stillhouse.sweep", "stillhouse.trial", "stillhouse.stage")
+_WEIGHTS = "stillhouse.weights_sha256"
+_STATUS = {"running": "RUNNING", "failed": "FAILED", "interrupted": "KILLED"}
+_NEEDED = ("sentence-transformers", "transformers", "torch")
+_SETTLE_S = 1.0
+
+
+@dataclass
+class _Run:
+    id: str
+    status: str = "RUNNING"
+    parameters: set[str] = field(default_factory=set)
+
+
+class Server:
+    """MLflow behind a URI, with what is known of its runs."""
+
+    def __init__(self, uri: str, experiment: str, journal: Journal) -> None:
+        """Connect to nothing yet."""
+        self.uri, self.experiment, self.journal = uri, experiment, journal
+        self._client: Any = None
+        self._experiment_id = ""
+        self._runs: dict[Key, _Run] = {}
+        self._loaded = False
+        self._doubtful = self._doubted = False
+
+    def tell(self, entries: list[Entry]) -> None:
+        """Tell figures of any runs together, or one entry of another kind."""
+        self._connect()
+        self.settle()
+        entry = entries[0]
+        match entry["do"]:
+            case "run":
+                self._tell_run(entry)
+            case "metrics":
+                self._tell_metrics(entries)
+            case "artifact":
+                self._tell_artifact(entry)
+            case "state":
+                self._tell_state(entry)
+            case "register":
+                self._register(entry)
+
+    def is_new(self) -> bool:
+        """Whether MLflow does not know the journal's sweep: the database was removed, or is another one."""
+        first = self.journal.read(0, 1)
+        if not first or first[0][0]["do"] != "run":
+            return False
+        self._connect()
+        return self._find(tuple(first[0][0]["key"])) is None
+
+    def doubt(self) -> None:
+        """A call failed; whether it was carried out is not known."""
+        self._doubtful = self._doubted = True
+
+    def tidy(self) -> None:
+        """At the end: remove the doubles that late requests may have made."""
+        if self._doubted:
+            self._load()
+
+    def settle(self) -> None:
+        """After a doubt: let requests that hung in the server pass, and see what is there."""
+        if not self._doubtful:
+            return
+        self._client.get_experiment(self._experiment_id)
+        time.sleep(_SETTLE_S)
+        self._load()
+        self._doubtful = False
+
+    def _connect(self) -> None:
+        if self._client is not None:
+            return
+        prepare(self.uri)
+        try:
+            client = MlflowClient(self.uri)
+        except MlflowException as error:
+            if "out-of-date" not in str(error):
+                raise
+            prepare(self.uri, upgrade=True)
+            client = MlflowClient(self.uri)
+        found = client.get_experiment_by_name(self.experiment)
+        if found is None:
+            beside = sqlite_path(self.uri)
+            place = (beside.parent / "mlartifacts").as_uri() if beside else None
+            self._experiment_id = client.create_experiment(self.experiment, artifact_location=place)
+        else:
+            self._experiment_id = found.experiment_id
+            if found.lifecycle_stage == "deleted":
+                client.restore_experiment(found.experiment_id)
+        self._client = client
+
+    def _load(self) -> None:
+        """Learn the journal's runs. Of two with one key the fuller stays: the other is a call that hung."""
+        wanted, token, found = f"tags.`{_JOURNAL}` = '{self.journal.id}'", None, []
+        while True:
+            page = self._client.search_runs([self._experiment_id], wanted, page_token=token)
+            found += list(page)
+            token = page.token
+            if not token:
+                break
+        kept: dict[Key, Any] = {}
+        for run in sorted(
+            found, key=lambda r: (-len(r.data.metrics) - len(r.data.params), r.info.start_time)
+        ):
+            key = tuple(run.data.tags[level] for level in _LEVELS if level in run.data.tags)
+            if key in kept:
+                self._client.delete_run(run.info.run_id)
+            else:
+                kept[key] = run
+        for key, run in kept.items():
+            self._runs[key] = _Run(run.info.run_id, run.info.status, set(run.data.params))
+        self._loaded = True
+
+    def _find(self, key: Key) -> _Run | None:
+        if not self._loaded:
+            self._load()
+        return self._runs.get(key)
+
+    def _get(self, entry: Entry) -> _Run:
+        """The run of an entry, made if it is not there (somebody removed it)."""
+        key = tuple(entry["key"])
+        found = self._find(key)
+        if found is not None:
+            return found
+        tags = {_JOURNAL: self.journal.id, "mlflow.user": getpass.getuser()}
+        tags |= dict(zip(_LEVELS, key, strict=False))
+        if len(key) > 1:
+            tags["mlflow.parentRunId"] = self._get({**entry, "key": key[:-1], "name": key[-2]}).id
+        run = self._client.create_run(self._experiment_id, entry["time"], tags, entry.get("name", key[-1]))
+        self._runs[key] = _Run(run.info.run_id)
+        return self._runs[key]
+
+    def _tell_run(self, entry: Entry) -> None:
+        run = self._get(entry)
+        absent = {n: v for name, v in entry["parameters"].items() if (n := _name(name)) not in run.parameters}
+        tags = dict(entry["tags"])
+        if "git.revision" in tags:
+            tags["mlflow.source.git.commit"] = tags["git.revision"].removesuffix("-dirty")
+        for part in _parts([Param(name, value[:6000]) for name, value in absent.items()], 100):
+            self._client.log_batch(run.id, params=part)
+        for part in _parts([RunTag(_name(name), value[:5000]) for name, value in tags.items()], 100):
+            self._client.log_batch(run.id, tags=part)
+        run.parameters |= set(absent)
+        for name, content in entry["documents"].items():
+            self._client.log_dict(run.id, content, name)
+        if run.status != "RUNNING":
+            self._client.update_run(run.id, "RUNNING")
+            run.status = "RUNNING"
+
+    def _tell_metrics(self, entries: list[Entry]) -> None:
+        by_run: dict[str, list[Any]] = {}
+        for entry in entries:
+            figures = by_run.setdefault(self._get(entry).id, [])
+            for step, at, values in entry["rows"]:
+                figures += [Metric(_name(name), value, at, step) for name, value in values.items()]
+        for run_id, figures in by_run.items():
+            for part in _parts(figures, 1000):
+                self._client.log_batch(run_id, metrics=part)
+
+    def _tell_artifact(self, entry: Entry) -> None:
+        path, folder = Path(entry["path"]), entry["folder"] or None
+        if not path.exists():
+            raise FileNotFoundError(f"{path} is no longer there")
+        run = self._get(entry)
+        if path.is_dir():
+            self._client.log_artifacts(run.id, str(path), folder)
+        else:
+            self._client.log_artifact(run.id, str(path), folder)
+
+    def _tell_state(self, entry: Entry) -> None:
+        run, state = self._get(entry), entry["state"]
+        run.status = _STATUS.get(state, "FINISHED")
+        told = [
+            RunTag("stillhouse.state", state),
+            RunTag("stillhouse.reason", entry.get("reason", "")[:5000]),
+        ]
+        self._client.log_batch(run.id, tags=told)
+        if state == "running":
+            self._client.update_run(run.id, run.status)
+        else:
+            self._client.set_terminated(run.id, run.status, entry["time"])
+
+    def _register(self, entry: Entry) -> None:
+        name, weights, client = entry["name"], entry["weights"], self._client
+        try:
+            client.get_registered_model(name)
+        except MlflowException as error:
+            if error.error_code != "RESOURCE_DOES_NOT_EXIST":
+                raise
+            client.create_registered_model(name)
+        known = [
+            v for v in client.search_model_versions(f"name = '{name}'") if v.tags.get(_WEIGHTS) == weights
+        ]
+        number = str(known[0].version) if known else self._new_version(entry)
+        client.set_registered_model_alias(name, entry["alias"], number)
+        self.journal.keep_version(name, weights, number)
+
+    def _new_version(self, entry: Entry) -> str:
+        client, run, tags = self._client, self._get(entry), {**entry["tags"], _WEIGHTS: entry["weights"]}
+        logged = client.create_logged_model(
+            self._experiment_id, name=entry["name"], source_run_id=run.id, tags=tags
+        )
+        with tempfile.TemporaryDirectory() as folder:
+            description = Model(
+                logged.artifact_location, run.id, model_uuid=logged.model_id, model_id=logged.model_id
+            )
+            mlflow.sentence_transformers.save_model(
+                _Exported(Path(entry["path"])),
+                f"{folder}/model",
+                mlflow_model=description,
+                pip_requirements=[f"{name}=={version(name).partition('+')[0]}" for name in _NEEDED],
+            )
+            client.log_model_artifacts(logged.model_id, f"{folder}/model")
+        client.finalize_logged_model(logged.model_id, "READY")
+        client.log_outputs(run.id, [LoggedModelOutput(logged.model_id, step=0)])
+        created = client.create_model_version(
+            entry["name"], logged.artifact_location, run.id, tags=tags, model_id=logged.model_id
+        )
+        return str(created.version)
+
+
+class _Exported:
+    """An exported folder, as MLflow wants a model: saved by copying, so its bytes stay what was measured."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def save(self, path: str) -> None:
+        shutil.copytree(self.folder, path)
+
+    def modules(self) -> Iterator[object]:
+        return iter(())
+
+
+def _name(name: str) -> str:
+    """A name as MLflow takes it."""
+    return re.sub(r"[^\w./ :-]", "_", name.replace("@", "_at_"))[:250]
+
+
+def _parts(items: list[Any], most: int) -> Iterator[list[Any]]:
+    for start in range(0, len(items), most):
+        yield items[start : start + most]

@@ -1,0 +1,285 @@
+"""MLflow as the tracker: a journal in front, one background thread behind, nobody waits.
+
+Every intention is written to a `Journal`; the thread reads it and tells MLflow. What a server that is down
+has not taken stays in the journal with its own timestamps, and is told when the server is back or by the next
+run of the same command. Telling twice is telling once: runs are found by tag, MLflow drops equal figures, and
+parameters are set where absent.
+"""
+
+import hashlib
+import os
+import re
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from stillhouse.artifacts import locked, replacing, sha256_of
+from stillhouse.errors import require
+from stillhouse.tracking import ENDED, Key, Row, flatten
+from stillhouse.tracking.journal import Entry, Journal, stamp
+
+_ENVIRONMENT = {
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "DO_NOT_TRACK": "true",
+    "MLFLOW_CONFIGURE_LOGGING": "false",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "5",
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
+}
+_BACKOFF_S = (0.5, 1.0, 2.0, 4.0)
+_NEVER_TAKEN = ("INVALID_PARAMETER_VALUE", "BAD_REQUEST", "INVALID_STATE")
+
+
+def tracking_uri(root: Path) -> str:
+    """``$MLFLOW_TRACKING_URI``, else ``mlflow.db`` in the workspace.
+
+    Raises:
+        BadInput: A URI that MLflow 3 no longer takes: a plain folder.
+    """
+    uri = os.environ.get("MLFLOW_TRACKING_URI", "").strip() or f"sqlite:///{root.resolve() / 'mlflow.db'}"
+    scheme = uri.partition("://")[0].partition("+")[0]
+    require(
+        "://" in uri and scheme != "file",
+        "MLFLOW_TRACKING_URI is a database or a server",
+        MLFLOW_TRACKING_URI=uri,
+        remedy="Use sqlite:////folder/mlflow.db or http://host:port; MLflow keeps no runs in plain folders.",
+    )
+    return uri
+
+
+def ui_command(uri: str) -> str:
+    """What a person types to look at the runs."""
+    if uri.startswith("http"):
+        return f"open {_shown(uri)}"
+    return f"mlflow ui --backend-store-uri '{_shown(uri)}' --host 127.0.0.1"
+
+
+def prepare(uri: str, *, upgrade: bool = False) -> None:
+    """Create an SQLite database whole, or with ``upgrade`` bring an older one up to date; else do nothing.
+
+    MLflow's migrations are neither atomic nor safe against a second process: they run in a child process, on
+    a file beside, which then takes the database's place.
+    """
+    path = sqlite_path(uri)
+    if path is None or (path.exists() and not upgrade):
+        return
+    with locked(path.with_name(f".{path.name}.lock")):
+        if path.exists() and not upgrade:
+            return
+        for scrap in path.parent.glob(f".{path.name}.*.tmp*"):
+            scrap.unlink(missing_ok=True)
+        with replacing(path) as temporary:
+            if path.exists():
+                _copy_database(path, temporary)
+            command = [sys.executable, "-P", "-m", "mlflow", "db", "upgrade", f"sqlite:///{temporary}"]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+            if done.returncode:
+                raise RuntimeError(f"`mlflow db upgrade` failed: {done.stderr[-500:]}")
+
+
+def sqlite_path(uri: str) -> Path | None:
+    """The file of an SQLite URI; None for another one, or for a database in memory."""
+    found = re.fullmatch(r"sqlite(?:\+\w+)?:///([^?]+)(?:\?.*)?", uri)
+    return Path(found[1]).absolute() if found and found[1] != ":memory:" else None
+
+
+class MLflowTracker:
+    """A `Tracker` that tells MLflow.
+
+    One sweep has one journal, and one process at a time writes it.
+    """
+
+    def __init__(self, uri: str, experiment: str, journal_folder: Path) -> None:
+        """Open the journal and start telling what waits in it.
+
+        Args:
+            uri: Where MLflow keeps its runs, as `tracking_uri` gives it.
+            experiment: MLflow's experiment; made if absent.
+            journal_folder: The sweep's folder.
+        """
+        for name, value in _ENVIRONMENT.items():
+            os.environ.setdefault(name, value)
+        # Here, and not in the thread: two threads that import the same packages can see half of one.
+        from stillhouse.tracking.mlflow_server import Server
+
+        if not uri.startswith("http"):
+            import mlflow.store.model_registry.sqlalchemy_store
+            import mlflow.store.tracking.sqlalchemy_store  # noqa: F401
+
+        self.uri, self.journal = uri, Journal(journal_folder)
+        self._server = Server(uri, experiment, self.journal)
+        self._position = self.journal.confirmed(uri)
+        self._trouble, self._checked = "", False
+        self._news, self._closing = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._tell, name="mlflow", daemon=True)
+        self._thread.start()
+
+    def run(
+        self,
+        key: Key,
+        name: str,
+        parameters: Mapping[str, object] | None = None,
+        tags: Mapping[str, str] | None = None,
+        documents: Mapping[str, object] | None = None,
+    ) -> None:
+        """Start a run, or go on with it; see `Tracker.run`."""
+        assert 1 <= len(key) <= 3 and all(part and "/" not in part for part in key), key
+        self._append(
+            do="run",
+            key=key,
+            name=name,
+            parameters=flatten(parameters or {}),
+            tags=dict(tags or {}),
+            documents=dict(documents or {}),
+        )
+
+    def metrics(self, key: Key, rows: Iterable[Row]) -> None:
+        """Add figures; ``@`` in a name becomes ``_at_``, which MLflow takes."""
+        told = [[row.step, round(row.time * 1000), dict(row.metrics)] for row in rows]
+        self._append(do="metrics", key=key, rows=told)
+
+    def artifact(self, key: Key, path: Path, folder: str = "") -> None:
+        """Add a file, or the files of a folder, under ``folder``."""
+        self._append(do="artifact", key=key, path=str(path.resolve()), folder=folder, stamp=stamp(path))
+
+    def register(
+        self,
+        key: Key,
+        folder: Path,
+        name: str,
+        alias: str = "champion",
+        tags: Mapping[str, str] | None = None,
+    ) -> str | None:
+        """Register an exported student; the same weights under the same name are one version.
+
+        Returns:
+            The version, or None where the server is down: it is registered when the journal is told.
+        """
+        require(
+            bool(re.fullmatch(r"[^/:.%\"']+", name)),
+            "a model's name has none of / : . % and quotes",
+            name=name,
+        )
+        import sentence_transformers  # noqa: F401  (the thread needs it: see __init__)
+
+        weights = weights_sha256(folder)
+        self._append(
+            do="register",
+            key=key,
+            path=str(folder.resolve()),
+            name=name,
+            alias=alias,
+            weights=weights,
+            tags=dict(tags or {}),
+        )
+        return self._wait_for_version(name, weights, self.journal.size)
+
+    def finish(self, key: Key, state: str = "finished", reason: str = "") -> None:
+        """End a run."""
+        assert state in ENDED, state
+        self._append(do="state", key=key, state=state, reason=reason)
+
+    def close(self, seconds: float = 10.0) -> str:
+        """Tell what can be told in that time.
+
+        Returns:
+            One line on what waits, or an empty string.
+        """
+        self._closing.set()
+        self._news.set()
+        self._thread.join(seconds)
+        self.journal.close()
+        waiting = self.journal.waiting(self._position)
+        if not waiting:
+            return ""
+        why = f" ({self._trouble})" if self._trouble else ""
+        return (
+            f"MLflow at {_shown(self.uri)} has not taken {waiting} entries yet{why}: they wait in "
+            f"{self.journal.path}, and the same command tells them."
+        )
+
+    def _append(self, **entry: Any) -> None:
+        if self.journal.append(**entry):
+            self._news.set()
+
+    def _wait_for_version(self, name: str, weights: str, position: int, seconds: float = 60.0) -> str | None:
+        deadline = time.monotonic() + seconds
+        while self._position < position and not self._trouble and time.monotonic() < deadline:
+            time.sleep(0.02)
+        return self.journal.versions().get(f"{name}@{weights}")
+
+    def _tell(self) -> None:
+        """The thread: tell entry by entry until the tracker is closed and nothing waits, or nothing goes."""
+        failures = 0
+        while True:
+            try:
+                self._tell_what_waits()
+                failures, self._trouble = 0, ""
+                if self._closing.is_set() and self._position >= self.journal.size:
+                    self._server.tidy()
+                    return
+            # Whatever a tracking server does must not end training: the entries wait, and `close` says why.
+            except Exception as error:
+                self._trouble = f"{type(error).__name__}: {' '.join(str(error).split())[:160]}"
+                self._server.doubt()
+                if self._closing.is_set():
+                    return
+                self._closing.wait(_BACKOFF_S[min(failures, len(_BACKOFF_S) - 1)])
+                failures += 1
+                continue
+            if not self._closing.is_set():
+                self._news.wait()
+            self._news.clear()
+
+    def _tell_what_waits(self) -> None:
+        if not self._checked and self._position and self._server.is_new():
+            self._position = 0
+        self._checked = True
+        while group := _group(self.journal.read(self._position)):
+            entries = [entry for entry, _ in group]
+            try:
+                self._server.tell(entries)
+            except Exception as error:
+                if not _never_taken(error):
+                    raise
+                self.journal.refuse(entries, str(error))
+            self._position = group[-1][1]
+            self.journal.confirm(self.uri, self._position)
+
+
+def weights_sha256(folder: Path) -> str:
+    """One hash over all weights of an exported folder."""
+    files = sorted(folder.rglob("*.safetensors"))
+    require(bool(files), "an exported student has weights (*.safetensors)", folder=str(folder))
+    if len(files) == 1:
+        return sha256_of(files[0])
+    told = "\n".join(f"{file.relative_to(folder)} {sha256_of(file)}" for file in files)
+    return hashlib.sha256(told.encode()).hexdigest()
+
+
+def _copy_database(path: Path, copy: Path) -> None:
+    with closing(sqlite3.connect(path)) as old, closing(sqlite3.connect(copy)) as new:
+        old.backup(new)
+
+
+def _group(read: list[tuple[Entry, int]]) -> list[tuple[Entry, int]]:
+    """The first entries that go together: figures with figures, anything else alone."""
+    if not read or read[0][0]["do"] != "metrics":
+        return read[:1]
+    others = (index for index, (entry, _) in enumerate(read) if entry["do"] != "metrics")
+    return read[: next(others, len(read))]
+
+
+def _never_taken(error: Exception) -> bool:
+    code = getattr(error, "error_code", "")
+    return code in _NEVER_TAKEN or isinstance(error, FileNotFoundError)
+
+
+def _shown(uri: str) -> str:
+    """A URI without the password in it."""
+    return re.sub(r"//[^/@]+@", "//", uri)

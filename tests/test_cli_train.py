@@ -1,0 +1,147 @@
+"""Train, evaluate and export by the command line, in one plain process."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stillhouse.cli import main
+
+WORDS = "cat dog sat mat house river water sun moon red green blue fast slow array list text word".split()
+
+
+def corpus(folder: Path) -> Path:
+    random = np.random.default_rng(0)
+    lines = {" ".join(random.choice(WORDS, random.integers(3, 9))) for _ in range(140)}
+    path = folder / "words.txt"
+    path.write_text("\n".join(sorted(lines)))
+    return path
+
+
+@pytest.fixture(scope="module")
+def flags(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> list[str]:
+    """One workspace, corpus and teacher for all commands."""
+    folder = tmp_path_factory.mktemp("cli")
+    return [
+        *("--root", str(folder / "runs"), "--corpus", str(corpus(folder)), "--teacher", str(tiny_model)),
+        *("--sentences", "0", "--held-out", "20", "--max-length", "16", "--compute", "float32"),
+    ]
+
+
+@pytest.fixture(scope="module")
+def train(flags: list[str], tmp_path_factory: pytest.TempPathFactory) -> Callable[..., dict[str, Any]]:
+    """Trains over 64 examples; what `--json` wrote."""
+    told = tmp_path_factory.mktemp("told") / "told.json"
+
+    def run(method: str, *more: str) -> dict[str, Any]:
+        budget = ["--distil-budget", "64", "--evaluations", "2"]
+        assert main(["train", method, "--local", "--json", str(told), *flags, *budget, *more]) == 0
+        read: dict[str, Any] = json.loads(told.read_text())
+        return read
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def other_student(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A DistilBERT with words of its own, 2 layers of 24: nothing of it is like the teacher."""
+    import torch
+    from transformers import BertTokenizer, DistilBertConfig, DistilBertModel
+
+    folder = tmp_path_factory.mktemp("other")
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *reversed(WORDS)]
+    BertTokenizer(vocab={word: row for row, word in enumerate(words)}, model_max_length=64).save_pretrained(
+        folder
+    )
+    config = DistilBertConfig(
+        vocab_size=len(words), dim=24, n_layers=2, n_heads=2, hidden_dim=48, max_position_embeddings=64
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        DistilBertModel(config).save_pretrained(folder)
+    return folder
+
+
+def figures(arguments: list[str], told: Path) -> dict[str, float]:
+    assert main([*arguments, "--json", str(told)]) == 0
+    read: dict[str, float] = json.loads(told.read_text())["metrics"]
+    return read
+
+
+@pytest.mark.parametrize(
+    ("method", "values"),
+    [
+        ("ibkd", ["--set", "distil_batch_size=16"]),
+        ("ibkd", ["--set", "distil_batch_size=16", "--set", "kernel=imq", "--preset", "repo"]),
+        ("ckd", ["--set", "batch_size=16", "--set", "bank_size=32"]),
+        ("mse", ["--set", "batch_size=16", "--layers", "last"]),
+    ],
+)
+def test_every_method_trains(method: str, values: list[str], train: Callable[..., dict[str, Any]]) -> None:
+    told = train(method, *values)
+    assert (Path(told["folder"]) / "student.safetensors").is_file()
+    assert -1 <= told["metrics"]["agreement_spearman_cosine"] <= 1 and told["seconds"] > 0
+
+
+def test_a_student_with_another_architecture_dimension_and_tokenizer(
+    train: Callable[..., dict[str, Any]], other_student: Path, tmp_path: Path
+) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    told = train("mse", "--student", str(other_student), "--set", "batch_size=16")
+    assert main(["export", told["folder"], str(tmp_path / "out"), "--root", str(tmp_path)]) == 0
+    exported = SentenceTransformer(str(tmp_path / "out"), device="cpu")
+    assert exported.encode(["the cat"]).shape == (1, 24)
+    assert exported.tokenizer.get_vocab()["cat"] == 4 + len(WORDS)
+
+
+def test_a_model_is_evaluated_by_any_name(
+    train: Callable[..., dict[str, Any]], flags: list[str], tmp_path: Path, tiny_model: Path
+) -> None:
+    trained = train("mse", "--set", "batch_size=16")
+    folder, told = Path(trained["folder"]), tmp_path / "told.json"
+    assert main(["export", str(folder), str(tmp_path / "out"), "--root", str(tmp_path)]) == 0
+    quality = "agreement_spearman_cosine"
+    for name in (str(folder), folder.name, str(tmp_path / "out")):
+        measured = figures(["evaluate", name, *flags], told)
+        assert measured[quality] == pytest.approx(trained["metrics"][quality], abs=1e-3)
+    assert figures(["evaluate", str(tiny_model), *flags], told)[quality] > 0.99
+
+
+def test_the_test_suite_is_opened_only_when_asked_for_and_counted(
+    train: Callable[..., dict[str, Any]], flags: list[str], tmp_path: Path
+) -> None:
+    root, student = Path(flags[1]), train("mse", "--set", "batch_size=16")["folder"]
+    dev = figures(["evaluate", student, *flags], tmp_path / "dev.json")
+    assert not (root / "openings.jsonl").exists()
+    final = figures(["evaluate", student, *flags, "--final"], tmp_path / "test.json")
+    assert final != dev and json.loads((tmp_path / "test.json").read_text())["split"] == "test"
+    assert len((root / "openings.jsonl").read_text().splitlines()) == 1
+
+
+@pytest.mark.parametrize("name", ["./nowhere", "runs/stages/mse-0000000000000000"])
+def test_a_model_that_is_not_there(name: str, flags: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["evaluate", name, *flags]) == 2
+    assert name.split("/")[-1] in capsys.readouterr().err
+
+
+def test_a_stage_that_is_not_finished(
+    flags: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "plan.json").write_text("{}")
+    for command in (["evaluate", str(tmp_path)], ["export", str(tmp_path), str(tmp_path / "out")]):
+        assert main([*command, *(flags if command[0] == "evaluate" else flags[:2])]) == 2
+        assert "unfinished" in capsys.readouterr().err
+
+
+def test_a_student_that_diverges_is_one_line_and_exit_code_1(
+    flags: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    values = ["--distil-budget", "160", "--set", "batch_size=16", "--set", "learning_rate=1e18"]
+    assert main(["train", "mse", "--local", *flags, *values]) == 1
+    told = capsys.readouterr().err.splitlines()
+    assert len(told) == 1 and "Diverged: mse: " in told[0]
+    assert "must be finite" in told[0] or "collapsed" in told[0]

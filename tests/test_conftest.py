@@ -1,0 +1,16 @@
+from pathlib import Path
+
+import numpy as np
+
+
+def test_the_tiny_model_loads_and_knows_words_and_letters(tiny_model: Path) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    model = SentenceTransformer(str(tiny_model), device="cpu")
+    texts = ["The cat sat on the mat.", "An unusual word: zygote-7!", "Returns the mean of an array."]
+    vectors = model.encode(texts)
+    ids = model.tokenizer(texts)["input_ids"]
+    assert vectors.shape == (3, 32)
+    assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
+    assert np.max(vectors @ vectors.T - np.eye(3)) < 0.999
+    assert all(model.tokenizer.unk_token_id not in row for row in ids)

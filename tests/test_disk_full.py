@@ -1,0 +1,87 @@
+"""A disk that is really full: one message from every writer, and what was there stays as it was."""
+
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from stillhouse.artifacts import Workspace, replacing, write_manifest
+from stillhouse.corpora.tables import write_texts
+from stillhouse.errors import Hindered, mistake_in
+from stillhouse.teachers.shards import _write as write_shard
+from stillhouse.training import checkpoint
+from stillhouse.training.spool import Spool, read_spool
+
+WEIGHTS = {"weight": torch.zeros(100_000)}
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of a quarter of a megabyte, where this machine lets us mount one."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=256k", "none", str(folder)]
+    try:
+        subprocess.run(mount, check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("no file system can be mounted here")
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def numpy_file(path: Path) -> None:
+    with replacing(path) as temporary, temporary.open("wb") as file:
+        np.save(file, np.zeros(100_000))
+
+
+def shard(path: Path) -> None:
+    write_shard(path, np.arange(2000), np.zeros((2000, 200), np.float16), 0, "float16")
+
+
+WRITERS: dict[str, Callable[[Path], None]] = {
+    "checkpoints/step-000000001.pt": lambda path: checkpoint.save(path.parents[1], 1, WEIGHTS),
+    "student.safetensors": lambda path: checkpoint.save_weights(path, WEIGHTS),
+    "part-00000.arrow": lambda path: shard(path),
+    "rows.npy": numpy_file,
+    "manifest.json": lambda path: write_manifest(path.parent, {"rows": list(range(100_000))}),
+}
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_one_message_and_the_old_file_stays(small_disk: Path, name: str) -> None:
+    path = small_disk / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(b"old")
+    with pytest.raises(Hindered) as told:
+        WRITERS[name](path)
+    assert str(told.value).startswith(f"there must be room on the disk for {path}, but it is full.")
+    assert path.read_bytes() == b"old"
+    assert [p for p in small_disk.rglob("*") if p.is_file()] == [path]
+
+
+def test_a_corpus_that_does_not_fit_leaves_nothing(small_disk: Path) -> None:
+    chance = np.random.default_rng(0)
+    texts = (" ".join(map(str, chance.integers(0, 10**9, 8))) for _ in range(9000))
+    with pytest.raises(Hindered, match="must be room on the disk"):
+        write_texts(Workspace(small_disk), "big", texts)
+    assert not [p for p in small_disk.rglob("*") if p.is_file()]
+
+
+def test_a_spool_goes_on_where_its_last_whole_line_ended(small_disk: Path) -> None:
+    path, step = small_disk / "metrics.jsonl", 0
+    (small_disk / "other").write_bytes(b"0" * 240_000)
+    spool = Spool(path)
+    with pytest.raises(OSError) as told:
+        while True:
+            step += 1
+            spool.append(step, step, {"loss": 0.5})
+    assert isinstance(mistake_in(told.value), Hindered)
+    (small_disk / "other").unlink()
+    whole = len(read_spool(path))
+    assert 0 < whole < step
+    again = Spool(path, after=whole)
+    again.append(whole + 1, whole + 1, {"loss": 0.5})
+    assert [line["step"] for line in read_spool(path)] == list(range(1, whole + 2))

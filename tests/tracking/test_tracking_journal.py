@@ -1,0 +1,98 @@
+from pathlib import Path
+from typing import Any
+
+from stillhouse.tracking.journal import Journal, stamp
+
+
+def run(journal: Journal, key: tuple[str, ...], **changes: Any) -> bool:
+    entry: dict[str, Any] = {"name": "n", "parameters": {}, "tags": {}, "documents": {}}
+    return journal.append(do="run", key=key, **{**entry, **changes})
+
+
+def entries(journal: Journal, position: int = 0) -> list[dict[str, Any]]:
+    return [entry for entry, _ in journal.read(position)]
+
+
+def test_a_figure_has_one_value_a_step(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    assert journal.append(do="metrics", key=("s",), rows=[[1, 10, {"loss": 0.5}], [2, 20, {"loss": 0.4}]])
+    assert not journal.append(do="metrics", key=("s",), rows=[[2, 99, {"loss": 0.4}]])
+    assert journal.append(
+        do="metrics", key=("s",), rows=[[2, 30, {"loss": 0.3, "mrr": 0.7}], [3, 40, {"loss": 0.2}]]
+    )
+    assert entries(journal)[1]["rows"] == [[2, 30, {"mrr": 0.7}], [3, 40, {"loss": 0.2}]]
+
+
+def test_the_same_command_again_writes_nothing(tmp_path: Path) -> None:
+    picture = tmp_path / "curves.png"
+    picture.write_bytes(b"1")
+    for _ in range(2):
+        journal = Journal(tmp_path / "journal")
+        run(journal, ("s",), parameters={"a": "1"})
+        run(journal, ("s", "t"))
+        journal.append(do="metrics", key=("s", "t"), rows=[[1, 10, {"loss": float("nan")}]])
+        journal.append(do="artifact", key=("s",), path=str(picture), folder="", stamp=stamp(picture))
+        journal.append(do="state", key=("s", "t"), state="finished")
+        journal.append(do="state", key=("s",), state="finished")
+        journal.close()
+    assert len(entries(journal)) == 6
+    picture.write_bytes(b"2")
+    journal = Journal(tmp_path / "journal")
+    assert journal.append(do="artifact", key=("s",), path=str(picture), folder="", stamp=stamp(picture))
+
+
+def test_a_failed_run_is_opened_again_and_a_finished_one_is_not(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    run(journal, ("s",))
+    for state, again in (
+        ("failed", True),
+        ("interrupted", True),
+        ("finished", False),
+        ("stopped early", False),
+    ):
+        key = ("s", state)
+        run(journal, key)
+        journal.append(do="state", key=key, state=state)
+        assert run(journal, key) is again
+
+
+def test_a_new_trial_opens_the_finished_sweep(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    run(journal, ("s",))
+    journal.append(do="state", key=("s",), state="finished")
+    before = journal.size
+    run(journal, ("s", "t"))
+    told = [(entry["do"], entry["key"], entry.get("state")) for entry in entries(journal, before)]
+    assert told == [("state", ["s"], "running"), ("run", ["s", "t"], None)]
+
+
+def test_a_last_line_cut_by_a_kill_is_taken_off(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    run(journal, ("s",))
+    run(journal, ("s", "t"))
+    journal.close()
+    journal.path.write_bytes(journal.path.read_bytes()[:-5])
+    journal = Journal(tmp_path)
+    assert len(entries(journal)) == 1
+    assert run(journal, ("s", "t"))
+    assert [entry["key"] for entry in entries(journal)] == [["s"], ["s", "t"]]
+
+
+def test_each_destination_has_its_own_position(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    run(journal, ("s",))
+    run(journal, ("s", "t"))
+    first = journal.read(0)[0][1]
+    journal.confirm("https://user:secret@here", first)
+    assert journal.confirmed("https://user:secret@here") == first
+    assert journal.confirmed("http://there") == 0
+    assert journal.waiting(first) == 1
+    assert "secret" not in "".join(p.read_text() for p in tmp_path.iterdir())
+
+
+def test_stamp_of_a_folder_sees_its_files(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("1")
+    before = stamp(tmp_path)
+    assert stamp(tmp_path) == before
+    (tmp_path / "a").write_text("2")
+    assert stamp(tmp_path) != before

@@ -1,0 +1,251 @@
+import json
+import logging
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stillhouse.errors import BadInput
+from stillhouse.tracking import Row
+from stillhouse.tracking.mlflow_tracker import MLflowTracker, prepare, tracking_uri, ui_command
+
+SWEEP, TRIAL, STAGE = ("s1",), ("s1", "t0"), ("s1", "t0", "ab12")
+Open = Callable[[], MLflowTracker]
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An SQLite database with MLflow's tables, made once: that takes seconds."""
+    path = tmp_path_factory.mktemp("database") / "mlflow.db"
+    prepare(f"sqlite:///{path}")
+    return path
+
+
+@pytest.fixture
+def root(tmp_path: Path, database: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    shutil.copy(database, tmp_path / "mlflow.db")
+    return tmp_path
+
+
+@pytest.fixture
+def opened(root: Path) -> Open:
+    return lambda: MLflowTracker(tracking_uri(root), "tests", root / "sweep")
+
+
+def client(root: Path) -> Any:
+    from mlflow import MlflowClient
+
+    return MlflowClient(tracking_uri(root))
+
+
+def runs(root: Path) -> dict[str, Any]:
+    found = client(root).search_runs([client(root).get_experiment_by_name("tests").experiment_id])
+    by_name = {run.info.run_name: run for run in found}
+    assert len(by_name) == len(found), "a run is doubled"
+    return by_name
+
+
+def history(root: Path, run: Any, name: str) -> list[tuple[int, float, int]]:
+    return [(m.step, m.value, m.timestamp) for m in client(root).get_metric_history(run.info.run_id, name)]
+
+
+def tell_all(tracker: MLflowTracker, steps: range) -> None:
+    tracker.run(
+        SWEEP, "sweep", {"space": {"tau": [0.1, 0.2]}}, {"git.revision": "abc-dirty"}, {"plan.json": {"x": 1}}
+    )
+    tracker.run(TRIAL, "trial 0", {"tau": 0.1})
+    tracker.run(STAGE, "distil")
+    rows = [Row(step, 1e9 + step, {"loss": 1 / (step + 1), "docsearch_cosine_mrr@10": 0.5}) for step in steps]
+    tracker.metrics(STAGE, rows)
+
+
+def test_parent_trial_and_stage(root: Path, opened: Open) -> None:
+    tracker = opened()
+    tell_all(tracker, range(1500))
+    tracker.finish(STAGE)
+    tracker.finish(TRIAL, "stopped early", "below the best third at 640 examples")
+    tracker.finish(SWEEP, "failed", "one trial of one")
+    assert tracker.close(30) == ""
+    found = runs(root)
+    sweep, trial, stage = found["sweep"], found["trial 0"], found["distil"]
+    assert trial.data.tags["mlflow.parentRunId"] == sweep.info.run_id
+    assert stage.data.tags["mlflow.parentRunId"] == trial.info.run_id
+    assert sweep.data.params == {"space.tau": "[0.1, 0.2]"}
+    assert sweep.data.tags["mlflow.source.git.commit"] == "abc"
+    assert [run.info.status for run in (sweep, trial, stage)] == ["FAILED", "FINISHED", "FINISHED"]
+    assert trial.data.tags["stillhouse.state"] == "stopped early"
+    assert trial.data.tags["stillhouse.reason"].startswith("below")
+    assert history(root, stage, "docsearch_cosine_mrr_at_10") == [
+        (s, 0.5, (10**9 + s) * 1000) for s in range(1500)
+    ]
+    assert [f.path for f in client(root).list_artifacts(sweep.info.run_id)] == ["plan.json"]
+    assert (root / "mlartifacts").is_dir()
+
+
+def test_resumed_sweep_goes_on_in_the_same_runs(root: Path, opened: Open) -> None:
+    tracker = opened()
+    tell_all(tracker, range(10))
+    tracker.close(30)
+    before = {name: run.info.run_id for name, run in runs(root).items()}
+    tracker = opened()
+    tell_all(tracker, range(5, 15))
+    tracker.finish(SWEEP)
+    assert tracker.close(30) == ""
+    found = runs(root)
+    assert {name: run.info.run_id for name, run in found.items()} == before
+    assert [step for step, _, _ in history(root, found["distil"], "loss")] == list(range(15))
+
+
+def test_journal_told_twice_changes_nothing(root: Path, opened: Open) -> None:
+    tracker = opened()
+    tell_all(tracker, range(10))
+    tracker.finish(STAGE)
+    tracker.close(30)
+    before = {name: (run.info.run_id, run.info.end_time, run.data.params) for name, run in runs(root).items()}
+    (tracker.journal.folder / "confirmed.json").unlink()
+    assert opened().close(30) == ""
+    found = runs(root)
+    assert {n: (r.info.run_id, r.info.end_time, r.data.params) for n, r in found.items()} == before
+    assert len(history(root, found["distil"], "loss")) == 10
+
+
+def test_removed_database_is_told_everything_again(root: Path, opened: Open, database: Path) -> None:
+    tracker = opened()
+    tell_all(tracker, range(10))
+    tracker.close(30)
+    other = root / "other"
+    other.mkdir()
+    shutil.copy(database, other / "mlflow.db")
+    tracker.journal.confirm(tracking_uri(other), tracker.journal.size)
+    assert MLflowTracker(tracking_uri(other), "tests", root / "sweep").close(30) == ""
+    assert len(history(other, runs(other)["distil"], "loss")) == 10
+
+
+def test_two_journals_of_one_name_have_runs_of_their_own(root: Path) -> None:
+    for folder in ("one", "two"):
+        tracker = MLflowTracker(tracking_uri(root), "tests", root / folder)
+        tracker.run(SWEEP, folder)
+        tracker.close(30)
+    assert set(runs(root)) == {"one", "two"}
+
+
+def test_doubled_run_of_a_hung_call_is_removed(root: Path, opened: Open) -> None:
+    tracker = opened()
+    tell_all(tracker, range(3))
+    tracker.close(30)
+    stage = runs(root)["distil"]
+    told = {k: v for k, v in stage.data.tags.items() if k != "mlflow.runName"}
+    client(root).create_run(stage.info.experiment_id, stage.info.start_time - 5, told, "late double")
+    tracker = opened()
+    tracker.metrics(STAGE, [Row(3, 1e9 + 3, {"loss": 0.0})])
+    tracker.close(30)
+    found = runs(root)
+    assert "late double" not in found
+    assert [step for step, _, _ in history(root, found["distil"], "loss")] == [0, 1, 2, 3]
+
+
+def test_call_that_was_carried_out_but_not_answered_makes_no_double(
+    root: Path, opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from mlflow import MlflowClient
+
+    create, unanswered = MlflowClient.create_run, [1]
+
+    def create_without_answer(self: Any, *arguments: Any) -> Any:
+        created = create(self, *arguments)
+        if unanswered:
+            unanswered.pop()
+            raise TimeoutError("no answer")
+        return created
+
+    monkeypatch.setattr(MlflowClient, "create_run", create_without_answer)
+    tracker = opened()
+    tell_all(tracker, range(3))
+    deadline = time.monotonic() + 20
+    while tracker.journal.confirmed(tracker.uri) < tracker.journal.size and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert tracker.close(30) == ""
+    assert not unanswered
+    assert set(runs(root)) == {"sweep", "trial 0", "distil"}
+
+
+def test_what_mlflow_never_takes_is_put_aside_and_the_rest_goes_on(root: Path, opened: Open) -> None:
+    tracker = opened()
+    tracker.run(SWEEP, "sweep")
+    picture = root / "curves.png"
+    picture.write_bytes(b"x")
+    tracker.journal.append(do="artifact", key=SWEEP, path=str(root / "gone.png"), folder="", stamp="0")
+    tracker.artifact(SWEEP, picture, "figures")
+    assert tracker.close(30) == ""
+    refused = [json.loads(line) for line in (root / "sweep" / "refused.jsonl").read_text().splitlines()]
+    assert [entry["path"] for entry in refused] == [str(root / "gone.png")]
+    run_id = runs(root)["sweep"].info.run_id
+    assert [f.path for f in client(root).list_artifacts(run_id, "figures")] == ["figures/curves.png"]
+
+
+def test_server_that_refuses_connections_delays_nothing(root: Path) -> None:
+    tracker = MLflowTracker("http://127.0.0.1:9", "tests", root / "sweep")
+    started = time.monotonic()
+    tell_all(tracker, range(100))
+    assert time.monotonic() - started < 0.1
+    told = tracker.close(10)
+    assert "has not taken 4 entries yet" in told and "\n" not in told
+    tracker = MLflowTracker(tracking_uri(root), "tests", root / "sweep")
+    assert tracker.close(30) == ""
+    assert len(history(root, runs(root)["distil"], "loss")) == 100
+
+
+def test_registered_model_is_loadable_and_registered_once(root: Path, opened: Open, tiny_model: Path) -> None:
+    tracker = opened()
+    tracker.run(SWEEP, "sweep")
+    assert tracker.register(SWEEP, tiny_model, "student", tags={"teacher": "minilm"}) == "1"
+    assert tracker.register(SWEEP, tiny_model, "student", tags={"teacher": "minilm"}) == "1"
+    assert tracker.close(30) == ""
+    (root / "sweep" / "confirmed.json").unlink()
+    assert opened().close(30) == ""
+    versions = client(root).search_model_versions("name = 'student'")
+    assert [version.version for version in versions] in (["1"], [1])
+    import mlflow
+    from sentence_transformers import SentenceTransformer
+
+    mlflow.set_tracking_uri(tracking_uri(root))
+    texts = ["the river and the moon", "a small model"]
+    expected = SentenceTransformer(str(tiny_model)).encode(texts)
+    loaded = mlflow.sentence_transformers.load_model("models:/student@champion")
+    np.testing.assert_allclose(loaded.encode(texts), expected, atol=1e-6)
+    served = mlflow.pyfunc.load_model("models:/student@champion").predict(texts)
+    np.testing.assert_allclose(np.asarray(served), expected, atol=1e-6)
+
+
+def test_telling_makes_no_noise(
+    opened: Open, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO):
+        tracker = opened()
+        tell_all(tracker, range(3))
+        assert tracker.close(30) == ""
+    assert capfd.readouterr() == ("", "")
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+def test_database_is_made_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.executable", "/bin/false")
+    with pytest.raises(RuntimeError, match="failed"):
+        prepare(f"sqlite:///{tmp_path / 'new.db'}")
+    assert [p.name for p in tmp_path.iterdir()] == [".new.db.lock"]
+
+
+def test_where_runs_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    assert tracking_uri(tmp_path) == f"sqlite:///{tmp_path.resolve()}/mlflow.db"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://me:secret@tracking:5000")
+    assert tracking_uri(tmp_path) == "http://me:secret@tracking:5000"
+    assert "secret" not in ui_command(tracking_uri(tmp_path))
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "./mlruns")
+    with pytest.raises(BadInput, match="a database or a server"):
+        tracking_uri(tmp_path)

@@ -1,0 +1,123 @@
+"""A real tracking server that hangs, dies and comes back, while figures keep coming."""
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stillhouse.tracking import Row
+from stillhouse.tracking.mlflow_tracker import MLflowTracker
+
+SWEEP = ("s1",)
+
+
+@contextlib.contextmanager
+def server(folder: Path, port: int) -> Iterator[int]:
+    """An MLflow server on loopback; gives its process group, which is ended with the block."""
+    command = [sys.executable, "-P", "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port)]
+    command += ["--backend-store-uri", f"sqlite:///{folder / 'server.db'}", "--workers", "1"]
+    command += ["--artifacts-destination", str(folder / "artifacts")]
+    environment = {**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+    with (folder / "server.log").open("a") as log:
+        child = subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
+    try:
+        wait_for(lambda: answers(port), "the server answers")
+        yield child.pid
+    finally:
+        os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
+
+
+def answers(port: int) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=1) as reply:
+            return bool(reply.status == 200)
+    except OSError:
+        return False
+
+
+def wait_for(condition: Callable[[], Any], what: str, seconds: float = 40.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {seconds} s until {what}"
+        time.sleep(0.05)
+
+
+class Driver:
+    """Tells one trial after another, and keeps how long the slowest call took."""
+
+    def __init__(self, tracker: MLflowTracker) -> None:
+        self.tracker, self.slowest_s = tracker, 0.0
+
+    def call(self, telling: Callable[..., None], *arguments: Any) -> None:
+        started = time.monotonic()
+        telling(*arguments)
+        self.slowest_s = max(self.slowest_s, time.monotonic() - started)
+
+    def trial(self, number: int, seconds: float = 0.0) -> None:
+        key = ("s1", f"t{number}")
+        self.call(self.tracker.run, SWEEP, "sweep")
+        self.call(self.tracker.run, key, f"trial {number}", {"number": number})
+        for step in range(20):
+            self.call(self.tracker.metrics, key, [Row(step, 1e9 + step, {"loss": number + step / 100})])
+            time.sleep(seconds / 20)
+        self.call(self.tracker.finish, key)
+
+    def all_told(self) -> bool:
+        return self.tracker.journal.confirmed(self.tracker.uri) == self.tracker.journal.size
+
+
+def check(uri: str, trials: int) -> None:
+    from mlflow import MlflowClient
+
+    client = MlflowClient(uri)
+    found = client.search_runs([client.get_experiment_by_name("tests").experiment_id])
+    assert sorted(run.info.run_name for run in found) == sorted(
+        ["sweep", *(f"trial {i}" for i in range(trials))]
+    )
+    for run in found:
+        if run.info.run_name != "sweep":
+            number = int(run.data.params["number"])
+            told = [
+                (m.step, m.value, m.timestamp) for m in client.get_metric_history(run.info.run_id, "loss")
+            ]
+            assert told == [(s, number + s / 100, (10**9 + s) * 1000) for s in range(20)]
+            assert run.info.status == "FINISHED"
+
+
+def test_a_server_that_hangs_dies_and_comes_back_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    uri = f"http://127.0.0.1:{port}"
+    driver = Driver(MLflowTracker(uri, "tests", tmp_path / "sweep"))
+    driver.trial(0)
+    with server(tmp_path, port) as group:
+        wait_for(driver.all_told, "what was told before the server was there has arrived")
+        os.killpg(group, signal.SIGSTOP)
+        driver.trial(1, seconds=1.5)
+        os.killpg(group, signal.SIGCONT)
+        driver.trial(2, seconds=0.2)
+        wait_for(driver.all_told, "what was told while the server hung has arrived")
+    driver.trial(3)
+    waits = driver.tracker.close(5)
+    assert "has not taken" in waits and str(tmp_path) in waits
+    with server(tmp_path, port):
+        again = Driver(MLflowTracker(uri, "tests", tmp_path / "sweep"))
+        again.trial(3)
+        again.trial(4)
+        assert again.tracker.close(15) == ""
+        check(uri, trials=5)
+    assert max(driver.slowest_s, again.slowest_s) < 0.1

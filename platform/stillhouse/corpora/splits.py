@@ -1,0 +1,53 @@
+"""Held-out parts of a corpus: a text's own hash decides where it goes."""
+
+import hashlib
+from collections.abc import Iterator
+
+from stillhouse.artifacts import Workspace, locked, read_json, write_json
+from stillhouse.corpora.tables import Texts, open_texts, write_texts
+from stillhouse.errors import require
+from stillhouse.plan import TextTable
+
+_BUCKETS = 1 << 20
+
+
+def split_table(
+    workspace: Workspace, table: TextTable, *, held_out: int = 1000
+) -> tuple[TextTable, TextTable, TextTable]:
+    """Split a table into training, dev and test texts; remembered beside the other sources.
+
+    Args:
+        workspace: Where the table stands and the parts go.
+        table: Deduplicated texts.
+        held_out: About how many texts dev and test have each; a fifth of a small table at most.
+
+    Raises:
+        BadInput: The table has fewer than 50 texts.
+    """
+    note = workspace.root / "sources" / f"split-{table.fingerprint}-{held_out}.json"
+    with locked(note.with_suffix(".lock")):
+        if note.exists():
+            parts = [TextTable(sha256, label) for label, sha256 in read_json(note).items()]
+            if all(workspace.finished(part) for part in parts):
+                return parts[0], parts[1], parts[2]
+        texts = open_texts(workspace, table)
+        require(len(texts) >= 50, "a corpus has at least 50 texts", texts=len(texts))
+        edge = int(_BUCKETS * min(0.2, held_out / len(texts)))
+        ranges = {"dev": (0, edge), "test": (edge, 2 * edge), "train": (2 * edge, _BUCKETS)}
+        made = {
+            name: write_texts(
+                workspace, f"{table.label}-{name}", _within(texts, low, high), deduplicate=False
+            )
+            for name, (low, high) in ranges.items()
+        }
+        order = [made["train"], made["dev"], made["test"]]
+        write_json(note, {part.label: part.sha256 for part in order})
+        return order[0], order[1], order[2]
+
+
+def _within(texts: Texts, low: int, high: int) -> Iterator[str]:
+    for shard in range(len(texts.shard_starts)):
+        for text in texts.shard(shard):
+            digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
+            if low <= int.from_bytes(digest) % _BUCKETS < high:
+                yield text

@@ -1,0 +1,157 @@
+"""Token ids of a text table, written once and read memory-mapped by every trial and rank."""
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+
+from stillhouse.artifacts import (
+    Workspace,
+    locked,
+    read_manifest,
+    remove_leftovers,
+    replacing,
+    write_manifest,
+)
+from stillhouse.corpora.tables import open_texts
+from stillhouse.errors import BadInput, require
+from stillhouse.plan import TokenTable
+from stillhouse.spec import canonical
+from stillhouse.tokenizing import FastTokenizer, Offsets, pad
+from stillhouse.types import IntArray, Tokens
+
+_AT_ONCE = 4096
+
+
+def build_tokens(
+    workspace: Workspace, token_table: TokenTable, progress: Callable[[int, int], None] | None = None
+) -> None:
+    """Tokenise a text table, if nobody has yet; others who want it wait.
+
+    Args:
+        workspace: Where the texts are and the tokens go.
+        token_table: What to tokenise, and how.
+        progress: Called with the rows done and their number.
+
+    Raises:
+        BadInput: The texts are not there, the tokenizer cannot be used, or the disk is full.
+    """
+    folder = workspace.path(token_table)
+    if workspace.finished(token_table):
+        return
+    with locked(folder.with_suffix(".lock")):
+        if workspace.finished(token_table):
+            return
+        remove_leftovers(folder)
+        tokenizer = FastTokenizer(Path(token_table.tokenizer.path), token_table.max_length)
+        with replacing(folder / "ids.npy") as temporary, temporary.open("wb") as file:
+            offsets = _write_ids(file, workspace, token_table, tokenizer, progress)
+        with replacing(folder / "offsets.npy") as temporary, temporary.open("wb") as file:
+            np.save(file, offsets)
+        content = {
+            "rows": len(offsets) - 1,
+            "tokens": int(offsets[-1]),
+            "pad_id": tokenizer.pad_id,
+            "max_length": token_table.max_length,
+            "tokenizer": {"name": token_table.tokenizer.name, "sha256": token_table.tokenizer.sha256},
+            "plan": canonical(token_table),
+        }
+        write_manifest(folder, content)
+
+
+class TokenReader:
+    """Token ids by row, memory-mapped; cheap to open and to send to another process.
+
+    Args:
+        folder: A finished token table.
+
+    Raises:
+        BadInput: The folder is unfinished, or its files are not as long as its manifest says.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        manifest = read_manifest(folder)
+        self.pad_id, self.max_length = int(manifest["pad_id"]), int(manifest["max_length"])
+        self._ids = _mapped(folder / "ids.npy", np.dtype(np.int32), manifest["tokens"])
+        self._offsets = _mapped(folder / "offsets.npy", np.dtype(np.int64), manifest["rows"] + 1)
+
+    def __len__(self) -> int:
+        """The number of rows."""
+        return len(self._offsets) - 1
+
+    def __reduce__(self) -> tuple[type["TokenReader"], tuple[Path]]:
+        return TokenReader, (self.folder,)
+
+    @functools.cached_property
+    def lengths(self) -> Offsets:
+        """The number of tokens of every row."""
+        return np.diff(self._offsets)
+
+    def padded(self, rows: IntArray) -> Tokens:
+        """The tokens of some rows, padded on the right to the longest; (B, K) rows are taken row by row."""
+        rows = np.asarray(rows).reshape(-1)
+        starts_B = self._offsets[rows]
+        return pad(self._ids, starts_B, self._offsets[rows + 1] - starts_B, self.pad_id)
+
+
+def open_tokens(workspace: Workspace, token_table: TokenTable) -> TokenReader:
+    """Read a token table that was built before.
+
+    Raises:
+        BadInput: It is unfinished or damaged.
+    """
+    return TokenReader(workspace.path(token_table))
+
+
+def _write_ids(
+    file: BinaryIO,
+    workspace: Workspace,
+    token_table: TokenTable,
+    tokenizer: FastTokenizer,
+    progress: Callable[[int, int], None] | None,
+) -> Offsets:
+    """Stream the ids to disk behind a header that is written again once their number is known."""
+    texts = open_texts(workspace, token_table.texts)
+    shards = len(read_manifest(workspace.path(token_table.texts))["shards"])
+    _write_header(file, 0)
+    body = file.tell()
+    parts, total = [np.zeros(1, np.int64)], 0
+    for index in range(shards):
+        shard = texts.shard(index)
+        for first in range(0, len(shard), _AT_ONCE):
+            ids, offsets = tokenizer(shard[first : first + _AT_ONCE])
+            file.write(ids.tobytes())
+            parts.append(offsets[1:] + total)
+            total += len(ids)
+        if progress is not None:
+            progress(sum(map(len, parts)) - 1, len(texts))
+    file.seek(0)
+    _write_header(file, total)
+    assert file.tell() == body, "NumPy leaves room in the header for a longer first dimension"
+    return np.concatenate(parts)
+
+
+def _write_header(file: BinaryIO, length: int) -> None:
+    np.lib.format.write_array_header_1_0(file, {"descr": "<i4", "fortran_order": False, "shape": (length,)})
+
+
+def _mapped(path: Path, dtype: np.dtype[np.generic], length: int) -> npt.NDArray[np.int64]:
+    remedy = "The file is damaged: remove its folder and run the same command again."
+    try:
+        array: npt.NDArray[np.int64] = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise BadInput(
+            f"{path} must hold {length} numbers, but reading it gave: {error}. {remedy}"
+        ) from error
+    require(
+        array.dtype == dtype and array.shape == (length,),
+        f"{path} holds {length} {dtype} numbers",
+        dtype=str(array.dtype),
+        shape=array.shape,
+        remedy=remedy,
+    )
+    return array

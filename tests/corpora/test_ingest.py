@@ -1,0 +1,85 @@
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from stillhouse.artifacts import Workspace, read_manifest, remove
+from stillhouse.corpora import ingest as module
+from stillhouse.corpora.ingest import ingest
+from stillhouse.corpora.readers import ReadOptions
+from stillhouse.corpora.tables import open_texts
+from stillhouse.errors import BadInput
+
+OPTIONS = ReadOptions()
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    path = tmp_path / "some corpus.v1.txt"
+    path.write_bytes(b"One row.\nTwo rows.\n\nOne row\nThree rows.\ncaf\xe9\n")
+    return path
+
+
+def test_rows_in_equal_rows_out(workspace: Workspace, corpus: Path) -> None:
+    table = ingest(workspace, str(corpus), OPTIONS)
+    manifest = read_manifest(workspace.path(table))
+    counts = {name: manifest[name] for name in ("input_rows", "rows", "quarantined", "duplicates")}
+    assert counts == {"input_rows": 6, "rows": 3, "quarantined": 2, "duplicates": 1}
+    assert open_texts(workspace, table)[[0, 1, 2]] == ["One row.", "Two rows.", "Three rows."]
+    assert table.label == "some-corpus-v1"
+    assert manifest["origin"]["source"] == str(corpus)
+    assert json.dumps(manifest["origin"])
+
+
+def test_the_second_call_reads_nothing(
+    workspace: Workspace, corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = ingest(workspace, str(corpus), OPTIONS)
+    with monkeypatch.context() as patched:
+        patched.delattr(module, "read_texts")
+        assert ingest(workspace, str(corpus), OPTIONS) == first
+        with pytest.raises(NameError):
+            ingest(workspace, str(corpus), OPTIONS, refresh=True)
+    assert ingest(workspace, str(corpus), OPTIONS, refresh=True) == first
+
+
+def test_a_changed_file_or_option_is_read_again(workspace: Workspace, corpus: Path) -> None:
+    first = ingest(workspace, str(corpus), OPTIONS)
+    longer = ingest(workspace, str(corpus), ReadOptions(min_characters=9))
+    assert longer.sha256 != first.sha256
+    corpus.write_text("Another row.\n")
+    assert len(open_texts(workspace, ingest(workspace, str(corpus), OPTIONS))) == 1
+    corpus.write_text("Another ROW.\n")
+    os.utime(corpus, ns=(1, 1))
+    assert open_texts(workspace, ingest(workspace, str(corpus), OPTIONS))[[0]] == ["Another ROW."]
+
+
+def test_a_removed_table_is_built_again(workspace: Workspace, corpus: Path) -> None:
+    first = ingest(workspace, str(corpus), OPTIONS)
+    remove(workspace.path(first))
+    assert ingest(workspace, str(corpus), OPTIONS) == first
+    assert workspace.finished(first)
+
+
+def test_bad_input_leaves_nothing(workspace: Workspace, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("\n \n\n")
+    with pytest.raises(BadInput, match="a has none: 3 rows were read, of which 3 empty"):
+        ingest(workspace, str(tmp_path / "a.txt"), OPTIONS)
+    assert [path for path in workspace.root.rglob("*") if path.is_file() and path.suffix != ".lock"] == []
+    with pytest.raises(BadInput, match="the corpus exists"):
+        ingest(workspace, str(tmp_path / "b.txt"), OPTIONS)
+
+
+@pytest.mark.parametrize(
+    ("source", "label"),
+    [
+        ("/data/wiki/*.txt.gz", "wiki"),
+        ("s3://bucket/pages", "pages"),
+        ("hf:user/set-name:config:train", "set-name"),
+        ("/data/wiki/**/*", "wiki"),
+        ("////", "corpus"),
+    ],
+)
+def test_labels(source: str, label: str) -> None:
+    assert module._label(source) == label

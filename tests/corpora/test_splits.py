@@ -1,0 +1,35 @@
+"""Held-out texts are held out, whatever else is in the corpus."""
+
+import pytest
+
+from stillhouse.artifacts import Workspace
+from stillhouse.corpora.splits import split_table
+from stillhouse.corpora.tables import open_texts, write_texts
+from stillhouse.errors import BadInput
+from stillhouse.plan import TextTable
+
+
+def texts_of(workspace: Workspace, table: TextTable) -> list[str]:
+    texts = open_texts(workspace, table)
+    return texts[range(len(texts))]
+
+
+def test_the_parts_are_disjoint_and_whole(workspace: Workspace) -> None:
+    table = write_texts(workspace, "t", (f"Sentence number {i}." for i in range(1000)))
+    train, dev, test = (
+        set(texts_of(workspace, part)) for part in split_table(workspace, table, held_out=100)
+    )
+    assert not train & dev and not train & test and not dev & test
+    assert len(train | dev | test) == 1000
+    assert 60 < len(dev) < 140 and 60 < len(test) < 140
+
+
+def test_a_second_call_gives_the_same(workspace: Workspace) -> None:
+    table = write_texts(workspace, "t", (f"Sentence number {i}." for i in range(200)))
+    assert split_table(workspace, table) == split_table(workspace, table)
+
+
+def test_too_few_texts_are_refused(workspace: Workspace) -> None:
+    table = write_texts(workspace, "t", ["One.", "Two."])
+    with pytest.raises(BadInput, match="at least 50 texts"):
+        split_table(workspace, table)

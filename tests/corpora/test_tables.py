@@ -1,0 +1,187 @@
+import json
+import multiprocessing
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from stillhouse.artifacts import Workspace, read_manifest, sha256_of
+from stillhouse.corpora.tables import (
+    open_qrels,
+    open_rows,
+    open_texts,
+    write_collection,
+    write_rows,
+    write_texts,
+)
+from stillhouse.corpora.writing import Rejected
+from stillhouse.errors import BadInput
+from stillhouse.plan import AllRows, Examples, Given
+
+TEXTS = [f"This is sentence number {i}." for i in range(23)]
+
+
+def test_rows_come_back_by_id_over_shards(workspace: Workspace) -> None:
+    table = write_texts(workspace, "numbers", TEXTS, rows_per_shard=5)
+    texts = open_texts(workspace, table)
+    wanted = [22, 0, 7, 7, 5, 4, 19]
+    assert len(texts) == 23
+    assert texts[wanted] == [TEXTS[i] for i in wanted]
+    assert texts[np.array([], dtype=np.int64)] == []
+    assert texts.shard(4) == TEXTS[20:]
+    assert texts.shard_starts.tolist() == [0, 5, 10, 15, 20]
+
+
+def test_few_cached_shards_give_the_same_rows(workspace: Workspace) -> None:
+    from stillhouse.corpora.tables import Texts
+
+    table = write_texts(workspace, "numbers", TEXTS, rows_per_shard=2)
+    texts = Texts(workspace.path(table), cached_shards=1)
+    order = np.random.default_rng(0).permutation(23)
+    assert texts[order] == [TEXTS[i] for i in order]
+
+
+@pytest.mark.parametrize("rows", [[-1], [23], [0, 99]])
+def test_ids_outside_the_table_are_refused(workspace: Workspace, rows: list[int]) -> None:
+    texts = open_texts(workspace, write_texts(workspace, "numbers", TEXTS))
+    with pytest.raises(IndexError, match=r"\[0, 23\)"):
+        texts[rows]
+
+
+def test_every_row_is_accounted_for(workspace: Workspace) -> None:
+    rows: list[str | Rejected] = [
+        *TEXTS,
+        "",
+        " \t ",
+        TEXTS[3].upper(),
+        TEXTS[0],
+        "a lone \ud83d half",
+        Rejected("caf\udce9", "not UTF-8"),
+    ]
+    table = write_texts(workspace, "mixed", rows, rows_per_shard=10)
+    manifest = read_manifest(workspace.path(table))
+    assert (manifest["rows"], manifest["duplicates"], manifest["quarantined"]) == (23, 2, 4)
+    assert manifest["input_rows"] == len(rows)
+    assert manifest["quarantine_reasons"] == {"empty": 2, "not UTF-8": 1, "not valid Unicode": 1}
+    kept = (workspace.path(table) / "quarantine.jsonl").read_text(encoding="utf-8").splitlines()
+    assert [json.loads(line)["row"] for line in kept] == [23, 24, 27, 28]
+
+
+def test_duplicates_stay_when_asked(workspace: Workspace) -> None:
+    table = write_texts(workspace, "twice", [*TEXTS, *TEXTS], deduplicate=False)
+    assert len(open_texts(workspace, table)) == 46
+
+
+def test_the_name_is_the_content(workspace: Workspace) -> None:
+    once = write_texts(workspace, "numbers", TEXTS, rows_per_shard=5)
+    again = write_texts(workspace, "numbers", iter(TEXTS), rows_per_shard=5)
+    other = write_texts(workspace, "numbers", [*TEXTS, "One more."], rows_per_shard=5)
+    assert once == again and once.sha256 != other.sha256
+    folder = workspace.path(once)
+    assert folder.name == f"numbers-{once.fingerprint}"
+    for shard in read_manifest(folder)["shards"]:
+        assert sha256_of(folder / shard["name"]) == shard["sha256"]
+
+
+def test_nothing_usable_is_refused_with_the_reasons(workspace: Workspace) -> None:
+    with pytest.raises(BadInput, match=r"bad has none: 3 rows were read, of which 2 empty, 1 too long"):
+        write_texts(workspace, "bad", ["", " ", Rejected("x", "too long")])
+    assert list((workspace.root / "corpora").iterdir()) == []
+
+
+def test_a_failing_source_leaves_nothing(workspace: Workspace) -> None:
+    def broken() -> Iterator[str]:
+        yield from TEXTS
+        raise BadInput("the source broke")
+
+    with pytest.raises(BadInput, match="broke"):
+        write_texts(workspace, "broken", broken(), rows_per_shard=5)
+    assert list((workspace.root / "corpora").iterdir()) == []
+
+
+def _slowly(root: Path) -> None:
+    def rows() -> Iterator[str]:
+        yield from TEXTS
+        time.sleep(60)
+
+    write_texts(Workspace(root), "slow", rows(), rows_per_shard=5)
+
+
+def test_a_killed_writer_leaves_nothing_that_lasts(workspace: Workspace) -> None:
+    shelf = workspace.root / "corpora"
+    process = multiprocessing.get_context("fork").Process(target=_slowly, args=(workspace.root,))
+    process.start()
+    deadline = time.monotonic() + 20
+    while not list(shelf.glob("*/part-00003.parquet")) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert process.pid is not None
+    live = write_texts(workspace, "numbers", TEXTS)
+    assert list(shelf.glob("*/part-00003.parquet")), "a living writer is left alone"
+    os.kill(process.pid, signal.SIGKILL)
+    process.join()
+    again = write_texts(workspace, "numbers", TEXTS)
+    assert again == live
+    assert [path.name for path in shelf.iterdir() if path.is_dir()] == [workspace.path(live).name]
+
+
+def test_an_unfinished_folder_is_replaced(workspace: Workspace) -> None:
+    table = write_texts(workspace, "numbers", TEXTS)
+    (workspace.path(table) / "manifest.json").unlink()
+    (workspace.path(table) / "part-00000.parquet").write_bytes(b"half")
+    assert not workspace.finished(table)
+    write_texts(workspace, "numbers", TEXTS)
+    assert open_texts(workspace, table)[[3]] == [TEXTS[3]]
+
+
+def test_a_truncated_shard_is_named(workspace: Workspace) -> None:
+    table = write_texts(workspace, "numbers", TEXTS)
+    shard = workspace.path(table) / "part-00000.parquet"
+    shard.write_bytes(shard.read_bytes()[:-20])
+    with pytest.raises(BadInput, match=r"part-00000\.parquet must be a whole Parquet file"):
+        open_texts(workspace, table)[[0]]
+
+
+def test_examples_come_back(workspace: Workspace) -> None:
+    table = write_texts(workspace, "numbers", TEXTS)
+    columns = {"query": table, "negatives": table}
+    rows = {"query": np.array([3, 1]), "negatives": np.array([[0, 2], [4, 22]])}
+    examples = write_rows(workspace, columns, rows, "pairs")
+    back = open_rows(workspace, examples)
+    assert isinstance(examples.origin, Given)
+    assert back["query"].tolist() == [3, 1] and back["negatives"].tolist() == [[0, 2], [4, 22]]
+    swapped = write_rows(workspace, columns, {**rows, "query": np.array([1, 3])}, "pairs")
+    assert swapped.fingerprint != examples.fingerprint
+
+
+def test_all_rows_need_no_folder(workspace: Workspace) -> None:
+    table = write_texts(workspace, "numbers", TEXTS)
+    rows = open_rows(workspace, Examples({"text": table}, AllRows()))
+    assert rows["text"].tolist() == list(range(23))
+
+
+def test_wrong_rows_are_refused(workspace: Workspace) -> None:
+    table = write_texts(workspace, "numbers", TEXTS)
+    both = {"query": table, "passage": table}
+    with pytest.raises(BadInput, match=r"row ids of passage are in \[0, 23\)"):
+        write_rows(workspace, both, {"query": np.array([0]), "passage": np.array([23])}, "pairs")
+    with pytest.raises(BadInput, match="same number of rows"):
+        write_rows(workspace, both, {"query": np.array([0]), "passage": np.array([1, 2])}, "pairs")
+    with pytest.raises(BadInput, match="columns == rows"):
+        write_rows(workspace, both, {"query": np.array([0])}, "pairs")
+    with pytest.raises(BadInput, match="manifest"):
+        open_rows(workspace, Examples({"query": table}, Given("0" * 64)))
+
+
+def test_a_collection_comes_back(workspace: Workspace) -> None:
+    queries, passages = write_texts(workspace, "q", TEXTS[:2]), write_texts(workspace, "p", TEXTS)
+    qrels = np.array([[0, 5, 1], [1, 2, 1]])
+    collection = write_collection(workspace, "search", queries, passages, qrels)
+    assert open_qrels(workspace, collection).tolist() == qrels.tolist()
+    with pytest.raises(BadInput, match=r"row ids of queries are in \[0, 2\)"):
+        write_collection(workspace, "search", queries, passages, np.array([[2, 0, 1]]))
+    with pytest.raises(BadInput, match="3 columns"):
+        write_collection(workspace, "search", queries, passages, np.array([[0, 0]]))

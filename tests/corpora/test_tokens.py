@@ -1,0 +1,98 @@
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from stillhouse.artifacts import Workspace
+from stillhouse.corpora.tables import write_texts
+from stillhouse.corpora.tokens import TokenReader, build_tokens, open_tokens
+from stillhouse.errors import BadInput
+from stillhouse.plan import Model, TokenTable
+
+TEXTS = [
+    "the cat sat on the mat",
+    "a",
+    "returns the mean of all values in the array " * 6,
+    "THE OLD river, under one red moon.",
+    "sort rows by name",
+]
+
+
+def token_table(workspace: Workspace, tiny_model: Path, max_length: int = 16) -> TokenTable:
+    texts = write_texts(workspace, "words", TEXTS, rows_per_shard=2)
+    return TokenTable(texts, Model("0" * 64, "tiny", str(tiny_model)), max_length)
+
+
+def expected(tiny_model: Path, max_length: int) -> list[list[int]]:
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(tiny_model)
+    ids: list[list[int]] = tokenizer(TEXTS, truncation=True, max_length=max_length)["input_ids"]
+    return ids
+
+
+def test_ids_are_the_tokenizers_own(workspace: Workspace, tiny_model: Path) -> None:
+    table = token_table(workspace, tiny_model)
+    seen: list[tuple[int, int]] = []
+    build_tokens(workspace, table, lambda done, total: seen.append((done, total)))
+    reader = open_tokens(workspace, table)
+    wanted = expected(tiny_model, 16)
+    assert seen == [(2, 5), (4, 5), (5, 5)]
+    assert len(reader) == 5
+    assert reader.lengths.tolist() == [len(ids) for ids in wanted]
+    assert max(reader.lengths) == 16
+    for row, ids in enumerate(wanted):
+        assert reader.padded(np.array([row])).input_ids_BT.tolist() == [ids]
+
+
+def test_padding_is_on_the_right_and_masked(workspace: Workspace, tiny_model: Path) -> None:
+    table = token_table(workspace, tiny_model)
+    build_tokens(workspace, table)
+    reader = open_tokens(workspace, table)
+    rows = np.array([[1, 2], [4, 1]])
+    tokens = reader.padded(rows)
+    assert tokens.input_ids_BT.shape == tokens.attention_mask_BT.shape == (4, 16)
+    assert tokens.attention_mask_BT.sum(1).tolist() == reader.lengths[rows.reshape(-1)].tolist()
+    for row, ids, mask in zip(rows.reshape(-1), tokens.input_ids_BT, tokens.attention_mask_BT, strict=True):
+        length = int(mask.sum())
+        assert ids[:length].tolist() == expected(tiny_model, 16)[row]
+        assert set(ids[length:].tolist()) <= {reader.pad_id}
+        assert mask[:length].all() and not mask[length:].any()
+
+
+def test_it_is_built_once_and_leftovers_go(workspace: Workspace, tiny_model: Path) -> None:
+    table = token_table(workspace, tiny_model)
+    folder = workspace.path(table)
+    folder.mkdir(parents=True)
+    (folder / ".ids.npy.abc.tmp").write_bytes(b"half")
+    build_tokens(workspace, table)
+    assert sorted(path.name for path in folder.iterdir()) == ["ids.npy", "manifest.json", "offsets.npy"]
+    assert np.load(folder / "ids.npy").dtype == np.int32
+    before = (folder / "ids.npy").stat().st_mtime_ns
+    build_tokens(workspace, table)
+    assert (folder / "ids.npy").stat().st_mtime_ns == before
+
+
+def test_a_reader_travels_without_its_data(workspace: Workspace, tiny_model: Path) -> None:
+    table = token_table(workspace, tiny_model)
+    build_tokens(workspace, table)
+    reader = open_tokens(workspace, table)
+    assert len(pickle.dumps(reader)) < 1000
+    other = pickle.loads(pickle.dumps(reader))
+    assert other.padded(np.arange(5)).input_ids_BT.equal(reader.padded(np.arange(5)).input_ids_BT)
+
+
+@pytest.mark.parametrize("file", ["ids.npy", "offsets.npy"])
+def test_a_truncated_file_is_refused(workspace: Workspace, tiny_model: Path, file: str) -> None:
+    table = token_table(workspace, tiny_model)
+    build_tokens(workspace, table)
+    path = workspace.path(table) / file
+    path.write_bytes(path.read_bytes()[:-4])
+    with pytest.raises(BadInput, match=file):
+        open_tokens(workspace, table)
+
+
+def test_an_unfinished_table_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="unfinished"):
+        TokenReader(tmp_path)

@@ -1,0 +1,257 @@
+"""Contrastive losses: a text against the others of its batch.
+
+B  batch            D  student's dimension    E  teacher's dimension
+K  hard negatives   M  slots of a bank        C  candidates an anchor is compared with
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from stillhouse.errors import require
+from stillhouse.losses.numerics import (
+    Temperature,
+    aligning_layer,
+    full_precision,
+    require_batch,
+    require_pairs,
+    unit,
+    widen,
+)
+
+
+class InfoNCE(nn.Module):
+    """The student's vector of a text must find the teacher's vector of that text among those of the batch.
+
+    ``L = −1/B Σ_i log exp(sim(s_i, t_i)/τ) / Σ_j exp(sim(s_i, t_j)/τ)``, j over the batch and a bank.
+
+    * ``bilinear``, sim = sᵀ W t: IBKD (arXiv:2311.05472) eq. 5. Its denominator is printed with the positive
+      counted twice; this is the standard one, which counts it once.
+    * ``cosine``, sim = cos(M s, t): DistilCSE (arXiv:2112.05638) eq. 4; eq. 5 with a bank; eq. 6 with M.
+
+    W and M are one linear layer from the student's space into the teacher's.
+
+    Args:
+        student_dim: D.
+        teacher_dim: E.
+        temperature: τ.
+        similarity: ``bilinear`` or ``cosine``.
+        normalize: L2-normalise s and t *before* W, for ``bilinear``: the paper does not say, but on raw
+            vectors τ has no scale and the softmax starts saturated. A cosine is always of unit vectors.
+        projection: Learn W or M. None follows the papers: W always, M only where the dimensions differ.
+        identity_init: Start at the identity where the dimensions agree, else random (semi-)orthogonal.
+        bias: W or M has a bias.
+        learnable_scale: Train 1/τ too, starting at ``temperature``.
+        mask_duplicates: A candidate with the anchor's row id is no negative, and a bank's vector of a text of
+            this batch is left out (it stands in the batch). Without it only empty slots are left out.
+
+    Raises:
+        BadInput: τ ≤ 0, an unknown similarity, or switches that contradict each other.
+    """
+
+    def __init__(
+        self,
+        *,
+        student_dim: int,
+        teacher_dim: int,
+        temperature: float = 0.1,
+        similarity: str = "bilinear",
+        normalize: bool = True,
+        projection: bool | None = None,
+        identity_init: bool = True,
+        bias: bool = False,
+        learnable_scale: bool = False,
+        mask_duplicates: bool = True,
+    ) -> None:
+        super().__init__()
+        require(
+            similarity in ("bilinear", "cosine"), "similarity in (bilinear, cosine)", similarity=similarity
+        )
+        bilinear = similarity == "bilinear"
+        require(bilinear or normalize, "normalize with similarity=cosine", normalize=normalize)
+        learnt = bilinear or student_dim != teacher_dim if projection is None else projection
+        require(learnt or not bilinear, "projection with similarity=bilinear", projection=projection)
+        self.student_dim, self.teacher_dim = student_dim, teacher_dim
+        self.similarity, self.normalize, self.mask_duplicates = similarity, normalize, mask_duplicates
+        self.temperature = Temperature(temperature, learnable=learnable_scale)
+        self.projection = aligning_layer(
+            student_dim, teacher_dim, learnt=learnt, bias=bias, identity_init=identity_init
+        )
+
+    def forward(
+        self,
+        student_BD: Tensor,
+        teacher_BE: Tensor,
+        rows_B: Tensor | None = None,
+        bank_ME: Tensor | None = None,
+        bank_rows_M: Tensor | None = None,
+    ) -> Tensor:
+        """The mean over the batch.
+
+        Args:
+            student_BD: Anchors.
+            teacher_BE: Row i is the positive of anchor i, and a negative of the others.
+            rows_B: Row ids of the texts; without them no duplicate is known.
+            bank_ME: Teacher's vectors of earlier batches, all of them negatives.
+            bank_rows_M: Their row ids, negative for an empty slot; needed with a bank.
+
+        Raises:
+            BadInput: Fewer than two texts, or shapes that do not fit.
+        """
+        require_pairs(student_BD, teacher_BE, first_dim=self.student_dim, second_dim=self.teacher_dim)
+        require_batch(len(student_BD))
+        with full_precision(student_BD):
+            keys_CE = widen(teacher_BE)
+            if bank_ME is not None:
+                keys_CE = torch.cat([keys_CE, bank_ME.to(keys_CE.dtype)])
+            logits_BC = self.temperature(self._similarities(widen(student_BD), keys_CE))
+            hidden_BC = self._hidden(logits_BC, rows_B, bank_rows_M)
+            return _pick_diagonal(logits_BC, hidden_BC)
+
+    def _similarities(self, anchors_BD: Tensor, keys_CE: Tensor) -> Tensor:
+        if self.similarity == "cosine":
+            return unit(self.projection(anchors_BD)) @ unit(keys_CE).T
+        if self.normalize:
+            anchors_BD, keys_CE = unit(anchors_BD), unit(keys_CE)
+        return torch.as_tensor(self.projection(anchors_BD) @ keys_CE.T)
+
+    def _hidden(self, logits_BC: Tensor, rows_B: Tensor | None, bank_rows_M: Tensor | None) -> Tensor:
+        batch, candidates = logits_BC.shape
+        held = 0 if bank_rows_M is None else len(bank_rows_M)
+        require(
+            candidates == batch + held and (rows_B is None or rows_B.shape == (batch,)),
+            "one row id for every text of the batch and every slot of the bank",
+            rows=None if rows_B is None else tuple(rows_B.shape),
+            bank_rows=held,
+            candidates=candidates,
+        )
+        hidden_BC = torch.zeros_like(logits_BC, dtype=torch.bool)
+        if bank_rows_M is not None:
+            hidden_BC[:, batch:] = bank_rows_M < 0
+        if self.mask_duplicates and rows_B is not None:
+            hidden_BC[:, :batch] = rows_B[:, None] == rows_B[None, :]
+            if bank_rows_M is not None:
+                hidden_BC[:, batch:] |= torch.isin(bank_rows_M, rows_B)
+        return hidden_BC
+
+
+class SupervisedInfoNCE(nn.Module):
+    """A query must find its passage among the passages of the batch and its hard negatives (IBKD eq. 10).
+
+    ``L = −1/B Σ_i log exp(s_iᵀs_i⁺/τ) / (Σ_j exp(s_iᵀs_j⁺/τ) + Σ_k exp(s_iᵀs_ik⁻/τ))``
+
+    All vectors are the student's. The print lacks the minus sign, which would maximise the loss.
+
+    Args:
+        temperature: τ.
+        similarity: ``cosine``, or ``dot`` for the product as it is printed.
+        share_negatives: An anchor also sees the hard negatives of the others, as in sentence-transformers'
+            MultipleNegativesRankingLoss and in DistilCSE eq. 7; eq. 10 takes the anchor's own K only.
+        learnable_scale: Train 1/τ too, starting at ``temperature``.
+        mask_duplicates: A candidate is no negative when it is a passage of this query anywhere in the
+            batch.
+
+    Raises:
+        BadInput: τ ≤ 0, or an unknown similarity.
+    """
+
+    def __init__(
+        self,
+        *,
+        temperature: float = 0.05,
+        similarity: str = "cosine",
+        share_negatives: bool = False,
+        learnable_scale: bool = False,
+        mask_duplicates: bool = True,
+    ) -> None:
+        super().__init__()
+        require(similarity in ("cosine", "dot"), "similarity in (cosine, dot)", similarity=similarity)
+        self.similarity, self.share_negatives = similarity, share_negatives
+        self.mask_duplicates = mask_duplicates
+        self.temperature = Temperature(temperature, learnable=learnable_scale)
+
+    def forward(
+        self,
+        query_BD: Tensor,
+        positive_BD: Tensor,
+        negatives_BKD: Tensor | None = None,
+        query_rows_B: Tensor | None = None,
+        positive_rows_B: Tensor | None = None,
+        negative_rows_BK: Tensor | None = None,
+    ) -> Tensor:
+        """The mean over the batch.
+
+        Args:
+            query_BD: Anchors.
+            positive_BD: Row i answers query i.
+            negatives_BKD: K hard negatives a query; None for none.
+            query_rows_B: Row ids of the queries.
+            positive_rows_B: Row ids of the positives; without them no duplicate is known.
+            negative_rows_BK: Row ids of the negatives, in the same table as the positives.
+
+        Raises:
+            BadInput: Fewer than two queries, or shapes that do not fit.
+        """
+        require_pairs(query_BD, positive_BD, second_dim=query_BD.shape[-1])
+        require_batch(len(query_BD))
+        with full_precision(query_BD):
+            query_BD, positive_BD = self._scaled(query_BD), self._scaled(positive_BD)
+            similarity_BC = query_BD @ positive_BD.T
+            if negatives_BKD is not None:
+                _require_negatives(query_BD, negatives_BKD, negative_rows_BK)
+                to_negatives = self._to_negatives(query_BD, self._scaled(negatives_BKD))
+                similarity_BC = torch.cat([similarity_BC, to_negatives], dim=1)
+            hidden_BC = torch.zeros_like(similarity_BC, dtype=torch.bool)
+            if self.mask_duplicates and positive_rows_B is not None:
+                known_BC = self._answers(positive_rows_B, query_rows_B, negative_rows_BK)
+                hidden_BC[:, : known_BC.shape[1]] = known_BC
+            return _pick_diagonal(self.temperature(similarity_BC), hidden_BC)
+
+    def _scaled(self, vectors: Tensor) -> Tensor:
+        return unit(widen(vectors)) if self.similarity == "cosine" else widen(vectors)
+
+    def _to_negatives(self, query_BD: Tensor, negatives_BKD: Tensor) -> Tensor:
+        if self.share_negatives:
+            return query_BD @ negatives_BKD.flatten(0, 1).T
+        return torch.einsum("bd,bkd->bk", query_BD, negatives_BKD)
+
+    def _answers(
+        self, positive_rows_B: Tensor, query_rows_B: Tensor | None, negative_rows_BK: Tensor | None
+    ) -> Tensor:
+        """Which candidates are a passage of the anchor's query, its own one or another of the batch."""
+        batch = len(positive_rows_B)
+        same_query_BB = torch.eye(batch, device=positive_rows_B.device)
+        if query_rows_B is not None:
+            same_query_BB = (query_rows_B[:, None] == query_rows_B[None, :]).float()
+        answers_BB = same_query_BB @ (positive_rows_B[:, None] == positive_rows_B[None, :]).float() > 0
+        if negative_rows_BK is None:
+            return answers_BB
+        found = (positive_rows_B[:, None] == negative_rows_BK.flatten()[None, :]).float()
+        negatives_hit = same_query_BB @ found > 0
+        if not self.share_negatives:
+            own = torch.arange(batch, device=positive_rows_B.device)
+            negatives_hit = negatives_hit.view(batch, batch, -1)[own, own]
+        return torch.cat([answers_BB, negatives_hit], dim=1)
+
+
+def _require_negatives(query_BD: Tensor, negatives_BKD: Tensor, negative_rows_BK: Tensor | None) -> None:
+    batch, dim = query_BD.shape
+    require(
+        negatives_BKD.ndim == 3 and (negatives_BKD.shape[0], negatives_BKD.shape[2]) == (batch, dim),
+        "negatives are (batch, K, dimension)",
+        negatives=tuple(negatives_BKD.shape),
+        queries=tuple(query_BD.shape),
+    )
+    require(
+        negative_rows_BK is None or negative_rows_BK.shape == negatives_BKD.shape[:2],
+        "negatives have one row id each",
+        negatives=tuple(negatives_BKD.shape),
+        rows=None if negative_rows_BK is None else tuple(negative_rows_BK.shape),
+    )
+
+
+def _pick_diagonal(logits_BC: Tensor, hidden_BC: Tensor) -> Tensor:
+    """Cross-entropy with candidate i right for anchor i; hidden ones do not count, a positive always does."""
+    positives_B = torch.arange(len(logits_BC), device=logits_BC.device)
+    hidden_BC = hidden_BC.index_put((positives_B, positives_B), hidden_BC.new_tensor(False))
+    return F.cross_entropy(logits_BC.masked_fill(hidden_BC, float("-inf")), positives_B)

@@ -1,0 +1,1 @@
+"""The models that are trained: tokens in, an `Encoding` out."""

@@ -1,0 +1,246 @@
+"""The Hugging Face part of a student: found, loaded, and cut down to some of its layers.
+
+A pruned model is built anew from its own configuration and then filled, so stock transformers builds the same
+one from what an export saves.
+"""
+
+import contextlib
+import copy
+import inspect
+import itertools
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from stillhouse.errors import BadInput, require
+from stillhouse.plan import Model
+from stillhouse.tokenizing import transformer_part
+
+if TYPE_CHECKING:
+    from transformers import PretrainedConfig, PreTrainedModel
+
+
+def transformer_folder(base: Model) -> Path:
+    """Where a model keeps its transformer: the first module of a sentence-transformers folder, else its root.
+
+    Raises:
+        BadInput: There is no ``config.json``.
+    """
+    folder = transformer_part(Path(base.path))
+    require(
+        (folder / "config.json").is_file(),
+        "a model folder holds the config.json of a transformer",
+        model=base.name or base.path,
+        folder=str(folder),
+        remedy="Give the folder of a sentence-transformers or Hugging Face encoder.",
+    )
+    return folder
+
+
+def layer_count(base: Model) -> int:
+    """The number of layers of a base model, read from its configuration alone."""
+    return int(_config(transformer_folder(base)).num_hidden_layers)
+
+
+def load_backbone(
+    base: Model,
+    layers: Sequence[int] | None,
+    dropout: float | None,
+    attention: str,
+    pretrained: bool,
+    seed: int,
+) -> "PreTrainedModel":
+    """Load a base model in float32, without its pooler head, with the chosen layers.
+
+    Args:
+        base: The model's folder.
+        layers: Layers to keep, counted from 0 and increasing; None keeps all.
+        dropout: Takes the place of every dropout rate; None keeps them.
+        attention: ``sdpa`` means eager code where the architecture has no other.
+        pretrained: Take the published weights; else only the shape.
+        seed: Of random weights. The global random state is left as it was.
+
+    Raises:
+        BadInput: No encoder that transformers knows, weights that are pickled or not all there, or layers
+            that are not the model's.
+    """
+    folder = transformer_folder(base)
+    config = _config(folder)
+    if dropout is not None:
+        _set_dropout(config, dropout)
+    total = int(config.num_hidden_layers)
+    kept = tuple(range(total)) if layers is None else checked_layers(layers, total)
+    options = _options(config, attention)
+    with quiet():
+        if not pretrained:
+            return _fresh(_pruned(config, kept), options, seed)
+        whole = _pretrained(folder, config, options)
+        if len(kept) == total:
+            return whole
+        part = _fresh(_pruned(config, kept), options, seed)
+    _copy_layers(whole, part, kept, total)
+    return part
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Keep transformers from drawing progress bars and reports about weights, which we check ourselves."""
+    from transformers.utils import logging as transformers_logging
+
+    logging: Any = transformers_logging
+    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if bars:
+            logging.enable_progress_bar()
+
+
+def max_tokens(backbone: "PreTrainedModel") -> int:
+    """The longest text, in tokens, that the model has positions for."""
+    for name, module in backbone.named_modules():
+        if name.endswith("position_embeddings") and isinstance(module, nn.Embedding):
+            # RoBERTa and its kin count positions from the padding id on.
+            unused = 0 if module.padding_idx is None else module.padding_idx + 1
+            return module.num_embeddings - unused
+    return int(getattr(backbone.config, "max_position_embeddings", 1 << 30))
+
+
+def checked_layers(layers: Sequence[int], total: int) -> tuple[int, ...]:
+    """The layers as a tuple.
+
+    Raises:
+        BadInput: None at all, one past the model, or not increasing.
+    """
+    kept = tuple(layers)
+    require(
+        len(kept) > 0 and all(0 <= layer < total for layer in kept),
+        f"layers are between 0 and {total - 1}",
+        layers=kept,
+        remedy=f"The base model has {total} layers, counted from 0.",
+    )
+    require(all(a < b for a, b in itertools.pairwise(kept)), "layers increase, none twice", layers=kept)
+    return kept
+
+
+def _config(folder: Path) -> "PretrainedConfig":
+    from transformers import AutoConfig
+
+    try:
+        config = AutoConfig.from_pretrained(folder, local_files_only=True)
+    except ValueError as error:
+        raise BadInput(
+            f"{folder / 'config.json'} must be one that transformers knows, but: {error}"
+        ) from None
+    require(
+        not config.is_encoder_decoder and hasattr(config, "num_hidden_layers"),
+        "a student is an encoder with layers",
+        architecture=config.model_type,
+        folder=str(folder),
+    )
+    known: PretrainedConfig = config
+    return known
+
+
+def _options(config: "PretrainedConfig", attention: str) -> dict[str, Any]:
+    """Arguments that build the model without a pooler head, where the architecture has one."""
+    from transformers.models.auto.modeling_auto import MODEL_MAPPING
+
+    require(
+        type(config) in MODEL_MAPPING,
+        "the architecture is one of transformers' own",
+        architecture=config.model_type,
+    )
+    # None lets transformers choose: sdpa where it can, else eager.
+    options: dict[str, Any] = {"attn_implementation": None if attention == "sdpa" else attention}
+    architecture: Any = MODEL_MAPPING[type(config)]
+    if "add_pooling_layer" in inspect.signature(architecture).parameters:
+        options["add_pooling_layer"] = False
+    return options
+
+
+def _set_dropout(config: "PretrainedConfig", rate: float) -> None:
+    for name, value in config.to_dict().items():
+        if "dropout" in name and isinstance(value, int | float) and not isinstance(value, bool):
+            setattr(config, name, rate)
+
+
+def _pruned(config: "PretrainedConfig", kept: tuple[int, ...]) -> "PretrainedConfig":
+    """The configuration of the same model with fewer layers."""
+    pruned, total = copy.deepcopy(config), int(config.num_hidden_layers)
+    for name, value in config.to_dict().items():
+        if "layer" in name and isinstance(value, list) and len(value) == total:
+            setattr(pruned, name, [value[index] for index in kept])
+    pruned.num_hidden_layers = len(kept)
+    return pruned
+
+
+def _fresh(config: "PretrainedConfig", options: dict[str, Any], seed: int) -> "PreTrainedModel":
+    from transformers import AutoModel
+
+    build: Any = AutoModel.from_config
+    before = torch.get_rng_state()
+    torch.default_generator.manual_seed(seed)
+    try:
+        model: PreTrainedModel = build(config, dtype=torch.float32, **options)
+    finally:
+        torch.set_rng_state(before)
+    return model
+
+
+def _pretrained(folder: Path, config: "PretrainedConfig", options: dict[str, Any]) -> "PreTrainedModel":
+    from transformers import AutoModel
+
+    require(
+        any(folder.glob("*.safetensors")),
+        "the weights are safetensors",
+        folder=str(folder),
+        remedy="Pickled weights can run code and are not read; convert them first.",
+    )
+    model, report = AutoModel.from_pretrained(
+        folder,
+        config=config,
+        dtype=torch.float32,
+        use_safetensors=True,
+        local_files_only=True,
+        output_loading_info=True,
+        **options,
+    )
+    missing = sorted(report["missing_keys"])
+    require(not missing, "the weights are complete", folder=str(folder), missing=missing[:3])
+    loaded: PreTrainedModel = model
+    return loaded
+
+
+def _copy_layers(
+    whole: "PreTrainedModel", part: "PreTrainedModel", kept: tuple[int, ...], total: int
+) -> None:
+    stack = next(
+        (n for n, m in whole.named_modules() if isinstance(m, nn.ModuleList) and len(m) == total), None
+    )
+    require(stack is not None, "the layers are a list", architecture=whole.config.model_type)
+    weights, moved = whole.state_dict(), {}
+    renamed = {f"{stack}.{old}.": f"{stack}.{new}." for new, old in enumerate(kept)}
+    for name, tensor in weights.items():
+        if not name.startswith(f"{stack}."):
+            moved[name] = tensor
+            continue
+        prefix = ".".join(name.split(".")[: str(stack).count(".") + 2]) + "."
+        if prefix in renamed:
+            moved[renamed[prefix] + name.removeprefix(prefix)] = tensor
+    strange = sorted(set(moved) ^ set(part.state_dict()))
+    require(
+        not strange,
+        "the kept layers fit their new places",
+        layers=kept,
+        architecture=whole.config.model_type,
+        differing=strange[:3],
+        remedy="In this architecture the first layer differs from the others: keep layer 0.",
+    )
+    part.load_state_dict(moved)

@@ -1,0 +1,108 @@
+"""A student as an `Encoder`: texts in, float32 vectors out, in batches of about as many tokens each."""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import nn
+
+from stillhouse.errors import require
+from stillhouse.tokenizing import FastTokenizer, pad, token_batches
+from stillhouse.types import Encoding, Tokens
+
+Vectors = npt.NDArray[np.float32]
+
+
+class StudentModule(Protocol):
+    """A student that is a torch module."""
+
+    dim: int
+
+    def __call__(self, tokens: Tokens) -> Encoding:
+        """Encode a batch of tokens."""
+        ...
+
+    def modules(self) -> Iterator[nn.Module]:
+        """The module and all its parts."""
+        ...
+
+    def eval(self) -> object:
+        """Turn dropout off."""
+        ...
+
+    def to(self, device: str) -> object:
+        """Move the weights."""
+        ...
+
+
+class StudentEncoder:
+    """Encodes with a student, without gradients and without dropout; the student is left in the mode it had.
+
+    Attributes:
+        dim: D.
+        tokenizer: Texts to ids, as the training texts were cut.
+    """
+
+    def __init__(
+        self,
+        student: StudentModule,
+        tokenizer_path: str | Path,
+        max_length: int,
+        *,
+        device: str = "cpu",
+        batch_tokens: int = 4096,
+        autocast: str = "float32",
+    ) -> None:
+        """Wrap a student.
+
+        Args:
+            student: Moved to ``device``; not copied, so it may go on being trained between two calls.
+            tokenizer_path: Folder with the tokenizer's files.
+            max_length: Tokens a text, special ones included; longer texts are cut.
+            device: Where it runs.
+            batch_tokens: Tokens a batch, padding included; one longer text makes a batch of its own.
+            autocast: ``float32`` or ``bfloat16``, the precision of the matrix products.
+
+        Raises:
+            BadInput: A value out of range, or no tokenizer there.
+        """
+        require(autocast in ("float32", "bfloat16"), "autocast in (float32, bfloat16)", autocast=autocast)
+        require(batch_tokens >= 1, "batch_tokens >= 1", batch_tokens=batch_tokens)
+        self.student, self.dim = student, student.dim
+        self.max_length, self.batch_tokens = max_length, batch_tokens
+        self.device, self.autocast = device, autocast
+        self.tokenizer = FastTokenizer(Path(tokenizer_path), max_length)
+        student.to(device)
+
+    def encode(self, texts: Sequence[str]) -> Vectors:
+        """Vectors of texts, (N, D), in their order."""
+        if not texts:
+            return np.empty((0, self.dim), dtype=np.float32)
+        ids, offsets = self.tokenizer(texts)
+        starts, lengths = offsets[:-1], np.diff(offsets)
+        vectors_ND = np.empty((len(texts), self.dim), dtype=np.float32)
+        precision = torch.autocast(
+            torch.device(self.device).type, torch.bfloat16, enabled=self.autocast == "bfloat16"
+        )
+        with evaluating(self.student), torch.no_grad(), precision:
+            for rows in token_batches(lengths, self.batch_tokens):
+                tokens = pad(ids, starts[rows], lengths[rows], self.tokenizer.pad_id)
+                encoding = self.student(tokens.to(self.device))
+                vectors_ND[rows] = encoding.embedding_BD.float().cpu().numpy()
+        return vectors_ND
+
+
+@contextlib.contextmanager
+def evaluating(student: "StudentModule | nn.Module") -> Iterator[None]:
+    """Evaluation mode; afterwards every part has its own mode again, a frozen one stays in evaluation."""
+    modes = [(module, module.training) for module in student.modules()]
+    student.eval()
+    try:
+        yield
+    finally:
+        for module, training in modes:
+            module.training = training

@@ -1,0 +1,222 @@
+"""A student as a folder that stock sentence-transformers loads, and the proof that it gives the same vectors.
+
+The files carry the names and keys that every release of sentence-transformers since 2.0 reads.
+"""
+
+import contextlib
+import errno
+import inspect
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stillhouse.artifacts import write_json
+from stillhouse.errors import full_disk, require
+from stillhouse.students.backbone import quiet
+from stillhouse.students.transformer import TransformerStudent
+from stillhouse.tokenizing import lower_cases
+from stillhouse.types import Encoder
+
+TOKENIZER_FILES = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.*",
+    "merges.txt",
+    "*.model",
+)
+
+
+def export_student(
+    student: TransformerStudent,
+    tokenizer_path: str | Path,
+    max_length: int,
+    folder: str | Path,
+    *,
+    card: str = "",
+) -> None:
+    """Write a student as a sentence-transformers folder with safetensors weights.
+
+    The folder appears whole: it is written beside its place and renamed; one that is there is replaced.
+
+    Args:
+        student: Any mode, any device; unchanged.
+        tokenizer_path: Folder whose tokenizer files are copied as they are.
+        max_length: Tokens a text, special ones included.
+        folder: The place of the export.
+        card: Markdown of the model card; none is written when empty.
+
+    Raises:
+        BadInput: No tokenizer files, a length past the model's positions, a folder that holds something
+            other than an export, or a full disk.
+    """
+    require(
+        max_length <= student.max_tokens,
+        "max_length <= positions of the model",
+        max_length=max_length,
+        positions=student.max_tokens,
+    )
+    require(
+        not Path(folder).exists()
+        or (Path(folder) / "modules.json").is_file()
+        or not any(Path(folder).iterdir()),
+        "an export replaces nothing but an export",
+        folder=str(folder),
+        remedy="Give an empty or a new folder.",
+    )
+    with _replacing_folder(Path(folder)) as temporary:
+        _write_transformer(student, Path(tokenizer_path), max_length, temporary)
+        types = ["Transformer", *_write_heads(student, temporary)]
+        paths = ["", *(f"{index}_{name}" for index, name in enumerate(types) if index)]
+        modules = [
+            {"idx": index, "name": str(index), "path": path, "type": f"sentence_transformers.models.{name}"}
+            for index, (name, path) in enumerate(zip(types, paths, strict=True))
+        ]
+        write_json(temporary / "modules.json", modules)
+        write_json(temporary / "config_sentence_transformers.json", _versions())
+        if card:
+            (temporary / "README.md").write_text(card, encoding="utf-8")
+
+
+def check_parity(
+    encoder: Encoder, folder: str | Path, texts: Sequence[str], minimum: float = 0.9999
+) -> float:
+    """Compare an encoder with an exported folder, as stock sentence-transformers loads it, in float32.
+
+    Args:
+        encoder: What was evaluated.
+        folder: What was exported.
+        texts: At least one.
+        minimum: The cosine that every pair of vectors must reach.
+
+    Returns:
+        The smallest cosine.
+
+    Raises:
+        RuntimeError: A cosine is smaller, a length differs by over a hundredth, or the dimensions differ.
+    """
+    from sentence_transformers import SentenceTransformer
+
+    with quiet():
+        stock = SentenceTransformer(str(folder), device="cpu", local_files_only=True).float()
+        exported_ND = np.asarray(stock.encode(list(texts), show_progress_bar=False), dtype=np.float64)
+    evaluated_ND = np.asarray(encoder.encode(texts), dtype=np.float64)
+    if exported_ND.shape != evaluated_ND.shape:
+        raise RuntimeError(
+            f"The export {folder} must give vectors of the evaluated shape {evaluated_ND.shape}, but gave "
+            f"{exported_ND.shape}."
+        )
+    lengths = np.linalg.norm(exported_ND, axis=1), np.linalg.norm(evaluated_ND, axis=1)
+    cosines = (exported_ND * evaluated_ND).sum(axis=1) / (lengths[0] * lengths[1])
+    stretch = float(np.abs(lengths[0] / lengths[1] - 1).max())
+    worst = int(cosines.argmin())
+    if not (cosines[worst] >= minimum and stretch <= 0.01):
+        raise RuntimeError(
+            f"The export {folder} must give the evaluated vectors (cosine >= {minimum}, length within 1 %), "
+            f"but the smallest cosine is {cosines[worst]:.6f}, at {texts[worst][:60]!r}, and lengths differ "
+            f"by up to {stretch:.2%}. Do not publish this folder."
+        )
+    return float(cosines[worst])
+
+
+def _write_transformer(
+    student: TransformerStudent, tokenizer_path: Path, max_length: int, folder: Path
+) -> None:
+    with quiet():
+        student.backbone.save_pretrained(folder)
+    found = {file for pattern in TOKENIZER_FILES for file in tokenizer_path.glob(pattern)}
+    require(bool(found), "a tokenizer's folder holds its files", folder=str(tokenizer_path))
+    for file in sorted(found):
+        shutil.copyfile(file, folder / file.name)
+    settings: dict[str, Any] = {"max_seq_length": max_length, "do_lower_case": lower_cases(tokenizer_path)}
+    if "add_pooling_layer" in inspect.signature(type(student.backbone)).parameters:
+        # Else loading makes a random, unused pooler head and warns about it.
+        settings["model_args"] = {"add_pooling_layer": False}
+    write_json(folder / "sentence_bert_config.json", settings)
+
+
+def _write_heads(student: TransformerStudent, folder: Path) -> list[str]:
+    """Write the modules after the transformer; returns their names in order."""
+    from safetensors.torch import save_file
+
+    heads = ["Pooling"]
+    pooling = {
+        "word_embedding_dimension": student.hidden_size,
+        "pooling_mode_cls_token": student.pooling == "cls",
+        "pooling_mode_mean_tokens": student.pooling == "mean",
+        "pooling_mode_max_tokens": student.pooling == "max",
+        "pooling_mode_mean_sqrt_len_tokens": False,
+    }
+    write_json(folder / "1_Pooling" / "config.json", pooling)
+    if student.projection is not None:
+        heads.append("Dense")
+        dense = {
+            "in_features": student.hidden_size,
+            "out_features": student.dim,
+            "bias": False,
+            "activation_function": "torch.nn.modules.linear.Identity",
+        }
+        write_json(folder / "2_Dense" / "config.json", dense)
+        weight = student.projection.weight.detach().cpu().contiguous()
+        save_file({"linear.weight": weight}, folder / "2_Dense" / "model.safetensors", {"format": "pt"})
+    if student.normalize:
+        heads.append("Normalize")
+        (folder / f"{len(heads)}_Normalize").mkdir()
+        write_json(folder / f"{len(heads)}_Normalize" / "config.json", {})
+    return heads
+
+
+def _versions() -> dict[str, Any]:
+    from importlib.metadata import version
+
+    names = {
+        "sentence_transformers": "sentence-transformers",
+        "transformers": "transformers",
+        "pytorch": "torch",
+    }
+    return {
+        "__version__": {key: version(package) for key, package in names.items()},
+        "prompts": {},
+        "default_prompt_name": None,
+        "similarity_fn_name": "cosine",
+    }
+
+
+@contextlib.contextmanager
+def _replacing_folder(folder: Path) -> Iterator[Path]:
+    """Give an empty folder that takes the place of ``folder`` when the block ends without error."""
+    temporary = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
+    outdated = folder.with_name(f".{folder.name}.{os.getpid()}.old")
+    for leftover in (temporary, outdated):
+        shutil.rmtree(leftover, ignore_errors=True)
+    try:
+        temporary.mkdir(parents=True)
+        yield temporary
+        for file in temporary.rglob("*"):
+            _settle(file)
+        if folder.exists():
+            folder.rename(outdated)
+        temporary.rename(folder)
+    except OSError as error:
+        if error.errno == errno.ENOSPC:
+            raise full_disk(folder) from error
+        raise
+    finally:
+        for leftover in (temporary, outdated):
+            shutil.rmtree(leftover, ignore_errors=True)
+
+
+def _settle(path: Path) -> None:
+    """Bring a file to the disk, readable as the folder is: some writers leave it to the owner alone."""
+    if path.is_file():
+        path.chmod(path.parent.stat().st_mode & 0o666)
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,54 @@
+"""From one state a token to one vector a text; padding never counts.
+
+Shapes as in `stillhouse.types`. Sums are taken in float32 at least, so states in bfloat16 lose nothing here.
+"""
+
+import torch
+from torch import Tensor
+
+POOLINGS = ("mean", "cls", "max")
+
+
+def pool(pooling: str, hidden_BTH: Tensor, mask_BT: Tensor) -> Tensor:
+    """Pool by name.
+
+    Args:
+        pooling: One of `POOLINGS`.
+        hidden_BTH: A state for every token.
+        mask_BT: 1 for a real token and 0 for padding, which stands on the right.
+
+    Returns:
+        (B, H), float32 or wider.
+    """
+    match pooling:
+        case "mean":
+            return mean(hidden_BTH, mask_BT)
+        case "cls":
+            return cls(hidden_BTH)
+        case "max":
+            return maximum(hidden_BTH, mask_BT)
+    raise AssertionError(f"the pooling must be checked before, but got {pooling!r}")
+
+
+def mean(hidden_BTH: Tensor, mask_BT: Tensor) -> Tensor:
+    """The mean over the real tokens, (B, H); zeros for a text without any."""
+    states_BTH, mask_BT1 = _wide(hidden_BTH), mask_BT.unsqueeze(-1)
+    # masked_fill, not a product: a product would let an infinite state of a padding token through as NaN.
+    total_BH = states_BTH.masked_fill(mask_BT1 == 0, 0.0).sum(dim=1)
+    return total_BH / mask_BT1.sum(dim=1).clamp(min=1)
+
+
+def cls(hidden_BTH: Tensor) -> Tensor:
+    """The state of the first token, (B, H)."""
+    return _wide(hidden_BTH[:, 0])
+
+
+def maximum(hidden_BTH: Tensor, mask_BT: Tensor) -> Tensor:
+    """The largest value of each dimension over the real tokens, (B, H); zeros for a text without any."""
+    padding_BT1 = mask_BT.unsqueeze(-1) == 0
+    largest_BH = _wide(hidden_BTH).masked_fill(padding_BT1, float("-inf")).amax(dim=1)
+    return largest_BH.masked_fill(padding_BT1.all(dim=1), 0.0)
+
+
+def _wide(states: Tensor) -> Tensor:
+    return states.to(torch.promote_types(states.dtype, torch.float32))

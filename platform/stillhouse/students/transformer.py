@@ -1,0 +1,178 @@
+"""A Hugging Face encoder, whole or with some of its layers, then pooling, projection and normalisation."""
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from stillhouse.errors import BadInput, require
+from stillhouse.plan import Model
+from stillhouse.students.backbone import checked_layers, load_backbone, max_tokens, transformer_folder
+from stillhouse.students.pooling import POOLINGS, pool
+from stillhouse.types import Encoding, Tokens
+
+
+class TransformerStudent(nn.Module):
+    """An encoder that starts from published weights.
+
+    Attributes:
+        backbone: The Hugging Face model without a pooler head; exactly what its own configuration builds.
+        projection: W_proj (IBKD, eq. 11), H → D without bias; None when the pooled state is the vector.
+        dim: D.
+        hidden_size: H.
+        max_tokens: Tokens of the longest text that the positions reach.
+        tokenizer: The base model; its path holds the tokenizer's files.
+    """
+
+    version: ClassVar[int] = 1
+
+    def __init__(
+        self,
+        base: Model,
+        layers: Sequence[int] | None = None,
+        pooling: str = "mean",
+        normalize: bool = True,
+        projection: int | None = None,
+        dropout: float | None = None,
+        attention: str = "sdpa",
+        pretrained: bool = True,
+        seed: int = 0,
+    ) -> None:
+        """Load the base model and keep the chosen layers.
+
+        Args:
+            base: A folder of sentence-transformers or of a plain Hugging Face encoder.
+            layers: Layers of the base model to keep, counted from 0 and increasing; None keeps all.
+            pooling: ``mean``, ``cls`` or ``max``.
+            normalize: Give vectors of length 1.
+            projection: Dimension after W_proj; None leaves W_proj out.
+            dropout: Takes the place of every dropout rate of the base model; None keeps them.
+            attention: ``sdpa`` (the eager code where an architecture lacks it), ``eager`` or another
+                implementation that transformers knows.
+            pretrained: Take the base model's weights; else only its shape, with random weights.
+            seed: Of everything random here. The global random state is left as it was.
+
+        Raises:
+            BadInput: A value out of range, a layer past the model, or a base that cannot be such a student.
+        """
+        super().__init__()
+        require(pooling in POOLINGS, f"pooling in {POOLINGS}", pooling=pooling)
+        require(projection is None or projection >= 1, "projection >= 1", projection=projection)
+        require(dropout is None or 0 <= dropout < 1, "0 <= dropout < 1", dropout=dropout)
+        self.backbone: Any = load_backbone(base, layers, dropout, attention, pretrained, seed)
+        self.hidden_size: int = self.backbone.config.hidden_size
+        self.projection = _projection(self.hidden_size, projection, seed) if projection else None
+        self.dim = projection or self.hidden_size
+        self.pooling, self.normalize = pooling, normalize
+        self.max_tokens = max_tokens(self.backbone)
+        self.tokenizer = dataclasses.replace(base, path=str(transformer_folder(base)))
+        self.train()
+
+    def embed_words(self, ids_N: Tensor) -> Tensor:
+        """Word vectors of token ids, (N, H): one look-up for what `forward` may be given in parts."""
+        words_NH: Tensor = self.backbone.get_input_embeddings()(ids_N)
+        return words_NH
+
+    def forward(self, tokens: Tokens, words_BTH: Tensor | None = None) -> Encoding:
+        """Encode a batch; the embedding is float32 also under autocast.
+
+        Args:
+            tokens: The batch.
+            words_BTH: Its word vectors, where they are looked up already; those of padding do not matter.
+
+        Raises:
+            BadInput: A text with more tokens than the model has positions.
+        """
+        longest = tokens.input_ids_BT.shape[1]
+        require(
+            longest <= self.max_tokens,
+            "tokens <= positions of the model",
+            tokens=longest,
+            positions=self.max_tokens,
+            remedy="Lower `max_length`.",
+        )
+        words = {"input_ids": tokens.input_ids_BT} if words_BTH is None else {"inputs_embeds": words_BTH}
+        states = self.backbone(
+            **words,
+            attention_mask=tokens.attention_mask_BT,
+            output_hidden_states=True,
+        )
+        pooled_BH = pool(self.pooling, states.last_hidden_state, tokens.attention_mask_BT)
+        return Encoding(self._finish(pooled_BH), tuple(states.hidden_states), tokens.attention_mask_BT)
+
+    def _finish(self, pooled_BH: Tensor) -> Tensor:
+        with torch.autocast(pooled_BH.device.type, enabled=False):
+            vector_BD = pooled_BH if self.projection is None else self.projection(pooled_BH)
+            return functional.normalize(vector_BD, dim=-1) if self.normalize else vector_BD
+
+
+def select_layers(rule: str | Sequence[int], total: int, keep: int) -> tuple[int, ...]:
+    """Which layers a rule keeps.
+
+    Args:
+        rule: ``first``, ``last``, ``every-other`` (layer ⌊i · total / keep⌋ for i < keep: spread evenly from
+            layer 0 on), or the layers themselves.
+        total: Layers of the base model.
+        keep: Layers to keep; a list must have as many.
+
+    Returns:
+        Increasing indices from 0, as `TransformerStudent` takes them.
+
+    Raises:
+        BadInput: No such rule, more layers than there are, or a list that is not increasing.
+    """
+    require(1 <= keep <= total, "1 <= keep <= layers of the base model", keep=keep, layers=total)
+    if not isinstance(rule, str):
+        require(len(rule) == keep, "as many layers are listed as are kept", layers=list(rule), keep=keep)
+        return checked_layers(rule, total)
+    match rule:
+        case "first":
+            return tuple(range(keep))
+        case "last":
+            return tuple(range(total - keep, total))
+        case "every-other":
+            return tuple(index * total // keep for index in range(keep))
+    raise BadInput(
+        f"`layers in (first, last, every-other)` must hold, but got layers={rule!r}. A list such as "
+        "[0, 2, 4] is taken too."
+    )
+
+
+def load_weights(student: nn.Module, path: str | Path, *, new: Sequence[str] = ("projection",)) -> None:
+    """Go on from the weights of an earlier stage.
+
+    Args:
+        student: Takes the weights.
+        path: A safetensors file with the earlier student's state.
+        new: Modules that the file may lack: they keep the weights they have.
+
+    Raises:
+        BadInput: The file is missing, or its tensors are not those of this student.
+    """
+    from safetensors.torch import load_file
+
+    require(Path(path).is_file(), "the weights to start from exist", path=str(path))
+    found, own = load_file(path), student.state_dict()
+    missing = [name for name in own if name not in found and not name.startswith(tuple(f"{n}." for n in new))]
+    unknown = [name for name in found if name not in own]
+    reshaped = [name for name in found if name in own and found[name].shape != own[name].shape]
+    require(
+        not missing and not unknown and not reshaped,
+        "the weights fit the student",
+        path=str(path),
+        missing=missing[:3],
+        unknown=unknown[:3],
+        other_shape=reshaped[:3],
+        remedy="Start from a stage with the same layers, projection and vocabulary.",
+    )
+    student.load_state_dict(found, strict=False)
+
+
+def _projection(hidden_size: int, dim: int, seed: int) -> nn.Linear:
+    projection = nn.Linear(hidden_size, dim, bias=False, device="meta").to_empty(device="cpu")
+    nn.init.orthogonal_(projection.weight, generator=torch.Generator().manual_seed(seed))
+    return projection

@@ -1,0 +1,71 @@
+"""MSE and the cosine distance against loops and closed forms."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from stillhouse.errors import BadInput
+from stillhouse.losses.regression import MSE
+
+
+def draw(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.mark.parametrize("dimensions", ["mean", "sum"])
+@pytest.mark.parametrize("student_dim", [3, 5])
+def test_mse_is_the_equation(dimensions: str, student_dim: int) -> None:
+    torch.manual_seed(0)
+    loss = MSE(student_dim=student_dim, teacher_dim=5, bias=student_dim != 5, dimensions=dimensions).double()
+    student, teacher = draw(4, student_dim), draw(4, 5, seed=1)
+    mapped = student
+    assert isinstance(loss.projection, nn.Linear) == (student_dim == 3)
+    if isinstance(loss.projection, nn.Linear):
+        nn.init.normal_(loss.projection.bias)
+        mapped = student @ loss.projection.weight.T + loss.projection.bias
+    total = sum((mapped[i, d] - teacher[i, d]).item() ** 2 for i in range(4) for d in range(5))
+    assert loss(student, teacher).item() == pytest.approx(
+        total / (20 if dimensions == "mean" else 4), rel=1e-12
+    )
+
+
+def test_mse_projects_only_where_it_must_or_is_told_to() -> None:
+    assert not list(MSE(student_dim=3, teacher_dim=3).parameters())
+    assert [p.shape for p in MSE(student_dim=3, teacher_dim=5).parameters()] == [(5, 3)]
+    told = MSE(student_dim=3, teacher_dim=3, projection=True).double()
+    student = draw(4, 3)
+    assert told(student, student).item() == 0
+
+
+def test_gradients_of_regression() -> None:
+    torch.manual_seed(0)
+    student, teacher = draw(3, 2).requires_grad_(), draw(3, 4, seed=1).requires_grad_()
+    assert torch.autograd.gradcheck(MSE(student_dim=2, teacher_dim=4).double(), (student, teacher))
+
+
+def test_edges_stay_finite_and_in_float32() -> None:
+    loss = MSE(student_dim=3, teacher_dim=3)
+    student = torch.zeros(2, 3, requires_grad=True)
+    loss(student, torch.zeros(2, 3)).backward()
+    assert student.grad is not None and student.grad.isfinite().all()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        value = loss(torch.ones(2, 3).bfloat16(), torch.zeros(2, 3).half())
+    assert value.dtype == torch.float32
+
+
+@pytest.mark.parametrize(
+    "switches",
+    [{"teacher_dim": 4, "projection": False}, {"dimensions": "max"}, {"bias": True}],
+)
+def test_mse_refuses(switches: dict[str, Any]) -> None:
+    with pytest.raises(BadInput):
+        MSE(**{"student_dim": 3, "teacher_dim": 3, **switches})
+
+
+def test_regression_refuses_shapes_that_do_not_fit() -> None:
+    loss = MSE(student_dim=3, teacher_dim=3)
+    for student, teacher in (((4, 3), (5, 3)), ((4, 3), (4, 2)), ((4, 3), (4, 1)), ((3,), (3,))):
+        with pytest.raises(BadInput):
+            loss(torch.ones(student), torch.ones(teacher))

@@ -1,0 +1,222 @@
+"""One shard of texts to one shard of vectors: the unit of work, of resuming and of verifying.
+
+The bytes of a shard are a function of the shard alone (at fixed threads, on one kind of machine): neither the
+number of actors nor the order in which they work can change them.
+"""
+
+import functools
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import torch
+from torch import Tensor
+
+from stillhouse.artifacts import Workspace, read_manifest, replacing, sha256_of, write_json
+from stillhouse.corpora.tables import Texts
+from stillhouse.plan import Model, Store
+from stillhouse.spec import fingerprint
+from stillhouse.teachers.models import on_this_machine, teacher_encoder
+from stillhouse.tokenizing import FastTokenizer, Ids, Offsets, pad, token_batches
+from stillhouse.types import IntArray, Tokens
+
+Vectors = npt.NDArray[np.float32]
+
+ARROW_TYPE = {"float16": pa.float16(), "float32": pa.float32()}
+"""A store's dtype to the type of its values on the disk."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """Everything a process needs to make any shard of a store.
+
+    Attributes:
+        store: What is built.
+        root: The workspace.
+        tokenizer: The model whose folder holds the teacher's tokenizer.
+        device: Where the teacher runs.
+        threads: Of one process that runs the teacher; 0 leaves them as they are.
+        batch_tokens: Padded tokens a batch.
+    """
+
+    store: Store
+    root: Path
+    tokenizer: Model
+    device: str
+    threads: int
+    batch_tokens: int
+
+    @property
+    def folder(self) -> Path:
+        """Where the shards go."""
+        return Workspace(self.root).path(self.store)
+
+    @property
+    def texts_folder(self) -> Path:
+        """Where the texts are."""
+        return Workspace(self.root).path(self.store.texts)
+
+
+class Shard(NamedTuple):
+    """A finished shard.
+
+    Attributes:
+        part: Its place in the text table.
+        rows: Vectors in it.
+        quarantined: Rows of the text table's shard that have none.
+        dim: E.
+        tokens: Real tokens, padding not counted.
+        bytes: Of the file.
+        sha256: Of the file.
+        seconds: It took; 0 when it was found finished.
+    """
+
+    part: int
+    rows: int
+    quarantined: int
+    dim: int
+    tokens: int
+    bytes: int
+    sha256: str
+    seconds: float = 0.0
+
+
+def part_name(index: int) -> str:
+    """The file of a shard."""
+    return f"part-{index:05d}.arrow"
+
+
+def quarantine_name(index: int) -> str:
+    """The file of a shard's rows without a vector; there is none when every row has one."""
+    return f"part-{index:05d}.quarantine.json"
+
+
+def shard_rows(texts_folder: Path) -> list[int]:
+    """The rows of every shard of a text table."""
+    return [int(shard["rows"]) for shard in read_manifest(texts_folder)["shards"]]
+
+
+def schema(dim: int, dtype: str, tokens: int = 0) -> pa.Schema:
+    """The columns of a shard."""
+    fields = [("row", pa.int64()), ("embedding", pa.list_(ARROW_TYPE[dtype], dim))]
+    return pa.schema(fields, metadata={"tokens": str(tokens)})
+
+
+def tokenise(work: Work, index: int) -> tuple[Ids, Offsets]:
+    """Read a shard's texts, put the prompt before each, and cut them into tokens."""
+    texts = Texts(work.texts_folder).shard(index)
+    tokenizer = _tokenizer(work.tokenizer, work.store.max_length)
+    return tokenizer([work.store.prompt + text for text in texts] if work.store.prompt else texts)
+
+
+class ShardEmbedder:
+    """A loaded teacher that makes one shard after the other.
+
+    Args:
+        work: What is to be made.
+        teacher: The loaded teacher, where another store of the same teacher has it already.
+    """
+
+    def __init__(self, work: Work, teacher: Callable[[Tokens], Tensor] | None = None) -> None:
+        if work.threads:
+            torch.set_num_threads(work.threads)
+        self._work = work
+        self._first_rows = np.cumsum([0, *shard_rows(work.texts_folder)])
+        self._pad_id = _tokenizer(work.tokenizer, work.store.max_length).pad_id
+        self.teacher = teacher or teacher_encoder(work.store, Workspace(work.root), work.device)
+
+    def __call__(self, index: int, ids: Ids, offsets: Offsets) -> Shard:
+        """Embed a shard's tokens and write its file; rows without a vector are set apart, with the reason."""
+        began = time.perf_counter()
+        store, folder = self._work.store, self._work.folder
+        vectors_NE = self._embed(ids, offsets)
+        with np.errstate(over="ignore"):
+            stored_NE = vectors_NE.astype(store.dtype)
+        reasons = _faults(vectors_NE, stored_NE, np.diff(offsets))
+        first = int(self._first_rows[index])
+        rejected = [{"row": first + row, "reason": reason} for row, reason in sorted(reasons.items())]
+        if rejected:
+            write_json(folder / quarantine_name(index), rejected)
+        else:
+            (folder / quarantine_name(index)).unlink(missing_ok=True)
+        kept = np.setdiff1d(np.arange(len(vectors_NE)), np.fromiter(reasons, np.int64, len(reasons)))
+        size, sha256 = _write(folder / part_name(index), first + kept, stored_NE[kept], len(ids), store.dtype)
+        seconds = time.perf_counter() - began
+        dim = vectors_NE.shape[1]
+        return Shard(index, len(kept), len(rejected), dim, len(ids), size, sha256, seconds)
+
+    def _embed(self, ids: Ids, offsets: Offsets) -> Vectors:
+        """Vectors of all texts: longest first, in batches of about equally long ones, back in order."""
+        lengths = np.diff(offsets)
+        parts, order = [], []
+        for rows in token_batches(lengths, self._work.batch_tokens):
+            tokens = pad(ids, offsets[rows], lengths[rows], self._pad_id).to(self._work.device)
+            parts.append(run_in(self._work.store.compute, self._work.device, self.teacher, tokens))
+            order.append(rows)
+        vectors_NE = np.empty((len(lengths), parts[0].shape[1]), np.float32)
+        vectors_NE[np.concatenate(order)] = np.concatenate(parts)
+        return vectors_NE
+
+
+class Embedders:
+    """The embedders of several stores, made when they are needed; a teacher is loaded once.
+
+    Args:
+        works: What is to be made, by number.
+    """
+
+    def __init__(self, works: list[Work]) -> None:
+        self._works = works
+        self._made: dict[int, ShardEmbedder] = {}
+        self._teachers: dict[str, Callable[[Tokens], Tensor]] = {}
+
+    def __call__(self, number: int, index: int, ids: Ids, offsets: Offsets) -> Shard:
+        """Make a shard of the store of that number."""
+        if number not in self._made:
+            work = self._works[number]
+            same = fingerprint([work.store.teacher, work.store.prompt, work.store.max_length])
+            self._made[number] = ShardEmbedder(work, self._teachers.get(same))
+            self._teachers[same] = self._made[number].teacher
+        return self._made[number](index, ids, offsets)
+
+
+def run_in(compute: str, device: str, teacher: Callable[[Tokens], Tensor], tokens: Tokens) -> Vectors:
+    """One forward pass in the store's precision, as float32."""
+    kind = torch.device(device).type
+    with torch.inference_mode(), torch.autocast(kind, torch.bfloat16, enabled=compute == "bfloat16"):
+        vectors: Vectors = teacher(tokens).float().cpu().numpy()
+    return vectors
+
+
+@functools.lru_cache(maxsize=2)
+def _tokenizer(model: Model, max_length: int) -> FastTokenizer:
+    return FastTokenizer(Path(on_this_machine(model).path), max_length)
+
+
+def _faults(vectors_NE: Vectors, stored_NE: npt.NDArray[Any], lengths: Offsets) -> dict[int, str]:
+    """Row to the reason why it cannot be stored."""
+    finite = np.isfinite(vectors_NE).all(axis=1)
+    overflow = finite & ~np.isfinite(stored_NE).all(axis=1)
+    faults = {int(row): "the teacher's vector holds NaN or infinity" for row in np.flatnonzero(~finite)}
+    for row in np.flatnonzero(overflow):
+        faults[int(row)] = f"a value of {np.abs(vectors_NE[row]).max():g} does not fit into {stored_NE.dtype}"
+    faults.update({int(row): "the text has no tokens" for row in np.flatnonzero(lengths == 0)})
+    return faults
+
+
+def _write(
+    path: Path, rows: IntArray, stored_NE: npt.NDArray[Any], tokens: int, dtype: str
+) -> tuple[int, str]:
+    dim = stored_NE.shape[1]
+    values = pa.array(np.ascontiguousarray(stored_NE).reshape(-1), ARROW_TYPE[dtype])
+    columns = [pa.array(rows, pa.int64()), pa.FixedSizeListArray.from_arrays(values, dim)]
+    batch = pa.record_batch(columns, schema=schema(dim, dtype, tokens))
+    with replacing(path) as temporary:
+        with pa.OSFile(str(temporary), "wb") as sink, pa.ipc.new_file(sink, batch.schema) as writer:
+            writer.write_batch(batch)
+        return temporary.stat().st_size, sha256_of(temporary)

@@ -1,0 +1,233 @@
+"""Read a store: memory-mapped shards of vectors, gathered by row id; and check that it is what it was."""
+
+import functools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from stillhouse.artifacts import MANIFEST, Workspace, read_json, read_manifest, sha256_of
+from stillhouse.errors import BadInput, Hindered, require
+from stillhouse.plan import Store
+from stillhouse.teachers.ledger import QUARANTINE
+from stillhouse.teachers.shards import schema
+from stillhouse.types import IntArray
+
+_REBUILD = "Remove that file and the store's manifest.json; the same command again makes what is missing."
+
+
+class StoreReader:
+    """A finished store. Shards are mapped when they are first read, so opening is quick at any size.
+
+    Attributes:
+        folder: Where it is.
+        dim: E.
+        dtype: Of the values on the disk.
+
+    Args:
+        folder: A finished store.
+
+    Raises:
+        BadInput: It is unfinished, or a shard is missing or not as long as the manifest says. A shard with
+            other bytes than were written is refused when it is first read.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        manifest = read_manifest(folder)
+        self.dim, self.dtype = int(manifest["dim"]), str(manifest["dtype"])
+        self._shards: list[dict[str, Any]] = manifest["shards"]
+        self._table_rows, self._rows = int(manifest["table_rows"]), int(manifest["rows"])
+        self._starts = np.array([shard["first"] for shard in self._shards], np.int64)
+        for shard in self._shards:
+            problem = _size_problem(folder, shard)
+            if problem:
+                raise Hindered(f"a store's shards must be whole, but {problem}. {_REBUILD}")
+        self._mapped = functools.lru_cache(maxsize=None)(self._map)
+
+    def __len__(self) -> int:
+        """The number of rows that have a vector."""
+        return self._rows
+
+    def __reduce__(self) -> tuple[type["StoreReader"], tuple[Path]]:
+        return StoreReader, (self.folder,)
+
+    @functools.cached_property
+    def rows(self) -> npt.NDArray[np.int64]:
+        """int64, the row ids that have a vector, ascending; the others are quarantined."""
+        rows = np.arange(self._table_rows, dtype=np.int64)
+        missing = [row["row"] for row in read_json(self.folder / QUARANTINE)]
+        return np.delete(rows, missing) if missing else rows
+
+    def gather(self, rows: IntArray) -> npt.NDArray[np.float32]:
+        """The vectors of some rows, in that order; ids may repeat.
+
+        Args:
+            rows: Row ids of the text table, of any shape.
+
+        Returns:
+            float32, the shape of ``rows`` and E.
+
+        Raises:
+            BadInput: A row is quarantined, or outside the table.
+        """
+        rows = np.asarray(rows, dtype=np.int64)
+        flat = rows.reshape(-1)
+        vectors = np.empty((flat.size, self.dim), np.float32)
+        if not flat.size:
+            return vectors.reshape(*rows.shape, self.dim)
+        low, high, total = int(flat.min()), int(flat.max()), self._table_rows
+        require(0 <= low and high < total, f"row ids are in [0, {total})", lowest=low, highest=high)
+        shard_of = np.searchsorted(self._starts, flat, side="right") - 1
+        order = np.argsort(shard_of, kind="stable")
+        found, firsts = np.unique(shard_of[order], return_index=True)
+        for shard, here in zip(found, np.split(order, firsts[1:]), strict=True):
+            vectors[here] = self._mapped(int(shard))[self._position(int(shard), flat[here])]
+        return vectors.reshape(*rows.shape, self.dim)
+
+    def _position(self, index: int, rows: IntArray) -> IntArray:
+        """Where in its shard each row stands."""
+        shard = self._shards[index]
+        if not shard["quarantined"]:
+            return rows - int(shard["first"])
+        stored = self._row_column(index)
+        position = np.searchsorted(stored, rows)
+        inside = (
+            stored[np.minimum(position, len(stored) - 1)] == rows
+            if len(stored)
+            else np.zeros(len(rows), bool)
+        )
+        require(
+            bool(inside.all()),
+            "a row that is gathered has a vector",
+            rows=np.unique(rows[~inside])[:5].tolist(),
+            remedy=f"These are quarantined, see {QUARANTINE}; take the rows from `.rows`.",
+        )
+        return position
+
+    def _row_column(self, index: int) -> npt.NDArray[np.int64]:
+        rows: npt.NDArray[np.int64] = self._batch(index)["row"].to_numpy()
+        return rows
+
+    def _map(self, index: int) -> npt.NDArray[np.floating]:
+        # Once a shard and process, when its bytes are wanted in memory anyway.
+        shard = self._shards[index]
+        if sha256_of(self.folder / shard["name"]) != shard["sha256"]:
+            raise Hindered(
+                f"a store's shards must be as they were written, but {shard['name']} of {self.folder} was "
+                f"altered. {_REBUILD}"
+            )
+        values: npt.NDArray[np.floating] = self._batch(index)["embedding"].flatten().to_numpy()
+        return values.reshape(-1, self.dim)
+
+    def _batch(self, index: int) -> Any:
+        return read_shard(self.folder / self._shards[index]["name"], self.dim, self.dtype)
+
+
+def open_store(workspace: Workspace, store: Store) -> StoreReader:
+    """Read a store that was built before.
+
+    Raises:
+        BadInput: It is unfinished, damaged, or of another dtype than the plan's.
+    """
+    reader = StoreReader(workspace.path(store))
+    require(
+        reader.dtype == store.dtype,
+        "a store has the dtype that the plan names",
+        wanted=store.dtype,
+        found=reader.dtype,
+        remedy=f"Remove {reader.folder} and build it again.",
+    )
+    return reader
+
+
+def read_shard(path: Path, dim: int, dtype: str) -> Any:
+    """The one record batch of a shard, memory-mapped.
+
+    Raises:
+        BadInput: It is missing, not Arrow, or of another dimension or dtype.
+    """
+    try:
+        batch = pa.ipc.open_file(pa.memory_map(str(path))).get_batch(0)
+    except (FileNotFoundError, pa.ArrowInvalid) as error:
+        raise Hindered(
+            f"{path} must be a whole Arrow file, but reading it gave: {error}. {_REBUILD}"
+        ) from None
+    wanted = schema(dim, dtype)
+    require(
+        batch.schema.equals(wanted),
+        f"{path} holds vectors of {dim} {dtype} values",
+        found=str(batch.schema.field("embedding").type),
+        remedy=_REBUILD,
+    )
+    return batch
+
+
+def verify_store(folder: Path) -> list[str]:
+    """Recompute every checksum and count.
+
+    Returns:
+        What is wrong, in words, one item a problem; empty when nothing is.
+    """
+    if not (folder / MANIFEST).exists():
+        done = len(list(folder.glob("part-*.arrow")))
+        return [
+            f"{folder.name} is unfinished: {done} shards are there, and the command that made them goes on"
+        ]
+    manifest = read_manifest(folder)
+    problems = [
+        problem for shard in manifest["shards"] for problem in _shard_problems(folder, shard, manifest)
+    ]
+    names = {shard["name"] for shard in manifest["shards"]}
+    strangers = sorted(path.name for path in folder.glob("part-*.arrow") if path.name not in names)
+    problems += [f"{name} is not in the manifest" for name in strangers]
+    return problems + list(_count_problems(folder, manifest))
+
+
+def _shard_problems(folder: Path, shard: dict[str, Any], manifest: dict[str, Any]) -> Iterator[str]:
+    name, path = shard["name"], folder / shard["name"]
+    problem = _size_problem(folder, shard)
+    if problem:
+        yield problem
+        return
+    if sha256_of(path) != shard["sha256"]:
+        yield f"{name} was altered: its bytes are not those that were written"
+    try:
+        rows = read_shard(path, manifest["dim"], manifest["dtype"])["row"].to_numpy()
+    except BadInput as error:
+        yield f"{name} cannot be read: {error}"
+        return
+    last = shard["first"] + shard["rows"] + shard["quarantined"]
+    if len(rows) != shard["rows"]:
+        yield f"{name} has {len(rows)} rows, and the manifest says {shard['rows']}"
+    elif len(rows) and (rows[0] < shard["first"] or rows[-1] >= last or (np.diff(rows) <= 0).any()):
+        yield f"{name} holds rows twice, out of order, or that belong elsewhere"
+
+
+def _size_problem(folder: Path, shard: dict[str, Any]) -> str:
+    path = folder / shard["name"]
+    if not path.exists():
+        return f"{shard['name']} is missing"
+    size, wanted = path.stat().st_size, shard["bytes"]
+    if size == wanted:
+        return ""
+    return f"{shard['name']} {'is truncated' if size < wanted else 'has grown'}: {size} bytes of {wanted}"
+
+
+def _count_problems(folder: Path, manifest: dict[str, Any]) -> Iterator[str]:
+    stored = sum(shard["rows"] for shard in manifest["shards"])
+    if stored != manifest["rows"]:
+        yield f"the shards hold {stored} rows, and the manifest says {manifest['rows']}"
+    if manifest["input_rows"] != manifest["rows"] + manifest["quarantined"] + manifest["duplicates"]:
+        yield "input rows are not stored + quarantined + duplicates"
+    try:
+        rejected = {row["row"] for row in read_json(folder / QUARANTINE)}
+    except BadInput as error:
+        yield str(error)
+        return
+    wanted = manifest["quarantined_vectors"]
+    if len(rejected) != wanted:
+        yield f"{QUARANTINE} has {len(rejected)} rows, and the manifest says {wanted}"

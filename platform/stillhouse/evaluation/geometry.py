@@ -1,0 +1,88 @@
+"""How vectors lie in space, and the alarms that tell when a model has collapsed.
+
+Effective rank: Roy & Vetterli, EUSIPCO 2007.
+
+The alarms' limits stand clear of healthy models, measured on 512 sentences (mean cosine; effective rank of
+the variances out of min(N - 1, D)): all-MiniLM-L6-v2 0.05, 146 of 384; its layers 0, 2, 4 untrained 0.59, 82;
+layers 0, 1, 2 0.53, 72; randomly initialised BERTs of 2 to 12 layers, mean pooling, 0.91-0.95, from 89 of 384
+and 24 of 32. Published models without any sentence training may reach 0.99. One exception is known: the [CLS]
+vector of a few untrained layers hardly depends on the text (0.9999), so a [CLS]-pooled student is judged
+after its first steps only.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from stillhouse.types import FloatArray
+
+COSINE_LIMIT = 0.999
+RANK_SHARE = 0.02
+RANK_FLOOR = 2.5
+
+_Vectors = npt.NDArray[np.float64]
+
+
+def random_pair_cosine(vectors_ND: FloatArray) -> float:
+    """Mean cosine over all pairs of different rows."""
+    unit = _unit(vectors_ND)
+    rows = len(unit)
+    return float(((unit.sum(axis=0) ** 2).sum() - (unit**2).sum()) / (rows * (rows - 1)))
+
+
+def effective_rank(vectors_ND: FloatArray, *, power: int = 1, centre: bool = False) -> float:
+    """Exponential of the entropy of the normalised singular values: how many directions are in use.
+
+    Args:
+        vectors_ND: The vectors, as they are.
+        power: 1 weighs a direction by its singular value, as Roy & Vetterli; 2 by its variance, which noise
+            in the other directions moves less.
+        centre: Subtract the mean vector first.
+    """
+    vectors = np.asarray(vectors_ND, np.float64)
+    vectors = vectors - vectors.mean(axis=0) if centre else vectors
+    rows, dim = vectors.shape
+    gram = vectors.T @ vectors if dim <= rows else vectors @ vectors.T
+    weights = np.linalg.eigvalsh(gram).clip(min=0.0) ** (power / 2)
+    if weights.sum() == 0:
+        return 0.0
+    shares = weights[weights > 0] / weights.sum()
+    return float(np.exp(-(shares * np.log(shares)).sum()))
+
+
+def collapse(
+    vectors_ND: FloatArray, *, cosine_limit: float = COSINE_LIMIT, rank_share: float = RANK_SHARE
+) -> str | None:
+    """Why these vectors of different texts are useless, or None when they are not.
+
+    Args:
+        vectors_ND: Vectors of at least two different texts; the rank is judged from 16 rows and 15
+            dimensions on.
+        cosine_limit: The mean cosine of random pairs must stay below.
+        rank_share: The effective rank of the variances must stay above this share of min(N - 1, D), and
+            above `RANK_FLOOR`.
+
+    Returns:
+        A sentence for people.
+    """
+    vectors = np.asarray(vectors_ND)
+    bad = int((~np.isfinite(vectors).all(axis=1)).sum())
+    if bad:
+        return f"diverged: {bad} of {len(vectors)} vectors hold NaN or infinity"
+    zero = int((~vectors.any(axis=1)).sum())
+    if 2 * zero > len(vectors):
+        return f"collapsed: {zero} of {len(vectors)} vectors are zero"
+    cosine = random_pair_cosine(vectors)
+    if cosine > cosine_limit:
+        return f"collapsed: the mean cosine of random pairs is {cosine:.5f} (limit {cosine_limit})"
+    full = min(len(vectors) - 1, vectors.shape[1])
+    limit = max(RANK_FLOOR, rank_share * full)
+    rank = effective_rank(_unit(vectors), power=2, centre=True)
+    if full >= 15 and rank < limit:
+        return f"collapsed: the vectors use {rank:.1f} of {full} dimensions (limit {limit:.1f})"
+    return None
+
+
+def _unit(vectors_ND: FloatArray) -> _Vectors:
+    vectors = np.asarray(vectors_ND, np.float64)
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return vectors / np.where(lengths > 0, lengths, 1.0)

@@ -1,0 +1,196 @@
+"""Retrieval evaluation, and a pool of Ray actors that shares the search among trials.
+
+The pool must never stand in the way of training: when it is dead, slow or not there, the same search runs in
+this process, with the same threads and so with the same result.
+"""
+
+import logging
+from collections.abc import Sequence
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+
+from stillhouse.artifacts import Workspace
+from stillhouse.errors import require
+from stillhouse.evaluation.metrics import judge, ranking_figures
+from stillhouse.evaluation.search import INDEXES, Ranking, merge, search, shards
+from stillhouse.plan import Collection
+from stillhouse.types import Encoder, FloatArray
+
+log = logging.getLogger(__name__)
+
+
+class Search(Protocol):
+    """What an evaluator asks to rank passages: a `SearchPool`, or `LocalSearch`."""
+
+    def search(self, passages_ND: FloatArray, queries_QD: FloatArray, k: int) -> Ranking:
+        """The top k passages of every query."""
+        ...
+
+
+class LocalSearch:
+    """Search in this process.
+
+    Args:
+        threads: Threads to compute with; None leaves them as they are.
+        index: ``exact`` or ``flat``.
+    """
+
+    def __init__(self, threads: int | None = None, index: str = "exact") -> None:
+        self.threads, self.index = threads, index
+
+    def search(self, passages_ND: FloatArray, queries_QD: FloatArray, k: int) -> Ranking:
+        """The top k passages of every query."""
+        return search(queries_QD, passages_ND, k, index=self.index, threads=self.threads)
+
+
+class DocSearch:
+    """How well a query finds the passages that answer it, by cosine.
+
+    Figures: ``{name}_cosine_mrr@10``, ``_ndcg@10``, ``_recall@1``, ``_recall@10``, ``_recall@100``. Queries
+    without a relevant passage are left out.
+
+    Args:
+        collection: Queries, passages and judgements.
+        workspace: Where the collection lies.
+        k: Depth of the ranking; figures deeper than this are left out.
+        name: First part of the figures' names.
+        search: What ranks; None searches in this process.
+    """
+
+    version: ClassVar[int] = 1
+
+    def __init__(
+        self,
+        collection: Collection,
+        workspace: Workspace,
+        k: int = 100,
+        name: str = "docsearch",
+        search: Search | None = None,
+    ) -> None:
+        from stillhouse.corpora.tables import open_qrels, open_texts
+
+        require(k >= 10, "k >= 10", k=k)
+        self.k, self.name, self.ranker = k, name, search or LocalSearch()
+        self.qrels_N3 = open_qrels(workspace, collection)
+        self.query_rows = np.unique(self.qrels_N3[self.qrels_N3[:, 2] > 0, 0])
+        require(len(self.query_rows) > 0, "a collection has a relevant passage", collection=collection.label)
+        self.queries = open_texts(workspace, collection.queries)[self.query_rows]
+        passages = open_texts(workspace, collection.passages)
+        self.passages = passages[np.arange(len(passages))]
+
+    def __call__(self, model: Encoder) -> dict[str, float]:
+        """Encode, rank, judge."""
+        _, ids_QK = self.rank(model)
+        shares = [depth for depth in (1, 10, 100) if depth <= self.k]
+        judged = judge(ids_QK, self.query_rows, self.qrels_N3)
+        return ranking_figures(judged, f"{self.name}_cosine", share=shares)
+
+    def rank(self, model: Encoder) -> Ranking:
+        """The ranking itself: a line for each of ``query_rows``."""
+        passages_ND, queries_QD = unit(model.encode(self.passages)), unit(model.encode(self.queries))
+        return self.ranker.search(passages_ND, queries_QD, self.k)
+
+
+def unit(vectors_ND: FloatArray) -> FloatArray:
+    """Rows of length 1 in float32; zero vectors stay zero."""
+    vectors_ND = np.asarray(vectors_ND, dtype=np.float32)
+    lengths = np.linalg.norm(vectors_ND, axis=1, keepdims=True)
+    return vectors_ND / np.where(lengths > 0, lengths, np.float32(1))
+
+
+class SearchPool:
+    """Actors that search shards of passages; falls back to this process. Passed to trials by value.
+
+    Args:
+        actors: Handles of the actors.
+        threads: Threads of each actor, and of the fallback.
+        index: ``exact`` or ``flat``.
+        deadline: Seconds after which an answer is no longer waited for.
+    """
+
+    def __init__(
+        self, actors: Sequence[Any], threads: int, index: str = "exact", deadline: float = 60
+    ) -> None:
+        self.actors, self.threads, self.index, self.deadline = tuple(actors), threads, index, deadline
+        self.broken = False
+
+    def search(self, passages_ND: FloatArray, queries_QD: FloatArray, k: int) -> Ranking:
+        """The top k passages of every query, the passages spread over the actors in whole tiles."""
+        import ray
+
+        if not self.broken and ray.is_initialized():
+            try:
+                return self._spread(passages_ND, queries_QD, k)
+            except ray.exceptions.RayError as error:
+                self.broken = True
+                log.warning("the search actors do not answer; searching in this process: %s", _short(error))
+        return LocalSearch(self.threads, self.index).search(passages_ND, queries_QD, k)
+
+    def wait(self, seconds: float) -> bool:
+        """Whether every actor answers within that time."""
+        import ray
+
+        pings = [actor.ping.remote() for actor in self.actors]
+        return len(ray.wait(pings, num_returns=len(pings), timeout=seconds)[0]) == len(pings)
+
+    def stop(self) -> None:
+        """End the actors."""
+        import ray
+
+        for actor in self.actors:
+            ray.kill(actor)
+        self.broken = True
+
+    def _spread(self, passages_ND: FloatArray, queries_QD: FloatArray, k: int) -> Ranking:
+        import ray
+
+        ranges = shards(len(passages_ND), len(self.actors))
+        queries = ray.put(queries_QD)
+        answers = [
+            actor.search.remote(queries, ray.put(passages_ND[start:stop]), k, start)
+            for actor, (start, stop) in zip(self.actors, ranges, strict=False)
+        ]
+        return merge(ray.get(answers, timeout=self.deadline), k)
+
+
+def start_search_pool(
+    actors: int, threads: int, *, name: str = "", index: str = "exact", deadline: float = 60
+) -> SearchPool:
+    """Start search actors that reserve no CPU. They end with the driver, or by `SearchPool.stop`.
+
+    Args:
+        actors: How many.
+        threads: Threads of each; part of what makes results equal, so it is fixed.
+        name: ``{name}-search-{number}`` are the actors' names; empty leaves them without.
+        index: ``exact`` or ``flat``.
+        deadline: Seconds after which an evaluator searches in its own process instead.
+    """
+    import ray
+
+    require(actors >= 1, "actors >= 1", actors=actors)
+    require(threads >= 1, "threads >= 1", threads=threads)
+    require(index in INDEXES, f"index in {INDEXES}", index=index)
+    worker = ray.remote(num_cpus=0, max_restarts=2)(_Searcher)
+    names = [f"{name}-search-{number}" if name else None for number in range(actors)]
+    handles = [worker.options(name=each).remote(threads, index) for each in names]
+    return SearchPool(handles, threads, index, deadline)
+
+
+class _Searcher:
+    """The actor: holds a shard for the duration of a call."""
+
+    def __init__(self, threads: int, index: str) -> None:
+        self.threads, self.index = threads, index
+
+    def ping(self) -> None:
+        """Answer."""
+
+    def search(self, queries_QD: FloatArray, passages_ND: FloatArray, k: int, first_id: int) -> Ranking:
+        """The top k of a shard."""
+        return search(queries_QD, passages_ND, k, first_id, index=self.index, threads=self.threads)
+
+
+def _short(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0] if lines else ''}"

@@ -1,0 +1,209 @@
+"""Exact nearest-neighbour search by inner product whose result does not depend on how it was split.
+
+A matrix product changes in its last digits with the shape of its operands. So passages are cut into tiles of
+`TILE` rows aligned to their global ids, queries into blocks of `QUERY_BLOCK`, and every tile is copied to
+memory of its own: shards that are whole tiles, searched anywhere with as many threads, merge to the bits of
+the unsharded result. Equal scores are ranked by id, the lower one first, at the edge of the top k too.
+
+A score and its id are held as one integer, the key, that sorts as (score falling, id rising):
+
+    key = order(score) * 2**32 + (2**32 - 1 - id)
+"""
+
+import contextlib
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from stillhouse.errors import BadInput, require
+from stillhouse.types import FloatArray
+
+TILE = 2048
+QUERY_BLOCK = 256
+INDEXES = ("exact", "flat")
+
+Ranking = tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]
+"""Scores (Q, K) and passage ids (Q, K), best first; K is at most the number of passages."""
+
+_LOW = 2**32 - 1
+_MAGNITUDE = 2**31 - 1
+
+
+def search(
+    queries_QD: FloatArray,
+    passages_ND: FloatArray,
+    k: int,
+    first_id: int = 0,
+    *,
+    index: str = "exact",
+    threads: int | None = None,
+) -> Ranking:
+    """The k passages with the highest inner product for every query.
+
+    Args:
+        queries_QD: Query vectors.
+        passages_ND: Passage vectors of any floating type; a memory map is read tile by tile.
+        k: Depth of the ranking.
+        first_id: The id of the first passage, a multiple of `TILE` for shards that are to be merged.
+        index: ``exact`` (torch) or ``flat`` (a FAISS flat index a tile).
+        threads: Threads to compute with; None leaves them as they are.
+
+    Returns:
+        float32 scores and int64 ids.
+
+    Raises:
+        BadInput: A vector that is not finite, dimensions that differ, or FAISS is asked for and missing.
+    """
+    _check(queries_QD, passages_ND, k, index)
+    require(0 <= first_id <= _LOW - len(passages_ND), "ids fit 32 bits", first_id=first_id)
+    blocks = [_copied(queries_QD[at : at + QUERY_BLOCK]) for at in range(0, len(queries_QD), QUERY_BLOCK)]
+    best: list[Tensor | None] = [None] * len(blocks)
+    with _threads(threads):
+        for start in range(0, len(passages_ND), TILE):
+            tile = _copied(passages_ND[start : start + TILE])
+            finite(tile, "passage vectors", first_id + start)
+            if index == "flat":
+                _faiss_tile(blocks, tile, k, first_id + start, best, threads)
+            else:
+                for number, block in enumerate(blocks):
+                    best[number] = _improved(best[number], block @ tile.T, k, first_id + start)
+    return _ranking(torch.cat([keys for keys in best if keys is not None]), min(k, len(passages_ND)))
+
+
+def merge(parts: Sequence[Ranking], k: int) -> Ranking:
+    """The top k of rankings over disjoint passages, exactly as if they had been searched together."""
+    require(len(parts) > 0, "at least one ranking is merged")
+    keys = [_keys(torch.tensor(scores), torch.tensor(ids)) for scores, ids in parts]
+    together = torch.cat(keys, dim=1)
+    depth = min(k, together.shape[1])
+    return _ranking(together.topk(depth, dim=1).values, depth)
+
+
+def shards(passages: int, parts: int) -> list[tuple[int, int]]:
+    """Split rows into at most ``parts`` ranges of whole tiles, as even as tiles allow; none is empty."""
+    tiles = -(-passages // TILE)
+    edges = [tiles * part // min(parts, tiles) * TILE for part in range(min(parts, tiles) + 1)]
+    return [(start, min(stop, passages)) for start, stop in itertools.pairwise(edges)]
+
+
+def finite(vectors: FloatArray | Tensor, what: str, first_row: int = 0) -> None:
+    """Refuse vectors that hold NaN or infinity.
+
+    Raises:
+        BadInput: Names the first row and how many there are.
+    """
+    tensor = vectors if isinstance(vectors, Tensor) else torch.tensor(np.asarray(vectors))
+    if bool(tensor.sum().isfinite()):
+        return
+    bad = ~torch.isfinite(tensor).all(dim=1)
+    if bool(bad.any()):
+        row = first_row + int(bad.nonzero()[0])
+        require(
+            False,
+            f"{what} are finite",
+            first_row=row,
+            rows=int(bad.sum()),
+            remedy="The model gave NaN or infinity: it has diverged, or its weights are damaged.",
+        )
+
+
+def _check(queries_QD: FloatArray, passages_ND: FloatArray, k: int, index: str) -> None:
+    require(k >= 1, "k >= 1", k=k)
+    require(index in INDEXES, f"index in {INDEXES}", index=index)
+    require(
+        queries_QD.ndim == 2 and passages_ND.ndim == 2 and queries_QD.shape[1] == passages_ND.shape[1],
+        "queries and passages have one dimension",
+        queries=queries_QD.shape,
+        passages=passages_ND.shape,
+    )
+    require(len(queries_QD) > 0 and len(passages_ND) > 0, "there are queries and passages to search")
+    finite(queries_QD, "query vectors")
+
+
+def _copied(rows: FloatArray) -> Tensor:
+    # torch aligns what it allocates: how the source lay in memory can no longer change a digit.
+    return torch.tensor(np.asarray(rows)).to(torch.float32).contiguous()
+
+
+def _order(scores: Tensor) -> Tensor:
+    """An int32 that sorts as the float32; both zeros become 0."""
+    bits = scores.view(torch.int32)
+    return torch.where(bits >= 0, bits, -(bits & _MAGNITUDE))
+
+
+def _scores(keys: Tensor) -> Tensor:
+    order = (keys >> 32).to(torch.int32)
+    return torch.where(order >= 0, order, -order ^ -(2**31)).view(torch.float32)
+
+
+def _keys(scores: Tensor, ids: Tensor) -> Tensor:
+    return (_order(scores).long() << 32) | (_LOW - ids)
+
+
+def _ranking(keys: Tensor, depth: int) -> Ranking:
+    keys = keys[:, :depth]
+    return _scores(keys).numpy(), (_LOW - (keys & _LOW)).numpy()
+
+
+def _improved(best: Tensor | None, scores: Tensor, k: int, first_id: int) -> Tensor:
+    """The top k keys after one more tile. Later tiles have higher ids, so only a higher score gets in."""
+    if best is None:
+        ids = torch.arange(first_id, first_id + scores.shape[1])
+        keys = _keys(scores, ids).topk(min(k, scores.shape[1]), dim=1).values
+        worst = int(_keys(torch.tensor(-torch.inf), torch.tensor(_LOW)))
+        return torch.nn.functional.pad(keys, (0, k - keys.shape[1]), value=worst)
+    query, column = (scores > _scores(best[:, -1:])).nonzero(as_tuple=True)
+    if len(query) == 0:
+        return best
+    counts = torch.bincount(query, minlength=len(scores))
+    place = torch.arange(len(query)) - (counts.cumsum(0) - counts)[query]
+    found = torch.full((len(scores), int(counts.max())), torch.iinfo(torch.int64).min)
+    found[query, place] = _keys(scores[query, column], first_id + column)
+    return torch.cat([best, found], dim=1).topk(k, dim=1).values
+
+
+def _faiss_tile(
+    blocks: list[Tensor], tile: Tensor, k: int, first_id: int, best: list[Tensor | None], threads: int | None
+) -> None:
+    faiss = _faiss()
+    if threads is not None:
+        faiss.omp_set_num_threads(threads)
+    flat = faiss.IndexFlatIP(tile.shape[1])
+    flat.add(tile.numpy())
+    for number, block in enumerate(blocks):
+        depth = min(k + 1, len(tile))
+        scores, ids = flat.search(block.numpy(), depth)
+        # FAISS keeps any of those that tie for the last place: look deeper until the tie is seen whole.
+        while depth < len(tile) and bool((scores[:, -1] == scores[:, min(k, depth) - 1]).any()):
+            depth = min(2 * depth, len(tile))
+            scores, ids = flat.search(block.numpy(), depth)
+        keys = _keys(torch.from_numpy(scores), torch.from_numpy(ids) + first_id)
+        earlier = best[number]
+        keys = keys if earlier is None else torch.cat([earlier, keys], dim=1)
+        best[number] = keys.topk(min(k, keys.shape[1]), dim=1).values
+
+
+def _faiss() -> Any:
+    try:
+        import faiss
+    except ImportError:
+        raise BadInput(
+            "`faiss` must be installed for index='flat', but it is not. Install the extra `cpu` "
+            "(faiss-cpu) or `gpu` (faiss-gpu), or use index='exact'."
+        ) from None
+    return faiss
+
+
+@contextlib.contextmanager
+def _threads(threads: int | None) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads or before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

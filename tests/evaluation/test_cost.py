@@ -1,0 +1,93 @@
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import nn
+
+from stillhouse.errors import BadInput
+from stillhouse.evaluation.cost import cost, latency_ms, sentences_per_second, sizes
+from stillhouse.types import FloatArray
+
+
+class Sleeper:
+    """Takes a millisecond a call and a tenth a text."""
+
+    def __init__(self) -> None:
+        self.calls: list[int] = []
+
+    def encode(self, texts: Sequence[str]) -> FloatArray:
+        self.calls.append(len(texts))
+        time.sleep(0.001 + 0.0001 * len(texts))
+        return np.zeros((len(texts), 2), np.float32)
+
+
+def test_throughput_is_that_of_the_best_chunk() -> None:
+    speed = sentences_per_second(Sleeper(), ["text"] * 64, runs=3, chunks=(1, 32))
+    assert 32 / 0.0042 * 0.3 < speed <= 32 / 0.0042
+    assert sentences_per_second(Sleeper(), ["text"] * 64, runs=3, chunks=(1,)) < 1 / 0.0011
+
+
+def test_latency_is_of_one_text() -> None:
+    model = Sleeper()
+    found = latency_ms(model, ["a", "b"], calls=20)
+    assert set(model.calls) == {1}
+    assert 1.1 <= found["p50"] <= found["p99"]
+
+
+def test_sizes_of_a_known_model() -> None:
+    class Tiny(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.embeddings = nn.ModuleDict({"words": nn.Embedding(10, 4), "norm": nn.LayerNorm(4)})
+            self.dense = nn.Linear(4, 3)
+            self.tied = nn.Linear(4, 10, bias=False)
+            self.tied.weight = self.embeddings["words"].weight  # type: ignore[assignment]
+
+    assert sizes(Tiny()) == {
+        "parameters": 48 + 15,
+        "parameters_embedding": 48,
+        "parameters_encoder": 15,
+        "megabytes": pytest.approx(4 * 63 / 1e6),
+    }
+    assert sizes(nn.Sequential(nn.Embedding(7, 2), nn.Linear(2, 2)))["parameters_embedding"] == 14
+
+
+def test_megabytes_are_those_of_the_file(tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Linear(256, 256), nn.BatchNorm1d(256)).half()
+    save_file({name: weight.float() for name, weight in model.state_dict().items()}, tmp_path / "weights")
+    on_disk = (tmp_path / "weights").stat().st_size / 1e6
+    assert sizes(model)["megabytes"] == pytest.approx(on_disk, abs=2e-3)
+
+
+def test_all_figures_of_a_real_model(tiny_model: Path) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    model = SentenceTransformer(str(tiny_model), device="cpu")
+    found = cost(model, model, ["a cat sat on the mat"] * 8, runs=2, calls=5)
+    assert found["parameters"] == sum(weight.numel() for weight in model.parameters())
+    assert found["parameters"] == found["parameters_embedding"] + found["parameters_encoder"]
+    assert found["threads"] == torch.get_num_threads()
+    assert all(value > 0 for value in found.values())
+    assert set(found) == {
+        "parameters",
+        "parameters_embedding",
+        "parameters_encoder",
+        "megabytes",
+        "sentences_per_second",
+        "latency_ms_p50",
+        "latency_ms_p99",
+        "threads",
+    }
+
+
+def test_bad_numbers() -> None:
+    with pytest.raises(BadInput, match="runs >= 1"):
+        sentences_per_second(Sleeper(), ["a"], runs=0)
+    with pytest.raises(BadInput, match="calls >= 1"):
+        latency_ms(Sleeper(), calls=0)
+    with pytest.raises(BadInput, match="texts to time"):
+        sentences_per_second(Sleeper(), [])

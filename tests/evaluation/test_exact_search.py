@@ -1,0 +1,159 @@
+import sys
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import torch
+
+from stillhouse.errors import BadInput
+from stillhouse.evaluation import search as module
+from stillhouse.evaluation.search import QUERY_BLOCK, TILE, merge, search, shards
+
+Floats = npt.NDArray[np.float32]
+
+
+def random_unit(rows: int, dim: int, seed: int) -> Floats:
+    vectors = np.random.default_rng(seed).standard_normal((rows, dim)).astype(np.float32)
+    return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), np.float32)
+
+
+def whole_numbers(rows: int, dim: int, seed: int) -> Floats:
+    """Few different values: products are exact and nearly every score is tied."""
+    return np.random.default_rng(seed).integers(-1, 2, (rows, dim)).astype(np.float32)
+
+
+def by_hand(queries: Floats, passages: Floats, k: int) -> npt.NDArray[np.int64]:
+    scores = queries.astype(np.float64) @ passages.T.astype(np.float64)
+    ids = np.broadcast_to(np.arange(len(passages)), scores.shape)
+    return np.asarray(np.lexsort((ids, -scores), axis=1)[:, :k])
+
+
+@pytest.mark.parametrize("index", ["exact", "flat"])
+@pytest.mark.parametrize("k", [1, 7, 100])
+def test_ties_are_ranked_by_id_at_every_edge(index: str, k: int) -> None:
+    passages, queries = whole_numbers(TILE + 77, 4, 0), whole_numbers(QUERY_BLOCK + 9, 4, 1)
+    scores, ids = search(queries, passages, k, index=index)
+    np.testing.assert_array_equal(ids, by_hand(queries, passages, k))
+    np.testing.assert_array_equal(scores, np.take_along_axis(queries @ passages.T, ids, axis=1))
+
+
+@pytest.mark.parametrize("k", [1, 10, 100])
+def test_same_ids_as_faiss(k: int) -> None:
+    faiss = pytest.importorskip("faiss")
+    passages, queries = random_unit(5000, 64, 0), random_unit(50, 64, 1)
+    flat = faiss.IndexFlatIP(64)
+    flat.add(passages)
+    expected_scores, expected = flat.search(queries, k)
+    for index in ("exact", "flat"):
+        scores, ids = search(queries, passages, k, index=index)
+        np.testing.assert_array_equal(ids, expected)
+        np.testing.assert_allclose(scores, expected_scores, atol=1e-6)
+
+
+@pytest.mark.parametrize("index", ["exact", "flat"])
+@pytest.mark.parametrize("parts", [1, 2, 3, 9])
+def test_sharded_equals_unsharded_bit_for_bit(index: str, parts: int) -> None:
+    passages, queries = random_unit(3 * TILE + 1, 48, 0), random_unit(270, 48, 1)
+    whole = search(queries, passages, 20, index=index)
+    pieces = [
+        search(queries, passages[start:stop].copy(), 20, start, index=index)
+        for start, stop in shards(len(passages), parts)
+    ]
+    for order in (pieces, pieces[::-1]):
+        scores, ids = merge(order, 20)
+        assert scores.tobytes() == whole[0].tobytes()
+        assert ids.tobytes() == whole[1].tobytes()
+
+
+def test_where_the_passages_lie_in_memory_changes_nothing() -> None:
+    passages, queries = random_unit(500, 33, 0), random_unit(5, 33, 1)
+    moved = np.empty(passages.size + 1, np.float32)[1:].reshape(passages.shape)
+    moved[:] = passages
+    strided = np.repeat(passages, 2, axis=0)[::2]
+    expected = search(queries, passages, 10)
+    for other in (moved, strided, np.asfortranarray(passages)):
+        assert search(queries, other, 10)[0].tobytes() == expected[0].tobytes()
+
+
+@pytest.mark.parametrize("rows", [3, TILE + 2])
+@pytest.mark.parametrize("index", ["exact", "flat"])
+def test_fewer_passages_than_asked(index: str, rows: int) -> None:
+    passages, queries = whole_numbers(rows, 3, 0), whole_numbers(4, 3, 1)
+    scores, ids = search(queries, passages, 10_000, index=index)
+    assert scores.shape == ids.shape == (4, rows)
+    np.testing.assert_array_equal(ids, by_hand(queries, passages, rows))
+
+
+def test_a_first_tile_shorter_than_k_keeps_the_later_ones() -> None:
+    passages, queries = random_unit(TILE + 500, 8, 0), random_unit(3, 8, 1)
+    _, ids = search(queries, passages, TILE + 100)
+    np.testing.assert_array_equal(ids[:, :50], by_hand(queries, passages, 50))
+    assert all(len(set(row)) == TILE + 100 for row in ids.tolist())
+
+
+def test_zeros_of_both_signs_tie() -> None:
+    passages = np.array([[-0.0], [0.0], [-1.0], [1.0]], np.float32)
+    _, ids = search(np.array([[1.0], [-1.0]], np.float32), passages, 4)
+    assert ids.tolist() == [[3, 0, 1, 2], [2, 0, 1, 3]]
+
+
+def test_negative_scores_and_half_precision(tmp_path: Path) -> None:
+    stored = np.memmap(tmp_path / "vectors", np.float16, "w+", shape=(50, 8))
+    stored[:] = -np.abs(random_unit(50, 8, 0))
+    queries = np.abs(random_unit(4, 8, 1))
+    _, ids = search(queries, stored, 5)
+    np.testing.assert_array_equal(ids, by_hand(queries, np.asarray(stored, np.float32), 5))
+
+
+@pytest.mark.parametrize("passages", [0, 1, TILE, TILE + 1, 5 * TILE - 1])
+@pytest.mark.parametrize("parts", [1, 2, 4])
+def test_shards_are_whole_tiles_that_cover_all(passages: int, parts: int) -> None:
+    ranges = shards(passages, parts) if passages else []
+    assert [row for start, stop in ranges for row in (start, stop - 1)] == sorted(
+        row for start, stop in ranges for row in (start, stop - 1)
+    )
+    assert sum(stop - start for start, stop in ranges) == passages
+    assert all(start % TILE == 0 and stop > start for start, stop in ranges)
+
+
+def test_threads_are_given_back() -> None:
+    before = torch.get_num_threads()
+    search(random_unit(2, 4, 0), random_unit(9, 4, 1), 2, threads=before + 1)
+    assert torch.get_num_threads() == before
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_vectors_that_are_not_finite_are_refused(value: float) -> None:
+    passages, queries = random_unit(TILE + 30, 4, 0), random_unit(3, 4, 1)
+    passages[TILE + 7, 2] = value
+    with pytest.raises(BadInput, match=rf"passage vectors are finite.*first_row={TILE + 7}, rows=1"):
+        search(queries, passages, 2)
+    queries[1, 0] = value
+    with pytest.raises(BadInput, match="query vectors are finite"):
+        search(queries, passages, 2)
+
+
+def test_bad_arguments() -> None:
+    with pytest.raises(BadInput, match="one dimension"):
+        search(random_unit(2, 4, 0), random_unit(2, 5, 0), 1)
+    with pytest.raises(BadInput, match="k >= 1"):
+        search(random_unit(2, 4, 0), random_unit(2, 4, 0), 0)
+    with pytest.raises(BadInput, match="index in"):
+        search(random_unit(2, 4, 0), random_unit(2, 4, 0), 1, index="hnsw")
+    with pytest.raises(BadInput, match="there are queries and passages"):
+        search(random_unit(2, 4, 0), random_unit(1, 4, 0)[:0], 1)
+
+
+def test_missing_faiss_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "faiss", None)
+    with pytest.raises(BadInput, match="extra `cpu`"):
+        search(random_unit(2, 4, 0), random_unit(2, 4, 0), 1, index="flat")
+
+
+def test_keys_give_the_scores_back() -> None:
+    scores = torch.tensor([[3.5, -2.25, 0.0, 1e-30, -1e30]])
+    ids = torch.tensor([[0, 5, 2**32 - 1, 7, 9]])
+    keys = module._keys(scores, ids)
+    assert torch.equal(module._scores(keys), scores)
+    assert torch.equal(2**32 - 1 - (keys & (2**32 - 1)), ids)

@@ -1,0 +1,161 @@
+import logging
+import pickle
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import stillhouse
+from stillhouse.artifacts import Workspace
+from stillhouse.corpora.tables import write_collection, write_texts
+from stillhouse.errors import BadInput
+from stillhouse.evaluation.retrieval import DocSearch, LocalSearch, SearchPool, start_search_pool, unit
+from stillhouse.evaluation.search import TILE, Ranking
+from stillhouse.plan import Collection
+from stillhouse.types import FloatArray
+
+Floats = npt.NDArray[np.float32]
+
+
+class Letters:
+    """Counts of letters: a text finds the texts that it shares letters with."""
+
+    def encode(self, texts: Sequence[str]) -> FloatArray:
+        return np.array([[text.count(letter) for letter in "abcdefgh"] for text in texts], np.float32)
+
+
+class Broken:
+    def encode(self, texts: Sequence[str]) -> FloatArray:
+        return np.full((len(texts), 3), np.nan, np.float32)
+
+
+def random_vectors(rows: int, seed: int) -> Floats:
+    return np.random.default_rng(seed).standard_normal((rows, 24)).astype(np.float32)
+
+
+def same(a: Ranking, b: Ranking) -> bool:
+    return a[0].tobytes() == b[0].tobytes() and a[1].tobytes() == b[1].tobytes()
+
+
+@pytest.fixture
+def collection(workspace: Workspace) -> Collection:
+    queries = write_texts(workspace, "queries", ["aaa a", "nothing to find", "bbb b", "ccc cd"])
+    passages = write_texts(workspace, "passages", ["ab ab", "a a a", "b c", "dd dd", "c c d", "ee ee"])
+    qrels = np.array([[0, 0, 1], [2, 2, 1], [2, 5, 1], [3, 4, 2], [1, 1, 0]])
+    return write_collection(workspace, "docs", queries, passages, qrels)
+
+
+def test_figures_by_hand(workspace: Workspace, collection: Collection) -> None:
+    figures = DocSearch(collection, workspace)(Letters())
+    # "aaa a" has its answer second; "bbb b" finds two equally near, of which the lower id comes first, and
+    # its other answer is last; "ccc cd" has its answer first.
+    assert figures == {
+        "docsearch_cosine_mrr@10": pytest.approx((1 / 2 + 1 / 2 + 1) / 3),
+        "docsearch_cosine_ndcg@10": pytest.approx(
+            (1 / np.log2(3) + (1 / np.log2(3) + 1 / np.log2(7)) / (1 + 1 / np.log2(3)) + 1) / 3
+        ),
+        "docsearch_cosine_recall@1": pytest.approx(1 / 3),
+        "docsearch_cosine_recall@10": pytest.approx(1),
+        "docsearch_cosine_recall@100": pytest.approx(1),
+    }
+
+
+def test_queries_without_an_answer_are_left_out(workspace: Workspace, collection: Collection) -> None:
+    evaluator = DocSearch(collection, workspace, k=10, name="manual")
+    assert evaluator.query_rows.tolist() == [0, 2, 3]
+    assert list(evaluator(Letters())) == [
+        f"manual_cosine_{figure}" for figure in ("mrr@10", "ndcg@10", "recall@1", "recall@10")
+    ]
+
+
+def test_lengths_of_vectors_do_not_matter(workspace: Workspace, collection: Collection) -> None:
+    class Longer(Letters):
+        def encode(self, texts: Sequence[str]) -> FloatArray:
+            return super().encode(texts) * np.exp2(np.arange(len(texts)))[:, None]
+
+    evaluator = DocSearch(collection, workspace)
+    assert evaluator(Longer()) == evaluator(Letters())
+    assert unit(np.array([[3.0, 4.0], [0, 0]])).tolist() == pytest.approx(np.array([[0.6, 0.8], [0, 0]]))
+
+
+def test_a_diverged_model_and_a_bad_depth_are_refused(workspace: Workspace, collection: Collection) -> None:
+    with pytest.raises(BadInput, match="finite"):
+        DocSearch(collection, workspace)(Broken())
+    with pytest.raises(BadInput, match="k >= 10"):
+        DocSearch(collection, workspace, k=5)
+
+
+def test_without_ray_a_pool_searches_in_process() -> None:
+    passages, queries = random_vectors(TILE + 5, 0), random_vectors(4, 1)
+    assert same(SearchPool((), 1).search(passages, queries, 5), LocalSearch(1).search(passages, queries, 5))
+
+
+@pytest.mark.ray
+def test_a_pool_gives_the_bits_of_one_process(caplog: pytest.LogCaptureFixture) -> None:
+    """Over two actors; on a remote trial; too slow; dead: always the same ranking."""
+    import ray
+
+    passages, queries = random_vectors(3 * TILE + 100, 0), random_vectors(300, 1)
+    expected = LocalSearch(1).search(passages, queries, 50)
+    platform = str(Path(stillhouse.__file__).parents[1])
+    with tempfile.TemporaryDirectory(prefix="sh", dir="/tmp") as short:
+        ray.init(
+            address="local",
+            num_cpus=1,
+            include_dashboard=False,
+            object_store_memory=80_000_000,
+            _temp_dir=short,
+            log_to_driver=False,
+            runtime_env={"env_vars": {"PYTHONPATH": platform}},
+        )
+        try:
+            check_pool(ray, passages, queries, expected, caplog)
+        finally:
+            ray.shutdown()
+
+
+def check_pool(
+    ray: Any, passages: Floats, queries: Floats, expected: Ranking, caplog: pytest.LogCaptureFixture
+) -> None:
+    pool = start_search_pool(2, 1, name="sweep")
+    assert pool.wait(60)
+    assert same(pool.search(passages, queries, 50), expected)
+    assert not pool.broken
+    flat = start_search_pool(1, 1, index="flat")
+    assert flat.search(passages, queries, 50)[1].tobytes() == expected[1].tobytes()
+    assert not flat.broken
+    flat.stop()
+
+    # A trial that takes the one CPU gets the handles; the actors reserve none.
+    trial = ray.remote(lambda held: held.search(passages, queries, 50))
+    assert same(ray.get(trial.remote(pool), timeout=60), expected)
+
+    slow: SearchPool = SearchPool(pool.actors, 1, deadline=0.0)
+    caplog.set_level(logging.WARNING)
+    assert same(slow.search(passages, queries, 50), expected)
+    assert slow.broken and "GetTimeoutError" in caplog.text
+
+    caplog.clear()
+    ray.kill(pool.actors[1])
+    for _ in range(3):
+        assert same(pool.search(passages, queries, 50), expected)
+    assert pool.broken
+    assert len(caplog.records) == 1 and "searching in this process" in caplog.text
+
+
+def test_a_pool_keeps_its_settings_on_the_way() -> None:
+    pool: SearchPool = pickle.loads(pickle.dumps(SearchPool((), 3, "flat", 7.0)))
+    assert (pool.threads, pool.index, pool.deadline, pool.broken) == (3, "flat", 7.0, False)
+
+
+def test_a_pool_is_refused_bad_numbers() -> None:
+    with pytest.raises(BadInput, match="actors >= 1"):
+        start_search_pool(0, 1)
+    with pytest.raises(BadInput, match="threads >= 1"):
+        start_search_pool(1, 0)
+    with pytest.raises(BadInput, match="index in"):
+        start_search_pool(1, 1, index="tree")

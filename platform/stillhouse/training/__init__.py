@@ -1,0 +1,1 @@
+"""Training: a plain torch loop, and what walks the stages of a plan around it."""

@@ -1,0 +1,132 @@
+"""Checkpoints: one file with everything that decides the rest of a run, there whole or not at all."""
+
+import contextlib
+import hashlib
+import random
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from stillhouse.artifacts import remove_leftovers, replacing
+from stillhouse.errors import BadInput
+
+FOLDER = "checkpoints"
+
+
+def save(folder: Path, step: int, state: Mapping[str, Any]) -> None:
+    """Write the checkpoint of one step atomically. Tensors and plain values only: nothing is unpickled."""
+    with replacing(path_of(folder, step)) as temporary:
+        torch.save(dict(state), temporary)
+
+
+def load(folder: Path, step: int) -> dict[str, Any]:
+    """Read the checkpoint of one step to the CPU.
+
+    Raises:
+        BadInput: The file is missing or damaged.
+    """
+    path = path_of(folder, step)
+    try:
+        state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+    except (OSError, RuntimeError, EOFError, ValueError) as error:
+        raise BadInput(
+            f"{path} must be a whole checkpoint, but reading it gave: {error}. "
+            f"Remove it: training goes on from the one before, or from the start."
+        ) from error
+    return state
+
+
+def steps(folder: Path) -> list[int]:
+    """The steps that have a checkpoint, in order."""
+    return sorted(int(path.stem.removeprefix("step-")) for path in (folder / FOLDER).glob("step-*.pt"))
+
+
+def path_of(folder: Path, step: int) -> Path:
+    """Where the checkpoint of a step stands."""
+    return folder / FOLDER / f"step-{step:09d}.pt"
+
+
+def prune(folder: Path, keep: Collection[int]) -> None:
+    """Remove every checkpoint but those of the given steps, and the scraps of a killed writer."""
+    for step in steps(folder):
+        if step not in keep:
+            path_of(folder, step).unlink(missing_ok=True)
+    remove_leftovers(folder / FOLDER)
+
+
+def rng_state() -> dict[str, Any]:
+    """The state of every random generator of this process, as tensors and plain values."""
+    version, internal, gauss = random.getstate()
+    kind, key, position, has_gauss, cached = np.random.get_state(legacy=True)  # noqa: NPY002
+    return {
+        "python": [version, list(internal), gauss],
+        "numpy": [kind, torch.from_numpy(np.array(key, dtype=np.int64)), position, has_gauss, cached],
+        "torch": torch.get_rng_state(),
+        "cuda": torch.cuda.get_rng_state() if torch.cuda.is_available() else None,
+    }
+
+
+def set_rng_state(state: Mapping[str, Any]) -> None:
+    """Put every random generator back."""
+    version, internal, gauss = state["python"]
+    random.setstate((version, tuple(internal), gauss))
+    kind, key, position, has_gauss, cached = state["numpy"]
+    np.random.set_state((kind, key.numpy().astype(np.uint32), position, has_gauss, cached))  # noqa: NPY002
+    torch.set_rng_state(state["torch"])
+    if state["cuda"] is not None and torch.cuda.is_available():
+        torch.cuda.set_rng_state(state["cuda"])
+
+
+def seed_everything(seed: int) -> None:
+    """Seed every random generator of this process."""
+    random.seed(seed)
+    np.random.seed(seed % 2**32)  # noqa: NPY002
+    torch.manual_seed(seed)
+
+
+@contextlib.contextmanager
+def rng_untouched() -> Iterator[None]:
+    """Leave the random generators as they were, whatever the block draws."""
+    state = rng_state()
+    try:
+        yield
+    finally:
+        set_rng_state(state)
+
+
+def weights_sha256(weights: Mapping[str, Tensor]) -> str:
+    """A hash over names, types, shapes and values; the same wherever and however the weights are kept."""
+    digest = hashlib.sha256()
+    for name in sorted(weights):
+        value = weights[name].detach().cpu().contiguous()
+        digest.update(f"{name} {value.dtype} {tuple(value.shape)}\n".encode())
+        digest.update(value.reshape(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
+def save_weights(path: Path, weights: Mapping[str, Tensor]) -> None:
+    """Write weights as safetensors, atomically; tensors that share memory are written apart."""
+    from safetensors.torch import save_file
+
+    apart = {name: value.detach().cpu().clone().contiguous() for name, value in weights.items()}
+    with replacing(path) as temporary:
+        save_file(apart, temporary)
+
+
+def load_weights(module: nn.Module, path: Path) -> None:
+    """Read safetensors into a module that has just these weights.
+
+    Raises:
+        BadInput: The file does not hold the weights of such a module.
+    """
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        module.load_state_dict(load_file(path))
+    except (OSError, SafetensorError, RuntimeError) as error:
+        raise BadInput(f"{path} must hold the weights of {type(module).__name__}, but: {error}") from error

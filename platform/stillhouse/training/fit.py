@@ -1,0 +1,279 @@
+"""The training loop: plain torch, one process or a rank of many, resumed exactly where it was."""
+
+import contextlib
+import math
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from stillhouse.artifacts import write_manifest
+from stillhouse.distributed import rank, world_size
+from stillhouse.plan import Stage
+from stillhouse.training import checkpoint
+from stillhouse.training.agree import Interrupted, any_rank, from_first, of_all, on_first, stop_signals
+from stillhouse.training.feed import batches, rank_share
+from stillhouse.training.meter import Meter
+from stillhouse.training.module import build_module, distributed, prefer_quick_attention
+from stillhouse.training.progress import Diverged, Evaluation, Progress, Stopped, evaluation_due
+from stillhouse.training.schedule import learning_rate, make_optimizer, set_learning_rate
+from stillhouse.training.spool import NAME, Spool
+from stillhouse.training.summary import summary
+from stillhouse.training.table import TrainingTable
+from stillhouse.training.watch import Evaluate, measure
+from stillhouse.types import Batch
+
+__all__ = ["STUDENT", "Diverged", "Evaluation", "Interrupted", "Stopped", "fit"]
+
+STUDENT, OBJECTIVE = "student.safetensors", "objective.safetensors"
+CONTROL_EVERY = 10
+"""Steps between two moments at which several ranks agree whether to save or stop."""
+
+Listen = Callable[[Evaluation], bool]
+
+
+def fit(
+    stage: Stage,
+    table: TrainingTable,
+    folder: Path,
+    *,
+    device: str = "cpu",
+    evaluate: Evaluate | None = None,
+    listen: Listen | None = None,
+    first_weights: Path | None = None,
+    checkpoint_seconds: float = 60.0,
+    keep: int = 1,
+    asked: Callable[[], bool] | None = None,
+) -> None:
+    """Train a stage to its end, going on from its newest checkpoint.
+
+    On every rank of a process group the same call is made; rank 0 writes and evaluates.
+
+    Args:
+        stage: What is trained.
+        table: The examples.
+        folder: The stage's folder. ``manifest.json`` in it, written last, says that it is finished.
+        device: ``cpu``, ``cuda``, ``cuda:1`` or ``mps``.
+        evaluate: The dev suite; None measures nothing and keeps the last weights.
+        listen: Told of every evaluation, those before a resumption included; True asks for an early end.
+        first_weights: The student's weights of the stage before.
+        checkpoint_seconds: The longest time between two checkpoints; there is one at each evaluation too.
+        keep: The best checkpoints that are kept beside the last while training goes on.
+        asked: Looked at between steps; True checkpoints and ends the run, as a signal does.
+
+    Raises:
+        Diverged: The loss is not finite, or the student collapsed.
+        Stopped: ``listen`` asked for it.
+        Interrupted: SIGINT or SIGTERM asked for it.
+        BadInput: The batch cannot be cut evenly, or the figure that selects is not measured.
+    """
+    rank_share(stage)
+    loop = _Loop(stage, table, folder, device, first_weights, checkpoint_seconds, keep)
+    try:
+        if loop.progress.ended(stage):
+            loop.finish()
+        for past in loop.progress.curve:
+            loop.tell(listen, past)
+        with stop_signals() as signalled:
+            loop.train(evaluate, listen, lambda: signalled.is_set() or (asked is not None and asked()))
+    finally:
+        loop.spool.close()
+
+
+class _Loop:
+    """The state of a run and what is done to it, in the order in which it happens."""
+
+    def __init__(
+        self,
+        stage: Stage,
+        table: TrainingTable,
+        folder: Path,
+        device: str,
+        first_weights: Path | None,
+        checkpoint_seconds: float,
+        keep: int,
+    ) -> None:
+        self.stage, self.table, self.folder, self.device = stage, table, folder, device
+        self.checkpoint_seconds, self.keep = checkpoint_seconds, keep
+        self.module = build_module(stage, table.teacher_dim, first_weights).to(device).train()
+        prefer_quick_attention(self.module.student, device)
+        self.optimizer = make_optimizer(self.module, stage.optimizer, device)
+        self.meter, self.progress = Meter(), Progress()
+        # Ranks differ in dropout only; the first weights above were drawn from the same seed on all.
+        checkpoint.seed_everything(stage.seed + 1_000_003 * (rank() + 1))
+        self._resume()
+        self.wrapped = distributed(self.module)
+        self.trained = [p for p in self.module.parameters() if p.requires_grad]
+        self.log_every = max(1, min(50, stage.steps // 10))
+        # Only rank 0 writes metrics; the others hold an empty spool that goes nowhere.
+        self.spool = Spool(folder / NAME if rank() == 0 else Path("/dev/null"), after=self.progress.step)
+        self._tick = self._saved = time.perf_counter()
+
+    def train(self, evaluate: Evaluate | None, listen: Listen | None, asked: Callable[[], bool]) -> None:
+        """Step until the budget or patience is spent."""
+        feed = batches(self.stage, self.table, self.device, self.progress.step)
+        self._tick = self._saved = time.perf_counter()
+        with contextlib.closing(feed):
+            while not self.progress.ended(self.stage):
+                self._step(feed)
+                if self._logs_at(self.progress.step):
+                    self._log()
+                if evaluation_due(self.stage, self.progress.step):
+                    self._evaluate(evaluate, listen)
+                if not self.progress.ended(self.stage):
+                    self._control(asked)
+
+    def finish(self) -> None:
+        """Write the weights that were chosen, then the manifest; checkpoints are no longer needed."""
+        on_first(self._finish)
+
+    def _finish(self) -> None:
+        chosen = self.progress.best[0][1] if self.progress.best else self.progress.step
+        student, objective = self._weights_at(chosen)
+        checkpoint.save_weights(self.folder / STUDENT, student)
+        checkpoint.save_weights(self.folder / OBJECTIVE, objective)
+        sha256 = checkpoint.weights_sha256(student)
+        write_manifest(self.folder, summary(self.stage, self.progress, chosen, sha256, self.table.dropped))
+        shutil.rmtree(self.folder / checkpoint.FOLDER, ignore_errors=True)
+
+    def tell(self, listen: Listen | None, evaluation: Evaluation) -> None:
+        """Tell whoever listens, on every rank, and stop on all when one is asked to."""
+        if listen is None or not evaluation.metrics:
+            return
+        if any(any_rank(self.device, listen(evaluation))):
+            raise Stopped(f"{evaluation.stage} was stopped early, after {evaluation.examples} examples.")
+
+    def _step(self, feed: Iterator[Batch]) -> None:
+        stage = self.stage
+        set_learning_rate(self.optimizer, self._rate())
+        self.module.watching = self._logs_at(self.progress.step + 1)
+        for micro in range(stage.accumulate):
+            with _synchronised(self.wrapped, micro == stage.accumulate - 1):
+                terms = self.wrapped(next(feed))
+                loss = torch.stack(list(terms.values())).sum()
+                torch.autograd.backward(loss / stage.accumulate)
+            named = {f"loss/{name}": term for name, term in terms.items()}
+            self.meter.add({"loss": loss, **named}, share=1 / stage.accumulate)
+        self.meter.add({"grad_norm": self._clip()})
+        self.meter.step()
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        self.progress.step += 1
+
+    def _clip(self) -> Tensor:
+        norm = nn.utils.get_total_norm([p.grad for p in self.trained if p.grad is not None])
+        if self.stage.optimizer.clip_norm > 0:
+            nn.utils.clip_grads_with_norm_(self.trained, self.stage.optimizer.clip_norm, norm)
+        return norm
+
+    def _logs_at(self, step: int) -> bool:
+        return step % self.log_every == 0 or evaluation_due(self.stage, step)
+
+    def _log(self) -> None:
+        """Read the means, which waits for the device, and refuse to go on when one is not finite."""
+        means, at, rate = self.meter.read(), self.progress, self._rate(-1)
+        if not all(math.isfinite(mean) for mean in means.values()):
+            shown = ", ".join(f"{name}={mean:.4g}" for name, mean in means.items())
+            raise Diverged(
+                f"{self.stage.label}: the loss must be finite, but at step {at.step} of {self.stage.steps} "
+                f"(learning rate {rate:.3g}) it was not: {shown}."
+            )
+        self._lap()
+        seen = (at.step - at.logged_step) * self.stage.batch_size
+        speed = seen / max(at.seconds - at.logged_seconds, 1e-9)
+        at.logged_step, at.logged_seconds = at.step, at.seconds
+        self._write({**means, **self.module.readings, "learning_rate": rate, "examples_per_second": speed})
+
+    def _evaluate(self, evaluate: Evaluate | None, listen: Listen | None) -> None:
+        metrics, collapsed = on_first(
+            lambda: measure(self.module.student, self.stage, self.table, self.device, evaluate)
+        )
+        if collapsed is not None:
+            raise Diverged(
+                f"{self.stage.label}: the student collapsed by step {self.progress.step} of "
+                f"{self.stage.steps} (learning rate {self._rate(-1):.3g}): {collapsed}"
+            )
+        evaluation = self.progress.note(self.stage, metrics, self.keep)
+        if metrics:
+            self._write(metrics)
+        self._tick = time.perf_counter()
+        self._save()
+        if evaluation.final:
+            # Before anybody is told: a listener may end this process at the last evaluation.
+            self.finish()
+        self.tell(listen, evaluation)
+        self._tick = time.perf_counter()
+
+    def _control(self, asked: Callable[[], bool]) -> None:
+        if world_size() > 1 and self.progress.step % CONTROL_EVERY:
+            return
+        waited = time.perf_counter() - self._saved >= self.checkpoint_seconds
+        stop, save = any_rank(self.device, asked(), waited and rank() == 0)
+        if stop or save:
+            self._save()
+        if stop:
+            raise Interrupted(
+                f"{self.stage.label} was interrupted at step {self.progress.step} of {self.stage.steps}; "
+                "the same command goes on from here."
+            )
+
+    def _save(self) -> None:
+        self._lap()
+        rngs = of_all(checkpoint.rng_state())
+        on_first(lambda: self._write_checkpoint(rngs))
+        self._saved = time.perf_counter()
+
+    def _write_checkpoint(self, rngs: list[object]) -> None:
+        self.spool.sync()
+        state = {
+            "progress": self.progress.state(),
+            "student": self.module.student.state_dict(),
+            "objective": self.module.objective.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "meter": self.meter.state(),
+            "rng": rngs,
+        }
+        checkpoint.save(self.folder, self.progress.step, state)
+        checkpoint.prune(self.folder, {self.progress.step, *(step for _, step in self.progress.best)})
+
+    def _resume(self) -> None:
+        newest = from_first(max(checkpoint.steps(self.folder), default=None))
+        if newest is None:
+            return
+        state = checkpoint.load(self.folder, newest)
+        self.module.student.load_state_dict(state["student"])
+        self.module.objective.load_state_dict(state["objective"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.progress = Progress.restored(state["progress"])
+        self.meter.restore(**state["meter"], device=self.device)
+        if len(state["rng"]) == world_size():
+            checkpoint.set_rng_state(state["rng"][rank()])
+
+    def _weights_at(self, step: int) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        if step == self.progress.step:
+            return self.module.student.state_dict(), self.module.objective.state_dict()
+        state = checkpoint.load(self.folder, step)
+        return state["student"], state["objective"]
+
+    def _rate(self, offset: int = 0) -> float:
+        return learning_rate(self.stage.optimizer, self.progress.step + offset, self.stage.steps)
+
+    def _write(self, metrics: dict[str, float]) -> None:
+        if rank() == 0:
+            self.spool.append(self.progress.step, self.progress.step * self.stage.batch_size, metrics)
+
+    def _lap(self) -> None:
+        now = time.perf_counter()
+        self.progress.seconds += now - self._tick
+        self._tick = now
+
+
+def _synchronised(module: nn.Module, last: bool) -> contextlib.AbstractContextManager[object]:
+    """DDP averages gradients in the backward pass of the last micro-batch only."""
+    if last or not isinstance(module, DistributedDataParallel):
+        return contextlib.nullcontext()
+    return module.no_sync()

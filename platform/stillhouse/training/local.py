@@ -1,0 +1,76 @@
+"""One stage in this process (or rank): what it needs is built, opened, and given to the loop."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+
+from stillhouse.artifacts import Workspace
+from stillhouse.plan import Mined, Stage, Store
+from stillhouse.teachers.models import tokenizer_of
+from stillhouse.training.fit import Listen, fit
+from stillhouse.training.table import open_table, token_tables
+from stillhouse.training.watch import Evaluate
+
+if TYPE_CHECKING:
+    from stillhouse.training.run import Where
+
+
+def stores_of(stage: Stage) -> list[Store]:
+    """Every store that a stage reads, those its examples are mined from first."""
+    origin = stage.examples.origin
+    mined = [origin.queries, origin.passages] if isinstance(origin, Mined) else []
+    return list({store.fingerprint: store for store in [*mined, *stage.stores.values()]}.values())
+
+
+def prepare(stage: Stage, workspace: Workspace, *, device: str, threads: int) -> None:
+    """Build the stores, mined examples and tokens that a stage reads and nobody has built yet, right here."""
+    from stillhouse.corpora.tokens import build_tokens
+    from stillhouse.teachers.embed import build_store
+
+    for store in stores_of(stage):
+        build_store(workspace, store, actors=1, threads=threads, local=True, device=device)
+    if isinstance(stage.examples.origin, Mined):
+        from stillhouse.training.mining import build_mined
+
+        build_mined(workspace, stage.examples, device=device)
+    for table in token_tables(stage, tokenizer_of(stage)).values():
+        build_tokens(workspace, table)
+
+
+def fit_here(
+    stage: Stage,
+    workspace: Workspace,
+    where: "Where",
+    *,
+    device: str,
+    listen: Listen | None = None,
+    asked: Callable[[], bool] | None = None,
+) -> None:
+    """Train a stage whose inputs are built, in this process or as this rank of a process group."""
+    before = stage.start_from
+    first: Path | None = None if before is None else workspace.path(before) / "student.safetensors"
+    if where.threads:
+        torch.set_num_threads(where.threads)
+    fit(
+        stage,
+        open_table(workspace, stage, tokenizer_of(stage)),
+        workspace.path(stage),
+        device=device,
+        evaluate=dev_suite(stage, workspace, where),
+        listen=listen,
+        first_weights=first,
+        checkpoint_seconds=where.checkpoint_seconds,
+        asked=asked,
+    )
+
+
+def dev_suite(stage: Stage, workspace: Workspace, where: "Where") -> Evaluate | None:
+    """The stage's dev suite as a function of an encoder."""
+    suite = stage.dev
+    if suite is None:
+        return None
+    from stillhouse.evaluation.suites import run_suite
+
+    return lambda encoder: run_suite(suite, encoder, workspace, search=where.search)

@@ -1,0 +1,49 @@
+"""Running means of the loss's terms, kept on the device: a reading waits for it, so there are few."""
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from stillhouse.distributed import world_size
+from stillhouse.types import Terms
+
+
+class Meter:
+    """Sums since the last reading. Part of the checkpoint, so that a resumed run logs the same means."""
+
+    def __init__(self) -> None:
+        self._sums: dict[str, Tensor] = {}
+        self._count = 0
+
+    def add(self, values: Terms, share: float = 1.0) -> None:
+        """Add the values of one micro-batch, which is ``share`` of a step."""
+        for name, value in values.items():
+            self._add(name, value.detach().float() * share)
+
+    def step(self) -> None:
+        """Count one step."""
+        self._count += 1
+
+    def read(self) -> dict[str, float]:
+        """The means over steps and ranks since the last reading; every rank must read at the same steps."""
+        if not self._count:
+            return {}
+        stacked = torch.stack(list(self._sums.values())) / self._count
+        if world_size() > 1:
+            dist.all_reduce(stacked)
+            stacked /= world_size()
+        means = dict(zip(self._sums, stacked.tolist(), strict=True))
+        self._sums, self._count = {}, 0
+        return means
+
+    def state(self) -> dict[str, object]:
+        """The sums as they stand."""
+        return {"sums": dict(self._sums), "count": self._count}
+
+    def restore(self, sums: dict[str, Tensor], count: int, device: str) -> None:
+        """Go on from a checkpoint."""
+        self._sums = {name: value.to(device) for name, value in sums.items()}
+        self._count = count
+
+    def _add(self, name: str, value: Tensor) -> None:
+        self._sums[name] = self._sums[name] + value if name in self._sums else value

@@ -1,0 +1,104 @@
+"""Student and objective as one module: what DDP wraps, the optimiser moves and a checkpoint holds."""
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from stillhouse.distributed import world_size
+from stillhouse.plan import Stage
+from stillhouse.students.transformer import load_weights
+from stillhouse.training.checkpoint import seed_everything
+from stillhouse.training.grouped import encode_grouped
+from stillhouse.types import Batch, Encoding, LazyStates, Terms
+
+
+class StudentAndObjective(nn.Module):
+    """One forward pass: every column through the student, then the objective's terms.
+
+    Wrapped as one before DDP, else W and the heads of the objective would not be synchronised.
+
+    Args:
+        student: Tokens to `Encoding`.
+        objective: Encodings to terms; in full precision whatever the student computes in.
+        autocast: ``float32`` or ``bfloat16``.
+
+    Attributes:
+        watching: Whether the next pass also asks the objective for its diagnostics, if it has any.
+        readings: What it then said.
+    """
+
+    objective: Any
+
+    def __init__(self, student: nn.Module, objective: nn.Module, autocast: str = "float32") -> None:
+        super().__init__()
+        self.student, self.objective, self.autocast = student, objective, autocast
+        self.watching = False
+        self.readings: dict[str, float] = {}
+
+    def forward(self, batch: Batch) -> Terms:
+        """The weighted terms of a batch."""
+        device = next(iter(batch.rows.values())).device.type
+        with torch.autocast(device, dtype=torch.bfloat16, enabled=self.autocast == "bfloat16"):
+            encodings = {
+                column: encode_grouped(self.student, tokens) for column, tokens in batch.tokens.items()
+            }
+        said = {column: _full_precision(encoding) for column, encoding in encodings.items()}
+        if self.watching and hasattr(self.objective, "diagnostics"):
+            with torch.no_grad():
+                self.readings = self.objective.diagnostics(said)
+        terms: Terms = self.objective(said, batch.teacher, batch)
+        return terms
+
+
+def build_student(stage: Stage) -> nn.Module:
+    """The student of a stage with its first weights; new weights are drawn from the stage's seed."""
+    seed_everything(stage.seed)
+    student: nn.Module = stage.student.build()
+    return student
+
+
+def build_module(stage: Stage, teacher_dim: int | None, first_weights: Path | None) -> StudentAndObjective:
+    """Student and objective as they are before the first step.
+
+    Args:
+        stage: The specs of both.
+        teacher_dim: Of the teacher's vectors, which an objective may ask for.
+        first_weights: The student's weights of the stage before.
+    """
+    student = build_student(stage)
+    if first_weights is not None:
+        load_weights(student, first_weights)
+    known = {"student_dim": student.dim}
+    objective = stage.objective.build(**known | ({} if teacher_dim is None else {"teacher_dim": teacher_dim}))
+    return StudentAndObjective(student, objective, stage.autocast)
+
+
+def prefer_quick_attention(student: nn.Module, device: str) -> None:
+    """Train with plain attention on the CPU, where the fused one's backward pass is slow."""
+    backbone = getattr(student, "backbone", None)
+    if device == "cpu" and backbone is not None and hasattr(backbone, "set_attn_implementation"):
+        backbone.set_attn_implementation("eager")
+
+
+def distributed(module: StudentAndObjective) -> nn.Module:
+    """The module under DDP; as it is when there is one process.
+
+    Buffers are not broadcast: what an objective keeps (a memory bank) is a function of gathered tensors, and
+    so the same on every rank already.
+    """
+    if world_size() == 1:
+        return module
+    with warnings.catch_warnings():
+        # Its successor, `forward_sync_buffers`, is not in the oldest torch that is supported.
+        warnings.filterwarnings("ignore", message=".*broadcast_buffers.*")
+        return DistributedDataParallel(module, broadcast_buffers=False, find_unused_parameters=True)
+
+
+def _full_precision(encoding: Encoding) -> Encoding:
+    states = encoding.hidden
+    hidden = LazyStates(len(states), lambda layer: states[layer].float()) if states else ()
+    return Encoding(encoding.embedding_BD.float(), hidden, encoding.mask_BT)

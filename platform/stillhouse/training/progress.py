@@ -1,0 +1,116 @@
+"""Where a run stands: everything about it that is not a tensor. Saved in every checkpoint."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from stillhouse.errors import nearest, require
+from stillhouse.plan import Stage
+
+
+class Diverged(Exception):
+    """Training cannot go on: the loss is not finite, or the student maps everything to one place."""
+
+
+class Stopped(Exception):
+    """Whoever listens asked for an early end. The stage is checkpointed, and unfinished."""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """One point of a run's curve.
+
+    Attributes:
+        stage: The stage's label.
+        step: Steps of the stage so far.
+        examples: Examples seen so far: of the stage in `fit`, of the whole plan in `run`.
+        metrics: The dev figures.
+        final: Whether it is the last of the stage in `fit`, of the whole plan in `run`.
+    """
+
+    stage: str
+    step: int
+    examples: int
+    metrics: dict[str, float]
+    final: bool = False
+
+
+@dataclass
+class Progress:
+    """How far a run has come.
+
+    Attributes:
+        step: Steps made.
+        seconds: Spent training, without evaluations and over all resumptions.
+        best: (figure, step) of the best evaluations, best first.
+        without_better: Evaluations since the best one.
+        curve: Every evaluation.
+        logged_step: The step of the last line of training metrics.
+        logged_seconds: ``seconds`` at that line.
+    """
+
+    step: int = 0
+    seconds: float = 0.0
+    best: list[tuple[float, int]] = field(default_factory=list)
+    without_better: int = 0
+    curve: list[Evaluation] = field(default_factory=list)
+    logged_step: int = 0
+    logged_seconds: float = 0.0
+
+    def ended(self, stage: Stage) -> bool:
+        """Whether the budget is spent, or patience."""
+        return self.step >= stage.steps or 0 < stage.patience <= self.without_better
+
+    def note(self, stage: Stage, metrics: Mapping[str, float], keep: int) -> Evaluation:
+        """Take in one evaluation: the curve, the best ones and patience.
+
+        Raises:
+            BadInput: The figure that selects is not among the metrics.
+        """
+        if stage.dev is not None and metrics:
+            self._rank(_figure(metrics, stage.dev.select), keep)
+        examples = self.step * stage.batch_size
+        evaluation = Evaluation(stage.label, self.step, examples, dict(metrics), final=self.ended(stage))
+        self.curve.append(evaluation)
+        return evaluation
+
+    def state(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self)
+
+    @classmethod
+    def restored(cls, state: Mapping[str, Any]) -> "Progress":
+        """The progress that `state` described."""
+        best = [(figure, step) for figure, step in state["best"]]
+        return cls(**{**state, "best": best, "curve": [Evaluation(**point) for point in state["curve"]]})
+
+    def _rank(self, figure: float, keep: int) -> None:
+        better = not self.best or figure > self.best[0][0]
+        self.without_better = 0 if better else self.without_better + 1
+        self.best = sorted([*self.best, (figure, self.step)], key=lambda kept: (-kept[0], kept[1]))[:keep]
+
+
+def evaluation_due(stage: Stage, step: int) -> bool:
+    """Whether to evaluate after a step: at the end, and as soon as an interval is full.
+
+    One that falls within half an interval of the end is left to the end.
+    """
+    if step >= stage.steps:
+        return True
+    if stage.evaluate_every == 0:
+        return False
+    seen, every = step * stage.batch_size, stage.evaluate_every
+    full = seen // every > (seen - stage.batch_size) // every
+    return full and 2 * (stage.steps - step) * stage.batch_size >= every
+
+
+def _figure(metrics: Mapping[str, float], select: str) -> float:
+    require(
+        select in metrics,
+        "the figure that selects is one the dev suite measures",
+        select=select,
+        remedy=nearest(select, list(metrics)),
+    )
+    figure = metrics[select]
+    return -math.inf if math.isnan(figure) else figure

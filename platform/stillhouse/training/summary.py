@@ -1,0 +1,42 @@
+"""The manifest of a finished stage."""
+
+from typing import Any
+
+from stillhouse.distributed import world_size
+from stillhouse.plan import Stage
+from stillhouse.spec import canonical
+from stillhouse.training.progress import Progress
+from stillhouse.training.rebuild import describe
+from stillhouse.training.watch import versions
+
+
+def summary(stage: Stage, progress: Progress, chosen: int, sha256: str, dropped: int) -> dict[str, Any]:
+    """What became of a run.
+
+    Args:
+        stage: What was trained.
+        progress: Where it ended.
+        chosen: The step whose weights are kept.
+        sha256: Of these weights.
+        dropped: Examples that were left out because a text of theirs has no teacher vector.
+    """
+    curve = progress.curve
+    return {
+        "label": stage.label,
+        "fingerprint": stage.fingerprint,
+        "steps": progress.step,
+        "examples": progress.step * stage.batch_size,
+        "chosen_step": chosen,
+        "seconds": round(progress.seconds, 3),
+        "workers": world_size(),
+        "metrics": next((point.metrics for point in curve if point.step == chosen), {}),
+        "evaluations": [
+            {"step": point.step, "examples": point.examples, "metrics": point.metrics} for point in curve
+        ],
+        "weights_sha256": sha256,
+        "dropped_examples": dropped,
+        "max_length": stage.max_length,
+        "student": describe(stage.student),
+        "versions": versions(),
+        "plan": canonical(stage),
+    }

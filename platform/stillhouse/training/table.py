@@ -1,0 +1,166 @@
+"""The training table: examples as integer ids, over memory-mapped tokens and teacher vectors."""
+
+from collections.abc import Iterator, Mapping
+from typing import Protocol
+
+import numpy as np
+import torch
+
+from stillhouse.artifacts import Workspace
+from stillhouse.errors import require
+from stillhouse.plan import Model, Stage, TokenTable
+from stillhouse.types import Batch, Encoding, FloatArray, IntArray, Tokens
+
+
+class TokenColumn(Protocol):
+    """What a token reader offers."""
+
+    @property
+    def lengths(self) -> IntArray:
+        """Tokens of every row."""
+        ...
+
+    def padded(self, rows: IntArray) -> Tokens:
+        """The tokens of some rows, padded on the right."""
+        ...
+
+
+class TeacherColumn(Protocol):
+    """What a store reader offers."""
+
+    @property
+    def dim(self) -> int:
+        """E."""
+        ...
+
+    @property
+    def rows(self) -> IntArray:
+        """The rows that have a vector."""
+        ...
+
+    def gather(self, rows: IntArray) -> FloatArray:
+        """float32 teacher vectors of some rows."""
+        ...
+
+
+class TrainingTable:
+    """Examples by column, each an id into tokens and, where a teacher is read, into its vectors.
+
+    Args:
+        rows: Column name to ids, (N,) or (N, K).
+        tokens: Column name to its tokens.
+        stores: Column name to its teacher vectors; may name fewer columns.
+
+    Attributes:
+        rows: The ids that are kept.
+        dropped: Examples left out because a text of theirs has no teacher vector.
+    """
+
+    def __init__(
+        self,
+        rows: Mapping[str, IntArray],
+        tokens: Mapping[str, TokenColumn],
+        stores: Mapping[str, TeacherColumn],
+    ) -> None:
+        whole = np.ones(len(next(iter(rows.values()))), dtype=bool)
+        for column, store in stores.items():
+            found = np.isin(rows[column], store.rows)
+            whole &= found.reshape(len(whole), -1).all(axis=1)
+        self.dropped = int((~whole).sum())
+        self.rows = {column: ids[whole] if self.dropped else ids for column, ids in rows.items()}
+        self.tokens, self.stores = dict(tokens), dict(stores)
+
+    def __len__(self) -> int:
+        """Examples that are trained on."""
+        return len(next(iter(self.rows.values())))
+
+    @property
+    def teacher_dim(self) -> int | None:
+        """The dimension of the teacher's vectors; None where no teacher is read."""
+        dims = {column: store.dim for column, store in self.stores.items()}
+        require(
+            len(set(dims.values())) <= 1,
+            "all columns have teacher vectors of one dimension",
+            **dims,
+            remedy="Embed every column with one teacher.",
+        )
+        return next(iter(dims.values()), None)
+
+    def batch(self, indices: IntArray) -> Batch:
+        """Gather examples; the K texts of a column such as hard negatives are flattened row by row."""
+        rows = {column: ids[indices] for column, ids in self.rows.items()}
+        return Batch(
+            tokens={column: self.tokens[column].padded(ids.reshape(-1)) for column, ids in rows.items()},
+            rows={column: torch.from_numpy(ids.astype(np.int64)) for column, ids in rows.items()},
+            teacher={
+                column: Encoding(torch.from_numpy(store.gather(rows[column].reshape(-1))))
+                for column, store in self.stores.items()
+            },
+        )
+
+    def sample(self, count: int, at_once: int, seed: int = 0) -> Iterator[Tokens]:
+        """The same few different texts of the first column at every call, in batches of like lengths."""
+        column = next(iter(self.rows))
+        ids = np.unique(self.rows[column])
+        chosen = np.random.default_rng(seed).choice(ids, size=min(count, len(ids)), replace=False)
+        chosen = chosen[np.argsort(np.asarray(self.tokens[column].lengths)[chosen], kind="stable")]
+        for start in range(0, len(chosen), at_once):
+            yield self.tokens[column].padded(chosen[start : start + at_once])
+
+
+def on_device(batch: Batch, device: str) -> Batch:
+    """The same batch where the model is."""
+    if device == "cpu":
+        return batch
+    return Batch(
+        tokens={column: tokens.to(device) for column, tokens in batch.tokens.items()},
+        rows={column: ids.to(device, non_blocking=True) for column, ids in batch.rows.items()},
+        teacher={
+            column: Encoding(said.embedding_BD.to(device, non_blocking=True))
+            for column, said in batch.teacher.items()
+        },
+    )
+
+
+def pinned(batch: Batch) -> Batch:
+    """The same batch in page-locked memory, from which a copy to a GPU overlaps with its work."""
+    return Batch(
+        tokens={
+            column: Tokens(tokens.input_ids_BT.pin_memory(), tokens.attention_mask_BT.pin_memory())
+            for column, tokens in batch.tokens.items()
+        },
+        rows={column: ids.pin_memory() for column, ids in batch.rows.items()},
+        teacher={column: Encoding(said.embedding_BD.pin_memory()) for column, said in batch.teacher.items()},
+    )
+
+
+def token_tables(stage: Stage, tokenizer: Model) -> dict[str, TokenTable]:
+    """The token table of every column of a stage."""
+    columns = stage.examples.columns
+    return {column: TokenTable(texts, tokenizer, stage.max_length) for column, texts in columns.items()}
+
+
+def open_table(workspace: Workspace, stage: Stage, tokenizer: Model) -> TrainingTable:
+    """Open what `training.run` has built: examples, tokens and teacher vectors.
+
+    Raises:
+        BadInput: No example is left, or fewer than a batch.
+    """
+    from stillhouse.corpora.tables import open_rows
+    from stillhouse.corpora.tokens import open_tokens
+    from stillhouse.teachers.store import open_store
+
+    table = TrainingTable(
+        open_rows(workspace, stage.examples),
+        {column: open_tokens(workspace, t) for column, t in token_tables(stage, tokenizer).items()},
+        {column: open_store(workspace, store) for column, store in stage.stores.items()},
+    )
+    require(
+        len(table) >= stage.batch_size,
+        "examples >= batch_size",
+        examples=len(table),
+        batch_size=stage.batch_size,
+        remedy="Give more text, or a smaller batch."
+        + (f" {table.dropped} examples have a text without a teacher vector." if table.dropped else ""),
+    )
+    return table

@@ -1,0 +1,64 @@
+"""What is watched while a stage trains: its dev figures, and whether the student tells texts apart."""
+
+import platform
+from collections.abc import Callable
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from stillhouse.plan import Stage
+from stillhouse.students.encoder import evaluating
+from stillhouse.training.checkpoint import rng_untouched
+from stillhouse.training.table import TrainingTable
+from stillhouse.types import Encoder, FloatArray
+
+if TYPE_CHECKING:
+    from stillhouse.students.encoder import StudentEncoder
+
+Evaluate = Callable[[Encoder], dict[str, float]]
+
+WATCHED, AT_ONCE = 128, 32
+
+
+def measure(
+    student: nn.Module, stage: Stage, table: TrainingTable, device: str, evaluate: Evaluate | None
+) -> tuple[dict[str, float], str | None]:
+    """Evaluate the student; the random generators and the training mode are left as they were.
+
+    Returns:
+        The dev figures, and why the student counts as collapsed, or None.
+    """
+    from stillhouse.evaluation.geometry import collapse
+
+    with rng_untouched(), evaluating(student):
+        vectors = watched_vectors(student, table, device)
+        reason = collapse(vectors) if len(vectors) >= 2 else None
+        if reason is not None or evaluate is None:
+            return {}, reason
+        return dict(evaluate(encoder_of(student, stage.max_length, stage.autocast, device))), None
+
+
+def watched_vectors(student: nn.Module, table: TrainingTable, device: str) -> FloatArray:
+    """The student's vectors of a few texts, the same at every call."""
+    with torch.no_grad():
+        parts = [
+            student(tokens.to(device)).embedding_BD.float().cpu().numpy()
+            for tokens in table.sample(WATCHED, AT_ONCE)
+        ]
+    return np.concatenate(parts)
+
+
+def encoder_of(student: Any, max_length: int, autocast: str, device: str) -> "StudentEncoder":
+    """A student as an encoder of texts."""
+    from stillhouse.students.encoder import StudentEncoder
+
+    return StudentEncoder(student, student.tokenizer.path, max_length, device=device, autocast=autocast)
+
+
+def versions() -> dict[str, str]:
+    """What the numbers depend on beside the plan."""
+    packages = ("torch", "transformers", "numpy")
+    return {"python": platform.python_version(), **{name: version(name) for name in packages}}

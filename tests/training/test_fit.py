@@ -1,0 +1,227 @@
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from stand_ins import Flatten, Regress, Tiny, dev, stage, table, tensors, weight_figure  # type: ignore[import-not-found]
+
+from stillhouse.artifacts import read_manifest
+from stillhouse.errors import BadInput
+from stillhouse.plan import Optimizer
+from stillhouse.spec import spec
+from stillhouse.training import checkpoint
+from stillhouse.training.fit import Diverged, Evaluation, Interrupted, Stopped, fit
+from stillhouse.training.spool import read_spool
+
+pytestmark = pytest.mark.usefixtures("one_thread", "bare_encoder")
+
+
+def figures(values: list[float]) -> Any:
+    """An evaluator that returns these figures in turn."""
+    left: Iterator[float] = iter(values)
+    return lambda encoder: {"figure": next(left)}
+
+
+def noting(told: list[Evaluation]) -> Callable[[Evaluation], bool]:
+    def listen(evaluation: Evaluation) -> bool:
+        told.append(evaluation)
+        return False
+
+    return listen
+
+
+def test_learns_and_leaves_a_whole_folder(tmp_path: Path) -> None:
+    plan = stage(budget=300 * 8, student=spec(Tiny, dropout=0.0))
+    fit(plan, table(16), tmp_path)
+    manifest = read_manifest(tmp_path)
+    assert manifest["steps"] == 300 and manifest["examples"] == 2400 and manifest["seconds"] > 0
+    assert manifest["label"] == "distil" and manifest["fingerprint"] == plan.fingerprint
+    assert manifest["weights_sha256"] == checkpoint.weights_sha256(tensors(tmp_path / "student.safetensors"))
+    assert set(tensors(tmp_path / "objective.safetensors")) == {"W.weight", "bank", "calls"}
+    assert not (tmp_path / "checkpoints").exists()
+    lines = read_spool(tmp_path / "metrics.jsonl")
+    losses = [line["metrics"]["loss/mse"] for line in lines]
+    assert losses[-1] < 0.5 * losses[0]
+    expected = {"loss", "loss/mse", "loss/away", "grad_norm", "learning_rate", "examples_per_second"}
+    assert set(lines[0]["metrics"]) == expected
+    means = lines[0]["metrics"]
+    assert means["loss"] == pytest.approx(means["loss/mse"] + means["loss/away"], rel=1e-5)
+
+
+def test_the_loop_is_plain_torch(tmp_path: Path) -> None:
+    """The same numbers as ten lines of torch."""
+    plan = stage(budget=20 * 8, student=spec(Tiny, dropout=0.0), optimizer=Optimizer(1e-2, decay="constant"))
+    fit(plan, table(), tmp_path)
+    from stillhouse.training.sampler import Order
+
+    checkpoint.seed_everything(plan.seed)
+    student, rows, order = Tiny(dropout=0.0), table(), Order(200, plan.seed)
+    objective = Regress(student.dim, 6)
+    parameters = [*student.parameters(), *objective.parameters()]
+    optimizer = torch.optim.AdamW(parameters, lr=1e-2, weight_decay=0.0)
+    for step in range(20):
+        batch = rows.batch(order.take(step * 8, 8))
+        terms = objective({"text": student(batch.tokens["text"])}, batch.teacher, batch)
+        (terms["mse"] + terms["away"]).backward()
+        torch.nn.utils.clip_grad_norm_(parameters, 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+    trained = tensors(tmp_path / "student.safetensors")
+    for name, value in student.state_dict().items():
+        torch.testing.assert_close(trained[name], value, rtol=1e-4, atol=1e-6)
+
+
+def test_accumulation_without_coupling_changes_nothing(tmp_path: Path) -> None:
+    plain = {"objective": spec(Regress, bank=0), "student": spec(Tiny, dropout=0.0)}
+    fit(stage(budget=160, **plain), table(), tmp_path / "whole")
+    fit(stage(budget=160, accumulate=4, **plain), table(), tmp_path / "parts")
+    whole, parts = (tensors(tmp_path / name / "student.safetensors") for name in ("whole", "parts"))
+    for name in whole:
+        torch.testing.assert_close(whole[name], parts[name], rtol=1e-3, atol=1e-5)
+
+
+def test_keeps_the_best_checkpoint(tmp_path: Path) -> None:
+    seen: dict[int, str] = {}
+    values = iter([0.1, 0.9, 0.3, float("nan")])
+
+    def evaluate(encoder: Any) -> dict[str, float]:
+        seen[len(seen)] = checkpoint.weights_sha256(encoder.state_dict())
+        return {"figure": next(values)}
+
+    fit(stage(dev=dev(), evaluate_every=120), table(), tmp_path, evaluate=evaluate)
+    manifest = read_manifest(tmp_path)
+    assert manifest["chosen_step"] == 30 and manifest["metrics"] == {"figure": 0.9}
+    assert manifest["weights_sha256"] == seen[1] != seen[3]
+    assert [point["examples"] for point in manifest["evaluations"]] == [120, 240, 360, 480]
+
+
+def test_without_dev_keeps_the_last(tmp_path: Path) -> None:
+    fit(stage(evaluate_every=120), table(), tmp_path)
+    manifest = read_manifest(tmp_path)
+    assert manifest["chosen_step"] == 60 and manifest["metrics"] == {}
+
+
+def test_patience_ends_the_stage(tmp_path: Path) -> None:
+    told: list[Evaluation] = []
+    fit(
+        stage(dev=dev(), evaluate_every=48, patience=2),
+        table(),
+        tmp_path,
+        evaluate=figures([0.1, 0.5, 0.4, 0.5, 0.9]),
+        listen=noting(told),
+    )
+    manifest = read_manifest(tmp_path)
+    assert manifest["steps"] == 24 and manifest["chosen_step"] == 12
+    assert [evaluation.final for evaluation in told] == [False, False, False, True]
+    assert [evaluation.examples for evaluation in told] == [48, 96, 144, 192]
+
+
+def test_a_nan_ends_it_with_a_reason(tmp_path: Path) -> None:
+    plan = stage(objective=spec(Regress, poison=10))
+    with pytest.raises(Diverged, match=r"must be finite, but at step 12 of 60 .*loss/mse=nan"):
+        fit(plan, table(), tmp_path)
+    assert not (tmp_path / "manifest.json").exists()
+
+
+def test_a_collapse_ends_it_with_a_reason(tmp_path: Path) -> None:
+    plan = stage(
+        objective=spec(Flatten),
+        budget=4000,
+        student=spec(Tiny, dim=32, dropout=0.0),
+        optimizer=Optimizer(3e-2, decay="constant"),
+        evaluate_every=800,
+        dev=dev(),
+    )
+    with pytest.raises(Diverged, match=r"the student collapsed by step \d+ of 500 .*mean cosine"):
+        fit(plan, table(), tmp_path, evaluate=weight_figure)
+
+
+def test_a_listener_stops_it_and_another_goes_on(tmp_path: Path) -> None:
+    plan = stage(dev=dev(), evaluate_every=120)
+    with pytest.raises(Stopped, match="after 240 examples"):
+        fit(plan, table(), tmp_path, evaluate=weight_figure, listen=lambda e: e.examples >= 240)
+    assert checkpoint.steps(tmp_path)[-1] == 30
+    with pytest.raises(Stopped, match="after 240 examples"):
+        fit(plan, table(), tmp_path, evaluate=weight_figure, listen=lambda e: e.examples >= 240)
+    told: list[Evaluation] = []
+    fit(plan, table(), tmp_path, evaluate=weight_figure, listen=noting(told))
+    assert [evaluation.examples for evaluation in told] == [120, 240, 360, 480]
+    fit(plan, table(), tmp_path / "straight", evaluate=weight_figure)
+    assert _hash(tmp_path) == _hash(tmp_path / "straight")
+
+
+def test_the_manifest_stands_before_the_last_evaluation_is_told(tmp_path: Path) -> None:
+    """A tuner may end the process inside the last report."""
+
+    def listen(evaluation: Evaluation) -> bool:
+        if evaluation.final:
+            raise SystemExit(0)
+        return False
+
+    with pytest.raises(SystemExit):
+        fit(stage(dev=dev()), table(), tmp_path, evaluate=weight_figure, listen=listen)
+    assert read_manifest(tmp_path)["steps"] == 60
+
+
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_interrupted_at_any_step_equals_uninterrupted(tmp_path: Path, accumulate: int) -> None:
+    """Dropout, bank, Adam's moments, order, best figure and the metrics themselves, bit for bit."""
+    plan = stage(dev=dev(), evaluate_every=160, accumulate=accumulate)
+    fit(plan, table(), tmp_path / "straight", evaluate=weight_figure)
+    for round_ in range(50):
+        wait = iter([False] * (round_ % 7) + [True])
+        try:
+            fit(plan, table(), tmp_path / "broken", evaluate=weight_figure, asked=lambda: next(wait))  # noqa: B023
+            break
+        except Interrupted:
+            continue
+    assert round_ > 5
+    assert _hash(tmp_path / "broken") == _hash(tmp_path / "straight")
+    objective = "objective.safetensors"
+    assert (tmp_path / "broken" / objective).read_bytes() == (tmp_path / "straight" / objective).read_bytes()
+    assert _timeless(tmp_path / "broken") == _timeless(tmp_path / "straight")
+
+
+def test_checkpoints_need_no_pickle(tmp_path: Path) -> None:
+    with pytest.raises(Interrupted):
+        fit(stage(), table(), tmp_path, asked=lambda: True)
+    (step,) = checkpoint.steps(tmp_path)
+    state = torch.load(checkpoint.path_of(tmp_path, step), weights_only=True)
+    assert set(state) == {"progress", "student", "objective", "optimizer", "meter", "rng"}
+
+
+def test_a_damaged_checkpoint_is_told(tmp_path: Path) -> None:
+    with pytest.raises(Interrupted):
+        fit(stage(), table(), tmp_path, asked=lambda: True)
+    path = checkpoint.path_of(tmp_path, checkpoint.steps(tmp_path)[0])
+    path.write_bytes(path.read_bytes()[:1000])
+    with pytest.raises(BadInput, match=r"must be a whole checkpoint"):
+        fit(stage(), table(), tmp_path)
+
+
+def test_a_figure_that_nobody_measures_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r"select='figur'.*Did you mean figure"):
+        fit(stage(dev=dev("figur")), table(), tmp_path, evaluate=weight_figure)
+
+
+def test_starts_from_the_weights_of_the_stage_before(tmp_path: Path) -> None:
+    fit(stage(), table(), tmp_path / "one")
+    weights = tmp_path / "one" / "student.safetensors"
+    again = stage(optimizer=Optimizer(1e-12), start_from=stage())
+    fit(again, table(), tmp_path / "two", first_weights=weights)
+    for name, value in tensors(tmp_path / "two" / "student.safetensors").items():
+        torch.testing.assert_close(value, tensors(weights)[name])
+
+
+def _hash(folder: Path) -> str:
+    return str(read_manifest(folder)["weights_sha256"])
+
+
+def _timeless(folder: Path) -> list[str]:
+    lines = read_spool(folder / "metrics.jsonl")
+    for line in lines:
+        line.pop("time")
+        line["metrics"].pop("examples_per_second", None)
+    return [json.dumps(line) for line in lines]

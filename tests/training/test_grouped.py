@@ -1,0 +1,58 @@
+"""Groups change the padding and nothing else: the same encodings, the same gradient."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from stillhouse.plan import Model
+from stillhouse.students.transformer import TransformerStudent
+from stillhouse.training.grouped import encode_grouped
+from stillhouse.types import Encoding, Tokens
+
+
+@pytest.fixture
+def tokens() -> Tokens:
+    torch.manual_seed(0)
+    lengths = torch.randint(3, 20, (21,))
+    mask = (torch.arange(20) < lengths[:, None]).long()
+    return Tokens(torch.randint(5, 100, (21, 20)) * mask, mask)
+
+
+def student(path: Path) -> TransformerStudent:
+    return TransformerStudent(Model("tiny", path=str(path)), dropout=0.0)
+
+
+def loss_of(encoding: Encoding) -> torch.Tensor:
+    assert encoding.mask_BT is not None
+    states = [(layer * encoding.mask_BT.unsqueeze(-1)).sum(dim=1) for layer in encoding.hidden]
+    weights = torch.linspace(0, 1, len(encoding.embedding_BD)).unsqueeze(-1)
+    return (encoding.embedding_BD * weights).sum() + sum((state * weights).sin().mean() for state in states)
+
+
+@pytest.mark.parametrize("size", [1, 4, 21])
+def test_encodings_and_gradient_are_those_of_the_whole_batch(
+    tiny_model: Path, tokens: Tokens, size: int
+) -> None:
+    whole, grouped = student(tiny_model), student(tiny_model)
+    a, b = whole(tokens), encode_grouped(grouped, tokens, size)
+    torch.testing.assert_close(a.embedding_BD, b.embedding_BD, atol=1e-6, rtol=1e-5)
+    assert len(a.hidden) == len(b.hidden)
+    loss_of(a).backward()  # type: ignore[no-untyped-call]
+    loss_of(b).backward()  # type: ignore[no-untyped-call]
+    for one, other in zip(whole.parameters(), grouped.parameters(), strict=True):
+        assert one.grad is not None and other.grad is not None
+        torch.testing.assert_close(one.grad, other.grad, atol=1e-5, rtol=1e-4)
+
+
+def test_groups_are_padded_to_their_own_longest(tokens: Tokens) -> None:
+    seen = []
+
+    def spy(part: Tokens) -> Encoding:
+        seen.append(part.input_ids_BT.shape)
+        assert int(part.attention_mask_BT.sum(dim=1).max()) == part.input_ids_BT.shape[1]
+        return Encoding(part.input_ids_BT[:, :1].float())
+
+    encoding = encode_grouped(spy, tokens, 5)
+    assert [rows for rows, _ in seen] == [5, 5, 5, 5, 1]
+    assert torch.equal(encoding.embedding_BD, tokens.input_ids_BT[:, :1].float())

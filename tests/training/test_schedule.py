@@ -1,0 +1,53 @@
+import math
+
+import pytest
+import torch
+from stand_ins import stage  # type: ignore[import-not-found]
+from torch import nn
+
+from stillhouse.plan import Optimizer
+from stillhouse.training.progress import evaluation_due
+from stillhouse.training.schedule import learning_rate, make_optimizer, parameter_groups
+
+
+def rates(decay: str, warmup: float = 0.0, steps: int = 10) -> list[float]:
+    return [learning_rate(Optimizer(2.0, warmup=warmup, decay=decay), step, steps) for step in range(steps)]
+
+
+def test_decays() -> None:
+    assert rates("constant") == [2.0] * 10
+    assert rates("linear") == pytest.approx([2.0 * (10 - step) / 10 for step in range(10)])
+    assert rates("cosine") == pytest.approx([1 + math.cos(math.pi * step / 10) for step in range(10)])
+
+
+def test_warmup_grows_from_above_zero_to_the_peak() -> None:
+    grown = rates("linear", warmup=0.4)
+    assert grown[:5] == pytest.approx([0.4, 0.8, 1.2, 1.6, 2.0])
+    assert grown[4:] == sorted(grown[4:], reverse=True) and grown[-1] > 0
+
+
+def test_only_matrices_decay() -> None:
+    module = nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4), nn.Embedding(5, 4))
+    module[2].weight.requires_grad_(False)
+    decayed, plain = parameter_groups(module, 0.1)
+    assert decayed["params"] == [module[0].weight] and decayed["weight_decay"] == 0.1
+    assert plain["params"] == [module[0].bias, module[1].weight, module[1].bias]
+    assert plain["weight_decay"] == 0.0
+
+
+@pytest.mark.parametrize(("name", "kind"), [("adam", torch.optim.Adam), ("adamw", torch.optim.AdamW)])
+def test_presets(name: str, kind: type) -> None:
+    made = make_optimizer(nn.Linear(3, 4), Optimizer(1e-3, name=name), "cpu")
+    assert type(made) is kind
+
+
+@pytest.mark.parametrize(("steps", "evaluations"), [(60, 4), (101, 4), (7, 3), (1000, 7), (5, 5), (3, 8)])
+def test_as_many_evaluations_as_were_asked_for(steps: int, evaluations: int) -> None:
+    plan = stage(budget=steps * 8, evaluate_every=max(1, steps * 8 // evaluations))
+    due = [step for step in range(1, steps + 1) if evaluation_due(plan, step)]
+    assert len(due) == min(evaluations, steps) and due[-1] == steps
+
+
+def test_only_the_last_without_an_interval() -> None:
+    plan = stage()
+    assert [step for step in range(1, 61) if evaluation_due(plan, step)] == [60]

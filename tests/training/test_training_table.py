@@ -1,0 +1,72 @@
+import numpy as np
+import pytest
+from stand_ins import TEACHER_DIM, Vectors, Words, stage, table  # type: ignore[import-not-found]
+
+from stillhouse.errors import BadInput
+from stillhouse.training.feed import batches, rank_share
+from stillhouse.training.sampler import Order
+from stillhouse.training.table import TrainingTable
+
+
+def with_negatives() -> TrainingTable:
+    rows = {"query": np.array([0, 1, 2, 3]), "negatives": np.array([[1, 2], [2, 3], [3, 0], [0, 1]])}
+    stores = {"query": Vectors(np.array([0, 1, 3])), "negatives": Vectors(np.array([0, 1, 2]))}
+    return TrainingTable(rows, {"query": Words(4), "negatives": Words(4)}, stores)
+
+
+def test_examples_without_a_vector_are_dropped_and_counted() -> None:
+    table = with_negatives()
+    assert len(table) == 2 and table.dropped == 2
+    np.testing.assert_array_equal(table.rows["query"], [0, 3])
+    np.testing.assert_array_equal(table.rows["negatives"], [[1, 2], [0, 1]])
+
+
+def test_a_batch_gathers_every_column() -> None:
+    batch = with_negatives().batch(np.array([1, 0]))
+    assert batch.rows["query"].tolist() == [3, 0] and batch.rows["negatives"].tolist() == [[0, 1], [1, 2]]
+    assert len(batch.tokens["negatives"].input_ids_BT) == 4, "K texts a row, flattened row by row"
+    said = batch.teacher["negatives"].embedding_BD.numpy()
+    assert said.shape == (4, TEACHER_DIM) and said.dtype == np.float32
+    np.testing.assert_array_equal(said, Vectors(np.arange(3)).gather(np.array([0, 1, 1, 2])))
+    expected = Words(4).padded(np.array([0, 1, 1, 2])).input_ids_BT
+    assert batch.tokens["negatives"].input_ids_BT.tolist() == expected.tolist()
+
+
+def test_a_sample_holds_each_text_once() -> None:
+    table = with_negatives()
+    (all_of_it,) = table.sample(100, at_once=10)
+    assert len(all_of_it.input_ids_BT) == 2, "different texts only"
+
+
+def test_a_sample_is_the_same_at_every_call_and_sorted_by_length() -> None:
+    first, again = (list(table().sample(20, at_once=8)) for _ in range(2))
+    assert [len(tokens.input_ids_BT) for tokens in first] == [8, 8, 4]
+    lengths = [length for tokens in first for length in tokens.attention_mask_BT.sum(1).tolist()]
+    assert lengths == sorted(lengths) and len(set(lengths)) > 1
+    for one, two in zip(first, again, strict=True):
+        assert one.input_ids_BT.tolist() == two.input_ids_BT.tolist()
+
+
+def test_teachers_of_two_dimensions_are_refused() -> None:
+    rows = {"a": np.arange(3), "b": np.arange(3)}
+    stores = {"a": Vectors(np.arange(3), 4), "b": Vectors(np.arange(3), 5)}
+    with pytest.raises(BadInput, match="one dimension"):
+        _ = TrainingTable(rows, {"a": Words(3), "b": Words(3)}, stores).teacher_dim
+
+
+@pytest.mark.parametrize("world", [1, 2, 4])
+def test_ranks_see_together_what_one_process_sees(monkeypatch: pytest.MonkeyPatch, world: int) -> None:
+    plan, rows = stage(accumulate=2, budget=8 * 30), table(100)
+    monkeypatch.setattr("stillhouse.training.feed.world_size", lambda: world)
+    seen = []
+    for rank in range(world):
+        monkeypatch.setattr("stillhouse.training.feed.rank", lambda rank=rank: rank)
+        seen.append([batch.rows["text"].numpy() for batch in batches(plan, rows, "cpu", 5)])
+    together = np.concatenate([np.concatenate(parts) for parts in zip(*seen, strict=True)])
+    np.testing.assert_array_equal(together, Order(100, plan.seed).take(5 * 8, 25 * 8))
+
+
+def test_a_batch_that_cannot_be_cut_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stillhouse.training.feed.world_size", lambda: 3)
+    with pytest.raises(BadInput, match="multiple of workers"):
+        rank_share(stage())

@@ -1,0 +1,117 @@
+"""Methods: one paper, one file. A method is found by its file name and is a module with five names.
+
+`HyperParameters`
+    A frozen dataclass: what may be searched, each with a default and a range check.
+`plan(hp, setting)`
+    The last `Stage` of the method; the stages before it are reached through ``start_from``.
+`PRESETS`
+    Name to `HyperParameters`: ``paper`` follows the text, ``repo`` what the authors' code does.
+`PAPER`
+    What a model card cites.
+`PRUNABLE_FROM`
+    Label of the first stage whose evaluations a scheduler may stop a trial on.
+"""
+
+import dataclasses
+import importlib
+import pkgutil
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+from stillhouse.errors import BadInput, nearest
+from stillhouse.plan import AllRows, DevSuite, Examples, Model, Setting, Stage, Store, TextTable
+from stillhouse.spec import spec
+from stillhouse.students.backbone import checked_layers
+
+
+class Method(Protocol):
+    """The contract of a method's module."""
+
+    __name__: str
+    HyperParameters: type[Any]
+    PRESETS: dict[str, Any]
+    PAPER: str
+    PRUNABLE_FROM: str
+
+    def plan(self, hp: Any, setting: Setting) -> Stage:
+        """The method's last stage."""
+        ...
+
+
+def known_methods() -> list[str]:
+    """The names of all methods: the files of this package that have a plan."""
+    names = [module.name for module in pkgutil.iter_modules(__path__)]
+    return sorted(name for name in names if hasattr(importlib.import_module(f"{__name__}.{name}"), "plan"))
+
+
+def load_method(name: str) -> Method:
+    """The method of that name.
+
+    Raises:
+        BadInput: There is none; the near ones are listed.
+    """
+    known = known_methods()
+    if name not in known:
+        raise BadInput(f"a method must be one of ours, but got {name!r}. {nearest(name, known)}")
+    return importlib.import_module(f"{__name__}.{name}")
+
+
+def hyper_parameters(method: Method, values: dict[str, Any], preset: str = "paper") -> Any:
+    """A method's hyper-parameters: a preset with some values changed.
+
+    Raises:
+        BadInput: An unknown preset or name, or a value out of range.
+    """
+    if preset not in method.PRESETS:
+        raise BadInput(f"a preset must exist, but got {preset!r}. {nearest(preset, list(method.PRESETS))}")
+    check_names(method, values)
+    try:
+        return dataclasses.replace(method.PRESETS[preset], **values)
+    except TypeError as error:
+        raise BadInput(
+            f"a hyper-parameter's value must be of its type, but got {values!r}: {error}."
+        ) from None
+
+
+def check_names(method: Method, names: Iterable[str]) -> None:
+    """Refuse a name that is no hyper-parameter of the method.
+
+    Raises:
+        BadInput: The first such name; the near ones are listed.
+    """
+    known = [field.name for field in dataclasses.fields(method.HyperParameters)]
+    for name in names:
+        if name not in known:
+            raise BadInput(f"`{name}` is no hyper-parameter of this method. {nearest(name, known)}")
+
+
+def probe(method: Method, hp: Any, *, layers: int) -> None:
+    """Plan and build the objectives with placeholder data, so that a bad value is refused before any work.
+
+    Args:
+        method: What plans.
+        hp: Its hyper-parameters.
+        layers: Of the model that the student starts from.
+
+    Raises:
+        BadInput: A value that a stage, an optimiser or a loss refuses, or a layer past the model.
+    """
+    for stage in method.plan(hp, _placeholder()).chain():
+        stage.objective.build(student_dim=4, teacher_dim=4)
+        checked_layers(stage.student.kwargs["layers"], layers)
+
+
+def _placeholder() -> Setting:
+    from stillhouse.students.transformer import TransformerStudent
+
+    teacher, texts = Model("placeholder"), TextTable("placeholder")
+    return Setting(
+        teacher=teacher,
+        student=spec(TransformerStudent, base=teacher, layers=(0,)),
+        sentences=Store(texts, teacher),
+        dev=DevSuite((), select=""),
+        distil_budget=1 << 40,
+        sentence_rows=1 << 40,
+        labelled=Examples({"query": texts, "passage": texts}, AllRows()),
+        finetune_budget=1 << 40,
+    )

@@ -1,0 +1,172 @@
+"""What every method keeps: it builds, ids are stable, each hyper-parameter matters, its space loads."""
+
+import dataclasses
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from stillhouse.errors import BadInput
+from stillhouse.methods import hyper_parameters, known_methods, load_method
+from stillhouse.plan import (
+    AllRows,
+    DevSuite,
+    Examples,
+    Mined,
+    Model,
+    Setting,
+    Stage,
+    Store,
+    TextTable,
+)
+from stillhouse.spec import spec
+from stillhouse.students.transformer import TransformerStudent
+from stillhouse.sweeps.space import check, load_space
+from stillhouse.sweeps.sweep import default_space
+from stillhouse.training.module import StudentAndObjective, build_student
+from stillhouse.types import Batch, Encoding, Tokens
+
+METHODS = known_methods()
+OTHER: dict[str, Any] = {
+    "kernel": "imq",
+    "similarity": "cosine",
+    "distil_input_layer": "penultimate",
+    "finetune_input_layer": "penultimate",
+    "bandwidth": "median",
+    "estimator": "biased",
+    "optimizer": "adam",
+    "layers": (0,),
+    "bank_size": 4096,
+    "projection": 8,
+}
+
+
+def setting(path: str = "") -> Setting:
+    teacher = Model("weights", path=path)
+    texts, queries, passages = TextTable("sentences"), TextTable("queries"), TextTable("passages")
+    pairs = Examples({"query": queries, "passage": passages}, AllRows())
+    mined = Mined(pairs, Store(queries, teacher), Store(passages, teacher), negatives=2)
+    return Setting(
+        teacher=teacher,
+        student=spec(TransformerStudent, base=teacher, layers=(0, 1)),
+        sentences=Store(texts, teacher),
+        dev=DevSuite((), select="figure"),
+        distil_budget=4096,
+        sentence_rows=1000,
+        labelled=Examples({"query": queries, "passage": passages, "negatives": passages}, mined),
+        finetune_budget=1024,
+    )
+
+
+def changed(method: Any, name: str) -> Any:
+    value = getattr(method.HyperParameters(), name)
+    if name == "optimizer" and value == "adam":
+        return "adamw"
+    if name in OTHER:
+        return OTHER[name]
+    return (
+        not value if isinstance(value, bool) else value + 1 if isinstance(value, int) else value * 0.5 + 0.03
+    )
+
+
+@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("preset", ["paper", "repo"])
+def test_its_presets_build(name: str, preset: str) -> None:
+    method = load_method(name)
+    stages = list(method.plan(hyper_parameters(method, {}, preset), setting()).chain())
+    assert method.PAPER and method.PRUNABLE_FROM in [stage.label for stage in stages]
+    assert all(stage.dev is not None for stage in stages)
+
+
+@pytest.mark.parametrize(
+    ("name", "field"),
+    [
+        (name, field.name)
+        for name in METHODS
+        for field in dataclasses.fields(load_method(name).HyperParameters)
+    ],
+)
+def test_every_hyper_parameter_changes_some_id(name: str, field: str) -> None:
+    method = load_method(name)
+    before = method.plan(method.HyperParameters(), setting()).fingerprint
+    other = dataclasses.replace(method.HyperParameters(), **{field: changed(method, field)})
+    assert method.plan(other, setting()).fingerprint != before
+
+
+def test_ids_are_stable_across_processes(tmp_path: Path) -> None:
+    here = Path(__file__)
+    program = (
+        f"import sys; sys.path[:0] = [{str(here.parent)!r}, {str(here.parents[2] / 'platform')!r}]\n"
+        "from test_contract import METHODS, load_method, setting\n"
+        "for name in METHODS:\n"
+        "    method = load_method(name); print(method.plan(method.HyperParameters(), setting()).fingerprint)"
+    )
+    other = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    methods = [load_method(name) for name in METHODS]
+    assert other.stdout.split() == [m.plan(m.HyperParameters(), setting()).fingerprint for m in methods]
+
+
+@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("section", ["space", "continuous"])
+def test_its_search_space_names_its_hyper_parameters(name: str, section: str) -> None:
+    space = load_space(default_space(name), space=section)
+    checked = check(space, load_method(name).HyperParameters)
+    assert checked.method == name and checked.domains
+
+
+def test_the_published_grid_has_its_published_size() -> None:
+    assert load_space(default_space("ibkd")).grid_size() == 8640
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_one_step_gives_finite_terms_and_a_gradient_everywhere(name: str, tiny_model: Path) -> None:
+    method = load_method(name)
+    values = {"bank_size": 16, "batch_size": 8} if name == "ckd" else {}
+    for stage in method.plan(hyper_parameters(method, values), setting(str(tiny_model))).chain():
+        student = build_student(stage)
+        objective = stage.objective.build(student_dim=student.dim, teacher_dim=24)
+        module = StudentAndObjective(student, objective)
+        terms = module(_batch(stage))
+        loss = sum(terms.values())
+        assert isinstance(loss, torch.Tensor)
+        loss.backward()  # type: ignore[no-untyped-call]
+        assert all(torch.isfinite(term) for term in terms.values())
+        missing = [n for n, p in module.named_parameters() if p.requires_grad and p.grad is None]
+        assert not missing
+
+
+def test_epochs_take_the_place_of_the_budget() -> None:
+    method = load_method("ibkd")
+    stage = next(method.plan(method.HyperParameters(distil_epochs=3), setting()).chain())
+    assert stage.budget == 3000
+
+
+def test_a_projection_needs_the_fine_tuning_stage() -> None:
+    method = load_method("ibkd")
+    bare = dataclasses.replace(setting(), labelled=None, finetune_budget=0)
+    with pytest.raises(BadInput, match="projection = 0 without a fine-tuning stage"):
+        method.plan(method.HyperParameters(projection=16), bare)
+
+
+def test_an_unknown_method_and_a_misspelt_hyper_parameter_list_the_near_ones() -> None:
+    with pytest.raises(BadInput, match="Did you mean ibkd"):
+        load_method("ibdk")
+    with pytest.raises(BadInput, match="Did you mean beta1"):
+        hyper_parameters(load_method("ibkd"), {"beta_1": 1.0})
+    with pytest.raises(BadInput, match="a preset must exist"):
+        hyper_parameters(load_method("ibkd"), {}, "papre")
+
+
+def _batch(stage: Stage) -> Batch:
+    torch.manual_seed(0)
+    tokens, rows = {}, {}
+    for index, column in enumerate(stage.examples.columns):
+        size = 16 if column == "negatives" else 8
+        ids = torch.randint(5, 100, (size, 7))
+        tokens[column] = Tokens(ids, torch.ones_like(ids))
+        rows[column] = torch.arange(size).reshape(8, -1).squeeze(1) + 100 * index
+    teacher = {column: Encoding(torch.randn(8, 24)) for column in stage.stores}
+    return Batch(tokens, rows, teacher)

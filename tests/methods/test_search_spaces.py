@@ -1,0 +1,40 @@
+"""The search spaces that come with the methods: what the papers print, and names that exist."""
+
+from pathlib import Path
+
+import pytest
+
+from stillhouse.methods import load_method
+from stillhouse.sweeps.space import check, load_space
+
+ROOT = Path(__file__).resolve().parents[2]
+SHIPPED = sorted((ROOT / "search_spaces").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: str(path.stem))
+def test_what_it_searches_and_tries_first_are_hyper_parameters(path: Path) -> None:
+    sections = [name for name in ("space", "continuous") if f"\n{name}:" in path.read_text()]
+    for section in sections:
+        space = load_space(path, space=section)
+        method = load_method(space.method)
+        checked = check(space, method.HyperParameters)
+        method.HyperParameters(**checked.fixed, **(checked.first or {}))
+    assert sections
+
+
+def test_ibkd_is_table_5_of_the_paper() -> None:
+    path = ROOT / "search_spaces" / "ibkd.yaml"
+    space = load_space(path)
+    assert space.grid_size() == 8640
+    assert space.without("distil_epochs").grid_size() == 2880
+    assert space.first == {
+        "distil_learning_rate": 1e-4,
+        "distil_batch_size": 256,
+        "distil_epochs": 10,
+        "distil_temperature": 0.1,
+        "gamma": 0.5,
+        "beta1": 1.0,
+        "beta2": 0.5,
+    }
+    assert space.fixed == {}
+    assert load_space(path, space="continuous").has_numeric

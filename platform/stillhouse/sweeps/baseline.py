@@ -1,0 +1,82 @@
+"""The MSE baseline: the same work as a trial, and learning rates of its own."""
+
+import dataclasses
+import math
+from pathlib import Path
+from typing import Any
+
+from stillhouse.artifacts import Workspace
+from stillhouse.console import say
+from stillhouse.plan import Mined, Setting, Stage
+from stillhouse.sweeps.room import Need, concurrency
+from stillhouse.sweeps.trial import Context, follow
+
+LEARNING_RATES = (1e-4, 3e-4, 1e-3)
+
+
+class Baseline:
+    """Three MSE students, one a learning rate, trained as tasks of the cluster."""
+
+    def __init__(self, context: Context, need: Need) -> None:
+        """Train what is not finished: beside the trials, or before them where runs have several workers.
+
+        Those reserve their resources themselves, and a trial beside them would wait for what it was counted
+        to have.
+        """
+        import ray
+
+        # A task that waits for the search pool would lend its CPU to another one: it searches by itself.
+        alone = dataclasses.replace(context.where, search=None)
+        setting = equal_work(context.setting)
+        self.context = dataclasses.replace(
+            context, method="mse", preset="paper", setting=setting, where=alone
+        )
+        self.choices: list[dict[str, Any]] = [{"learning_rate": rate} for rate in LEARNING_RATES]
+        train = ray.remote(_train).options(**need.options)
+        missing = [values for values in self.choices if not self._finished(values)]
+        at_once = concurrency(need, len(missing)) if need.nested and missing else len(missing)
+        shares = [missing[start::at_once] for start in range(at_once)]
+        self._running = [train.remote(share, self.context) for share in shares]
+        if need.nested and missing:
+            say(f"  baseline: {len(missing)} MSE students, before the trials")
+            self.wait()
+
+    def wait(self) -> None:
+        """Wait until all are trained."""
+        import ray
+
+        ray.get(self._running)
+        self._running = []
+
+    def best(self) -> tuple[Stage, dict[str, Any]]:
+        """The stage with the best dev figure, and its hyper-parameters."""
+        from stillhouse.artifacts import read_manifest
+
+        workspace = Workspace(Path(self.context.root))
+
+        def quality(values: dict[str, Any]) -> float:
+            metrics = read_manifest(workspace.path(self.context.plan(values)))["metrics"]
+            return float(metrics.get(self.context.quality, -math.inf))
+
+        finished = [values for values in self.choices if self._finished(values)]
+        chosen = max(finished, key=quality)
+        return self.context.plan(chosen), chosen
+
+    def _finished(self, values: dict[str, Any]) -> bool:
+        return Workspace(Path(self.context.root)).finished(self.context.plan(values))
+
+
+def equal_work(setting: Setting) -> Setting:
+    """The setting of a one-stage method that is given as many texts as distillation and fine-tuning together.
+
+    A fine-tuning example holds a query, a passage and K negatives: as many texts to encode.
+    """
+    labelled = setting.labelled
+    negatives = labelled.origin.negatives if labelled and isinstance(labelled.origin, Mined) else 0
+    texts = setting.distil_budget + setting.finetune_budget * (2 + negatives)
+    return dataclasses.replace(setting, distil_budget=texts, labelled=None, finetune_budget=0)
+
+
+def _train(choices: list[dict[str, Any]], context: Context) -> None:
+    for values in choices:
+        follow(values, context, lambda report: None)

@@ -1,0 +1,203 @@
+"""The end of a sweep: the best student against its teacher on the test split, exported and registered."""
+
+import dataclasses
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stillhouse.artifacts import Workspace, read_json, read_manifest, write_atomically, write_json
+from stillhouse.console import say
+from stillhouse.corpora.tables import open_texts
+from stillhouse.evaluation.cost import cost
+from stillhouse.evaluation.suites import run_suite
+from stillhouse.methods import load_method
+from stillhouse.sweeps.baseline import Baseline
+from stillhouse.sweeps.export import export_stage, model_card_of
+from stillhouse.sweeps.figures import write_figures
+from stillhouse.sweeps.figures_data import front, second_name
+from stillhouse.sweeps.observe import Observer
+from stillhouse.sweeps.openings import record_opening
+from stillhouse.sweeps.prepare import Prepared
+from stillhouse.sweeps.records import TrialRecord
+from stillhouse.sweeps.rivals import Champion, Rivals, teacher
+from stillhouse.sweeps.table import (
+    comparison_table,
+    comparison_table_markdown,
+    trial_table,
+    trial_table_markdown,
+)
+from stillhouse.sweeps.trial import Context
+
+
+def deliver(
+    name: str,
+    register_as: str,
+    prepared: Prepared,
+    context: Context,
+    folder: Path,
+    records: list[TrialRecord],
+    baseline: Baseline,
+    observer: Observer,
+) -> dict[str, Any]:
+    """Table of the trials, test, export, registry, figures; what exists is not made again.
+
+    Returns:
+        What `--json` writes. ``champion`` is None when no trial ran to its end.
+    """
+    workspace = Workspace(Path(context.root))
+    say()
+    say(trial_table(records, context.quality, _teacher_dev(prepared, context, folder)))
+    best = front(records)
+    if best:
+        say(f"Pareto front, {second_name(records)}: trials {', '.join(str(r.number) for r in best)}")
+    trials = [_trial(record) for record in records]
+    champion = _choose(records, context, workspace)
+    if champion is None:
+        say("no trial ran to its end: see the reasons above.")
+        nobody = dict.fromkeys(("champion", "teacher", "baseline", "untrained"))
+        return {**nobody, "trials": trials, "front": []}
+    rivals = Rivals(champion, *baseline.best(), prepared, context.where.device)
+    tested = _tested(rivals, workspace, folder, name)
+    export, parity = _export(name, context, champion, tested, rivals, folder)
+    say()
+    say(comparison_table(tested))
+    say(f"exported: {export} (lowest cosine to the evaluated student {parity:.7f})")
+    report = {
+        **_report(tested, champion, rivals, export, trials),
+        "front": [record.number for record in best],
+    }
+    version = _tell(observer, champion, report, records, folder, register_as)
+    told = f"version {version}" if version else "as soon as MLflow answers"
+    say(f"registered: models:/{register_as}@champion, {told}")
+    return report
+
+
+def _tested(rivals: Rivals, workspace: Workspace, folder: Path, name: str) -> dict[str, dict[str, Any]]:
+    """Open the test suite once for these models; the figures are kept beside the sweep."""
+    path = folder / f"test-{rivals.fingerprint}.json"
+    if path.exists():
+        kept: dict[str, dict[str, Any]] = read_json(path)
+        return kept
+    before = record_opening(workspace, rivals.prepared.test.fingerprint, f"sweep {name}")
+    say(f"test split, opened {'for the first time' if not before else f'before, {before} times'}")
+    tested = {}
+    for who, (encoder, module) in rivals.encoders(workspace).items():
+        figures = run_suite(rivals.prepared.test, encoder, workspace)
+        dim = encoder.encode(["dimension"]).shape[1]
+        tested[who] = {"metrics": figures, "cost": {"dim": float(dim), **cost(encoder, module)}}
+    write_json(path, tested)
+    return tested
+
+
+def _export(
+    name: str,
+    context: Context,
+    champion: Champion,
+    tested: dict[str, dict[str, Any]],
+    rivals: Rivals,
+    folder: Path,
+) -> tuple[Path, float]:
+    export, note = folder / "export", folder / "export.json"
+    sha256 = read_manifest(champion.folder)["weights_sha256"]
+    if note.exists() and (export / "modules.json").exists():
+        made = read_json(note)
+        if made["weights_sha256"] == sha256:
+            return export, float(made["parity"])
+    method, values = load_method(context.method), dict(champion.record.hyper_parameters)
+    card = model_card_of(name, method, rivals.prepared, champion.stage, values, tested)
+    texts = _texts(champion, Workspace(Path(context.root)))
+    parity = export_stage(champion.folder, export, card=card, texts=texts)
+    write_json(note, {"weights_sha256": sha256, "parity": parity, "stage": str(champion.folder)})
+    return export, parity
+
+
+def _tell(
+    observer: Observer,
+    champion: Champion,
+    report: dict[str, Any],
+    records: list[TrialRecord],
+    folder: Path,
+    register_as: str,
+) -> str | None:
+    """Figures, the report and the student, told to the tracker under the sweep's run."""
+    write_json(folder / "report.json", report)
+    tested = {
+        **{who: report[who] for who in ("teacher", "baseline", "untrained")},
+        "student": report["champion"],
+    }
+    trials = trial_table_markdown(records, observer.context.quality)
+    text = f"# Sweep {observer.name}\n\n{comparison_table_markdown(tested)}\n\n{trials}\n"
+    write_atomically(folder / "report.md", text.encode())
+    observer.tracker.artifact(observer.key, folder / "report.md")
+    quality, title = observer.context.quality, f"sweep {observer.name}"
+    figures = write_figures(folder / "figures", records, quality, study=folder / "study.db", title=title)
+    observer.tracker.artifact(observer.key, figures, "figures")
+    observer.tracker.artifact(observer.key, folder / "report.json")
+    observer.report(report)
+    export = Path(report["champion"]["export"])
+    tags = {"trial": str(champion.record.number), "weights_sha256": report["champion"]["weights_sha256"]}
+    return observer.tracker.register(observer.key, export, register_as, tags=tags)
+
+
+def _report(
+    tested: dict[str, dict[str, Any]],
+    champion: Champion,
+    rivals: Rivals,
+    export: Path,
+    trials: list[dict[str, Any]],
+) -> dict[str, Any]:
+    return {
+        "champion": {
+            **tested["student"],
+            "trial": champion.record.number,
+            "export": str(export),
+            "hyper_parameters": dict(champion.record.hyper_parameters),
+            "dev": dict(champion.record.metrics),
+            "weights_sha256": read_manifest(champion.folder)["weights_sha256"],
+        },
+        "teacher": tested["teacher"],
+        "baseline": {**tested["baseline"], "method": "mse", "hyper_parameters": rivals.baseline_values},
+        "untrained": tested["untrained"],
+        "trials": trials,
+        "facts": rivals.prepared.facts,
+    }
+
+
+def _choose(records: list[TrialRecord], context: Context, workspace: Workspace) -> Champion | None:
+    finished = [r for r in records if r.state == "COMPLETE" and r.values and math.isfinite(r.values[0])]
+    if not finished:
+        return None
+    best = max(finished, key=_rank)
+    stage = context.plan(dict(best.hyper_parameters))
+    return Champion(best, stage, workspace.path(stage))
+
+
+def _rank(record: TrialRecord) -> tuple[float, ...]:
+    """The best quality; of equals, the least of the second objective."""
+    quality, *second = record.values or (-math.inf,)
+    return (quality, *(-value for value in second))
+
+
+def _trial(record: TrialRecord) -> dict[str, Any]:
+    return {**dataclasses.asdict(record), "curve": [list(point) for point in record.curve.items()]}
+
+
+def _teacher_dev(prepared: Prepared, context: Context, folder: Path) -> dict[str, float]:
+    """The teacher on the dev suite: what the trials' share is of. Measured once."""
+    path = folder / "teacher-dev.json"
+    if path.exists():
+        kept: dict[str, float] = read_json(path)
+        return kept
+    setting = prepared.setting
+    encoder, _ = teacher(setting.teacher, setting.max_length, context.where.device)
+    figures = run_suite(setting.dev, encoder, Workspace(Path(context.root)))
+    write_json(path, figures)
+    return figures
+
+
+def _texts(champion: Champion, workspace: Workspace) -> list[str]:
+    """Training texts for the parity check."""
+    texts = open_texts(workspace, next(iter(champion.stage.examples.columns.values())))
+    return texts[np.arange(min(200, len(texts)))]

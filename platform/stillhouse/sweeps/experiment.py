@@ -1,0 +1,102 @@
+"""An experiment: everything beside the hyper-parameters, from one flat set of options to a `Setting`."""
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+from stillhouse.errors import BadInput, nearest, require
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """What all trials share, as a user writes it: in a search-space file, or as flags.
+
+    Attributes:
+        teacher: Name or path of the large model.
+        corpus: ``pydocs``, a file, a folder, a glob, a URL, or ``hf:name[:config][:split]``.
+        column: The column of the texts, where the corpus has columns; empty takes the usual one.
+        split_sentences: Split the texts of the corpus into sentences; WikiExtractor files always are.
+        min_words: Shorter texts of the corpus are set aside.
+        max_words: Longer texts of the corpus are set aside.
+        deduplicate: Keep the first of equal texts.
+        encoding: Of the corpus, where it is text.
+        sentences: Unlabelled sentences to distil on; 0 takes all.
+        pairs: Labelled (query, passage) pairs to fine-tune on; 0 leaves the stage out. From pydocs.
+        negatives: K, mined hard negatives a pair.
+        dev_queries: Queries of the dev split.
+        dev_passages: Passages of the dev split.
+        test_queries: Queries of the locked test split.
+        test_passages: Passages of the locked test split.
+        held_out: Sentences held out for the agreement with the teacher, for dev and for test each.
+        student: Name or path of the checkpoint the student starts from; empty takes the teacher's own.
+        layers: ``first``, ``last``, ``every-other``, or a list of indices.
+        keep: Layers to keep by such a rule; 0 keeps half.
+        dropout: Of the student in training; negative takes its configuration's.
+        max_length: Tokens a text.
+        distil_budget: Examples of the distillation stage.
+        finetune_budget: Examples of the fine-tuning stage.
+        evaluations: Dev evaluations a stage.
+        compute: ``auto``, ``float32`` or ``bfloat16``: precision of teacher and training.
+        data_root: Folder with the published STS sets; empty leaves STS out.
+        seed: Of training and of the search; which texts are chosen does not depend on it.
+    """
+
+    teacher: str = "all-MiniLM-L6-v2"
+    corpus: str = "pydocs"
+    column: str = ""
+    split_sentences: bool = False
+    min_words: int = 1
+    max_words: int = 4000
+    deduplicate: bool = True
+    encoding: str = "utf-8"
+    sentences: int = 20480
+    pairs: int = 2048
+    negatives: int = 1
+    dev_queries: int = 250
+    dev_passages: int = 800
+    test_queries: int = 600
+    test_passages: int = 2000
+    held_out: int = 1000
+    student: str = ""
+    layers: str | tuple[int, ...] = "every-other"
+    keep: int = 0
+    dropout: float = 0.0
+    max_length: int = 64
+    distil_budget: int = 8192
+    finetune_budget: int = 768
+    evaluations: int = 2
+    compute: str = "auto"
+    data_root: str = ""
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        if isinstance(self.layers, list):
+            object.__setattr__(self, "layers", tuple(self.layers))
+        for name in ("sentences", "pairs", "negatives", "keep", "finetune_budget"):
+            value = getattr(self, name)
+            require(value >= 0, f"{name} >= 0", **{name: value})
+        for name in ("dev_queries", "dev_passages", "held_out", "distil_budget", "evaluations", "max_length"):
+            value = getattr(self, name)
+            require(value > 0, f"{name} > 0", **{name: value})
+        require(
+            self.compute in ("auto", "float32", "bfloat16"),
+            "compute in (auto, float32, bfloat16)",
+            compute=self.compute,
+        )
+
+
+def experiment(values: dict[str, Any]) -> Experiment:
+    """An experiment from names and values.
+
+    Raises:
+        BadInput: An unknown name (the near ones are listed), or a value of another type.
+    """
+    fields = {field.name: field for field in dataclasses.fields(Experiment)}
+    for name, value in values.items():
+        if name not in fields:
+            raise BadInput(f"`{name}` is no option of an experiment. {nearest(name, list(fields))}")
+        wanted = type(fields[name].default)
+        fits = isinstance(value, wanted) or name == "layers" or (wanted is float and isinstance(value, int))
+        require(fits, f"{name} is a {wanted.__name__}", **{name: value})
+    return Experiment(**values)

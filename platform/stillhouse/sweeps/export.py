@@ -1,0 +1,82 @@
+"""Exporting a trained stage: the folder, its parity check and its model card."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from stillhouse.corpora.licences import package_licences
+from stillhouse.methods import Method
+from stillhouse.plan import Stage
+from stillhouse.students.card import model_card
+from stillhouse.students.export import check_parity, export_student
+from stillhouse.students.transformer import TransformerStudent
+from stillhouse.sweeps.prepare import Prepared
+from stillhouse.teachers.models import licence_of
+from stillhouse.training.run import encoder_in
+from stillhouse.training.watch import versions
+
+_PARITY_TEXTS = (
+    "Return the eigenvalues of a symmetric matrix in ascending order.",
+    "A man is playing a guitar.",
+    "Compute the inverse.",
+    "Ünïcödé, 漢字 and 🙂 are cut into pieces in the same way.",
+    "A longer text shows that both cut at the same token. " * 40,
+)
+
+
+def export_stage(
+    folder: Path, target: Path, *, card: str = "", texts: Sequence[str] = _PARITY_TEXTS
+) -> float:
+    """Write a finished stage's student as a sentence-transformers folder and check that it is the same model.
+
+    Args:
+        folder: Of the stage.
+        target: Where to write.
+        card: Markdown of the model card.
+        texts: What the check encodes with both.
+
+    Returns:
+        The lowest cosine between the exported folder's vectors and the student's.
+    """
+    encoder = encoder_in(folder)
+    student = encoder.student
+    assert isinstance(student, TransformerStudent)
+    export_student(student, student.tokenizer.path, encoder.max_length, target, card=card)
+    return check_parity(encoder, target, texts)
+
+
+def model_card_of(
+    name: str,
+    method: Method,
+    prepared: Prepared,
+    stage: Stage,
+    hyper_parameters: dict[str, Any],
+    tested: dict[str, dict[str, Any]],
+) -> str:
+    """The model card of a sweep's best student."""
+    student, facts = stage.student, prepared.facts
+    base, teacher = student.kwargs["base"], prepared.setting.teacher
+    layers = ", ".join(str(layer) for layer in student.kwargs["layers"])
+    stages = " then ".join(part.label for part in stage.chain())
+    return model_card(
+        name=name,
+        teacher=facts["teacher"],
+        student=f"layers {layers} of {base.name or 'the base model'}",
+        dim=int(tested["student"]["cost"]["dim"]),
+        max_length=stage.max_length,
+        method=f"{method.__name__.rpartition('.')[2].upper()} ({stages})",
+        paper=method.PAPER,
+        corpus=str(facts["corpus"]),
+        rows=int(facts["sentences"]),
+        sources=package_licences() if facts["corpus"] == "pydocs" else {str(facts["corpus"]): ""},
+        hyper_parameters=hyper_parameters,
+        metrics={who: part["metrics"] for who, part in tested.items()},
+        sizes={who: part["cost"] for who, part in tested.items()},
+        reproducibility={
+            "store": facts["store"],
+            "stage": stage.fingerprint,
+            "seed": stage.seed,
+            **{f"version of {package}": version for package, version in versions().items()},
+        },
+        licence=licence_of(teacher),
+    )

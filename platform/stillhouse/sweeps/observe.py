@@ -1,0 +1,159 @@
+"""What the driver tells of a sweep while it goes on: lines to the person, runs to the tracker."""
+
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from ray.tune import Callback
+from ray.tune.experiment import Trial
+
+from stillhouse.artifacts import Workspace
+from stillhouse.console import say, warn
+from stillhouse.errors import Hindered
+from stillhouse.spec import canonical
+from stillhouse.sweeps.records import TrialRecord
+from stillhouse.sweeps.trial import Context
+from stillhouse.tracking import Key, Row, SpoolTail, Tracker, provenance
+
+_ENDED = {"COMPLETE": "finished", "PRUNED": "stopped early", "FAIL": "failed", "RUNNING": "interrupted"}
+
+
+class Observer(Callback):  # type: ignore[misc]
+    """Follow the trials of one sweep. The driver's only voice, and MLflow's only writer."""
+
+    def __init__(self, name: str, context: Context, tracker: Tracker, facts: dict[str, Any]) -> None:
+        """Open the sweep's run.
+
+        Args:
+            name: Of the sweep.
+            context: What all trials are told.
+            tracker: Where runs are told.
+            facts: What the run says of the data.
+        """
+        self.name, self.context, self.tracker = name, context, tracker
+        self.workspace = Workspace(Path(context.root))
+        self.tail = SpoolTail(tracker.metrics)
+        self.key: Key = (name,)
+        tracker.run(
+            self.key,
+            f"{context.method} sweep {name}",
+            parameters={"method": context.method, "preset": context.preset, **facts},
+            tags=provenance(),
+            documents={"setting.json": canonical(context.setting)},
+        )
+        self._live: dict[int, dict[str, Any]] = {}
+        self._hindered = ""
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Tune pickles its callbacks for a restore that is never made: nothing of a live observer is kept."""
+        return {}
+
+    def on_trial_start(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
+        """A trial begins, or goes on after a failure."""
+        number, values = trial.config["trial"], trial.config["hyper_parameters"]
+        key = self.trial_key(number)
+        say(f"  trial {number}: {_short(values)}")
+        plan = self.context.plan(values)
+        self.tracker.run(key, f"trial {number}", parameters=values, documents={"plan.json": canonical(plan)})
+        self._live[number] = values
+        for stage in plan.chain():
+            stage_key = (*key, stage.label)
+            reused = {"reused": "yes"} if self.workspace.finished(stage) else {}
+            parameters = {
+                "budget": stage.budget,
+                "batch_size": stage.batch_size,
+                "fingerprint": stage.fingerprint,
+            }
+            self.tracker.run(stage_key, stage.label, parameters=parameters, tags=reused)
+        self._follow(number, values)
+
+    def on_trial_result(
+        self, iteration: int, trials: list[Trial], trial: Trial, result: dict[str, Any], **info: Any
+    ) -> None:
+        """A trial was evaluated, or says how it ended."""
+        number, quality = trial.config["trial"], self.context.quality
+        if result.get("hindered"):
+            self._hindered = result["hindered"]
+            return
+        if result.get("reason"):
+            say(f"  trial {number}: diverged, {result['reason']}")
+            return
+        figure = result.get(quality, float("nan"))
+        ended = f", done in {result['seconds']:.0f} s" if result.get("finished") else ""
+        say(f"  trial {number}: {result['examples_seen']:,} examples, {quality} {figure:.4f}{ended}")
+        row = Row(
+            int(result["examples_seen"]), time.time(), {f"dev/{k}": v for k, v in result["metrics"].items()}
+        )
+        self.tracker.metrics(self.trial_key(number), [row])
+
+    def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
+        """End the search where the workspace cannot serve it: every other trial would meet the same."""
+        if self._hindered:
+            raise Hindered(self._hindered)
+
+    def ended(self, record: TrialRecord) -> None:
+        """Close the run of a trial and of its stages, as the study has it, whichever process ran it."""
+        self._live.pop(record.number, None)
+        self._close(record.number, dict(record.hyper_parameters), _ENDED[record.state], record.reason or "")
+
+    def report(self, report: dict[str, Any]) -> None:
+        """The test figures, as metrics of the sweep's run; the step is the number of trials."""
+        row = {
+            f"test/{who}/{name}": float(value)
+            for who in ("champion", "teacher", "baseline", "untrained")
+            for part in ("metrics", "cost")
+            for name, value in report[who][part].items()
+        }
+        self.tracker.metrics(self.key, [Row(len(report["trials"]), time.time(), row)])
+
+    def trial_key(self, number: int) -> Key:
+        """The run of a trial."""
+        return (*self.key, f"trial-{number:04d}")
+
+    def __enter__(self) -> "Observer":
+        """Follow the spools until the block ends."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Send what waits; say what could not be sent."""
+        goes_on = kind is not None and issubclass(kind, KeyboardInterrupt | Hindered)
+        state = "finished" if kind is None else "interrupted" if goes_on else "failed"
+        for number, values in self._live.items():
+            self._close(number, values, "interrupted", str(error or ""))
+        self.tail.close()
+        self.tracker.finish(self.key, state, str(error or ""))
+        waiting = self.tracker.close(30.0 if kind is None else 5.0)
+        if waiting:
+            warn(waiting)
+
+    def _follow(self, number: int, values: dict[str, Any]) -> list[Key]:
+        """Follow the figures of a trial's stages; their runs."""
+        stages = list(self.context.plan(values).chain())
+        keys = [(*self.trial_key(number), stage.label) for stage in stages]
+        for key, stage in zip(keys, stages, strict=True):
+            self.tail.follow(key, self.workspace.path(stage) / "metrics.jsonl")
+        return keys
+
+    def _close(self, number: int, values: dict[str, Any], state: str, reason: str) -> None:
+        keys = self._follow(number, values)
+        self.tail.poll()
+        for key in [*keys, self.trial_key(number)]:
+            self.tracker.finish(key, state, reason)
+
+
+def _short(values: dict[str, Any]) -> str:
+    shown = [
+        f"{name}={value:.3g}" if isinstance(value, float) else f"{name}={value}"
+        for name, value in values.items()
+    ]
+    return ", ".join(shown)
+
+
+def open_tracker(workspace: Workspace, folder: Path, name: str) -> Tracker:
+    """MLflow, at ``$MLFLOW_TRACKING_URI`` or in the workspace, through a journal in the sweep's folder."""
+    from stillhouse.tracking.mlflow_tracker import MLflowTracker, tracking_uri
+
+    return MLflowTracker(tracking_uri(workspace.root), f"stillhouse-{name}", folder)

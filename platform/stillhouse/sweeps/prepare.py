@@ -1,0 +1,229 @@
+"""From an experiment to a `Setting`: read the corpus, run the teacher once, mine hard negatives."""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from stillhouse.artifacts import Workspace, write_json
+from stillhouse.console import Progress, say
+from stillhouse.plan import Collection, DevSuite, Examples, Mined, Model, Setting, Store, TestSuite, TextTable
+from stillhouse.spec import Spec, canonical, fingerprint, spec
+from stillhouse.sweeps.experiment import Experiment
+from stillhouse.sweeps.room import teacher_actors
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """An experiment whose data is read, embedded and mined.
+
+    Attributes:
+        setting: What the methods' plans take.
+        test: The locked suite.
+        facts: What the report and the model card say of the data.
+    """
+
+    setting: Setting
+    test: TestSuite
+    facts: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class _Data:
+    sentences: TextTable
+    dev_sentences: TextTable
+    test_sentences: TextTable
+    pairs: Examples | None
+    dev: Collection | None
+    test: Collection | None
+
+
+@dataclass(frozen=True)
+class Embedding:
+    """Where and how the teacher runs.
+
+    Attributes:
+        actors: Teacher actors in the pool; 0 takes one a GPU, or one a CPU where there is none.
+        threads: Threads an actor; fixed, so that the bytes of a store do not depend on the pool.
+        local: One plain process without Ray, with a thread a CPU.
+        device: ``cpu``, ``cuda``, ….
+    """
+
+    actors: int = 0
+    threads: int = 1
+    local: bool = False
+    device: str = "cpu"
+
+
+def prepare(
+    wanted: Experiment, workspace: Workspace, embedding: Embedding, *, refresh: bool = False
+) -> Prepared:
+    """Read the corpus, run the teacher once over it, mine hard negatives; skip what exists."""
+    from stillhouse.teachers.embed import resolve_compute
+    from stillhouse.teachers.models import resolve_model
+    from stillhouse.training.mining import build_mined
+
+    teacher = resolve_model(wanted.teacher)
+    data = _read(wanted, workspace, refresh=refresh)
+    compute = resolve_compute(embedding.device, wanted.compute)
+
+    def store(texts: TextTable) -> Store:
+        return Store(texts=texts, teacher=teacher, max_length=wanted.max_length, compute=compute)
+
+    sentences, dev, test = store(data.sentences), store(data.dev_sentences), store(data.test_sentences)
+    labelled = _labelled(wanted, data.pairs, store)
+    rule = labelled.origin if labelled else None
+    mined_from = [rule.queries, rule.passages] if isinstance(rule, Mined) else []
+    stores = [sentences, *mined_from, dev, test]
+    # What an experiment reads is not for `store gc` to take.
+    note = workspace.root / "experiments" / f"{fingerprint(stores)}.json"
+    if not note.exists():
+        write_json(note, {"stores": [canonical(part) for part in stores]})
+    _embed(stores, workspace, embedding)
+    if labelled and mined_from:
+        build_mined(workspace, labelled)
+    rows = _rows(workspace, sentences)
+    setting = Setting(
+        teacher=teacher,
+        student=student_spec(wanted, teacher),
+        sentences=sentences,
+        dev=_dev(data, dev, wanted),
+        distil_budget=wanted.distil_budget,
+        sentence_rows=rows,
+        labelled=labelled,
+        finetune_budget=wanted.finetune_budget if labelled else 0,
+        evaluations=wanted.evaluations,
+        max_length=wanted.max_length,
+        autocast=compute,
+        seed=wanted.seed,
+    )
+    facts = {
+        "corpus": wanted.corpus,
+        "sentences": rows,
+        "pairs": wanted.pairs if labelled else 0,
+        "teacher": teacher.name,
+        "store": sentences.fingerprint,
+        "compute": compute,
+    }
+    return Prepared(setting, _test(data, test, wanted), facts)
+
+
+def student_spec(wanted: Experiment, teacher: Model) -> Spec[Any]:
+    """The student: the chosen layers of the teacher, or of another checkpoint."""
+    from stillhouse.students.backbone import layer_count
+    from stillhouse.students.transformer import TransformerStudent, select_layers
+    from stillhouse.teachers.models import resolve_model
+
+    base = resolve_model(wanted.student) if wanted.student else teacher
+    total = layer_count(base)
+    listed = 0 if isinstance(wanted.layers, str) else len(wanted.layers)
+    layers = select_layers(wanted.layers, total, wanted.keep or listed or max(1, total // 2))
+    return spec(
+        TransformerStudent,
+        base=base,
+        layers=layers,
+        dropout=wanted.dropout if wanted.dropout >= 0 else None,
+        seed=wanted.seed,
+    )
+
+
+def _read(wanted: Experiment, workspace: Workspace, *, refresh: bool) -> _Data:
+    if wanted.corpus == "pydocs":
+        return _pydocs(wanted, workspace, refresh=refresh)
+    from stillhouse.corpora.ingest import ingest
+    from stillhouse.corpora.readers import ReadOptions
+    from stillhouse.corpora.splits import split_table
+
+    options = ReadOptions(
+        column=wanted.column or None,
+        split_sentences=wanted.split_sentences or None,
+        min_words=wanted.min_words,
+        max_words=wanted.max_words,
+        deduplicate=wanted.deduplicate,
+        encoding=wanted.encoding,
+        limit=wanted.sentences or None,
+    )
+    table = ingest(workspace, wanted.corpus, options, refresh=refresh)
+    train, dev, test = split_table(workspace, table, held_out=wanted.held_out)
+    return _Data(train, dev, test, None, None, None)
+
+
+def _pydocs(wanted: Experiment, workspace: Workspace, *, refresh: bool) -> _Data:
+    from stillhouse.corpora.pydocs import pydocs
+
+    docs = pydocs(
+        workspace,
+        sentences=wanted.sentences or None,
+        pairs=wanted.pairs or None,
+        dev_queries=wanted.dev_queries,
+        dev_passages=wanted.dev_passages,
+        test_queries=wanted.test_queries,
+        test_passages=wanted.test_passages,
+        held_out_sentences=wanted.held_out,
+        refresh=refresh,
+        progress=Progress("reading docstrings", "files"),
+    )
+    pairs = docs.pairs if wanted.pairs and wanted.finetune_budget else None
+    return _Data(docs.sentences, docs.dev_sentences, docs.test_sentences, pairs, docs.dev, docs.test)
+
+
+def _embed(stores: list[Store], workspace: Workspace, embedding: Embedding) -> None:
+    from stillhouse.teachers.embed import build_stores
+
+    missing = [store for store in stores if not workspace.finished(store)]
+    if not missing:
+        return
+    say(f"  starting the teacher for {', '.join(store.label for store in missing)}")
+    build_stores(
+        workspace,
+        missing,
+        actors=embedding.actors or (1 if embedding.local else teacher_actors(embedding.device)),
+        threads=(os.cpu_count() or 1) if embedding.local else embedding.threads,
+        local=embedding.local,
+        device=embedding.device,
+        progress=Progress("embedding", "texts"),
+    )
+
+
+def _labelled(
+    wanted: Experiment, pairs: Examples | None, store: Callable[[TextTable], Store]
+) -> Examples | None:
+    if pairs is None or wanted.negatives == 0:
+        return pairs
+    queries, passages = store(pairs.columns["query"]), store(pairs.columns["passage"])
+    return Examples(
+        columns={**pairs.columns, "negatives": pairs.columns["passage"]},
+        origin=Mined(pairs=pairs, queries=queries, passages=passages, negatives=wanted.negatives),
+        label="mined",
+    )
+
+
+def _rows(workspace: Workspace, store: Store) -> int:
+    from stillhouse.teachers.store import open_store
+
+    return len(open_store(workspace, store))
+
+
+def _dev(data: _Data, agreement: Store, wanted: Experiment) -> DevSuite:
+    select = "docsearch_cosine_mrr@10" if data.dev else "agreement_spearman_cosine"
+    return DevSuite(_evaluators(data.dev, agreement, wanted, "dev"), select=select)
+
+
+def _test(data: _Data, agreement: Store, wanted: Experiment) -> TestSuite:
+    return TestSuite(_evaluators(data.test, agreement, wanted, "test"))
+
+
+def _evaluators(
+    collection: Collection | None, agreement: Store, wanted: Experiment, split: str
+) -> tuple[Spec[Any], ...]:
+    from stillhouse.evaluation.agreement import Agreement
+    from stillhouse.evaluation.retrieval import DocSearch
+    from stillhouse.evaluation.sts import STS, resolve_sts
+
+    chosen: list[Spec[Any]] = []
+    if collection is not None:
+        chosen.append(spec(DocSearch, collection=collection))
+    chosen.append(spec(Agreement, store=agreement, pairs=500))
+    if wanted.data_root:
+        chosen.append(spec(STS, data=resolve_sts(wanted.data_root, split)))
+    return tuple(chosen)

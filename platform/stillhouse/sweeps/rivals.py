@@ -1,0 +1,99 @@
+"""The models of a final comparison as encoders in full precision: teacher, students, the untrained one."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch import nn
+
+from stillhouse.artifacts import Workspace
+from stillhouse.devices import usable_device
+from stillhouse.plan import Model, Stage
+from stillhouse.spec import fingerprint
+from stillhouse.sweeps.prepare import Prepared
+from stillhouse.sweeps.records import TrialRecord
+from stillhouse.training.module import build_student
+from stillhouse.training.run import encoder_in
+from stillhouse.training.watch import encoder_of
+from stillhouse.types import Encoder, FloatArray
+
+
+@dataclass(frozen=True)
+class Champion:
+    """The best trial that ran to the full budget."""
+
+    record: TrialRecord
+    stage: Stage
+    folder: Path
+
+
+@dataclass(frozen=True)
+class Rivals:
+    """Who is compared on the test split.
+
+    Attributes:
+        champion: The sweep's best student.
+        baseline: The MSE student of equal work.
+        baseline_values: Its hyper-parameters.
+        prepared: The data, and the locked suite.
+        device: Where they encode; the CPU where the driver does not have it.
+    """
+
+    champion: Champion
+    baseline: Stage
+    baseline_values: dict[str, Any]
+    prepared: Prepared
+    device: str
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes when any of the models or the suite does."""
+        stages = [self.champion.stage.fingerprint, self.baseline.fingerprint]
+        return fingerprint([self.prepared.test.fingerprint, *stages])
+
+    def encoders(self, workspace: Workspace) -> dict[str, tuple[Encoder, nn.Module]]:
+        """Name to the encoder and the module whose cost is measured."""
+        setting = self.prepared.setting
+        device = usable_device(self.device)
+        student = encoder_in(self.champion.folder, device)
+        baseline = encoder_in(workspace.path(self.baseline), device)
+        start = untrained(next(self.champion.stage.chain()), device)
+        return {
+            "teacher": teacher(setting.teacher, setting.max_length, device),
+            "student": (student, _module(student)),
+            "baseline": (baseline, _module(baseline)),
+            "untrained": (start, _module(start)),
+        }
+
+
+class TeacherEncoder:
+    """The teacher at the length that its students have."""
+
+    def __init__(self, model: Model, max_length: int, device: str) -> None:
+        """Load it."""
+        from stillhouse.teachers.models import load_sentence_transformer
+
+        self.module = load_sentence_transformer(model, usable_device(device))
+        self.module.max_seq_length = max_length
+
+    def encode(self, texts: Any) -> FloatArray:
+        """Vectors of texts, (N, E), in their order."""
+        vectors = self.module.encode(list(texts), convert_to_numpy=True, show_progress_bar=False)
+        return np.asarray(vectors, dtype=np.float32)
+
+
+def teacher(model: Model, max_length: int, device: str) -> tuple[Encoder, nn.Module]:
+    """The teacher as an encoder, and its module."""
+    encoder = TeacherEncoder(model, max_length, device)
+    return encoder, encoder.module
+
+
+def untrained(stage: Stage, device: str) -> Encoder:
+    """What a stage starts from: the chosen layers with the weights they had."""
+    return encoder_of(build_student(stage), stage.max_length, "float32", device)
+
+
+def _module(encoder: Any) -> nn.Module:
+    module: nn.Module = encoder.student
+    return module

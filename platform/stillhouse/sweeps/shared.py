@@ -1,0 +1,37 @@
+"""Stages that no searched value changes: built once, by the driver, before the trials start."""
+
+from pathlib import Path
+from typing import Any
+
+from stillhouse.artifacts import Workspace
+from stillhouse.console import say
+from stillhouse.plan import Stage
+from stillhouse.sweeps.space import Categorical, Space
+from stillhouse.sweeps.trial import Context
+from stillhouse.training.run import run
+
+
+def build_shared(context: Context, space: Space) -> list[Stage]:
+    """Build the stages that all trials have in common, and return them."""
+    workspace = Workspace(Path(context.root))
+    stages = shared_stages(context, space)
+    for stage in stages:
+        if not workspace.finished(stage):
+            say(f"  building {stage.label}, which all trials share")
+            run(stage, workspace, where=context.where)
+    return stages
+
+
+def shared_stages(context: Context, space: Space) -> list[Stage]:
+    """The stages of the plan that stay the same whatever searched value changes."""
+    start = {**space.fixed, **{name: _values(domain)[0] for name, domain in space.domains.items()}}
+    stages = list(context.plan(start).chain())
+    for name, domain in space.domains.items():
+        for value in _values(domain)[1:]:
+            varied = {stage.fingerprint for stage in context.plan({**start, name: value}).chain()}
+            stages = [stage for stage in stages if stage.fingerprint in varied]
+    return stages
+
+
+def _values(domain: Any) -> tuple[Any, ...]:
+    return domain.choices if isinstance(domain, Categorical) else (domain.low, domain.high)

@@ -1,0 +1,254 @@
+"""A sweep, from a corpus to the best student: prepare, search, compare, deliver. The same call goes on."""
+
+import dataclasses
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stillhouse.artifacts import Workspace, locked, read_json, remove_leftovers, write_json
+from stillhouse.console import diverted_chatter, say
+from stillhouse.errors import BadInput, require
+from stillhouse.methods import load_method
+from stillhouse.plan import DevSuite
+from stillhouse.signals import signals_kept
+from stillhouse.spec import canonical, fingerprint
+from stillhouse.sweeps.cluster import connect, disconnect, refuse_hidden_root
+from stillhouse.sweeps.experiment import Experiment
+from stillhouse.sweeps.prepare import Embedding, Prepared, prepare
+from stillhouse.sweeps.room import Need, concurrency
+from stillhouse.sweeps.space import Space
+
+if TYPE_CHECKING:
+    from stillhouse.evaluation.retrieval import SearchPool
+
+QUALITY, SIZE, LATENCY = "quality", "size", "latency"
+_CHANGES_COST = ("layers", "projection")
+
+
+@dataclass(frozen=True)
+class SweepOptions:
+    """What a sweep is, and where it runs.
+
+    Attributes:
+        name: Its folder in the workspace, and its experiment in MLflow.
+        method: What is searched.
+        preset: Where hyper-parameters come from that the space does not name.
+        space: What is searched, checked against the method.
+        experiment: What all trials share.
+        root: The workspace.
+        trials: How many in all.
+        sampler: ``tpe``, ``random``, ``qmc`` or ``grid``.
+        objectives: ``quality`` alone, or with ``size`` or ``latency``.
+        asha: Stop weak trials early.
+        full: Trials that are never stopped early.
+        at_once: Trials at once; 0 takes what fits.
+        need: Resources of a trial.
+        embedding: Where the teacher runs.
+        device: Of training.
+        address: Of a Ray cluster.
+        register: Name in the model registry; empty takes the sweep's.
+        refresh: Read the corpus again.
+        verbose: Show the libraries' chatter.
+    """
+
+    name: str
+    method: str
+    space: Space
+    experiment: Experiment
+    root: Path
+    preset: str = "paper"
+    trials: int = 8
+    sampler: str = "tpe"
+    objectives: tuple[str, ...] = (QUALITY,)
+    asha: bool = True
+    full: int = 3
+    at_once: int = 0
+    need: Need = dataclasses.field(default_factory=Need)
+    embedding: Embedding = dataclasses.field(default_factory=Embedding)
+    device: str = "cpu"
+    address: str | None = None
+    register: str = ""
+    refresh: bool = False
+    verbose: bool = False
+
+    def __post_init__(self) -> None:
+        """Check what the parts cannot check for themselves."""
+        require(self.trials >= 1, "trials >= 1", trials=self.trials)
+        known = ((QUALITY,), (QUALITY, SIZE), (QUALITY, LATENCY))
+        require(
+            self.objectives in known,
+            "objectives is quality, or quality,size, or quality,latency",
+            objectives=",".join(self.objectives),
+        )
+        if len(self.objectives) > 1:
+            varied = [name for name in _CHANGES_COST if name in self.space.domains]
+            require(
+                bool(varied),
+                f"a second objective needs a space that varies {' or '.join(_CHANGES_COST)}",
+                space=sorted(self.space.domains),
+                remedy="Every student of this space costs the same.",
+            )
+
+
+def sweep(options: SweepOptions) -> dict[str, Any]:
+    """Run a sweep, or go on with it, or only report it when all is done.
+
+    Returns:
+        ``champion``, ``teacher``, ``baseline``, ``untrained`` and ``trials``, as ``--json`` writes them.
+
+    Raises:
+        BadInput: Another sweep writes this workspace, the sweep of this name has another space or other data,
+            or one trial needs more than the cluster has.
+    """
+    held = f"{options.root} must have one writer, but another run goes on there. Wait, or give --root."
+    logs = options.root / "logs"
+    with (
+        locked(options.root / ".lock", wait=False, held=held),
+        diverted_chatter(logs, verbose=options.verbose),
+    ):
+        check_same_sweep(options)
+        try:
+            with signals_kept():
+                connect(options.address, nested=options.need.workers > 1, verbose=options.verbose)
+            at_once = _at_once(options)
+            refuse_hidden_root(options.root)
+            workspace = Workspace(options.root.resolve())
+            say("corpus and teacher")
+            prepared = prepare(options.experiment, workspace, options.embedding, refresh=options.refresh)
+            _tell_prepared(prepared)
+            folder = open_sweep(options, prepared, workspace)
+            return _search_and_deliver(options, prepared, workspace, folder, at_once)
+        finally:
+            disconnect()
+
+
+def _search_and_deliver(
+    options: SweepOptions, prepared: Prepared, workspace: Workspace, folder: Path, at_once: int
+) -> dict[str, Any]:
+    from stillhouse.sweeps.baseline import Baseline
+    from stillhouse.sweeps.deliver import deliver
+    from stillhouse.sweeps.observe import Observer, open_tracker
+    from stillhouse.sweeps.search_loop import search
+    from stillhouse.sweeps.shared import build_shared
+    from stillhouse.sweeps.trial import Context
+    from stillhouse.training.run import Where
+
+    where = Where(
+        device=options.device,
+        threads=max(1, int(options.need.cpus)),
+        workers=options.need.workers,
+        search=_search_pool(prepared.setting.dev),
+    )
+    context = Context(
+        method=options.method,
+        preset=options.preset,
+        setting=prepared.setting,
+        root=str(workspace.root),
+        where=where,
+        quality=prepared.setting.dev.select,
+    )
+    tracker = open_tracker(workspace, folder, options.name)
+    with Observer(options.name, context, tracker, prepared.facts) as observer:
+        build_shared(context, options.space)
+        baseline = Baseline(context, options.need)
+        if LATENCY in options.objectives:
+            baseline.wait()
+        records = search(options, context, folder, observer, at_once)
+        baseline.wait()
+        return deliver(
+            options.name,
+            options.register or f"stillhouse-{options.name}",
+            prepared,
+            context,
+            folder,
+            records,
+            baseline,
+            observer,
+        )
+
+
+def _search_pool(dev: DevSuite) -> "SearchPool | None":
+    """The actors that search for all trials; none where no trial searches."""
+    from stillhouse.evaluation.retrieval import DocSearch, start_search_pool
+
+    if not any(evaluator.target is DocSearch for evaluator in dev.evaluators):
+        return None
+    return start_search_pool(actors=2, threads=1, index="flat" if find_spec("faiss") else "exact")
+
+
+def open_sweep(options: SweepOptions, prepared: Prepared, workspace: Workspace) -> Path:
+    """The sweep's folder; refused when the sweep of this name is another one.
+
+    Trials may be added to a sweep, so their number is no part of its identity.
+    """
+    parts = {**_search_parts(options), "setting": canonical(prepared.setting)}
+    folder = _folder(options)
+    remove_leftovers(folder)
+    if not _same_sweep(options, parts):
+        write_json(folder / "sweep.json", {"identity": _identity(parts), **parts})
+    return folder
+
+
+def check_same_sweep(options: SweepOptions) -> None:
+    """Refuse another search under a known name, before anything is read or embedded for it."""
+    _same_sweep(options, _search_parts(options))
+
+
+def _same_sweep(options: SweepOptions, parts: dict[str, Any]) -> bool:
+    """Whether the sweep was begun, with these parts; refused when it was begun with others."""
+    path = _folder(options) / "sweep.json"
+    if not path.exists():
+        return False
+    known, identity = read_json(path)["identity"], _identity(parts)
+    other = [name for name in identity if identity[name] != known.get(name)]
+    if other:
+        raise BadInput(
+            f"a sweep goes on with what it was started with, but the {' and the '.join(other)} of sweep "
+            f"{options.name!r} differs from {path.parent}. Give another --name, or remove that folder."
+        )
+    return True
+
+
+def _search_parts(options: SweepOptions) -> dict[str, Any]:
+    return {
+        "space": canonical(options.space),
+        "method": f"{options.method}/{options.preset}",
+        "search": [options.sampler, list(options.objectives), options.asha, options.full],
+    }
+
+
+def _identity(parts: dict[str, Any]) -> dict[str, str]:
+    return {name: fingerprint(part) for name, part in parts.items()}
+
+
+def _folder(options: SweepOptions) -> Path:
+    return options.root.resolve() / "sweeps" / options.name
+
+
+def _at_once(options: SweepOptions) -> int:
+    fits = concurrency(options.need, options.at_once)
+    return 1 if LATENCY in options.objectives else min(fits, options.trials)
+
+
+def _tell_prepared(prepared: Prepared) -> None:
+    facts = prepared.facts
+    say(
+        f"  {facts['sentences']:,} sentences of {facts['corpus']} embedded by {facts['teacher']} "
+        f"({facts['compute']}), {facts['pairs']:,} labelled pairs, store {facts['store']}"
+    )
+
+
+def default_space(method: str) -> Path:
+    """The search space that comes with a method.
+
+    Raises:
+        BadInput: There is none.
+    """
+    load_method(method)
+    shipped = Path(__file__).resolve().parents[3] / "search_spaces" / f"{method}.yaml"
+    if not shipped.exists():
+        raise BadInput(
+            f"a search space must be given for {method}: no {shipped.name} is there. Use --space FILE."
+        )
+    return shipped

@@ -1,0 +1,79 @@
+"""A small experiment, prepared for real: a generated corpus, a tiny teacher, hard negatives, no Ray."""
+
+import dataclasses
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from stillhouse.artifacts import Workspace
+from stillhouse.corpora.tables import write_rows, write_texts
+from stillhouse.plan import Examples, Mined, Store
+from stillhouse.sweeps.experiment import Experiment
+from stillhouse.sweeps.prepare import Embedding, Prepared, prepare
+from stillhouse.sweeps.trial import Context
+from stillhouse.training.run import Where
+
+NOUNS = "cat dog sat mat house river water sun moon red green blue fast slow array list text word".split()
+
+
+def sentences(count: int, seed: int = 0) -> list[str]:
+    """Different sentences of 3 to 8 words."""
+    random = np.random.default_rng(seed)
+    made = (" ".join(random.choice(NOUNS, random.integers(3, 9))) for _ in range(3 * count))
+    return list(dict.fromkeys(made))[:count]
+
+
+@pytest.fixture(scope="session")
+def wanted(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> Experiment:
+    """120 sentences out of a text file."""
+    corpus = tmp_path_factory.mktemp("corpus") / "words.txt"
+    corpus.write_text("\n".join(sentences(120)))
+    return Experiment(
+        teacher=str(tiny_model),
+        corpus=str(corpus),
+        sentences=0,
+        held_out=20,
+        max_length=16,
+        distil_budget=64,
+        evaluations=2,
+        compute="float32",
+    )
+
+
+@pytest.fixture(scope="session")
+def embedded(tmp_path_factory: pytest.TempPathFactory, wanted: Experiment) -> tuple[Path, Prepared]:
+    """A workspace in which that is embedded, to be copied."""
+    root = tmp_path_factory.mktemp("embedded")
+    return root, prepare(wanted, Workspace(root), Embedding(local=True))
+
+
+@pytest.fixture
+def prepared(embedded: tuple[Path, Prepared], workspace: Workspace) -> Prepared:
+    """The sentences embedded, in a workspace of the test's own; nothing is labelled."""
+    shutil.copytree(embedded[0], workspace.root)
+    return embedded[1]
+
+
+@pytest.fixture
+def context(prepared: Prepared, workspace: Workspace) -> Context:
+    """What the trials of an IBKD sweep with both stages are told."""
+    setting, tables = prepared.setting, {}
+    for seed, column in enumerate(("query", "passage"), start=1):
+        tables[column] = write_texts(workspace, column, sentences(40, seed))
+    rows = np.arange(40)
+    pairs = write_rows(workspace, tables, {"query": rows, "passage": rows}, "pairs")
+    queries, passages = (
+        Store(table, setting.teacher, max_length=16, compute="float32") for table in tables.values()
+    )
+    mined = Mined(pairs, queries, passages, negatives=1, margin=1.0)
+    labelled = Examples({**tables, "negatives": tables["passage"]}, mined, label="mined")
+    return Context(
+        method="ibkd",
+        preset="paper",
+        setting=dataclasses.replace(setting, labelled=labelled, finetune_budget=32),
+        root=str(workspace.root),
+        where=Where(device="cpu", threads=1),
+        quality=setting.dev.select,
+    )

@@ -1,0 +1,47 @@
+"""Stages that no searched value changes are found, built once, and reused by every trial."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stillhouse.artifacts import Workspace
+from stillhouse.sweeps.shared import build_shared, shared_stages
+from stillhouse.sweeps.space import Categorical, Float, Space
+from stillhouse.sweeps.trial import Context, follow
+
+FIXED = {"distil_batch_size": 16, "finetune_batch_size": 16}
+
+
+def space(**domains: Any) -> Space:
+    return Space("ibkd", domains, fixed=FIXED)
+
+
+@pytest.mark.parametrize(
+    ("domains", "shared"),
+    [
+        ({"finetune_learning_rate": Float(1e-5, 1e-3), "beta2": Categorical((0.5, 1.0))}, ["distil"]),
+        ({"beta1": Float(0.1, 1.0)}, []),
+        ({"gamma": Float(0.1, 1.0), "beta2": Float(0.1, 1.0)}, []),
+        ({"projection": Categorical((0, 8))}, ["distil"]),
+    ],
+)
+def test_what_is_shared(context: Context, domains: dict[str, Any], shared: list[str]) -> None:
+    assert [stage.label for stage in shared_stages(context, space(**domains))] == shared
+
+
+def test_trials_over_the_last_stage_reuse_the_first(context: Context) -> None:
+    workspace = Workspace(Path(context.root))
+    searched = space(beta2=Float(0.1, 1.0), finetune_learning_rate=Float(1e-5, 1e-3))
+    (distilled,) = build_shared(context, searched)
+    assert workspace.finished(distilled)
+    before = (workspace.path(distilled) / "manifest.json").stat().st_mtime_ns
+    assert build_shared(context, searched) == [distilled]
+    for beta2 in (0.1, 0.7):
+        values = {**FIXED, "beta2": beta2, "finetune_learning_rate": 1e-4}
+        told: list[dict[str, Any]] = []
+        follow(values, context, told.append)
+        assert next(context.plan(values).chain()) == distilled and told[-1]["finished"]
+        assert [report["examples_seen"] for report in told] == [32, 64, 80, 96, 96]
+    assert (workspace.path(distilled) / "manifest.json").stat().st_mtime_ns == before
+    assert len(workspace.listed("stages")) == 3

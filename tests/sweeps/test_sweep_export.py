@@ -1,0 +1,64 @@
+"""A finished stage as a folder that stock sentence-transformers loads, and its card."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from stillhouse.artifacts import Workspace
+from stillhouse.cli import main
+from stillhouse.errors import BadInput
+from stillhouse.methods import load_method
+from stillhouse.sweeps.export import export_stage, model_card_of
+from stillhouse.sweeps.prepare import Prepared
+from stillhouse.sweeps.trial import Context, follow
+from stillhouse.training.run import encoder_in
+
+VALUES = {"distil_batch_size": 16, "finetune_batch_size": 16, "projection": 8}
+TEXTS = ["the cat sat on the mat", "river", "a sun and a moon " * 20]
+
+
+@pytest.fixture
+def folder(context: Context) -> Path:
+    """Of a stage that is trained to the end, with a projection to 8 dimensions."""
+    follow(VALUES, context, lambda report: None)
+    return Workspace(Path(context.root)).path(context.plan(VALUES))
+
+
+def test_stock_sentence_transformers_gives_the_same_vectors(folder: Path, tmp_path: Path) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    assert export_stage(folder, tmp_path / "export", card="# A card\n") > 0.9999
+    loaded = SentenceTransformer(str(tmp_path / "export"), device="cpu").encode(TEXTS)
+    assert loaded.shape == (3, 8)
+    np.testing.assert_allclose(loaded, encoder_in(folder).encode(TEXTS), atol=1e-5)
+    assert (tmp_path / "export" / "README.md").read_text() == "# A card\n"
+    assert not list((tmp_path / "export").rglob("*.bin"))
+
+
+def test_by_the_command_line(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = ["--root", str(tmp_path / "logs")]
+    assert main(["export", str(folder), str(tmp_path / "out"), *root]) == 0
+    assert "exported: " in capsys.readouterr().out and (tmp_path / "out" / "modules.json").is_file()
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "thesis.txt").write_text("precious")
+    assert main(["export", str(folder), str(tmp_path / "full"), *root]) == 2
+    assert "an export replaces nothing but an export" in capsys.readouterr().err
+    assert (tmp_path / "full" / "thesis.txt").read_text() == "precious"
+
+
+def test_an_unfinished_stage_is_refused(folder: Path, tmp_path: Path) -> None:
+    (folder / "manifest.json").unlink()
+    with pytest.raises(BadInput, match="unfinished"):
+        export_stage(folder, tmp_path / "export")
+    assert not (tmp_path / "export").exists()
+
+
+def test_the_card_says_what_the_student_is(context: Context, prepared: Prepared) -> None:
+    figures = {"agreement_spearman_cosine": 0.9}
+    tested = {
+        who: {"metrics": figures, "cost": {"dim": 8.0, "megabytes": 1.0}} for who in ("teacher", "student")
+    }
+    card = model_card_of("small", load_method("ibkd"), prepared, context.plan(VALUES), VALUES, tested)
+    for said in ("layers 0, 2 of", "arXiv:2311.05472", "8 dimensions", "projection", "16 tokens", "Licences"):
+        assert said in card

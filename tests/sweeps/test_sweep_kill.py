@@ -1,0 +1,374 @@
+"""The main job, ended in the middle in every way, and started again: the same as one that was left alone.
+
+The job is the real one, in a process of its own; what it is compared with is searched here, trial by trial,
+without Ray.
+"""
+
+import contextlib
+import hashlib
+import os
+import random
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from stillhouse.artifacts import Workspace, locked, read_json, read_manifest
+from stillhouse.cli import main
+from stillhouse.training.spool import read_spool
+
+ROOT = Path(__file__).resolve().parents[2]
+TRIALS, TEXTS = 4, 9000
+SPACE = """
+method: ibkd
+space:
+  distil_learning_rate: {low: 1e-4, high: 1e-2, log: true}
+  distil_temperature: [0.05, 0.1, 0.2]
+  beta1: {low: 0.1, high: 2.0, log: true}
+first: {distil_learning_rate: 1e-3, distil_temperature: 0.1, beta1: 1.0}
+fixed: {distil_batch_size: 32}
+"""
+WORDS = (
+    "model vector sentence search teacher student layer data index query house river sun moon cat mat".split()
+)
+
+
+def heed_ctrl_c() -> None:
+    """A shell starts what runs in the background deaf to Ctrl-C, and children inherit that."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+@dataclass
+class Job:
+    """The command, its folder, and what its starts said."""
+
+    folder: Path
+    teacher: Path
+    said: list[str] = field(default_factory=list)
+
+    @property
+    def root(self) -> Path:
+        return self.folder / "runs"
+
+    def arguments(self, space: str = "space.yaml") -> list[str]:
+        flags = {
+            "root": self.root,
+            "json": self.folder / "out.json",
+            "teacher": self.teacher,
+            "corpus": self.folder / "corpus.txt",
+            "space": self.folder / space,
+            "trials": TRIALS,
+            "concurrency": 1,
+            "actors": 1,
+            "sentences": 0,
+            "held-out": 60,
+            "keep": 2,
+            "distil-budget": 32 * 120,
+            "evaluations": 6,
+            "max-length": 24,
+            "compute": "float32",
+            "device": "cpu",
+        }
+        return ["--no-asha", *(part for name, value in flags.items() for part in (f"--{name}", str(value)))]
+
+    def start(self) -> "subprocess.Popen[str]":
+        environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(self.folder),
+            "RAY_TMPDIR": str(self.folder / "r"),
+            "HF_HUB_OFFLINE": "1",
+            "OMP_NUM_THREADS": "1",
+        }
+        return subprocess.Popen(
+            [sys.executable, str(ROOT / "jobs" / "sweep_ibkd.py"), *self.arguments()],
+            env=environment,
+            cwd=self.folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+            preexec_fn=heed_ctrl_c,
+        )
+
+    def ended(self, process: "subprocess.Popen[str]", seconds: float = 180) -> int:
+        said, _ = process.communicate(timeout=seconds)
+        self.said.append(said)
+        return process.returncode
+
+    def started_until(self, there: Callable[[], bool]) -> "subprocess.Popen[str]":
+        """Start it, and wait until something is there."""
+        process, deadline = self.start(), time.monotonic() + 180
+        while not there():
+            if process.poll() is not None or time.monotonic() > deadline:
+                process.kill()
+                pytest.fail(f"the job ended too early:\n{process.communicate()[0]}")
+            time.sleep(0.01)
+        return process
+
+    def found(self, pattern: str) -> int:
+        return sum(1 for _ in self.root.glob(pattern))
+
+    def complete(self) -> int:
+        """Trials that ended well."""
+        return self.states().get("COMPLETE", 0)
+
+    def states(self) -> Counter[str]:
+        rows = query(self.root / "sweeps/ibkd/study.db", "select state from trials")
+        return Counter(state for (state,) in rows)
+
+    def processes(self) -> list[psutil.Process]:
+        """Everything that was started for this job, and lives."""
+        mine = []
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                told = [*process.cmdline(), process.environ().get("RAY_TMPDIR", "")]
+                if any(str(self.folder) in part for part in told) and process.status() != "zombie":
+                    mine.append(process)
+        return mine
+
+    def nothing_is_left(self, seconds: float = 60) -> bool:
+        """Whether all processes end in time; Ray's own agents take the longest to see that they are alone."""
+        deadline = time.monotonic() + seconds
+        while self.processes() and time.monotonic() < deadline:
+            time.sleep(0.2)
+        return not self.processes()
+
+
+def query(database: Path, question: str) -> list[tuple[Any, ...]]:
+    """The answer of an SQLite file; nothing where there is no such file or table yet."""
+    if not database.exists():
+        return []
+    with contextlib.closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True, timeout=10)) as connection:
+        try:
+            return connection.execute(question).fetchall()
+        except sqlite3.OperationalError:
+            return []
+
+
+@pytest.fixture(scope="module")
+def job(tiny_model: Path) -> Iterator[Job]:
+    folder = Path(tempfile.mkdtemp(prefix="sk-", dir="/tmp"))
+    (folder / "r").mkdir()
+    chance = random.Random(0)
+    texts = {" ".join(chance.choices(WORDS, k=8)) for _ in range(TEXTS + 100)}
+    (folder / "corpus.txt").write_text("\n".join(sorted(texts)[:TEXTS]) + "\n")
+    (folder / "space.yaml").write_text(SPACE)
+    (folder / "other.yaml").write_text(SPACE.replace("0.2]", "0.5]"))
+    made = Job(folder, tiny_model)
+    yield made
+    for process in made.processes():
+        with contextlib.suppress(psutil.Error):
+            process.kill()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def straight(job: Job) -> dict[str, Any]:
+    """The same search, undisturbed, one trial after the other in this process."""
+    import torch
+
+    from stillhouse.sweeps.prepare import Embedding, prepare
+    from stillhouse.sweeps.search import StudySearcher
+    from stillhouse.sweeps.trial import Context, follow
+    from stillhouse.training.run import Where
+
+    threads = torch.get_num_threads()
+    with pytest.MonkeyPatch.context() as patch:
+        taken: list[Any] = []
+
+        def take(options: Any) -> dict[str, Any]:
+            taken.append(options)
+            return {"champion": None}
+
+        patch.setattr("stillhouse.sweeps.sweep.sweep", take)
+        patch.setattr("stillhouse.commands._write", lambda options, report: None)
+        patch.setattr("os.cpu_count", lambda: 1)
+        main(["sweep", "ibkd", *job.arguments()])
+        (options,) = taken
+        workspace = Workspace(job.folder / "straight")
+        prepared = prepare(options.experiment, workspace, Embedding(local=True))
+    setting = prepared.setting
+    context = Context(
+        "ibkd", "paper", setting, str(workspace.root), Where(device="cpu", threads=1), setting.dev.select
+    )
+    search = StudySearcher(
+        workspace.root / "study.db",
+        options.space,
+        trials=TRIALS,
+        seed=options.experiment.seed,
+        objective=context.quality,
+        full_budget=setting.distil_budget,
+    )
+    while isinstance(config := search.suggest("one"), dict):
+        reports: list[dict[str, Any]] = []
+        follow(config["hyper_parameters"], context, reports.append)
+        for report in reports:
+            search.on_trial_result("one", report)
+        search.on_trial_complete("one", reports[-1])
+    torch.set_num_threads(threads)
+    return {"records": search.records(), "store": setting.sentences, "workspace": workspace}
+
+
+@pytest.fixture(scope="module")
+def resumed(job: Job) -> dict[str, Any]:
+    """The job, ended five times, and the report of the sixth start."""
+
+    def asked_of_the_teacher() -> bool:
+        return job.found("stores/*") >= 1
+
+    def embedding() -> bool:
+        return job.found("stores/*/part-*") >= 1
+
+    def training() -> bool:
+        return job.found("stages/distil-*/checkpoints/step-*.pt") >= 1
+
+    def between_trials() -> bool:
+        return job.complete() >= 1
+
+    def in_a_later_trial() -> bool:
+        return job.states()["RUNNING"] == 1 and job.complete() >= 1 and training()
+
+    ends = []
+    for reached, number, code in (
+        (asked_of_the_teacher, signal.SIGTERM, 130),
+        (embedding, signal.SIGKILL, -signal.SIGKILL),
+        (training, signal.SIGKILL, -signal.SIGKILL),
+        (between_trials, signal.SIGKILL, -signal.SIGKILL),
+        (in_a_later_trial, signal.SIGINT, 130),
+    ):
+        process = job.started_until(reached)
+        began = time.monotonic()
+        if number == signal.SIGINT:
+            os.killpg(process.pid, number)  # as Ctrl-C on a terminal does
+        else:
+            process.send_signal(number)
+        assert job.ended(process) == code, job.said[-1]
+        if code == 130:
+            ends.append((time.monotonic() - began, job.said[-1], job.processes()))
+        assert job.nothing_is_left(), job.processes()
+    assert job.ended(job.start()) == 0, job.said[-1]
+    return {"ends": ends, "report": read_json(job.folder / "out.json")}
+
+
+@pytest.mark.ray
+def test_the_trials_are_those_of_an_undisturbed_search(
+    straight: dict[str, Any], resumed: dict[str, Any]
+) -> None:
+    def told(trial: dict[str, Any]) -> tuple[Any, ...]:
+        weights = trial["attributes"]["weights_sha256"]
+        return trial["hyper_parameters"], trial["state"], trial["values"], trial["curve"], weights
+
+    expected = [
+        (
+            dict(record.hyper_parameters),
+            "COMPLETE",
+            list(record.values),
+            [list(point) for point in record.curve.items()],
+            record.attributes["weights_sha256"],
+        )
+        for record in straight["records"]
+    ]
+    assert len(expected) == TRIALS
+    assert [told(trial) for trial in resumed["report"]["trials"]] == expected
+
+
+@pytest.mark.ray
+def test_no_row_is_lost_or_doubled(job: Job, straight: dict[str, Any], resumed: dict[str, Any]) -> None:
+    assert main(["store", "verify", "--root", str(job.root)]) == 0
+    stores = [read_manifest(path.parent) for path in job.root.glob("stores/*/manifest.json")]
+    assert len(stores) == 3 and sum(store["rows"] for store in stores) == TEXTS
+    mine, undisturbed = (
+        read_manifest(workspace.path(straight["store"]))
+        for workspace in (Workspace(job.root), straight["workspace"])
+    )
+    assert len(mine["shards"]) >= 4
+    assert mine["shards"] == undisturbed["shards"]
+
+
+@pytest.mark.ray
+def test_every_trial_has_one_run(job: Job, resumed: dict[str, Any]) -> None:
+    database = job.root / "mlflow.db"
+    runs = query(database, "select run_uuid, name, status from runs where lifecycle_stage = 'active'")
+    parents = dict(query(database, "select run_uuid, value from tags where key = 'mlflow.parentRunId'"))
+    names = {run: name for run, name, _ in runs}
+    assert {status for *_, status in runs} == {"FINISHED"}
+    chains = Counter(" < ".join(chain(run, names, parents)) for run in names)
+    sweep = "ibkd sweep ibkd"
+    expected = [sweep]
+    for number in range(TRIALS):
+        expected += [f"trial {number} < {sweep}", f"distil < trial {number} < {sweep}"]
+    assert chains == Counter(expected)
+    steps = query(database, "select run_uuid, key, step, count(*) from metrics group by 1, 2, 3")
+    assert {count for *_, count in steps} == {1}
+    logged = Counter(run for run, key, *_ in steps if key == "loss")
+    lines = [
+        sum("loss" in line["metrics"] for line in read_spool(path))
+        for path in job.root.glob("stages/distil-*/metrics.jsonl")
+    ]
+    assert sorted(logged.values()) == sorted(lines) and len(lines) == TRIALS
+
+
+def chain(run: str, names: dict[str, str], parents: dict[str, str]) -> list[str]:
+    """A run's name, and those of the runs above it."""
+    return [names[run], *(chain(parents[run], names, parents) if run in parents else [])]
+
+
+@pytest.mark.ray
+def test_nothing_is_left_open(job: Job, resumed: dict[str, Any]) -> None:
+    assert job.states() == {"COMPLETE": TRIALS}
+    assert len((job.root / "openings.jsonl").read_text().splitlines()) == 1
+    assert job.found("stages/*/checkpoints/*") == 0
+    assert job.found("**/*.tmp") == 0
+
+
+@pytest.mark.ray
+def test_ctrl_c_and_sigterm_end_the_job_cleanly(resumed: dict[str, Any]) -> None:
+    for seconds, said, left in resumed["ends"]:
+        assert "interrupted. The same command goes on from here." in said
+        assert "Traceback" not in said
+        assert seconds < 30 and not left
+
+
+@pytest.mark.ray
+def test_the_same_command_again_is_quick_and_changes_nothing(job: Job, resumed: dict[str, Any]) -> None:
+    before, runs = contents(job.root), query(job.root / "mlflow.db", "select * from runs")
+    began = time.monotonic()
+    assert job.ended(job.start()) == 0, job.said[-1]
+    assert time.monotonic() - began < 60
+    assert contents(job.root) == before
+    assert query(job.root / "mlflow.db", "select * from runs") == runs
+    assert read_json(job.folder / "out.json") == resumed["report"]
+
+
+def contents(root: Path) -> dict[str, str]:
+    """The hash of every file but logs and databases."""
+    files = (
+        path for path in root.rglob("*") if path.is_file() and path.suffix not in (".log", ".db", ".lock")
+    )
+    return {str(path.relative_to(root)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+@pytest.mark.ray
+def test_a_second_writer_is_refused(job: Job, resumed: dict[str, Any], capsys: Any) -> None:
+    with locked(job.root / ".lock"):
+        assert main(["sweep", "ibkd", *job.arguments()]) == 2
+    assert "must have one writer" in capsys.readouterr().err
+
+
+@pytest.mark.ray
+def test_another_space_under_the_same_name_is_refused(job: Job, resumed: dict[str, Any], capsys: Any) -> None:
+    before = contents(job.root)
+    assert main(["sweep", "ibkd", *job.arguments("other.yaml")]) == 2
+    assert "but the space of sweep 'ibkd' differs" in capsys.readouterr().err
+    assert contents(job.root) == before

@@ -1,0 +1,74 @@
+"""A trial, as it reports: its curve, its result, and why it ended when it diverged."""
+
+import dataclasses
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stillhouse.artifacts import Workspace, read_manifest
+from stillhouse.plan import Mined
+from stillhouse.sweeps.baseline import LEARNING_RATES, equal_work
+from stillhouse.sweeps.trial import Context, follow
+
+QUICK = {"distil_batch_size": 16, "finetune_batch_size": 16}
+
+
+def reports(context: Context, **values: Any) -> list[dict[str, Any]]:
+    told: list[dict[str, Any]] = []
+    follow({**QUICK, **values}, context, told.append)
+    return told
+
+
+def test_a_curve_and_then_the_result(context: Context) -> None:
+    told = reports(context)
+    assert [report["examples_seen"] for report in told] == [32, 64, 80, 96, 96]
+    assert [report["finished"] for report in told] == [False] * 4 + [True]
+    assert all(math.isfinite(report[context.quality]) for report in told)
+    final, folder = told[-1], Path(told[-1]["folder"])
+    manifest = read_manifest(folder)
+    assert final["weights_sha256"] == manifest["weights_sha256"]
+    assert final["metrics"] == manifest["metrics"] and final[context.quality] in final["metrics"].values()
+    weights = (folder / "student.safetensors").stat().st_size
+    assert final["size_mb"] == pytest.approx(weights / 1e6)
+
+
+def test_a_second_time_it_replays(context: Context) -> None:
+    first, second = reports(context), reports(context)
+    for report in (*first, *second):
+        report.pop("seconds")
+    assert first == second
+
+
+def test_a_trial_that_diverges_says_why_and_has_no_result(context: Context) -> None:
+    told = reports(context, distil_learning_rate=1e18)
+    assert "must be finite" in told[-1]["reason"] or "collapsed" in told[-1]["reason"]
+    assert math.isnan(told[-1][context.quality]) and not told[-1]["finished"]
+    assert not any(report["finished"] for report in told)
+    last = context.plan({**QUICK, "distil_learning_rate": 1e18})
+    assert not Workspace(Path(context.root)).finished(last)
+
+
+def test_the_baseline_encodes_as_many_texts(context: Context) -> None:
+    setting = equal_work(context.setting)
+    assert setting.distil_budget == 64 + 32 * 3
+    assert setting.labelled is None and setting.finetune_budget == 0
+    alone = dataclasses.replace(context.setting, labelled=None, finetune_budget=0)
+    assert equal_work(alone) == alone
+
+
+def test_a_text_is_a_text(context: Context) -> None:
+    labelled = context.setting.labelled
+    assert labelled is not None and isinstance(labelled.origin, Mined)
+    more = dataclasses.replace(labelled, origin=dataclasses.replace(labelled.origin, negatives=4))
+    for examples, texts in ((more, 6), (labelled.origin.pairs, 2)):
+        setting = dataclasses.replace(context.setting, labelled=examples, finetune_budget=100)
+        assert equal_work(setting).distil_budget == 64 + 100 * texts
+
+
+def test_the_baseline_trains_from_equal_work(context: Context) -> None:
+    baseline = dataclasses.replace(context, method="mse", setting=equal_work(context.setting))
+    told: list[dict[str, Any]] = []
+    follow({"learning_rate": LEARNING_RATES[0], "batch_size": 16}, baseline, told.append)
+    assert told[-1]["finished"] and told[-1]["examples_seen"] == 160

@@ -1,0 +1,14 @@
+"""Train one student with one method.
+
+ray job submit --working-dir . -- python jobs/train.py --help
+"""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "platform"))
+
+from stillhouse.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main(["train", *sys.argv[1:]]))

@@ -111,14 +111,9 @@ def experiment_of(options: Namespace, from_file: dict[str, Any]) -> Experiment:
     return experiment({**_data_root(), **from_file, **given})
 
 
-def need_of(options: Namespace, device: str) -> Need:
-    """What one trial takes; on a GPU, a GPU a worker."""
-    gpus = options.gpus_per_worker
-    return Need(
-        options.workers,
-        options.cpus_per_worker,
-        gpus if gpus is not None else float(device.startswith("cuda")),
-    )
+def need_of(options: Namespace) -> Need:
+    """What one trial takes."""
+    return Need(options.workers, options.cpus_per_worker, options.gpus_per_worker)
 
 
 def embedding_of(options: Namespace, device: str, *, local: bool) -> Embedding:
@@ -127,10 +122,11 @@ def embedding_of(options: Namespace, device: str, *, local: bool) -> Embedding:
 
 
 def device_of(options: Namespace) -> str:
-    """The device of the work; a driver that joins a cluster need not have it."""
+    """The device of the work. A driver that joins a cluster asks the cluster for the best."""
+    if not getattr(options, "local", False) and joins(options.address):
+        return str(options.device)
     device = resolve_device(options.device)
-    if getattr(options, "local", False) or not joins(options.address):
-        require_device(device)
+    require_device(device)
     return device
 
 

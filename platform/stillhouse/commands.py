@@ -49,7 +49,7 @@ def sweep(options: Namespace) -> int:
             asha=options.asha,
             full=options.full,
             at_once=options.concurrency,
-            need=need_of(options, device),
+            need=need_of(options),
             embedding=embedding_of(options, device, local=False),
             device=device,
             address=options.address,
@@ -73,8 +73,7 @@ def train(options: Namespace) -> int:
     method = load_method(options.method)
     fixed = fixed_of(options, method)
     probe_all(options, method, [fixed], experiment_of(options, {}))
-    device = device_of(options)
-    with _on_ray(options) as workspace:
+    with _on_ray(options) as (workspace, device):
         prepared = _prepared(options, workspace, device)
         stage = method.plan(hyper_parameters(method, fixed, options.preset), prepared.setting)
         quality = prepared.setting.dev.select
@@ -97,8 +96,7 @@ def train(options: Namespace) -> int:
 
 def embed(options: Namespace) -> int:
     """`stillhouse embed`."""
-    device = device_of(options)
-    with _on_ray(options) as workspace:
+    with _on_ray(options) as (workspace, device):
         prepared = _prepared(options, workspace, device)
     for name, value in prepared.facts.items():
         say(f"  {name}: {value}")
@@ -113,8 +111,7 @@ def evaluate(options: Namespace) -> int:
     from stillhouse.training.run import open_model
 
     options.local = True
-    device = device_of(options)
-    with _on_ray(options) as workspace:
+    with _on_ray(options) as (workspace, device):
         encoder = open_model(options.model, workspace, device)
         prepared = _prepared(options, workspace, device)
         suite = prepared.test if options.final else prepared.setting.dev
@@ -162,18 +159,19 @@ def _write(options: Namespace, content: Any) -> None:
 
 
 @contextlib.contextmanager
-def _on_ray(options: Namespace) -> Iterator[Workspace]:
-    """The workspace, locked, with the libraries' chatter diverted and Ray started unless `--local`."""
+def _on_ray(options: Namespace) -> Iterator[tuple[Workspace, str]]:
+    """The workspace, locked, and the device; chatter is diverted, and Ray started unless `--local`."""
     from stillhouse.sweeps.cluster import connect, disconnect
+    from stillhouse.sweeps.room import cluster_device
 
-    root = root_of(options)
+    root, device = root_of(options), device_of(options)
     held = f"{root} must have one writer, but another run is going on there. Wait for it, or give --root."
     with locked(root / ".lock", wait=False, held=held), _quietly(options):
         try:
             if not options.local:
                 with signals_kept():
                     connect(options.address, nested=options.workers > 1, verbose=options.verbose)
-            yield Workspace(root)
+            yield Workspace(root), cluster_device(device)
         finally:
             if not options.local:
                 disconnect()

@@ -7,7 +7,7 @@ def resolve_device(device: str) -> str:
     """``auto`` as the best that this machine has; anything else as it is."""
     if device != "auto":
         return device
-    return next(kind for kind in ("cuda", "mps", "cpu") if _is_here(kind))
+    return next(kind for kind in ("cuda", "mps", "cpu") if is_here(kind))
 
 
 def require_device(device: str) -> None:
@@ -20,7 +20,7 @@ def require_device(device: str) -> None:
         BadInput: It is not here.
     """
     require(
-        _is_here(device),
+        is_here(device),
         "the device is on this machine",
         device=device,
         remedy="Leave --device out to take what there is.",
@@ -29,10 +29,11 @@ def require_device(device: str) -> None:
 
 def usable_device(device: str) -> str:
     """The device where this machine has it, else the CPU: a cluster's driver may stand on a node without."""
-    return device if _is_here(device) else "cpu"
+    return device if is_here(device) else "cpu"
 
 
-def _is_here(device: str) -> bool:
+def is_here(device: str) -> bool:
+    """Whether this machine has a device."""
     import torch
 
     kind, _, index = device.partition(":")

@@ -7,11 +7,13 @@ from typing import Any
 import pytest
 from studies import searcher  # type: ignore[import-not-found]
 
+from stillhouse.artifacts import Workspace
 from stillhouse.errors import Hindered
 from stillhouse.sweeps.observe import Observer
 from stillhouse.sweeps.records import TrialRecord
 from stillhouse.sweeps.trial import Context, follow, run_trial
 from stillhouse.tracking import Key
+from stillhouse.training.run import run
 
 QUICK = {"distil_batch_size": 16, "finetune_batch_size": 16}
 FULL_DISK = "there must be room on the disk for x, but it is full."
@@ -74,7 +76,23 @@ def test_a_live_trial_is_interrupted_with_the_sweep(
         observer.on_trial_start(0, [], trial())
         raise error
     assert tracker.ended.pop(("s",)) == state
-    assert len(tracker.ended) == 3 and set(tracker.ended.values()) == {"interrupted"}
+    trial_key = ("s", "trial-0000")
+    assert tracker.ended == {(*trial_key, "distil"): "interrupted", trial_key: "interrupted"}
+
+
+def test_a_stage_that_a_trial_never_reached_has_no_run(context: Context) -> None:
+    stage = next(context.plan(QUICK).chain())
+    run(stage, Workspace(Path(context.root)), where=context.where)
+    tracker = Told()
+    with Observer("s", context, tracker, {}) as observer:
+        observer.on_trial_start(0, [], trial())
+        observer.ended(record("PRUNED"))
+    trial_key = ("s", "trial-0000")
+    assert tracker.ended == {
+        (*trial_key, "distil"): "stopped early",
+        trial_key: "stopped early",
+        ("s",): "finished",
+    }
 
 
 def test_a_trial_that_the_workspace_cannot_serve_ends_the_search(

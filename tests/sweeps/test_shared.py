@@ -6,11 +6,20 @@ from typing import Any
 import pytest
 
 from stillhouse.artifacts import Workspace
+from stillhouse.errors import BadInput
+from stillhouse.sweeps import shared as shared_module
+from stillhouse.sweeps.room import Need
 from stillhouse.sweeps.shared import build_shared, shared_stages
 from stillhouse.sweeps.space import Categorical, Float, Space
 from stillhouse.sweeps.trial import Context, follow
 
 FIXED = {"distil_batch_size": 16, "finetune_batch_size": 16}
+
+
+@pytest.fixture(autouse=True)
+def called_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tasks of the cluster are plain calls."""
+    monkeypatch.setattr(shared_module, "call", lambda function, *arguments, need: function(*arguments))
 
 
 def space(**domains: Any) -> Space:
@@ -33,10 +42,10 @@ def test_what_is_shared(context: Context, domains: dict[str, Any], shared: list[
 def test_trials_over_the_last_stage_reuse_the_first(context: Context) -> None:
     workspace = Workspace(Path(context.root))
     searched = space(beta2=Float(0.1, 1.0), finetune_learning_rate=Float(1e-5, 1e-3))
-    (distilled,) = build_shared(context, searched)
+    (distilled,) = build_shared(context, searched, Need())
     assert workspace.finished(distilled)
     before = (workspace.path(distilled) / "manifest.json").stat().st_mtime_ns
-    assert build_shared(context, searched) == [distilled]
+    assert build_shared(context, searched, Need()) == [distilled]
     for beta2 in (0.1, 0.7):
         values = {**FIXED, "beta2": beta2, "finetune_learning_rate": 1e-4}
         told: list[dict[str, Any]] = []
@@ -45,3 +54,10 @@ def test_trials_over_the_last_stage_reuse_the_first(context: Context) -> None:
         assert [report["examples_seen"] for report in told] == [32, 64, 80, 96, 96]
     assert (workspace.path(distilled) / "manifest.json").stat().st_mtime_ns == before
     assert len(workspace.listed("stages")) == 3
+
+
+def test_a_shared_stage_that_diverges_ends_the_sweep(context: Context) -> None:
+    fixed = {**FIXED, "distil_learning_rate": 1e30}
+    searched = Space("ibkd", {"beta2": Float(0.1, 1.0)}, fixed=fixed)
+    with pytest.raises(BadInput, match="distil, which all trials share, trains"):
+        build_shared(context, searched, Need())

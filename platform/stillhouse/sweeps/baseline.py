@@ -48,8 +48,8 @@ class Baseline:
         ray.get(self._running)
         self._running = []
 
-    def best(self) -> tuple[Stage, dict[str, Any]]:
-        """The stage with the best dev figure, and its hyper-parameters."""
+    def best(self) -> tuple[Stage, dict[str, Any]] | None:
+        """The stage with the best dev figure, and its hyper-parameters; None when all of them diverged."""
         from stillhouse.artifacts import read_manifest
 
         workspace = Workspace(Path(self.context.root))
@@ -59,6 +59,8 @@ class Baseline:
             return float(metrics.get(self.context.quality, -math.inf))
 
         finished = [values for values in self.choices if self._finished(values)]
+        if not finished:
+            return None
         chosen = max(finished, key=quality)
         return self.context.plan(chosen), chosen
 

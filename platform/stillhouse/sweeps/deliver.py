@@ -58,7 +58,9 @@ def deliver(
         say("no trial ran to its end: see the reasons above.")
         nobody = dict.fromkeys(("champion", "teacher", "baseline", "untrained"))
         return {**nobody, "trials": trials, "front": []}
-    rivals = Rivals(champion, *baseline.best(), prepared, context.where.device)
+    rivals = Rivals(champion, baseline.best(), prepared, context.where.device)
+    if rivals.baseline is None:
+        say("no MSE baseline: it diverged with each of its learning rates.")
     tested = _tested(rivals, workspace, folder, name)
     export, parity = _export(name, context, champion, tested, rivals, folder)
     say()
@@ -124,7 +126,7 @@ def _tell(
     """Figures, the report and the student, told to the tracker under the sweep's run."""
     write_json(folder / "report.json", report)
     tested = {
-        **{who: report[who] for who in ("teacher", "baseline", "untrained")},
+        **{who: report[who] for who in ("teacher", "baseline", "untrained") if report[who]},
         "student": report["champion"],
     }
     trials = trial_table_markdown(records, observer.context.quality)
@@ -148,6 +150,9 @@ def _report(
     export: Path,
     trials: list[dict[str, Any]],
 ) -> dict[str, Any]:
+    baseline = None
+    if rivals.baseline:
+        baseline = {**tested["baseline"], "method": "mse", "hyper_parameters": rivals.baseline[1]}
     return {
         "champion": {
             **tested["student"],
@@ -158,7 +163,7 @@ def _report(
             "weights_sha256": read_manifest(champion.folder)["weights_sha256"],
         },
         "teacher": tested["teacher"],
-        "baseline": {**tested["baseline"], "method": "mse", "hyper_parameters": rivals.baseline_values},
+        "baseline": baseline,
         "untrained": tested["untrained"],
         "trials": trials,
         "facts": rivals.prepared.facts,

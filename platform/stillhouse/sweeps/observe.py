@@ -11,10 +11,12 @@ from ray.tune.experiment import Trial
 from stillhouse.artifacts import Workspace
 from stillhouse.console import say, warn
 from stillhouse.errors import Hindered
+from stillhouse.plan import Stage
 from stillhouse.spec import canonical
 from stillhouse.sweeps.records import TrialRecord
 from stillhouse.sweeps.trial import Context
 from stillhouse.tracking import Key, Row, SpoolTail, Tracker, provenance
+from stillhouse.training.run import PLAN
 
 _ENDED = {"COMPLETE": "finished", "PRUNED": "stopped early", "FAIL": "failed", "RUNNING": "interrupted"}
 
@@ -43,6 +45,8 @@ class Observer(Callback):  # type: ignore[misc]
             documents={"setting.json": canonical(context.setting)},
         )
         self._live: dict[int, dict[str, Any]] = {}
+        self._reused: dict[int, set[str]] = {}
+        self._opened: set[Key] = set()
         self._hindered = ""
 
     def __getstate__(self) -> dict[str, Any]:
@@ -57,15 +61,7 @@ class Observer(Callback):  # type: ignore[misc]
         plan = self.context.plan(values)
         self.tracker.run(key, f"trial {number}", parameters=values, documents={"plan.json": canonical(plan)})
         self._live[number] = values
-        for stage in plan.chain():
-            stage_key = (*key, stage.label)
-            reused = {"reused": "yes"} if self.workspace.finished(stage) else {}
-            parameters = {
-                "budget": stage.budget,
-                "batch_size": stage.batch_size,
-                "fingerprint": stage.fingerprint,
-            }
-            self.tracker.run(stage_key, stage.label, parameters=parameters, tags=reused)
+        self._reused[number] = {stage.label for stage in plan.chain() if self.workspace.finished(stage)}
         self._follow(number, values)
 
     def on_trial_result(
@@ -73,6 +69,7 @@ class Observer(Callback):  # type: ignore[misc]
     ) -> None:
         """A trial was evaluated, or says how it ended."""
         number, quality = trial.config["trial"], self.context.quality
+        self._follow(number, trial.config["hyper_parameters"])
         if result.get("hindered"):
             self._hindered = result["hindered"]
             return
@@ -102,6 +99,7 @@ class Observer(Callback):  # type: ignore[misc]
         row = {
             f"test/{who}/{name}": float(value)
             for who in ("champion", "teacher", "baseline", "untrained")
+            if report[who]
             for part in ("metrics", "cost")
             for name, value in report[who][part].items()
         }
@@ -130,12 +128,30 @@ class Observer(Callback):  # type: ignore[misc]
             warn(waiting)
 
     def _follow(self, number: int, values: dict[str, Any]) -> list[Key]:
-        """Follow the figures of a trial's stages; their runs."""
-        stages = list(self.context.plan(values).chain())
-        keys = [(*self.trial_key(number), stage.label) for stage in stages]
-        for key, stage in zip(keys, stages, strict=True):
-            self.tail.follow(key, self.workspace.path(stage) / "metrics.jsonl")
+        """Open a run for each stage that a trial has begun, and follow its figures; these runs."""
+        keys = []
+        for index, stage in enumerate(self.context.plan(values).chain()):
+            key = (*self.trial_key(number), stage.label)
+            if index and not (self.workspace.path(stage) / PLAN).exists():
+                break
+            keys.append(key)
+            if key not in self._opened:
+                self._opened.add(key)
+                self._open(key, stage, reused=stage.label in self._reused.get(number, ()))
         return keys
+
+    def _open(self, key: Key, stage: Stage, *, reused: bool) -> None:
+        self.tracker.run(
+            key,
+            stage.label,
+            parameters={
+                "budget": stage.budget,
+                "batch_size": stage.batch_size,
+                "fingerprint": stage.fingerprint,
+            },
+            tags={"reused": "yes"} if reused else {},
+        )
+        self.tail.follow(key, self.workspace.path(stage) / "metrics.jsonl")
 
     def _close(self, number: int, values: dict[str, Any], state: str, reason: str) -> None:
         keys = self._follow(number, values)

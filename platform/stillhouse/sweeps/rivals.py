@@ -34,22 +34,20 @@ class Rivals:
 
     Attributes:
         champion: The sweep's best student.
-        baseline: The MSE student of equal work.
-        baseline_values: Its hyper-parameters.
+        baseline: The MSE student of equal work and its hyper-parameters; None where there is none.
         prepared: The data, and the locked suite.
         device: Where they encode; the CPU where the driver does not have it.
     """
 
     champion: Champion
-    baseline: Stage
-    baseline_values: dict[str, Any]
+    baseline: tuple[Stage, dict[str, Any]] | None
     prepared: Prepared
     device: str
 
     @property
     def fingerprint(self) -> str:
         """Changes when any of the models or the suite does."""
-        stages = [self.champion.stage.fingerprint, self.baseline.fingerprint]
+        stages = [self.champion.stage.fingerprint, self.baseline[0].fingerprint if self.baseline else ""]
         return fingerprint([self.prepared.test.fingerprint, *stages])
 
     def encoders(self, workspace: Workspace) -> dict[str, tuple[Encoder, nn.Module]]:
@@ -57,14 +55,15 @@ class Rivals:
         setting = self.prepared.setting
         device = usable_device(self.device)
         student = encoder_in(self.champion.folder, device)
-        baseline = encoder_in(workspace.path(self.baseline), device)
         start = untrained(next(self.champion.stage.chain()), device)
-        return {
+        found = {
             "teacher": teacher(setting.teacher, setting.max_length, device),
             "student": (student, _module(student)),
-            "baseline": (baseline, _module(baseline)),
-            "untrained": (start, _module(start)),
         }
+        if self.baseline:
+            baseline = encoder_in(workspace.path(self.baseline[0]), device)
+            found["baseline"] = (baseline, _module(baseline))
+        return {**found, "untrained": (start, _module(start))}
 
 
 class TeacherEncoder:

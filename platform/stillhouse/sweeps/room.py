@@ -3,10 +3,10 @@
 import math
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from stillhouse.errors import require
 
@@ -18,6 +18,7 @@ _LAUNCHED = Path("~/ray_bootstrap_config.yaml")
 """Where Ray's cluster launcher leaves the configuration on the head."""
 _ON_KUBERNETES = "RAY_USAGE_STATS_KUBERAY_IN_USE"
 
+Result = TypeVar("Result")
 Nodes = list[tuple[dict[str, float], float]]
 """CPUs and GPUs of a kind of node, and how many of that kind."""
 
@@ -29,25 +30,29 @@ class Need:
     Attributes:
         workers: Training processes; one runs right in the trial's own actor.
         cpus: CPUs a worker.
-        gpus: GPUs a worker.
+        gpus: GPUs a worker; None takes one where the device is one, see `on`.
     """
 
     workers: int = 1
     cpus: float = 1.0
-    gpus: float = 0.0
+    gpus: float | None = None
 
     def __post_init__(self) -> None:
         """Check the ranges."""
         require(self.workers >= 1, "workers >= 1", workers=self.workers)
         require(self.cpus > 0, "cpus_per_worker > 0", cpus_per_worker=self.cpus)
-        require(self.gpus >= 0, "gpus_per_worker >= 0", gpus_per_worker=self.gpus)
+        require((self.gpus or 0) >= 0, "gpus_per_worker >= 0", gpus_per_worker=self.gpus)
         require(
-            self.workers == 1 or (self.cpus % 1 == 0 and self.gpus in (0, 1)),
+            self.workers == 1 or (self.cpus % 1 == 0 and self.gpus in (None, 0, 1)),
             "each of several workers has whole CPUs, and one GPU or none",
             workers=self.workers,
             cpus_per_worker=self.cpus,
             gpus_per_worker=self.gpus,
         )
+
+    def on(self, device: str) -> "Need":
+        """The same with its GPUs settled: one a worker on a GPU, unless it was said."""
+        return replace(self, gpus=float(device.startswith("cuda"))) if self.gpus is None else self
 
     @property
     def nested(self) -> bool:
@@ -57,7 +62,7 @@ class Need:
     @property
     def worker(self) -> dict[str, float]:
         """What one worker takes."""
-        return {"CPU": self.cpus, "GPU": self.gpus}
+        return {"CPU": self.cpus, "GPU": self.gpus or 0.0}
 
     @property
     def trial(self) -> dict[str, float]:
@@ -72,7 +77,7 @@ class Need:
         """The same for a Ray task."""
         if self.nested:
             return {"num_cpus": 0, "resources": self.trial}
-        return {"num_cpus": self.cpus, "num_gpus": self.gpus}
+        return {"num_cpus": self.cpus, "num_gpus": self.gpus or 0.0}
 
 
 def concurrency(need: Need, wanted: int) -> int:
@@ -102,6 +107,21 @@ def concurrency(need: Need, wanted: int) -> int:
     )
     fits = room // need.workers
     return min(fits, wanted) if wanted else fits
+
+
+def cluster_device(device: str) -> str:
+    """``auto`` as a GPU where a node of the cluster has one or may come with one, else as the CPU."""
+    if device != "auto":
+        return device
+    return "cuda" if any(shape.get("GPU") for shape, _ in [*nodes_up(), *nodes_to_come()]) else "cpu"
+
+
+def call(function: Callable[..., Result], *arguments: Any, need: Need) -> Result:
+    """Call a function as a task of the cluster that takes what a trial takes, and wait for its result."""
+    import ray
+
+    result: Result = ray.get(ray.remote(function).options(**need.options).remote(*arguments))
+    return result
 
 
 def teacher_actors(device: str) -> int:

@@ -1,25 +1,47 @@
-"""Stages that no searched value changes: built once, by the driver, before the trials start."""
+"""Stages that no searched value changes: built once, where trials run, before the trials start."""
 
 from pathlib import Path
 from typing import Any
 
 from stillhouse.artifacts import Workspace
 from stillhouse.console import say
+from stillhouse.errors import require
 from stillhouse.plan import Stage
+from stillhouse.sweeps.room import Need, call
 from stillhouse.sweeps.space import Categorical, Space
 from stillhouse.sweeps.trial import Context
+from stillhouse.training.progress import Diverged
 from stillhouse.training.run import run
 
 
-def build_shared(context: Context, space: Space) -> list[Stage]:
-    """Build the stages that all trials have in common, and return them."""
+def build_shared(context: Context, space: Space, need: Need) -> list[Stage]:
+    """Build the stages that all trials have in common, as tasks of the cluster, and return them.
+
+    Raises:
+        BadInput: One diverged, and with it every trial would.
+    """
     workspace = Workspace(Path(context.root))
     stages = shared_stages(context, space)
     for stage in stages:
         if not workspace.finished(stage):
             say(f"  building {stage.label}, which all trials share")
-            run(stage, workspace, where=context.where)
+            reason = call(_build, stage, context, need=need)
+            require(
+                not reason,
+                f"{stage.label}, which all trials share, trains",
+                reason=reason,
+                remedy="Change the hyper-parameters that the space fixes.",
+            )
     return stages
+
+
+def _build(stage: Stage, context: Context) -> str:
+    """Train a stage; why it diverged, or nothing."""
+    try:
+        run(stage, Workspace(Path(context.root)), where=context.where)
+    except Diverged as diverged:
+        return str(diverged)
+    return ""
 
 
 def shared_stages(context: Context, space: Space) -> list[Stage]:

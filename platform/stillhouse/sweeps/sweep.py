@@ -16,7 +16,7 @@ from stillhouse.spec import canonical, fingerprint
 from stillhouse.sweeps.cluster import connect, disconnect, refuse_hidden_root
 from stillhouse.sweeps.experiment import Experiment
 from stillhouse.sweeps.prepare import Embedding, Prepared, prepare
-from stillhouse.sweeps.room import Need, concurrency
+from stillhouse.sweeps.room import Need, cluster_device, concurrency
 from stillhouse.sweeps.space import Space
 
 if TYPE_CHECKING:
@@ -44,8 +44,8 @@ class SweepOptions:
         full: Trials that are never stopped early.
         at_once: Trials at once; 0 takes what fits.
         need: Resources of a trial.
-        embedding: Where the teacher runs.
-        device: Of training.
+        embedding: How the teacher runs.
+        device: Of teacher and training; ``auto`` takes a GPU where the cluster has one, else the CPU.
         address: Of a Ray cluster.
         register: Name in the model registry; empty takes the sweep's.
         refresh: Read the corpus again.
@@ -111,6 +111,7 @@ def sweep(options: SweepOptions) -> dict[str, Any]:
         try:
             with signals_kept():
                 connect(options.address, nested=options.need.workers > 1, verbose=options.verbose)
+            options = on_the_cluster(options)
             at_once = _at_once(options)
             refuse_hidden_root(options.root)
             workspace = Workspace(options.root.resolve())
@@ -121,6 +122,13 @@ def sweep(options: SweepOptions) -> dict[str, Any]:
             return _search_and_deliver(options, prepared, workspace, folder, at_once)
         finally:
             disconnect()
+
+
+def on_the_cluster(options: SweepOptions) -> SweepOptions:
+    """The options with the device settled, once the cluster is there to be asked."""
+    device = cluster_device(options.device)
+    embedding = dataclasses.replace(options.embedding, device=device)
+    return dataclasses.replace(options, device=device, need=options.need.on(device), embedding=embedding)
 
 
 def _search_and_deliver(
@@ -150,7 +158,7 @@ def _search_and_deliver(
     )
     tracker = open_tracker(workspace, folder, options.name)
     with Observer(options.name, context, tracker, prepared.facts) as observer:
-        build_shared(context, options.space)
+        build_shared(context, options.space, options.need)
         baseline = Baseline(context, options.need)
         if LATENCY in options.objectives:
             baseline.wait()

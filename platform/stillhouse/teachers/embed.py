@@ -121,7 +121,8 @@ def _follow(builds: list[Build], made: Iterator[tuple[int, Shard]], progress: Pr
 
 def _has_bfloat16(kind: str) -> bool:
     if kind == "cuda":
-        return torch.cuda.is_available() and torch.cuda.is_bf16_supported(including_emulation=False)
+        # A cluster's driver may have none, and plans for a recent one: each actor asks again.
+        return not torch.cuda.is_available() or torch.cuda.is_bf16_supported(including_emulation=False)
     if kind != "cpu":
         return False
     flags = Path("/proc/cpuinfo")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from stillhouse.artifacts import Workspace, locked, read_manifest, remove_leftovers, write_json
-from stillhouse.devices import resolve_device
+from stillhouse.devices import is_here, resolve_device, usable_device
 from stillhouse.errors import require
 from stillhouse.plan import Stage
 from stillhouse.spec import canonical
@@ -134,8 +134,8 @@ def _train(stage: Stage, workspace: Workspace, where: Where, listen: Listen | No
     for store in stores_of(stage):
         if isinstance(store.teacher, Stage) and not workspace.finished(store):
             run(store.teacher, workspace, where=where)
-    prepare(stage, workspace, device=device, threads=where.threads or torch.get_num_threads())
-    if where.workers == 1:
+    prepare(stage, workspace, device=usable_device(device), threads=where.threads or torch.get_num_threads())
+    if where.workers == 1 and is_here(device):
         fit_here(stage, workspace, where, device=device, listen=listen)
     else:
         from stillhouse.training.worker import fit_with_workers

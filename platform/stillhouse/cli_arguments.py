@@ -112,6 +112,18 @@ def add_store(commands: "_SubParsersAction[ArgumentParser]") -> None:
     _add_common(command)
 
 
+def add_presets(commands: "_SubParsersAction[ArgumentParser]") -> None:
+    """`stillhouse presets METHOD`."""
+    command = _command(
+        commands,
+        "presets",
+        "show a method's presets side by side: what the paper says, and what the authors' code does",
+        "stillhouse presets ibkd",
+    )
+    command.add_argument("method", help="a method, such as ibkd, ckd or mse")
+    _add_common(command)
+
+
 def _command(
     commands: "_SubParsersAction[ArgumentParser]", name: str, what: str, examples: str
 ) -> ArgumentParser:

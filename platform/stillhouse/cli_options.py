@@ -77,11 +77,13 @@ def space_of(options: Namespace, method: "Method") -> "Space":
 def probe_all(
     options: Namespace, method: "Method", points: Iterable[dict[str, Any]], wanted: Experiment
 ) -> None:
-    """Refuse a model, a layer or a hyper-parameter that cannot be, before any work."""
-    from stillhouse.methods import hyper_parameters, probe
+    """Refuse missing data, a model, a layer or a hyper-parameter that cannot be, before any work."""
+    from stillhouse.methods import check_data, hyper_parameters, probe
     from stillhouse.students.backbone import layer_count
     from stillhouse.teachers.models import resolve_model
 
+    labelled = wanted.finetune_budget and (wanted.labelled or (wanted.corpus == "pydocs" and wanted.pairs))
+    check_data(method, ("query", "passage") if labelled else ())
     student = student_spec(wanted, resolve_model(wanted.teacher))
     layers = layer_count(student.kwargs["base"])
     for values in points:

@@ -135,6 +135,28 @@ def export(options: Namespace) -> int:
     return 0
 
 
+def presets(options: Namespace) -> int:
+    """`stillhouse presets METHOD`."""
+    from dataclasses import asdict
+
+    from stillhouse.methods import load_method
+    from stillhouse.methods import presets as presets_of
+    from stillhouse.sweeps.table import aligned
+
+    method = load_method(options.method)
+    values = presets_of(method)
+    cells = [
+        ["*" if v.differs else "", v.name, str(v.paper), v.paper_source, str(v.repo), v.repo_source]
+        for v in values
+    ]
+    say(f"{method.PAPER}\n")
+    for line in aligned(["", "hyper-parameter", "paper", "from", "repo", "from"], cells, left={0, 1, 3, 5}):
+        say(line.rstrip())
+    say("\n* the authors' code differs from the text")
+    _write(options, [{**asdict(value), "differs": value.differs} for value in values])
+    return 0
+
+
 def store(options: Namespace) -> int:
     """`stillhouse store {ls,verify,gc}`."""
     from stillhouse.sweeps import stores

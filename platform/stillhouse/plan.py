@@ -29,6 +29,7 @@ __all__ = [
     "DevSuite",
     "Examples",
     "Given",
+    "Live",
     "Mined",
     "Model",
     "Optimizer",
@@ -98,6 +99,21 @@ class Optimizer:
 
 
 @dataclass(frozen=True)
+class Live(Named):
+    """A teacher that runs while a stage trains, where states are needed that no store keeps.
+
+    It is frozen, in evaluation mode, and reads the student's tokens: both have one tokenizer.
+
+    Attributes:
+        model: Spec of a `Student`, with the weights that it starts from.
+        start_from: The stage whose student it is; None leaves the weights of ``model``.
+    """
+
+    model: Spec[Any]
+    start_from: "Stage | None" = None
+
+
+@dataclass(frozen=True)
 class Stage(Named):
     """One training run.
 
@@ -115,6 +131,7 @@ class Stage(Named):
         autocast: ``float32`` or ``bfloat16``.
         seed: Of the first weights, the order of the examples and dropout.
         start_from: The stage whose student this one goes on from.
+        live: A teacher that is asked of every column; such a stage reads no store.
         dev: What picks the checkpoint; None keeps the last one.
         evaluate_every: Examples between two evaluations; 0 evaluates at the end only.
         patience: Evaluations without a better figure before the stage ends; 0 never ends it.
@@ -135,6 +152,7 @@ class Stage(Named):
     autocast: str = "float32"
     seed: int = 0
     start_from: "Stage | None" = None
+    live: Live | None = None
     dev: DevSuite | None = None
     evaluate_every: int = 0
     patience: int = 0
@@ -165,6 +183,7 @@ class Stage(Named):
             "a stage is given a dev suite, never a test suite",
             suite=type(self.dev).__name__,
         )
+        assert not (self.live and self.stores), "a live teacher says what a store would"
         unknown = sorted(set(self.stores) - set(self.examples.columns))
         require(
             not unknown,
@@ -179,10 +198,24 @@ class Stage(Named):
         return self.budget // self.batch_size
 
     def chain(self) -> Iterator["Stage"]:
-        """The stages from the first to this one."""
-        if self.start_from is not None:
-            yield from self.start_from.chain()
+        """The stages from the first to this one, those of its teachers among them, each once."""
+        seen: set[str] = set()
+        for before in self._before():
+            for stage in before.chain():
+                if stage.fingerprint not in seen:
+                    seen.add(stage.fingerprint)
+                    yield stage
         yield self
+
+    def _before(self) -> Iterator["Stage"]:
+        """The stages that this one reads: its teachers, then what it starts from."""
+        for store in self.stores.values():
+            if isinstance(store.teacher, Stage):
+                yield store.teacher
+        if self.live is not None and self.live.start_from is not None:
+            yield self.live.start_from
+        if self.start_from is not None:
+            yield self.start_from
 
 
 @dataclass(frozen=True)
@@ -194,10 +227,13 @@ class Setting:
         student: Spec of the student before any projection.
         sentences: Teacher's vectors of unlabelled text.
         labelled: (query, passage, negatives) for fine-tuning; None where there is none.
+        labelled_stores: Teacher's vectors of the labelled text, by column.
+        teacher_dim: E.
         dev: What selects checkpoints and trials.
         distil_budget: Examples of the distillation stage.
         finetune_budget: Examples of the fine-tuning stage; 0 leaves it out.
         evaluations: Evaluations a stage.
+        patience: Evaluations without a better dev figure before a stage ends; 0 never ends it.
         max_length: Tokens a text for the student.
         autocast: ``float32`` or ``bfloat16``.
         sentence_rows: Rows of ``sentences``: what an epoch is.
@@ -211,8 +247,11 @@ class Setting:
     distil_budget: int
     sentence_rows: int = 0
     labelled: Examples | None = None
+    labelled_stores: Mapping[str, Store] = field(default_factory=dict)
+    teacher_dim: int = 0
     finetune_budget: int = 0
     evaluations: int = 4
+    patience: int = 0
     max_length: int = 128
     autocast: str = "float32"
     seed: int = 0
@@ -224,4 +263,5 @@ class Setting:
             "autocast": self.autocast,
             "seed": self.seed,
             "dev": self.dev,
+            "patience": self.patience,
         }

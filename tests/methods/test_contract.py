@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from stillhouse.errors import BadInput
-from stillhouse.methods import hyper_parameters, known_methods, load_method
+from stillhouse.methods import check_data, hyper_parameters, known_methods, load_method, presets
 from stillhouse.plan import (
     AllRows,
     DevSuite,
@@ -38,6 +38,7 @@ OTHER: dict[str, Any] = {
     "bandwidth": "median",
     "estimator": "biased",
     "optimizer": "adam",
+    "decay": "constant",
     "layers": (0,),
     "bank_size": 4096,
     "projection": 8,
@@ -48,7 +49,8 @@ def setting(path: str = "") -> Setting:
     teacher = Model("weights", path=path)
     texts, queries, passages = TextTable("sentences"), TextTable("queries"), TextTable("passages")
     pairs = Examples({"query": queries, "passage": passages}, AllRows())
-    mined = Mined(pairs, Store(queries, teacher), Store(passages, teacher), negatives=2)
+    stores = {"query": Store(queries, teacher), "passage": Store(passages, teacher)}
+    mined = Mined(pairs, stores["query"], stores["passage"], negatives=2)
     return Setting(
         teacher=teacher,
         student=spec(TransformerStudent, base=teacher, layers=(0, 1)),
@@ -57,6 +59,8 @@ def setting(path: str = "") -> Setting:
         distil_budget=4096,
         sentence_rows=1000,
         labelled=Examples({"query": queries, "passage": passages, "negatives": passages}, mined),
+        labelled_stores={**stores, "negatives": stores["passage"]},
+        teacher_dim=24,
         finetune_budget=1024,
     )
 
@@ -79,6 +83,16 @@ def test_its_presets_build(name: str, preset: str) -> None:
     stages = list(method.plan(hyper_parameters(method, {}, preset), setting()).chain())
     assert method.PAPER and method.PRUNABLE_FROM in [stage.label for stage in stages]
     assert all(stage.dev is not None for stage in stages)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_its_presets_say_where_each_value_stands(name: str) -> None:
+    method = load_method(name)
+    known = {field.name for field in dataclasses.fields(method.HyperParameters)}
+    assert set(getattr(method, "SOURCES", {})) <= known
+    values = presets(method)
+    assert {value.name for value in values} == known
+    assert all(value.repo_source != "ours" for value in values if value.differs)
 
 
 @pytest.mark.parametrize(
@@ -160,6 +174,13 @@ def test_an_unknown_method_and_a_misspelt_hyper_parameter_list_the_near_ones() -
         hyper_parameters(load_method("ibkd"), {}, "papre")
 
 
+def test_a_method_that_needs_labelled_text_names_its_columns() -> None:
+    check_data(load_method("mse"), ())
+    check_data(load_method("simcse"), ("query", "passage", "negatives"))
+    with pytest.raises(BadInput, match="simcse is given labelled text with the columns query, passage"):
+        check_data(load_method("simcse"), ())
+
+
 def _batch(stage: Stage) -> Batch:
     torch.manual_seed(0)
     tokens, rows = {}, {}
@@ -168,5 +189,5 @@ def _batch(stage: Stage) -> Batch:
         ids = torch.randint(5, 100, (size, 7))
         tokens[column] = Tokens(ids, torch.ones_like(ids))
         rows[column] = torch.arange(size).reshape(8, -1).squeeze(1) + 100 * index
-    teacher = {column: Encoding(torch.randn(8, 24)) for column in stage.stores}
+    teacher = {column: Encoding(torch.randn(len(tokens[column].input_ids_BT), 24)) for column in stage.stores}
     return Batch(tokens, rows, teacher)

@@ -9,12 +9,9 @@ from torch import Tensor, nn
 from stillhouse.errors import BadInput
 from stillhouse.losses.contrastive import InfoNCE, SupervisedInfoNCE
 from stillhouse.losses.hsic import HSIC
-from stillhouse.methods.objectives import (
-    ContrastiveDistillation,
-    InformationBottleneck,
-    Regression,
-    SupervisedBottleneck,
-)
+from stillhouse.methods.bottlenecks import InformationBottleneck, SupervisedBottleneck
+from stillhouse.methods.contrasts import ContrastiveDistillation
+from stillhouse.methods.matching import Regression
 from stillhouse.spec import spec
 from stillhouse.types import Batch, Encoding
 

@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 from stillhouse.artifacts import Workspace, read_manifest, remove
 from stillhouse.corpora.tables import open_rows, write_rows, write_texts
 from stillhouse.errors import BadInput
-from stillhouse.methods.objectives import InformationBottleneck, SupervisedBottleneck
+from stillhouse.methods.bottlenecks import InformationBottleneck, SupervisedBottleneck
 from stillhouse.plan import AllRows, DevSuite, Examples, Mined, Model, Optimizer, Stage, Store
 from stillhouse.spec import spec
 from stillhouse.students.transformer import TransformerStudent

@@ -10,15 +10,21 @@
     What a model card cites.
 `PRUNABLE_FROM`
     Label of the first stage whose evaluations a scheduler may stop a trial on.
+
+`SOURCES`
+    Hyper-parameter to where its value stands: in the text, in the authors' code. Left out where no paper says.
+
+A method that cannot do without labelled text also has ``NEEDS``, the columns of it that it reads.
 """
 
 import dataclasses
 import importlib
 import pkgutil
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any, Protocol
 
-from stillhouse.errors import BadInput, nearest
+from stillhouse.errors import BadInput, nearest, require
 from stillhouse.plan import AllRows, DevSuite, Examples, Model, Setting, Stage, Store, TextTable
 from stillhouse.spec import spec
 from stillhouse.students.backbone import checked_layers
@@ -85,6 +91,53 @@ def check_names(method: Method, names: Iterable[str]) -> None:
             raise BadInput(f"`{name}` is no hyper-parameter of this method. {nearest(name, known)}")
 
 
+@dataclass(frozen=True)
+class PresetValue:
+    """A hyper-parameter in both presets, and where each value comes from."""
+
+    name: str
+    paper: Any
+    paper_source: str
+    repo: Any
+    repo_source: str
+
+    @property
+    def differs(self) -> bool:
+        """Whether the code does something else than the text."""
+        return bool(self.paper != self.repo)
+
+
+def presets(method: Method) -> list[PresetValue]:
+    """Every hyper-parameter of a method as its presets have it, side by side."""
+    told: dict[str, tuple[str, str]] = getattr(method, "SOURCES", {})
+    paper, repo = method.PRESETS["paper"], method.PRESETS["repo"]
+    values = []
+    for field in dataclasses.fields(method.HyperParameters):
+        text, code = told.get(field.name, ("ours", "ours"))
+        ours, theirs = getattr(paper, field.name), getattr(repo, field.name)
+        values.append(PresetValue(field.name, ours, text, theirs, code))
+    return values
+
+
+def check_data(method: Method, columns: Iterable[str]) -> None:
+    """Refuse to train without the labelled text that a method needs.
+
+    Args:
+        method: What would train.
+        columns: Of the labelled text that there is; none where there is none.
+
+    Raises:
+        BadInput: A column is missing.
+    """
+    needed, there = getattr(method, "NEEDS", ()), tuple(columns)
+    require(
+        set(needed) <= set(there),
+        f"{method.__name__.rpartition('.')[2]} is given labelled text with the columns {', '.join(needed)}",
+        columns=list(there),
+        remedy="Give it with --labelled, and a budget with --finetune-budget; pydocs brings its own pairs.",
+    )
+
+
 def probe(method: Method, hp: Any, *, layers: int) -> None:
     """Plan and build the objectives with placeholder data, so that a bad value is refused before any work.
 
@@ -113,5 +166,7 @@ def _placeholder() -> Setting:
         distil_budget=1 << 40,
         sentence_rows=1 << 40,
         labelled=Examples({"query": texts, "passage": texts}, AllRows()),
+        labelled_stores={"query": Store(texts, teacher), "passage": Store(texts, teacher)},
+        teacher_dim=4,
         finetune_budget=1 << 40,
     )

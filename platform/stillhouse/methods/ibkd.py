@@ -19,8 +19,9 @@ authors' code.
 from dataclasses import dataclass, replace
 
 from stillhouse.errors import require
-from stillhouse.methods.objectives import InformationBottleneck, SupervisedBottleneck
-from stillhouse.plan import AllRows, Examples, Optimizer, Setting, Stage
+from stillhouse.methods.bottlenecks import InformationBottleneck, SupervisedBottleneck
+from stillhouse.methods.stages import distilled, student_of, supervised
+from stillhouse.plan import Optimizer, Setting, Stage
 from stillhouse.spec import spec
 
 PAPER = (
@@ -110,21 +111,44 @@ PRESETS = {
 }
 
 
+SOURCES = {
+    "distil_learning_rate": ("Table 1, STS", "Table 1"),
+    "distil_batch_size": ("Table 1, STS", "shipped settings"),
+    "distil_epochs": ("Table 1 has 10; here the budget", "shipped settings have 10; here the budget"),
+    "distil_temperature": ("Table 1, STS", "shipped settings"),
+    "beta1": ("section 4.3", "shipped settings (its λ)"),
+    "gamma": ("section 4.3", "shipped settings"),
+    "kernel": ("section 4.3", "code"),
+    "finetune_learning_rate": ("Table 1, STS", "shipped settings"),
+    "finetune_batch_size": ("Table 1, STS", "shipped settings"),
+    "finetune_temperature": ("Table 1, STS", "shipped settings"),
+    "beta2": ("section 4.3", "shipped settings (its λ)"),
+    "similarity": ("eq. 5", "code: cosine of a projection with bias"),
+    "distil_input_layer": ("not printed; ours", "code: mean of the embedding layer"),
+    "finetune_input_layer": ("not printed; ours", "code: hidden[-2]"),
+    "finetune_gamma": ("section 4.3, as gamma", "code: fixed to 0.1"),
+    "estimator": ("eq. 6", "code: 1/(n-1)²"),
+    "normalize_kernels": ("not printed; ours", "code: raw vectors"),
+    "optimizer": ("section 4.3", "code"),
+    "warmup": ("not printed; ours", "code: none"),
+}
+"""Where a preset's value stands: in the text, and in the authors' code."""
+
+
 def plan(hp: HyperParameters, setting: Setting) -> Stage:
     """The fine-tuning stage after the distillation; the distillation alone where nothing is labelled."""
-    distilled = _distil(hp, setting)
+    before = _distil(hp, setting)
     if setting.labelled is None or setting.finetune_budget == 0:
         require(
             hp.projection == 0,
             "projection = 0 without a fine-tuning stage (eq. 11 adds W_proj there)",
             projection=hp.projection,
         )
-        return distilled
-    return _finetune(hp, setting, distilled)
+        return before
+    return _finetune(hp, setting, before)
 
 
 def _distil(hp: HyperParameters, setting: Setting) -> Stage:
-    budget = hp.distil_epochs * setting.sentence_rows or setting.distil_budget
     objective = spec(
         InformationBottleneck,
         temperature=hp.distil_temperature,
@@ -135,23 +159,19 @@ def _distil(hp: HyperParameters, setting: Setting) -> Stage:
         input_layer=hp.distil_input_layer,
         **_kernel(hp),
     )
-    return Stage(
+    return distilled(
+        setting,
+        objective,
+        Optimizer(hp.distil_learning_rate, name=hp.optimizer, warmup=hp.warmup),
         label="distil",
-        student=setting.student.replace(layers=hp.layers) if hp.layers else setting.student,
-        objective=objective,
-        examples=Examples(columns={"text": setting.sentences.texts}, origin=AllRows()),
-        stores={"text": setting.sentences},
-        budget=budget,
+        student=student_of(setting, hp.layers),
         batch_size=hp.distil_batch_size,
-        optimizer=Optimizer(hp.distil_learning_rate, name=hp.optimizer, warmup=hp.warmup),
-        evaluate_every=budget // setting.evaluations,
-        **setting.common(),
+        budget=hp.distil_epochs * setting.sentence_rows,
     )
 
 
-def _finetune(hp: HyperParameters, setting: Setting, distilled: Stage) -> Stage:
-    assert setting.labelled is not None
-    student = distilled.student.replace(projection=hp.projection) if hp.projection else distilled.student
+def _finetune(hp: HyperParameters, setting: Setting, before: Stage) -> Stage:
+    student = before.student.replace(projection=hp.projection) if hp.projection else before.student
     objective = spec(
         SupervisedBottleneck,
         temperature=hp.finetune_temperature,
@@ -160,18 +180,13 @@ def _finetune(hp: HyperParameters, setting: Setting, distilled: Stage) -> Stage:
         input_layer=hp.finetune_input_layer,
         **_kernel(hp),
     )
-    return Stage(
-        label="finetune",
+    return supervised(
+        setting,
+        objective,
+        Optimizer(hp.finetune_learning_rate, name=hp.optimizer, warmup=hp.warmup),
         student=student,
-        objective=objective,
-        examples=setting.labelled,
-        stores={},
-        budget=setting.finetune_budget,
-        batch_size=min(hp.finetune_batch_size, setting.finetune_budget),
-        optimizer=Optimizer(hp.finetune_learning_rate, name=hp.optimizer, warmup=hp.warmup),
-        evaluate_every=setting.finetune_budget // setting.evaluations,
-        start_from=distilled,
-        **setting.common(),
+        batch_size=hp.finetune_batch_size,
+        before=before,
     )
 
 

@@ -1,6 +1,7 @@
 """MSE: the student's vector regressed on the teacher's, the baseline of every paper here.
 
     distil     L = ‖M s − t‖² / E      (DistilCSE eq. 2 and 3; no M where the dimensions agree)
+    finetune   supervised InfoNCE, where labelled text is given
 
 `examples` counts sentences. Where a method with two stages is compared, the caller gives the budget in the
 same unit of work.
@@ -8,8 +9,9 @@ same unit of work.
 
 from dataclasses import dataclass
 
-from stillhouse.methods.objectives import Regression
-from stillhouse.plan import AllRows, Examples, Optimizer, Setting, Stage
+from stillhouse.methods.matching import Regression
+from stillhouse.methods.stages import distilled, finetuned, student_of
+from stillhouse.plan import Optimizer, Setting, Stage
 from stillhouse.spec import spec
 
 PAPER = "a regression on the teacher's vectors, the baseline of the papers (no paper of its own)"
@@ -23,6 +25,9 @@ class HyperParameters:
     Attributes:
         learning_rate: At its highest.
         batch_size: Global batch.
+        finetune_learning_rate: Of the fine-tuning stage.
+        finetune_batch_size: Global batch of the fine-tuning stage.
+        finetune_temperature: τ of the fine-tuning stage.
         layers: The teacher's layers that the student keeps; empty takes the setting's student.
         optimizer: ``adam`` or ``adamw``.
         warmup: Share of the steps with a growing learning rate.
@@ -30,6 +35,9 @@ class HyperParameters:
 
     learning_rate: float = 1e-4
     batch_size: int = 128
+    finetune_learning_rate: float = 3e-5
+    finetune_batch_size: int = 128
+    finetune_temperature: float = 0.05
     layers: tuple[int, ...] = ()
     optimizer: str = "adamw"
     warmup: float = 0.1
@@ -43,16 +51,19 @@ PRESETS = {"paper": HyperParameters(), "repo": HyperParameters()}
 
 
 def plan(hp: HyperParameters, setting: Setting) -> Stage:
-    """One stage."""
-    return Stage(
+    """The fine-tuning after the distillation; the distillation alone where nothing is labelled."""
+    distil = distilled(
+        setting,
+        spec(Regression),
+        Optimizer(hp.learning_rate, name=hp.optimizer, warmup=hp.warmup),
         label="mse",
-        student=setting.student.replace(layers=hp.layers) if hp.layers else setting.student,
-        objective=spec(Regression),
-        examples=Examples(columns={"text": setting.sentences.texts}, origin=AllRows()),
-        stores={"text": setting.sentences},
-        budget=setting.distil_budget,
+        student=student_of(setting, hp.layers),
         batch_size=hp.batch_size,
-        optimizer=Optimizer(hp.learning_rate, name=hp.optimizer, warmup=hp.warmup),
-        evaluate_every=setting.distil_budget // setting.evaluations,
-        **setting.common(),
+    )
+    return finetuned(
+        setting,
+        distil,
+        Optimizer(hp.finetune_learning_rate, name=hp.optimizer, warmup=hp.warmup),
+        batch_size=hp.finetune_batch_size,
+        temperature=hp.finetune_temperature,
     )

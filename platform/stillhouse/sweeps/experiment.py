@@ -21,8 +21,10 @@ class Experiment:
         deduplicate: Keep the first of equal texts.
         encoding: Of the corpus, where it is text.
         sentences: Unlabelled sentences to distil on; 0 takes all.
-        pairs: Labelled (query, passage) pairs to fine-tune on; 0 leaves the stage out. From pydocs.
-        negatives: K, mined hard negatives a pair.
+        labelled: Labelled text to fine-tune on: JSON lines, CSV, TSV, Parquet or ``hf:``, with the columns
+            query and passage, and negatives or NLI labels; empty takes pydocs' own where that is the corpus.
+        pairs: Labelled pairs to fine-tune on; 0 takes none, or all of ``labelled``.
+        negatives: K, hard negatives a pair: those that come with it, else mined.
         dev_queries: Queries of the dev split.
         dev_passages: Passages of the dev split.
         test_queries: Queries of the locked test split.
@@ -36,6 +38,7 @@ class Experiment:
         distil_budget: Examples of the distillation stage.
         finetune_budget: Examples of the fine-tuning stage.
         evaluations: Dev evaluations a stage.
+        patience: Evaluations without a better dev figure before a stage ends; 0 never ends it.
         compute: ``auto``, ``float32`` or ``bfloat16``: precision of teacher and training.
         data_root: Folder with the published STS sets; empty leaves STS out.
         seed: Of training and of the search; which texts are chosen does not depend on it.
@@ -50,6 +53,7 @@ class Experiment:
     deduplicate: bool = True
     encoding: str = "utf-8"
     sentences: int = 20480
+    labelled: str = ""
     pairs: int = 2048
     negatives: int = 1
     dev_queries: int = 250
@@ -65,6 +69,7 @@ class Experiment:
     distil_budget: int = 8192
     finetune_budget: int = 768
     evaluations: int = 2
+    patience: int = 0
     compute: str = "auto"
     data_root: str = ""
     seed: int = 0
@@ -73,7 +78,7 @@ class Experiment:
         """Check the ranges."""
         if isinstance(self.layers, list):
             object.__setattr__(self, "layers", tuple(self.layers))
-        for name in ("sentences", "pairs", "negatives", "keep", "finetune_budget"):
+        for name in ("sentences", "pairs", "negatives", "keep", "finetune_budget", "patience"):
             value = getattr(self, name)
             require(value >= 0, f"{name} >= 0", **{name: value})
         for name in ("dev_queries", "dev_passages", "held_out", "distil_budget", "evaluations", "max_length"):

@@ -59,8 +59,10 @@ def prepare(
     wanted: Experiment, workspace: Workspace, embedding: Embedding, *, refresh: bool = False
 ) -> Prepared:
     """Read the corpus, run the teacher once over it, mine hard negatives; skip what exists."""
+    from stillhouse.corpora.tables import open_rows
     from stillhouse.teachers.embed import resolve_compute
     from stillhouse.teachers.models import resolve_model
+    from stillhouse.teachers.store import open_store
     from stillhouse.training.mining import build_mined
 
     teacher = resolve_model(wanted.teacher)
@@ -71,36 +73,35 @@ def prepare(
         return Store(texts=texts, teacher=teacher, max_length=wanted.max_length, compute=compute)
 
     sentences, dev, test = store(data.sentences), store(data.dev_sentences), store(data.test_sentences)
-    labelled = _labelled(wanted, data.pairs, store)
+    pairs = _labelled_file(wanted, workspace, refresh=refresh) if wanted.labelled else data.pairs
+    labelled = _labelled(wanted, pairs, store)
     rule = labelled.origin if labelled else None
     mined_from = [rule.queries, rule.passages] if isinstance(rule, Mined) else []
-    stores = [sentences, *mined_from, dev, test]
-    # What an experiment reads is not for `store gc` to take.
-    note = workspace.root / "experiments" / f"{fingerprint(stores)}.json"
-    if not note.exists():
-        write_json(note, {"stores": [canonical(part) for part in stores]})
-    _embed(stores, workspace, embedding)
+    _embed([sentences, *mined_from, dev, test], workspace, embedding)
     if labelled and mined_from:
         build_mined(workspace, labelled)
-    rows = _rows(workspace, sentences)
+    told = open_store(workspace, sentences)
     setting = Setting(
         teacher=teacher,
         student=student_spec(wanted, teacher),
         sentences=sentences,
         dev=_dev(data, dev, wanted),
         distil_budget=wanted.distil_budget,
-        sentence_rows=rows,
+        sentence_rows=len(told),
         labelled=labelled,
+        labelled_stores={name: store(table) for name, table in labelled.columns.items()} if labelled else {},
+        teacher_dim=told.dim,
         finetune_budget=wanted.finetune_budget if labelled else 0,
         evaluations=wanted.evaluations,
+        patience=wanted.patience,
         max_length=wanted.max_length,
         autocast=compute,
         seed=wanted.seed,
     )
     facts = {
         "corpus": wanted.corpus,
-        "sentences": rows,
-        "pairs": wanted.pairs if labelled else 0,
+        "sentences": len(told),
+        "pairs": len(next(iter(open_rows(workspace, labelled).values()))) if labelled else 0,
         "teacher": teacher.name,
         "store": sentences.fingerprint,
         "compute": compute,
@@ -148,6 +149,14 @@ def _read(wanted: Experiment, workspace: Workspace, *, refresh: bool) -> _Data:
     return _Data(train, dev, test, None, None, None)
 
 
+def _labelled_file(wanted: Experiment, workspace: Workspace, *, refresh: bool) -> Examples:
+    from stillhouse.corpora.labelled import read_labelled
+
+    return read_labelled(
+        workspace, wanted.labelled, negatives=wanted.negatives, limit=wanted.pairs, refresh=refresh
+    )
+
+
 def _pydocs(wanted: Experiment, workspace: Workspace, *, refresh: bool) -> _Data:
     from stillhouse.corpora.pydocs import pydocs
 
@@ -170,6 +179,10 @@ def _pydocs(wanted: Experiment, workspace: Workspace, *, refresh: bool) -> _Data
 def _embed(stores: list[Store], workspace: Workspace, embedding: Embedding) -> None:
     from stillhouse.teachers.embed import build_stores
 
+    # What an experiment reads is not for `store gc` to take.
+    note = workspace.root / "experiments" / f"{fingerprint(stores)}.json"
+    if not note.exists():
+        write_json(note, {"stores": [canonical(part) for part in stores]})
     missing = [store for store in stores if not workspace.finished(store)]
     if not missing:
         return
@@ -188,7 +201,7 @@ def _embed(stores: list[Store], workspace: Workspace, embedding: Embedding) -> N
 def _labelled(
     wanted: Experiment, pairs: Examples | None, store: Callable[[TextTable], Store]
 ) -> Examples | None:
-    if pairs is None or wanted.negatives == 0:
+    if pairs is None or wanted.negatives == 0 or "negatives" in pairs.columns:
         return pairs
     queries, passages = store(pairs.columns["query"]), store(pairs.columns["passage"])
     return Examples(
@@ -196,12 +209,6 @@ def _labelled(
         origin=Mined(pairs=pairs, queries=queries, passages=passages, negatives=wanted.negatives),
         label="mined",
     )
-
-
-def _rows(workspace: Workspace, store: Store) -> int:
-    from stillhouse.teachers.store import open_store
-
-    return len(open_store(workspace, store))
 
 
 def _dev(data: _Data, agreement: Store, wanted: Experiment) -> DevSuite:

@@ -48,7 +48,7 @@ def trial_table(
     shown, beside = list(names), list(figures)
     while True:
         header, cells = _trial_cells(records, shown, beside, quality, teacher)
-        lines = _aligned(header, cells, left={len(header) - 1})
+        lines = aligned(header, cells, left={len(header) - 1})
         if max(map(len, lines)) <= width or not (beside[1:] or shown):
             break
         if beside[1:]:
@@ -84,12 +84,12 @@ def comparison_table(tested: Mapping[str, Mapping[str, Mapping[str, float]]], wi
     """
     header, cells = _comparison_cells(tested)
     legend = textwrap.wrap(_legend(_test_figures(tested)), width, subsequent_indent="  ")
-    lines = _aligned(header, cells, left={0})
+    lines = aligned(header, cells, left={0})
     if max(map(len, lines)) <= width:
         return "\n".join([*legend, *lines])
     told, costs = legend, len(_COST)
     for part in (slice(1, -costs), slice(-costs, None)):
-        told += [*_aligned([header[0], *header[part]], [[row[0], *row[part]] for row in cells], left={0}), ""]
+        told += [*aligned([header[0], *header[part]], [[row[0], *row[part]] for row in cells], left={0}), ""]
     return "\n".join(told[:-1])
 
 
@@ -203,7 +203,7 @@ def _share(value: float, base: float) -> str:
     return f"{100 * share:.1f} %" if math.isfinite(share) else "–"
 
 
-def _aligned(header: Sequence[str], cells: Cells, left: set[int]) -> list[str]:
+def aligned(header: Sequence[str], cells: Cells, left: set[int]) -> list[str]:
     """Lines of equal columns, those in ``left`` to the left; long headings stand on several lines."""
     stacked = [_stacked(name) for name in header]
     height = max(len(lines) for lines in stacked)

@@ -18,7 +18,7 @@ from stillhouse.training import checkpoint
 from stillhouse.training.agree import Interrupted, any_rank, from_first, of_all, on_first, stop_signals
 from stillhouse.training.feed import batches, rank_share
 from stillhouse.training.meter import Meter
-from stillhouse.training.module import build_module, distributed, prefer_quick_attention
+from stillhouse.training.module import StudentAndObjective, build_module, distributed, prefer_quick_attention
 from stillhouse.training.progress import Diverged, Evaluation, Progress, Stopped, evaluation_due
 from stillhouse.training.schedule import learning_rate, make_optimizer, set_learning_rate
 from stillhouse.training.spool import NAME, Spool
@@ -45,6 +45,7 @@ def fit(
     evaluate: Evaluate | None = None,
     listen: Listen | None = None,
     first_weights: Path | None = None,
+    live_weights: Path | None = None,
     checkpoint_seconds: float = 60.0,
     keep: int = 1,
     asked: Callable[[], bool] | None = None,
@@ -61,6 +62,7 @@ def fit(
         evaluate: The dev suite; None measures nothing and keeps the last weights.
         listen: Told of every evaluation, those before a resumption included; True asks for an early end.
         first_weights: The student's weights of the stage before.
+        live_weights: Those of the stage whose student is the live teacher.
         checkpoint_seconds: The longest time between two checkpoints; there is one at each evaluation too.
         keep: The best checkpoints that are kept beside the last while training goes on.
         asked: Looked at between steps; True checkpoints and ends the run, as a signal does.
@@ -72,7 +74,8 @@ def fit(
         BadInput: The batch cannot be cut evenly, or the figure that selects is not measured.
     """
     rank_share(stage)
-    loop = _Loop(stage, table, folder, device, first_weights, checkpoint_seconds, keep)
+    module = build_module(stage, table.teacher_dim, first_weights, live_weights)
+    loop = _Loop(stage, table, folder, device, module, checkpoint_seconds, keep)
     try:
         if loop.progress.ended(stage):
             loop.finish()
@@ -93,13 +96,13 @@ class _Loop:
         table: TrainingTable,
         folder: Path,
         device: str,
-        first_weights: Path | None,
+        module: StudentAndObjective,
         checkpoint_seconds: float,
         keep: int,
     ) -> None:
         self.stage, self.table, self.folder, self.device = stage, table, folder, device
         self.checkpoint_seconds, self.keep = checkpoint_seconds, keep
-        self.module = build_module(stage, table.teacher_dim, first_weights).to(device).train()
+        self.module = module.to(device).train()
         prefer_quick_attention(self.module.student, device)
         self.optimizer = make_optimizer(self.module, stage.optimizer, device)
         self.meter, self.progress = Meter(), Progress()

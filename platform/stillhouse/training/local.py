@@ -49,8 +49,6 @@ def fit_here(
     asked: Callable[[], bool] | None = None,
 ) -> None:
     """Train a stage whose inputs are built, in this process or as this rank of a process group."""
-    before = stage.start_from
-    first: Path | None = None if before is None else workspace.path(before) / "student.safetensors"
     if where.threads:
         torch.set_num_threads(where.threads)
     fit(
@@ -60,10 +58,16 @@ def fit_here(
         device=device,
         evaluate=dev_suite(stage, workspace, where),
         listen=listen,
-        first_weights=first,
+        first_weights=_weights(workspace, stage.start_from),
+        live_weights=_weights(workspace, stage.live.start_from if stage.live else None),
         checkpoint_seconds=where.checkpoint_seconds,
         asked=asked,
     )
+
+
+def _weights(workspace: Workspace, stage: Stage | None) -> Path | None:
+    """The trained student's file of an earlier stage."""
+    return None if stage is None else workspace.path(stage) / "student.safetensors"
 
 
 def dev_suite(stage: Stage, workspace: Workspace, where: "Where") -> Evaluate | None:

@@ -9,11 +9,11 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from stillhouse.distributed import world_size
-from stillhouse.plan import Stage
+from stillhouse.plan import Live, Stage
 from stillhouse.students.transformer import load_weights
 from stillhouse.training.checkpoint import seed_everything
 from stillhouse.training.grouped import encode_grouped
-from stillhouse.types import Batch, Encoding, LazyStates, Terms
+from stillhouse.types import Batch, Encoding, LazyStates, Terms, Tokens
 
 
 class StudentAndObjective(nn.Module):
@@ -25,6 +25,7 @@ class StudentAndObjective(nn.Module):
         student: Tokens to `Encoding`.
         objective: Encodings to terms; in full precision whatever the student computes in.
         autocast: ``float32`` or ``bfloat16``.
+        live: A frozen teacher, tokens to `Encoding`; asked of every column.
 
     Attributes:
         watching: Whether the next pass also asks the objective for its diagnostics, if it has any.
@@ -33,9 +34,16 @@ class StudentAndObjective(nn.Module):
 
     objective: Any
 
-    def __init__(self, student: nn.Module, objective: nn.Module, autocast: str = "float32") -> None:
+    def __init__(
+        self,
+        student: nn.Module,
+        objective: nn.Module,
+        autocast: str = "float32",
+        live: nn.Module | None = None,
+    ) -> None:
         super().__init__()
         self.student, self.objective, self.autocast = student, objective, autocast
+        self.live = live.requires_grad_(False).eval() if live is not None else None
         self.watching = False
         self.readings: dict[str, float] = {}
 
@@ -43,15 +51,27 @@ class StudentAndObjective(nn.Module):
         """The weighted terms of a batch."""
         device = next(iter(batch.rows.values())).device.type
         with torch.autocast(device, dtype=torch.bfloat16, enabled=self.autocast == "bfloat16"):
-            encodings = {
-                column: encode_grouped(self.student, tokens) for column, tokens in batch.tokens.items()
-            }
-        said = {column: _full_precision(encoding) for column, encoding in encodings.items()}
+            said = {column: self._said(self.student, tokens) for column, tokens in batch.tokens.items()}
+            teacher = batch.teacher
+            if self.live is not None:
+                with torch.no_grad():
+                    teacher = {c: self._said(self.live, tokens) for c, tokens in batch.tokens.items()}
         if self.watching and hasattr(self.objective, "diagnostics"):
             with torch.no_grad():
                 self.readings = self.objective.diagnostics(said)
-        terms: Terms = self.objective(said, batch.teacher, batch)
+        terms: Terms = self.objective(said, teacher, batch)
         return terms
+
+    def train(self, mode: bool = True) -> "StudentAndObjective":
+        """Training mode; a live teacher stays in evaluation."""
+        super().train(mode)
+        if self.live is not None:
+            self.live.eval()
+        return self
+
+    @staticmethod
+    def _said(model: nn.Module, tokens: Tokens) -> Encoding:
+        return _full_precision(encode_grouped(model, tokens))
 
 
 def build_student(stage: Stage) -> nn.Module:
@@ -61,20 +81,33 @@ def build_student(stage: Stage) -> nn.Module:
     return student
 
 
-def build_module(stage: Stage, teacher_dim: int | None, first_weights: Path | None) -> StudentAndObjective:
-    """Student and objective as they are before the first step.
+def build_module(
+    stage: Stage, teacher_dim: int | None, first_weights: Path | None, live_weights: Path | None = None
+) -> StudentAndObjective:
+    """Student, objective and live teacher as they are before the first step.
 
     Args:
-        stage: The specs of both.
-        teacher_dim: Of the teacher's vectors, which an objective may ask for.
+        stage: The specs of them.
+        teacher_dim: Of the stored teacher's vectors, which an objective may ask for.
         first_weights: The student's weights of the stage before.
+        live_weights: Those of the stage whose student is the live teacher.
     """
+    live = _build_live(stage.live, live_weights) if stage.live else None
     student = build_student(stage)
     if first_weights is not None:
         load_weights(student, first_weights)
     known = {"student_dim": student.dim}
+    if live is not None:
+        teacher_dim = live.dim
     objective = stage.objective.build(**known | ({} if teacher_dim is None else {"teacher_dim": teacher_dim}))
-    return StudentAndObjective(student, objective, stage.autocast)
+    return StudentAndObjective(student, objective, stage.autocast, live)
+
+
+def _build_live(live: Live, weights: Path | None) -> Any:
+    teacher = live.model.build()
+    if weights is not None:
+        load_weights(teacher, weights)
+    return teacher
 
 
 def prefer_quick_attention(student: nn.Module, device: str) -> None:

@@ -1,4 +1,4 @@
-"""What the methods minimise: losses joined into the weighted terms of a stage.
+"""IBKD's objectives: losses joined into the weighted terms of a stage.
 
 Every term that couples a batch is computed over the gathered batch: embeddings, pooled X, teacher's vectors
 and row ids of all ranks are concatenated, with gradient, before the loss. Every rank then has the same value,
@@ -12,11 +12,8 @@ from collections.abc import Mapping
 from torch import nn
 
 from stillhouse.distributed import gather
-from stillhouse.errors import require
 from stillhouse.losses.contrastive import InfoNCE, SupervisedInfoNCE
-from stillhouse.losses.memory import MemoryBank
 from stillhouse.losses.numerics import widen
-from stillhouse.losses.regression import MSE
 from stillhouse.methods.bottleneck import Bottleneck
 from stillhouse.types import Batch, Encoding, Terms
 
@@ -183,104 +180,3 @@ class SupervisedBottleneck(nn.Module):
     def diagnostics(self, student: Mapping[str, Encoding]) -> dict[str, float]:
         """Figures to log beside the terms: the kernels' means off the diagonal."""
         return self.bottleneck.kernel_means(student["query"])
-
-
-class ContrastiveDistillation(nn.Module):
-    """CKD, the distillation of DistilCSE (arXiv:2112.05638), eq. 4–6: ``nce``. Column ``text``.
-
-    Args:
-        student_dim: D.
-        teacher_dim: E.
-        temperature: τ of eq. 4, which the paper does not print.
-        bank_size: Teacher vectors of earlier batches kept as negatives (65 536 in the paper); 0 is no bank.
-            Must hold the global batch.
-        projection: Learn M. None follows the paper: only where the dimensions differ.
-        projection_bias: M has a bias.
-        identity_init: M starts at the identity where the dimensions agree.
-        learnable_scale: Train 1/τ too, as the authors' code does, from τ = 1/e.
-        mask_duplicates: Equal texts are no negatives of each other.
-    """
-
-    def __init__(
-        self,
-        *,
-        student_dim: int,
-        teacher_dim: int,
-        temperature: float = 0.05,
-        bank_size: int = 0,
-        projection: bool | None = None,
-        projection_bias: bool = False,
-        identity_init: bool = True,
-        learnable_scale: bool = False,
-        mask_duplicates: bool = True,
-    ) -> None:
-        super().__init__()
-        require(bank_size >= 0, "bank_size >= 0", bank_size=bank_size)
-        self.nce = InfoNCE(
-            student_dim=student_dim,
-            teacher_dim=teacher_dim,
-            temperature=temperature,
-            similarity="cosine",
-            projection=projection,
-            identity_init=identity_init,
-            bias=projection_bias,
-            learnable_scale=learnable_scale,
-            mask_duplicates=mask_duplicates,
-        )
-        self.bank = MemoryBank(bank_size, teacher_dim) if bank_size else None
-
-    def forward(
-        self, student: Mapping[str, Encoding], teacher: Mapping[str, Encoding], batch: Batch
-    ) -> Terms:
-        """``nce``; while training, the bank then takes in this batch."""
-        student_BD = gather(widen(student["text"].embedding_BD))
-        teacher_BE = gather(widen(teacher["text"].embedding_BD))
-        rows_B = gather(batch.rows["text"])
-        if self.bank is None:
-            return {"nce": self.nce(student_BD, teacher_BE, rows_B)}
-        nce = self.nce(student_BD, teacher_BE, rows_B, self.bank.vectors_ME, self.bank.rows_M)
-        if self.training:
-            self.bank.push(teacher_BE, rows_B)
-        return {"nce": nce}
-
-
-class Regression(nn.Module):
-    """The baseline of every paper here, DistilCSE eq. 2 and 3: ``mse``. Column ``text``.
-
-    No text depends on another, so nothing is gathered: the term is the local mean, and DDP's mean of the
-    gradients is that of the whole batch.
-
-    Args:
-        student_dim: D.
-        teacher_dim: E.
-        projection: Learn M. None follows the paper: only where the dimensions differ.
-        projection_bias: M has a bias.
-        identity_init: M starts at the identity where the dimensions agree.
-        dimensions: ``mean`` or ``sum`` over the dimensions of a vector.
-    """
-
-    def __init__(
-        self,
-        *,
-        student_dim: int,
-        teacher_dim: int,
-        projection: bool | None = None,
-        projection_bias: bool = False,
-        identity_init: bool = True,
-        dimensions: str = "mean",
-    ) -> None:
-        super().__init__()
-        self.mse = MSE(
-            student_dim=student_dim,
-            teacher_dim=teacher_dim,
-            projection=projection,
-            bias=projection_bias,
-            identity_init=identity_init,
-            dimensions=dimensions,
-        )
-
-    def forward(
-        self, student: Mapping[str, Encoding], teacher: Mapping[str, Encoding], batch: Batch
-    ) -> Terms:
-        """``mse``."""
-        return {"mse": self.mse(student["text"].embedding_BD, teacher["text"].embedding_BD)}

@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 JOBS = sorted(path.name for path in (ROOT / "jobs").glob("*.py"))
 
 
-@pytest.mark.parametrize("command", ["sweep", "train", "embed", "evaluate", "export", "store"])
+@pytest.mark.parametrize("command", ["sweep", "train", "embed", "evaluate", "export", "store", "presets"])
 def test_help_has_examples(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main([command, "--help"])
@@ -88,6 +88,9 @@ def test_every_option_of_an_experiment_is_documented_and_a_flag() -> None:
         (["train", "ibkd", "--local", "--set", "layers=[5,6]"], "layers are between 0 and 5"),
         (["train", "ibkd", "--local", "--set", "gamma=true"], "gamma is of type float"),
         (["train", "ibkd", "--local", "--device", "cuda:7"], "cuda:7"),
+        (["train", "simcse", "--local", "--finetune-budget", "0"], "simcse is given labelled text"),
+        (["train", "metakd", "--local", "--corpus", "words.txt"], "metakd is given labelled text"),
+        (["presets", "ibdk"], "Did you mean ibkd"),
         (["export", "nowhere", "out"], "nowhere"),
     ],
 )
@@ -163,6 +166,16 @@ def test_sts_is_taken_from_the_environment_where_it_is(
     assert wanted() == str(tmp_path)
     assert wanted(data_root="file") == "file"
     assert wanted("--data-root", "flag", data_root="file") == "flag"
+
+
+def test_presets_stand_side_by_side(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    told = tmp_path / "told.json"
+    assert main(["presets", "ibkd", "--json", str(told)]) == 0
+    line = next(line for line in capsys.readouterr().out.splitlines() if "estimator" in line)
+    assert line.startswith("*") and "biased_l2" in line and "eq. 6" in line
+    values = {value["name"]: value for value in json.loads(told.read_text())}
+    assert values["gamma"]["paper"] == 0.5 and values["gamma"]["repo"] == 1.0 and values["gamma"]["differs"]
+    assert not values["kernel"]["differs"]
 
 
 def test_an_empty_store_shelf(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

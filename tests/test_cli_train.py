@@ -65,6 +65,10 @@ def other_student(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def pairs() -> list[tuple[str, str]]:
+    return [(a, b) for a in WORDS[:6] for b in WORDS[6:14]]
+
+
 def figures(arguments: list[str], told: Path) -> dict[str, float]:
     assert main([*arguments, "--json", str(told)]) == 0
     read: dict[str, float] = json.loads(told.read_text())["metrics"]
@@ -78,10 +82,18 @@ def figures(arguments: list[str], told: Path) -> dict[str, float]:
         ("ibkd", ["--set", "distil_batch_size=16", "--set", "kernel=imq", "--preset", "repo"]),
         ("ckd", ["--set", "batch_size=16", "--set", "bank_size=32"]),
         ("mse", ["--set", "batch_size=16", "--layers", "last"]),
+        ("pkd", ["--set", "batch_size=16"]),
+        ("simcse", ["--set", "batch_size=16", "--labelled", "LABELLED", "--finetune-budget", "32"]),
+        ("metakd", ["--set", "batch_size=16", "--labelled", "LABELLED", "--finetune-budget", "32"]),
     ],
 )
-def test_every_method_trains(method: str, values: list[str], train: Callable[..., dict[str, Any]]) -> None:
-    told = train(method, *values)
+def test_every_kind_of_method_trains(
+    method: str, values: list[str], train: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    labelled = tmp_path / "triples.jsonl"
+    rows = [{"query": f"cat {a} {b}", "passage": f"{b} {a}", "negative": f"{a} sun"} for a, b in pairs()]
+    labelled.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    told = train(method, *(str(labelled) if value == "LABELLED" else value for value in values))
     assert (Path(told["folder"]) / "student.safetensors").is_file()
     assert -1 <= told["metrics"]["agreement_spearman_cosine"] <= 1 and told["seconds"] > 0
 

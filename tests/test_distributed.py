@@ -17,15 +17,15 @@ from torch.multiprocessing.spawn import spawn
 from torch.nn.parallel import DistributedDataParallel
 
 from stillhouse.distributed import gather, rank, world_size
-from stillhouse.methods import bottleneck, objectives
+from stillhouse.methods import bottleneck, bottlenecks, contrasts, matching
 from stillhouse.types import Batch, Encoding, Terms, Tokens
 
 WORDS, HIDDEN, DIM, TEACHER, ROWS, K = 40, 6, 5, 7, 8, 2
 Make = Callable[[], nn.Module]
 
 CASES: dict[str, Make] = {
-    "ibkd": lambda: objectives.InformationBottleneck(student_dim=DIM, teacher_dim=TEACHER),
-    "ibkd-repo": lambda: objectives.InformationBottleneck(
+    "ibkd": lambda: bottlenecks.InformationBottleneck(student_dim=DIM, teacher_dim=TEACHER),
+    "ibkd-repo": lambda: bottlenecks.InformationBottleneck(
         student_dim=DIM,
         teacher_dim=TEACHER,
         similarity="cosine",
@@ -35,21 +35,24 @@ CASES: dict[str, Make] = {
         estimator="biased",
         learnable_scale=True,
     ),
-    "ibkd-median": lambda: objectives.InformationBottleneck(
+    "ibkd-median": lambda: bottlenecks.InformationBottleneck(
         student_dim=DIM, teacher_dim=TEACHER, kernel="imq", bandwidth="median", beta=3.0
     ),
-    "ibkd-nce": lambda: objectives.InformationBottleneck(student_dim=DIM, teacher_dim=TEACHER, beta=0.0),
-    "supervised": lambda: objectives.SupervisedBottleneck(learnable_scale=True),
-    "supervised-shared": lambda: objectives.SupervisedBottleneck(
+    "ibkd-nce": lambda: bottlenecks.InformationBottleneck(student_dim=DIM, teacher_dim=TEACHER, beta=0.0),
+    "supervised": lambda: bottlenecks.SupervisedBottleneck(learnable_scale=True),
+    "supervised-shared": lambda: bottlenecks.SupervisedBottleneck(
         share_negatives=True, kernel="linear", similarity="dot", temperature=1.0
     ),
-    "ckd": lambda: objectives.ContrastiveDistillation(student_dim=DIM, teacher_dim=TEACHER),
-    "ckd-bank": lambda: objectives.ContrastiveDistillation(
-        student_dim=DIM, teacher_dim=TEACHER, bank_size=21
+    "ckd": lambda: contrasts.ContrastiveDistillation(student_dim=DIM, teacher_dim=TEACHER),
+    "ckd-bank": lambda: contrasts.ContrastiveDistillation(student_dim=DIM, teacher_dim=TEACHER, bank_size=21),
+    "crd": lambda: contrasts.RepresentationContrast(student_dim=DIM, teacher_dim=TEACHER, items=30, dim=4),
+    "crd-bank": lambda: contrasts.RepresentationContrast(
+        student_dim=DIM, teacher_dim=TEACHER, items=30, dim=4, bank_size=21
     ),
-    "mse": lambda: objectives.Regression(student_dim=DIM, teacher_dim=TEACHER),
+    "metakd": lambda: contrasts.MetaDistillation(student_dim=DIM, teacher_dim=TEACHER),
+    "mse": lambda: matching.Regression(student_dim=DIM, teacher_dim=TEACHER),
 }
-COUPLED = [name for name in CASES if name != "mse"]
+COUPLED = [name for name in CASES if name not in ("mse", "metakd")]
 
 
 class ToyStudent(nn.Module):
@@ -108,7 +111,8 @@ def only(batch: Batch, columns: tuple[str, ...]) -> Batch:
 
 
 def columns_of(name: str) -> tuple[str, ...]:
-    return ("query", "passage", "negatives") if name.startswith("supervised") else ("text",)
+    labelled = name.startswith("supervised") or name == "metakd"
+    return ("query", "passage", "negatives") if labelled else ("text",)
 
 
 def build(name: str) -> Wrapped:
@@ -173,7 +177,7 @@ def worker(number: int, folder: str) -> None:
     quarters = [slice(number * 2, number * 2 + 2), slice(4 + number * 2, 6 + number * 2)]
     module = DistributedDataParallel(wrapped, broadcast_buffers=False)
     results["accumulated"] = train("ckd-bank", module, wrapped, quarters)
-    objectives.gather = bottleneck.gather = detached  # type: ignore[attr-defined]
+    bottlenecks.gather = bottleneck.gather = contrasts.gather = detached  # type: ignore[attr-defined]
     for name in COUPLED:
         wrapped = build(name)
         results[f"detached {name}"] = train(name, DistributedDataParallel(wrapped), wrapped, [half], steps=1)

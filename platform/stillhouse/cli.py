@@ -1,4 +1,4 @@
-"""The console command: `stillhouse {embed,train,sweep,evaluate,export,store,presets}`, and what the jobs call."""
+"""The console command, `stillhouse COMMAND`, and what the jobs call."""
 
 import sys
 import traceback
@@ -6,7 +6,15 @@ from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Sequence
 
 from stillhouse.artifacts import default_root
-from stillhouse.cli_arguments import add_embed, add_evaluate, add_export, add_presets, add_store, add_sweep, add_train
+from stillhouse.cli_arguments import (
+    add_embed,
+    add_evaluate,
+    add_export,
+    add_presets,
+    add_store,
+    add_sweep,
+    add_train,
+)
 from stillhouse.console import log_failure, private_environment, warn
 from stillhouse.errors import mistake_in
 from stillhouse.signals import sigterm_interrupts

@@ -72,7 +72,10 @@ def test_nli_labels_make_triples(workspace: Workspace, tmp_path: Path) -> None:
     source = lines(
         tmp_path / "nli.jsonl", [{"premise": p, "hypothesis": h, "label": label} for p, h, label in said]
     )
-    assert told(workspace, read_labelled(workspace, source, negatives=1)) == [("p", "e1", "c"), ("p", "e2", "c")]
+    assert told(workspace, read_labelled(workspace, source, negatives=1)) == [
+        ("p", "e1", "c"),
+        ("p", "e2", "c"),
+    ]
     numbers = {"entailment": 0, "neutral": 1, "contradiction": 2}
     other = lines(
         tmp_path / "hub.jsonl",

@@ -72,7 +72,12 @@ def context(prepared: Prepared, workspace: Workspace) -> Context:
     return Context(
         method="ibkd",
         preset="paper",
-        setting=dataclasses.replace(setting, labelled=labelled, finetune_budget=32),
+        setting=dataclasses.replace(
+            setting,
+            labelled=labelled,
+            labelled_stores={"query": queries, "passage": passages, "negatives": passages},
+            finetune_budget=32,
+        ),
         root=str(workspace.root),
         where=Where(device="cpu", threads=1),
         quality=setting.dev.select,

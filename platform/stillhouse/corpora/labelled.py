@@ -38,7 +38,8 @@ def read_labelled(
     """Labelled text as examples; read at the first call, and again when a file or an option has changed.
 
     Columns are known by their usual names (``query``, ``anchor``, ``premise``, ``sentence1``, …); two or
-    three columns of other names are taken in their order. With a label column the rows are NLI pairs: a premise's entailments become passages, and its contradictions their hard negatives.
+    three columns of other names are taken in their order. With a label column the rows are NLI pairs: a
+    premise's entailments become passages, and its contradictions their hard negatives.
 
     Args:
         workspace: Where the tables stand.

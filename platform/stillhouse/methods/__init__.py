@@ -12,7 +12,7 @@
     Label of the first stage whose evaluations a scheduler may stop a trial on.
 
 `SOURCES`
-    Hyper-parameter to where its value stands: in the text, in the authors' code. Left out where no paper says.
+    Hyper-parameter to where its value stands: in the text, in the authors' code; may be left out.
 
 A method that cannot do without labelled text also has ``NEEDS``, the columns of it that it reads.
 """

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from stillhouse.distributed import gather
 from stillhouse.errors import require
 from stillhouse.losses.contrastive import InfoNCE, SupervisedInfoNCE
+from stillhouse.losses.crd import CRD
 from stillhouse.losses.memory import MemoryBank
 from stillhouse.losses.numerics import aligning_layer, widen
 from stillhouse.losses.regression import MSE
@@ -76,6 +77,50 @@ class ContrastiveDistillation(nn.Module):
         if self.training:
             self.bank.push(teacher_BE, rows_B)
         return {"nce": nce}
+
+
+class RepresentationContrast(nn.Module):
+    """CRD (arXiv:1910.10699): ``crd``. Column ``text``.
+
+    Args:
+        student_dim: D.
+        teacher_dim: E.
+        items: Texts that are trained on.
+        temperature: τ of the critic.
+        dim: Of the space in which the critic compares.
+        bank_size: Teacher vectors of earlier batches kept as negatives; 0 is no bank. Must hold the batch.
+    """
+
+    def __init__(
+        self,
+        *,
+        student_dim: int,
+        teacher_dim: int,
+        items: int,
+        temperature: float = 0.07,
+        dim: int = 128,
+        bank_size: int = 0,
+    ) -> None:
+        super().__init__()
+        require(bank_size >= 0, "bank_size >= 0", bank_size=bank_size)
+        self.crd = CRD(
+            student_dim=student_dim, teacher_dim=teacher_dim, items=items, dim=dim, temperature=temperature
+        )
+        self.bank = MemoryBank(bank_size, teacher_dim) if bank_size else None
+
+    def forward(
+        self, student: Mapping[str, Encoding], teacher: Mapping[str, Encoding], batch: Batch
+    ) -> Terms:
+        """``crd``; while training, the bank then takes in this batch."""
+        student_BD = gather(widen(student["text"].embedding_BD))
+        teacher_BE = gather(widen(teacher["text"].embedding_BD))
+        rows_B = gather(batch.rows["text"])
+        if self.bank is None:
+            return {"crd": self.crd(student_BD, teacher_BE, rows_B)}
+        loss = self.crd(student_BD, teacher_BE, rows_B, self.bank.vectors_ME, self.bank.rows_M)
+        if self.training:
+            self.bank.push(teacher_BE, rows_B)
+        return {"crd": loss}
 
 
 class MetaDistillation(nn.Module):

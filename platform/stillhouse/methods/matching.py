@@ -1,14 +1,21 @@
-"""Objectives that match each text with what its own teacher says of it; no text depends on another.
+"""Objectives that match each text with what the teacher says of that text; no text depends on another.
 
 Nothing is gathered: a term is the local mean, and DDP's mean of the gradients is that of the whole batch.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
-from torch import nn
+import numpy as np
+import torch
+from torch import Tensor, nn
 
+from stillhouse.errors import require
+from stillhouse.losses.numerics import widen
+from stillhouse.losses.pca import Projection, fit_pca
+from stillhouse.losses.pkd import PKD, layer_pairs
 from stillhouse.losses.regression import MSE
-from stillhouse.types import Batch, Encoding, Terms
+from stillhouse.students import pooling
+from stillhouse.types import Batch, Encoding, FloatArray, Terms
 
 
 class Regression(nn.Module):
@@ -48,3 +55,96 @@ class Regression(nn.Module):
     ) -> Terms:
         """``mse``."""
         return {"mse": self.mse(student["text"].embedding_BD, teacher["text"].embedding_BD)}
+
+
+class ProjectedRegression(nn.Module):
+    """HPD (arXiv:2203.07687): ``mse`` to the teacher's vector after PCA. Column ``text``.
+
+    The projection is fitted by `fit_teacher` before the first step, and kept with the weights.
+
+    Args:
+        student_dim: d', the dimension after the projection.
+        teacher_dim: E.
+        centred: Fit with the mean subtracted; the published code does not.
+    """
+
+    def __init__(self, *, student_dim: int, teacher_dim: int, centred: bool = True) -> None:
+        super().__init__()
+        require(
+            student_dim <= teacher_dim,
+            "dimension of the student <= dimension of the teacher",
+            student_dim=student_dim,
+            teacher_dim=teacher_dim,
+        )
+        self.centred = centred
+        self.target = Projection(
+            np.zeros(teacher_dim, np.float32), np.eye(student_dim, teacher_dim, dtype=np.float32)
+        )
+        self.mse = MSE(student_dim=student_dim, teacher_dim=student_dim)
+
+    def fit_teacher(self, vectors: Mapping[str, Iterable[FloatArray]]) -> None:
+        """Fit the projection on the first 40 000 vectors of the store, which come block by block."""
+        blocks = (np.asarray(block, dtype=np.float32) for block in vectors["text"])
+        mean_E, components_DE = fit_pca(blocks, len(self.target.components_DE), centred=self.centred)
+        self.target.mean_E.copy_(torch.from_numpy(mean_E))
+        self.target.components_DE.copy_(torch.from_numpy(components_DE))
+
+    def forward(
+        self, student: Mapping[str, Encoding], teacher: Mapping[str, Encoding], batch: Batch
+    ) -> Terms:
+        """``mse``."""
+        return {"mse": self.mse(student["text"].embedding_BD, self.target(teacher["text"].embedding_BD))}
+
+
+class PatientRegression(nn.Module):
+    """PKD (arXiv:1908.09355): ``mse`` of the vectors and ``layers`` = β · eq. 7. Column ``text``.
+
+    The teacher runs along and gives its hidden states.
+
+    Args:
+        student_dim: D.
+        teacher_dim: E.
+        beta: β; 0 leaves the layers out.
+        match: ``skip`` or ``last``, see `losses.pkd.layer_pairs`.
+        final: Match the student's last layer too.
+    """
+
+    def __init__(
+        self,
+        *,
+        student_dim: int,
+        teacher_dim: int,
+        beta: float = 0.1,
+        match: str = "skip",
+        final: bool = False,
+    ) -> None:
+        super().__init__()
+        require(beta >= 0, "beta >= 0", beta=beta)
+        require(match in ("skip", "last"), "match in (skip, last)", match=match)
+        self.beta, self.match, self.final = beta, match, final
+        self.mse = MSE(student_dim=student_dim, teacher_dim=teacher_dim)
+        self.patient = PKD()
+
+    def forward(
+        self, student: Mapping[str, Encoding], teacher: Mapping[str, Encoding], batch: Batch
+    ) -> Terms:
+        """``mse`` and, unless β is 0, ``layers``."""
+        mine, theirs = student["text"], teacher["text"]
+        terms = {"mse": self.mse(mine.embedding_BD, theirs.embedding_BD)}
+        if self.beta == 0:
+            return terms
+        pairs = layer_pairs(
+            len(mine.hidden) - 1,
+            len(theirs.hidden) - 1,
+            student_size=mine.hidden[0].shape[-1],
+            teacher_size=theirs.hidden[0].shape[-1],
+            match=self.match,
+            final=self.final,
+        )
+        states = ([_pooled(mine, s) for s, _ in pairs], [_pooled(theirs, t) for _, t in pairs])
+        return {**terms, "layers": self.beta * self.patient(*states)}
+
+
+def _pooled(encoding: Encoding, layer: int) -> Tensor:
+    assert encoding.mask_BT is not None, "a model that runs gives its hidden states"
+    return pooling.mean(widen(encoding.hidden[layer]), encoding.mask_BT)

@@ -158,12 +158,16 @@ def _write_heads(student: TransformerStudent, folder: Path) -> list[str]:
         dense = {
             "in_features": student.hidden_size,
             "out_features": student.dim,
-            "bias": False,
-            "activation_function": "torch.nn.modules.linear.Identity",
+            "bias": student.projection.bias is not None,
+            "activation_function": "torch.nn.modules."
+            + ("activation.Tanh" if student.activation else "linear.Identity"),
         }
         write_json(folder / "2_Dense" / "config.json", dense)
-        weight = student.projection.weight.detach().cpu().contiguous()
-        save_file({"linear.weight": weight}, folder / "2_Dense" / "model.safetensors", {"format": "pt"})
+        weights = {
+            f"linear.{name}": weight.detach().cpu().contiguous()
+            for name, weight in student.projection.named_parameters()
+        }
+        save_file(weights, folder / "2_Dense" / "model.safetensors", {"format": "pt"})
     if student.normalize:
         heads.append("Normalize")
         (folder / f"{len(heads)}_Normalize").mkdir()

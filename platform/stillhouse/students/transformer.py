@@ -11,7 +11,13 @@ from torch.nn import functional
 
 from stillhouse.errors import BadInput, require
 from stillhouse.plan import Model
-from stillhouse.students.backbone import checked_layers, load_backbone, max_tokens, transformer_folder
+from stillhouse.students.backbone import (
+    checked_layers,
+    load_backbone,
+    max_tokens,
+    own_head,
+    transformer_folder,
+)
 from stillhouse.students.pooling import POOLINGS, pool
 from stillhouse.types import Encoding, Tokens
 
@@ -22,6 +28,7 @@ class TransformerStudent(nn.Module):
     Attributes:
         backbone: The Hugging Face model without a pooler head; exactly what its own configuration builds.
         projection: W_proj (IBKD, eq. 11), H → D without bias; None when the pooled state is the vector.
+        activation: What follows it, with a bias then; None for nothing.
         dim: D.
         hidden_size: H.
         max_tokens: Tokens of the longest text that the positions reach.
@@ -35,8 +42,9 @@ class TransformerStudent(nn.Module):
         base: Model,
         layers: Sequence[int] | None = None,
         pooling: str = "mean",
-        normalize: bool = True,
+        normalize: bool | None = True,
         projection: int | None = None,
+        projection_activation: str = "",
         dropout: float | None = None,
         attention: str = "sdpa",
         pretrained: bool = True,
@@ -47,9 +55,11 @@ class TransformerStudent(nn.Module):
         Args:
             base: A folder of sentence-transformers or of a plain Hugging Face encoder.
             layers: Layers of the base model to keep, counted from 0 and increasing; None keeps all.
-            pooling: ``mean``, ``cls`` or ``max``.
-            normalize: Give vectors of length 1.
+            pooling: ``mean``, ``cls``, ``max``, or ``own``: what the base model's sentence-transformers
+                modules say, the mean where it has none.
+            normalize: Give vectors of length 1; None as those modules do.
             projection: Dimension after W_proj; None leaves W_proj out.
+            projection_activation: ``tanh`` after a projection with a bias (HPD's dense layer); or empty.
             dropout: Takes the place of every dropout rate of the base model; None keeps them.
             attention: ``sdpa`` (the eager code where an architecture lacks it), ``eager`` or another
                 implementation that transformers knows.
@@ -60,12 +70,24 @@ class TransformerStudent(nn.Module):
             BadInput: A value out of range, a layer past the model, or a base that cannot be such a student.
         """
         super().__init__()
+        if pooling == "own" or normalize is None:
+            own = own_head(base)
+            pooling = own.pooling if pooling == "own" else pooling
+            normalize = own.normalize if normalize is None else normalize
         require(pooling in POOLINGS, f"pooling in {POOLINGS}", pooling=pooling)
+        require(
+            projection_activation == "" or (projection_activation == "tanh" and projection is not None),
+            "projection_activation is empty, or tanh with a projection",
+            projection_activation=projection_activation,
+            projection=projection,
+        )
         require(projection is None or projection >= 1, "projection >= 1", projection=projection)
         require(dropout is None or 0 <= dropout < 1, "0 <= dropout < 1", dropout=dropout)
         self.backbone: Any = load_backbone(base, layers, dropout, attention, pretrained, seed)
         self.hidden_size: int = self.backbone.config.hidden_size
-        self.projection = _projection(self.hidden_size, projection, seed) if projection else None
+        with_bias = bool(projection_activation)
+        self.projection = _projection(self.hidden_size, projection, seed, with_bias) if projection else None
+        self.activation = torch.tanh if projection_activation else None
         self.dim = projection or self.hidden_size
         self.pooling, self.normalize = pooling, normalize
         self.max_tokens = max_tokens(self.backbone)
@@ -107,6 +129,8 @@ class TransformerStudent(nn.Module):
     def _finish(self, pooled_BH: Tensor) -> Tensor:
         with torch.autocast(pooled_BH.device.type, enabled=False):
             vector_BD = pooled_BH if self.projection is None else self.projection(pooled_BH)
+            if self.activation is not None:
+                vector_BD = self.activation(vector_BD)
             return functional.normalize(vector_BD, dim=-1) if self.normalize else vector_BD
 
 
@@ -172,7 +196,9 @@ def load_weights(student: nn.Module, path: str | Path, *, new: Sequence[str] = (
     student.load_state_dict(found, strict=False)
 
 
-def _projection(hidden_size: int, dim: int, seed: int) -> nn.Linear:
-    projection = nn.Linear(hidden_size, dim, bias=False, device="meta").to_empty(device="cpu")
+def _projection(hidden_size: int, dim: int, seed: int, bias: bool) -> nn.Linear:
+    projection = nn.Linear(hidden_size, dim, bias=bias, device="meta").to_empty(device="cpu")
     nn.init.orthogonal_(projection.weight, generator=torch.Generator().manual_seed(seed))
+    if bias:
+        nn.init.zeros_(projection.bias)
     return projection

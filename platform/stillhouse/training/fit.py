@@ -75,6 +75,8 @@ def fit(
     """
     rank_share(stage)
     module = build_module(stage, table.teacher_dim, first_weights, live_weights)
+    if hasattr(module.objective, "fit_teacher"):
+        module.objective.fit_teacher(table.teacher_blocks())
     loop = _Loop(stage, table, folder, device, module, checkpoint_seconds, keep)
     try:
         if loop.progress.ended(stage):

@@ -86,6 +86,16 @@ class TrainingTable:
         )
         return next(iter(dims.values()), None)
 
+    def teacher_blocks(self, rows: int = 4096) -> dict[str, Iterator[FloatArray]]:
+        """Each store's vectors in the order of its rows, for what is fitted before training."""
+
+        def blocks(store: TeacherColumn) -> Iterator[FloatArray]:
+            known = np.asarray(store.rows)
+            for start in range(0, len(known), rows):
+                yield store.gather(known[start : start + rows])
+
+        return {column: blocks(store) for column, store in self.stores.items()}
+
     def batch(self, indices: IntArray) -> Batch:
         """Gather examples; the K texts of a column such as hard negatives are flattened row by row."""
         rows = {column: ids[indices] for column, ids in self.rows.items()}

@@ -1,0 +1,91 @@
+"""HPD: homomorphic projective distillation, a baseline of IBKD's tables.
+
+Zhao et al., Compressing Sentence Representation for Semantic Retrieval via Homomorphic Projective
+Distillation, Findings of ACL 2022, arXiv:2203.07687.
+
+    distil     L = ‖tanh(W s + b) − P t‖² / d'     P: PCA of the teacher's vectors to d' dimensions
+    finetune   supervised InfoNCE, where labelled text is given
+
+The dense layer with tanh stays in the student. P is fitted on the first 40 000 vectors of the store before
+the first step: centred (``paper``: the text says PCA), or not (``repo``: the published code).
+"""
+
+from dataclasses import dataclass, replace
+
+from stillhouse.errors import require
+from stillhouse.methods.matching import ProjectedRegression
+from stillhouse.methods.stages import distilled, finetuned, student_of
+from stillhouse.plan import Optimizer, Setting, Stage
+from stillhouse.spec import spec
+
+PAPER = (
+    "Zhao et al., Compressing Sentence Representation for Semantic Retrieval via Homomorphic Projective "
+    "Distillation, Findings of ACL 2022, arXiv:2203.07687"
+)
+PRUNABLE_FROM = "hpd"
+
+
+@dataclass(frozen=True)
+class HyperParameters:
+    """What may be searched.
+
+    Attributes:
+        learning_rate: At its highest.
+        batch_size: Global batch.
+        dim: d', of the student's vectors.
+        centred: Fit P with the mean subtracted.
+        finetune_learning_rate: Of the fine-tuning stage.
+        finetune_batch_size: Global batch of the fine-tuning stage.
+        finetune_temperature: τ of the fine-tuning stage.
+        layers: The teacher's layers that the student keeps; empty takes the setting's student.
+        optimizer: ``adam`` or ``adamw``.
+        warmup: Share of the steps with a growing learning rate.
+    """
+
+    learning_rate: float = 1e-4
+    batch_size: int = 256
+    dim: int = 128
+    centred: bool = True
+    finetune_learning_rate: float = 3e-5
+    finetune_batch_size: int = 128
+    finetune_temperature: float = 0.05
+    layers: tuple[int, ...] = ()
+    optimizer: str = "adamw"
+    warmup: float = 0.1
+
+    def __post_init__(self) -> None:
+        """Check the dimension."""
+        object.__setattr__(self, "layers", tuple(self.layers))
+        require(self.dim >= 1, "dim >= 1", dim=self.dim)
+
+
+PRESETS = {"paper": HyperParameters(), "repo": replace(HyperParameters(), centred=False)}
+SOURCES = {
+    "learning_rate": ("not printed; as the code", "code"),
+    "batch_size": ("not printed; as the code", "code"),
+    "dim": ("the text", "code"),
+    "centred": ("PCA, as the text calls it", "code: no centring"),
+    "optimizer": ("not printed; as the code", "code"),
+    "warmup": ("not printed; ours", "code: 1000 steps; here a share"),
+}
+"""Where a preset's value stands: in the text, and in the authors' code."""
+
+
+def plan(hp: HyperParameters, setting: Setting) -> Stage:
+    """The fine-tuning after the distillation; the distillation alone where nothing is labelled."""
+    student = student_of(setting, hp.layers, projection=hp.dim, projection_activation="tanh", normalize=False)
+    distil = distilled(
+        setting,
+        spec(ProjectedRegression, centred=hp.centred),
+        Optimizer(hp.learning_rate, name=hp.optimizer, warmup=hp.warmup),
+        label="hpd",
+        student=student,
+        batch_size=hp.batch_size,
+    )
+    return finetuned(
+        setting,
+        distil,
+        Optimizer(hp.finetune_learning_rate, name=hp.optimizer, warmup=hp.warmup),
+        batch_size=hp.finetune_batch_size,
+        temperature=hp.finetune_temperature,
+    )

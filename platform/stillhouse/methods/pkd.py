@@ -1,0 +1,82 @@
+"""PKD: patient knowledge distillation, a baseline of DistilCSE.
+
+Sun et al., Patient Knowledge Distillation for BERT Model Compression, EMNLP 2019, arXiv:1908.09355.
+
+    distil     L = ‖M s − t‖² / E + β · Σ_j ‖h_j^s/‖h_j^s‖ − h_j^t/‖h_j^t‖‖²      eq. 7 there, pooled states
+    finetune   supervised InfoNCE, where labelled text is given
+
+The teacher runs along, since no store keeps its layers; it has the student's tokenizer and hidden size. The
+paper distils a classifier, with cross-entropy for its output; here the output is the vector, regressed as in
+DistilCSE's baseline. States are mean-pooled, as the vectors are, where the paper takes [CLS].
+"""
+
+from dataclasses import dataclass, replace
+
+from stillhouse.errors import require
+from stillhouse.methods.matching import PatientRegression
+from stillhouse.methods.stages import distilled, finetuned, student_of
+from stillhouse.plan import Live, Optimizer, Setting, Stage
+from stillhouse.spec import spec
+from stillhouse.students.transformer import TransformerStudent
+
+PAPER = "Sun et al., Patient Knowledge Distillation for BERT Model Compression, EMNLP 2019, arXiv:1908.09355"
+PRUNABLE_FROM = "pkd"
+
+
+@dataclass(frozen=True)
+class HyperParameters:
+    """What may be searched.
+
+    Attributes:
+        learning_rate: At its highest.
+        batch_size: Global batch.
+        beta: β, weight of the layers' term.
+        match: ``skip`` (every k-th layer of the teacher) or ``last`` (its last ones).
+        match_final: Match the student's last layer too; the paper leaves it to the output loss.
+        finetune_learning_rate: Of the fine-tuning stage.
+        finetune_batch_size: Global batch of the fine-tuning stage.
+        finetune_temperature: τ of the fine-tuning stage.
+        layers: The teacher's layers that the student keeps; empty takes the setting's student.
+        optimizer: ``adam`` or ``adamw``.
+        warmup: Share of the steps with a growing learning rate.
+    """
+
+    learning_rate: float = 1e-4
+    batch_size: int = 128
+    beta: float = 0.1
+    match: str = "skip"
+    match_final: bool = False
+    finetune_learning_rate: float = 3e-5
+    finetune_batch_size: int = 128
+    finetune_temperature: float = 0.05
+    layers: tuple[int, ...] = ()
+    optimizer: str = "adamw"
+    warmup: float = 0.1
+
+    def __post_init__(self) -> None:
+        """Check the weight."""
+        object.__setattr__(self, "layers", tuple(self.layers))
+        require(self.beta >= 0, "beta >= 0", beta=self.beta)
+
+
+PRESETS = {"paper": HyperParameters(), "repo": replace(HyperParameters())}
+
+
+def plan(hp: HyperParameters, setting: Setting) -> Stage:
+    """The fine-tuning after the distillation; the distillation alone where nothing is labelled."""
+    distil = distilled(
+        setting,
+        spec(PatientRegression, beta=hp.beta, match=hp.match, final=hp.match_final),
+        Optimizer(hp.learning_rate, name=hp.optimizer, warmup=hp.warmup),
+        label="pkd",
+        student=student_of(setting, hp.layers),
+        batch_size=hp.batch_size,
+        live=Live(spec(TransformerStudent, base=setting.teacher, pooling="own", normalize=None, dropout=0.0)),
+    )
+    return finetuned(
+        setting,
+        distil,
+        Optimizer(hp.finetune_learning_rate, name=hp.optimizer, warmup=hp.warmup),
+        batch_size=hp.finetune_batch_size,
+        temperature=hp.finetune_temperature,
+    )

@@ -1,0 +1,74 @@
+"""What every method does with real files: train, stop, go on bit for bit, export, and beat its own start."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stillhouse.artifacts import Workspace, read_manifest
+from stillhouse.evaluation.agreement import Agreement
+from stillhouse.methods import hyper_parameters, known_methods, load_method
+from stillhouse.plan import Stage
+from stillhouse.sweeps.export import export_stage
+from stillhouse.sweeps.rivals import untrained
+from stillhouse.sweeps.trial import Context
+from stillhouse.training.progress import Stopped
+from stillhouse.training.run import Where, encoder_in, run
+
+BATCH = 16
+SMALL: dict[str, dict[str, Any]] = {
+    "ibkd": {"distil_batch_size": BATCH},
+    "ckd": {"bank_size": 32},
+    "crd": {"bank_size": 32},
+    "hpd": {"dim": 8},
+}
+WHERE = Where(device="cpu", threads=1)
+FOLLOWS = [name for name in known_methods() if name not in ("simcse", "metakd")]
+"""Methods that learn from the teacher's vectors of the sentences."""
+
+
+def plan(name: str, context: Context, changes: dict[str, Any] | None = None, preset: str = "paper") -> Stage:
+    method = load_method(name)
+    known = {field.name for field in dataclasses.fields(method.HyperParameters)}
+    small = {key: value for key, value in {"batch_size": BATCH}.items() if key in known}
+    values = {**small, **SMALL.get(name, {}), **(changes or {})}
+    return method.plan(hyper_parameters(method, values, preset), context.setting)
+
+
+@pytest.mark.parametrize("preset", ["paper", "repo"])
+@pytest.mark.parametrize("name", known_methods())
+def test_it_goes_on_bit_for_bit_and_is_exported(
+    name: str, preset: str, context: Context, tmp_path: Path
+) -> None:
+    stage, workspace = plan(name, context, preset=preset), Workspace(Path(context.root))
+    with pytest.raises(Stopped):
+        run(stage, workspace, where=WHERE, listen=lambda evaluation: True)
+    folder = run(stage, workspace, where=WHERE)
+    stopped = read_manifest(folder)["weights_sha256"]
+    for part in stage.chain():
+        workspace.path(part).rename(tmp_path / part.label)
+    assert read_manifest(run(stage, workspace, where=WHERE))["weights_sha256"] == stopped
+    if preset == "paper":
+        assert export_stage(folder, tmp_path / "export") > 0.9999
+
+
+@pytest.mark.parametrize("name", FOLLOWS)
+def test_it_comes_nearer_to_the_teacher_than_it_began(name: str, context: Context) -> None:
+    """By more than the spread of three seeds; it begins with random weights."""
+    workspace, gains = Workspace(Path(context.root)), []
+    rate = "distil_learning_rate" if name == "ibkd" else "learning_rate"
+    for seed in range(3):
+        student = context.setting.student.replace(pretrained=False, seed=seed)
+        setting = dataclasses.replace(
+            context.setting, student=student, seed=seed, labelled=None, finetune_budget=0, distil_budget=1280
+        )
+        stage = plan(name, dataclasses.replace(context, setting=setting), {rate: 1e-3})
+        folder = run(stage, workspace, where=WHERE)
+        after, before = (
+            Agreement(setting.sentences, workspace, pairs=150)(encoder)["agreement_spearman_cosine"]
+            for encoder in (encoder_in(folder), untrained(stage, "cpu"))
+        )
+        gains.append(after - before)
+    assert np.mean(gains) > np.std(gains, ddof=1) and min(gains) > 0, gains

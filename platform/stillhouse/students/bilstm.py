@@ -65,16 +65,23 @@ class BiLSTMStudent(nn.Module):
         """
         super().__init__()
         require(pooling in POOLINGS, f"pooling in {POOLINGS}", pooling=pooling)
-        for name, value in (("hidden", hidden), ("dim", dim), ("layers", layers)):
-            require(value >= 1, f"{name} >= 1", **{name: value})
+        require(
+            min(hidden, dim, layers) >= 1,
+            "hidden, dim and layers >= 1",
+            hidden=hidden,
+            dim=dim,
+            layers=layers,
+        )
         require(0 <= dropout < 1, "0 <= dropout < 1", dropout=dropout)
         vectors_VD = _load_words(words)
-        self.words = nn.Embedding.from_pretrained(vectors_VD, freeze=freeze_words, padding_idx=0)
-        widths = [vectors_VD.shape[1], *[2 * hidden] * (layers - 1)]
+        vocabulary, width = vectors_VD.shape
+        self.words = nn.Embedding(vocabulary, width, padding_idx=0, device="meta")
+        self.words.weight = nn.Parameter(vectors_VD, requires_grad=not freeze_words)
+        widths = [width, *[2 * hidden] * (layers - 1)]
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(seed)
             self.forwards, self.backwards = (
-                nn.ModuleList(nn.LSTM(width, hidden, batch_first=True) for width in widths) for _ in range(2)
+                nn.ModuleList(nn.LSTM(size, hidden, batch_first=True) for size in widths) for _ in range(2)
             )
             self.projection = nn.Linear(2 * hidden, dim, bias=False)
         self.dropout = nn.Dropout(dropout)

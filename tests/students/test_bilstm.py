@@ -13,6 +13,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from stillhouse.corpora.word_vectors import write_vocabulary
 from stillhouse.errors import BadInput
 from stillhouse.plan import Model
+from stillhouse.spec import fingerprint, spec
 from stillhouse.students.bilstm import BiLSTMStudent
 from stillhouse.students.encoder import StudentEncoder
 from stillhouse.students.export import check_parity, export_student
@@ -215,3 +216,21 @@ def test_a_folder_without_word_vectors_is_refused(tmp_path: Path) -> None:
     save_file({"other": torch.ones(2, 2)}, tmp_path / "model.safetensors")
     with pytest.raises(BadInput, match="other"):
         BiLSTMStudent(Model(sha256="x", path=str(tmp_path)))
+
+
+def test_groups_of_equally_long_texts_change_nothing(words: Model) -> None:
+    from stillhouse.training.grouped import encode_grouped
+
+    student = BiLSTMStudent(words, hidden=5, dim=4, layers=2).eval()
+    with torch.no_grad():
+        whole, grouped = student(TOKENS), encode_grouped(student, TOKENS, size=2)
+    torch.testing.assert_close(grouped.embedding_BD, whole.embedding_BD, rtol=0, atol=1e-6)
+    for one, other in zip(grouped.hidden, whole.hidden, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-6)
+
+
+def test_it_is_named_by_what_decides_it(words: Model) -> None:
+    one = spec(BiLSTMStudent, words=words, hidden=5, dim=4)
+    assert fingerprint(one) == fingerprint(one.replace(words=Model(sha256=words.sha256, path="elsewhere")))
+    assert fingerprint(one) != fingerprint(one.replace(pooling="mean"))
+    assert one.build().dim == 4

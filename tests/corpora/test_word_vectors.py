@@ -125,10 +125,15 @@ def test_malformed_files_are_told_by_line(content: str, message: str, tmp_path: 
         write_vectors(tmp_path / "v.txt", tmp_path / "folder")
 
 
-def test_malformed_json_and_missing_files_are_refused(tmp_path: Path) -> None:
+def test_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
     for name, content in (("a.json", "{"), ("b.json", "[]"), ("c.json", '{"a": [1], "b": [1, 2]}')):
         (tmp_path / name).write_text(content)
         with pytest.raises(BadInput, match=name):
+            write_vectors(tmp_path / name, tmp_path / "folder")
+    (tmp_path / "v.txt").write_bytes(b"the 1 2\nc\xff 1 2\n")
+    (tmp_path / "v.txt.gz").write_bytes(gzip.compress(GLOVE.encode())[:-9])
+    for name in ("v.txt", "v.txt.gz"):
+        with pytest.raises(BadInput, match="whole UTF-8"):
             write_vectors(tmp_path / name, tmp_path / "folder")
     with pytest.raises(BadInput, match="exists"):
         write_vectors(tmp_path / "none.txt", tmp_path / "folder")

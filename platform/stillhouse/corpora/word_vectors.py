@@ -145,16 +145,23 @@ def _json_rows(path: Path) -> Iterator[tuple[str, Matrix]]:
 
 def _text_rows(path: Path) -> Iterator[tuple[str, Matrix]]:
     """Rows of the text form. Some words hold spaces, so the numbers are taken from the right."""
-    opened = gzip.open if path.suffix == ".gz" else open
     dim = 0
-    with opened(path, "rt", encoding="utf-8", newline="\n") as lines:
-        for at, line in enumerate(lines, start=1):
-            fields = line.rstrip("\r\n ").split(" ")
-            if at == 1 and len(fields) == 2:
-                continue  # word2vec's form begins with the shape
-            dim = dim or len(fields) - 1
-            word = " ".join(fields[: len(fields) - dim])
-            yield word, _vector(fields[len(fields) - dim :], dim, f"{path}, line {at}")
+    for at, line in _lines(path):
+        fields = line.rstrip("\r\n ").split(" ")
+        if at == 1 and len(fields) == 2:
+            continue  # word2vec's form begins with the shape
+        dim = dim or len(fields) - 1
+        word = " ".join(fields[: len(fields) - dim])
+        yield word, _vector(fields[len(fields) - dim :], dim, f"{path}, line {at}")
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    opened = gzip.open if path.suffix == ".gz" else open
+    try:
+        with opened(path, "rt", encoding="utf-8", newline="\n") as lines:
+            yield from enumerate(lines, start=1)
+    except (UnicodeDecodeError, EOFError, OSError) as error:
+        raise BadInput(f"{path} must be whole UTF-8 text, but reading it gave: {error}.") from None
 
 
 def _vector(numbers: Any, dim: int, where: str) -> Matrix:

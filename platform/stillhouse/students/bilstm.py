@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from stillhouse.errors import require
 from stillhouse.plan import Model
 from stillhouse.students.pooling import maximum, mean
-from stillhouse.types import Encoding, Tokens
+from stillhouse.types import Encoding, LazyStates, Tokens
 
 POOLINGS = ("last", "mean", "max")
 
@@ -96,7 +96,9 @@ class BiLSTMStudent(nn.Module):
         return words_NH
 
     def forward(self, tokens: Tokens, words_BTH: Tensor | None = None) -> Encoding:
-        """Encode a batch; the embedding is float32 also under autocast, and zeros for a text without words.
+        """Encode a batch, in float32 also under autocast; a text without words is zeros.
+
+        cuDNN's LSTM would run in float16 under autocast to bfloat16, and lose small gradients.
 
         Args:
             tokens: The batch.
@@ -106,13 +108,15 @@ class BiLSTMStudent(nn.Module):
             ``hidden[0]`` are the word vectors, (B, T, d); the others (B, T, 2 · hidden), zeros at padding.
         """
         mask_BT = tokens.attention_mask_BT
-        states_BTH = self.embed_words(tokens.input_ids_BT) if words_BTH is None else words_BTH
+        states = [self.embed_words(tokens.input_ids_BT) if words_BTH is None else words_BTH]
         places_BT1 = _mirrored(mask_BT).unsqueeze(-1)
-        hidden = [states_BTH.masked_fill(mask_BT.unsqueeze(-1) == 0, 0.0)]
-        for forwards, backwards in zip(self.forwards, self.backwards, strict=True):
-            states_BTH = self._layer(forwards, backwards, self.dropout(states_BTH), places_BT1)
-            hidden.append(states_BTH.masked_fill(mask_BT.unsqueeze(-1) == 0, 0.0))
-        return Encoding(self._finish(states_BTH, mask_BT), tuple(hidden), mask_BT)
+        with torch.autocast(mask_BT.device.type, enabled=False):
+            for forwards, backwards in zip(self.forwards, self.backwards, strict=True):
+                states.append(self._layer(forwards, backwards, self.dropout(states[-1]), places_BT1))
+            embedding_BD = torch.tanh(self.projection(self._pooled(states[-1], mask_BT)))
+        padding_BT1 = mask_BT.unsqueeze(-1) == 0
+        hidden = LazyStates(len(states), lambda layer: states[layer].masked_fill(padding_BT1, 0.0))
+        return Encoding(embedding_BD, hidden, mask_BT)
 
     def _layer(
         self, forwards: nn.Module, backwards: nn.Module, states_BTH: Tensor, places_BT1: Tensor
@@ -127,17 +131,13 @@ class BiLSTMStudent(nn.Module):
         from_right_BTH = from_right_BTH.gather(1, places_BT1.expand_as(from_right_BTH))
         return torch.cat([from_left_BTH, from_right_BTH], dim=-1)
 
-    def _finish(self, states_BTH: Tensor, mask_BT: Tensor) -> Tensor:
-        with torch.autocast(mask_BT.device.type, enabled=False):
-            match self.pooling:
-                case "mean":
-                    pooled_BH = mean(states_BTH, mask_BT)
-                case "max":
-                    pooled_BH = maximum(states_BTH, mask_BT)
-                case _:
-                    pooled_BH = _last(states_BTH, mask_BT)
-            vector_BD: Tensor = torch.tanh(self.projection(pooled_BH))
-            return vector_BD
+    def _pooled(self, states_BTH: Tensor, mask_BT: Tensor) -> Tensor:
+        match self.pooling:
+            case "mean":
+                return mean(states_BTH, mask_BT)
+            case "max":
+                return maximum(states_BTH, mask_BT)
+        return _last(states_BTH, mask_BT)
 
 
 def _mirrored(mask_BT: Tensor) -> Tensor:
@@ -148,8 +148,7 @@ def _mirrored(mask_BT: Tensor) -> Tensor:
 
 def _last(states_BTH: Tensor, mask_BT: Tensor) -> Tensor:
     """What each side says once it has read the whole text, (B, H); zeros for a text without words."""
-    wide_BTH = states_BTH.to(torch.promote_types(states_BTH.dtype, torch.float32))
-    from_left_BTH, from_right_BTH = wide_BTH.chunk(2, dim=-1)
+    from_left_BTH, from_right_BTH = states_BTH.chunk(2, dim=-1)
     lengths_B = mask_BT.sum(dim=1)
     rows_B = torch.arange(len(mask_BT), device=mask_BT.device)
     ends_BH = torch.cat([from_left_BTH[rows_B, (lengths_B - 1).clamp(min=0)], from_right_BTH[:, 0]], dim=-1)

@@ -1,6 +1,6 @@
 """More text out of a text: the rules of Tang et al. (TS), and synonyms.
 
-TS: Tang et al., 2019, arXiv:1903.12136, section 3.3, which SRA (Wu et al., ACL 2020) takes over: words are
+TS: Tang et al., 2019, arXiv:1903.12136, which SRA (Wu et al., ACL 2020) takes over: words are
 masked, replaced by a word of the same part of speech, or an n-gram of the text stands for all of it.
 Synonyms: the WordNet substitution of HPD (Zhao et al., ACL Findings 2022) that IBKD's training text has.
 
@@ -69,13 +69,13 @@ def augment(
 ) -> Iterator[Row]:
     """Vary every row ``copies`` times; what has the words of one before it is left out, so fewer may come.
 
-    In turn the first text of a pair is varied, the second, and both. What is drawn for a row depends on the
-    seed and its place alone. New rows are `UNLABELLED`: the teacher speaks of them.
+    In turn the first text of a pair is varied, the second, and both. What is drawn depends on the seed, the
+    row's place and the copy alone. New rows are `UNLABELLED`: the teacher speaks of them.
 
     Args:
         rows: Labelled or not; they themselves are not given back.
         tagger: Words to tags.
-        copies: Tries a row; Tang et al. take 20 for single sentences.
+        copies: Tries a row.
         rules: How far a text is changed.
         limit: Rows after which it ends, the first copy of every row before any second; 0 is all. SRA stops at
             800 000 for SST-2 and MRPC.
@@ -92,15 +92,12 @@ def augment(
     for copy in range(copies):
         for at, row in enumerate(rows):
             random = np.random.default_rng((seed, copy, at))
-            first, second = row.first, row.second
-            sides = (0,) if second is None else _SIDES[copy % 3]
-            first = words.varied(first, rules, random) if 0 in sides else first
-            second = words.varied(second or "", rules, random) if 1 in sides else second
-            words_alone = (_respaced(first), _respaced(second))
-            if words_alone in seen:
+            varied = words.varied_row(row, copy, rules, random)
+            alone = (_respaced(varied.first), _respaced(varied.second))
+            if alone in seen:
                 continue
-            seen.add(words_alone)
-            yield Row(first, second, UNLABELLED)
+            seen.add(alone)
+            yield varied
             given += 1
             if given == limit:
                 return
@@ -114,7 +111,7 @@ def with_synonyms(
     Args:
         texts: In any number.
         wordnet: The synonyms.
-        probability: That a word with synonyms is replaced; neither IBKD nor HPD prints it.
+        probability: That a word with synonyms is replaced; IBKD does not print it.
         seed: What is drawn for a text depends on the seed and its place alone.
 
     Raises:
@@ -150,6 +147,16 @@ class _Words:
                 if tag is not None:
                     counts[tag][word] += 1
         self._by_tag = {tag: (list(words), np.cumsum(list(words.values()))) for tag, words in counts.items()}
+
+    def varied_row(self, row: Row, copy: int, rules: Rules, random: np.random.Generator) -> Row:
+        """A text varied, or in turn one side of a pair, the other, and both."""
+        first, second = row.first, row.second
+        sides = (0,) if second is None else _SIDES[copy % 3]
+        if 0 in sides:
+            first = self.varied(first, rules, random)
+        if second is not None and 1 in sides:
+            second = self.varied(second, rules, random)
+        return Row(first, second, UNLABELLED)
 
     def varied(self, text: str, rules: Rules, random: np.random.Generator) -> str:
         """The text after one pass of the rules; words are joined by spaces."""

@@ -9,6 +9,7 @@ in a vocabulary, its parts are.
 """
 
 import gzip
+import itertools
 import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
@@ -70,19 +71,8 @@ def write_vectors(
     path = Path(source)
     require(path.is_file(), "the file of word vectors exists", source=str(source))
     require(limit >= 0, "limit >= 0", limit=limit)
-    rows: dict[str, Matrix] = {}
-    published: set[str] = set()
-    for read, (word, vector) in enumerate(_json_rows(path) if path.suffix == ".json" else _text_rows(path)):
-        if limit and read >= limit:
-            break
-        lowered = word.lower()
-        if lowered in published or " " in word or (keep is not None and lowered not in keep):
-            continue
-        if word == lowered:
-            published.add(lowered)
-        elif lowered in rows:
-            continue
-        rows[lowered] = vector
+    published = _json_rows(path) if path.suffix == ".json" else _text_rows(path)
+    rows = _lowered(itertools.islice(published, limit or None), keep)
     require(bool(rows), "a file of word vectors has rows that are kept", source=str(source), limit=limit)
     vectors_VD = np.stack(list(rows.values()))
     length = float(np.linalg.norm(vectors_VD, axis=1).mean())
@@ -130,6 +120,21 @@ def count_words(texts: Iterable[str], *, limit: int = 0, at_least: int = 1) -> d
         counts.update(word for word, _ in blank.pre_tokenizer.pre_tokenize_str(lowered))
     frequent = sorted((-count, word) for word, count in counts.items() if count >= at_least)
     return {word: -count for count, word in (frequent[:limit] if limit else frequent)}
+
+
+def _lowered(published: Iterable[tuple[str, Matrix]], keep: Collection[str] | None) -> dict[str, Matrix]:
+    rows: dict[str, Matrix] = {}
+    settled: set[str] = set()
+    for word, vector in published:
+        lowered = word.lower()
+        if lowered in settled or " " in word or (keep is not None and lowered not in keep):
+            continue
+        if word == lowered:
+            settled.add(lowered)
+            rows[lowered] = vector
+        else:
+            rows.setdefault(lowered, vector)
+    return rows
 
 
 def _json_rows(path: Path) -> Iterator[tuple[str, Matrix]]:

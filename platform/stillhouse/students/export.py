@@ -13,27 +13,20 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from torch import nn
 
 from stillhouse.artifacts import write_json
 from stillhouse.errors import full_disk, require
 from stillhouse.students.backbone import quiet
+from stillhouse.students.bilstm import BiLSTMStudent
+from stillhouse.students.export_modules import copy_tokenizer, write_bilstm, write_dense, write_pooling
 from stillhouse.students.transformer import TransformerStudent
 from stillhouse.tokenizing import lower_cases
 from stillhouse.types import Encoder
 
-TOKENIZER_FILES = (
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "vocab.*",
-    "merges.txt",
-    "*.model",
-)
-
 
 def export_student(
-    student: TransformerStudent,
+    student: TransformerStudent | BiLSTMStudent,
     tokenizer_path: str | Path,
     max_length: int,
     folder: str | Path,
@@ -52,8 +45,8 @@ def export_student(
         card: Markdown of the model card; none is written when empty.
 
     Raises:
-        BadInput: No tokenizer files, a length past the model's positions, a folder that holds something
-            other than an export, or a full disk.
+        BadInput: No tokenizer files, a length past the model's positions, a student that stock modules cannot
+            express, a folder that holds something other than an export, or a full disk.
     """
     require(
         max_length <= student.max_tokens,
@@ -70,12 +63,14 @@ def export_student(
         remedy="Give an empty or a new folder.",
     )
     with _replacing_folder(Path(folder)) as temporary:
-        _write_transformer(student, Path(tokenizer_path), max_length, temporary)
-        types = ["Transformer", *_write_heads(student, temporary)]
-        paths = ["", *(f"{index}_{name}" for index, name in enumerate(types) if index)]
+        if isinstance(student, BiLSTMStudent):
+            paths = write_bilstm(student, Path(tokenizer_path), max_length, temporary)
+        else:
+            paths = _write_transformer(student, Path(tokenizer_path), max_length, temporary)
         modules = [
             {"idx": index, "name": str(index), "path": path, "type": f"sentence_transformers.models.{name}"}
-            for index, (name, path) in enumerate(zip(types, paths, strict=True))
+            for index, path in enumerate(paths)
+            for name in [path.partition("_")[2] or "Transformer"]
         ]
         write_json(temporary / "modules.json", modules)
         write_json(temporary / "config_sentence_transformers.json", _versions())
@@ -126,53 +121,25 @@ def check_parity(
 
 def _write_transformer(
     student: TransformerStudent, tokenizer_path: Path, max_length: int, folder: Path
-) -> None:
+) -> list[str]:
+    """Write a transformer and the modules after it; returns their folders in order."""
     with quiet():
         student.backbone.save_pretrained(folder)
-    found = {file for pattern in TOKENIZER_FILES for file in tokenizer_path.glob(pattern)}
-    require(bool(found), "a tokenizer's folder holds its files", folder=str(tokenizer_path))
-    for file in sorted(found):
-        shutil.copyfile(file, folder / file.name)
+    copy_tokenizer(tokenizer_path, folder)
     settings: dict[str, Any] = {"max_seq_length": max_length, "do_lower_case": lower_cases(tokenizer_path)}
     if "add_pooling_layer" in inspect.signature(type(student.backbone)).parameters:
         # Else loading makes a random, unused pooler head and warns about it.
         settings["model_args"] = {"add_pooling_layer": False}
     write_json(folder / "sentence_bert_config.json", settings)
-
-
-def _write_heads(student: TransformerStudent, folder: Path) -> list[str]:
-    """Write the modules after the transformer; returns their names in order."""
-    from safetensors.torch import save_file
-
-    heads = ["Pooling"]
-    pooling = {
-        "word_embedding_dimension": student.hidden_size,
-        "pooling_mode_cls_token": student.pooling == "cls",
-        "pooling_mode_mean_tokens": student.pooling == "mean",
-        "pooling_mode_max_tokens": student.pooling == "max",
-        "pooling_mode_mean_sqrt_len_tokens": False,
-    }
-    write_json(folder / "1_Pooling" / "config.json", pooling)
+    paths = ["", "1_Pooling"]
+    write_pooling(folder / paths[-1], student.hidden_size, student.pooling)
     if student.projection is not None:
-        heads.append("Dense")
-        dense = {
-            "in_features": student.hidden_size,
-            "out_features": student.dim,
-            "bias": student.projection.bias is not None,
-            "activation_function": "torch.nn.modules."
-            + ("activation.Tanh" if student.activation else "linear.Identity"),
-        }
-        write_json(folder / "2_Dense" / "config.json", dense)
-        weights = {
-            f"linear.{name}": weight.detach().cpu().contiguous()
-            for name, weight in student.projection.named_parameters()
-        }
-        save_file(weights, folder / "2_Dense" / "model.safetensors", {"format": "pt"})
+        paths.append("2_Dense")
+        write_dense(folder / paths[-1], student.projection, nn.Tanh() if student.activation else nn.Identity())
     if student.normalize:
-        heads.append("Normalize")
-        (folder / f"{len(heads)}_Normalize").mkdir()
-        write_json(folder / f"{len(heads)}_Normalize" / "config.json", {})
-    return heads
+        paths.append(f"{len(paths)}_Normalize")
+        write_json(folder / paths[-1] / "config.json", {})
+    return paths
 
 
 def _versions() -> dict[str, Any]:

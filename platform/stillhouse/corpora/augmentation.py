@@ -1,0 +1,183 @@
+"""More text out of a text: the rules of Tang et al. (TS), and synonyms.
+
+TS: Tang et al., 2019, arXiv:1903.12136, which SRA (Wu et al., ACL 2020) takes over: words are
+masked, replaced by a word of the same part of speech, or an n-gram of the text stands for all of it.
+Synonyms: the WordNet substitution of HPD (Zhao et al., ACL Findings 2022) that IBKD's training text has.
+
+The rules need a tagger: anything from words to tags, such as `WordNet.tag` or a wrapped spaCy pipeline.
+"""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from stillhouse.corpora.glue import Row
+from stillhouse.corpora.wordnet import WordNet
+from stillhouse.errors import require
+from stillhouse.losses.heads import UNLABELLED
+
+Tagger = Callable[[Sequence[str]], Sequence[str | None]]
+"""Words of a text to their tags; a word without one is never replaced."""
+
+MASK = "[MASK]"
+_WORD = re.compile(r"\[MASK\]|\d+(?:[.,]\d+)+|(?:[^\W\d]\.){2,}|['’]?\w+(?:['’]\w+)*|[^\w\s]")
+_SIDES = ((0,), (1,), (0, 1))
+
+
+@dataclass(frozen=True)
+class Rules:
+    """How far a text is changed, with the values of Tang et al.
+
+    Attributes:
+        mask: Probability that a word becomes ``[MASK]``.
+        replace: Probability that it becomes another word with its tag, drawn by frequency in the texts.
+        ngram: Probability that 1 to ``longest`` neighbouring words stand for the text.
+        longest: Words of the longest n-gram.
+    """
+
+    mask: float = 0.1
+    replace: float = 0.1
+    ngram: float = 0.25
+    longest: int = 5
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        require(
+            min(self.mask, self.replace) >= 0 and self.mask + self.replace <= 1,
+            "mask >= 0, replace >= 0 and mask + replace <= 1",
+            mask=self.mask,
+            replace=self.replace,
+        )
+        require(0 <= self.ngram <= 1, "0 <= ngram <= 1", ngram=self.ngram)
+        require(self.longest >= 1, "longest >= 1", longest=self.longest)
+
+
+_TANG = Rules()
+
+
+def augment(
+    rows: Sequence[Row],
+    tagger: Tagger,
+    *,
+    copies: int,
+    rules: Rules = _TANG,
+    limit: int = 0,
+    seed: int = 0,
+) -> Iterator[Row]:
+    """Vary every row ``copies`` times; what has the words of one before it is left out, so fewer may come.
+
+    In turn the first text of a pair is varied, the second, and both. What is drawn depends on the seed, the
+    row's place and the copy alone. New rows are `UNLABELLED`: the teacher speaks of them.
+
+    Args:
+        rows: Labelled or not; they themselves are not given back.
+        tagger: Words to tags.
+        copies: Tries a row.
+        rules: How far a text is changed.
+        limit: Rows after which it ends, the first copy of every row before any second; 0 is all. SRA stops at
+            800 000 for SST-2 and MRPC.
+        seed: Of everything drawn.
+
+    Raises:
+        BadInput: ``copies`` below 1, or a negative ``limit``.
+    """
+    require(copies >= 1, "copies >= 1", copies=copies)
+    require(limit >= 0, "limit >= 0", limit=limit)
+    words = _Words((text for row in rows for text in row[:2] if text is not None), tagger)
+    seen = {(_respaced(row.first), _respaced(row.second)) for row in rows}
+    given = 0
+    for copy in range(copies):
+        for at, row in enumerate(rows):
+            random = np.random.default_rng((seed, copy, at))
+            varied = words.varied_row(row, copy, rules, random)
+            alone = (_respaced(varied.first), _respaced(varied.second))
+            if alone in seen:
+                continue
+            seen.add(alone)
+            yield varied
+            given += 1
+            if given == limit:
+                return
+
+
+def with_synonyms(
+    texts: Iterable[str], wordnet: WordNet, *, probability: float, seed: int = 0
+) -> Iterator[str]:
+    """Replace words by synonyms of any of their senses, one text for each text; spaces and marks stay.
+
+    Args:
+        texts: In any number.
+        wordnet: The synonyms.
+        probability: That a word with synonyms is replaced; IBKD does not print it.
+        seed: What is drawn for a text depends on the seed and its place alone.
+
+    Raises:
+        BadInput: ``probability`` outside (0, 1].
+    """
+    require(0 < probability <= 1, "0 < probability <= 1", probability=probability)
+    for at, text in enumerate(texts):
+        random = np.random.default_rng((seed, at))
+
+        def instead(found: re.Match[str], random: np.random.Generator = random) -> str:
+            word = found[0]
+            if random.random() >= probability or not (others := wordnet.synonyms(word)):
+                return word
+            other = others[random.integers(len(others))]
+            return other[0].upper() + other[1:] if word[0].isupper() else other
+
+        yield _WORD.sub(instead, text)
+
+
+def _respaced(text: str | None) -> str | None:
+    """The words of a text, one space apart: what a varied text is compared by."""
+    return None if text is None else " ".join(_WORD.findall(text))
+
+
+class _Words:
+    """The words of texts by tag, with their frequencies."""
+
+    def __init__(self, texts: Iterable[str], tagger: Tagger) -> None:
+        self._tagger = tagger
+        counts: dict[str, Counter[str]] = defaultdict(Counter)
+        for text in texts:
+            for word, tag in self._tagged(text):
+                if tag is not None:
+                    counts[tag][word] += 1
+        self._by_tag = {tag: (list(words), np.cumsum(list(words.values()))) for tag, words in counts.items()}
+
+    def varied_row(self, row: Row, copy: int, rules: Rules, random: np.random.Generator) -> Row:
+        """A text varied, or in turn one side of a pair, the other, and both."""
+        first, second = row.first, row.second
+        sides = (0,) if second is None else _SIDES[copy % 3]
+        if 0 in sides:
+            first = self.varied(first, rules, random)
+        if second is not None and 1 in sides:
+            second = self.varied(second, rules, random)
+        return Row(first, second, UNLABELLED)
+
+    def varied(self, text: str, rules: Rules, random: np.random.Generator) -> str:
+        """The text after one pass of the rules; words are joined by spaces."""
+        words = []
+        for word, tag in self._tagged(text):
+            drawn = random.random()
+            if drawn < rules.mask:
+                word = MASK
+            elif drawn < rules.mask + rules.replace and tag is not None:
+                word = self._draw(tag, random)
+            words.append(word)
+        if random.random() < rules.ngram:
+            length = int(random.integers(1, rules.longest + 1))
+            start = int(random.integers(max(1, len(words) - length + 1)))
+            words = words[start : start + length]
+        return " ".join(words)
+
+    def _tagged(self, text: str) -> list[tuple[str, str | None]]:
+        words = _WORD.findall(text)
+        return list(zip(words, self._tagger(words), strict=True))
+
+    def _draw(self, tag: str, random: np.random.Generator) -> str:
+        words, ends = self._by_tag[tag]
+        return words[int(np.searchsorted(ends, random.integers(ends[-1]), side="right"))]

@@ -1,0 +1,213 @@
+"""Word vectors with their tokenizer: the folder that a recurrent student starts from.
+
+The folder holds ``tokenizer.json`` (words, lower-cased), ``model.safetensors`` (one tensor, ``words``, V x d)
+and ``config.json``. It is resolved and hashed like any other model's, and so has an identity.
+
+Texts are cut as the Penn Treebank and GloVe cut them: ``don't`` is ``do`` and ``n't``, ``it's`` is ``it`` and
+``'s``, ``u.s.`` is one word, other punctuation stands alone. A hyphen cuts too: ``well-known`` is hardly ever
+in a vocabulary, its parts are.
+"""
+
+import gzip
+import itertools
+import json
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from stillhouse.artifacts import write_atomically, write_json
+from stillhouse.errors import BadInput, require
+
+PAD, UNKNOWN, MASK = "[PAD]", "[UNK]", "[MASK]"
+SPECIAL = (PAD, UNKNOWN, MASK)
+"""The first three rows. Padding is row 0, as sentence-transformers takes for granted."""
+
+_WORD = "|".join(
+    (
+        r"\p{L}+?(?=n't(?!\w))",
+        r"n't(?!\w)",
+        r"'(?:s|m|d|ll|re|ve)(?!\w)",
+        r"(?:\p{L}\.){2,}",
+        r"\d+(?:[.,:]\d+)*",
+        r"[\p{L}\p{M}\p{N}_]+",
+        r"\.{3}|--|``|''",
+        r"\S",
+    )
+)
+_NO_LIMIT = 1_000_000
+
+Matrix = npt.NDArray[np.float32]
+
+
+def write_vectors(
+    source: str | Path,
+    folder: str | Path,
+    *,
+    limit: int = 0,
+    keep: Collection[str] | None = None,
+    seed: int = 0,
+) -> None:
+    """Write the folder from published vectors.
+
+    Rows are lower-cased, since the texts are; a row published in lower case goes before one that is not, the
+    earlier before the later. Words with a space are left out: no text is cut into one. ``[UNK]`` gets the
+    mean of all rows, ``[MASK]`` a random row of the usual length, ``[PAD]`` zeros.
+
+    Args:
+        source: GloVe's or word2vec's text form (a word and its numbers a line, also gzipped), or a JSON
+            object of words to lists (``.json``).
+        folder: Where the files go.
+        limit: Read the first rows only, the most frequent words; 0 reads all.
+        keep: Words worth a row, such as those of `count_words`; None keeps all.
+        seed: Of the row of ``[MASK]``.
+
+    Raises:
+        BadInput: The file is missing or malformed, or no row is left.
+    """
+    path = Path(source)
+    require(path.is_file(), "the file of word vectors exists", source=str(source))
+    require(limit >= 0, "limit >= 0", limit=limit)
+    published = _json_rows(path) if path.suffix == ".json" else _text_rows(path)
+    rows = _lowered(itertools.islice(published, limit or None), keep)
+    require(bool(rows), "a file of word vectors has rows that are kept", source=str(source), limit=limit)
+    vectors_VD = np.stack(list(rows.values()))
+    length = float(np.linalg.norm(vectors_VD, axis=1).mean())
+    mask_D = _random(1, vectors_VD.shape[1], length, seed)[0]
+    special = [np.zeros_like(mask_D), vectors_VD.mean(axis=0), mask_D]
+    _write(Path(folder), list(rows), np.concatenate([np.stack(special), vectors_VD]))
+
+
+def write_vocabulary(words: Iterable[str], folder: str | Path, *, dim: int, seed: int = 0) -> None:
+    """Write the folder for words without vectors: random rows of length about 1, zeros for ``[PAD]``.
+
+    Args:
+        words: Such as the keys of `count_words`, most frequent first.
+        folder: Where the files go.
+        dim: d.
+        seed: Of the rows.
+
+    Raises:
+        BadInput: No words, or ``dim`` below 1.
+    """
+    require(dim >= 1, "dim of the word vectors >= 1", dim=dim)
+    known = [word for word in dict.fromkeys(words) if word not in SPECIAL]
+    require(bool(known), "a vocabulary has words", words=0)
+    vectors_VD = _random(len(SPECIAL) + len(known), dim, 1.0, seed)
+    vectors_VD[0] = 0
+    _write(Path(folder), known, vectors_VD)
+
+
+def count_words(texts: Iterable[str], *, limit: int = 0, at_least: int = 1) -> dict[str, int]:
+    """Count the words of texts, cut as the folder's tokenizer cuts them.
+
+    Args:
+        texts: Such as the rows of a text table.
+        limit: Words that are given back; 0 is all.
+        at_least: Times a word must stand in the texts.
+
+    Returns:
+        Word to count, most frequent first, equal counts in alphabetical order.
+    """
+    require(limit >= 0, "limit >= 0", limit=limit)
+    blank = _tokenizer([])
+    counts: Counter[str] = Counter()
+    for text in texts:
+        lowered = blank.normalizer.normalize_str(text)
+        counts.update(word for word, _ in blank.pre_tokenizer.pre_tokenize_str(lowered))
+    frequent = sorted((-count, word) for word, count in counts.items() if count >= at_least)
+    return {word: -count for count, word in (frequent[:limit] if limit else frequent)}
+
+
+def _lowered(published: Iterable[tuple[str, Matrix]], keep: Collection[str] | None) -> dict[str, Matrix]:
+    rows: dict[str, Matrix] = {}
+    settled: set[str] = set()
+    for word, vector in published:
+        lowered = word.lower()
+        if lowered in settled or " " in word or (keep is not None and lowered not in keep):
+            continue
+        if word == lowered:
+            settled.add(lowered)
+            rows[lowered] = vector
+        else:
+            rows.setdefault(lowered, vector)
+    return rows
+
+
+def _json_rows(path: Path) -> Iterator[tuple[str, Matrix]]:
+    try:
+        content = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise BadInput(f"{path} must be JSON, but: {error}.") from None
+    require(isinstance(content, dict) and bool(content), f"{path} is an object of words to vectors")
+    dim = len(next(iter(content.values())))
+    for word, numbers in content.items():
+        yield word, _vector(numbers, dim, f"{path}, word {word!r}")
+
+
+def _text_rows(path: Path) -> Iterator[tuple[str, Matrix]]:
+    """Rows of the text form. Some words hold spaces, so the numbers are taken from the right."""
+    dim = 0
+    for at, line in _lines(path):
+        fields = line.rstrip("\r\n ").split(" ")
+        if at == 1 and len(fields) == 2:
+            continue  # word2vec's form begins with the shape
+        dim = dim or len(fields) - 1
+        word = " ".join(fields[: len(fields) - dim])
+        yield word, _vector(fields[len(fields) - dim :], dim, f"{path}, line {at}")
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    opened = gzip.open if path.suffix == ".gz" else open
+    try:
+        with opened(path, "rt", encoding="utf-8", newline="\n") as lines:
+            yield from enumerate(lines, start=1)
+    except (UnicodeDecodeError, EOFError, OSError) as error:
+        raise BadInput(f"{path} must be whole UTF-8 text, but reading it gave: {error}.") from None
+
+
+def _vector(numbers: Any, dim: int, where: str) -> Matrix:
+    try:
+        vector = np.asarray(numbers, dtype=np.float32)
+    except (TypeError, ValueError):
+        raise BadInput(f"{where}: must be a word and {dim} numbers, but is not.") from None
+    if vector.shape != (dim,) or dim < 1 or not np.isfinite(vector).all():
+        raise BadInput(f"{where}: must be a word and {max(dim, 1)} finite numbers, but is not.")
+    return vector
+
+
+def _random(rows: int, dim: int, length: float, seed: int) -> Matrix:
+    drawn = np.random.default_rng(seed).standard_normal((rows, dim), dtype=np.float32)
+    return drawn * np.float32(length / np.sqrt(dim))
+
+
+def _tokenizer(words: list[str]) -> Any:
+    import tokenizers
+    from tokenizers import models, normalizers, pre_tokenizers
+
+    rows = {word: row for row, word in enumerate([*SPECIAL, *words])}
+    tokenizer = tokenizers.Tokenizer(models.WordLevel(rows, unk_token=UNKNOWN))
+    tokenizer.normalizer = normalizers.Sequence(
+        [normalizers.NFC(), normalizers.Lowercase(), normalizers.Replace("’", "'")]
+    )
+    found = tokenizers.Regex(_WORD)
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(found, behavior="removed", invert=True)
+    tokenizer.add_special_tokens(list(SPECIAL))
+    return tokenizer
+
+
+def _write(folder: Path, words: list[str], vectors_VD: Matrix) -> None:
+    from safetensors.numpy import save
+
+    folder.mkdir(parents=True, exist_ok=True)
+    write_atomically(folder / "tokenizer.json", _tokenizer(words).to_str().encode())
+    named = {"pad_token": PAD, "unk_token": UNKNOWN, "mask_token": MASK}
+    settings = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": _NO_LIMIT, **named}
+    write_json(folder / "tokenizer_config.json", settings)
+    content = save({"words": np.ascontiguousarray(vectors_VD)}, {"format": "pt"})
+    write_atomically(folder / "model.safetensors", content)
+    vocabulary, dim = vectors_VD.shape
+    write_json(folder / "config.json", {"vocab_size": vocabulary, "hidden_size": dim})

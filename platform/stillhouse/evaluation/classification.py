@@ -1,0 +1,187 @@
+"""Accuracy and F1: of a fine-tuned head, and of untuned vectors by a threshold on cosines (SRA, Table 5)."""
+
+from collections.abc import Callable, Sequence
+from typing import ClassVar, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from stillhouse.corpora.glue import TASKS, LabelledData, Row, read_task
+from stillhouse.errors import require
+from stillhouse.evaluation.metrics import Values, cosines
+from stillhouse.types import Encoder, FloatArray, IntArray
+
+POSITIVE = 1
+
+
+class Scorer(Protocol):
+    """Anything that says how likely each class is."""
+
+    def score(self, first: Sequence[str], second: Sequence[str] | None = None) -> FloatArray:
+        """(N, C), higher is likelier."""
+        ...
+
+
+class HeadScorer:
+    """An encoder and a classification head as a `Scorer`; every text is encoded once.
+
+    Args:
+        encoder: Texts to vectors.
+        head: Vectors of the texts, or of both sides of pairs, to scores (B, C).
+    """
+
+    def __init__(self, encoder: Encoder, head: Callable[..., Tensor]) -> None:
+        self.encoder, self.head = encoder, head
+
+    @torch.no_grad()
+    def score(self, first: Sequence[str], second: Sequence[str] | None = None) -> FloatArray:
+        """Scores of texts, or of pairs, (N, C), in their order."""
+        sides = [first] if second is None else [first, second]
+        row_of, vectors_ND = _encoded(self.encoder, sides)
+        given = [torch.from_numpy(vectors_ND[[row_of[text] for text in side]]).float() for side in sides]
+        return np.asarray(self.head(*given).float().cpu().numpy())
+
+
+class Classification:
+    """Accuracy of a scorer's likeliest class, and F1 of class 1 where there are two classes.
+
+    Figures: ``{name}_accuracy``, ``{name}_f1``.
+
+    Args:
+        data: What is scored.
+        name: First part of the figures' names; the task's where it is empty.
+    """
+
+    version: ClassVar[int] = 1
+
+    def __init__(self, data: LabelledData, name: str = "") -> None:
+        self.rows, self.split = read_task(data), _kind(data.split)
+        self.name, self.classes = name or data.task, len(TASKS[data.task].labels)
+
+    def __call__(self, model: Scorer) -> dict[str, float]:
+        """Score every row."""
+        first, second, labels_N = _columns(self.rows)
+        scores_NC = model.score(first, second)
+        require(
+            scores_NC.shape == (len(labels_N), self.classes),
+            "a scorer gives a score for every row and class",
+            scores=scores_NC.shape,
+            rows=len(labels_N),
+            classes=self.classes,
+        )
+        predicted_N = scores_NC.argmax(axis=1)
+        figures = {f"{self.name}_accuracy": accuracy(predicted_N, labels_N)}
+        return figures | ({f"{self.name}_f1": f1(predicted_N, labels_N)} if self.classes == 2 else {})
+
+
+class CosineThreshold:
+    """Untuned vectors of pairs: a pair is positive where its cosine reaches a threshold.
+
+    Figures: ``{name}_cosine_accuracy`` and ``{name}_cosine_f1``, each at the threshold that is best for it on
+    ``fit``, as sentence-transformers names them (which chooses the thresholds on the scored rows themselves).
+
+    Args:
+        data: What is scored; pairs with two classes.
+        fit: What the thresholds are chosen on, such as the train split.
+        name: First part of the figures' names; the task's where it is empty.
+
+    Raises:
+        BadInput: Other tasks, or both splits are the same file.
+    """
+
+    version: ClassVar[int] = 1
+
+    def __init__(self, data: LabelledData, fit: LabelledData, name: str = "") -> None:
+        for each in (data, fit):
+            task = TASKS[each.task]
+            require(bool(task.second) and len(task.labels) == 2, "pairs with two classes", task=each.task)
+        require(
+            data.sha256 != fit.sha256, "thresholds are chosen on other rows than are scored", data=data.path
+        )
+        self.rows, self.fit, self.split = read_task(data), read_task(fit), _kind(data.split)
+        self.name, self.positive = name or data.task, _positive(data.task)
+
+    def __call__(self, model: Encoder) -> dict[str, float]:
+        """Encode every text once, choose on ``fit``, measure on ``data``."""
+        fit_N, fit_labels_N = self._scored(model, self.fit)
+        cosines_N, labels_N = self._scored(model, self.rows)
+        figures = {}
+        for measure, wanted in ((accuracy, "accuracy"), (f1, "f1")):
+            threshold = best_threshold(fit_N, fit_labels_N, wanted)
+            predicted_N = (cosines_N >= threshold).astype(np.int64)
+            figures[f"{self.name}_cosine_{wanted}"] = measure(predicted_N, labels_N)
+            figures[f"{self.name}_cosine_{wanted}_threshold"] = threshold
+        return figures
+
+    def _scored(self, model: Encoder, rows: Sequence[Row]) -> tuple[Values, IntArray]:
+        first, second, labels_N = _columns(rows)
+        assert second is not None
+        row_of, vectors_ND = _encoded(model, [first, second])
+        a, b = (vectors_ND[[row_of[text] for text in side]] for side in (first, second))
+        return cosines(a, b), (labels_N == self.positive).astype(np.int64)
+
+
+def accuracy(predicted_N: IntArray, labels_N: IntArray) -> float:
+    """The share of rows whose class is predicted."""
+    return float((predicted_N == labels_N).mean())
+
+
+def f1(predicted_N: IntArray, labels_N: IntArray) -> float:
+    """2 · hits / (predicted + there) of class 1; 0 where there is none on either side."""
+    predicted, there = predicted_N == POSITIVE, labels_N == POSITIVE
+    total = int(predicted.sum() + there.sum())
+    return 2 * int((predicted & there).sum()) / total if total else 0.0
+
+
+def best_threshold(cosines_N: Values, labels_N: IntArray, measure: str = "accuracy") -> float:
+    """The threshold at which ``cosine >= threshold`` predicts class 1 best.
+
+    Args:
+        cosines_N: Of the pairs.
+        labels_N: 1 for a positive pair, else 0.
+        measure: ``accuracy`` or ``f1``.
+
+    Returns:
+        Midway between two neighbouring cosines; of equally good ones the highest, and past all cosines where
+        it is best to predict none.
+    """
+    require(measure in ("accuracy", "f1"), "measure in (accuracy, f1)", measure=measure)
+    require(len(cosines_N) > 0, "rows to choose a threshold on >= 1", rows=0)
+    order = np.argsort(-cosines_N, kind="stable")
+    ranked, there = cosines_N[order], labels_N[order] == POSITIVE
+    predicted: npt.NDArray[np.int64] = np.arange(len(ranked) + 1)
+    hits = np.concatenate([[0], np.cumsum(there)])
+    if measure == "f1":
+        figure = 2 * hits / np.maximum(predicted + hits[-1], 1)
+    else:
+        figure = (hits + (len(ranked) - predicted) - (hits[-1] - hits)) / len(ranked)
+    # Equal cosines are predicted alike: a cut between them does not exist.
+    figure[1:-1][ranked[1:] == ranked[:-1]] = -1
+    cut = int(figure.argmax())
+    above = ranked[cut - 1] if cut else ranked[0] + 1
+    below = ranked[cut] if cut < len(ranked) else ranked[-1] - 1
+    middle = (above + below) / 2
+    return float(middle if below < middle else above)
+
+
+def _positive(task: str) -> int:
+    """The class that a high cosine speaks for; where entailment is a class, it is."""
+    labels = TASKS[task].labels
+    return labels.index("entailment") if "entailment" in labels else POSITIVE
+
+
+def _kind(split: str) -> str:
+    """``dev`` or ``test``, as a suite asks an evaluator; what is no test set may steer."""
+    return "test" if split == "test" else "dev"
+
+
+def _columns(rows: Sequence[Row]) -> tuple[list[str], list[str] | None, IntArray]:
+    first, second = [row.first for row in rows], [row.second for row in rows if row.second is not None]
+    return first, second or None, np.array([row.label for row in rows])
+
+
+def _encoded(encoder: Encoder, sides: Sequence[Sequence[str]]) -> tuple[dict[str, int], FloatArray]:
+    texts = list(dict.fromkeys(text for side in sides for text in side))
+    return {text: row for row, text in enumerate(texts)}, np.asarray(encoder.encode(texts))

@@ -104,22 +104,11 @@ def read_fever(
     require(0 <= dev < 1 and 0 <= test < 1 and dev + test < 1, "0 <= dev + test < 1", dev=dev, test=test)
     require(max_words is None or max_words >= 1, "max_words >= 1", max_words=max_words)
     dropped: Counter[str] = Counter()
-    titles: dict[str, int] = {}
-    documents: list[str] = []
-    read = {"claims": 0, "pages": 0}
-    for title, text in _pages(pages):
-        read["pages"] += 1
-        if not title or not text or title in titles:
-            dropped[
-                "pages with a title seen before" if title in titles else "pages without title or text"
-            ] += 1
-            continue
-        titles[title] = len(documents)
-        documents.append(f"{title} {' '.join(text.split(' ')[:max_words])}")
+    rows, documents = _documents(_pages(pages), max_words, dropped)
     splits: dict[str, list[Claim]] = {name: [] for name in SPLITS}
     records = _claims(claims)
-    read["claims"] = len(records)
-    for claim in _usable(_joined(records, claims, dropped), titles, dropped):
+    read = {"claims": len(records), "pages": len(rows) + sum(dropped.values())}
+    for claim in _usable(_joined(records, claims, dropped), rows, dropped):
         splits[_split(claim.text, dev, test)].append(claim)
     require(
         any(splits.values()),
@@ -128,7 +117,7 @@ def read_fever(
         pages=str(pages),
         dropped=dict(dropped),
     )
-    return Fever(list(titles), documents, splits, read, dict(dropped))
+    return Fever(list(rows), documents, splits, read, dict(dropped))
 
 
 def page_title(page: str) -> str:
@@ -136,6 +125,23 @@ def page_title(page: str) -> str:
     for name, bracket in _BRACKETS.items():
         page = page.replace(name, bracket)
     return clean(page.replace("_", " "))
+
+
+def _documents(
+    pages: Iterator[tuple[str, str]], max_words: int | None, dropped: Counter[str]
+) -> tuple[dict[str, int], list[str]]:
+    """The row of every title, and the documents."""
+    rows: dict[str, int] = {}
+    documents = []
+    for title, text in pages:
+        if not title or not text:
+            dropped["pages without title or text"] += 1
+        elif title in rows:
+            dropped["pages with a title seen before"] += 1
+        else:
+            rows[title] = len(documents)
+            documents.append(f"{title} {' '.join(text.split(' ')[:max_words])}")
+    return rows, documents
 
 
 @dataclass

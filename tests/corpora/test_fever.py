@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from stillhouse.corpora.candidates import coverage
@@ -126,6 +127,30 @@ def test_the_split_is_decided_by_the_claim_alone(tmp_path: Path) -> None:
     assert [len(claims) for claims in alone.splits.values()] == [400, 0, 0]
 
 
+def test_a_split_by_page_keeps_linked_claims_together(tmp_path: Path) -> None:
+    """Claim n is about the pages n and n + 1, but every fourth about n alone: chains of four claims."""
+    titles = [f"Page {n:03}" for n in range(401)]
+    pages = "".join(f'<doc title="{title}">\n{title}\n\nWords.\n</doc>\n' for title in titles)
+    rows = [
+        {
+            "id": n,
+            "claim": f"Claim {n}.",
+            "label": "REFUTES",
+            "evidence_pages": titles[n : n + (1 if n % 4 == 3 else 2)],
+        }
+        for n in np.random.default_rng(0).permutation(400).tolist()
+    ]
+    fever = read(tmp_path, json.dumps(rows), pages, split_by="page", dev=0.3, test=0.2)
+    split_of = {claim.id: name for name, claims in fever.splits.items() for claim in claims}
+    assert all(split_of[n] == split_of[n - n % 4] for n in range(400))
+    gold = {name: {row for claim in claims for row in claim.gold} for name, claims in fever.splits.items()}
+    assert all(gold.values()) and not gold["train"] & (gold["dev"] | gold["test"])
+    assert not gold["dev"] & gold["test"]
+    in_order = json.dumps(sorted(rows, key=lambda row: str(row["claim"])))
+    again = read(tmp_path, in_order, pages, split_by="page", dev=0.3, test=0.2)
+    assert {claim.id: name for name, claims in again.splits.items() for claim in claims} == split_of
+
+
 @pytest.mark.parametrize(
     ("claims", "message"),
     [
@@ -149,6 +174,8 @@ def test_files_that_are_missing_or_something_else_are_refused(tmp_path: Path) ->
         read(tmp_path, as_list(), '{"id": "a"}')
     with pytest.raises(BadInput, match="dev"):
         read(tmp_path, as_list(), dev=0.6, test=0.5)
+    with pytest.raises(BadInput, match="split_by"):
+        read(tmp_path, as_list(), split_by="title")
     (tmp_path / "pages.txt").write_text(as_docs())
     with pytest.raises(BadInput, match="must exist"):
         read_fever(tmp_path / "none.json", tmp_path / "pages.txt")

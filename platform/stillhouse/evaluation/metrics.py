@@ -107,7 +107,12 @@ def ndcg(judged: Judged, k: int) -> Values:
 
     Equals sentence-transformers where every gain is 1; there graded gains count as 1.
     """
-    return _dcg(judged.gains_QK[:, :k]) / _dcg(judged.ideal_QR[:, :k])
+    return dcg(judged, k) / _dcg(judged.ideal_QR[:, :k])
+
+
+def dcg(judged: Judged, k: int) -> Values:
+    """Discounted gain as it is, not divided by the best possible one: it grows with the relevant passages."""
+    return _dcg(judged.gains_QK[:, :k])
 
 
 def recall(judged: Judged, k: int) -> Values:

@@ -1,0 +1,269 @@
+"""Losses on the scores of C candidate documents a claim, against the teacher's scores and the labels.
+
+Shakeri et al., Knowledge Distillation in Document Retrieval, eq. 1–3. Softened by T, a row of scores z is the
+distribution softmax(z/T) (eq. 1). Both cross-entropies of eq. 2 are printed without the minus sign and with
+the student's logits where its probabilities belong; here s stands for softmax of the student's logits.
+
+All means are over the batch. No claim depends on another, so nothing has to be gathered.
+
+B  claims of the batch    C  candidates a claim
+"""
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from stillhouse.errors import require
+from stillhouse.losses.numerics import full_precision, widen
+
+SOFT = ("ce", "mse")
+COMPARED = ("probabilities", "scores", "printed")
+GOLD = ("sum", "mean")
+
+
+class SoftLabelCE(nn.Module):
+    """Cross-entropy to the teacher's softened distribution (eq. 1 and 2).
+
+    ``L = −1/B Σ_o Σ_i softmax(t_o/T)_i · log softmax(s_o/T)_i``
+
+    The gradients of the student are those of `KLDivergence`: they differ by the teacher's entropy.
+
+    Args:
+        temperature: T, of both sides.
+        scale: Multiply by T², which keeps the gradient's size when T changes (Hinton et al., 2015). The paper
+            does not print it.
+
+    Raises:
+        BadInput: T ≤ 0.
+    """
+
+    def __init__(self, *, temperature: float = 1.0, scale: bool = False) -> None:
+        super().__init__()
+        require(temperature > 0, "temperature > 0", temperature=temperature)
+        self.temperature, self.scale = temperature, scale
+
+    def forward(self, student_BC: Tensor, teacher_BC: Tensor) -> Tensor:
+        """The mean over the claims.
+
+        Raises:
+            BadInput: Shapes that do not fit, or fewer than two candidates.
+        """
+        _require_scores(student_BC, teacher_BC)
+        with full_precision(student_BC):
+            soft_BC = (widen(teacher_BC) / self.temperature).softmax(dim=1)
+            log_BC = (widen(student_BC) / self.temperature).log_softmax(dim=1)
+            loss = -(soft_BC * log_BC).sum(dim=1).mean()
+            return loss * self.temperature**2 if self.scale else loss
+
+
+class SoftLabelMSE(nn.Module):
+    """Squared distance to the teacher's scores (eq. 1 and 2), ``L = 1/B Σ_o Σ_i (t'_oi − s_oi)²``.
+
+    Eq. 2 is not clear about s, which the text calls logits and the cross-entropies use as probabilities:
+
+    * ``probabilities``: both sides are softmax(·/T); the reading that fits the rest of eq. 2.
+    * ``printed``: the teacher's softmax(t/T) and the student's logits, to the letter.
+    * ``scores``: both sides are logits over T, without a softmax.
+
+    Args:
+        temperature: T.
+        compared: What s and t' are, as above.
+        scale: Multiply by T².
+
+    Raises:
+        BadInput: T ≤ 0, or an unknown reading.
+    """
+
+    def __init__(
+        self, *, temperature: float = 1.0, compared: str = "probabilities", scale: bool = False
+    ) -> None:
+        super().__init__()
+        require(temperature > 0, "temperature > 0", temperature=temperature)
+        require(compared in COMPARED, f"compared in {COMPARED}", compared=compared)
+        self.temperature, self.compared, self.scale = temperature, compared, scale
+
+    def forward(self, student_BC: Tensor, teacher_BC: Tensor) -> Tensor:
+        """The mean over the claims of the sum over the candidates.
+
+        Raises:
+            BadInput: Shapes that do not fit, or fewer than two candidates.
+        """
+        _require_scores(student_BC, teacher_BC)
+        with full_precision(student_BC):
+            student_BC, teacher_BC = widen(student_BC), widen(teacher_BC) / self.temperature
+            if self.compared != "printed":
+                student_BC = student_BC / self.temperature
+            if self.compared == "probabilities":
+                student_BC = student_BC.softmax(dim=1)
+            if self.compared != "scores":
+                teacher_BC = teacher_BC.softmax(dim=1)
+            loss = (teacher_BC - student_BC).square().sum(dim=1).mean()
+            return loss * self.temperature**2 if self.scale else loss
+
+
+class HardLabelCE(nn.Module):
+    """Cross-entropy to the labels (eq. 2), ``L = −1/B Σ_o Σ_i y_oi · log softmax(s_o)_i``.
+
+    A claim without a relevant candidate adds 0, and counts in the mean.
+
+    Args:
+        gold: With several relevant candidates ``sum`` adds their terms, as printed: such a claim weighs more.
+            ``mean`` shares a weight of 1 among them.
+
+    Raises:
+        BadInput: An unknown rule.
+    """
+
+    def __init__(self, *, gold: str = "sum") -> None:
+        super().__init__()
+        require(gold in GOLD, f"gold in {GOLD}", gold=gold)
+        self.gold = gold
+
+    def forward(self, student_BC: Tensor, labels_BC: Tensor) -> Tensor:
+        """The mean over the claims.
+
+        Args:
+            student_BC: Logits.
+            labels_BC: 1 (or True) for a relevant candidate, else 0.
+
+        Raises:
+            BadInput: Shapes that do not fit, or fewer than two candidates.
+        """
+        _require_scores(student_BC, labels_BC)
+        with full_precision(student_BC):
+            log_BC = widen(student_BC).log_softmax(dim=1)
+            wanted_BC = (labels_BC > 0).to(log_BC.dtype)
+            if self.gold == "mean":
+                wanted_BC = wanted_BC / wanted_BC.sum(dim=1, keepdim=True).clamp_min(1)
+            return -(wanted_BC * log_BC).sum(dim=1).mean()
+
+
+class SoftAndHard(nn.Module):
+    """The loss of the paper (eq. 3), ``L = α · SoftLoss + (1 − α) · HardLoss``.
+
+    Args:
+        alpha: α; 0 trains without a teacher, 1 without labels.
+        soft: ``ce`` or ``mse``.
+        temperature: T.
+        scale: Multiply the soft loss by T².
+        compared: See `SoftLabelMSE`; of no effect with ``ce``.
+        gold: See `HardLabelCE`.
+
+    Raises:
+        BadInput: α outside [0, 1], T ≤ 0, or an unknown name.
+    """
+
+    def __init__(
+        self,
+        *,
+        alpha: float = 0.5,
+        soft: str = "ce",
+        temperature: float = 3.0,
+        scale: bool = False,
+        compared: str = "probabilities",
+        gold: str = "sum",
+    ) -> None:
+        super().__init__()
+        require(0 <= alpha <= 1, "0 <= alpha <= 1", alpha=alpha)
+        require(soft in SOFT, f"soft in {SOFT}", soft=soft)
+        self.alpha = alpha
+        self.hard = HardLabelCE(gold=gold)
+        self.soft: SoftLabelCE | SoftLabelMSE = (
+            SoftLabelCE(temperature=temperature, scale=scale)
+            if soft == "ce"
+            else SoftLabelMSE(temperature=temperature, scale=scale, compared=compared)
+        )
+
+    def terms(
+        self, student_BC: Tensor, teacher_BC: Tensor | None, labels_BC: Tensor | None
+    ) -> dict[str, Tensor]:
+        """``soft`` and ``hard``, weighted; one of weight 0 is left out, and its targets may be None.
+
+        Raises:
+            BadInput: Targets that are needed are missing, or shapes that do not fit.
+        """
+        terms = {}
+        if self.alpha > 0:
+            require(
+                teacher_BC is not None, "the teacher's scores are given where alpha > 0", alpha=self.alpha
+            )
+            assert teacher_BC is not None
+            terms["soft"] = self.alpha * self.soft(student_BC, teacher_BC)
+        if self.alpha < 1:
+            require(labels_BC is not None, "labels are given where alpha < 1", alpha=self.alpha)
+            assert labels_BC is not None
+            terms["hard"] = (1 - self.alpha) * self.hard(student_BC, labels_BC)
+        return terms
+
+    def forward(self, student_BC: Tensor, teacher_BC: Tensor | None, labels_BC: Tensor | None) -> Tensor:
+        """The sum of the terms.
+
+        Raises:
+            BadInput: As `terms`.
+        """
+        parts = list(self.terms(student_BC, teacher_BC, labels_BC).values())
+        return parts[0] if len(parts) == 1 else parts[0] + parts[1]
+
+
+class KLDivergence(nn.Module):
+    """KL(teacher || student) of the softened distributions; sentence-transformers' DistillKLDivLoss.
+
+    ``L = T²/B Σ_o Σ_i p_oi · (log p_oi − log q_oi)``, p = softmax(t/T), q = softmax(s/T)
+
+    Args:
+        temperature: T.
+        scale: Multiply by T².
+
+    Raises:
+        BadInput: T ≤ 0.
+    """
+
+    def __init__(self, *, temperature: float = 1.0, scale: bool = True) -> None:
+        super().__init__()
+        require(temperature > 0, "temperature > 0", temperature=temperature)
+        self.temperature, self.scale = temperature, scale
+
+    def forward(self, student_BC: Tensor, teacher_BC: Tensor) -> Tensor:
+        """The mean over the claims.
+
+        Raises:
+            BadInput: Shapes that do not fit, or fewer than two candidates.
+        """
+        _require_scores(student_BC, teacher_BC)
+        with full_precision(student_BC):
+            log_p_BC = (widen(teacher_BC) / self.temperature).log_softmax(dim=1)
+            log_q_BC = (widen(student_BC) / self.temperature).log_softmax(dim=1)
+            loss = F.kl_div(log_q_BC, log_p_BC, reduction="batchmean", log_target=True)
+            return loss * self.temperature**2 if self.scale else loss
+
+
+class MarginMSE(nn.Module):
+    """Squared error of the margins of a positive over its negatives (Hofstätter et al., arXiv:2010.02666).
+
+    ``L = 1/(B(C−1)) Σ_o Σ_{i>0} ((s_o0 − s_oi) − (t_o0 − t_oi))²``, candidate 0 the positive; equals
+    sentence-transformers' MarginMSELoss. A constant added to a claim's scores changes nothing.
+    """
+
+    def forward(self, student_BC: Tensor, teacher_BC: Tensor) -> Tensor:
+        """The mean over claims and negatives.
+
+        Raises:
+            BadInput: Shapes that do not fit, or fewer than two candidates.
+        """
+        _require_scores(student_BC, teacher_BC)
+        with full_precision(student_BC):
+            return F.mse_loss(_margins(widen(student_BC)), _margins(widen(teacher_BC)))
+
+
+def _margins(scores_BC: Tensor) -> Tensor:
+    return scores_BC[:, :1] - scores_BC[:, 1:]
+
+
+def _require_scores(student_BC: Tensor, target_BC: Tensor) -> None:
+    student, target = tuple(student_BC.shape), tuple(target_BC.shape)
+    require(
+        student == target and len(student) == 2,
+        "both sides have one value a claim and candidate, (B, C)",
+        student=student,
+        target=target,
+    )
+    require(student[0] >= 1 and student[1] >= 2, "claims >= 1 and candidates >= 2", shape=student)

@@ -1,0 +1,216 @@
+"""Losses over candidates against loops, closed forms and sentence-transformers."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from stillhouse.errors import BadInput
+from stillhouse.losses.softlabel import (
+    HardLabelCE,
+    KLDivergence,
+    MarginMSE,
+    SoftAndHard,
+    SoftLabelCE,
+    SoftLabelMSE,
+)
+
+TWO_SIDED: list[Callable[[], torch.nn.Module]] = [
+    lambda: SoftLabelCE(temperature=2.0),
+    lambda: SoftLabelMSE(temperature=2.0),
+    lambda: SoftLabelMSE(temperature=2.0, compared="scores"),
+    lambda: SoftLabelMSE(temperature=2.0, compared="printed"),
+    lambda: KLDivergence(temperature=2.0),
+    lambda: MarginMSE(),
+]
+
+
+def draw(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+def soften(row: list[float], temperature: float) -> list[float]:
+    weights = [math.exp(value / temperature) for value in row]
+    return [weight / sum(weights) for weight in weights]
+
+
+STUDENT, TEACHER = draw(4, 5), draw(4, 5, seed=1) * 3
+LABELS = torch.tensor([[1, 0, 0, 0, 0], [0, 1, 0, 1, 0], [0, 0, 0, 0, 0], [1, 1, 1, 0, 0]])
+
+
+@pytest.mark.parametrize("temperature", [0.5, 1.0, 4.0])
+@pytest.mark.parametrize("scale", [False, True])
+def test_soft_cross_entropy_is_the_equation(temperature: float, scale: bool) -> None:
+    total = 0.0
+    for student, teacher in zip(STUDENT.tolist(), TEACHER.tolist(), strict=True):
+        p, q = soften(teacher, temperature), soften(student, temperature)
+        total -= sum(a * math.log(b) for a, b in zip(p, q, strict=True))
+    loss = SoftLabelCE(temperature=temperature, scale=scale)(STUDENT, TEACHER)
+    assert loss.item() == pytest.approx(total / 4 * (temperature**2 if scale else 1), rel=1e-12)
+
+
+@pytest.mark.parametrize("compared", ["probabilities", "scores", "printed"])
+@pytest.mark.parametrize("scale", [False, True])
+def test_soft_mse_is_the_equation(compared: str, scale: bool) -> None:
+    total, temperature = 0.0, 3.0
+    for student, teacher in zip(STUDENT.tolist(), TEACHER.tolist(), strict=True):
+        goal = soften(teacher, temperature)
+        own = soften(student, temperature) if compared == "probabilities" else student
+        if compared == "scores":
+            goal, own = [t / temperature for t in teacher], [s / temperature for s in student]
+        total += sum((a - b) ** 2 for a, b in zip(goal, own, strict=True))
+    loss = SoftLabelMSE(temperature=temperature, compared=compared, scale=scale)(STUDENT, TEACHER)
+    assert loss.item() == pytest.approx(total / 4 * (9 if scale else 1), rel=1e-12)
+
+
+@pytest.mark.parametrize("gold", ["sum", "mean"])
+@pytest.mark.parametrize("kind", [torch.int64, torch.bool, torch.float32])
+def test_hard_loss_is_the_equation_with_several_gold_and_none(gold: str, kind: torch.dtype) -> None:
+    total = 0.0
+    for student, labels in zip(STUDENT.tolist(), LABELS.tolist(), strict=True):
+        q = soften(student, 1.0)
+        wanted = [-math.log(b) for y, b in zip(labels, q, strict=True) if y]
+        total += sum(wanted) / (len(wanted) if gold == "mean" and wanted else 1)
+    assert HardLabelCE(gold=gold)(STUDENT, LABELS.to(kind)).item() == pytest.approx(total / 4, rel=1e-12)
+
+
+def test_hard_loss_of_one_gold_is_torchs_cross_entropy() -> None:
+    labels = torch.nn.functional.one_hot(torch.tensor([3, 0, 1, 4]), 5)
+    expected = torch.nn.functional.cross_entropy(STUDENT, torch.tensor([3, 0, 1, 4])).item()
+    for gold in ("sum", "mean"):
+        assert HardLabelCE(gold=gold)(STUDENT, labels).item() == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.2, 1.0])
+@pytest.mark.parametrize("soft", ["ce", "mse"])
+def test_alpha_joins_the_two(alpha: float, soft: str) -> None:
+    loss = SoftAndHard(alpha=alpha, soft=soft, temperature=2.0, scale=True, gold="mean")
+    alone = {"ce": SoftLabelCE, "mse": SoftLabelMSE}[soft](temperature=2.0, scale=True)
+    expected = alpha * alone(STUDENT, TEACHER) + (1 - alpha) * HardLabelCE(gold="mean")(STUDENT, LABELS)
+    assert loss(STUDENT, TEACHER, LABELS).item() == pytest.approx(expected.item(), rel=1e-12)
+    terms = loss.terms(STUDENT, TEACHER, LABELS)
+    assert list(terms) == (["hard"] if alpha == 0 else ["soft"] if alpha == 1 else ["soft", "hard"])
+
+
+def test_targets_of_weight_zero_are_not_needed() -> None:
+    SoftAndHard(alpha=0)(STUDENT, None, LABELS)
+    SoftAndHard(alpha=1)(STUDENT, TEACHER, None)
+    with pytest.raises(BadInput, match="teacher's scores"):
+        SoftAndHard(alpha=0.5)(STUDENT, None, LABELS)
+    with pytest.raises(BadInput, match="labels are given"):
+        SoftAndHard(alpha=0.5)(STUDENT, TEACHER, None)
+
+
+def test_cross_entropy_and_divergence_differ_by_the_teachers_entropy() -> None:
+    p = TEACHER.div(3).softmax(dim=1)
+    entropy = -(p * p.log()).sum(dim=1).mean()
+    cross = SoftLabelCE(temperature=3.0)(STUDENT, TEACHER)
+    divergence = KLDivergence(temperature=3.0, scale=False)(STUDENT, TEACHER)
+    assert (cross - entropy).item() == pytest.approx(divergence.item(), rel=1e-12)
+
+
+@pytest.mark.parametrize("make", [make for make in TWO_SIDED if getattr(make(), "compared", "") != "printed"])
+def test_the_teachers_own_scores_are_the_optimum(make: Callable[[], torch.nn.Module]) -> None:
+    """The two sides are of one kind, so the gradient at the teacher's scores is zero."""
+    loss = make()
+    student = TEACHER.clone().requires_grad_()
+    (gradient,) = torch.autograd.grad(loss(student, TEACHER), student)
+    torch.testing.assert_close(gradient, torch.zeros_like(gradient), atol=1e-12, rtol=0)
+
+
+def test_a_low_temperature_picks_the_largest() -> None:
+    """The paper: T near 0 is picking the largest value only."""
+    best = torch.nn.functional.one_hot(TEACHER.argmax(dim=1), 5)
+    soft = SoftLabelMSE(temperature=1e-3)(best.double(), TEACHER)
+    assert soft.item() == pytest.approx(0, abs=1e-9)
+
+
+@pytest.mark.parametrize("make", [make for make in TWO_SIDED if not getattr(make(), "compared", "")])
+def test_a_constant_on_a_claims_scores_changes_nothing(make: Callable[[], torch.nn.Module]) -> None:
+    loss = make()
+    moved = loss(STUDENT + draw(4, 1, seed=2), TEACHER + draw(4, 1, seed=3))
+    assert moved.item() == pytest.approx(loss(STUDENT, TEACHER).item(), rel=1e-9)
+
+
+@pytest.mark.parametrize("make", TWO_SIDED)
+def test_the_order_of_claims_does_not_matter(make: Callable[[], torch.nn.Module]) -> None:
+    loss, order = make(), torch.tensor([2, 0, 3, 1])
+    assert loss(STUDENT[order], TEACHER[order]).item() == pytest.approx(loss(STUDENT, TEACHER).item())
+
+
+@pytest.mark.parametrize("make", TWO_SIDED)
+def test_gradients(make: Callable[[], torch.nn.Module]) -> None:
+    student, teacher = draw(2, 3).requires_grad_(), draw(2, 3, seed=1).requires_grad_()
+    assert torch.autograd.gradcheck(make(), (student, teacher))
+
+
+def test_gradients_of_the_joint_loss() -> None:
+    for gold in ("sum", "mean"):
+        joint = SoftAndHard(alpha=0.3, gold=gold)
+        student = STUDENT.clone().requires_grad_()
+        assert torch.autograd.gradcheck(lambda s, joint=joint: joint(s, TEACHER, LABELS), (student,))
+
+
+def vectors_with(scores_BC: Tensor) -> list[Tensor]:
+    """A query and C documents a row whose inner products are the scores."""
+    query = torch.ones(len(scores_BC), 1, dtype=scores_BC.dtype)
+    return [query, *scores_BC.T.unsqueeze(-1)]
+
+
+@pytest.mark.parametrize("candidates", [2, 5])
+def test_margin_mse_equals_sentence_transformers(candidates: int) -> None:
+    from sentence_transformers.sentence_transformer.losses import MarginMSELoss
+
+    student, teacher = STUDENT[:, :candidates], TEACHER[:, :candidates]
+    reference: Any = MarginMSELoss(model=None)
+    expected = reference.compute_loss_from_embeddings(vectors_with(student), teacher)
+    assert MarginMSE()(student, teacher).item() == pytest.approx(expected.item(), rel=1e-12)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 4.0])
+def test_divergence_equals_sentence_transformers(temperature: float) -> None:
+    from sentence_transformers.sentence_transformer.losses import DistillKLDivLoss
+
+    reference: Any = DistillKLDivLoss(model=None, temperature=temperature)
+    expected = reference.compute_loss_from_embeddings(vectors_with(STUDENT), TEACHER)
+    assert KLDivergence(temperature=temperature)(STUDENT, TEACHER).item() == pytest.approx(expected.item())
+
+
+@pytest.mark.parametrize("make", TWO_SIDED)
+def test_extreme_scores_stay_finite_and_in_float32(make: Callable[[], torch.nn.Module]) -> None:
+    loss = make()
+    student = torch.tensor([[300.0, -300.0], [0.0, 0.0]]).bfloat16().requires_grad_()
+    teacher = torch.tensor([[-300.0, 300.0], [0.0, 0.0]]).half()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        value = loss(student, teacher)
+    value.backward()
+    assert value.dtype == torch.float32 and value.isfinite()
+    assert student.grad is not None and student.grad.isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("build", "switches"),
+    [
+        (SoftLabelCE, {"temperature": 0}),
+        (SoftLabelMSE, {"temperature": -1}),
+        (SoftLabelMSE, {"compared": "logits"}),
+        (KLDivergence, {"temperature": 0}),
+        (HardLabelCE, {"gold": "first"}),
+        (SoftAndHard, {"alpha": 1.1}),
+        (SoftAndHard, {"soft": "kl"}),
+    ],
+)
+def test_values_out_of_range_are_refused(build: Any, switches: dict[str, Any]) -> None:
+    with pytest.raises(BadInput):
+        build(**switches)
+
+
+@pytest.mark.parametrize("shapes", [((2, 3), (2, 4)), ((3, 3), (2, 3)), ((3,), (3,)), ((2, 1), (2, 1))])
+def test_shapes_that_do_not_fit_are_refused(shapes: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
+    student, target = map(torch.ones, shapes)
+    for loss in (*(make() for make in TWO_SIDED), HardLabelCE()):
+        with pytest.raises(BadInput):
+            loss(student, target)

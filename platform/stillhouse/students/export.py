@@ -135,7 +135,8 @@ def _write_transformer(
     write_pooling(folder / paths[-1], student.hidden_size, student.pooling)
     if student.projection is not None:
         paths.append("2_Dense")
-        write_dense(folder / paths[-1], student.projection, nn.Tanh() if student.activation else nn.Identity())
+        activation = nn.Tanh() if student.activation else nn.Identity()
+        write_dense(folder / paths[-1], student.projection, activation)
     if student.normalize:
         paths.append(f"{len(paths)}_Normalize")
         write_json(folder / paths[-1] / "config.json", {})

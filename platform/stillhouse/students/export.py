@@ -10,16 +10,19 @@ import os
 import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+from torch import nn
 
 from stillhouse.artifacts import write_json
 from stillhouse.errors import full_disk, require
 from stillhouse.students.backbone import quiet
-from stillhouse.students.transformer import TransformerStudent
 from stillhouse.tokenizing import lower_cases
 from stillhouse.types import Encoder
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 TOKENIZER_FILES = (
     "tokenizer.json",
@@ -32,8 +35,35 @@ TOKENIZER_FILES = (
 )
 
 
+class Exportable(Protocol):
+    """A student that sentence-transformers can hold: an encoder, pooling, a projection and a norm.
+
+    Attributes:
+        dim: D.
+        hidden_size: H.
+        max_tokens: Positions.
+        pooling: ``mean``, ``cls`` or ``max``.
+        normalize: Vectors have length 1.
+    """
+
+    dim: int
+    hidden_size: int
+    max_tokens: int
+    pooling: str
+    normalize: bool
+
+    @property
+    def projection(self) -> nn.Linear | None:
+        """H → D, or None."""
+        ...
+
+    def stock(self) -> "PreTrainedModel":
+        """The encoder as stock transformers builds it."""
+        ...
+
+
 def export_student(
-    student: TransformerStudent,
+    student: Exportable,
     tokenizer_path: str | Path,
     max_length: int,
     folder: str | Path,
@@ -69,8 +99,8 @@ def export_student(
         folder=str(folder),
         remedy="Give an empty or a new folder.",
     )
-    with _replacing_folder(Path(folder)) as temporary:
-        _write_transformer(student, Path(tokenizer_path), max_length, temporary)
+    with replacing_folder(Path(folder)) as temporary:
+        _write_transformer(student.stock(), Path(tokenizer_path), max_length, temporary)
         types = ["Transformer", *_write_heads(student, temporary)]
         paths = ["", *(f"{index}_{name}" for index, name in enumerate(types) if index)]
         modules = [
@@ -125,22 +155,31 @@ def check_parity(
 
 
 def _write_transformer(
-    student: TransformerStudent, tokenizer_path: Path, max_length: int, folder: Path
+    backbone: "PreTrainedModel", tokenizer_path: Path, max_length: int, folder: Path
 ) -> None:
     with quiet():
-        student.backbone.save_pretrained(folder)
-    found = {file for pattern in TOKENIZER_FILES for file in tokenizer_path.glob(pattern)}
-    require(bool(found), "a tokenizer's folder holds its files", folder=str(tokenizer_path))
-    for file in sorted(found):
-        shutil.copyfile(file, folder / file.name)
+        backbone.save_pretrained(folder)
+    copy_tokenizer(tokenizer_path, folder)
     settings: dict[str, Any] = {"max_seq_length": max_length, "do_lower_case": lower_cases(tokenizer_path)}
-    if "add_pooling_layer" in inspect.signature(type(student.backbone)).parameters:
+    if "add_pooling_layer" in inspect.signature(type(backbone)).parameters:
         # Else loading makes a random, unused pooler head and warns about it.
         settings["model_args"] = {"add_pooling_layer": False}
     write_json(folder / "sentence_bert_config.json", settings)
 
 
-def _write_heads(student: TransformerStudent, folder: Path) -> list[str]:
+def copy_tokenizer(tokenizer_path: Path, folder: Path) -> None:
+    """Copy a tokenizer's files as they are.
+
+    Raises:
+        BadInput: There are none.
+    """
+    found = {file for pattern in TOKENIZER_FILES for file in tokenizer_path.glob(pattern)}
+    require(bool(found), "a tokenizer's folder holds its files", folder=str(tokenizer_path))
+    for file in sorted(found):
+        shutil.copyfile(file, folder / file.name)
+
+
+def _write_heads(student: Exportable, folder: Path) -> list[str]:
     """Write the modules after the transformer; returns their names in order."""
     from safetensors.torch import save_file
 
@@ -188,7 +227,7 @@ def _versions() -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def _replacing_folder(folder: Path) -> Iterator[Path]:
+def replacing_folder(folder: Path) -> Iterator[Path]:
     """Give an empty folder that takes the place of ``folder`` when the block ends without error."""
     temporary = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
     outdated = folder.with_name(f".{folder.name}.{os.getpid()}.old")

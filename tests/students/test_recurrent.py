@@ -16,7 +16,7 @@ from stillhouse.students.transformer import TransformerStudent, load_weights
 from stillhouse.types import Encoding, Tokens
 
 MakeModel = Callable[[str], Model]
-KINDS = ["bert", "roberta", "distilbert", "mpnet", "modernbert"]
+KINDS = ["bert", "roberta", "xlm-roberta", "distilbert", "mpnet", "modernbert"]
 TEXTS = ["The river.", "a model of the river, long enough to be cut in two", "z", "the MODEL, 0 1 2 3 4"]
 MAX_LENGTH = 12
 
@@ -56,7 +56,7 @@ def test_padding_changes_nothing(kind: str, bottleneck: int, make_model: MakeMod
     torch.testing.assert_close(wide, alone, rtol=0, atol=2e-5)
 
 
-@pytest.mark.parametrize("kind", ["bert", "roberta", "distilbert", "mpnet"])
+@pytest.mark.parametrize("kind", ["bert", "xlm-roberta", "distilbert", "mpnet"])
 def test_the_unit_is_the_first_layers_again_and_again(kind: str, make_model: MakeModel) -> None:
     base = make_model(kind)
     whole, once = encoding(TransformerStudent(base, normalize=False)), encoding(RecurrentStudent(base, 2, 1))
@@ -150,7 +150,7 @@ def test_words_looked_up_beforehand_change_nothing(kind: str, make_model: MakeMo
     torch.testing.assert_close(given, encoding(student).embedding_BD, atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("kind", ["bert", "roberta", "distilbert", "mpnet"])
+@pytest.mark.parametrize("kind", ["bert", "xlm-roberta", "distilbert", "mpnet"])
 @pytest.mark.parametrize(("bottleneck", "pooling", "normalize"), [(0, "mean", False), (8, "max", True)])
 def test_the_stock_library_gives_the_same_vectors(
     kind: str, bottleneck: int, pooling: str, normalize: bool, make_model: MakeModel, tmp_path: Path

@@ -8,7 +8,7 @@ import itertools
 import tempfile
 from array import array
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
 from typing import IO, Any
@@ -18,13 +18,19 @@ import numpy as np
 from stillhouse.artifacts import Workspace, read_manifest
 from stillhouse.console import say
 from stillhouse.corpora.parallel import Parallel, read_parallel
+from stillhouse.corpora.sentences import dedup_key
 from stillhouse.corpora.tables import write_rows, write_texts
 from stillhouse.corpora.writing import Rejected
 from stillhouse.errors import require
 from stillhouse.plan import Examples, TextTable
 
 
-def write_parallel(workspace: Workspace, corpora: Sequence[Parallel], label: str = "parallel") -> Examples:
+def write_parallel(
+    workspace: Workspace,
+    corpora: Sequence[Parallel],
+    label: str = "parallel",
+    held_out: Sequence[Parallel] = (),
+) -> Examples:
     """Write corpora, one after the other, as examples; a pair that came before is dropped.
 
     The manifest's ``parallel`` says of every corpus its language and how many rows were read, kept, dropped
@@ -34,16 +40,19 @@ def write_parallel(workspace: Workspace, corpora: Sequence[Parallel], label: str
         workspace: Where tables and rows will stand.
         corpora: At least one.
         label: Readable name.
+        held_out: Corpora that are for evaluation: a pair with a sentence of theirs, on either side and up to
+            case, white space and closing punctuation, is set aside. Collections of common sentences overlap.
 
     Raises:
         BadInput: See `read_parallel`; or not one usable pair is there.
     """
     require(len(corpora) > 0, "a parallel corpus is given", corpora=len(corpora))
+    kept_back = {dedup_key(text) for corpus in held_out for text in _sentences(corpus)}
     workspace.root.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=workspace.root, prefix=".parallel-") as folder:
         sides = {name: _Side(Path(folder) / name) for name in ("source", "target")}
         seen: set[tuple[int, int]] = set()
-        notes = [_take(corpus, sides, seen) for corpus in corpora]
+        notes = [_take(corpus, sides, seen, kept_back) for corpus in corpora]
         require(bool(seen), "a parallel corpus has at least one usable pair", read=notes)
         rows = {name: np.array(side.rows, dtype=np.int64) for name, side in sides.items()}
         tables = {name: side.write(workspace, f"{label}-{name}") for name, side in sides.items()}
@@ -92,12 +101,22 @@ class _Side:
             return write_texts(workspace, label, texts, deduplicate=False, origin={"parallel": True})
 
 
-def _take(corpus: Parallel, sides: Mapping[str, _Side], seen: set[tuple[int, int]]) -> dict[str, Any]:
+def _sentences(corpus: Parallel) -> Iterator[str]:
+    for pair in read_parallel(corpus):
+        yield from () if isinstance(pair, Rejected) else pair
+
+
+def _take(
+    corpus: Parallel, sides: Mapping[str, _Side], seen: set[tuple[int, int]], kept_back: set[bytes]
+) -> dict[str, Any]:
     read, duplicates, kept, reasons = 0, 0, 0, Counter[str]()
     for pair in read_parallel(corpus):
         read += 1
         if isinstance(pair, Rejected):
             reasons[pair.reason] += 1
+            continue
+        if kept_back and not kept_back.isdisjoint(map(dedup_key, pair)):
+            reasons["held out"] += 1
             continue
         rows = sides["source"].place(pair[0]), sides["target"].place(pair[1])
         if rows in seen:

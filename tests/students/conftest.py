@@ -15,7 +15,7 @@ MakeModel = Callable[[str], Model]
 
 @pytest.fixture(scope="session")
 def make_model(tmp_path_factory: pytest.TempPathFactory) -> MakeModel:
-    """A folder for ``bert``, ``roberta``, ``distilbert``, ``mpnet`` or ``modernbert``, made on first use."""
+    """A folder for a kind that `_config` knows, such as ``bert``, made on first use."""
     made: dict[str, Model] = {}
 
     def make(kind: str) -> Model:
@@ -67,7 +67,14 @@ def _tokenizer() -> Any:
 
 
 def _config(kind: str, vocabulary: int) -> Any:
-    from transformers import BertConfig, DistilBertConfig, ModernBertConfig, MPNetConfig, RobertaConfig
+    from transformers import (
+        BertConfig,
+        DistilBertConfig,
+        ModernBertConfig,
+        MPNetConfig,
+        RobertaConfig,
+        XLMRobertaConfig,
+    )
 
     shape: dict[str, Any] = {
         "vocab_size": vocabulary,
@@ -84,6 +91,8 @@ def _config(kind: str, vocabulary: int) -> Any:
             return BertConfig(**shape)
         case "roberta":
             return RobertaConfig(**shape, type_vocab_size=1)
+        case "xlm-roberta":
+            return XLMRobertaConfig(**shape, type_vocab_size=1)
         case "mpnet":
             return MPNetConfig(**shape)
         case "modernbert":

@@ -47,9 +47,9 @@ def read_file(
             texts = _parquet(system, path, column)
         else:
             readers = {"text": _lines, "wiki": _wiki, "json": _json, "csv": _csv, "tsv": _tsv}
-            texts = readers[kind](_open_text(system, path, encoding), path, column)
+            texts = readers[kind](open_text(system, path, encoding), path, column)
         for text in texts:
-            yield _decoded(text, encoding), kind == "wiki"
+            yield decoded(text, encoding), kind == "wiki"
     except UnicodeDecodeError as error:
         raise BadInput(f"{path} must be {encoding} text, but: {error}. Give its encoding.") from None
     except (OSError, EOFError) as error:
@@ -108,14 +108,16 @@ def _compression(system: Any, path: str) -> str | None:
         return "gzip" if stream.read(2) == b"\x1f\x8b" else None
 
 
-def _open_text(system: Any, path: str, encoding: str) -> io.TextIOWrapper:
+def open_text(system: Any, path: str, encoding: str) -> io.TextIOWrapper:
+    """A text file of a pyarrow file system, plain or gzipped; see `decoded` for bytes that are no text."""
     stream = system.open_input_stream(path, compression=_compression(system, path), buffer_size=1 << 20)
     name = codecs.lookup(encoding).name
     # Bytes that are no text come through as lone surrogates, so that only their line is lost.
     return io.TextIOWrapper(stream, "utf-8-sig" if name == "utf-8" else name, "surrogateescape", newline=None)
 
 
-def _decoded(text: str | Rejected, encoding: str) -> str | Rejected:
+def decoded(text: str | Rejected, encoding: str) -> str | Rejected:
+    """A text that was read by `open_text`, or why it is none."""
     if isinstance(text, str) and not text.isascii() and any("\udc80" <= c <= "\udcff" for c in text):
         return Rejected(text, f"not {encoding}")
     return text
@@ -151,7 +153,7 @@ def _json(stream: io.TextIOWrapper, path: str, column: str | None) -> Iterator[s
             if not line.strip():
                 yield Rejected("", "empty")
                 continue
-            if isinstance(_decoded(line, ""), Rejected):
+            if isinstance(decoded(line, ""), Rejected):
                 yield line.rstrip("\n")
                 continue
             try:

@@ -142,9 +142,15 @@ def open_texts(workspace: Workspace, table: TextTable) -> Texts:
 
 
 def write_rows(
-    workspace: Workspace, columns: Mapping[str, TextTable], rows: Mapping[str, IntArray], label: str
+    workspace: Workspace,
+    columns: Mapping[str, TextTable],
+    rows: Mapping[str, IntArray],
+    label: str,
+    notes: Mapping[str, Any] | None = None,
 ) -> Examples:
     """Write examples: for every column int64 row ids, (N,) or (N, K), into that column's table.
+
+    ``notes`` are kept in the manifest, and are not part of what the examples are.
 
     Raises:
         BadInput: Columns and rows differ in names or in length, or an id is outside its table.
@@ -159,7 +165,8 @@ def write_rows(
     shapes = {name: list(array.shape) for name, array in arrays.items()}
     sha256 = hashlib.sha256(json.dumps([hashed, shapes], sort_keys=True).encode()).hexdigest()
     examples = Examples(columns=dict(columns), origin=Given(sha256), label=label)
-    _write_arrays(workspace, examples, arrays, {"rows": next(iter(lengths.values())), "sha256": hashed})
+    manifest = {**(notes or {}), "rows": next(iter(lengths.values())), "sha256": hashed}
+    _write_arrays(workspace, examples, arrays, manifest)
     return examples
 
 

@@ -7,6 +7,7 @@ with an empty gold score were never scored and are skipped.
 
 import hashlib
 import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
@@ -111,10 +112,7 @@ class STS:
         )
         self.name, self.split = name, data.split
         self.sets = {name: _read(data.root, name, data.split) for name in data.sets}
-        texts = (
-            text for parts in self.sets.values() for part in parts for a, b, _ in part for text in (a, b)
-        )
-        self.row_of = {text: row for row, text in enumerate(dict.fromkeys(texts))}
+        self.row_of = text_rows(part for parts in self.sets.values() for part in parts)
 
     def __call__(self, model: Encoder) -> dict[str, float]:
         """Encode every text once and correlate."""
@@ -122,7 +120,7 @@ class STS:
         figures: dict[str, float] = {}
         for name, parts in self.sets.items():
             prefix = f"{self.name}_{name.lower()}_spearman_cosine"
-            found = [self._scored(part, vectors) for part in parts]
+            found = [score_pairs(part, self.row_of, vectors) for part in parts]
             figures[prefix] = spearman(*(np.concatenate(side) for side in zip(*found, strict=True)))
             if len(parts) > 1:
                 each = np.array([spearman(student, gold) for student, gold in found])
@@ -134,10 +132,17 @@ class STS:
             figures[f"{self.name}_avg_spearman_cosine"] = float(np.mean(every))
         return figures
 
-    def _scored(self, part: Pairs, vectors: FloatArray) -> tuple[Values, Values]:
-        first = [self.row_of[a] for a, _, _ in part]
-        second = [self.row_of[b] for _, b, _ in part]
-        return cosines(vectors[first], vectors[second]), np.array([gold for _, _, gold in part])
+
+def text_rows(sets: Iterable[Pairs]) -> dict[str, int]:
+    """Every different text of some pairs, and its row among the vectors."""
+    texts = (text for pairs in sets for first, second, _ in pairs for text in (first, second))
+    return {text: row for row, text in enumerate(dict.fromkeys(texts))}
+
+
+def score_pairs(pairs: Pairs, row_of: Mapping[str, int], vectors: FloatArray) -> tuple[Values, Values]:
+    """The cosines of pairs, and their gold scores."""
+    first, second = [row_of[a] for a, _, _ in pairs], [row_of[b] for _, b, _ in pairs]
+    return cosines(vectors[first], vectors[second]), np.array([gold for _, _, gold in pairs])
 
 
 def _files(root: str, name: str, split: str) -> list[Path | None]:
@@ -162,18 +167,19 @@ def _hash(root: str, sets: tuple[str, ...], split: str) -> str:
 def _read(root: str, name: str, split: str) -> list[Pairs]:
     paths = [path for path in _files(root, name, split) if path]
     if name in PARTS:
-        return [_read_part(texts, gold) for texts, gold in zip(paths[::2], paths[1::2], strict=True)]
+        return [read_part(texts, gold) for texts, gold in zip(paths[::2], paths[1::2], strict=True)]
     columns, skip = ((5, 6, 4), 0) if name == "STSB" else ((1, 2, 3), 1)
     first, second, gold = columns
     found = []
-    for at, line in _lines(paths[0])[skip:]:
-        row = _columns(paths[0], at, line, max(columns))
-        found.append((row[first], row[second], _gold(paths[0], at, row[gold])))
+    for at, line in read_lines(paths[0])[skip:]:
+        row = tab_columns(paths[0], at, line, max(columns))
+        found.append((row[first], row[second], gold_score(paths[0], at, row[gold])))
     return [found]
 
 
-def _read_part(texts: Path, gold: Path) -> Pairs:
-    pairs, scores = list(_lines(texts)), list(_lines(gold))
+def read_part(texts: Path, gold: Path) -> Pairs:
+    """The scored pairs of a part: its texts in one file, their gold scores in another."""
+    pairs, scores = list(read_lines(texts)), list(read_lines(gold))
     require(
         len(pairs) == len(scores),
         "a gold score belongs to every pair",
@@ -183,13 +189,13 @@ def _read_part(texts: Path, gold: Path) -> Pairs:
     found = []
     for (at, line), (_, score) in zip(pairs, scores, strict=True):
         if score.strip():
-            first, second = _columns(texts, at, line, 1)[:2]
-            found.append((first, second, _gold(gold, at, score)))
+            first, second = tab_columns(texts, at, line, 1)[:2]
+            found.append((first, second, gold_score(gold, at, score)))
     require(bool(found), "a set has scored pairs", file=str(gold))
     return found
 
 
-def _lines(path: Path) -> list[tuple[int, str]]:
+def read_lines(path: Path) -> list[tuple[int, str]]:
     """Lines with their numbers, from 1. Only a line feed ends a line: texts may hold other separators."""
     content = path.read_bytes()
     content = content.removesuffix(b"\n")
@@ -204,7 +210,8 @@ def _lines(path: Path) -> list[tuple[int, str]]:
     return lines
 
 
-def _columns(path: Path, at: int, line: str, last: int) -> list[str]:
+def tab_columns(path: Path, at: int, line: str, last: int) -> list[str]:
+    """The columns of line ``at``, refused where column ``last``, from 0, is not there."""
     columns = line.split("\t")
     if len(columns) <= last:
         raise BadInput(
@@ -213,7 +220,8 @@ def _columns(path: Path, at: int, line: str, last: int) -> list[str]:
     return columns
 
 
-def _gold(path: Path, at: int, text: str) -> float:
+def gold_score(path: Path, at: int, text: str) -> float:
+    """A gold score, refused unless it is a number from 0 to 5."""
     try:
         score = float(text)
     except ValueError:

@@ -10,15 +10,15 @@ import inspect
 import itertools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from stillhouse.artifacts import read_json
 from stillhouse.errors import BadInput, require
 from stillhouse.plan import Model
 from stillhouse.tokenizing import transformer_part
+from stillhouse.types import Tokens
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel
@@ -41,46 +41,18 @@ def transformer_folder(base: Model) -> Path:
     return folder
 
 
-class Head(NamedTuple):
-    """What a published model does with its transformer's states."""
-
-    pooling: str
-    normalize: bool
-
-
-def own_head(base: Model) -> Head:
-    """Pooling and normalisation as a model's sentence-transformers modules say; the mean where it has none.
-
-    Raises:
-        BadInput: A pooling that is none of ours, or modules after it that change the vector otherwise.
-    """
-    described = Path(base.path) / "modules.json"
-    if not described.is_file():
-        return Head("mean", normalize=False)
-    modules = {module["type"].rpartition(".")[2]: module["path"] for module in read_json(described)}
-    others = sorted(set(modules) - {"Transformer", "Pooling", "Normalize"})
-    config = read_json(Path(base.path) / modules["Pooling"] / "config.json") if "Pooling" in modules else {}
-    named = {
-        "pooling_mode_mean_tokens": "mean",
-        "pooling_mode_cls_token": "cls",
-        "pooling_mode_max_tokens": "max",
-    }
-    chosen = [name for flag, name in named.items() if config.get(flag)] or [
-        config.get("pooling_mode", "mean")
-    ]
-    require(
-        len(chosen) == 1 and chosen[0] in named.values() and not others,
-        "a live teacher pools by mean, cls or max, and has no other module after that",
-        model=base.name or base.path,
-        pooling=chosen,
-        modules=others,
-    )
-    return Head(chosen[0], normalize="Normalize" in modules)
-
-
 def layer_count(base: Model) -> int:
     """The number of layers of a base model, read from its configuration alone."""
-    return int(_config(transformer_folder(base)).num_hidden_layers)
+    return int(read_config(base).num_hidden_layers)
+
+
+def read_config(base: Model) -> "PretrainedConfig":
+    """The configuration of a base model; no weights are needed.
+
+    Raises:
+        BadInput: There is none, or none of an encoder that transformers knows.
+    """
+    return _config(transformer_folder(base))
 
 
 def load_backbone(
@@ -111,15 +83,15 @@ def load_backbone(
         _set_dropout(config, dropout)
     total = int(config.num_hidden_layers)
     kept = tuple(range(total)) if layers is None else checked_layers(layers, total)
-    options = _options(config, attention)
+    options = build_options(config, attention)
     with quiet():
         if not pretrained:
-            return _fresh(_pruned(config, kept), options, seed)
+            return fresh(with_layers(config, kept), options, seed)
         whole = _pretrained(folder, config, options)
         if len(kept) == total:
             return whole
-        part = _fresh(_pruned(config, kept), options, seed)
-    _copy_layers(whole, part, kept, total)
+        part = fresh(with_layers(config, kept), options, seed)
+    _copy_layers(whole, part, kept)
     return part
 
 
@@ -148,6 +120,44 @@ def max_tokens(backbone: "PreTrainedModel") -> int:
             unused = 0 if module.padding_idx is None else module.padding_idx + 1
             return module.num_embeddings - unused
     return int(getattr(backbone.config, "max_position_embeddings", 1 << 30))
+
+
+def layer_stack(backbone: "PreTrainedModel") -> str:
+    """The name of the module list that holds the model's layers.
+
+    Raises:
+        BadInput: The architecture keeps them otherwise.
+    """
+    total = int(backbone.config.num_hidden_layers)
+    stacks = (
+        name for name, m in backbone.named_modules() if isinstance(m, nn.ModuleList) and len(m) == total
+    )
+    stack = next(stacks, None)
+    require(stack is not None, "the layers are a list", architecture=backbone.config.model_type)
+    return str(stack)
+
+
+def run_backbone(
+    backbone: "PreTrainedModel", positions: int, tokens: Tokens, words_BTH: Tensor | None
+) -> tuple[Tensor, tuple[Tensor, ...]]:
+    """The last state of every token, (B, T, H), and all hidden states, the embedding layer's first.
+
+    Raises:
+        BadInput: A text with more tokens than the model has positions.
+    """
+    longest = tokens.input_ids_BT.shape[1]
+    require(
+        longest <= positions,
+        "tokens <= positions of the model",
+        tokens=longest,
+        positions=positions,
+        remedy="Lower `max_length`.",
+    )
+    words = {"input_ids": tokens.input_ids_BT} if words_BTH is None else {"inputs_embeds": words_BTH}
+    states: Any = backbone(**words, attention_mask=tokens.attention_mask_BT, output_hidden_states=True)
+    last_BTH: Tensor = states.last_hidden_state
+    # A model without layers records no states: what leaves it is what enters its first layer.
+    return last_BTH, tuple(states.hidden_states or ()) or (last_BTH,)
 
 
 def checked_layers(layers: Sequence[int], total: int) -> tuple[int, ...]:
@@ -186,7 +196,7 @@ def _config(folder: Path) -> "PretrainedConfig":
     return known
 
 
-def _options(config: "PretrainedConfig", attention: str) -> dict[str, Any]:
+def build_options(config: "PretrainedConfig", attention: str) -> dict[str, Any]:
     """Arguments that build the model without a pooler head, where the architecture has one."""
     from transformers.models.auto.modeling_auto import MODEL_MAPPING
 
@@ -209,8 +219,8 @@ def _set_dropout(config: "PretrainedConfig", rate: float) -> None:
             setattr(config, name, rate)
 
 
-def _pruned(config: "PretrainedConfig", kept: tuple[int, ...]) -> "PretrainedConfig":
-    """The configuration of the same model with fewer layers."""
+def with_layers(config: "PretrainedConfig", kept: tuple[int, ...]) -> "PretrainedConfig":
+    """The configuration of the same model with these layers; one may be named several times."""
     pruned, total = copy.deepcopy(config), int(config.num_hidden_layers)
     for name, value in config.to_dict().items():
         if "layer" in name and isinstance(value, list) and len(value) == total:
@@ -219,7 +229,8 @@ def _pruned(config: "PretrainedConfig", kept: tuple[int, ...]) -> "PretrainedCon
     return pruned
 
 
-def _fresh(config: "PretrainedConfig", options: dict[str, Any], seed: int) -> "PreTrainedModel":
+def fresh(config: "PretrainedConfig", options: dict[str, Any], seed: int) -> "PreTrainedModel":
+    """A model with random weights; the global random state is left as it was."""
     from transformers import AutoModel
 
     build: Any = AutoModel.from_config
@@ -256,20 +267,15 @@ def _pretrained(folder: Path, config: "PretrainedConfig", options: dict[str, Any
     return loaded
 
 
-def _copy_layers(
-    whole: "PreTrainedModel", part: "PreTrainedModel", kept: tuple[int, ...], total: int
-) -> None:
-    stack = next(
-        (n for n, m in whole.named_modules() if isinstance(m, nn.ModuleList) and len(m) == total), None
-    )
-    require(stack is not None, "the layers are a list", architecture=whole.config.model_type)
+def _copy_layers(whole: "PreTrainedModel", part: "PreTrainedModel", kept: tuple[int, ...]) -> None:
+    stack = layer_stack(whole)
     weights, moved = whole.state_dict(), {}
     renamed = {f"{stack}.{old}.": f"{stack}.{new}." for new, old in enumerate(kept)}
     for name, tensor in weights.items():
         if not name.startswith(f"{stack}."):
             moved[name] = tensor
             continue
-        prefix = ".".join(name.split(".")[: str(stack).count(".") + 2]) + "."
+        prefix = ".".join(name.split(".")[: stack.count(".") + 2]) + "."
         if prefix in renamed:
             moved[renamed[prefix] + name.removeprefix(prefix)] = tensor
     strange = sorted(set(moved) ^ set(part.state_dict()))

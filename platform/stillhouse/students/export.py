@@ -8,25 +8,59 @@ import errno
 import inspect
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-from torch import nn
+from torch import Tensor, nn
 
 from stillhouse.artifacts import write_json
 from stillhouse.errors import full_disk, require
 from stillhouse.students.backbone import quiet
 from stillhouse.students.bilstm import BiLSTMStudent
 from stillhouse.students.export_modules import copy_tokenizer, write_bilstm, write_dense, write_pooling
-from stillhouse.students.transformer import TransformerStudent
 from stillhouse.tokenizing import lower_cases
 from stillhouse.types import Encoder
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+
+class Exportable(Protocol):
+    """A student that sentence-transformers can hold: an encoder, pooling, a projection and a norm.
+
+    Attributes:
+        dim: D.
+        hidden_size: H.
+        max_tokens: Positions.
+        pooling: ``mean``, ``cls`` or ``max``.
+        normalize: Vectors have length 1.
+    """
+
+    dim: int
+    hidden_size: int
+    max_tokens: int
+    pooling: str
+    normalize: bool
+
+    @property
+    def projection(self) -> nn.Linear | None:
+        """H → D, or None."""
+        ...
+
+    @property
+    def activation(self) -> Callable[[Tensor], Tensor] | None:
+        """What follows the projection: tanh, or None."""
+        ...
+
+    def stock(self) -> "PreTrainedModel":
+        """The encoder as stock transformers builds it."""
+        ...
+
 
 def export_student(
-    student: TransformerStudent | BiLSTMStudent,
+    student: Exportable | BiLSTMStudent,
     tokenizer_path: str | Path,
     max_length: int,
     folder: str | Path,
@@ -62,7 +96,7 @@ def export_student(
         folder=str(folder),
         remedy="Give an empty or a new folder.",
     )
-    with _replacing_folder(Path(folder)) as temporary:
+    with replacing_folder(Path(folder)) as temporary:
         if isinstance(student, BiLSTMStudent):
             paths = write_bilstm(student, Path(tokenizer_path), max_length, temporary)
         else:
@@ -119,15 +153,14 @@ def check_parity(
     return float(cosines[worst])
 
 
-def _write_transformer(
-    student: TransformerStudent, tokenizer_path: Path, max_length: int, folder: Path
-) -> list[str]:
+def _write_transformer(student: Exportable, tokenizer_path: Path, max_length: int, folder: Path) -> list[str]:
     """Write a transformer and the modules after it; returns their folders in order."""
+    backbone = student.stock()
     with quiet():
-        student.backbone.save_pretrained(folder)
+        backbone.save_pretrained(folder)
     copy_tokenizer(tokenizer_path, folder)
     settings: dict[str, Any] = {"max_seq_length": max_length, "do_lower_case": lower_cases(tokenizer_path)}
-    if "add_pooling_layer" in inspect.signature(type(student.backbone)).parameters:
+    if "add_pooling_layer" in inspect.signature(type(backbone)).parameters:
         # Else loading makes a random, unused pooler head and warns about it.
         settings["model_args"] = {"add_pooling_layer": False}
     write_json(folder / "sentence_bert_config.json", settings)
@@ -160,7 +193,7 @@ def _versions() -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def _replacing_folder(folder: Path) -> Iterator[Path]:
+def replacing_folder(folder: Path) -> Iterator[Path]:
     """Give an empty folder that takes the place of ``folder`` when the block ends without error."""
     temporary = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
     outdated = folder.with_name(f".{folder.name}.{os.getpid()}.old")

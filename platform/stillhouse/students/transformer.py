@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -15,11 +15,15 @@ from stillhouse.students.backbone import (
     checked_layers,
     load_backbone,
     max_tokens,
-    own_head,
+    run_backbone,
     transformer_folder,
 )
+from stillhouse.students.head import own_head
 from stillhouse.students.pooling import POOLINGS, pool
 from stillhouse.types import Encoding, Tokens
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 
 class TransformerStudent(nn.Module):
@@ -109,22 +113,14 @@ class TransformerStudent(nn.Module):
         Raises:
             BadInput: A text with more tokens than the model has positions.
         """
-        longest = tokens.input_ids_BT.shape[1]
-        require(
-            longest <= self.max_tokens,
-            "tokens <= positions of the model",
-            tokens=longest,
-            positions=self.max_tokens,
-            remedy="Lower `max_length`.",
-        )
-        words = {"input_ids": tokens.input_ids_BT} if words_BTH is None else {"inputs_embeds": words_BTH}
-        states = self.backbone(
-            **words,
-            attention_mask=tokens.attention_mask_BT,
-            output_hidden_states=True,
-        )
-        pooled_BH = pool(self.pooling, states.last_hidden_state, tokens.attention_mask_BT)
-        return Encoding(self._finish(pooled_BH), tuple(states.hidden_states), tokens.attention_mask_BT)
+        last_BTH, hidden = run_backbone(self.backbone, self.max_tokens, tokens, words_BTH)
+        pooled_BH = pool(self.pooling, last_BTH, tokens.attention_mask_BT)
+        return Encoding(self._finish(pooled_BH), hidden, tokens.attention_mask_BT)
+
+    def stock(self) -> "PreTrainedModel":
+        """The encoder as stock transformers builds it."""
+        backbone: PreTrainedModel = self.backbone
+        return backbone
 
     def _finish(self, pooled_BH: Tensor) -> Tensor:
         with torch.autocast(pooled_BH.device.type, enabled=False):

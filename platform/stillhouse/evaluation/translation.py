@@ -1,0 +1,79 @@
+"""Translation accuracy: is a sentence nearest to its own translation, among all the translations?"""
+
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from stillhouse.artifacts import Workspace
+from stillhouse.errors import require
+from stillhouse.evaluation.retrieval import LocalSearch, Search, unit
+from stillhouse.plan import Examples
+from stillhouse.types import Encoder, FloatArray
+
+
+class TranslationAccuracy:
+    """How often the nearest sentence of the other language by cosine is the translation, both ways.
+
+    Equal to sentence-transformers' TranslationEvaluator: another row with the same text counts as found.
+
+    Figures, in [0, 1]: ``{name}_src2trg_accuracy``, ``{name}_trg2src_accuracy``, ``{name}_mean_accuracy``.
+
+    Args:
+        examples: Columns ``source`` and ``target``; row i of the one translates row i of the other. One
+            language a set: with several, translations into each of them stand in one another's way.
+        workspace: Where the examples and their texts lie.
+        rows: The first so many are used; 0 takes all.
+        split: ``dev`` may select; ``test`` is for the final report.
+        name: First part of the figures' names.
+        search: What finds the nearest; None searches in this process.
+
+    Raises:
+        BadInput: Other columns, fewer than two rows, or an unknown split.
+    """
+
+    version: ClassVar[int] = 1
+
+    def __init__(
+        self,
+        examples: Examples,
+        workspace: Workspace,
+        rows: int = 0,
+        split: str = "dev",
+        name: str = "translation",
+        search: Search | None = None,
+    ) -> None:
+        from stillhouse.corpora.tables import open_rows, open_texts
+
+        columns = sorted(examples.columns)
+        require(columns == ["source", "target"], "columns = (source, target)", columns=columns)
+        require(split in ("dev", "test"), "split in (dev, test)", split=split)
+        require(rows >= 0, "rows >= 0", rows=rows)
+        ids = open_rows(workspace, examples)
+        sides = [
+            open_texts(workspace, examples.columns[side])[ids[side][: rows or None]]
+            for side in ("source", "target")
+        ]
+        require(len(sides[0]) >= 2, "translations are chosen from at least 2", rows=len(sides[0]))
+        self.name, self.split, self.search = name, split, search or LocalSearch()
+        self.texts = list(dict.fromkeys(text for side in sides for text in side))
+        row_of = {text: row for row, text in enumerate(self.texts)}
+        self.source_N, self.target_N = (np.array([row_of[text] for text in side]) for side in sides)
+
+    def __call__(self, model: Encoder) -> dict[str, float]:
+        """Encode every text once and look for the translations."""
+        vectors = unit(model.encode(self.texts))
+        forth = self._accuracy(vectors, self.source_N, self.target_N)
+        back = self._accuracy(vectors, self.target_N, self.source_N)
+        return {
+            f"{self.name}_src2trg_accuracy": forth,
+            f"{self.name}_trg2src_accuracy": back,
+            f"{self.name}_mean_accuracy": (forth + back) / 2,
+        }
+
+    def _accuracy(
+        self, vectors: FloatArray, asked_N: npt.NDArray[np.int64], searched_N: npt.NDArray[np.int64]
+    ) -> float:
+        _, nearest_N1 = self.search.search(vectors[searched_N], vectors[asked_N], 1)
+        # Rows are numbers of different texts, so equal numbers are equal texts.
+        return float(np.mean(searched_N[nearest_N1[:, 0]] == searched_N))

@@ -1,0 +1,276 @@
+"""A small student of a multilingual encoder: a few tied layers applied again and again, narrow word vectors.
+
+Ding et al., Multi-stage Distillation Framework for Cross-Lingual Semantic Similarity Matching, Findings of
+NAACL 2022, §3.1.3: the recurring unit RU is the first |RU| layers of the base (eq. 1), applied as often as
+gives the base's depth; the embedding bottleneck B takes the word vectors from V·H to V·B + B·H parameters.
+"""
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from stillhouse.errors import require
+from stillhouse.plan import Model
+from stillhouse.students.backbone import (
+    build_options,
+    fresh,
+    layer_count,
+    layer_stack,
+    load_backbone,
+    max_tokens,
+    quiet,
+    run_backbone,
+    transformer_folder,
+    with_layers,
+)
+from stillhouse.students.pooling import POOLINGS, pool
+from stillhouse.types import Encoding, Tokens
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+
+class Recurring(nn.Module):
+    """Layers that stand in a model's list once and are met ``repeats`` times, one round after the other.
+
+    Its parameters are named as those of a list of the layers, so the weights are saved once.
+    """
+
+    def __init__(self, layers: nn.ModuleList, repeats: int) -> None:
+        super().__init__()
+        self.repeats = repeats
+        for name, layer in layers.named_children():
+            self.add_module(name, layer)
+
+    def __len__(self) -> int:
+        """Layers that a text passes through."""
+        return len(self._modules) * self.repeats
+
+    def __iter__(self) -> Iterator[nn.Module]:
+        """Every layer, in the order in which a text passes through them."""
+        for _ in range(self.repeats):
+            yield from self.children()
+
+
+class FactorisedEmbedding(nn.Module):
+    """Word vectors of B dimensions, taken to H by one matrix without bias.
+
+    The first weights give vectors as long as those of a fresh table of H dimensions.
+    """
+
+    def __init__(self, table: nn.Embedding, bottleneck: int, scale: float, seed: int) -> None:
+        super().__init__()
+        draw = torch.Generator().manual_seed(seed)
+        device = table.weight.device
+        self.narrow = nn.Embedding(table.num_embeddings, bottleneck, table.padding_idx, device="meta")
+        self.widen = nn.Linear(bottleneck, table.embedding_dim, bias=False, device="meta")
+        if device.type == "meta":
+            return
+        self.to_empty(device=device)
+        nn.init.normal_(self.narrow.weight, std=scale, generator=draw)
+        nn.init.normal_(self.widen.weight, std=bottleneck**-0.5, generator=draw)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """(…) ids to (…, H)."""
+        wide: Tensor = self.widen(self.narrow(ids))
+        return wide
+
+    def multiplied_VH(self) -> Tensor:
+        """The table of V·H that gives the same vectors."""
+        return self.narrow.weight @ self.widen.weight.T
+
+
+class RecurrentStudent(nn.Module):
+    """The first layers of an encoder, applied repeatedly with tied weights.
+
+    Attributes:
+        backbone: The Hugging Face model, its list of layers a `Recurring`, its word table a
+            `FactorisedEmbedding` where there is a bottleneck.
+        projection: None, and so is ``activation``; they stand here because a stock export asks for them.
+        dim: D, here H.
+        hidden_size: H.
+        repeats: How often the unit is applied.
+        max_tokens: Tokens of the longest text that the positions reach.
+        tokenizer: The base model; its path holds the tokenizer's files.
+    """
+
+    version: ClassVar[int] = 1
+
+    def __init__(
+        self,
+        base: Model,
+        unit: int,
+        repeats: int | None = None,
+        bottleneck: int = 0,
+        pooling: str = "mean",
+        normalize: bool = False,
+        dropout: float | None = None,
+        attention: str = "sdpa",
+        pretrained: bool = True,
+        seed: int = 0,
+    ) -> None:
+        """Load the base model and make its first layers recur.
+
+        Args:
+            base: A folder of sentence-transformers or of a plain Hugging Face encoder.
+            unit: |RU|, layers of the base that are kept.
+            repeats: How often they are applied; None gives the base's depth. With 0 the embedding is the
+                pooled output of the embedding layer (stage 2); the layers then wait, untrained, for a later
+                stage.
+            bottleneck: B, of the word vectors alone: positions, types and LayerNorm stay at H. 0 is none. A
+                factorised table starts at random.
+            pooling: ``mean``, ``cls`` or ``max``.
+            normalize: Give vectors of length 1.
+            dropout: Takes the place of every dropout rate of the base model; None keeps them.
+            attention: ``sdpa`` (the eager code where an architecture lacks it), ``eager`` or another
+                implementation that transformers knows.
+            pretrained: Take the base model's weights; else only its shape, with random weights.
+            seed: Of everything random here. The global random state is left as it was.
+
+        Raises:
+            BadInput: A value out of range, or a base that cannot be such a student.
+        """
+        super().__init__()
+        require(pooling in POOLINGS, f"pooling in {POOLINGS}", pooling=pooling)
+        require(dropout is None or 0 <= dropout < 1, "0 <= dropout < 1", dropout=dropout)
+        self.repeats = checked_repeats(unit, repeats, layer_count(base))
+        with quiet():
+            backbone: Any = load_backbone(base, range(unit), dropout, attention, pretrained, seed)
+        self.hidden_size: int = backbone.config.hidden_size
+        narrow_words(backbone, bottleneck, seed)
+        self._stack = layer_stack(backbone)
+        recurring = Recurring(backbone.get_submodule(self._stack), self.repeats)
+        backbone.set_submodule(self._stack, recurring)
+        if not self.repeats:
+            # What stands beside the list, such as a bias that all layers share, waits with the layers.
+            backbone.get_submodule(self._stack.rpartition(".")[0] or self._stack).requires_grad_(False)
+        self.backbone: Any = backbone
+        self.projection = self.activation = None
+        self.dim, self.unit, self.bottleneck = self.hidden_size, unit, bottleneck
+        self.pooling, self.normalize = pooling, normalize
+        self.max_tokens = max_tokens(backbone)
+        self.tokenizer = dataclasses.replace(base, path=str(transformer_folder(base)))
+        self.train()
+
+    def embed_words(self, ids_N: Tensor) -> Tensor:
+        """Word vectors of token ids, (N, H): one look-up for what `forward` may be given in parts."""
+        words_NH: Tensor = self.backbone.get_input_embeddings()(ids_N)
+        return words_NH
+
+    def forward(self, tokens: Tokens, words_BTH: Tensor | None = None) -> Encoding:
+        """Encode a batch; the embedding is float32 also under autocast.
+
+        Args:
+            tokens: The batch.
+            words_BTH: Its word vectors, where they are looked up already; those of padding do not matter.
+
+        Raises:
+            BadInput: A text with more tokens than the model has positions.
+        """
+        last_BTH, hidden = run_backbone(self.backbone, self.max_tokens, tokens, words_BTH)
+        pooled_BH = pool(self.pooling, last_BTH, tokens.attention_mask_BT)
+        vector_BD = functional.normalize(pooled_BH, dim=-1) if self.normalize else pooled_BH
+        return Encoding(vector_BD, hidden, tokens.attention_mask_BT)
+
+    def adapted(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """What this student can take over from an earlier one of the same base.
+
+        Args:
+            state: The state of a `TransformerStudent` or `RecurrentStudent`, with as many layers or more.
+
+        Returns:
+            Its first |RU| layers and its embedding layer, the word vectors only where they are factorised
+            alike; for ``load_state_dict(…, strict=False)``. Layers past the unit and a projection stay
+            behind.
+
+        Raises:
+            BadInput: It has fewer layers, or another shape.
+        """
+        own, words = self.state_dict(), f"backbone.{words_name(self.backbone)}."
+        rest = [name for name in own if not name.startswith(words)]
+        missing = [name for name in rest if name not in state]
+        reshaped = [name for name in rest if name in state and state[name].shape != own[name].shape]
+        require(
+            not missing and not reshaped,
+            "the earlier student has the first layers of this one",
+            missing=missing[:3],
+            other_shape=reshaped[:3],
+            remedy="Start from a student of the same base with at least as many layers.",
+        )
+        table = [name for name in own if name.startswith(words)]
+        alike = all(name in state and state[name].shape == own[name].shape for name in table)
+        return {name: state[name] for name in (own if alike else rest)}
+
+    def stock(self) -> "PreTrainedModel":
+        """The same encoder as stock transformers builds it: tied layers repeated, B·H multiplied out.
+
+        Raises:
+            BadInput: No layers are applied, or the architecture's layers differ by their place.
+        """
+        require(self.repeats >= 1, "repeats >= 1 for an export", repeats=self.repeats)
+        backbone = self.backbone
+        config = with_layers(backbone.config, tuple(range(self.unit)) * self.repeats)
+        with quiet():
+            model: Any = fresh(config, build_options(config, "sdpa"), seed=0)
+        words, stack = f"{words_name(backbone)}.", f"{self._stack}."
+        weights: dict[str, Tensor] = {}
+        for name, tensor in backbone.state_dict().items():
+            if name.startswith(stack):
+                at, rest = name.removeprefix(stack).split(".", 1)
+                places = range(int(at), self.unit * self.repeats, self.unit)
+                weights.update({f"{stack}{place}.{rest}": tensor for place in places})
+            elif not (self.bottleneck and name.startswith(words)):
+                weights[name] = tensor
+        if self.bottleneck:
+            weights[f"{words}weight"] = backbone.get_input_embeddings().multiplied_VH().detach()
+        strange = sorted(set(weights) ^ set(model.state_dict()))
+        require(
+            not strange,
+            "every layer has the same parts",
+            architecture=config.model_type,
+            differing=strange[:3],
+            remedy="Layers of this architecture cannot be unrolled; write the compact form.",
+        )
+        model.load_state_dict(weights)
+        model.eval()
+        whole: PreTrainedModel = model
+        return whole
+
+
+def checked_repeats(unit: int, repeats: int | None, depth: int) -> int:
+    """How often a unit is applied, by default depth / unit.
+
+    Raises:
+        BadInput: A unit that the base does not have, or that does not divide its depth where it must.
+    """
+    require(1 <= unit <= depth, "1 <= unit <= layers of the base model", unit=unit, layers=depth)
+    require(repeats is None or repeats >= 0, "repeats >= 0", repeats=repeats)
+    if repeats is not None:
+        return repeats
+    remedy = "Say how often the unit is applied (repeats)."
+    require(depth % unit == 0, "unit divides the layers of the base", unit=unit, layers=depth, remedy=remedy)
+    return depth // unit
+
+
+def narrow_words(backbone: Any, bottleneck: int, seed: int) -> None:
+    """Put a factorised word table in the place of a model's own; 0 leaves it.
+
+    Raises:
+        BadInput: B is not below H.
+    """
+    hidden = int(backbone.config.hidden_size)
+    require(0 <= bottleneck < hidden, "0 <= bottleneck < hidden size", bottleneck=bottleneck, hidden=hidden)
+    if bottleneck:
+        scale = float(getattr(backbone.config, "initializer_range", 0.02))
+        table = backbone.get_input_embeddings()
+        backbone.set_submodule(words_name(backbone), FactorisedEmbedding(table, bottleneck, scale, seed))
+
+
+def words_name(backbone: Any) -> str:
+    """The name of a model's word table."""
+    table = backbone.get_input_embeddings()
+    return str(next(name for name, module in backbone.named_modules() if module is table))

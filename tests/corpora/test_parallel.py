@@ -1,0 +1,199 @@
+import gzip
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from stillhouse.artifacts import Workspace, read_manifest
+from stillhouse.corpora.parallel import Parallel, moses_pair, read_parallel
+from stillhouse.corpora.tables import open_rows, open_texts
+from stillhouse.corpora.translations import language_spans, write_parallel
+from stillhouse.corpora.writing import Rejected
+from stillhouse.errors import BadInput
+from stillhouse.plan import Examples
+
+PAIRS = [("Go.", "Va !"), ("Run!", "Cours\x85 !"), ("A cup of tea.", "Une tasse de thé.")]
+CLEANED = [("Go.", "Va !"), ("Run!", "Cours !"), ("A cup of tea.", "Une tasse de thé.")]
+
+
+def usable(corpus: Parallel) -> list[tuple[str, str]]:
+    return [pair for pair in read_parallel(corpus) if not isinstance(pair, Rejected)]
+
+
+def reasons(corpus: Parallel) -> list[str]:
+    return [pair.reason for pair in read_parallel(corpus) if isinstance(pair, Rejected)]
+
+
+def write_moses(folder: Path, stem: str, pairs: list[tuple[str, str]], languages: tuple[str, str]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for side, language in enumerate(languages):
+        text = "".join(pair[side] + "\n" for pair in pairs)
+        (folder / f"{stem}.{language}").write_text(text, encoding="utf-8", newline="\n")
+
+
+def pairs_of(workspace: Workspace, examples: Examples) -> list[tuple[str, str]]:
+    rows = open_rows(workspace, examples)
+    sides = [open_texts(workspace, examples.columns[name])[rows[name]] for name in ("source", "target")]
+    return list(zip(*sides, strict=True))
+
+
+def test_every_layout_gives_the_same_pairs(tmp_path: Path) -> None:
+    write_moses(tmp_path, "x", PAIRS, ("en", "fr"))
+    assert usable(Parallel(str(tmp_path / "x.en"), str(tmp_path / "x.fr"))) == CLEANED
+    for name in ("x.en", "x.fr"):
+        (tmp_path / f"{name}.gz").write_bytes(gzip.compress((tmp_path / name).read_bytes()))
+    assert usable(Parallel(str(tmp_path / "x.en.gz"), str(tmp_path / "x.fr.gz"))) == CLEANED
+    lines = [f"{a}\t{b}" + "\tCC-BY 2.0" * (at % 2) for at, (a, b) in enumerate(PAIRS)]
+    anki = "".join(line + "\r\n" for line in lines).encode()
+    (tmp_path / "fra.txt").write_bytes(anki)
+    (tmp_path / "fra.tsv.gz").write_bytes(gzip.compress(anki))
+    assert usable(Parallel(str(tmp_path / "fra.txt"))) == CLEANED
+    assert usable(Parallel(str(tmp_path / "fra.tsv.gz"))) == CLEANED
+    many = "de\ten\tfr\n" + "".join(f"\t{a}\t{b}\n" for a, b in PAIRS)
+    (tmp_path / "talks.tsv").write_text(many, newline="\n")
+    assert usable(Parallel(str(tmp_path / "talks.tsv"), columns=("en", "fr"))) == CLEANED
+    assert reasons(Parallel(str(tmp_path / "talks.tsv"), columns=("en", "de"))) == ["empty"] * 3
+    with pytest.raises(BadInput, match="column='nl'"):
+        usable(Parallel(str(tmp_path / "talks.tsv"), columns=("en", "nl")))
+
+
+def test_files_of_other_lengths_are_refused_with_both_counts(tmp_path: Path) -> None:
+    write_moses(tmp_path, "x", PAIRS, ("en", "fr"))
+    (tmp_path / "x.en").write_text("Go.\n")
+    for first, second in (("x.en", "x.fr"), ("x.fr", "x.en")):
+        with pytest.raises(BadInput, match=r"equally many lines.*lines") as refused:
+            usable(Parallel(str(tmp_path / first), str(tmp_path / second)))
+        assert "x.en='1 lines'" in str(refused.value) and "x.fr='3 lines'" in str(refused.value)
+
+
+def test_nothing_is_left_of_what_was_refused(tmp_path: Path, workspace: Workspace) -> None:
+    write_moses(tmp_path, "x", PAIRS, ("en", "fr"))
+    (tmp_path / "x.en").write_text("Go.\n")
+    with pytest.raises(BadInput, match="equally many lines"):
+        write_parallel(workspace, [moses_pair(str(tmp_path), "en", "fr")])
+    assert list(workspace.root.iterdir()) == []
+
+
+def test_a_separator_inside_a_text_shifts_nothing(tmp_path: Path) -> None:
+    pairs = [("one\rtwo", "eins\u2028zwei"), ("three\x0bfour", "drei vier")]
+    write_moses(tmp_path, "x", pairs, ("en", "de"))
+    assert usable(moses_pair(str(tmp_path), "en", "de")) == [
+        ("one two", "eins zwei"),
+        ("three four", "drei vier"),
+    ]
+
+
+def test_rows_that_cannot_be_used_say_why(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(b"Go.\tVa !\nalone\n\tonly right\nleft only\t \nbad \xff\tmauvais\n")
+    corpus = Parallel(str(tmp_path / "a.txt"))
+    assert usable(corpus) == [("Go.", "Va !")]
+    assert reasons(corpus) == ["fewer than 2 columns", "empty", "empty", "not utf-8"]
+
+
+def test_aligned_files_are_found_by_language(tmp_path: Path) -> None:
+    write_moses(tmp_path / "eng-fra", "tatoeba-test-v1", PAIRS, ("eng", "fra"))
+    assert usable(moses_pair(str(tmp_path), "eng", "fra")) == CLEANED
+    assert usable(moses_pair(str(tmp_path), "fra", "eng")) == [(b, a) for a, b in CLEANED]
+    assert usable(moses_pair(str(tmp_path / "eng-fra"), "eng", "fra")) == CLEANED
+    laser = tmp_path / "laser"
+    for language in ("deu", "fra"):
+        write_moses(laser, f"tatoeba.{language}-eng", PAIRS[:2], (language, "eng"))
+    assert usable(moses_pair(str(laser), "deu", "eng")) == CLEANED[:2]
+    write_moses(tmp_path / "multi", "train", PAIRS, ("en", "de"))
+    write_moses(tmp_path / "multi", "val", PAIRS[:1], ("en", "de"))
+    with pytest.raises(BadInput, match=r"found=\['train', 'val'\].*stem"):
+        moses_pair(str(tmp_path / "multi"), "en", "de")
+    assert moses_pair(str(tmp_path / "multi"), "en", "de", stem="val", limit=3).limit == 3
+    with pytest.raises(BadInput, match="Check the folder"):
+        moses_pair(str(tmp_path / "nowhere"), "en", "de")
+
+
+def test_a_data_set_of_the_hub_s_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
+
+    def written(name: str, rows: list[dict[str, object]]) -> str:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        return f"hf:{tmp_path / name}::train"
+
+    flat = written("flat", [{"english": a, "non_english": b} for a, b in PAIRS])
+    assert usable(Parallel(flat)) == CLEANED
+    assert usable(Parallel(flat, columns=("non_english", "english"))) == [(b, a) for a, b in CLEANED]
+    nested = written("nested", [{"translation": {"en": a, "fr": b}} for a, b in PAIRS])
+    assert usable(Parallel(nested, columns=("en", "fr"))) == CLEANED
+    for source, columns in ((nested, ("en", "de")), (flat, ("english", "french"))):
+        with pytest.raises(BadInput, match="has the column"):
+            usable(Parallel(source, columns=columns))
+    with pytest.raises(BadInput, match=r"two columns.*translation"):
+        usable(Parallel(nested))
+    with pytest.raises(BadInput, match="must be a data set that can be loaded"):
+        usable(Parallel(f"hf:{tmp_path / 'nothing'}"))
+
+
+def test_several_languages_become_one_artifact(tmp_path: Path, workspace: Workspace) -> None:
+    write_moses(tmp_path, "x", [*PAIRS, ("Go.", "Va !"), ("Stop!", "")], ("en", "fr"))
+    (tmp_path / "deu.txt").write_text("Go.\tGeh.\nGo.\tLos!\nGo.\tGeh.\nRun!\tLauf!\n")
+    corpora = [
+        moses_pair(str(tmp_path), "en", "fr"),
+        Parallel(str(tmp_path / "deu.txt"), language="de", limit=2),
+    ]
+    examples = write_parallel(workspace, corpora, "talks")
+    assert pairs_of(workspace, examples) == [*CLEANED, ("Go.", "Geh."), ("Go.", "Los!")]
+    assert list(open_rows(workspace, examples)["source"]) == [0, 1, 2, 0, 0]
+    assert [len(open_texts(workspace, examples.columns[name])) for name in ("source", "target")] == [3, 5]
+    manifest = read_manifest(workspace.path(examples))
+    assert manifest["rows"] == 5
+    french, german = manifest["parallel"]
+    assert {k: french[k] for k in ("language", "rows", "read", "duplicates", "set_aside")} == {
+        "language": "fr",
+        "rows": 3,
+        "read": 5,
+        "duplicates": 1,
+        "set_aside": {"empty": 1},
+    }
+    assert (german["rows"], german["read"], german["set_aside"]) == (2, 2, {})
+    assert language_spans(workspace, examples) == [("fr", range(0, 3)), ("de", range(3, 5))]
+    assert not list(workspace.root.glob(".parallel-*"))
+    again = write_parallel(workspace, corpora, "talks")
+    assert again.fingerprint == examples.fingerprint
+    assert write_parallel(workspace, corpora[::-1]).fingerprint != examples.fingerprint
+
+
+def test_no_sentence_of_an_evaluation_set_is_trained_on(tmp_path: Path, workspace: Workspace) -> None:
+    write_moses(tmp_path, "x", PAIRS, ("en", "fr"))
+    (tmp_path / "dev.txt").write_text("go\tVas-y !\nI see.\tUne tasse de thé\n\tempty\n")
+    held_out = [Parallel(str(tmp_path / "dev.txt"))]
+    examples = write_parallel(workspace, [moses_pair(str(tmp_path), "en", "fr")], held_out=held_out)
+    assert pairs_of(workspace, examples) == [CLEANED[1]]
+    note = read_manifest(workspace.path(examples))["parallel"][0]
+    assert (note["rows"], note["set_aside"]) == (1, {"held out": 2})
+
+
+def test_what_is_no_corpus_is_refused(tmp_path: Path, workspace: Workspace) -> None:
+    (tmp_path / "empty.txt").write_text("\t\nalone\n")
+    with pytest.raises(BadInput, match=r"at least one usable pair.*'empty': 1"):
+        write_parallel(workspace, [Parallel(str(tmp_path / "empty.txt"))])
+    with pytest.raises(BadInput, match="a parallel corpus is given"):
+        write_parallel(workspace, [])
+    with pytest.raises(BadInput, match="the corpus exists"):
+        usable(Parallel(str(tmp_path / "nothing.txt")))
+    with pytest.raises(BadInput, match="limit > 0"):
+        Parallel("x", limit=0)
+    with pytest.raises(BadInput, match="one file"):
+        Parallel("x", "y", columns=("a", "b"))
+    (tmp_path / "two").mkdir()
+    for name in ("a.txt", "b.txt"):
+        (tmp_path / "two" / name).write_text("a\tb\n")
+    with pytest.raises(BadInput, match="is one file"):
+        usable(Parallel(str(tmp_path / "two")))
+
+
+def test_spans_are_of_parallel_corpora_alone(workspace: Workspace) -> None:
+    from stillhouse.corpora.tables import write_rows, write_texts
+
+    table = write_texts(workspace, "texts", ["one", "two"])
+    examples = write_rows(workspace, {"query": table}, {"query": np.arange(2)}, "pairs")
+    with pytest.raises(BadInput, match="a parallel corpus"):
+        language_spans(workspace, examples)

@@ -1,0 +1,95 @@
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stillhouse.artifacts import Workspace
+from stillhouse.corpora.tables import write_rows, write_texts
+from stillhouse.errors import BadInput
+from stillhouse.evaluation.suites import run_suite
+from stillhouse.evaluation.translation import TranslationAccuracy
+from stillhouse.plan import DevSuite, Examples, TestSuite
+from stillhouse.spec import fingerprint, spec
+from stillhouse.types import FloatArray
+
+
+class Known:
+    """Vectors by text; also takes the arguments that sentence-transformers' evaluator gives."""
+
+    def __init__(self, vectors: dict[str, list[float]]) -> None:
+        self.vectors, self.asked = vectors, 0
+        self.model_card_data: Any = None
+
+    def encode(self, texts: Sequence[str], **_: object) -> FloatArray:
+        self.asked += len(texts)
+        return np.array([self.vectors[text] for text in texts], np.float32)
+
+
+def written(workspace: Workspace, pairs: list[tuple[str, str]]) -> Examples:
+    columns = {}
+    for side, name in enumerate(("source", "target")):
+        columns[name] = write_texts(workspace, name, [pair[side] for pair in pairs], deduplicate=False)
+    ids = np.arange(len(pairs))
+    return write_rows(workspace, columns, {"source": ids, "target": ids}, "pairs")
+
+
+def test_a_set_worked_by_hand(workspace: Workspace) -> None:
+    pairs = [("a", "A"), ("b", "B"), ("b2", "B"), ("c", "C")]
+    vectors = {"a": [1, 0], "A": [5, 1], "b": [0, 1], "b2": [1, 2], "B": [1, 9], "c": [-1, 0], "C": [0, 2]}
+    model = Known({text: [float(x) for x in vector] for text, vector in vectors.items()})
+    evaluator = TranslationAccuracy(written(workspace, pairs), workspace, name="toy")
+    # a finds A; b is nearest to C, not B; b2 finds B; c is nearest to C.
+    # A finds a; both B find b, of which one is its own; C finds b.
+    found = evaluator(model)
+    assert found == {
+        "toy_src2trg_accuracy": 3 / 4,
+        "toy_trg2src_accuracy": 2 / 4,
+        "toy_mean_accuracy": 5 / 8,
+    }
+    assert model.asked == 7
+
+
+def test_equal_to_sentence_transformers(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+    from sentence_transformers.sentence_transformer.evaluation import TranslationEvaluator
+
+    draw = np.random.default_rng(0)
+    names = [f"t{draw.integers(60)}" for _ in range(90)]
+    pairs = [(name, name.upper() + str(draw.integers(2))) for name in names]
+    vectors: dict[str, list[float]] = {}
+    for source, target in pairs:
+        vectors.setdefault(source, draw.normal(size=6).tolist())
+        near = np.array(vectors[source]) * 3 + draw.normal(size=6) * 2
+        vectors.setdefault(target, near.tolist())
+    model = Known(vectors)
+    theirs = TranslationEvaluator([a for a, _ in pairs], [b for _, b in pairs], name="t", write_csv=False)
+    monkeypatch.setattr(theirs, "embed_inputs", lambda model, texts: list(torch.tensor(model.encode(texts))))
+    monkeypatch.setattr(theirs, "store_metrics_in_model_card_data", lambda *given: None)
+    ours = TranslationAccuracy(written(workspace, pairs), workspace, name="t")(model)
+    expected = theirs(model)
+    assert ours == pytest.approx(expected) and 0.3 < ours["t_mean_accuracy"] < 0.99
+
+
+def test_the_first_rows_alone(workspace: Workspace) -> None:
+    examples = written(workspace, [("a", "A"), ("b", "B"), ("c", "C")])
+    assert TranslationAccuracy(examples, workspace, rows=2).texts == ["a", "b", "A", "B"]
+    for arguments in ({"rows": 1}, {"rows": -1}, {"split": "train"}):
+        with pytest.raises(BadInput):
+            TranslationAccuracy(examples, workspace, **arguments)
+    one = Examples(columns={"query": examples.columns["source"]}, origin=examples.origin)
+    with pytest.raises(BadInput, match=r"columns = \(source, target\)"):
+        TranslationAccuracy(one, workspace)
+
+
+def test_in_a_suite(workspace: Workspace) -> None:
+    examples = written(workspace, [("a", "A"), ("b", "B")])
+    model = Known({"a": [1, 0], "A": [2, 1], "b": [0, 1], "B": [1, 2]})
+    evaluator = spec(TranslationAccuracy, examples=examples)
+    assert fingerprint(evaluator) != fingerprint(evaluator.replace(rows=2))
+    dev = DevSuite((evaluator,), select="translation_mean_accuracy")
+    assert run_suite(dev, model, workspace)["translation_mean_accuracy"] == 1.0
+    final = evaluator.replace(split="test")
+    assert run_suite(TestSuite((final,)), model, workspace)["translation_mean_accuracy"] == 1.0
+    with pytest.raises(BadInput, match="dev sets only"):
+        run_suite(DevSuite((final,), select="translation_mean_accuracy"), model, workspace)

@@ -105,7 +105,9 @@ class InfoNCE(nn.Module):
             if bank_ME is not None:
                 keys_CE = torch.cat([keys_CE, bank_ME.to(keys_CE.dtype)])
             logits_BC = self.temperature(self._similarities(widen(student_BD), keys_CE))
-            hidden_BC = self._hidden(logits_BC, rows_B, bank_rows_M)
+            hidden_BC = hidden_candidates(
+                logits_BC, rows_B, bank_rows_M, mask_duplicates=self.mask_duplicates
+            )
             return _pick_diagonal(logits_BC, hidden_BC)
 
     def _similarities(self, anchors_BD: Tensor, keys_CE: Tensor) -> Tensor:
@@ -114,25 +116,6 @@ class InfoNCE(nn.Module):
         if self.normalize:
             anchors_BD, keys_CE = unit(anchors_BD), unit(keys_CE)
         return torch.as_tensor(self.projection(anchors_BD) @ keys_CE.T)
-
-    def _hidden(self, logits_BC: Tensor, rows_B: Tensor | None, bank_rows_M: Tensor | None) -> Tensor:
-        batch, candidates = logits_BC.shape
-        held = 0 if bank_rows_M is None else len(bank_rows_M)
-        require(
-            candidates == batch + held and (rows_B is None or rows_B.shape == (batch,)),
-            "one row id for every text of the batch and every slot of the bank",
-            rows=None if rows_B is None else tuple(rows_B.shape),
-            bank_rows=held,
-            candidates=candidates,
-        )
-        hidden_BC = torch.zeros_like(logits_BC, dtype=torch.bool)
-        if bank_rows_M is not None:
-            hidden_BC[:, batch:] = bank_rows_M < 0
-        if self.mask_duplicates and rows_B is not None:
-            hidden_BC[:, :batch] = rows_B[:, None] == rows_B[None, :]
-            if bank_rows_M is not None:
-                hidden_BC[:, batch:] |= torch.isin(bank_rows_M, rows_B)
-        return hidden_BC
 
 
 class SupervisedInfoNCE(nn.Module):
@@ -232,6 +215,43 @@ class SupervisedInfoNCE(nn.Module):
             own = torch.arange(batch, device=positive_rows_B.device)
             negatives_hit = negatives_hit.view(batch, batch, -1)[own, own]
         return torch.cat([answers_BB, negatives_hit], dim=1)
+
+
+def hidden_candidates(
+    logits_BC: Tensor, rows_B: Tensor | None, bank_rows_M: Tensor | None, *, mask_duplicates: bool = True
+) -> Tensor:
+    """Which candidates are no negatives of an anchor: empty slots of the bank and, by row id, equal texts.
+
+    Args:
+        logits_BC: Similarities to the batch and then to the bank; only the shape is read.
+        rows_B: Row ids of the texts; without them no duplicate is known.
+        bank_rows_M: Row ids of the bank, negative for an empty slot.
+        mask_duplicates: Hide equal texts too. A bank's vector of a text of this batch is then hidden from
+            every anchor, since it stands in the batch.
+
+    Returns:
+        (B, C), bool; the diagonal, where the positives are, may be either.
+
+    Raises:
+        BadInput: Another number of row ids than of candidates.
+    """
+    batch, candidates = logits_BC.shape
+    held = 0 if bank_rows_M is None else len(bank_rows_M)
+    require(
+        candidates == batch + held and (rows_B is None or rows_B.shape == (batch,)),
+        "one row id for every text of the batch and every slot of the bank",
+        rows=None if rows_B is None else tuple(rows_B.shape),
+        bank_rows=held,
+        candidates=candidates,
+    )
+    hidden_BC = torch.zeros_like(logits_BC, dtype=torch.bool)
+    if bank_rows_M is not None:
+        hidden_BC[:, batch:] = bank_rows_M < 0
+    if mask_duplicates and rows_B is not None:
+        hidden_BC[:, :batch] = rows_B[:, None] == rows_B[None, :]
+        if bank_rows_M is not None:
+            hidden_BC[:, batch:] |= torch.isin(bank_rows_M, rows_B)
+    return hidden_BC
 
 
 def _require_negatives(query_BD: Tensor, negatives_BKD: Tensor, negative_rows_BK: Tensor | None) -> None:

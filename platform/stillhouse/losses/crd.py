@@ -1,0 +1,113 @@
+"""CRD: contrastive representation distillation, by a critic that tells pairs from chance.
+
+Tian et al., Contrastive Representation Distillation, ICLR 2020, arXiv:1910.10699, §3.2.
+
+B  batch            D  student's dimension    E  teacher's dimension
+M  slots of a bank  C  candidates an anchor is compared with
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from stillhouse.errors import require
+from stillhouse.losses.contrastive import hidden_candidates
+from stillhouse.losses.numerics import (
+    Temperature,
+    aligning_layer,
+    full_precision,
+    require_batch,
+    require_pairs,
+    unit,
+    widen,
+)
+
+
+class CRD(nn.Module):
+    """A critic h must accept the student's vector with its teacher's, and refuse it with the others'.
+
+    ``L = −E_pos[log h(t_i, s_i)] − N E_neg[log(1 − h(t_j, s_i))]``,
+    ``h(t, s) = e / (e + N/items)`` with ``e = exp(g_T(t)·g_S(s)/τ)``.
+
+    g_S and g_T are linear and followed by L2 normalisation. N is the number of negatives that an anchor has:
+    the other texts of the batch and the bank. So N·E_neg is a plain sum, and an anchor without negatives has
+    no loss. The paper draws N = 16 384 from a buffer over all items; its code also divides e by a constant
+    estimated from the first batch and adds the same loss with the sides exchanged, neither of which is in the
+    equation or here. The bank holds the teacher's vectors as they are, so g_T is always the newest.
+
+    Args:
+        student_dim: D.
+        teacher_dim: E.
+        items: Texts that are trained on: the chance of an item is 1/items (M in the paper).
+        dim: Of the space in which the critic compares.
+        temperature: τ.
+        bias: g_S and g_T have a bias.
+        mask_duplicates: A candidate with the anchor's row id is no negative, and a bank's vector of a text of
+            this batch is left out (it stands in the batch). Without it only empty slots are left out.
+
+    Raises:
+        BadInput: τ, ``items`` or ``dim`` not positive.
+    """
+
+    def __init__(
+        self,
+        *,
+        student_dim: int,
+        teacher_dim: int,
+        items: int,
+        dim: int = 128,
+        temperature: float = 0.07,
+        bias: bool = True,
+        mask_duplicates: bool = True,
+    ) -> None:
+        super().__init__()
+        require(items >= 1, "items >= 1", items=items)
+        require(dim >= 1, "dim >= 1", dim=dim)
+        self.student_dim, self.teacher_dim, self.items = student_dim, teacher_dim, items
+        self.mask_duplicates = mask_duplicates
+        self.temperature = Temperature(temperature)
+        self.student_head = aligning_layer(student_dim, dim, learnt=True, bias=bias, identity_init=False)
+        self.teacher_head = aligning_layer(teacher_dim, dim, learnt=True, bias=bias, identity_init=False)
+
+    def forward(
+        self,
+        student_BD: Tensor,
+        teacher_BE: Tensor,
+        rows_B: Tensor | None = None,
+        bank_ME: Tensor | None = None,
+        bank_rows_M: Tensor | None = None,
+    ) -> Tensor:
+        """The mean over the batch.
+
+        Args:
+            student_BD: Anchors.
+            teacher_BE: Row i is the positive of anchor i, and a negative of the others.
+            rows_B: Row ids of the texts; without them no duplicate is known.
+            bank_ME: Teacher's vectors of earlier batches, all of them negatives.
+            bank_rows_M: Their row ids, negative for an empty slot; needed with a bank.
+
+        Raises:
+            BadInput: Fewer than two texts, or shapes that do not fit.
+        """
+        require_pairs(student_BD, teacher_BE, first_dim=self.student_dim, second_dim=self.teacher_dim)
+        require_batch(len(student_BD))
+        with full_precision(student_BD):
+            keys_CE = widen(teacher_BE)
+            if bank_ME is not None:
+                keys_CE = torch.cat([keys_CE, bank_ME.to(keys_CE.dtype)])
+            anchors = unit(self.student_head(widen(student_BD)))
+            logits_BC = self.temperature(anchors @ unit(self.teacher_head(keys_CE)).T)
+            hidden_BC = hidden_candidates(
+                logits_BC, rows_B, bank_rows_M, mask_duplicates=self.mask_duplicates
+            )
+            return self._noise_contrast(logits_BC, hidden_BC)
+
+    def _noise_contrast(self, logits_BC: Tensor, hidden_BC: Tensor) -> Tensor:
+        own_BC = torch.eye(*logits_BC.shape, dtype=torch.bool, device=logits_BC.device)
+        negative_BC = ~hidden_BC & ~own_BC
+        negatives_B = negative_BC.sum(dim=1)
+        # log h = log σ(x − log(N/items)) and log(1 − h) = log σ(log(N/items) − x): no exponential overflows.
+        chance_B = negatives_B.clamp(min=1).to(logits_BC.dtype).div(self.items).log()
+        accepted_B = F.logsigmoid(logits_BC.diagonal() - chance_B).masked_fill(negatives_B == 0, 0.0)
+        refused_BC = F.logsigmoid(chance_B[:, None] - logits_BC).masked_fill(~negative_BC, 0.0)
+        return -(accepted_B + refused_BC.sum(dim=1)).mean()

@@ -1,0 +1,131 @@
+"""A fitted projection of teacher vectors: the target that HPD's small students regress to.
+
+Zhao et al., Compressing Sentence Representation for Semantic Retrieval via Homomorphic Projective
+Distillation, Findings of ACL 2022, arXiv:2203.07687. The published code fits on the first 40 000 vectors and
+does not centre: the leading right singular vectors of the matrix as it is.
+
+N  rows    E  teacher's dimension    D  dimension after the projection
+"""
+
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from stillhouse.errors import require
+from stillhouse.losses.numerics import full_precision, widen
+
+Vectors = npt.NDArray[np.float32]
+Moments = npt.NDArray[np.float64]
+
+PUBLISHED_ROWS = 40_000
+
+
+def fit_pca(
+    blocks: Iterable[Vectors], dim: int, *, centred: bool = False, rows: int = PUBLISHED_ROWS
+) -> tuple[Vectors, Vectors]:
+    """Principal components of vectors that come block by block; only an E x E matrix is held.
+
+    Args:
+        blocks: (n, E) each, in an order that is always the same. No block past ``rows`` is asked for.
+        dim: D.
+        centred: Subtract the mean, as PCA does; without it as HPD's published code.
+        rows: Fit on the first rows only; 0 takes all.
+
+    Returns:
+        The mean (E,), zero where nothing is centred, and the components (D, E), orthonormal, by falling
+        variance. The largest entry of each in absolute value is positive.
+
+    Raises:
+        BadInput: ``dim`` not in 1…E, fewer rows than that takes, widths that differ, or a value that is not
+            finite.
+    """
+    require(dim >= 1, "dim >= 1", dim=dim)
+    require(rows >= 0, "rows >= 0", rows=rows)
+    count, shift_E, sum_E, moment_EE = _moments(blocks, centred, rows)
+    require(dim <= len(sum_E), "dim <= dimension of the vectors", dim=dim, dimension=len(sum_E))
+    require(count >= dim + centred, "at least as many rows as components", rows=count, dim=dim)
+    moment_EE /= count
+    mean_E = sum_E / count
+    if centred:
+        moment_EE -= np.outer(mean_E, mean_E)
+    # eigh sorts by rising eigenvalue.
+    components_DE = np.linalg.eigh(moment_EE)[1].T[::-1][:dim]
+    largest_D = np.abs(components_DE).argmax(axis=1)
+    components_DE = components_DE * np.sign(components_DE[np.arange(dim), largest_D])[:, None]
+    offset_E = shift_E + mean_E if centred else np.zeros_like(mean_E)
+    return offset_E.astype(np.float32), np.ascontiguousarray(components_DE, dtype=np.float32)
+
+
+class Projection(nn.Module):
+    """Applies what was fitted: ``(v − mean) Cᵀ``. Both are buffers: saved with the module, never trained.
+
+    Args:
+        mean_E: The mean.
+        components_DE: C.
+
+    Raises:
+        BadInput: Shapes that do not fit.
+    """
+
+    mean_E: Tensor
+    components_DE: Tensor
+
+    def __init__(self, mean_E: Vectors, components_DE: Vectors) -> None:
+        super().__init__()
+        require(
+            components_DE.ndim == 2 and mean_E.shape == components_DE.shape[1:],
+            "a mean (E,) and components (D, E)",
+            mean=mean_E.shape,
+            components=components_DE.shape,
+        )
+        self.register_buffer("mean_E", torch.tensor(mean_E))
+        self.register_buffer("components_DE", torch.tensor(components_DE))
+
+    def forward(self, vectors_NE: Tensor) -> Tensor:
+        """(N, D), float32 or wider.
+
+        Raises:
+            BadInput: Vectors of another dimension.
+        """
+        require(
+            vectors_NE.shape[-1] == len(self.mean_E),
+            "vectors have the dimension that was fitted",
+            vectors=tuple(vectors_NE.shape),
+            fitted=len(self.mean_E),
+        )
+        with full_precision(vectors_NE):
+            return (widen(vectors_NE) - self.mean_E) @ self.components_DE.T
+
+
+def _moments(blocks: Iterable[Vectors], centred: bool, rows: int) -> tuple[int, Moments, Moments, Moments]:
+    """Rows, a shift c near the mean, Σ (v − c) and Σ (v − c)(v − c)ᵀ.
+
+    Moments around the first block's mean lose no digits to a mean that is large beside the spread.
+    """
+    count, width, shift_E, sum_E, moment_EE = 0, 0, np.zeros(0), np.zeros(0), np.zeros((0, 0))
+    for block in blocks:
+        part_NE = np.asarray(block[: rows - count] if rows else block, dtype=np.float64)
+        if not len(part_NE):
+            continue
+        if not count:
+            width = part_NE.shape[-1]
+            shift_E = part_NE.mean(axis=0) if centred else np.zeros(width)
+            sum_E, moment_EE = np.zeros(width), np.zeros((width, width))
+        require(
+            part_NE.ndim == 2 and part_NE.shape[1] == width,
+            "blocks are (rows, dimension), of one dimension",
+            block=part_NE.shape,
+            dimension=width,
+        )
+        require(bool(np.isfinite(part_NE).all()), "vectors are finite", block_from_row=count)
+        part_NE = part_NE - shift_E
+        sum_E += part_NE.sum(axis=0)
+        moment_EE += part_NE.T @ part_NE
+        count += len(part_NE)
+        if count == rows:
+            break
+    require(count >= 1, "there are vectors to fit on", rows=count)
+    return count, shift_E, sum_E, moment_EE

@@ -17,8 +17,9 @@ import numpy as np
 from stillhouse.artifacts import write_json
 from stillhouse.errors import full_disk, require
 from stillhouse.students.backbone import quiet
+from stillhouse.students.static import StaticStudent
 from stillhouse.students.transformer import TransformerStudent
-from stillhouse.tokenizing import lower_cases
+from stillhouse.tokenizing import FastTokenizer, lower_cases
 from stillhouse.types import Encoder
 
 TOKENIZER_FILES = (
@@ -33,7 +34,7 @@ TOKENIZER_FILES = (
 
 
 def export_student(
-    student: TransformerStudent,
+    student: TransformerStudent | StaticStudent,
     tokenizer_path: str | Path,
     max_length: int,
     folder: str | Path,
@@ -70,8 +71,11 @@ def export_student(
         remedy="Give an empty or a new folder.",
     )
     with _replacing_folder(Path(folder)) as temporary:
-        _write_transformer(student, Path(tokenizer_path), max_length, temporary)
-        types = ["Transformer", *_write_heads(student, temporary)]
+        if isinstance(student, StaticStudent):
+            types = _write_static(student, Path(tokenizer_path), max_length, temporary)
+        else:
+            _write_transformer(student, Path(tokenizer_path), max_length, temporary)
+            types = ["Transformer", *_write_heads(student, temporary)]
         paths = ["", *(f"{index}_{name}" for index, name in enumerate(types) if index)]
         modules = [
             {"idx": index, "name": str(index), "path": path, "type": f"sentence_transformers.models.{name}"}
@@ -166,9 +170,26 @@ def _write_heads(student: TransformerStudent, folder: Path) -> list[str]:
         save_file({"linear.weight": weight}, folder / "2_Dense" / "model.safetensors", {"format": "pt"})
     if student.normalize:
         heads.append("Normalize")
-        (folder / f"{len(heads)}_Normalize").mkdir()
-        write_json(folder / f"{len(heads)}_Normalize" / "config.json", {})
+        _write_normalize(folder, len(heads))
     return heads
+
+
+def _write_static(student: StaticStudent, tokenizer_path: Path, max_length: int, folder: Path) -> list[str]:
+    """Write the table and its tokenizer; returns the names of the modules in order."""
+    from safetensors.torch import save_file
+
+    FastTokenizer(tokenizer_path, max_length).write_static(folder / "tokenizer.json")
+    table = student.words.weight.detach().cpu().contiguous()
+    save_file({"embedding.weight": table}, folder / "model.safetensors", {"format": "pt"})
+    if not student.normalize:
+        return ["StaticEmbedding"]
+    _write_normalize(folder, 1)
+    return ["StaticEmbedding", "Normalize"]
+
+
+def _write_normalize(folder: Path, index: int) -> None:
+    (folder / f"{index}_Normalize").mkdir()
+    write_json(folder / f"{index}_Normalize" / "config.json", {})
 
 
 def _versions() -> dict[str, Any]:

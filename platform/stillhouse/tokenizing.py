@@ -65,7 +65,7 @@ class FastTokenizer:
     def prefix_length(self, prompt: str) -> int:
         """The tokens that a prompt puts in front of every text, special ones before it included."""
         encoded = self._backend.encode(prompt, add_special_tokens=self._special)
-        return len(encoded.ids) - encoded.special_tokens_mask[-1]
+        return len(encoded.ids) - int(encoded.special_tokens_mask[-1])
 
     def around(self) -> tuple[list[int], list[int]]:
         """The special tokens before and after every text."""

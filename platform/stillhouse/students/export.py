@@ -18,9 +18,10 @@ from stillhouse.artifacts import write_json
 from stillhouse.errors import full_disk, require
 from stillhouse.students.backbone import quiet
 from stillhouse.students.static import StaticStudent
+from stillhouse.students.static_export import write_static
 from stillhouse.students.transformer import TransformerStudent
-from stillhouse.tokenizing import FastTokenizer, lower_cases
-from stillhouse.types import Encoder
+from stillhouse.tokenizing import lower_cases
+from stillhouse.types import Encoder, FloatArray
 
 TOKENIZER_FILES = (
     "tokenizer.json",
@@ -70,9 +71,9 @@ def export_student(
         folder=str(folder),
         remedy="Give an empty or a new folder.",
     )
-    with _replacing_folder(Path(folder)) as temporary:
+    with replacing_folder(Path(folder)) as temporary:
         if isinstance(student, StaticStudent):
-            types = _write_static(student, Path(tokenizer_path), max_length, temporary)
+            types = write_static(student, Path(tokenizer_path), max_length, temporary)
         else:
             _write_transformer(student, Path(tokenizer_path), max_length, temporary)
             types = ["Transformer", *_write_heads(student, temporary)]
@@ -108,13 +109,21 @@ def check_parity(
 
     with quiet():
         stock = SentenceTransformer(str(folder), device="cpu", local_files_only=True).float()
-        exported_ND = np.asarray(stock.encode(list(texts), show_progress_bar=False), dtype=np.float64)
+        exported_ND = np.asarray(stock.encode(list(texts), show_progress_bar=False))
+    return same_vectors(exported_ND, encoder, folder, texts, minimum)
+
+
+def same_vectors(
+    exported_ND: FloatArray, encoder: Encoder, folder: str | Path, texts: Sequence[str], minimum: float
+) -> float:
+    """Compare the vectors that an export gave with those of what was evaluated; see `check_parity`."""
     evaluated_ND = np.asarray(encoder.encode(texts), dtype=np.float64)
     if exported_ND.shape != evaluated_ND.shape:
         raise RuntimeError(
             f"The export {folder} must give vectors of the evaluated shape {evaluated_ND.shape}, but gave "
             f"{exported_ND.shape}."
         )
+    exported_ND = exported_ND.astype(np.float64)
     lengths = np.linalg.norm(exported_ND, axis=1), np.linalg.norm(evaluated_ND, axis=1)
     cosines = (exported_ND * evaluated_ND).sum(axis=1) / (lengths[0] * lengths[1])
     stretch = float(np.abs(lengths[0] / lengths[1] - 1).max())
@@ -133,15 +142,24 @@ def _write_transformer(
 ) -> None:
     with quiet():
         student.backbone.save_pretrained(folder)
-    found = {file for pattern in TOKENIZER_FILES for file in tokenizer_path.glob(pattern)}
-    require(bool(found), "a tokenizer's folder holds its files", folder=str(tokenizer_path))
-    for file in sorted(found):
-        shutil.copyfile(file, folder / file.name)
+    copy_tokenizer(tokenizer_path, folder)
     settings: dict[str, Any] = {"max_seq_length": max_length, "do_lower_case": lower_cases(tokenizer_path)}
     if "add_pooling_layer" in inspect.signature(type(student.backbone)).parameters:
         # Else loading makes a random, unused pooler head and warns about it.
         settings["model_args"] = {"add_pooling_layer": False}
     write_json(folder / "sentence_bert_config.json", settings)
+
+
+def copy_tokenizer(tokenizer_path: Path, folder: Path) -> None:
+    """Copy a tokenizer's files as they are.
+
+    Raises:
+        BadInput: There are none.
+    """
+    found = {file for pattern in TOKENIZER_FILES for file in tokenizer_path.glob(pattern)}
+    require(bool(found), "a tokenizer's folder holds its files", folder=str(tokenizer_path))
+    for file in sorted(found):
+        shutil.copyfile(file, folder / file.name)
 
 
 def _write_heads(student: TransformerStudent, folder: Path) -> list[str]:
@@ -170,26 +188,9 @@ def _write_heads(student: TransformerStudent, folder: Path) -> list[str]:
         save_file({"linear.weight": weight}, folder / "2_Dense" / "model.safetensors", {"format": "pt"})
     if student.normalize:
         heads.append("Normalize")
-        _write_normalize(folder, len(heads))
+        (folder / f"{len(heads)}_Normalize").mkdir()
+        write_json(folder / f"{len(heads)}_Normalize" / "config.json", {})
     return heads
-
-
-def _write_static(student: StaticStudent, tokenizer_path: Path, max_length: int, folder: Path) -> list[str]:
-    """Write the table and its tokenizer; returns the names of the modules in order."""
-    from safetensors.torch import save_file
-
-    FastTokenizer(tokenizer_path, max_length).write_static(folder / "tokenizer.json")
-    table = student.words.weight.detach().cpu().contiguous()
-    save_file({"embedding.weight": table}, folder / "model.safetensors", {"format": "pt"})
-    if not student.normalize:
-        return ["StaticEmbedding"]
-    _write_normalize(folder, 1)
-    return ["StaticEmbedding", "Normalize"]
-
-
-def _write_normalize(folder: Path, index: int) -> None:
-    (folder / f"{index}_Normalize").mkdir()
-    write_json(folder / f"{index}_Normalize" / "config.json", {})
 
 
 def _versions() -> dict[str, Any]:
@@ -209,7 +210,7 @@ def _versions() -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def _replacing_folder(folder: Path) -> Iterator[Path]:
+def replacing_folder(folder: Path) -> Iterator[Path]:
     """Give an empty folder that takes the place of ``folder`` when the block ends without error."""
     temporary = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
     outdated = folder.with_name(f".{folder.name}.{os.getpid()}.old")

@@ -79,7 +79,7 @@ class StaticStudent(nn.Module):
             table_VD = _projected(table_VD, dim)
         if zipf:
             table_VD = table_VD * _zipf_weights(len(table_VD), zipf)[:, None]
-        self.words = nn.Embedding.from_pretrained(table_VD.clone(), freeze=False)
+        self.words = nn.Embedding(len(table_VD), table_VD.shape[1], _weight=table_VD.clone())
         self.dim = self.hidden_size = table_VD.shape[1]
         self.normalize, self.max_tokens = normalize, sys.maxsize
         before, after = _special_tokens(self.tokenizer)
@@ -125,7 +125,7 @@ def _contextless(base: Model, pooling: str) -> Tensor:
     before, after = (torch.tensor(ids, dtype=torch.int64) for ids in _special_tokens(teacher.tokenizer))
     vectors = []
     with torch.no_grad():
-        for ids_B in torch.arange(len(_words(base))).split(_ROWS_AT_ONCE):
+        for ids_B in torch.split(torch.arange(len(_words(base))), _ROWS_AT_ONCE):
             parts = [before.expand(len(ids_B), -1), ids_B[:, None], after.expand(len(ids_B), -1)]
             ids_BT = torch.cat(parts, dim=1)
             vectors.append(teacher(Tokens(ids_BT, torch.ones_like(ids_BT))).embedding_BD)
@@ -133,7 +133,7 @@ def _contextless(base: Model, pooling: str) -> Tensor:
 
 
 def _projected(table_VH: Tensor, dim: int) -> Tensor:
-    blocks = (block.numpy() for block in table_VH.split(_ROWS_AT_ONCE))
+    blocks = (block.numpy() for block in torch.split(table_VH, _ROWS_AT_ONCE))
     projected_VD: Tensor = Projection(*fit_pca(blocks, dim, centred=True, rows=0))(table_VH)
     return projected_VD
 

@@ -145,9 +145,9 @@ def _write_graph(student: Any, file: Path) -> None:
 
 def _not_exportable(student: Any, reason: str) -> BadInput:
     return BadInput(
-        f"{type(student).__name__} must be a student that torch.onnx can write as a graph, but: {reason.rstrip('.')}. "
-        "A forward pass must not branch on values or take a batch's size as a number (`len`), nor read the "
-        "last state alone of packed sequences."
+        f"{type(student).__name__} must be a student that torch.onnx can write as a graph, but: "
+        f"{reason.rstrip('.')}. A forward pass must not branch on values or take a batch's size as a number "
+        "(`len`), nor read the last state alone of packed sequences."
     )
 
 

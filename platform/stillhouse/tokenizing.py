@@ -1,8 +1,10 @@
 """From texts to padded batches of token ids; training, embedding and evaluation all cut and pad here."""
 
 import json
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +20,9 @@ Offsets = npt.NDArray[np.int64]
 class FastTokenizer:
     """Texts to token ids, special tokens included, cut at a maximum length, without padding.
 
+    A static model, one that is a table of token vectors, gets no special tokens, as it does from stock
+    sentence-transformers; a shorter length that its own file states holds too.
+
     Attributes:
         pad_id: What a batch is padded with.
 
@@ -30,38 +35,54 @@ class FastTokenizer:
     """
 
     def __init__(self, folder: Path, max_length: int) -> None:
-        from transformers import AutoTokenizer
-
+        self._special = not is_static(folder)
         folder = transformer_part(folder)
         self._lower = lower_cases(folder)
-        try:
-            tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-        except (OSError, ValueError, KeyError) as error:
-            raise BadInput(f"{folder} must hold a tokenizer, but loading it gave: {error}") from error
-        require(bool(tokenizer.is_fast), "a model has a fast tokenizer", folder=str(folder))
+        if self._special:
+            self._backend, most, self.pad_id = _of_transformer(folder)
+        else:
+            self._backend, most, self.pad_id = _of_table(folder)
+            # Stock sentence-transformers cuts at what the file says, and nowhere without.
+            cut = (self._backend.truncation or {}).get("max_length", max_length)
+            max_length = min(max_length, cut)
         require(
-            3 <= max_length <= tokenizer.model_max_length,
-            f"3 <= max_length <= {tokenizer.model_max_length}, what the model takes",
-            max_length=max_length,
+            3 <= max_length <= most, f"3 <= max_length <= {most}, what the model takes", max_length=max_length
         )
-        self._backend = tokenizer.backend_tokenizer
         # Some published tokenizers carry a truncation and a padding of their own.
         self._backend.no_padding()
         self._backend.enable_truncation(max_length)
-        self.pad_id = int(tokenizer.pad_token_id or 0)
+        self._max_length = max_length
 
     def __call__(self, texts: Sequence[str]) -> tuple[Ids, Offsets]:
         """The ids of all texts end to end, and where each begins (one more offset than texts)."""
         texts = [text.lower() for text in texts] if self._lower else list(texts)
-        rows = [encoded.ids for encoded in self._backend.encode_batch_fast(texts)]
+        encoded = self._backend.encode_batch_fast(texts, add_special_tokens=self._special)
+        rows = [text.ids for text in encoded]
         offsets = np.zeros(len(rows) + 1, np.int64)
         np.cumsum([len(row) for row in rows], out=offsets[1:])
         return np.fromiter((i for row in rows for i in row), np.int32, int(offsets[-1])), offsets
 
     def prefix_length(self, prompt: str) -> int:
         """The tokens that a prompt puts in front of every text, special ones before it included."""
-        encoded = self._backend.encode(prompt)
-        return len(encoded.ids) - encoded.special_tokens_mask[-1]
+        encoded = self._backend.encode(prompt, add_special_tokens=self._special)
+        return len(encoded.ids) - int(encoded.special_tokens_mask[-1])
+
+    def around(self) -> tuple[list[int], list[int]]:
+        """The special tokens before and after every text."""
+        encoded = self._backend.encode("a", add_special_tokens=self._special)
+        own = [place for place, special in enumerate(encoded.special_tokens_mask) if not special]
+        return encoded.ids[: own[0]], encoded.ids[own[-1] + 1 :]
+
+    def write_static(self, file: Path) -> None:
+        """Write the tokenizer of a static model: the same tokens, cut at the same one, none around."""
+        import tokenizers
+
+        bare: Any = tokenizers.Tokenizer.from_str(self._backend.to_str())
+        bare.enable_truncation(self._max_length - sum(len(ids) for ids in self.around()))
+        if self._lower:
+            lower, own = tokenizers.normalizers.Lowercase(), bare.normalizer
+            bare.normalizer = tokenizers.normalizers.Sequence([lower, own] if own else [lower])
+        bare.save(str(file))
 
 
 def token_batches(lengths: IntArray, batch_tokens: int) -> Iterator[IntArray]:
@@ -88,12 +109,47 @@ def pad(ids: IntArray, starts_B: IntArray, lengths_B: IntArray, pad_id: int) -> 
 
 def transformer_part(folder: Path) -> Path:
     """Where a model keeps its tokenizer: the first module of a sentence-transformers folder, else itself."""
-    described = folder / "modules.json"
-    modules = json.loads(described.read_bytes()) if described.is_file() else []
+    modules = _modules(folder)
     return folder / modules[0]["path"] if modules else folder
+
+
+def is_static(folder: Path) -> bool:
+    """Whether the first module of a sentence-transformers folder is a table of token vectors."""
+    return first_module(folder) == "StaticEmbedding"
+
+
+def first_module(folder: Path) -> str:
+    """The class of the first module of a sentence-transformers folder; of a plain one, a transformer."""
+    modules = _modules(folder)
+    return str(modules[0]["type"]).rpartition(".")[2] if modules else "Transformer"
 
 
 def lower_cases(folder: Path) -> bool:
     """Whether sentence-transformers lowers texts before this folder's tokenizer sees them."""
     settings = sorted(folder.glob("sentence_*_config.json"))
     return any(json.loads(path.read_bytes()).get("do_lower_case", False) for path in settings)
+
+
+def _modules(folder: Path) -> list[dict[str, Any]]:
+    described = folder / "modules.json"
+    return json.loads(described.read_bytes()) if described.is_file() else []
+
+
+def _of_transformer(folder: Path) -> tuple[Any, int, int]:
+    """A backend, the tokens that its model takes, and what it pads with."""
+    from transformers import AutoTokenizer
+
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    except (OSError, ValueError, KeyError) as error:
+        raise BadInput(f"{folder} must hold a tokenizer, but loading it gave: {error}") from error
+    require(bool(tokenizer.is_fast), "a model has a fast tokenizer", folder=str(folder))
+    return tokenizer.backend_tokenizer, int(tokenizer.model_max_length), int(tokenizer.pad_token_id or 0)
+
+
+def _of_table(folder: Path) -> tuple[Any, int, int]:
+    import tokenizers
+
+    file = folder / "tokenizer.json"
+    require(file.is_file(), "a static model's folder holds its tokenizer.json", folder=str(folder))
+    return tokenizers.Tokenizer.from_file(str(file)), sys.maxsize, 0

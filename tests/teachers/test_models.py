@@ -147,6 +147,17 @@ def test_a_teacher_with_too_few_positions_is_refused(tiny_model: Path, tmp_path:
         teacher_encoder(store, Workspace(tmp_path))
 
 
+def test_a_first_module_that_takes_no_token_ids_is_refused(copy: Path, tmp_path: Path) -> None:
+    described = (copy / "modules.json").read_text()
+    (copy / "modules.json").write_text(
+        described.replace("Transformer", "BoW", 1).replace("transformer.T", "x.T")
+    )
+    (copy / "tokenizer.json").unlink()
+    store = Store(TextTable("0"), resolve_model(str(copy)))
+    with pytest.raises(BadInput, match=r"first module is one of .*StaticEmbedding.*module='BoW'"):
+        teacher_encoder(store, Workspace(tmp_path))
+
+
 def test_the_licence_of_a_model_is_what_its_card_states(tmp_path: Path) -> None:
     from stillhouse.teachers.models import licence_of
 

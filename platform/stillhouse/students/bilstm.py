@@ -150,7 +150,7 @@ def _last(states_BTH: Tensor, mask_BT: Tensor) -> Tensor:
     """What each side says once it has read the whole text, (B, H); zeros for a text without words."""
     from_left_BTH, from_right_BTH = states_BTH.chunk(2, dim=-1)
     lengths_B = mask_BT.sum(dim=1)
-    rows_B = torch.arange(len(mask_BT), device=mask_BT.device)
+    rows_B = torch.arange(mask_BT.shape[0], device=mask_BT.device)
     ends_BH = torch.cat([from_left_BTH[rows_B, (lengths_B - 1).clamp(min=0)], from_right_BTH[:, 0]], dim=-1)
     return ends_BH.masked_fill(lengths_B.unsqueeze(-1) == 0, 0.0)
 

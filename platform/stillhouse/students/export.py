@@ -20,8 +20,10 @@ from stillhouse.errors import full_disk, require
 from stillhouse.students.backbone import quiet
 from stillhouse.students.bilstm import BiLSTMStudent
 from stillhouse.students.export_modules import copy_tokenizer, write_bilstm, write_dense, write_pooling
+from stillhouse.students.static import StaticStudent
+from stillhouse.students.static_export import write_static
 from stillhouse.tokenizing import lower_cases
-from stillhouse.types import Encoder
+from stillhouse.types import Encoder, FloatArray
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -60,7 +62,7 @@ class Exportable(Protocol):
 
 
 def export_student(
-    student: Exportable | BiLSTMStudent,
+    student: Exportable | BiLSTMStudent | StaticStudent,
     tokenizer_path: str | Path,
     max_length: int,
     folder: str | Path,
@@ -97,14 +99,16 @@ def export_student(
         remedy="Give an empty or a new folder.",
     )
     with replacing_folder(Path(folder)) as temporary:
+        source = Path(tokenizer_path)
         if isinstance(student, BiLSTMStudent):
-            paths = write_bilstm(student, Path(tokenizer_path), max_length, temporary)
+            written = write_bilstm(student, source, max_length, temporary)
+        elif isinstance(student, StaticStudent):
+            written = write_static(student, source, max_length, temporary)
         else:
-            paths = _write_transformer(student, Path(tokenizer_path), max_length, temporary)
+            written = _write_transformer(student, source, max_length, temporary)
         modules = [
             {"idx": index, "name": str(index), "path": path, "type": f"sentence_transformers.models.{name}"}
-            for index, path in enumerate(paths)
-            for name in [path.partition("_")[2] or "Transformer"]
+            for index, (path, name) in enumerate(written.items())
         ]
         write_json(temporary / "modules.json", modules)
         write_json(temporary / "config_sentence_transformers.json", _versions())
@@ -133,13 +137,21 @@ def check_parity(
 
     with quiet():
         stock = SentenceTransformer(str(folder), device="cpu", local_files_only=True).float()
-        exported_ND = np.asarray(stock.encode(list(texts), show_progress_bar=False), dtype=np.float64)
+        exported_ND = np.asarray(stock.encode(list(texts), show_progress_bar=False))
+    return same_vectors(exported_ND, encoder, folder, texts, minimum)
+
+
+def same_vectors(
+    exported_ND: FloatArray, encoder: Encoder, folder: str | Path, texts: Sequence[str], minimum: float
+) -> float:
+    """Compare the vectors that an export gave with those of what was evaluated; see `check_parity`."""
     evaluated_ND = np.asarray(encoder.encode(texts), dtype=np.float64)
     if exported_ND.shape != evaluated_ND.shape:
         raise RuntimeError(
             f"The export {folder} must give vectors of the evaluated shape {evaluated_ND.shape}, but gave "
             f"{exported_ND.shape}."
         )
+    exported_ND = exported_ND.astype(np.float64)
     lengths = np.linalg.norm(exported_ND, axis=1), np.linalg.norm(evaluated_ND, axis=1)
     cosines = (exported_ND * evaluated_ND).sum(axis=1) / (lengths[0] * lengths[1])
     stretch = float(np.abs(lengths[0] / lengths[1] - 1).max())
@@ -153,8 +165,10 @@ def check_parity(
     return float(cosines[worst])
 
 
-def _write_transformer(student: Exportable, tokenizer_path: Path, max_length: int, folder: Path) -> list[str]:
-    """Write a transformer and the modules after it; returns their folders in order."""
+def _write_transformer(
+    student: Exportable, tokenizer_path: Path, max_length: int, folder: Path
+) -> dict[str, str]:
+    """Write a transformer and the modules after it; returns folder to module, in order."""
     backbone = student.stock()
     with quiet():
         backbone.save_pretrained(folder)
@@ -164,16 +178,17 @@ def _write_transformer(student: Exportable, tokenizer_path: Path, max_length: in
         # Else loading makes a random, unused pooler head and warns about it.
         settings["model_args"] = {"add_pooling_layer": False}
     write_json(folder / "sentence_bert_config.json", settings)
-    paths = ["", "1_Pooling"]
-    write_pooling(folder / paths[-1], student.hidden_size, student.pooling)
+    written = {"": "Transformer", "1_Pooling": "Pooling"}
+    write_pooling(folder / "1_Pooling", student.hidden_size, student.pooling)
     if student.projection is not None:
-        paths.append("2_Dense")
+        written["2_Dense"] = "Dense"
         activation = nn.Tanh() if student.activation else nn.Identity()
-        write_dense(folder / paths[-1], student.projection, activation)
+        write_dense(folder / "2_Dense", student.projection, activation)
     if student.normalize:
-        paths.append(f"{len(paths)}_Normalize")
-        write_json(folder / paths[-1] / "config.json", {})
-    return paths
+        normalize = f"{len(written)}_Normalize"
+        written[normalize] = "Normalize"
+        write_json(folder / normalize / "config.json", {})
+    return written
 
 
 def _versions() -> dict[str, Any]:

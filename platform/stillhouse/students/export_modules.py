@@ -26,8 +26,10 @@ _MODES = {
 }
 
 
-def write_bilstm(student: BiLSTMStudent, tokenizer_path: Path, max_length: int, folder: Path) -> list[str]:
-    """Write word embeddings, LSTM, pooling and dense layer; returns their folders in order.
+def write_bilstm(
+    student: BiLSTMStudent, tokenizer_path: Path, max_length: int, folder: Path
+) -> dict[str, str]:
+    """Write word embeddings, LSTM, pooling and dense layer; returns folder to module, in order.
 
     Raises:
         BadInput: Pooling that no stock module does, or no tokenizer files.
@@ -60,7 +62,7 @@ def write_bilstm(student: BiLSTMStudent, tokenizer_path: Path, max_length: int, 
     write_json(lstm / "lstm_config.json", shape)
     write_pooling(pooling, student.hidden_size, student.pooling)
     write_dense(dense, student.projection, nn.Tanh())
-    return paths
+    return {path: path.partition("_")[2] for path in paths}
 
 
 def write_pooling(folder: Path, width: int, pooling: str) -> None:

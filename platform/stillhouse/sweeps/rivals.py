@@ -74,7 +74,10 @@ class TeacherEncoder:
         from stillhouse.teachers.models import load_sentence_transformer
 
         self.module = load_sentence_transformer(model, usable_device(device))
-        self.module.max_seq_length = max_length
+        if hasattr(self.module[0], "max_seq_length"):
+            self.module.max_seq_length = max_length
+        else:  # A static model has no length but its tokenizer's.
+            self.module.tokenizer.enable_truncation(max_length)
 
     def encode(self, texts: Any) -> FloatArray:
         """Vectors of texts, (N, E), in their order."""

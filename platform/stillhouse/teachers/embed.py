@@ -17,7 +17,7 @@ from stillhouse.artifacts import Workspace, locked
 from stillhouse.errors import mistake_in, require
 from stillhouse.plan import Model, Store
 from stillhouse.teachers.ledger import Build
-from stillhouse.teachers.models import on_this_machine, tokenizer_of
+from stillhouse.teachers.models import check_teacher, on_this_machine, tokenizer_of
 from stillhouse.teachers.shards import Embedders, Shard, Work, tokenise
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def _work(workspace: Workspace, store: Store, device: str, threads: int, batch_t
     resolve_compute(device, store.compute)
     on_gpu = torch.device(device).type != "cpu"
     if isinstance(store.teacher, Model):
-        on_this_machine(store.teacher)
+        check_teacher(on_this_machine(store.teacher))
     return Work(
         store,
         workspace.root.resolve(),

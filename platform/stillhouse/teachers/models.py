@@ -16,7 +16,7 @@ from stillhouse.artifacts import Workspace, sha256_of
 from stillhouse.errors import BadInput, require
 from stillhouse.plan import Model, Stage, Store
 from stillhouse.students.backbone import quiet
-from stillhouse.tokenizing import FastTokenizer
+from stillhouse.tokenizing import FastTokenizer, first_module, is_static
 from stillhouse.types import Tokens
 
 if TYPE_CHECKING:
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 PACKAGED = ("all-MiniLM-L6-v2", "sentence-transformers/all-MiniLM-L6-v2")
 PACKAGED_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 """The published weights of all-MiniLM-L6-v2 (``model.safetensors``)."""
+
+TEACHERS = ("Transformer", "StaticEmbedding")
+"""First modules of sentence-transformers that a store can feed: both take token ids."""
 
 _PARTS = {".safetensors", ".json", ".txt", ".model"}
 _NOT_PARTS = {"data_config.json", "trainer_state.json", "train_results.json", "eval_results.json"}
@@ -137,13 +140,27 @@ def teacher_encoder(store: Store, workspace: Workspace, device: str = "cpu") -> 
     if isinstance(store.teacher, Stage):
         return _trained(store.teacher, workspace, device)
     here = on_this_machine(store.teacher)
+    check_teacher(here)
     model = load_sentence_transformer(here, device)
+    return _static(model) if is_static(Path(here.path)) else _contextual(model, store, here)
+
+
+def check_teacher(model: Model) -> None:
+    """Refuse a model whose tokens or features a store cannot give it.
+
+    Raises:
+        BadInput: Its first module is neither a transformer nor a table of token vectors.
+    """
+    first = first_module(Path(model.path))
     require(
-        hasattr(model[0], "auto_model"),
-        "a teacher's first module is a transformer",
-        teacher=store.teacher.name,
-        module=type(model[0]).__name__,
+        first in TEACHERS,
+        f"a teacher's first module is one of {TEACHERS}",
+        teacher=model.name or model.path,
+        module=first,
     )
+
+
+def _contextual(model: "SentenceTransformer", store: Store, here: Model) -> Callable[[Tokens], Tensor]:
     positions = getattr(model[0].auto_model.config, "max_position_embeddings", store.max_length)
     require(
         store.max_length <= positions, "max_length <= the teacher's positions", max_length=store.max_length
@@ -155,6 +172,18 @@ def teacher_encoder(store: Store, workspace: Workspace, device: str = "cpu") -> 
     def forward(tokens: Tokens) -> Tensor:
         features = {"input_ids": tokens.input_ids_BT, "attention_mask": tokens.attention_mask_BT, **prompt}
         vectors: Tensor = model(features)["sentence_embedding"]
+        return vectors
+
+    return forward
+
+
+def _static(model: "SentenceTransformer") -> Callable[[Tokens], Tensor]:
+    def forward(tokens: Tokens) -> Tensor:
+        lengths_B = tokens.attention_mask_BT.sum(dim=1)
+        ids_N = tokens.input_ids_BT[tokens.attention_mask_BT.bool()]
+        vectors: Tensor = model({"input_ids": ids_N, "offsets": lengths_B.cumsum(0) - lengths_B})[
+            "sentence_embedding"
+        ]
         return vectors
 
     return forward

@@ -1,0 +1,147 @@
+"""A table of token vectors and a mean: the floor of cost below every transformer.
+
+The start is the word table of a base model, or what the model makes of each token alone. Weights by
+frequency: Arora et al., A Simple but Tough-to-Beat Baseline for Sentence Embeddings, ICLR 2017.
+
+V  tokens of the vocabulary    H  hidden size of the base model    D  dimension of the table
+"""
+
+import dataclasses
+import functools
+import sys
+from pathlib import Path
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from stillhouse.errors import require
+from stillhouse.losses.pca import Projection, fit_pca
+from stillhouse.plan import Model
+from stillhouse.students.backbone import transformer_folder
+from stillhouse.students.pooling import POOLINGS, mean
+from stillhouse.students.transformer import TransformerStudent
+from stillhouse.tokenizing import FastTokenizer
+from stillhouse.types import Encoding, Tokens
+
+STARTS = ("words", "contextless")
+_ROWS_AT_ONCE = 512
+
+
+class StaticStudent(nn.Module):
+    """The mean of the vectors of a text's tokens; special tokens around the text do not count.
+
+    Attributes:
+        words: The table, (V, D).
+        dim: D.
+        hidden_size: D.
+        max_tokens: No text is too long.
+        tokenizer: The base model; its path holds the tokenizer's files.
+    """
+
+    version: ClassVar[int] = 1
+
+    def __init__(
+        self,
+        base: Model,
+        dim: int = 0,
+        start: str = "words",
+        pooling: str = "mean",
+        zipf: float = 0.0,
+        normalize: bool = True,
+    ) -> None:
+        """Make the table.
+
+        Args:
+            base: A folder of sentence-transformers or of a plain Hugging Face encoder.
+            dim: D, by PCA of the table, centred; 0 keeps H.
+            start: ``words``: the base model's word vectors, layer 0 without positions. ``contextless``: every
+                token goes through the base model alone, between its special tokens; usually the better start,
+                at a forward pass over 3 · V tokens (once a process).
+            pooling: ``mean``, ``cls`` or ``max``, of the base model's states for ``contextless``.
+            zipf: a of the weights a / (a + p), which lower frequent tokens; p ∝ 1 / rank by Zipf's law. The
+                vocabulary is taken to be in the order of frequency, as most nearly are. Arora et al. take
+                1e-4 to 1e-3; 0 is no weights. They are folded into the table.
+            normalize: Give vectors of length 1.
+
+        Raises:
+            BadInput: A value out of range, or a base that cannot be such a student.
+        """
+        super().__init__()
+        require(start in STARTS, f"start in {STARTS}", start=start)
+        require(pooling in POOLINGS, f"pooling in {POOLINGS}", pooling=pooling)
+        require(dim >= 0, "dim >= 0", dim=dim)
+        require(zipf >= 0, "zipf >= 0", zipf=zipf)
+        self.tokenizer = dataclasses.replace(base, path=str(transformer_folder(base)))
+        table_VD = _words(base) if start == "words" else _contextless(base, pooling)
+        if dim:
+            table_VD = _projected(table_VD, dim)
+        if zipf:
+            table_VD = table_VD * _zipf_weights(len(table_VD), zipf)[:, None]
+        self.words = nn.Embedding(len(table_VD), table_VD.shape[1], _weight=table_VD.clone())
+        self.dim = self.hidden_size = table_VD.shape[1]
+        self.normalize, self.max_tokens = normalize, sys.maxsize
+        before, after = _special_tokens(self.tokenizer)
+        self._before, self._after = len(before), len(after)
+
+    def embed_words(self, ids_N: Tensor) -> Tensor:
+        """Vectors of token ids, (N, D): one look-up for what `forward` may be given in parts."""
+        words_ND: Tensor = self.words(ids_N)
+        return words_ND
+
+    def forward(self, tokens: Tokens, words_BTH: Tensor | None = None) -> Encoding:
+        """Encode a batch; zeros for a text without tokens of its own.
+
+        Args:
+            tokens: The batch, with the special tokens that its tokenizer puts around every text.
+            words_BTH: Its token vectors, where they are looked up already; those of padding do not matter.
+
+        Returns:
+            The embedding, float32 or wider, and the token vectors as the one hidden state.
+        """
+        words_BTD = self.embed_words(tokens.input_ids_BT) if words_BTH is None else words_BTH
+        vector_BD = mean(words_BTD, self._inside(tokens.attention_mask_BT))
+        embedding_BD = functional.normalize(vector_BD, dim=-1) if self.normalize else vector_BD
+        return Encoding(embedding_BD, (words_BTD,), tokens.attention_mask_BT)
+
+    def _inside(self, mask_BT: Tensor) -> Tensor:
+        """1 for the tokens of the text itself. By place: a text may spell out a special token."""
+        places_T = torch.arange(mask_BT.shape[1], device=mask_BT.device)
+        ends_B1 = mask_BT.sum(dim=1, keepdim=True) - self._after
+        return ((places_T >= self._before) & (places_T < ends_B1)).to(mask_BT.dtype)
+
+
+def _words(base: Model) -> Tensor:
+    backbone = TransformerStudent(base).backbone
+    table_VH: Tensor = backbone.get_input_embeddings().weight.detach()
+    return table_VH
+
+
+# A plan builds its student several times in a process; this pass is the expensive part of it.
+@functools.lru_cache(maxsize=1)
+def _contextless(base: Model, pooling: str) -> Tensor:
+    teacher = TransformerStudent(base, pooling=pooling, normalize=False).eval()
+    before, after = (torch.tensor(ids, dtype=torch.int64) for ids in _special_tokens(teacher.tokenizer))
+    vectors = []
+    with torch.no_grad():
+        for ids_B in torch.split(torch.arange(len(_words(base))), _ROWS_AT_ONCE):
+            parts = [before.expand(len(ids_B), -1), ids_B[:, None], after.expand(len(ids_B), -1)]
+            ids_BT = torch.cat(parts, dim=1)
+            vectors.append(teacher(Tokens(ids_BT, torch.ones_like(ids_BT))).embedding_BD)
+    return torch.cat(vectors)
+
+
+def _projected(table_VH: Tensor, dim: int) -> Tensor:
+    blocks = (block.numpy() for block in torch.split(table_VH, _ROWS_AT_ONCE))
+    projected_VD: Tensor = Projection(*fit_pca(blocks, dim, centred=True, rows=0))(table_VH)
+    return projected_VD
+
+
+def _zipf_weights(rows: int, scale: float) -> Tensor:
+    frequency_V = 1 / torch.arange(1, rows + 1, dtype=torch.float64)
+    return (scale / (scale + frequency_V / frequency_V.sum())).float()
+
+
+def _special_tokens(tokenizer: Model) -> tuple[list[int], list[int]]:
+    return FastTokenizer(Path(tokenizer.path), 8).around()

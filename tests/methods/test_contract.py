@@ -42,6 +42,7 @@ OTHER: dict[str, Any] = {
     "match": "last",
     "contrast": "same",
     "recipe": "single",
+    "bottleneck_start": "svd",
     "unit": 2,
     "repeats": 2,
     "layers": (0,),

@@ -79,6 +79,17 @@ class FactorisedEmbedding(nn.Module):
         wide: Tensor = self.widen(self.narrow(ids))
         return wide
 
+    @torch.no_grad()
+    def approximate(self, table_VH: Tensor) -> dict[str, Tensor]:
+        """The weights ``narrow.weight`` and ``widen.weight`` whose product is nearest to a table (its SVD)."""
+        table = table_VH.double()
+        # The right singular vectors by the H x H moments: a table of 250 000 words never meets an SVD.
+        basis_HB = torch.linalg.eigh(table.T @ table)[1].flip(1)[:, : self.widen.in_features]
+        signs_B = basis_HB.gather(0, basis_HB.abs().argmax(dim=0, keepdim=True)).sign()[0]
+        basis_HB = basis_HB * signs_B
+        kind = self.narrow.weight.dtype
+        return {"narrow.weight": (table @ basis_HB).to(kind), "widen.weight": basis_HB.to(kind).contiguous()}
+
     def multiplied_VH(self) -> Tensor:
         """The table of V·H that gives the same vectors."""
         return self.narrow.weight @ self.widen.weight.T
@@ -106,6 +117,7 @@ class RecurrentStudent(nn.Module):
         unit: int,
         repeats: int | None = None,
         bottleneck: int = 0,
+        bottleneck_start: str = "random",
         pooling: str = "mean",
         normalize: bool = False,
         dropout: float | None = None,
@@ -121,8 +133,9 @@ class RecurrentStudent(nn.Module):
             repeats: How often they are applied; None gives the base's depth. With 0 the embedding is the
                 pooled output of the embedding layer (stage 2); the layers then wait, untrained, for a later
                 stage.
-            bottleneck: B, of the word vectors alone: positions, types and LayerNorm stay at H. 0 is none. A
-                factorised table starts at random.
+            bottleneck: B, of the word vectors alone: positions, types and LayerNorm stay at H. 0 is none.
+            bottleneck_start: ``random``, as the paper's, or ``svd``: the nearest to the word table of the base,
+                or of the earlier student that `adapted` is given.
             pooling: ``mean``, ``cls`` or ``max``.
             normalize: Give vectors of length 1.
             dropout: Takes the place of every dropout rate of the base model; None keeps them.
@@ -141,7 +154,16 @@ class RecurrentStudent(nn.Module):
         with quiet():
             backbone: Any = load_backbone(base, range(unit), dropout, attention, pretrained, seed)
         self.hidden_size: int = backbone.config.hidden_size
+        starts = ("random", "svd")
+        require(
+            bottleneck_start in starts, f"bottleneck_start in {starts}", bottleneck_start=bottleneck_start
+        )
+        table_VH = backbone.get_input_embeddings().weight
         narrow_words(backbone, bottleneck, seed)
+        self.bottleneck_start = bottleneck_start
+        if bottleneck and bottleneck_start == "svd":
+            narrowed = backbone.get_input_embeddings()
+            narrowed.load_state_dict(narrowed.approximate(table_VH))
         self._stack = layer_stack(backbone)
         recurring = Recurring(backbone.get_submodule(self._stack), self.repeats)
         backbone.set_submodule(self._stack, recurring)
@@ -184,7 +206,7 @@ class RecurrentStudent(nn.Module):
 
         Returns:
             Its first |RU| layers and its embedding layer, the word vectors only where they are factorised
-            alike; for ``load_state_dict(…, strict=False)``. Layers past the unit and a projection stay
+            alike, or can be by ``svd``; for ``load_state_dict(…, strict=False)``. Layers past the unit and a projection stay
             behind.
 
         Raises:
@@ -203,7 +225,12 @@ class RecurrentStudent(nn.Module):
         )
         table = [name for name in own if name.startswith(words)]
         alike = all(name in state and state[name].shape == own[name].shape for name in table)
-        return {name: state[name] for name in (own if alike else rest)}
+        taken = {name: state[name] for name in (own if alike else rest)}
+        whole = state.get(f"{words}weight")
+        if not alike and whole is not None and self.bottleneck and self.bottleneck_start == "svd":
+            near = self.backbone.get_input_embeddings().approximate(whole)
+            taken |= {f"{words}{name}": weight for name, weight in near.items()}
+        return taken
 
     def stock(self) -> "PreTrainedModel":
         """The same encoder as stock transformers builds it: tied layers repeated, B·H multiplied out.

@@ -48,8 +48,8 @@ class HyperParameters:
         unit: |RU|, layers of the recurrent unit.
         repeats: How often the unit is applied; 0 gives the encoder's depth, 1 is no recurrence.
         bottleneck: B, of the word vectors; 0 is none.
-        bottleneck_start: ``random`` (the paper's), or ``svd``, the nearest to the assistant's word table: with
-            small budgets most words are met too rarely to be learnt from nothing.
+        bottleneck_start: ``random`` (the paper's), or ``svd``, the nearest to the assistant's word table:
+            with small budgets most words are met too rarely to be learnt from nothing.
         contrast: ``teacher`` (eq. 5), ``same`` (Bool, eq. 8), ``ce`` (eq. 9) or ``none``.
         temperature: τ of ``ce``.
         recipe: ``multi``, ``single`` or ``predistilled``.

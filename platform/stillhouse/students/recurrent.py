@@ -81,7 +81,7 @@ class FactorisedEmbedding(nn.Module):
 
     @torch.no_grad()
     def approximate(self, table_VH: Tensor) -> dict[str, Tensor]:
-        """The weights ``narrow.weight`` and ``widen.weight`` whose product is nearest to a table (its SVD)."""
+        """Weights ``narrow.weight`` and ``widen.weight`` whose product is nearest to a table (its SVD)."""
         table = table_VH.double()
         # The right singular vectors by the H x H moments: a table of 250 000 words never meets an SVD.
         basis_HB = torch.linalg.eigh(table.T @ table)[1].flip(1)[:, : self.widen.in_features]
@@ -134,8 +134,8 @@ class RecurrentStudent(nn.Module):
                 pooled output of the embedding layer (stage 2); the layers then wait, untrained, for a later
                 stage.
             bottleneck: B, of the word vectors alone: positions, types and LayerNorm stay at H. 0 is none.
-            bottleneck_start: ``random``, as the paper's, or ``svd``: the nearest to the word table of the base,
-                or of the earlier student that `adapted` is given.
+            bottleneck_start: ``random``, as the paper's, or ``svd``: the nearest to the word table of the
+                base, or of the earlier student that `adapted` is given.
             pooling: ``mean``, ``cls`` or ``max``.
             normalize: Give vectors of length 1.
             dropout: Takes the place of every dropout rate of the base model; None keeps them.
@@ -206,8 +206,8 @@ class RecurrentStudent(nn.Module):
 
         Returns:
             Its first |RU| layers and its embedding layer, the word vectors only where they are factorised
-            alike, or can be by ``svd``; for ``load_state_dict(…, strict=False)``. Layers past the unit and a projection stay
-            behind.
+            alike, or can be by ``svd``; for ``load_state_dict(…, strict=False)``. Layers past the unit and a
+            projection stay behind.
 
         Raises:
             BadInput: It has fewer layers, or another shape.

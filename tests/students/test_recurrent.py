@@ -11,7 +11,7 @@ from stillhouse.plan import Model
 from stillhouse.students.compact import read_compact, write_compact
 from stillhouse.students.encoder import StudentEncoder
 from stillhouse.students.export import check_parity, export_student
-from stillhouse.students.recurrent import FactorisedEmbedding, RecurrentStudent
+from stillhouse.students.recurrent import RecurrentStudent
 from stillhouse.students.transformer import TransformerStudent, load_weights
 from stillhouse.types import Encoding, Tokens
 
@@ -66,8 +66,8 @@ def test_a_bottleneck_may_start_at_the_nearest_table(make_model: MakeModel) -> N
         return (left[:, :8] * values[:8]) @ right[:8]
 
     def product(student: RecurrentStudent) -> torch.Tensor:
-        words: FactorisedEmbedding = student.backbone.get_input_embeddings()
-        return words.multiplied_VH().detach().double()
+        whole: torch.Tensor = student.backbone.get_input_embeddings().multiplied_VH().detach()
+        return torch.as_tensor(whole.double())
 
     table = TransformerStudent(base).backbone.get_input_embeddings().weight.detach()
     torch.testing.assert_close(product(near), nearest(table), rtol=0, atol=1e-5)

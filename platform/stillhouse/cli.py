@@ -10,6 +10,7 @@ from stillhouse.cli_arguments import (
     add_embed,
     add_evaluate,
     add_export,
+    add_mine,
     add_presets,
     add_store,
     add_sweep,
@@ -65,7 +66,7 @@ def parser() -> ArgumentParser:
         formatter_class=RawDescriptionHelpFormatter,
     )
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for add in (add_sweep, add_train, add_embed, add_evaluate, add_export, add_store, add_presets):
+    for add in (add_sweep, add_train, add_embed, add_mine, add_evaluate, add_export, add_store, add_presets):
         add(commands)
     return top
 

@@ -147,6 +147,12 @@ def test_its_search_space_names_its_hyper_parameters(name: str, section: str) ->
     assert checked.method == name and checked.domains
 
 
+@pytest.mark.parametrize("name", METHODS)
+def test_it_has_a_job(name: str) -> None:
+    job = Path(__file__).resolve().parents[2] / "jobs" / f"sweep_{name}.py"
+    assert f'["sweep", "{name}", *sys.argv[1:]]' in job.read_text()
+
+
 def test_the_published_grid_has_its_published_size() -> None:
     assert load_space(default_space("ibkd")).grid_size() == 8640
 

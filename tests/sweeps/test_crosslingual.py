@@ -23,7 +23,8 @@ WHERE = Where(device="cpu", threads=1)
 
 def translated(path: Path, turn: int, count: int = 300) -> str:
     """A file of sentences with their translations: every word becomes another one."""
-    draw, lines = random.Random(0), {}
+    draw = random.Random(0)
+    lines: dict[str, str] = {}
     other = dict(zip(WORDS, WORDS[turn:] + WORDS[:turn], strict=True))
     while len(lines) < count:
         words = draw.choices(WORDS, k=draw.randint(3, 7))

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from stillhouse.artifacts import Workspace
 from stillhouse.cli import main
 from stillhouse.corpora.labelled import read_labelled
 from stillhouse.corpora.tables import open_rows, open_texts
+from stillhouse.sweeps.experiment import Experiment
 
 WORDS = "cat dog sat mat house river water sun moon red green blue fast slow array list text word".split()
 MINED = {"query", "passage", "negatives", "passage_cosine", "negatives_cosine"}
@@ -109,6 +111,21 @@ def test_the_file_is_labelled_text_of_a_run(flags: list[str], pairs: Path, tmp_p
     assert main(["train", "ibkd", *flags, *corpus, *budget, *values, *labelled]) == 0
     plans = [path.read_text() for path in (workspace.root / "stages").glob("*/manifest.json")]
     assert any(examples.columns["passage"].sha256 in plan for plan in plans)
+
+
+def test_without_a_file_the_pairs_are_those_of_pydocs(
+    flags: list[str], pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Experiment] = []
+
+    def read(wanted: Experiment, workspace: Workspace, *, refresh: bool) -> SimpleNamespace:
+        seen.append(wanted)
+        return SimpleNamespace(pairs=read_labelled(workspace, str(pairs)))
+
+    monkeypatch.setattr("stillhouse.sweeps.mine.read_pydocs", read)
+    report = mine(tmp_path / "told.json", "--output", str(tmp_path / "mined.jsonl"), *flags)
+    assert report["pairs"] > 20 and report["negatives"] == 1
+    assert [(wanted.corpus, wanted.pairs) for wanted in seen] == [("pydocs", 2048)]
 
 
 def test_the_file_is_not_written_over_what_it_is_mined_from(

@@ -24,6 +24,7 @@ _EXAMPLES = """examples:
   stillhouse sweep ibkd                              the main job, with its defaults
   stillhouse sweep ibkd --trials 30 --corpus hf:wikitext:wikitext-103-raw-v1:train --split-sentences
   stillhouse train ibkd --set distil_learning_rate=3e-4 --local
+  stillhouse mine --labelled pairs.jsonl --negatives 4 --output mined.jsonl
   stillhouse evaluate all-MiniLM-L6-v2 --json teacher.json
   stillhouse store verify
 

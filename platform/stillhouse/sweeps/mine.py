@@ -80,8 +80,15 @@ def mine(
     device = embedding.device if embedding.local else "cpu"
     build_mined(workspace, examples, device=device, progress=Progress("mining", "pairs"))
     means = _write(workspace, examples, rule, output)
-    manifest = read_manifest(workspace.path(examples))
-    report = {
+    report = _report(wanted, read_manifest(workspace.path(examples)), output, means, started)
+    write_json(note, {"sha256": sha256_of(output), "report": report})
+    return report
+
+
+def _report(
+    wanted: Experiment, manifest: dict[str, Any], output: Path, means: dict[str, float], started: float
+) -> dict[str, Any]:
+    return {
         "output": str(output),
         "pairs": manifest["rows"],
         "left_out": manifest["dropped"],
@@ -91,8 +98,6 @@ def mine(
         "rule": wanted.mining_rule(),
         "seconds": round(time.monotonic() - started, 3),
     }
-    write_json(note, {"sha256": sha256_of(output), "report": report})
-    return report
 
 
 def _planned(

@@ -171,15 +171,14 @@ def nearest(
 
     Args:
         queries_QE: Unit vectors.
-        tiles: Unit vectors of the candidates, (N, E), each tile after the index of its first.
+        tiles: Unit vectors of candidates, (N, E), after the index of the first.
         positive_Q: Cosine of each query with its positive.
         positives: What `known_positives` returns.
         rule: Which passages may be negatives.
         draws: Of a random choice.
 
     Returns:
-        (Q, K) candidate indices, by falling cosine where the rule takes the nearest; -1 where there are not
-        enough.
+        (Q, K) candidate indices, the nearest first where they are taken; -1 where there are not enough.
     """
     limit_Q1 = _limit(positive_Q, rule)[:, None]
     row, column = (torch.from_numpy(ids).to(queries_QE.device) for ids in positives)
@@ -198,9 +197,8 @@ def nearest(
             drawn.add(_shuffled(cosine_QN, draws), start)
     if from_all:
         return drawn.without(best).first(rule.negatives)
-    best.scores, place = _allowed(best.scores, limit_Q1, rule).sort(dim=1, descending=True)
-    best.ids = best.ids.gather(1, place)
-    best.scores[:, : rule.range_min] = -torch.inf
+    best.scores = _allowed(best.scores, limit_Q1, rule)
+    best.skip(rule.range_min)
     if rule.sampling == "random":
         best.scores = _shuffled(best.scores, draws)
     return best.first(rule.negatives)
@@ -254,6 +252,11 @@ class _Top:
         repeated = (self.ids[:, :, None] == other.ids[:, None, :]).any(dim=2)
         self.scores = self.scores.masked_fill(repeated, -torch.inf)
         return self
+
+    def skip(self, count: int) -> None:
+        self.scores, place = self.scores.sort(dim=1, descending=True)
+        self.ids = self.ids.gather(1, place)
+        self.scores[:, :count] = -torch.inf
 
     def first(self, count: int) -> Tensor:
         """The ids of the best, -1 where there are not so many."""

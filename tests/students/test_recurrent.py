@@ -63,7 +63,7 @@ def test_a_bottleneck_may_start_at_the_nearest_table(make_model: MakeModel) -> N
 
     def nearest(table: torch.Tensor) -> torch.Tensor:
         left, values, right = torch.linalg.svd(table.double(), full_matrices=False)
-        return (left[:, :8] * values[:8]) @ right[:8]
+        return torch.as_tensor((left[:, :8] * values[:8]) @ right[:8])
 
     def product(student: RecurrentStudent) -> torch.Tensor:
         whole: torch.Tensor = student.backbone.get_input_embeddings().multiplied_VH().detach()

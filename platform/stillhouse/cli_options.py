@@ -83,7 +83,7 @@ def probe_all(
     from stillhouse.teachers.models import resolve_model
 
     labelled = wanted.finetune_budget and (wanted.labelled or (wanted.corpus == "pydocs" and wanted.pairs))
-    check_data(method, ("query", "passage") if labelled else ())
+    check_data(method, ("query", "passage") if labelled else (), parallel=bool(wanted.parallel))
     student = student_spec(wanted, resolve_model(wanted.teacher))
     layers = layer_count(student.kwargs["base"])
     for values in points:

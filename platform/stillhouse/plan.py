@@ -229,6 +229,8 @@ class Setting:
         labelled: (query, passage, negatives) for fine-tuning; None where there is none.
         labelled_stores: Teacher's vectors of the labelled text, by column.
         teacher_dim: E.
+        parallel: Sentences with their translations (source, target); None where there are none.
+        parallel_store: Teacher's vectors of the sources.
         dev: What selects checkpoints and trials.
         distil_budget: Examples of the distillation stage.
         finetune_budget: Examples of the fine-tuning stage; 0 leaves it out.
@@ -249,6 +251,8 @@ class Setting:
     labelled: Examples | None = None
     labelled_stores: Mapping[str, Store] = field(default_factory=dict)
     teacher_dim: int = 0
+    parallel: Examples | None = None
+    parallel_store: Store | None = None
     finetune_budget: int = 0
     evaluations: int = 4
     patience: int = 0

@@ -40,6 +40,10 @@ OTHER: dict[str, Any] = {
     "optimizer": "adam",
     "decay": "constant",
     "match": "last",
+    "contrast": "same",
+    "recipe": "single",
+    "unit": 2,
+    "repeats": 2,
     "layers": (0,),
     "bank_size": 4096,
     "projection": 8,
@@ -50,6 +54,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "ckd": {"bank_size": 16, "batch_size": 8},
     "crd": {"bank_size": 16, "batch_size": 8},
     "hpd": {"dim": 8},
+    "crosslingual": {"unit": 2, "bottleneck": 8},
 }
 """What the small models and batches of these tests need."""
 
@@ -70,6 +75,8 @@ def setting(path: str = "") -> Setting:
         labelled=Examples({"query": queries, "passage": passages, "negatives": passages}, mined),
         labelled_stores={**stores, "negatives": stores["passage"]},
         teacher_dim=24,
+        parallel=Examples({"source": texts, "target": queries}, AllRows()),
+        parallel_store=Store(texts, teacher),
         finetune_budget=1024,
     )
 
@@ -138,6 +145,12 @@ def test_its_search_space_names_its_hyper_parameters(name: str, section: str) ->
     space = load_space(default_space(name), space=section)
     checked = check(space, load_method(name).HyperParameters)
     assert checked.method == name and checked.domains
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_it_has_a_job(name: str) -> None:
+    job = Path(__file__).resolve().parents[2] / "jobs" / f"sweep_{name}.py"
+    assert f'["sweep", "{name}", *sys.argv[1:]]' in job.read_text()
 
 
 def test_the_published_grid_has_its_published_size() -> None:

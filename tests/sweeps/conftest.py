@@ -68,6 +68,12 @@ def context(prepared: Prepared, workspace: Workspace) -> Context:
         Store(table, setting.teacher, max_length=16, compute="float32") for table in tables.values()
     )
     mined = Mined(pairs, queries, passages, negatives=1, margin=1.0)
+    parallel = write_rows(
+        workspace,
+        {"source": tables["query"], "target": tables["passage"]},
+        {"source": rows, "target": rows},
+        "parallel",
+    )
     labelled = Examples({**tables, "negatives": tables["passage"]}, mined, label="mined")
     return Context(
         method="ibkd",
@@ -77,6 +83,8 @@ def context(prepared: Prepared, workspace: Workspace) -> Context:
             labelled=labelled,
             labelled_stores={"query": queries, "passage": passages, "negatives": passages},
             finetune_budget=32,
+            parallel=parallel,
+            parallel_store=queries,
         ),
         root=str(workspace.root),
         where=Where(device="cpu", threads=1),

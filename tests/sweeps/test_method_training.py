@@ -23,9 +23,10 @@ SMALL: dict[str, dict[str, Any]] = {
     "ckd": {"bank_size": 32},
     "crd": {"bank_size": 32},
     "hpd": {"dim": 8},
+    "crosslingual": {"unit": 2, "bottleneck": 8},
 }
 WHERE = Where(device="cpu", threads=1)
-FOLLOWS = [name for name in known_methods() if name not in ("simcse", "metakd")]
+FOLLOWS = [name for name in known_methods() if name not in ("simcse", "metakd", "crosslingual")]
 """Methods that learn from the teacher's vectors of the sentences."""
 
 

@@ -5,11 +5,13 @@ import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from stillhouse.artifacts import Workspace, read_manifest
+from stillhouse.corpora.tables import write_rows
 from stillhouse.plan import Mined
-from stillhouse.sweeps.baseline import LEARNING_RATES, equal_work
+from stillhouse.sweeps.baseline import LEARNING_RATES, equal_work, texts_of
 from stillhouse.sweeps.trial import Context, follow
 
 QUICK = {"distil_batch_size": 16, "finetune_batch_size": 16}
@@ -51,24 +53,34 @@ def test_a_trial_that_diverges_says_why_and_has_no_result(context: Context) -> N
 
 
 def test_the_baseline_encodes_as_many_texts(context: Context) -> None:
-    setting = equal_work(context.setting)
+    setting = equal_work(context, context.plan(QUICK))
     assert setting.distil_budget == 64 + 32 * 3
     assert setting.labelled is None and setting.finetune_budget == 0
-    alone = dataclasses.replace(context.setting, labelled=None, finetune_budget=0)
-    assert equal_work(alone) == alone
+    alone = dataclasses.replace(
+        context, setting=dataclasses.replace(context.setting, labelled=None, finetune_budget=0)
+    )
+    assert equal_work(alone, alone.plan(QUICK)) == alone.setting
+    crossed = dataclasses.replace(context, method="crosslingual")
+    plan = crossed.plan({"batch_size": 16, "unit": 2, "bottleneck": 8})
+    assert equal_work(crossed, plan).distil_budget == 2 * (3 * 64 + 3 * 64)
 
 
 def test_a_text_is_a_text(context: Context) -> None:
-    labelled = context.setting.labelled
+    labelled, workspace = context.setting.labelled, Workspace(Path(context.root))
     assert labelled is not None and isinstance(labelled.origin, Mined)
     more = dataclasses.replace(labelled, origin=dataclasses.replace(labelled.origin, negatives=4))
-    for examples, texts in ((more, 6), (labelled.origin.pairs, 2)):
-        setting = dataclasses.replace(context.setting, labelled=examples, finetune_budget=100)
-        assert equal_work(setting).distil_budget == 64 + 100 * texts
+    assert texts_of(more, workspace) == 6 and texts_of(labelled.origin.pairs, workspace) == 2
+    given = write_rows(
+        workspace,
+        dict(labelled.columns),
+        {"query": np.arange(4), "passage": np.arange(4), "negatives": np.arange(8).reshape(4, 2)},
+        "given",
+    )
+    assert texts_of(given, workspace) == 4
 
 
 def test_the_baseline_trains_from_equal_work(context: Context) -> None:
-    baseline = dataclasses.replace(context, method="mse", setting=equal_work(context.setting))
+    baseline = dataclasses.replace(context, method="mse", setting=equal_work(context, context.plan(QUICK)))
     told: list[dict[str, Any]] = []
     follow({"learning_rate": LEARNING_RATES[0], "batch_size": 16}, baseline, told.append)
     assert told[-1]["finished"] and told[-1]["examples_seen"] == 160

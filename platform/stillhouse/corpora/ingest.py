@@ -10,7 +10,7 @@ from stillhouse.console import Progress, say
 from stillhouse.corpora.readers import ReadOptions, hub_name, list_files, read_texts
 from stillhouse.corpora.tables import QUARANTINE, write_texts
 from stillhouse.corpora.writing import Rejected
-from stillhouse.plan import TextTable
+from stillhouse.plan import Examples, Given, TextTable
 from stillhouse.spec import canonical, fingerprint
 
 VERSION = 1
@@ -51,6 +51,21 @@ def ingest(workspace: Workspace, source: str, options: ReadOptions, *, refresh: 
 def note_path(workspace: Workspace, label: str, signature: Mapping[str, Any]) -> Path:
     """The small file that remembers what a source became."""
     return workspace.root / "sources" / f"{label}-{fingerprint(signature)}.json"
+
+
+def noted(examples: Examples) -> dict[str, Any]:
+    """What is remembered of examples that came with the data."""
+    assert isinstance(examples.origin, Given), "others are named by how they are made"
+    columns = {name: [table.sha256, table.label] for name, table in examples.columns.items()}
+    return {"columns": columns, "rows": examples.origin.sha256, "label": examples.label}
+
+
+def recalled(workspace: Workspace, remembered: Mapping[str, Any]) -> Examples | None:
+    """The examples that were noted; None where a part of them is gone."""
+    columns = {name: TextTable(sha, label) for name, (sha, label) in remembered["columns"].items()}
+    examples = Examples(columns=columns, origin=Given(remembered["rows"]), label=remembered["label"])
+    whole = all(workspace.finished(table) for table in columns.values()) and workspace.finished(examples)
+    return examples if whole else None
 
 
 def _counted(texts: Iterator[str | Rejected], progress: Progress) -> Iterator[str | Rejected]:

@@ -12,12 +12,12 @@ import numpy as np
 
 from stillhouse.artifacts import Workspace, locked, read_json, write_json
 from stillhouse.console import say
-from stillhouse.corpora.ingest import note_path
+from stillhouse.corpora.ingest import note_path, noted, recalled
 from stillhouse.corpora.readers import hub_name, list_files
 from stillhouse.corpora.sentences import clean
 from stillhouse.corpora.tables import write_rows, write_texts
 from stillhouse.errors import BadInput, require
-from stillhouse.plan import Examples, Given, TextTable
+from stillhouse.plan import Examples
 
 VERSION = 1
 _NAMES = {
@@ -59,7 +59,7 @@ def read_labelled(
     options = {"negatives": negatives, "limit": limit}
     note = note_path(workspace, "labelled", {"version": VERSION, "source": source, "files": files, **options})
     with locked(note.with_suffix(".lock")):
-        if not refresh and note.exists() and (found := _recalled(workspace, read_json(note))) is not None:
+        if not refresh and note.exists() and (found := recalled(workspace, read_json(note))) is not None:
             return found
         rows = _rows(source, [file.path for file in files])
         triples, dropped = _kept(_triples(rows, source, negatives), negatives, limit)
@@ -73,7 +73,7 @@ def read_labelled(
         )
         examples = _write(workspace, source, triples, given=bool(triples[0][2]))
         say(f"  {source}: {len(triples):,} labelled rows kept, {dropped:,} left out")
-        write_json(note, _noted(examples))
+        write_json(note, noted(examples))
         return examples
 
 
@@ -196,16 +196,3 @@ def _write(workspace: Workspace, source: str, triples: Sequence[Triple], *, give
         columns["negatives"] = tables["passages"]
         rows["negatives"] = np.array([[passages[text] for text in hard] for _, _, hard in triples])
     return write_rows(workspace, columns, rows, "labelled")
-
-
-def _noted(examples: Examples) -> dict[str, Any]:
-    assert isinstance(examples.origin, Given)
-    columns = {name: [table.sha256, table.label] for name, table in examples.columns.items()}
-    return {"columns": columns, "rows": examples.origin.sha256}
-
-
-def _recalled(workspace: Workspace, noted: Mapping[str, Any]) -> Examples | None:
-    columns = {name: TextTable(sha, label) for name, (sha, label) in noted["columns"].items()}
-    examples = Examples(columns=columns, origin=Given(noted["rows"]), label="labelled")
-    whole = all(workspace.finished(table) for table in columns.values()) and workspace.finished(examples)
-    return examples if whole else None

@@ -14,15 +14,17 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from stillhouse.artifacts import Workspace, read_manifest
 from stillhouse.console import say
 from stillhouse.corpora.parallel import Parallel, read_parallel
 from stillhouse.corpora.sentences import dedup_key
-from stillhouse.corpora.tables import write_rows, write_texts
+from stillhouse.corpora.tables import open_rows, open_texts, write_rows, write_texts
 from stillhouse.corpora.writing import Rejected
 from stillhouse.errors import require
 from stillhouse.plan import Examples, TextTable
+from stillhouse.types import IntArray
 
 
 def write_parallel(
@@ -77,6 +79,63 @@ def language_spans(workspace: Workspace, examples: Examples) -> list[tuple[str, 
     ends = itertools.accumulate(note["rows"] for note in manifest["parallel"])
     notes = zip(manifest["parallel"], ends, strict=True)
     return [(note["language"], range(end - note["rows"], end)) for note, end in notes]
+
+
+def split_parallel(
+    workspace: Workspace, examples: Examples, held_out: int
+) -> tuple[Examples, Examples, Examples]:
+    """Training, dev and test pairs; no sentence of a dev or test pair, on either side, is trained on.
+
+    Which sources may be held out is decided by a hash of their text, and dev and test share none.
+
+    Args:
+        workspace: Where the examples stand.
+        examples: From `write_parallel`.
+        held_out: Pairs of each language for dev, and as many for test; no more than a tenth of a language.
+
+    Raises:
+        BadInput: A language has too few pairs, or nothing is left to train on.
+    """
+    rows = {name: np.asarray(ids) for name, ids in open_rows(workspace, examples).items()}
+    place_N = _places(workspace, examples.columns["source"])[rows["source"]]
+    chosen: dict[str, dict[str, npt.NDArray[np.int64]]] = {"dev": {}, "test": {}}
+    found = language_spans(workspace, examples)
+    spans = {language: np.arange(span.start, span.stop) for language, span in found}
+    for language, mine in spans.items():
+        size = min(held_out, len(mine) // 10)
+        require(size >= 2, "a language has at least 20 pairs", language=language, pairs=len(mine))
+        for parity, split in enumerate(chosen):
+            able = mine[place_N[mine] % 2 == parity]
+            chosen[split][language] = np.sort(able[np.argsort(place_N[able], kind="stable")[:size]])
+    held = np.concatenate([ids for split in chosen.values() for ids in split.values()])
+    taken_N = np.logical_or.reduce([np.isin(ids, ids[held]) for ids in rows.values()])
+    train = {language: mine[~taken_N[mine]] for language, mine in spans.items()}
+    made = [
+        _part(workspace, examples, rows, part, f"{examples.label}-{name}")
+        for name, part in {"train": train, **chosen}.items()
+    ]
+    return made[0], made[1], made[2]
+
+
+def _places(workspace: Workspace, table: TextTable) -> npt.NDArray[np.uint64]:
+    """A number for every text, decided by the text alone."""
+    texts = open_texts(workspace, table)
+    shards = (texts.shard(index) for index in range(len(texts.shard_starts)))
+    hashes = (blake2b(text.encode(), digest_size=8).digest() for shard in shards for text in shard)
+    return np.frombuffer(b"".join(hashes), dtype=np.uint64)
+
+
+def _part(
+    workspace: Workspace,
+    examples: Examples,
+    rows: Mapping[str, IntArray],
+    part: Mapping[str, npt.NDArray[np.int64]],
+    label: str,
+) -> Examples:
+    everything = np.concatenate(list(part.values()))
+    notes = [{"language": language, "rows": len(ids)} for language, ids in part.items()]
+    picked = {name: ids[everything] for name, ids in rows.items()}
+    return write_rows(workspace, examples.columns, picked, label, {"parallel": notes})
 
 
 class _Side:

@@ -24,6 +24,7 @@ class TranslationAccuracy:
             language a set: with several, translations into each of them stand in one another's way.
         workspace: Where the examples and their texts lie.
         rows: The first so many are used; 0 takes all.
+        start: Rows before this one are left out.
         split: ``dev`` may select; ``test`` is for the final report.
         name: First part of the figures' names.
         search: What finds the nearest; None searches in this process.
@@ -42,6 +43,7 @@ class TranslationAccuracy:
         split: str = "dev",
         name: str = "translation",
         search: Search | None = None,
+        start: int = 0,
     ) -> None:
         from stillhouse.corpora.tables import open_rows, open_texts
 
@@ -51,7 +53,7 @@ class TranslationAccuracy:
         require(rows >= 0, "rows >= 0", rows=rows)
         ids = open_rows(workspace, examples)
         sides = [
-            open_texts(workspace, examples.columns[side])[ids[side][: rows or None]]
+            open_texts(workspace, examples.columns[side])[ids[side][start : start + rows if rows else None]]
             for side in ("source", "target")
         ]
         require(len(sides[0]) >= 2, "translations are chosen from at least 2", rows=len(sides[0]))
@@ -77,3 +79,43 @@ class TranslationAccuracy:
         _, nearest_N1 = self.search.search(vectors[searched_N], vectors[asked_N], 1)
         # Rows are numbers of different texts, so equal numbers are equal texts.
         return float(np.mean(searched_N[nearest_N1[:, 0]] == searched_N))
+
+
+class Translations:
+    """`TranslationAccuracy` for every language of a corpus, and ``{name}_mean_accuracy``, their mean.
+
+    Args:
+        examples: As `corpora.translations` writes them, with the language of every row.
+        workspace: Where the examples and their texts lie.
+        split: ``dev`` may select; ``test`` is for the final report.
+        name: First part of the figures' names; the language follows.
+        search: What finds the nearest; None searches in this process.
+    """
+
+    version: ClassVar[int] = 1
+
+    def __init__(
+        self,
+        examples: Examples,
+        workspace: Workspace,
+        split: str = "dev",
+        name: str = "translation",
+        search: Search | None = None,
+    ) -> None:
+        from stillhouse.corpora.translations import language_spans
+
+        self.name, self.split = name, split
+        self.languages = [
+            TranslationAccuracy(
+                examples, workspace, len(span), split, f"{name}_{language}", search, start=span.start
+            )
+            for language, span in language_spans(workspace, examples)
+        ]
+
+    def __call__(self, model: Encoder) -> dict[str, float]:
+        """Measure every language."""
+        figures: dict[str, float] = {}
+        for language in self.languages:
+            figures |= language(model)
+        means = [figures[f"{language.name}_mean_accuracy"] for language in self.languages]
+        return {f"{self.name}_mean_accuracy": float(np.mean(means)), **figures}

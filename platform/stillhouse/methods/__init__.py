@@ -14,7 +14,8 @@
 `SOURCES`
     Hyper-parameter to where its value stands: in the text, in the authors' code; may be left out.
 
-A method that cannot do without labelled text also has ``NEEDS``, the columns of it that it reads.
+A method that cannot do without labelled text also has ``NEEDS``, the columns of it that it reads; one that
+wants translations has ``NEEDS_PARALLEL``.
 """
 
 import dataclasses
@@ -26,8 +27,9 @@ from typing import Any, Protocol
 
 from stillhouse.errors import BadInput, nearest, require
 from stillhouse.plan import AllRows, DevSuite, Examples, Model, Setting, Stage, Store, TextTable
-from stillhouse.spec import spec
+from stillhouse.spec import Spec, spec
 from stillhouse.students.backbone import checked_layers
+from stillhouse.students.recurrent import checked_repeats
 
 
 class Method(Protocol):
@@ -119,16 +121,24 @@ def presets(method: Method) -> list[PresetValue]:
     return values
 
 
-def check_data(method: Method, columns: Iterable[str]) -> None:
-    """Refuse to train without the labelled text that a method needs.
+def check_data(method: Method, columns: Iterable[str], *, parallel: bool = False) -> None:
+    """Refuse to train without the labelled or parallel text that a method needs.
 
     Args:
         method: What would train.
         columns: Of the labelled text that there is; none where there is none.
+        parallel: Whether there is parallel text.
 
     Raises:
         BadInput: A column is missing.
     """
+    require(
+        parallel or not getattr(method, "NEEDS_PARALLEL", False),
+        f"{method.__name__.rpartition('.')[2]} is given sentences with their translations",
+        columns=["text"],
+        needs=["source", "target"],
+        remedy="Give them with --parallel, such as --parallel de=pairs.tsv.",
+    )
     needed, there = getattr(method, "NEEDS", ()), tuple(columns)
     require(
         set(needed) <= set(there),
@@ -151,7 +161,19 @@ def probe(method: Method, hp: Any, *, layers: int) -> None:
     """
     for stage in method.plan(hp, _placeholder()).chain():
         stage.objective.build(student_dim=4, teacher_dim=4)
-        checked_layers(stage.student.kwargs["layers"], layers)
+        check_student(stage.student, layers)
+
+
+def check_student(student: Spec[Any], layers: int) -> None:
+    """Refuse layers or a recurrent unit that the model does not have.
+
+    Raises:
+        BadInput: A layer past the model, or a unit that does not divide its depth.
+    """
+    if student.kwargs.get("layers"):
+        checked_layers(student.kwargs["layers"], layers)
+    if "unit" in student.kwargs:
+        checked_repeats(student.kwargs["unit"], student.kwargs.get("repeats"), layers)
 
 
 def _placeholder() -> Setting:
@@ -168,5 +190,7 @@ def _placeholder() -> Setting:
         labelled=Examples({"query": texts, "passage": texts}, AllRows()),
         labelled_stores={"query": Store(texts, teacher), "passage": Store(texts, teacher)},
         teacher_dim=4,
+        parallel=Examples({"source": texts, "target": texts}, AllRows()),
+        parallel_store=Store(texts, teacher),
         finetune_budget=1 << 40,
     )

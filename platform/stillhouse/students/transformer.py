@@ -1,7 +1,7 @@
 """A Hugging Face encoder, whole or with some of its layers, then pooling, projection and normalisation."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -163,7 +163,7 @@ def select_layers(rule: str | Sequence[int], total: int, keep: int) -> tuple[int
 
 
 def load_weights(student: nn.Module, path: str | Path, *, new: Sequence[str] = ("projection",)) -> None:
-    """Go on from the weights of an earlier stage.
+    """Go on from the weights of an earlier stage; a student with ``adapted`` says itself what it takes over.
 
     Args:
         student: Takes the weights.
@@ -176,6 +176,10 @@ def load_weights(student: nn.Module, path: str | Path, *, new: Sequence[str] = (
     from safetensors.torch import load_file
 
     require(Path(path).is_file(), "the weights to start from exist", path=str(path))
+    adapted: Callable[[Mapping[str, Tensor]], dict[str, Tensor]] | None = getattr(student, "adapted", None)
+    if adapted is not None:
+        student.load_state_dict(adapted(load_file(path)), strict=False)
+        return
     found, own = load_file(path), student.state_dict()
     missing = [name for name in own if name not in found and not name.startswith(tuple(f"{n}." for n in new))]
     unknown = [name for name in found if name not in own]

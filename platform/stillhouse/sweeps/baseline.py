@@ -7,7 +7,7 @@ from typing import Any
 
 from stillhouse.artifacts import Workspace
 from stillhouse.console import say
-from stillhouse.plan import Mined, Setting, Stage
+from stillhouse.plan import Examples, Mined, Setting, Stage
 from stillhouse.sweeps.room import Need, concurrency
 from stillhouse.sweeps.trial import Context, follow
 
@@ -17,17 +17,22 @@ LEARNING_RATES = (1e-4, 3e-4, 1e-3)
 class Baseline:
     """Three MSE students, one a learning rate, trained as tasks of the cluster."""
 
-    def __init__(self, context: Context, need: Need) -> None:
+    def __init__(self, context: Context, need: Need, plan: Stage) -> None:
         """Train what is not finished: beside the trials, or before them where runs have several workers.
 
         Those reserve their resources themselves, and a trial beside them would wait for what it was counted
         to have.
+
+        Args:
+            context: What all trials are told.
+            need: What a trial takes.
+            plan: Of some trial: the work that is matched.
         """
         import ray
 
         # A task that waits for the search pool would lend its CPU to another one: it searches by itself.
         alone = dataclasses.replace(context.where, search=None)
-        setting = equal_work(context.setting)
+        setting = equal_work(context, plan)
         self.context = dataclasses.replace(
             context, method="mse", preset="paper", setting=setting, where=alone
         )
@@ -68,15 +73,25 @@ class Baseline:
         return Workspace(Path(self.context.root)).finished(self.context.plan(values))
 
 
-def equal_work(setting: Setting) -> Setting:
-    """The setting of a one-stage method that is given as many texts as distillation and fine-tuning together.
+def equal_work(context: Context, plan: Stage) -> Setting:
+    """The setting of a one-stage method that encodes as many texts as all stages of a plan together.
 
-    A fine-tuning example holds a query, a passage and K negatives: as many texts to encode.
+    A fine-tuning example, for one, holds a query, a passage and K negatives: as many texts to encode.
     """
-    labelled = setting.labelled
-    negatives = labelled.origin.negatives if labelled and isinstance(labelled.origin, Mined) else 0
-    texts = setting.distil_budget + setting.finetune_budget * (2 + negatives)
-    return dataclasses.replace(setting, distil_budget=texts, labelled=None, finetune_budget=0)
+    workspace = Workspace(Path(context.root))
+    texts = sum(part.budget * texts_of(part.examples, workspace) for part in plan.chain())
+    return dataclasses.replace(context.setting, distil_budget=texts, labelled=None, finetune_budget=0)
+
+
+def texts_of(examples: Examples, workspace: Workspace) -> int:
+    """Texts of one example."""
+    from stillhouse.corpora.tables import open_rows
+
+    if "negatives" not in examples.columns:
+        return len(examples.columns)
+    if isinstance(examples.origin, Mined):
+        return len(examples.columns) - 1 + examples.origin.negatives
+    return sum(1 if ids.ndim == 1 else ids.shape[1] for ids in open_rows(workspace, examples).values())
 
 
 def _train(choices: list[dict[str, Any]], context: Context) -> None:

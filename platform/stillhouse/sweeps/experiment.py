@@ -38,6 +38,9 @@ class Experiment:
         distil_budget: Examples of the distillation stage.
         finetune_budget: Examples of the fine-tuning stage.
         evaluations: Dev evaluations a stage.
+        parallel: Sentences with their translations in the place of the corpus, ``LANGUAGE=CORPUS`` separated
+            by commas: two tab-separated columns, a folder with ``*.en`` beside ``*.LANGUAGE``, or ``hf:``.
+        parallel_pairs: Pairs of each language; 0 takes all.
         patience: Evaluations without a better dev figure before a stage ends; 0 never ends it.
         compute: ``auto``, ``float32`` or ``bfloat16``: precision of teacher and training.
         data_root: Folder with the published STS sets; empty leaves STS out.
@@ -69,6 +72,8 @@ class Experiment:
     distil_budget: int = 8192
     finetune_budget: int = 768
     evaluations: int = 2
+    parallel: str = ""
+    parallel_pairs: int = 0
     patience: int = 0
     compute: str = "auto"
     data_root: str = ""
@@ -78,7 +83,15 @@ class Experiment:
         """Check the ranges."""
         if isinstance(self.layers, list):
             object.__setattr__(self, "layers", tuple(self.layers))
-        for name in ("sentences", "pairs", "negatives", "keep", "finetune_budget", "patience"):
+        for name in (
+            "sentences",
+            "pairs",
+            "negatives",
+            "keep",
+            "finetune_budget",
+            "patience",
+            "parallel_pairs",
+        ):
             value = getattr(self, name)
             require(value >= 0, f"{name} >= 0", **{name: value})
         for name in ("dev_queries", "dev_passages", "held_out", "distil_budget", "evaluations", "max_length"):

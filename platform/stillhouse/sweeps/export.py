@@ -7,6 +7,7 @@ from typing import Any
 from stillhouse.corpora.licences import package_licences
 from stillhouse.methods import Method
 from stillhouse.plan import Stage
+from stillhouse.spec import Spec
 from stillhouse.students.card import model_card
 from stillhouse.students.export import check_parity, export_student
 from stillhouse.sweeps.prepare import Prepared
@@ -53,13 +54,12 @@ def model_card_of(
 ) -> str:
     """The model card of a sweep's best student."""
     student, facts = stage.student, prepared.facts
-    base, teacher = student.kwargs["base"], prepared.setting.teacher
-    layers = ", ".join(str(layer) for layer in student.kwargs["layers"])
+    teacher = prepared.setting.teacher
     stages = " then ".join(part.label for part in stage.chain())
     return model_card(
         name=name,
         teacher=facts["teacher"],
-        student=f"layers {layers} of {base.name or 'the base model'}",
+        student=_in_words(student),
         dim=int(tested["student"]["cost"]["dim"]),
         max_length=stage.max_length,
         method=f"{method.__name__.rpartition('.')[2].upper()} ({stages})",
@@ -78,3 +78,15 @@ def model_card_of(
         },
         licence=licence_of(teacher),
     )
+
+
+def _in_words(student: Spec[Any]) -> str:
+    """What a student was made from."""
+    kwargs = student.kwargs
+    base = kwargs["base"].name or "the base model"
+    if "unit" in kwargs:
+        narrow = f", word vectors of {kwargs['bottleneck']} dimensions" if kwargs.get("bottleneck") else ""
+        return f"the first {kwargs['unit']} layers of {base}, applied repeatedly{narrow}"
+    if kwargs.get("layers"):
+        return f"layers {', '.join(str(layer) for layer in kwargs['layers'])} of {base}"
+    return base

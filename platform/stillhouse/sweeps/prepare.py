@@ -59,6 +59,8 @@ def prepare(
     wanted: Experiment, workspace: Workspace, embedding: Embedding, *, refresh: bool = False
 ) -> Prepared:
     """Read the corpus, run the teacher once over it, mine hard negatives; skip what exists."""
+    if wanted.parallel:
+        return _prepare_parallel(wanted, workspace, embedding, refresh=refresh)
     from stillhouse.corpora.tables import open_rows
     from stillhouse.teachers.embed import resolve_compute
     from stillhouse.teachers.models import resolve_model
@@ -107,6 +109,55 @@ def prepare(
         "compute": compute,
     }
     return Prepared(setting, _test(data, test, wanted), facts)
+
+
+def _prepare_parallel(
+    wanted: Experiment, workspace: Workspace, embedding: Embedding, *, refresh: bool
+) -> Prepared:
+    """Sentences with their translations: the teacher embeds the sources, translation accuracy selects."""
+    from stillhouse.corpora.tables import open_rows
+    from stillhouse.sweeps.parallel_data import parallel_suites, read_parallel_data
+    from stillhouse.teachers.embed import resolve_compute
+    from stillhouse.teachers.models import resolve_model
+    from stillhouse.teachers.store import open_store
+
+    teacher, compute = resolve_model(wanted.teacher), resolve_compute(embedding.device, wanted.compute)
+    train, dev, test = read_parallel_data(
+        workspace,
+        wanted.parallel,
+        limit=wanted.parallel_pairs,
+        held_out=wanted.held_out,
+        refresh=refresh,
+    )
+    sources = Store(train.columns["source"], teacher, max_length=wanted.max_length, compute=compute)
+    _embed([sources], workspace, embedding)
+    told = open_store(workspace, sources)
+    steering, final = parallel_suites(dev, test, wanted.data_root)
+    setting = Setting(
+        teacher=teacher,
+        student=student_spec(wanted, teacher),
+        sentences=sources,
+        dev=steering,
+        distil_budget=wanted.distil_budget,
+        sentence_rows=len(told),
+        teacher_dim=told.dim,
+        parallel=train,
+        parallel_store=sources,
+        evaluations=wanted.evaluations,
+        patience=wanted.patience,
+        max_length=wanted.max_length,
+        autocast=compute,
+        seed=wanted.seed,
+    )
+    facts = {
+        "corpus": wanted.parallel,
+        "sentences": len(told),
+        "pairs": len(open_rows(workspace, train)["source"]),
+        "teacher": teacher.name,
+        "store": sources.fingerprint,
+        "compute": compute,
+    }
+    return Prepared(setting, final, facts)
 
 
 def student_spec(wanted: Experiment, teacher: Model) -> Spec[Any]:

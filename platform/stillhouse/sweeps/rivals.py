@@ -55,7 +55,7 @@ class Rivals:
         setting = self.prepared.setting
         device = usable_device(self.device)
         student = encoder_in(self.champion.folder, device)
-        start = untrained(next(self.champion.stage.chain()), device)
+        start = untrained(first_of(self.champion.stage), device)
         found = {
             "teacher": teacher(setting.teacher, setting.max_length, device),
             "student": (student, _module(student)),
@@ -89,6 +89,18 @@ def teacher(model: Model, max_length: int, device: str) -> tuple[Encoder, nn.Mod
     """The teacher as an encoder, and its module."""
     encoder = TeacherEncoder(model, max_length, device)
     return encoder, encoder.module
+
+
+def first_of(stage: Stage) -> Stage:
+    """The first stage that trained this student; a projection may have come later."""
+
+    def body(of: Stage) -> tuple[Any, ...]:
+        kept = {k: v for k, v in of.student.kwargs.items() if not k.startswith("projection")}
+        return of.student.target, kept
+
+    while stage.start_from is not None and body(stage.start_from) == body(stage):
+        stage = stage.start_from
+    return stage
 
 
 def untrained(stage: Stage, device: str) -> Encoder:

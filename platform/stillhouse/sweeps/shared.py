@@ -46,13 +46,18 @@ def _build(stage: Stage, context: Context) -> str:
 
 def shared_stages(context: Context, space: Space) -> list[Stage]:
     """The stages of the plan that stay the same whatever searched value changes."""
-    start = {**space.fixed, **{name: _values(domain)[0] for name, domain in space.domains.items()}}
+    start = some_point(space)
     stages = list(context.plan(start).chain())
     for name, domain in space.domains.items():
         for value in _values(domain)[1:]:
             varied = {stage.fingerprint for stage in context.plan({**start, name: value}).chain()}
             stages = [stage for stage in stages if stage.fingerprint in varied]
     return stages
+
+
+def some_point(space: Space) -> dict[str, Any]:
+    """Hyper-parameters of the space, whichever."""
+    return {**space.fixed, **{name: _values(domain)[0] for name, domain in space.domains.items()}}
 
 
 def _values(domain: Any) -> tuple[Any, ...]:

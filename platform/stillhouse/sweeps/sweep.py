@@ -138,7 +138,7 @@ def _search_and_deliver(
     from stillhouse.sweeps.deliver import deliver
     from stillhouse.sweeps.observe import Observer, open_tracker
     from stillhouse.sweeps.search_loop import search
-    from stillhouse.sweeps.shared import build_shared
+    from stillhouse.sweeps.shared import build_shared, some_point
     from stillhouse.sweeps.trial import Context
     from stillhouse.training.run import Where
 
@@ -159,7 +159,7 @@ def _search_and_deliver(
     tracker = open_tracker(workspace, folder, options.name)
     with Observer(options.name, context, tracker, prepared.facts) as observer:
         build_shared(context, options.space, options.need)
-        baseline = Baseline(context, options.need)
+        baseline = Baseline(context, options.need, context.plan(some_point(options.space)))
         if LATENCY in options.objectives:
             baseline.wait()
         records = search(options, context, folder, observer, at_once)

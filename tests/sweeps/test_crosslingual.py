@@ -1,0 +1,143 @@
+"""The cross-lingual method from files to a student: split, four stages, translation accuracy, export."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from stillhouse.artifacts import Workspace, read_manifest
+from stillhouse.cli import main
+from stillhouse.corpora.tables import open_rows, open_texts
+from stillhouse.corpora.translations import language_spans
+from stillhouse.errors import BadInput
+from stillhouse.methods import hyper_parameters, load_method
+from stillhouse.plan import Examples
+from stillhouse.sweeps.experiment import Experiment
+from stillhouse.sweeps.parallel_data import parallel_corpora, read_parallel_data
+from stillhouse.sweeps.prepare import Embedding, Prepared, prepare
+from stillhouse.training.run import Where, run
+
+WORDS = "cat dog sat mat house river water sun moon red green blue fast slow".split()
+WHERE = Where(device="cpu", threads=1)
+
+
+def translated(path: Path, turn: int, count: int = 300) -> str:
+    """A file of sentences with their translations: every word becomes another one."""
+    draw = random.Random(0)
+    lines: dict[str, str] = {}
+    other = dict(zip(WORDS, WORDS[turn:] + WORDS[:turn], strict=True))
+    while len(lines) < count:
+        words = draw.choices(WORDS, k=draw.randint(3, 7))
+        lines[" ".join(words)] = " ".join(other[word] for word in words)
+    path.write_text("".join(f"{source}\t{target}\n" for source, target in lines.items()))
+    return str(path)
+
+
+@pytest.fixture
+def wanted(tmp_path: Path, tiny_model: Path) -> Experiment:
+    files = {
+        language: translated(tmp_path / f"{language}.tsv", turn) for turn, language in ((3, "xx"), (5, "yy"))
+    }
+    return Experiment(
+        teacher=str(tiny_model),
+        student=str(tiny_model),
+        parallel=",".join(f"{language}={file}" for language, file in files.items()),
+        held_out=20,
+        max_length=16,
+        distil_budget=64,
+        compute="float32",
+    )
+
+
+@pytest.fixture
+def prepared(wanted: Experiment, workspace: Workspace) -> Prepared:
+    return prepare(wanted, workspace, Embedding(local=True))
+
+
+def sentences(workspace: Workspace, examples: Examples, side: str) -> list[str]:
+    return open_texts(workspace, examples.columns[side])[open_rows(workspace, examples)[side]]
+
+
+def test_no_held_out_sentence_is_trained_on(wanted: Experiment, workspace: Workspace) -> None:
+    parts = read_parallel_data(workspace, wanted.parallel, limit=0, held_out=20)
+    train, dev, test = parts
+    for part in parts:
+        assert [language for language, _ in language_spans(workspace, part)] == ["xx", "yy"]
+    assert [len(span) for part in (dev, test) for _, span in language_spans(workspace, part)] == [20] * 4
+    for side in ("source", "target"):
+        trained, held = set(sentences(workspace, train, side)), sentences(workspace, dev, side)
+        assert not trained & {*held, *sentences(workspace, test, side)}
+    assert not set(sentences(workspace, dev, "source")) & set(sentences(workspace, test, "source"))
+    assert read_parallel_data(workspace, wanted.parallel, limit=0, held_out=20) == parts
+
+
+@pytest.mark.parametrize(
+    ("values", "labels"),
+    [
+        ({}, ["assistant", "align", "student", "contrast"]),
+        ({"bottleneck": 0}, ["assistant", "student", "contrast"]),
+        ({"recipe": "single"}, ["student"]),
+        ({"recipe": "predistilled"}, ["imitate", "student"]),
+    ],
+)
+def test_the_stages_are_trained_one_upon_the_other(
+    values: dict[str, object], labels: list[str], prepared: Prepared, workspace: Workspace
+) -> None:
+    method = load_method("crosslingual")
+    hp = hyper_parameters(method, {"batch_size": 16, "unit": 2, "bottleneck": 8, **values})
+    last = method.plan(hp, prepared.setting)
+    stages = list(last.chain())
+    assert [stage.label for stage in stages] == labels
+    run(last, workspace, where=WHERE)
+    for stage in stages:
+        metrics = read_manifest(workspace.path(stage))["metrics"]
+        assert 0 <= metrics["translation_mean_accuracy"] <= 1
+        assert {"translation_xx_mean_accuracy", "translation_yy_src2trg_accuracy"} <= set(metrics)
+
+
+def test_the_student_starts_from_the_assistant_and_the_aligned_words(
+    prepared: Prepared, workspace: Workspace
+) -> None:
+    from safetensors.torch import load_file
+
+    from stillhouse.training.module import build_module
+
+    method = load_method("crosslingual")
+    hp = hyper_parameters(method, {"batch_size": 16, "unit": 2, "bottleneck": 8})
+    last = method.plan(hp, prepared.setting)
+    assistant, align, student, _ = last.chain()
+    run(align, workspace, where=WHERE)
+    weights = [load_file(workspace.path(stage) / "student.safetensors") for stage in (assistant, align)]
+    start = build_module(student, 32, workspace.path(align) / "student.safetensors").student.state_dict()
+    layers = [name for name in start if ".layer." in name]
+    assert layers and all(start[name].equal(weights[0][name]) for name in layers)
+    words = [name for name in start if "word_embeddings" in name]
+    assert words and all(start[name].equal(weights[1][name]) for name in words)
+
+
+def test_train_and_export_by_the_command_line(wanted: Experiment, tmp_path: Path, tiny_model: Path) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    flags = {
+        "root": tmp_path / "runs",
+        "teacher": tiny_model,
+        "student": tiny_model,
+        "parallel": wanted.parallel,
+        "held-out": 20,
+        "max-length": 16,
+        "distil-budget": 32,
+        "compute": "float32",
+    }
+    arguments = [part for name, value in flags.items() for part in (f"--{name}", str(value))]
+    values = [part for value in ("batch_size=16", "unit=2", "bottleneck=8") for part in ("--set", value)]
+    assert main(["train", "crosslingual", "--local", *arguments, *values]) == 0
+    (folder,) = (tmp_path / "runs" / "stages").glob("contrast-*/")
+    assert main(["export", str(folder), str(tmp_path / "out"), "--root", str(tmp_path / "runs")]) == 0
+    assert SentenceTransformer(str(tmp_path / "out"), device="cpu").encode(["the cat"]).shape == (1, 32)
+
+
+def test_translations_are_needed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "crosslingual", "--local", "--root", str(tmp_path)]) == 2
+    assert "crosslingual is given sentences with their translations" in capsys.readouterr().err
+    with pytest.raises(BadInput, match="LANGUAGE=CORPUS"):
+        parallel_corpora("pairs.tsv")

@@ -120,7 +120,11 @@ class Student(Protocol):
 
 
 class Objective(Protocol):
-    """What a stage minimises. It owns everything trainable beside the student (W, heads, a memory bank)."""
+    """What a stage minimises. It owns everything trainable beside the student (W, heads, a memory bank).
+
+    One with a head may offer ``score(student: Mapping[str, Encoding]) -> Tensor``, (B,) or (B, C), higher is
+    likelier: what evaluators are given, and what `training.run.encoder_in` opens, then scores texts too.
+    """
 
     def __call__(
         self, student: Mapping[str, Encoding], teacher: Mapping[str, Encoding], batch: Batch

@@ -17,10 +17,13 @@ from stillhouse.errors import BadInput
 from stillhouse.sweeps.experiment import Experiment
 
 ROOT = Path(__file__).resolve().parent.parent
+MINE = ["mine", "--local", "--output", "mined.jsonl"]
 JOBS = sorted(path.name for path in (ROOT / "jobs").glob("*.py"))
 
 
-@pytest.mark.parametrize("command", ["sweep", "train", "embed", "evaluate", "export", "store", "presets"])
+@pytest.mark.parametrize(
+    "command", ["sweep", "train", "embed", "mine", "evaluate", "export", "store", "presets"]
+)
 def test_help_has_examples(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main([command, "--help"])
@@ -90,6 +93,15 @@ def test_every_option_of_an_experiment_is_documented_and_a_flag() -> None:
         (["train", "ibkd", "--local", "--device", "cuda:7"], "cuda:7"),
         (["train", "simcse", "--local", "--finetune-budget", "0"], "simcse is given labelled text"),
         (["train", "metakd", "--local", "--corpus", "words.txt"], "metakd is given labelled text"),
+        (["train", "ibkd", "--local", "--mine-sampling", "worst"], "sampling in (top, random)"),
+        ([*MINE, "--range-min", "5", "--range-max", "4"], "range_min < range_max"),
+        ([*MINE, "--negatives", "4", "--range-min", "2", "--range-max", "5"], "negatives <= range_max"),
+        ([*MINE, "--negatives", "0"], "negatives >= 1"),
+        ([*MINE, "--min-score", "0.5", "--max-score", "0.2"], "min_score < max_score"),
+        ([*MINE, "--labelled", "nowhere.jsonl"], "nowhere.jsonl"),
+        ([*MINE, "--pairs", "0"], "pairs >= 1"),
+        ([*MINE, "--teacher", "./no-such-model"], "no-such-model"),
+        (["mine", "--local", "--output", "mined.csv"], "--output is FILE.jsonl"),
         (["presets", "ibdk"], "Did you mean ibkd"),
         (["export", "nowhere", "out"], "nowhere"),
     ],

@@ -10,6 +10,7 @@ from stillhouse.cli_arguments import (
     add_embed,
     add_evaluate,
     add_export,
+    add_mine,
     add_presets,
     add_store,
     add_sweep,
@@ -23,6 +24,7 @@ _EXAMPLES = """examples:
   stillhouse sweep ibkd                              the main job, with its defaults
   stillhouse sweep ibkd --trials 30 --corpus hf:wikitext:wikitext-103-raw-v1:train --split-sentences
   stillhouse train ibkd --set distil_learning_rate=3e-4 --local
+  stillhouse mine --labelled pairs.jsonl --negatives 4 --output mined.jsonl
   stillhouse evaluate all-MiniLM-L6-v2 --json teacher.json
   stillhouse store verify
 
@@ -65,7 +67,7 @@ def parser() -> ArgumentParser:
         formatter_class=RawDescriptionHelpFormatter,
     )
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for add in (add_sweep, add_train, add_embed, add_evaluate, add_export, add_store, add_presets):
+    for add in (add_sweep, add_train, add_embed, add_mine, add_evaluate, add_export, add_store, add_presets):
         add(commands)
     return top
 

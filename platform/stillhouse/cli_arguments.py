@@ -4,9 +4,11 @@ import dataclasses
 import inspect
 import re
 from argparse import ArgumentParser, BooleanOptionalAction, RawDescriptionHelpFormatter, _SubParsersAction
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
+from stillhouse.data import MINING_RULE
 from stillhouse.sweeps.experiment import Experiment
 
 
@@ -67,6 +69,29 @@ def add_embed(commands: "_SubParsersAction[ArgumentParser]") -> None:
     )
     command.add_argument("--local", action="store_true", help="one plain process, without Ray")
     _add_experiment(command)
+    _add_where(command)
+
+
+def add_mine(commands: "_SubParsersAction[ArgumentParser]") -> None:
+    """`stillhouse mine`."""
+    command = _command(
+        commands,
+        "mine",
+        "mine hard negatives for labelled pairs with the teacher, and write them as a file",
+        "stillhouse mine --labelled pairs.jsonl --output mined.jsonl --negatives 4\n"
+        "  stillhouse mine --labelled hf:sentence-transformers/natural-questions:pair:train \\\n"
+        "      --range-min 10 --range-max 50 --max-score 0.8 --sampling random --output mined.jsonl\n"
+        "  stillhouse train ibkd --labelled mined.jsonl --negatives 4",
+    )
+    command.add_argument("--output", type=Path, required=True, metavar="FILE", help="JSON lines to write")
+    command.add_argument(
+        "--labelled", metavar="FILE", help="pairs: JSON lines, CSV, TSV, Parquet or hf:; default: pydocs' own"
+    )
+    command.add_argument("--pairs", type=int, help="pairs to take; default: all of FILE, 2048 of pydocs")
+    command.add_argument("--negatives", type=int, help="K, hard negatives a pair (default 1)")
+    command.add_argument("--local", action="store_true", help="one plain process, without Ray")
+    rule = [f"mine_{name}" for name in MINING_RULE]
+    _add_experiment(command, ["teacher", "max_length", "compute", *rule], prefix="mine_")
     _add_where(command)
 
 
@@ -144,17 +169,21 @@ def _add_method(command: ArgumentParser) -> None:
     )
 
 
-def _add_experiment(command: ArgumentParser) -> None:
+def _add_experiment(command: ArgumentParser, names: Collection[str] = (), prefix: str = "") -> None:
+    """The options of an experiment as flags, all or those of some names; a prefix is not part of the flag."""
     group = command.add_argument_group("experiment")
     told = attribute_docs(Experiment)
     for field in dataclasses.fields(Experiment):
-        flag, default = "--" + field.name.replace("_", "-"), field.default
+        if names and field.name not in names:
+            continue
+        name, default = field.name.removeprefix(prefix), field.default
+        flag = "--" + name.replace("_", "-")
         text = f"{told[field.name]} Default: {default!r}.".replace("%", "%%").replace("``", "")
+        given: dict[str, Any] = {"dest": field.name, "default": None, "help": text}
         if isinstance(default, bool):
-            group.add_argument(flag, action=BooleanOptionalAction, default=None, help=text)
+            group.add_argument(flag, action=BooleanOptionalAction, **given)
         else:
-            convert: Any = type(default)
-            group.add_argument(flag, type=convert, default=None, metavar=field.name.upper(), help=text)
+            group.add_argument(flag, type=type(default), metavar=name.upper(), **given)
     group.add_argument("--refresh", action="store_true", help="read the corpus again")
 
 

@@ -115,7 +115,7 @@ def experiment_of(options: Namespace, from_file: dict[str, Any]) -> Experiment:
     given = {
         field.name: getattr(options, field.name)
         for field in dataclasses.fields(Experiment)
-        if getattr(options, field.name) is not None
+        if getattr(options, field.name, None) is not None
     }
     if str(given.get("layers", "")).startswith("["):
         given["layers"] = _layers(given["layers"])

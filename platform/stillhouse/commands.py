@@ -105,6 +105,25 @@ def embed(options: Namespace) -> int:
     return 0
 
 
+def mine(options: Namespace) -> int:
+    """`stillhouse mine`."""
+    from stillhouse.sweeps.mine import check_mine
+    from stillhouse.sweeps.mine import mine as run_mine
+
+    wanted = experiment_of(options, {"pairs": 0} if options.labelled else {})
+    check_mine(wanted, options.output)
+    with _on_ray(options) as (workspace, device):
+        embedding = embedding_of(options, device, local=options.local)
+        report = run_mine(wanted, workspace, embedding, options.output, refresh=options.refresh)
+    say(f"mined: {report['pairs']:,} pairs with {report['negatives']} negatives each: {report['output']}")
+    for reason, count in report["left_out"].items():
+        say(f"  left out, {reason.replace('_', ' ')}: {count:,}")
+    positive, negative = report["mean_positive_cosine"], report["mean_negative_cosine"]
+    say(f"  mean cosine of positives {positive:.4f}, of negatives {negative:.4f}; {report['seconds']:.1f} s")
+    _write(options, report)
+    return 0
+
+
 def evaluate(options: Namespace) -> int:
     """`stillhouse evaluate MODEL`."""
     from stillhouse.evaluation.suites import run_suite

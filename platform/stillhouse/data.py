@@ -4,7 +4,7 @@ Nothing here reads anything: each value names an artifact, a folder of the works
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, ClassVar
 
 from stillhouse.errors import require
@@ -129,27 +129,94 @@ class Given:
 class Mined:
     """Origin: pairs with hard negatives, the passages nearest to the query by the teacher's vectors.
 
+    The rule's names are those of sentence-transformers' ``mine_hard_negatives``. A positive of the query, and
+    a passage with the text of one, is never a negative, and counts in no rank.
+
     Attributes:
         pairs: Examples with the columns ``query`` and ``passage``.
         queries: Teacher's vectors of the queries.
         passages: Teacher's vectors of the passages.
         negatives: K, hard negatives a row.
-        first: Ranks before this one are skipped (near duplicates of the positive).
-        margin: A negative's cosine must stay below ``margin`` times the positive's (false negatives).
+        range_min: Of the passages that the other rules leave, so many of the nearest are skipped.
+        range_max: Only so many of the nearest passages are looked at, before any other rule; 0 looks at all.
+        relative_margin: A negative's cosine is below the positive's by more than this share of its size;
+            negative: no rule.
+        absolute_margin: A negative's cosine is below the positive's by more than this; negative: no rule.
+        max_score: A negative's cosine is at most this; 1 allows all.
+        min_score: A negative's cosine is at least this; -1 allows all.
+        sampling: ``top`` takes the nearest of what is left, ``random`` any.
+        seed: Of ``random``.
     """
 
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     pairs: "Examples"
     queries: Store
     passages: Store
     negatives: int = 8
-    first: int = 1
-    margin: float = 0.95
+    range_min: int = 0
+    range_max: int = 0
+    relative_margin: float = 0.05
+    absolute_margin: float = -1.0
+    max_score: float = 1.0
+    min_score: float = -1.0
+    sampling: str = "top"
+    seed: int = 0
 
     def __post_init__(self) -> None:
         """Check the rule."""
         require(self.negatives >= 1, "negatives >= 1", negatives=self.negatives)
-        require(0 < self.margin <= 1, "0 < margin <= 1", margin=self.margin)
+        rule = {field.name: getattr(self, field.name) for field in fields(self)}
+        check_mining(**{name: rule[name] for name in MINING_RULE}, negatives=self.negatives)
+
+
+MINING_RULE = (
+    *("range_min", "range_max", "relative_margin", "absolute_margin"),
+    *("max_score", "min_score", "sampling", "seed"),
+)
+
+
+def check_mining(
+    *,
+    negatives: int,
+    range_min: int,
+    range_max: int,
+    relative_margin: float,
+    absolute_margin: float,
+    max_score: float,
+    min_score: float,
+    sampling: str,
+    seed: int,
+) -> None:
+    """Refuse a rule by which nothing can be mined.
+
+    Raises:
+        BadInput: A value is out of its range, or no negative can obey all of them.
+    """
+    require(range_min >= 0, "range_min >= 0", range_min=range_min)
+    require(range_max >= 0, "range_max >= 0", range_max=range_max)
+    require(
+        range_max == 0 or range_min < range_max,
+        "range_min < range_max",
+        range_min=range_min,
+        range_max=range_max,
+    )
+    require(
+        range_max == 0 or negatives <= range_max - range_min,
+        "negatives <= range_max - range_min",
+        negatives=negatives,
+        range_min=range_min,
+        range_max=range_max,
+    )
+    require(relative_margin < 1, "relative_margin < 1", relative_margin=relative_margin)
+    require(absolute_margin < 2, "absolute_margin < 2", absolute_margin=absolute_margin)
+    require(
+        -1 <= min_score < max_score <= 1,
+        "-1 <= min_score < max_score <= 1",
+        min_score=min_score,
+        max_score=max_score,
+    )
+    require(sampling in ("top", "random"), "sampling in (top, random)", sampling=sampling)
+    require(0 <= seed < 2**32, "0 <= seed < 2**32", seed=seed)
 
 
 @dataclass(frozen=True)

@@ -45,6 +45,7 @@ OTHER: dict[str, Any] = {
     "match": "last",
     "contrast": "same",
     "recipe": "single",
+    "bottleneck_start": "svd",
     "unit": 2,
     "repeats": 2,
     "pooling": "mean",

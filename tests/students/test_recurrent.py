@@ -56,6 +56,28 @@ def test_padding_changes_nothing(kind: str, bottleneck: int, make_model: MakeMod
     torch.testing.assert_close(wide, alone, rtol=0, atol=2e-5)
 
 
+def test_a_bottleneck_may_start_at_the_nearest_table(make_model: MakeModel) -> None:
+    """The best of its rank, of the base's table and then of an earlier student's."""
+    base = make_model("bert")
+    near = RecurrentStudent(base, 2, bottleneck=8, bottleneck_start="svd")
+
+    def nearest(table: torch.Tensor) -> torch.Tensor:
+        left, values, right = torch.linalg.svd(table.double(), full_matrices=False)
+        best: torch.Tensor = (left[:, :8] * values[:8]) @ right[:8]
+        return best
+
+    def product(student: RecurrentStudent) -> torch.Tensor:
+        whole: torch.Tensor = student.backbone.get_input_embeddings().multiplied_VH().detach()
+        return torch.as_tensor(whole.double())
+
+    table = TransformerStudent(base).backbone.get_input_embeddings().weight.detach()
+    torch.testing.assert_close(product(near), nearest(table), rtol=0, atol=1e-5)
+    earlier = moved(TransformerStudent(base))
+    near.load_state_dict(near.adapted(earlier.state_dict()), strict=False)
+    later = earlier.backbone.get_input_embeddings().weight.detach()
+    torch.testing.assert_close(product(near), nearest(later), rtol=0, atol=1e-5)
+
+
 @pytest.mark.parametrize("kind", ["bert", "xlm-roberta", "distilbert", "mpnet"])
 def test_the_unit_is_the_first_layers_again_and_again(kind: str, make_model: MakeModel) -> None:
     base = make_model(kind)

@@ -87,7 +87,7 @@ def context(prepared: Prepared, workspace: Workspace) -> Context:
     queries, passages = (
         Store(table, setting.teacher, max_length=16, compute="float32") for table in tables.values()
     )
-    mined = Mined(pairs, queries, passages, negatives=1, margin=1.0)
+    mined = Mined(pairs, queries, passages, negatives=1, relative_margin=0.0)
     parallel = write_rows(
         workspace,
         {"source": tables["query"], "target": tables["passage"]},

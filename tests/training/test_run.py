@@ -97,7 +97,7 @@ def mined(workspace: Workspace, teacher: Model) -> Examples:
     columns = {"query": queries, "passage": passages}
     pairs = write_rows(workspace, columns, {"query": rows, "passage": rows + 3}, "pairs")
     asked, answers = (Store(table, teacher, max_length=32) for table in (queries, passages))
-    origin = Mined(pairs, asked, answers, negatives=3, margin=1.0)
+    origin = Mined(pairs, asked, answers, negatives=3, relative_margin=0.0)
     return Examples({**columns, "negatives": passages}, origin, label="mined")
 
 

@@ -48,6 +48,8 @@ class HyperParameters:
         unit: |RU|, layers of the recurrent unit.
         repeats: How often the unit is applied; 0 gives the encoder's depth, 1 is no recurrence.
         bottleneck: B, of the word vectors; 0 is none.
+        bottleneck_start: ``random`` (the paper's), or ``svd``, the nearest to the assistant's word table:
+            with small budgets most words are met too rarely to be learnt from nothing.
         contrast: ``teacher`` (eq. 5), ``same`` (Bool, eq. 8), ``ce`` (eq. 9) or ``none``.
         temperature: τ of ``ce``.
         recipe: ``multi``, ``single`` or ``predistilled``.
@@ -62,6 +64,7 @@ class HyperParameters:
     unit: int = 3
     repeats: int = 0
     bottleneck: int = 128
+    bottleneck_start: str = "random"
     contrast: str = "teacher"
     temperature: float = 0.05
     recipe: str = "multi"
@@ -86,6 +89,7 @@ SOURCES = {
     "batch_size": ("section 4.1", "scripts: 64 a GPU"),
     "unit": ("Table 1", "scripts"),
     "bottleneck": ("Table 1", "scripts"),
+    "bottleneck_start": ("section 4.6, untrained", "code"),
     "contrast": ("eq. 5", "code: cosines, unscaled"),
     "temperature": ("section 4.5", "section 4.5"),
     "contrast_factor": ("section 4.1: 60 epochs against 20", "scripts: 60 against 10; here as the text"),
@@ -103,6 +107,7 @@ def plan(hp: HyperParameters, setting: Setting) -> Stage:
         "base": base,
         "unit": hp.unit,
         "bottleneck": hp.bottleneck,
+        "bottleneck_start": hp.bottleneck_start,
         "dropout": setting.student.kwargs.get("dropout"),
         "seed": setting.seed,
     }

@@ -9,7 +9,6 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -27,6 +26,7 @@ from stillhouse.students.backbone import (
     transformer_folder,
     with_layers,
 )
+from stillhouse.students.factorised import narrow_words, words_name
 from stillhouse.students.pooling import POOLINGS, pool
 from stillhouse.types import Encoding, Tokens
 
@@ -56,34 +56,6 @@ class Recurring(nn.Module):
             yield from self.children()
 
 
-class FactorisedEmbedding(nn.Module):
-    """Word vectors of B dimensions, taken to H by one matrix without bias.
-
-    The first weights give vectors as long as those of a fresh table of H dimensions.
-    """
-
-    def __init__(self, table: nn.Embedding, bottleneck: int, scale: float, seed: int) -> None:
-        super().__init__()
-        draw = torch.Generator().manual_seed(seed)
-        device = table.weight.device
-        self.narrow = nn.Embedding(table.num_embeddings, bottleneck, table.padding_idx, device="meta")
-        self.widen = nn.Linear(bottleneck, table.embedding_dim, bias=False, device="meta")
-        if device.type == "meta":
-            return
-        self.to_empty(device=device)
-        nn.init.normal_(self.narrow.weight, std=scale, generator=draw)
-        nn.init.normal_(self.widen.weight, std=bottleneck**-0.5, generator=draw)
-
-    def forward(self, ids: Tensor) -> Tensor:
-        """(…) ids to (…, H)."""
-        wide: Tensor = self.widen(self.narrow(ids))
-        return wide
-
-    def multiplied_VH(self) -> Tensor:
-        """The table of V·H that gives the same vectors."""
-        return self.narrow.weight @ self.widen.weight.T
-
-
 class RecurrentStudent(nn.Module):
     """The first layers of an encoder, applied repeatedly with tied weights.
 
@@ -106,6 +78,7 @@ class RecurrentStudent(nn.Module):
         unit: int,
         repeats: int | None = None,
         bottleneck: int = 0,
+        bottleneck_start: str = "random",
         pooling: str = "mean",
         normalize: bool = False,
         dropout: float | None = None,
@@ -121,8 +94,9 @@ class RecurrentStudent(nn.Module):
             repeats: How often they are applied; None gives the base's depth. With 0 the embedding is the
                 pooled output of the embedding layer (stage 2); the layers then wait, untrained, for a later
                 stage.
-            bottleneck: B, of the word vectors alone: positions, types and LayerNorm stay at H. 0 is none. A
-                factorised table starts at random.
+            bottleneck: B, of the word vectors alone: positions, types and LayerNorm stay at H. 0 is none.
+            bottleneck_start: ``random``, as the paper's, or ``svd``: the nearest to the word table of the
+                base, or of the earlier student that `adapted` is given.
             pooling: ``mean``, ``cls`` or ``max``.
             normalize: Give vectors of length 1.
             dropout: Takes the place of every dropout rate of the base model; None keeps them.
@@ -141,7 +115,16 @@ class RecurrentStudent(nn.Module):
         with quiet():
             backbone: Any = load_backbone(base, range(unit), dropout, attention, pretrained, seed)
         self.hidden_size: int = backbone.config.hidden_size
+        starts = ("random", "svd")
+        require(
+            bottleneck_start in starts, f"bottleneck_start in {starts}", bottleneck_start=bottleneck_start
+        )
+        table_VH = backbone.get_input_embeddings().weight
         narrow_words(backbone, bottleneck, seed)
+        self.bottleneck_start = bottleneck_start
+        if bottleneck and bottleneck_start == "svd":
+            narrowed = backbone.get_input_embeddings()
+            narrowed.load_state_dict(narrowed.approximate(table_VH))
         self._stack = layer_stack(backbone)
         recurring = Recurring(backbone.get_submodule(self._stack), self.repeats)
         backbone.set_submodule(self._stack, recurring)
@@ -184,8 +167,8 @@ class RecurrentStudent(nn.Module):
 
         Returns:
             Its first |RU| layers and its embedding layer, the word vectors only where they are factorised
-            alike; for ``load_state_dict(…, strict=False)``. Layers past the unit and a projection stay
-            behind.
+            alike, or can be by ``svd``; for ``load_state_dict(…, strict=False)``. Layers past the unit and a
+            projection stay behind.
 
         Raises:
             BadInput: It has fewer layers, or another shape.
@@ -203,7 +186,12 @@ class RecurrentStudent(nn.Module):
         )
         table = [name for name in own if name.startswith(words)]
         alike = all(name in state and state[name].shape == own[name].shape for name in table)
-        return {name: state[name] for name in (own if alike else rest)}
+        taken = {name: state[name] for name in (own if alike else rest)}
+        whole = state.get(f"{words}weight")
+        if not alike and whole is not None and self.bottleneck and self.bottleneck_start == "svd":
+            near = self.backbone.get_input_embeddings().approximate(whole)
+            taken |= {f"{words}{name}": weight for name, weight in near.items()}
+        return taken
 
     def stock(self) -> "PreTrainedModel":
         """The same encoder as stock transformers builds it: tied layers repeated, B·H multiplied out.
@@ -254,23 +242,3 @@ def checked_repeats(unit: int, repeats: int | None, depth: int) -> int:
     remedy = "Say how often the unit is applied (repeats)."
     require(depth % unit == 0, "unit divides the layers of the base", unit=unit, layers=depth, remedy=remedy)
     return depth // unit
-
-
-def narrow_words(backbone: Any, bottleneck: int, seed: int) -> None:
-    """Put a factorised word table in the place of a model's own; 0 leaves it.
-
-    Raises:
-        BadInput: B is not below H.
-    """
-    hidden = int(backbone.config.hidden_size)
-    require(0 <= bottleneck < hidden, "0 <= bottleneck < hidden size", bottleneck=bottleneck, hidden=hidden)
-    if bottleneck:
-        scale = float(getattr(backbone.config, "initializer_range", 0.02))
-        table = backbone.get_input_embeddings()
-        backbone.set_submodule(words_name(backbone), FactorisedEmbedding(table, bottleneck, scale, seed))
-
-
-def words_name(backbone: Any) -> str:
-    """The name of a model's word table."""
-    table = backbone.get_input_embeddings()
-    return str(next(name for name, module in backbone.named_modules() if module is table))

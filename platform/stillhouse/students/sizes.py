@@ -16,7 +16,8 @@ from stillhouse.students.backbone import (
     read_config,
     with_layers,
 )
-from stillhouse.students.recurrent import checked_repeats, narrow_words
+from stillhouse.students.factorised import narrow_words
+from stillhouse.students.recurrent import checked_repeats
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
+from stillhouse.data import MINING_RULE, check_mining
 from stillhouse.errors import BadInput, nearest, require
 
 
@@ -25,6 +26,16 @@ class Experiment:
             query and passage, and negatives or NLI labels; empty takes pydocs' own where that is the corpus.
         pairs: Labelled pairs to fine-tune on; 0 takes none, or all of ``labelled``.
         negatives: K, hard negatives a pair: those that come with it, else mined.
+        mine_range_min: Skip so many of the nearest passages that the other rules of mining leave.
+        mine_range_max: Look at so many of the nearest passages; 0 looks at all.
+        mine_relative_margin: A mined negative's cosine is below the positive's by more than this share of it;
+            negative lifts the rule.
+        mine_absolute_margin: A mined negative's cosine is below the positive's by more than this; negative
+            lifts the rule.
+        mine_max_score: A mined negative's cosine is at most this.
+        mine_min_score: A mined negative's cosine is at least this.
+        mine_sampling: ``top`` takes the nearest of what the rules leave, ``random`` any.
+        mine_seed: Of the random choice.
         dev_queries: Queries of the dev split.
         dev_passages: Passages of the dev split.
         test_queries: Queries of the locked test split.
@@ -63,6 +74,14 @@ class Experiment:
     labelled: str = ""
     pairs: int = 2048
     negatives: int = 1
+    mine_range_min: int = 0
+    mine_range_max: int = 0
+    mine_relative_margin: float = 0.05
+    mine_absolute_margin: float = -1.0
+    mine_max_score: float = 1.0
+    mine_min_score: float = -1.0
+    mine_sampling: str = "top"
+    mine_seed: int = 0
     dev_queries: int = 250
     dev_passages: int = 800
     test_queries: int = 600
@@ -123,6 +142,11 @@ class Experiment:
             "compute in (auto, float32, bfloat16)",
             compute=self.compute,
         )
+        check_mining(negatives=self.negatives, **self.mining_rule())
+
+    def mining_rule(self) -> dict[str, Any]:
+        """The fields of `Mined` that say which passages may be negatives."""
+        return {name: getattr(self, f"mine_{name}") for name in MINING_RULE}
 
 
 def experiment(values: dict[str, Any]) -> Experiment:

@@ -77,10 +77,10 @@ def prepare(
 
     sentences, dev, test = store(data.sentences), store(data.dev_sentences), store(data.test_sentences)
     pairs = _labelled_file(wanted, workspace, refresh=refresh) if wanted.labelled else data.pairs
-    labelled = _labelled(wanted, pairs, store)
+    labelled = with_negatives(wanted, pairs, store)
     rule = labelled.origin if labelled else None
     mined_from = [rule.queries, rule.passages] if isinstance(rule, Mined) else []
-    _embed([sentences, *mined_from, dev, test], workspace, embedding)
+    embed_stores([sentences, *mined_from, dev, test], workspace, embedding)
     if labelled and mined_from:
         build_mined(workspace, labelled)
     told = open_store(workspace, sentences)
@@ -137,7 +137,7 @@ def _prepare_parallel(
         refresh=refresh,
     )
     sources = Store(train.columns["source"], teacher, max_length=wanted.max_length, compute=compute)
-    _embed([sources], workspace, embedding)
+    embed_stores([sources], workspace, embedding)
     told = open_store(workspace, sources)
     steering, final = parallel_suites(dev, test, wanted.data_root)
     setting = Setting(
@@ -188,7 +188,7 @@ def student_spec(wanted: Experiment, teacher: Model) -> Spec[Any]:
 
 def _read(wanted: Experiment, workspace: Workspace, *, refresh: bool) -> _Data:
     if wanted.corpus == "pydocs":
-        return _pydocs(wanted, workspace, refresh=refresh)
+        return read_pydocs(wanted, workspace, refresh=refresh)
     from stillhouse.corpora.ingest import ingest
     from stillhouse.corpora.readers import ReadOptions
     from stillhouse.corpora.splits import split_table
@@ -215,7 +215,8 @@ def _labelled_file(wanted: Experiment, workspace: Workspace, *, refresh: bool) -
     )
 
 
-def _pydocs(wanted: Experiment, workspace: Workspace, *, refresh: bool) -> _Data:
+def read_pydocs(wanted: Experiment, workspace: Workspace, *, refresh: bool) -> _Data:
+    """The selection from `pydocs` that an experiment asks for."""
     from stillhouse.corpora.pydocs import pydocs
 
     docs = pydocs(
@@ -234,7 +235,8 @@ def _pydocs(wanted: Experiment, workspace: Workspace, *, refresh: bool) -> _Data
     return _Data(docs.sentences, docs.dev_sentences, docs.test_sentences, pairs, docs.dev, docs.test)
 
 
-def _embed(stores: list[Store], workspace: Workspace, embedding: Embedding) -> None:
+def embed_stores(stores: list[Store], workspace: Workspace, embedding: Embedding) -> None:
+    """Run the teacher for the stores that are missing, and note that an experiment reads them all."""
     from stillhouse.teachers.embed import build_stores
 
     # What an experiment reads is not for `store gc` to take.
@@ -256,15 +258,16 @@ def _embed(stores: list[Store], workspace: Workspace, embedding: Embedding) -> N
     )
 
 
-def _labelled(
+def with_negatives(
     wanted: Experiment, pairs: Examples | None, store: Callable[[TextTable], Store]
 ) -> Examples | None:
+    """The pairs with hard negatives, which are still to be mined; as they are where none is wanted."""
     if pairs is None or wanted.negatives == 0 or "negatives" in pairs.columns:
         return pairs
     queries, passages = store(pairs.columns["query"]), store(pairs.columns["passage"])
     return Examples(
         columns={**pairs.columns, "negatives": pairs.columns["passage"]},
-        origin=Mined(pairs=pairs, queries=queries, passages=passages, negatives=wanted.negatives),
+        origin=Mined(pairs, queries, passages, negatives=wanted.negatives, **wanted.mining_rule()),
         label="mined",
     )
 

@@ -1,6 +1,10 @@
 """Hard negatives: for every (query, passage) pair the passages nearest to the query by the teacher."""
 
+from collections.abc import Callable, Iterable, Iterator
+from hashlib import blake2b
+from itertools import chain
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -13,20 +17,31 @@ from stillhouse.plan import Examples, Mined
 from stillhouse.spec import canonical
 from stillhouse.types import IntArray
 
+if TYPE_CHECKING:
+    from stillhouse.corpora.tables import Texts
+    from stillhouse.teachers.store import StoreReader
+
 COLUMN = "negatives"
-QUERY_TILE, PASSAGE_TILE = 256, 16384
+QUERY_TILE, PASSAGE_TILE = 1024, 8192
 
 
-def build_mined(workspace: Workspace, examples: Examples, *, device: str = "cpu") -> None:
+def build_mined(
+    workspace: Workspace,
+    examples: Examples,
+    *,
+    device: str = "cpu",
+    progress: Callable[[int, int], None] | None = None,
+) -> None:
     """Mine the negatives of examples whose origin is `Mined`, if nobody has yet; others who want it wait.
 
     Pairs for which the rule leaves fewer than K negatives, or without a teacher vector, are left out and
-    counted in the manifest.
+    counted in the manifest. Of equal texts the first row stands for all.
 
     Args:
         workspace: Where the pairs and both stores are.
         examples: What to build; beside ``query`` and ``passage`` it has the column ``negatives``.
         device: Where the products are computed.
+        progress: Told of pairs done and in all.
 
     Raises:
         BadInput: No pair has enough negatives, or what it is mined from is not there.
@@ -44,27 +59,28 @@ def build_mined(workspace: Workspace, examples: Examples, *, device: str = "cpu"
     folder = workspace.path(examples)
     with locked(folder.with_suffix(".lock")):
         if not workspace.finished(examples):
-            _build(workspace, examples, rule, folder, device)
+            _build(workspace, examples, rule, folder, device, progress)
 
 
-def _build(workspace: Workspace, examples: Examples, rule: Mined, folder: Path, device: str) -> None:
-    from stillhouse.corpora.tables import open_rows
+def _build(
+    workspace: Workspace,
+    examples: Examples,
+    rule: Mined,
+    folder: Path,
+    device: str,
+    progress: Callable[[int, int], None] | None,
+) -> None:
+    from stillhouse.corpora.tables import open_rows, open_texts
     from stillhouse.teachers.store import open_store
 
     pairs = open_rows(workspace, rule.pairs)
     queries, passages = open_store(workspace, rule.queries), open_store(workspace, rule.passages)
-    known = np.isin(pairs["query"], queries.rows) & np.isin(pairs["passage"], passages.rows)
-    query, passage = np.asarray(pairs["query"])[known], np.asarray(pairs["passage"])[known]
-    candidates = np.sort(passages.rows)
-    vectors_NE = _unit(passages.gather(candidates)).to(device)
-    parts = []
-    for start in range(0, len(query), QUERY_TILE):
-        chosen = slice(start, start + QUERY_TILE)
-        queries_QE = _unit(queries.gather(query[chosen])).to(device)
-        positives = known_positives(query[chosen], query, np.searchsorted(candidates, passage))
-        own = torch.from_numpy(np.searchsorted(candidates, passage[chosen])).to(device)
-        parts.append(nearest(queries_QE, vectors_NE, own, positives, rule).cpu().numpy())
-    found = np.concatenate(parts) if parts else np.empty((0, rule.negatives), dtype=np.int64)
+    query = first_of_equal(open_texts(workspace, rule.queries.texts))[pairs["query"]]
+    first = first_of_equal(open_texts(workspace, rule.passages.texts))
+    passage, candidates = first[pairs["passage"]], np.intersect1d(first, passages.rows)
+    known = np.isin(query, queries.rows) & np.isin(passage, candidates)
+    query, passage = query[known], passage[known]
+    found = _mine(queries, passages, query, passage, candidates, rule, device, progress)
     enough = (found >= 0).all(axis=1)
     require(
         bool(enough.any()),
@@ -72,7 +88,7 @@ def _build(workspace: Workspace, examples: Examples, rule: Mined, folder: Path, 
         negatives=rule.negatives,
         passages=len(candidates),
         pairs=len(query),
-        remedy="Ask for fewer negatives, raise the margin, or give more passages.",
+        remedy="Ask for fewer negatives, loosen the rule, or give more passages.",
     )
     arrays = {"query": query[enough], "passage": passage[enough], COLUMN: candidates[found[enough]]}
     for name, array in arrays.items():
@@ -80,6 +96,48 @@ def _build(workspace: Workspace, examples: Examples, rule: Mined, folder: Path, 
             np.save(file, array.astype(np.int64))
     dropped = {"without_vector": int((~known).sum()), "too_few_negatives": int((~enough).sum())}
     write_manifest(folder, {"rows": int(enough.sum()), "dropped": dropped, "plan": canonical(examples)})
+
+
+def _mine(
+    queries: "StoreReader",
+    passages: "StoreReader",
+    query: IntArray,
+    passage: IntArray,
+    candidates: IntArray,
+    rule: Mined,
+    device: str,
+    progress: Callable[[int, int], None] | None,
+) -> IntArray:
+    """(N, K) indices into the candidates, a row a pair; -1 where there are not enough."""
+    draws = torch.Generator().manual_seed(rule.seed)
+    place = np.searchsorted(candidates, passage)
+    found = np.empty((len(query), rule.negatives), dtype=np.int64)
+    for start in range(0, len(query), QUERY_TILE):
+        chosen = slice(start, start + QUERY_TILE)
+        queries_QE = _unit(queries.gather(query[chosen])).to(device)
+        positive_Q = (queries_QE * _unit(passages.gather(passage[chosen])).to(device)).sum(dim=1)
+        positives = known_positives(query[chosen], query, place)
+        tiles = _tiles(passages, candidates, device)
+        found[chosen] = nearest(queries_QE, tiles, positive_Q, positives, rule, draws).cpu().numpy()
+        if progress:
+            progress(min(start + QUERY_TILE, len(query)), len(query))
+    return found
+
+
+def first_of_equal(texts: "Texts") -> IntArray:
+    """For every row of a table, the first row with the same text."""
+    parts = (texts.shard(index) for index in range(len(texts.shard_starts)))
+    digests = (
+        blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest() for text in chain(*parts)
+    )
+    keys = np.frombuffer(b"".join(digests), dtype=np.uint64)
+    _, first, place = np.unique(keys, return_index=True, return_inverse=True)
+    return np.asarray(first[place], dtype=np.int64)
+
+
+def _tiles(passages: "StoreReader", candidates: IntArray, device: str) -> Iterator[tuple[int, Tensor]]:
+    for start in range(0, len(candidates), PASSAGE_TILE):
+        yield start, _unit(passages.gather(candidates[start : start + PASSAGE_TILE])).to(device)
 
 
 def known_positives(tile: IntArray, query: IntArray, passage: IntArray) -> tuple[IntArray, IntArray]:
@@ -103,58 +161,107 @@ def known_positives(tile: IntArray, query: IntArray, passage: IntArray) -> tuple
 
 def nearest(
     queries_QE: Tensor,
-    passages_NE: Tensor,
-    own_Q: Tensor,
+    tiles: Iterable[tuple[int, Tensor]],
+    positive_Q: Tensor,
     positives: tuple[IntArray, IntArray],
     rule: Mined,
+    draws: torch.Generator,
 ) -> Tensor:
-    """The K nearest passages that the rule allows.
-
-    Ranks count from 1 and leave the query's positives out. The first ``rule.first - 1`` of them are skipped,
-    then those whose cosine is not below ``rule.margin`` times the positive's.
+    """K passages a query that the rule allows; memory holds one tile of the passages.
 
     Args:
         queries_QE: Unit vectors.
-        passages_NE: Unit vectors of the candidates.
-        own_Q: Candidate index of each query's positive.
+        tiles: Unit vectors of candidates, (N, E), after the index of the first.
+        positive_Q: Cosine of each query with its positive.
         positives: What `known_positives` returns.
-        rule: K, first rank and margin.
+        rule: Which passages may be negatives.
+        draws: Of a random choice.
 
     Returns:
-        (Q, K) candidate indices by falling cosine; -1 where there are not enough.
+        (Q, K) candidate indices, the nearest first where they are taken; -1 where there are not enough.
     """
-    limit_Q1 = rule.margin * (queries_QE * passages_NE[own_Q]).sum(dim=1, keepdim=True)
-    skipped = max(0, rule.first - 1)
-    top = _Top(len(queries_QE), skipped, queries_QE.device)
-    allowed = _Top(len(queries_QE), rule.negatives + skipped, queries_QE.device)
+    limit_Q1 = _limit(positive_Q, rule)[:, None]
     row, column = (torch.from_numpy(ids).to(queries_QE.device) for ids in positives)
-    for start in range(0, len(passages_NE), PASSAGE_TILE):
-        cosine_QN = queries_QE @ passages_NE[start : start + PASSAGE_TILE].T
-        here = (column >= start) & (column < start + PASSAGE_TILE)
+    from_all = rule.sampling == "random" and rule.range_max == 0
+    depth = rule.range_min + rule.negatives
+    best = _Top(len(queries_QE), rule.range_max or (rule.range_min if from_all else depth), queries_QE)
+    drawn = _Top(len(queries_QE), depth if from_all else 0, queries_QE)
+    for start, passages_NE in tiles:
+        cosine_QN = queries_QE @ passages_NE.T
+        here = (column >= start) & (column < start + len(passages_NE))
         cosine_QN[row[here], column[here] - start] = -torch.inf
-        top.add(cosine_QN, start)
-        allowed.add(cosine_QN.masked_fill(cosine_QN >= limit_Q1, -torch.inf), start)
-    repeated = (allowed.ids[:, :, None] == top.ids[:, None, :]).any(dim=2)
-    allowed.cosines[repeated] = -torch.inf
-    best, place = allowed.cosines.topk(rule.negatives, dim=1)
-    return allowed.ids.gather(1, place).masked_fill(best == -torch.inf, -1)
+        if rule.range_max == 0:
+            cosine_QN = _allowed(cosine_QN, limit_Q1, rule)
+        best.add(cosine_QN, start)
+        if from_all:
+            drawn.add(_shuffled(cosine_QN, draws), start)
+    if from_all:
+        return drawn.without(best).first(rule.negatives)
+    best.scores = _allowed(best.scores, limit_Q1, rule)
+    best.skip(rule.range_min)
+    if rule.sampling == "random":
+        best.scores = _shuffled(best.scores, draws)
+    return best.first(rule.negatives)
+
+
+def _limit(positive_Q: Tensor, rule: Mined) -> Tensor:
+    """A negative's cosine is below this."""
+    limit_Q = torch.full_like(positive_Q, torch.inf)
+    if rule.relative_margin >= 0:
+        # A share of the cosine itself would raise the limit above it where the cosine is negative.
+        limit_Q = torch.minimum(limit_Q, positive_Q - rule.relative_margin * positive_Q.abs())
+    if rule.absolute_margin >= 0:
+        limit_Q = torch.minimum(limit_Q, positive_Q - rule.absolute_margin)
+    return limit_Q
+
+
+def _allowed(cosine_QN: Tensor, limit_Q1: Tensor, rule: Mined) -> Tensor:
+    """The cosines, those that the rule forbids at minus infinity."""
+    forbidden_QN = cosine_QN >= limit_Q1
+    # A cosine of 1 is a little more or less in floating point, and the ends of the range forbid nothing.
+    if rule.max_score < 1:
+        forbidden_QN |= cosine_QN > rule.max_score
+    if rule.min_score > -1:
+        forbidden_QN |= cosine_QN < rule.min_score
+    return cosine_QN.masked_fill(forbidden_QN, -torch.inf)
+
+
+def _shuffled(cosine_QN: Tensor, draws: torch.Generator) -> Tensor:
+    """A random number in the place of every cosine that is allowed."""
+    random_QN = torch.rand(cosine_QN.shape, generator=draws).to(cosine_QN)
+    return random_QN.masked_fill(cosine_QN == -torch.inf, -torch.inf)
 
 
 class _Top:
     """The best of all tiles so far."""
 
-    def __init__(self, rows: int, depth: int, device: torch.device) -> None:
+    def __init__(self, rows: int, depth: int, like: Tensor) -> None:
         self.depth = depth
-        self.cosines = torch.full((rows, depth), -torch.inf, device=device)
-        self.ids = torch.full((rows, depth), -1, dtype=torch.int64, device=device)
+        self.scores = torch.full((rows, depth), -torch.inf, dtype=like.dtype, device=like.device)
+        self.ids = torch.full((rows, depth), -1, dtype=torch.int64, device=like.device)
 
-    def add(self, cosine_QN: Tensor, start: int) -> None:
+    def add(self, score_QN: Tensor, start: int) -> None:
         if self.depth == 0:
             return
-        cosines, ids = cosine_QN.topk(min(self.depth, cosine_QN.shape[1]), dim=1)
-        both = torch.cat([self.cosines, cosines], dim=1)
-        self.cosines, place = both.topk(self.depth, dim=1)
+        scores, ids = score_QN.topk(min(self.depth, score_QN.shape[1]), dim=1)
+        both = torch.cat([self.scores, scores], dim=1)
+        self.scores, place = both.topk(self.depth, dim=1)
         self.ids = torch.cat([self.ids, ids + start], dim=1).gather(1, place)
+
+    def without(self, other: "_Top") -> "_Top":
+        repeated = (self.ids[:, :, None] == other.ids[:, None, :]).any(dim=2)
+        self.scores = self.scores.masked_fill(repeated, -torch.inf)
+        return self
+
+    def skip(self, count: int) -> None:
+        self.scores, place = self.scores.sort(dim=1, descending=True)
+        self.ids = self.ids.gather(1, place)
+        self.scores[:, :count] = -torch.inf
+
+    def first(self, count: int) -> Tensor:
+        """The ids of the best, -1 where there are not so many."""
+        scores, place = self.scores.topk(count, dim=1)
+        return self.ids.gather(1, place).masked_fill(scores == -torch.inf, -1)
 
 
 def _unit(vectors: object) -> Tensor:

@@ -98,6 +98,28 @@ def test_every_kind_of_method_trains(
     assert -1 <= told["metrics"]["agreement_spearman_cosine"] <= 1 and told["seconds"] > 0
 
 
+def test_a_task_is_learned_scored_and_exported(
+    train: Callable[..., dict[str, Any]],
+    flags: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    lines = ["sentence\tlabel", *(f"{a} {b}\t{int(a == 'cat')}" for a, b in pairs())]
+    for split in ("train", "dev", "test-labeled"):
+        (tmp_path / f"{split}.tsv").write_text("\n".join(lines) + "\n")
+    task = ["--task", "SST-2", "--task-root", str(tmp_path)]
+    small = ["--set", "hidden=8", "--set", "distil_batch_size=16"]
+    told = train("sra", *task, *small, "--set", "finetune_batch_size=16", "--finetune-budget", "64")
+    evaluated = figures(["evaluate", told["folder"], *flags, *task], tmp_path / "told.json")
+    assert evaluated["sst2_accuracy"] == told["metrics"]["sst2_accuracy"]
+    assert "agreement_spearman_cosine" in evaluated
+    assert 0 <= told["metrics"]["sst2_accuracy"] <= 1
+    assert main(["export", told["folder"], str(tmp_path / "out"), "--root", str(tmp_path)]) == 0
+    capsys.readouterr()
+    assert main(["train", "sra", "--local", *flags, *small]) == 2
+    assert "sra is given word vectors" in capsys.readouterr().err
+
+
 def test_a_student_with_another_architecture_dimension_and_tokenizer(
     train: Callable[..., dict[str, Any]], other_student: Path, tmp_path: Path
 ) -> None:

@@ -78,12 +78,21 @@ def probe_all(
     options: Namespace, method: "Method", points: Iterable[dict[str, Any]], wanted: Experiment
 ) -> None:
     """Refuse missing data, a model, a layer or a hyper-parameter that cannot be, before any work."""
+    from stillhouse.corpora.glue import resolve_task
     from stillhouse.methods import check_data, hyper_parameters, probe
     from stillhouse.students.backbone import layer_count
+    from stillhouse.sweeps.task_data import task_name
     from stillhouse.teachers.models import resolve_model
 
     labelled = wanted.finetune_budget and (wanted.labelled or (wanted.corpus == "pydocs" and wanted.pairs))
-    check_data(method, ("query", "passage") if labelled else (), parallel=bool(wanted.parallel))
+    check_data(
+        method,
+        ("query", "passage") if labelled else (),
+        parallel=bool(wanted.parallel),
+        words=bool(wanted.words or wanted.task),
+    )
+    if wanted.task:
+        resolve_task(task_name(wanted.task), wanted.task_root, "train")
     student = student_spec(wanted, resolve_model(wanted.teacher))
     layers = layer_count(student.kwargs["base"])
     for values in points:

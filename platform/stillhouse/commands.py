@@ -76,9 +76,10 @@ def train(options: Namespace) -> int:
     with _on_ray(options) as (workspace, device):
         prepared = _prepared(options, workspace, device)
         stage = method.plan(hyper_parameters(method, fixed, options.preset), prepared.setting)
-        quality = prepared.setting.dev.select
+        selects = {part.label: part.dev.select for part in stage.chain() if part.dev}
 
         def listen(evaluation: Evaluation) -> bool:
+            quality = selects[evaluation.stage]
             say(
                 f"  {evaluation.stage}: {evaluation.examples:,} examples, "
                 f"{quality} {evaluation.metrics.get(quality, float('nan')):.4f}"
@@ -137,6 +138,9 @@ def evaluate(options: Namespace) -> int:
         if options.final:
             record_opening(workspace, suite.fingerprint, options.model)
         figures = run_suite(suite, encoder, workspace)
+        task = prepared.setting.task
+        if task and not options.final and hasattr(encoder, "score"):
+            figures |= run_suite(task.dev, encoder, workspace)
     for name, value in figures.items():
         say(f"  {name:<36} {value:.4f}")
     _write(options, {"model": options.model, "split": "test" if options.final else "dev", "metrics": figures})

@@ -221,19 +221,28 @@ def check_mining(
 
 @dataclass(frozen=True)
 class Examples(Named):
-    """Rows of integer ids into text tables.
+    """Rows of integer ids into text tables, and what is known of each row beside its texts.
 
-    On disk: ``<column>.npy``, int64, (N,) or (N, K), and a manifest with ``rows``.
+    On disk: ``<column>.npy``, int64, (N,) or (N, K); ``<value>.npy``, int64 (labels) or float32 (scores,
+    logits), (N,) or (N, C); and a manifest with ``rows``.
 
     Attributes:
         columns: Column name to the table that its ids point into.
         origin: Where the rows come from.
+        values: Names of the values; they are part of the rows that came with the data.
     """
 
     kind: ClassVar[str] = "examples"
     columns: Mapping[str, TextTable]
     origin: AllRows | Given | Mined
     label: str = field(default="examples", metadata={"identity": False})
+    values: tuple[str, ...] = field(default=(), metadata={"identity": "unless_default"})
+
+    def __post_init__(self) -> None:
+        """Refuse a value that has the name of a column."""
+        both = sorted(set(self.values) & set(self.columns))
+        require(not both, "values and columns of examples have names of their own", twice=both)
+        assert not self.values or isinstance(self.origin, Given), "values are given with the rows"
 
 
 @dataclass(frozen=True)

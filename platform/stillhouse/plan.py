@@ -29,6 +29,7 @@ __all__ = [
     "DevSuite",
     "Examples",
     "Given",
+    "LabelledTask",
     "Live",
     "Mined",
     "Model",
@@ -219,6 +220,22 @@ class Stage(Named):
 
 
 @dataclass(frozen=True)
+class LabelledTask:
+    """Texts, or pairs of texts, with a class each.
+
+    Attributes:
+        examples: Columns ``text`` and, for pairs, ``other``; value ``label``; ``logits`` where a teacher's
+            are known.
+        classes: C.
+        dev: What selects a checkpoint that is fine-tuned on it; its evaluators may ask for scores.
+    """
+
+    examples: Examples
+    classes: int
+    dev: DevSuite
+
+
+@dataclass(frozen=True)
 class Setting:
     """What all trials of an experiment share: everything but the hyper-parameters.
 
@@ -240,6 +257,8 @@ class Setting:
         autocast: ``float32`` or ``bfloat16``.
         sentence_rows: Rows of ``sentences``: what an epoch is.
         seed: Of everything random.
+        words: Word vectors, for a student that is no transformer; None where no method asks for them.
+        task: Labelled texts to fine-tune on; None where there are none.
     """
 
     teacher: Model
@@ -259,6 +278,8 @@ class Setting:
     max_length: int = 128
     autocast: str = "float32"
     seed: int = 0
+    words: Model | None = None
+    task: LabelledTask | None = None
 
     def common(self) -> dict[str, Any]:
         """The arguments that every stage of a plan takes from here."""

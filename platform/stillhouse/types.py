@@ -10,7 +10,7 @@ Shape suffixes, used in every file:
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, overload
 
 import numpy as np
@@ -19,6 +19,8 @@ from torch import Tensor
 
 FloatArray = npt.NDArray[np.floating]
 IntArray = npt.NDArray[np.integer]
+ValueArray = FloatArray | IntArray
+"""Labels, or scores and logits."""
 
 Terms = dict[str, Tensor]
 """The weighted terms of an objective by name; their sum is the loss."""
@@ -97,11 +99,14 @@ class Batch:
         rows: Column name to int64 row ids in that column's text table, (B,) or (B, K): equal ids are
             equal texts, which is how false negatives are recognised.
         teacher: Column name to what the teacher says of that column; absent where no teacher is read.
+        values: What is known of each row beside its texts, by name: labels (int64), scores or a teacher's
+            logits (float32), (B,) or (B, C).
     """
 
     tokens: Mapping[str, Tokens]
     rows: Mapping[str, Tensor]
     teacher: Mapping[str, Encoding]
+    values: Mapping[str, Tensor] = field(default_factory=dict)
 
 
 class Student(Protocol):
@@ -115,7 +120,11 @@ class Student(Protocol):
 
 
 class Objective(Protocol):
-    """What a stage minimises. It owns everything trainable beside the student (W, heads, a memory bank)."""
+    """What a stage minimises. It owns everything trainable beside the student (W, heads, a memory bank).
+
+    One with a head may offer ``score(student: Mapping[str, Encoding]) -> Tensor``, (B,) or (B, C), higher is
+    likelier: what evaluators are given, and what `training.run.encoder_in` opens, then scores texts too.
+    """
 
     def __call__(
         self, student: Mapping[str, Encoding], teacher: Mapping[str, Encoding], batch: Batch

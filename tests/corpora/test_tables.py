@@ -14,6 +14,7 @@ from stillhouse.corpora.tables import (
     open_qrels,
     open_rows,
     open_texts,
+    open_values,
     write_collection,
     write_rows,
     write_texts,
@@ -155,6 +156,35 @@ def test_examples_come_back(workspace: Workspace) -> None:
     assert back["query"].tolist() == [3, 1] and back["negatives"].tolist() == [[0, 2], [4, 22]]
     swapped = write_rows(workspace, columns, {**rows, "query": np.array([1, 3])}, "pairs")
     assert swapped.fingerprint != examples.fingerprint
+
+
+def test_values_come_back_beside_the_ids(workspace: Workspace) -> None:
+    columns = {"text": write_texts(workspace, "numbers", TEXTS)}
+    rows = {"text": np.array([3, 1])}
+    values = {"label": np.array([1, 0], dtype=np.int32), "logits": np.array([[0.5, 1.0], [2.0, -1.0]])}
+    examples = write_rows(workspace, columns, rows, "labelled", values=values)
+    assert list(open_rows(workspace, examples)) == ["text"] and examples.values == ("label", "logits")
+    back = open_values(workspace, examples)
+    assert back["label"].dtype == np.int64 and back["label"].tolist() == [1, 0]
+    assert back["logits"].dtype == np.float32 and back["logits"].tolist() == values["logits"].tolist()
+    other = write_rows(workspace, columns, rows, "labelled", values={**values, "label": np.array([1, 1])})
+    bare = write_rows(workspace, columns, rows, "labelled")
+    assert len({each.fingerprint for each in (examples, other, bare)}) == 3
+    assert bare.values == () and open_values(workspace, bare) == {}
+
+
+def test_wrong_values_are_refused(workspace: Workspace) -> None:
+    table = write_texts(workspace, "numbers", TEXTS)
+    columns, rows = {"text": table}, {"text": np.array([3, 1])}
+    wrong = {
+        "same number of rows": {"label": np.array([1])},
+        "finite": {"score": np.array([1.0, np.nan])},
+        "is a number": {"label": np.array(["a", "b"])},
+        "names of their own": {"text": np.array([1, 0])},
+    }
+    for message, values in wrong.items():
+        with pytest.raises(BadInput, match=message):
+            write_rows(workspace, columns, rows, "labelled", values=values)
 
 
 def test_all_rows_need_no_folder(workspace: Workspace) -> None:

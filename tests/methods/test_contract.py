@@ -9,12 +9,15 @@ from typing import Any
 import pytest
 import torch
 
+from stillhouse.corpora.word_vectors import write_vocabulary
 from stillhouse.errors import BadInput
 from stillhouse.methods import check_data, hyper_parameters, known_methods, load_method, presets
 from stillhouse.plan import (
     AllRows,
     DevSuite,
     Examples,
+    Given,
+    LabelledTask,
     Mined,
     Model,
     Setting,
@@ -45,6 +48,7 @@ OTHER: dict[str, Any] = {
     "bottleneck_start": "svd",
     "unit": 2,
     "repeats": 2,
+    "pooling": "mean",
     "layers": (0,),
     "bank_size": 4096,
     "projection": 8,
@@ -56,11 +60,12 @@ SMALL: dict[str, dict[str, Any]] = {
     "crd": {"bank_size": 16, "batch_size": 8},
     "hpd": {"dim": 8},
     "crosslingual": {"unit": 2, "bottleneck": 8},
+    "sra": {"hidden": 8},
 }
 """What the small models and batches of these tests need."""
 
 
-def setting(path: str = "") -> Setting:
+def setting(path: str = "", words: str = "") -> Setting:
     teacher = Model("weights", path=path)
     texts, queries, passages = TextTable("sentences"), TextTable("queries"), TextTable("passages")
     pairs = Examples({"query": queries, "passage": passages}, AllRows())
@@ -79,6 +84,12 @@ def setting(path: str = "") -> Setting:
         parallel=Examples({"source": texts, "target": queries}, AllRows()),
         parallel_store=Store(texts, teacher),
         finetune_budget=1024,
+        words=Model("vectors", path=words),
+        task=LabelledTask(
+            Examples({"text": texts, "other": queries}, Given("rows"), values=("label",)),
+            classes=3,
+            dev=DevSuite((), select="accuracy"),
+        ),
     )
 
 
@@ -86,6 +97,8 @@ def changed(method: Any, name: str) -> Any:
     value = getattr(method.HyperParameters(), name)
     if name == "optimizer" and value == "adam":
         return "adamw"
+    if name == "decay" and value == "constant":
+        return "linear"
     if name in OTHER:
         return OTHER[name]
     return (
@@ -159,9 +172,13 @@ def test_the_published_grid_has_its_published_size() -> None:
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_one_step_gives_finite_terms_and_a_gradient_everywhere(name: str, tiny_model: Path) -> None:
+def test_one_step_gives_finite_terms_and_a_gradient_everywhere(
+    name: str, tiny_model: Path, tmp_path: Path
+) -> None:
     method = load_method(name)
-    for stage in method.plan(hyper_parameters(method, SMALL.get(name, {})), setting(str(tiny_model))).chain():
+    write_vocabulary((f"word{row}" for row in range(100)), tmp_path, dim=6)
+    given = setting(str(tiny_model), str(tmp_path))
+    for stage in method.plan(hyper_parameters(method, SMALL.get(name, {})), given).chain():
         module = build_module(stage, teacher_dim=24, first_weights=None)
         terms = module(_batch(stage))
         loss = sum(terms.values())
@@ -199,6 +216,9 @@ def test_a_method_that_needs_labelled_text_names_its_columns() -> None:
     check_data(load_method("simcse"), ("query", "passage", "negatives"))
     with pytest.raises(BadInput, match="simcse is given labelled text with the columns query, passage"):
         check_data(load_method("simcse"), ())
+    check_data(load_method("sra"), (), words=True)
+    with pytest.raises(BadInput, match="sra is given word vectors"):
+        check_data(load_method("sra"), ())
 
 
 def _batch(stage: Stage) -> Batch:
@@ -210,4 +230,4 @@ def _batch(stage: Stage) -> Batch:
         tokens[column] = Tokens(ids, torch.ones_like(ids))
         rows[column] = torch.arange(size).reshape(8, -1).squeeze(1) + 100 * index
     teacher = {column: Encoding(torch.randn(len(tokens[column].input_ids_BT), 24)) for column in stage.stores}
-    return Batch(tokens, rows, teacher)
+    return Batch(tokens, rows, teacher, {name: torch.arange(8) % 3 for name in stage.examples.values})

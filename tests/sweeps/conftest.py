@@ -8,11 +8,16 @@ import numpy as np
 import pytest
 
 from stillhouse.artifacts import Workspace
+from stillhouse.corpora.glue import resolve_task
 from stillhouse.corpora.tables import write_rows, write_texts
-from stillhouse.plan import Examples, Mined, Store
+from stillhouse.corpora.word_vectors import write_vocabulary
+from stillhouse.evaluation.classification import Classification
+from stillhouse.plan import DevSuite, Examples, LabelledTask, Mined, Store
+from stillhouse.spec import spec
 from stillhouse.sweeps.experiment import Experiment
 from stillhouse.sweeps.prepare import Embedding, Prepared, prepare
 from stillhouse.sweeps.trial import Context
+from stillhouse.teachers.models import resolve_model
 from stillhouse.training.run import Where
 
 NOUNS = "cat dog sat mat house river water sun moon red green blue fast slow array list text word".split()
@@ -56,6 +61,21 @@ def prepared(embedded: tuple[Path, Prepared], workspace: Workspace) -> Prepared:
     return embedded[1]
 
 
+def labelled_task(workspace: Workspace) -> LabelledTask:
+    """Sentences labelled by whether a cat is in them."""
+    folder = Path(workspace.root) / "glue"
+    folder.mkdir(parents=True, exist_ok=True)
+    texts = sentences(60, 7)
+    lines = ["sentence\tlabel", *(f"{text}\t{int('cat' in text)}" for text in texts)]
+    (folder / "dev.tsv").write_text("\n".join(lines) + "\n")
+    rows = {"text": np.arange(60)}
+    label = np.array(["cat" in text for text in texts])
+    table = write_texts(workspace, "task", texts)
+    examples = write_rows(workspace, {"text": table}, rows, "task", values={"label": label})
+    dev = DevSuite((spec(Classification, data=resolve_task("sst2", folder, "dev")),), "sst2_accuracy")
+    return LabelledTask(examples, classes=2, dev=dev)
+
+
 @pytest.fixture
 def context(prepared: Prepared, workspace: Workspace) -> Context:
     """What the trials of an IBKD sweep with both stages are told."""
@@ -74,6 +94,8 @@ def context(prepared: Prepared, workspace: Workspace) -> Context:
         {"source": rows, "target": rows},
         "parallel",
     )
+    vectors, task = Path(workspace.root) / "vectors", labelled_task(workspace)
+    write_vocabulary(NOUNS, vectors, dim=8)
     labelled = Examples({**tables, "negatives": tables["passage"]}, mined, label="mined")
     return Context(
         method="ibkd",
@@ -85,6 +107,8 @@ def context(prepared: Prepared, workspace: Workspace) -> Context:
             finetune_budget=32,
             parallel=parallel,
             parallel_store=queries,
+            words=resolve_model(str(vectors)),
+            task=task,
         ),
         root=str(workspace.root),
         where=Where(device="cpu", threads=1),

@@ -24,6 +24,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "crd": {"bank_size": 32},
     "hpd": {"dim": 8},
     "crosslingual": {"unit": 2, "bottleneck": 8},
+    "sra": {"hidden": 8, "distil_batch_size": BATCH, "finetune_batch_size": BATCH},
 }
 WHERE = Where(device="cpu", threads=1)
 FOLLOWS = [name for name in known_methods() if name not in ("simcse", "metakd", "crosslingual")]
@@ -59,7 +60,7 @@ def test_it_goes_on_bit_for_bit_and_is_exported(
 def test_it_comes_nearer_to_the_teacher_than_it_began(name: str, context: Context) -> None:
     """By more than the spread of three seeds; it begins with random weights."""
     workspace, gains = Workspace(Path(context.root)), []
-    rate = "distil_learning_rate" if name == "ibkd" else "learning_rate"
+    rate = "distil_learning_rate" if name in ("ibkd", "sra") else "learning_rate"
     for seed in range(3):
         student = context.setting.student.replace(pretrained=False, seed=seed)
         setting = dataclasses.replace(

@@ -1,11 +1,12 @@
 import numpy as np
 import pytest
+import torch
 from stand_ins import TEACHER_DIM, Vectors, Words, stage, table  # type: ignore[import-not-found]
 
 from stillhouse.errors import BadInput
 from stillhouse.training.feed import batches, rank_share
 from stillhouse.training.sampler import Order
-from stillhouse.training.table import TrainingTable
+from stillhouse.training.table import TrainingTable, on_device
 
 
 def with_negatives() -> TrainingTable:
@@ -30,6 +31,22 @@ def test_a_batch_gathers_every_column() -> None:
     np.testing.assert_array_equal(said, Vectors(np.arange(3)).gather(np.array([0, 1, 1, 2])))
     expected = Words(4).padded(np.array([0, 1, 1, 2])).input_ids_BT
     assert batch.tokens["negatives"].input_ids_BT.tolist() == expected.tolist()
+
+
+def test_values_follow_their_rows() -> None:
+    rows, known = {"text": np.array([0, 1, 2, 3])}, Vectors(np.array([0, 2, 3]))
+    logits = np.arange(8, dtype=np.float32).reshape(4, 2)
+    values = {"label": np.array([0, 1, 0, -1]), "logits": logits}
+    table = TrainingTable(rows, {"text": Words(4)}, {"text": known}, values)
+    batch = table.batch(np.array([2, 0]))
+    assert table.dropped == 1 and batch.rows["text"].tolist() == [3, 0]
+    assert batch.values["label"].tolist() == [-1, 0] and batch.values["label"].dtype == torch.int64
+    assert batch.values["logits"].tolist() == logits[[3, 0]].tolist()
+    moved = on_device(batch, "meta")
+    assert {value.device.type for value in moved.values.values()} == {"meta"} and set(moved.values) == set(
+        values
+    )
+    assert with_negatives().batch(np.array([0])).values == {}
 
 
 def test_a_sample_holds_each_text_once() -> None:

@@ -57,13 +57,19 @@ def noted(examples: Examples) -> dict[str, Any]:
     """What is remembered of examples that came with the data."""
     assert isinstance(examples.origin, Given), "others are named by how they are made"
     columns = {name: [table.sha256, table.label] for name, table in examples.columns.items()}
-    return {"columns": columns, "rows": examples.origin.sha256, "label": examples.label}
+    named = {"columns": columns, "rows": examples.origin.sha256, "label": examples.label}
+    return named | ({"values": list(examples.values)} if examples.values else {})
 
 
 def recalled(workspace: Workspace, remembered: Mapping[str, Any]) -> Examples | None:
     """The examples that were noted; None where a part of them is gone."""
     columns = {name: TextTable(sha, label) for name, (sha, label) in remembered["columns"].items()}
-    examples = Examples(columns=columns, origin=Given(remembered["rows"]), label=remembered["label"])
+    examples = Examples(
+        columns=columns,
+        origin=Given(remembered["rows"]),
+        label=remembered["label"],
+        values=tuple(remembered.get("values", ())),
+    )
     whole = all(workspace.finished(table) for table in columns.values()) and workspace.finished(examples)
     return examples if whole else None
 

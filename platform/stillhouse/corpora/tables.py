@@ -21,7 +21,7 @@ from stillhouse.artifacts import Workspace, locked, read_manifest, replacing, wr
 from stillhouse.corpora.writing import Rejected, ShardWriter, temporary_folder
 from stillhouse.errors import BadInput, Hindered, require
 from stillhouse.plan import AllRows, Collection, Examples, Given, TextTable
-from stillhouse.types import IntArray
+from stillhouse.types import IntArray, ValueArray
 
 ROWS_PER_SHARD = 2048
 QUARANTINE = "quarantine.jsonl"
@@ -147,26 +147,37 @@ def write_rows(
     rows: Mapping[str, IntArray],
     label: str,
     notes: Mapping[str, Any] | None = None,
+    values: Mapping[str, ValueArray] | None = None,
 ) -> Examples:
     """Write examples: for every column int64 row ids, (N,) or (N, K), into that column's table.
 
-    ``notes`` are kept in the manifest, and are not part of what the examples are.
+    Args:
+        workspace: Where they will stand.
+        columns: Column name to its table.
+        rows: Column name to its ids.
+        label: Readable name.
+        notes: Kept in the manifest, and no part of what the examples are.
+        values: Labels, kept as int64, and scores or logits, kept as float32, (N,) or (N, C).
 
     Raises:
-        BadInput: Columns and rows differ in names or in length, or an id is outside its table.
+        BadInput: Columns and rows differ in names or in length, an id is outside its table, or a value is
+            not finite.
     """
     require(set(columns) == set(rows), "columns == rows", columns=sorted(columns), rows=sorted(rows))
     arrays = {name: np.ascontiguousarray(rows[name], dtype=np.int64) for name in sorted(rows)}
-    lengths = {name: len(array) for name, array in arrays.items()}
+    known = {name: _value(name, (values or {})[name]) for name in sorted(values or {})}
+    lengths = {name: len(array) for name, array in {**arrays, **known}.items()}
     require(len(set(lengths.values())) == 1, "every column has the same number of rows", rows=lengths)
     for name, array in arrays.items():
         _check_ids(workspace, name, columns[name], array)
-    hashed = {name: hashlib.sha256(array.tobytes()).hexdigest() for name, array in arrays.items()}
-    shapes = {name: list(array.shape) for name, array in arrays.items()}
-    sha256 = hashlib.sha256(json.dumps([hashed, shapes], sort_keys=True).encode()).hexdigest()
-    examples = Examples(columns=dict(columns), origin=Given(sha256), label=label)
+    both = {**arrays, **known}
+    hashed = {name: hashlib.sha256(array.tobytes()).hexdigest() for name, array in both.items()}
+    shapes = {name: list(array.shape) for name, array in both.items()}
+    kinds = [{name: str(array.dtype) for name, array in known.items()}] if known else []
+    sha256 = hashlib.sha256(json.dumps([hashed, shapes, *kinds], sort_keys=True).encode()).hexdigest()
+    examples = Examples(columns=dict(columns), origin=Given(sha256), label=label, values=tuple(known))
     manifest = {**(notes or {}), "rows": next(iter(lengths.values())), "sha256": hashed}
-    _write_arrays(workspace, examples, arrays, manifest)
+    _write_arrays(workspace, examples, both, manifest)
     return examples
 
 
@@ -182,7 +193,20 @@ def open_rows(workspace: Workspace, examples: Examples) -> dict[str, IntArray]:
         return {name: np.arange(read_manifest(workspace.path(table))["rows"], dtype=np.int64)}
     folder = workspace.path(examples)
     read_manifest(folder)
-    return {path.stem: np.load(path, mmap_mode="r") for path in sorted(folder.glob("*.npy"))}
+    return {name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in sorted(examples.columns)}
+
+
+def open_values(workspace: Workspace, examples: Examples) -> dict[str, ValueArray]:
+    """What is known of the rows beside their texts, by name, memory-mapped: int64 or float32.
+
+    Raises:
+        BadInput: The examples are not finished.
+    """
+    if not examples.values:
+        return {}
+    folder = workspace.path(examples)
+    read_manifest(folder)
+    return {name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in examples.values}
 
 
 def write_collection(
@@ -225,10 +249,20 @@ def _check_ids(workspace: Workspace, name: str, table: TextTable, ids: IntArray)
     require(inside, f"row ids of {name} are in [0, {rows})", column=name)
 
 
+def _value(name: str, given: ValueArray) -> ValueArray:
+    array = np.asarray(given)
+    require(array.dtype.kind in "iufb", "a value is a number", value=name, dtype=str(array.dtype))
+    require(array.ndim in (1, 2), "a value has the shape (N,) or (N, C)", value=name, shape=array.shape)
+    require(bool(np.isfinite(array).all()), "a value is finite", value=name)
+    if array.dtype.kind == "f":
+        return np.ascontiguousarray(array, dtype=np.float32)
+    return np.ascontiguousarray(array, dtype=np.int64)
+
+
 def _write_arrays(
     workspace: Workspace,
     artifact: Examples | Collection,
-    arrays: Mapping[str, IntArray],
+    arrays: Mapping[str, ValueArray],
     manifest: dict[str, Any],
 ) -> None:
     folder = workspace.path(artifact)

@@ -55,6 +55,7 @@ class Classification:
     """
 
     version: ClassVar[int] = 1
+    needs: ClassVar[tuple[str, ...]] = ("score",)
 
     def __init__(self, data: LabelledData, name: str = "") -> None:
         self.rows, self.split = read_task(data), _kind(data.split)

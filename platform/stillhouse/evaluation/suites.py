@@ -29,7 +29,8 @@ def run_suite(
         search: A `SearchPool`; None searches in this process.
 
     Returns:
-        The figures of all evaluators.
+        The figures of all evaluators. Those of a test suite that ask for scores are left out for a model
+        that has none, such as an untuned teacher.
 
     Raises:
         BadInput: Two evaluators give a figure of the same name, a dev suite holds a test set, or the figure
@@ -38,6 +39,8 @@ def run_suite(
     figures: dict[str, float] = {}
     for each in suite.evaluators:
         evaluator = _evaluator(each, workspace, search)
+        if isinstance(suite, TestSuite) and not _can_answer(encoder, evaluator):
+            continue
         if isinstance(suite, DevSuite):
             split = getattr(evaluator, "split", "dev")
             require(split == "dev", "a dev suite holds dev sets only", evaluator=each, split=split)
@@ -56,6 +59,10 @@ def run_suite(
             f"{len(figures)}. {nearest(suite.select, list(figures))}"
         )
     return figures
+
+
+def _can_answer(encoder: Encoder, evaluator: Evaluator) -> bool:
+    return all(hasattr(encoder, wanted) for wanted in getattr(evaluator, "needs", ()))
 
 
 def _evaluator(evaluator: Spec[Any], workspace: Workspace, search: Search | None) -> Evaluator:

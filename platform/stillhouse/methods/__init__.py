@@ -15,7 +15,7 @@
     Hyper-parameter to where its value stands: in the text, in the authors' code; may be left out.
 
 A method that cannot do without labelled text also has ``NEEDS``, the columns of it that it reads; one that
-wants translations has ``NEEDS_PARALLEL``.
+wants translations has ``NEEDS_PARALLEL``, one whose student reads word vectors ``NEEDS_WORDS``.
 """
 
 import dataclasses
@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from stillhouse.errors import BadInput, nearest, require
-from stillhouse.plan import AllRows, DevSuite, Examples, Model, Setting, Stage, Store, TextTable
+from stillhouse.plan import AllRows, DevSuite, Examples, LabelledTask, Model, Setting, Stage, Store, TextTable
 from stillhouse.spec import Spec, spec
 from stillhouse.students.backbone import checked_layers
 from stillhouse.students.recurrent import checked_repeats
@@ -121,17 +121,26 @@ def presets(method: Method) -> list[PresetValue]:
     return values
 
 
-def check_data(method: Method, columns: Iterable[str], *, parallel: bool = False) -> None:
-    """Refuse to train without the labelled or parallel text that a method needs.
+def check_data(
+    method: Method, columns: Iterable[str], *, parallel: bool = False, words: bool = False
+) -> None:
+    """Refuse to train without the labelled or parallel text, or the word vectors, that a method needs.
 
     Args:
         method: What would train.
         columns: Of the labelled text that there is; none where there is none.
         parallel: Whether there is parallel text.
+        words: Whether there are word vectors.
 
     Raises:
         BadInput: A column is missing.
     """
+    require(
+        words or not getattr(method, "NEEDS_WORDS", False),
+        f"{method.__name__.rpartition('.')[2]} is given word vectors, or a task whose words are counted",
+        words="",
+        remedy="Give --words with a file of vectors such as GloVe's, or --task and --task-root.",
+    )
     require(
         parallel or not getattr(method, "NEEDS_PARALLEL", False),
         f"{method.__name__.rpartition('.')[2]} is given sentences with their translations",
@@ -193,4 +202,6 @@ def _placeholder() -> Setting:
         parallel=Examples({"source": texts, "target": texts}, AllRows()),
         parallel_store=Store(texts, teacher),
         finetune_budget=1 << 40,
+        words=teacher,
+        task=LabelledTask(Examples({"text": texts}, AllRows()), classes=2, dev=DevSuite((), select="")),
     )

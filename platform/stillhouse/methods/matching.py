@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from stillhouse.errors import require
+from stillhouse.losses.cosine import CosineDistance
 from stillhouse.losses.numerics import widen
 from stillhouse.losses.pca import Projection, fit_pca
 from stillhouse.losses.pkd import PKD, layer_pairs
@@ -55,6 +56,20 @@ class Regression(nn.Module):
     ) -> Terms:
         """``mse``."""
         return {"mse": self.mse(student["text"].embedding_BD, teacher["text"].embedding_BD)}
+
+
+class CosineApproximation(nn.Module):
+    """SRA eq. 1: ``cosine``, half the distance to the teacher's vector, of one dimension. Column ``text``."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.distance = CosineDistance()
+
+    def forward(
+        self, student: Mapping[str, Encoding], teacher: Mapping[str, Encoding], batch: Batch
+    ) -> Terms:
+        """``cosine``."""
+        return {"cosine": self.distance(student["text"].embedding_BD, teacher["text"].embedding_BD)}
 
 
 class ProjectedRegression(nn.Module):

@@ -52,6 +52,10 @@ class Experiment:
         parallel: Sentences with their translations in the place of the corpus, ``LANGUAGE=CORPUS`` separated
             by commas: two tab-separated columns, a folder with ``*.en`` beside ``*.LANGUAGE``, or ``hf:``.
         parallel_pairs: Pairs of each language; 0 takes all.
+        words: Word vectors for a student that reads them: a file such as GloVe's, or ``count`` for random
+            ones of the words of the texts; empty takes these where there is a task.
+        task: Labels to fine-tune on: ``sst2``, ``qqp``, ``mnli``, ``mrpc`` or ``rte``.
+        task_root: Folder with the files of the task.
         patience: Evaluations without a better dev figure before a stage ends; 0 never ends it.
         compute: ``auto``, ``float32`` or ``bfloat16``: precision of teacher and training.
         data_root: Folder with the published STS sets; empty leaves STS out.
@@ -93,6 +97,9 @@ class Experiment:
     evaluations: int = 2
     parallel: str = ""
     parallel_pairs: int = 0
+    words: str = ""
+    task: str = ""
+    task_root: str = ""
     patience: int = 0
     compute: str = "auto"
     data_root: str = ""
@@ -116,6 +123,20 @@ class Experiment:
         for name in ("dev_queries", "dev_passages", "held_out", "distil_budget", "evaluations", "max_length"):
             value = getattr(self, name)
             require(value > 0, f"{name} > 0", **{name: value})
+        require(
+            bool(self.task) == bool(self.task_root),
+            "a task is given with the folder of its files",
+            task=self.task,
+            task_root=self.task_root,
+            remedy="Give --task and --task-root.",
+        )
+        require(
+            not (self.parallel and (self.task or self.words)),
+            "parallel text comes without a task or word vectors",
+            parallel=self.parallel,
+            task=self.task,
+            words=self.words,
+        )
         require(
             self.compute in ("auto", "float32", "bfloat16"),
             "compute in (auto, float32, bfloat16)",

@@ -83,6 +83,8 @@ def model_card_of(
 def _in_words(student: Spec[Any]) -> str:
     """What a student was made from."""
     kwargs = student.kwargs
+    if "words" in kwargs:
+        return f"a bidirectional LSTM of {kwargs['hidden']} units a side over word vectors"
     base = kwargs["base"].name or "the base model"
     if "unit" in kwargs:
         narrow = f", word vectors of {kwargs['bottleneck']} dimensions" if kwargs.get("bottleneck") else ""

@@ -11,6 +11,7 @@ from stillhouse.plan import Collection, DevSuite, Examples, Mined, Model, Settin
 from stillhouse.spec import Spec, canonical, fingerprint, spec
 from stillhouse.sweeps.experiment import Experiment
 from stillhouse.sweeps.room import teacher_actors
+from stillhouse.sweeps.task_data import task_and_words
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,7 @@ def prepare(
     if labelled and mined_from:
         build_mined(workspace, labelled)
     told = open_store(workspace, sentences)
+    task, words, final = task_and_words(wanted, workspace, data.sentences)
     setting = Setting(
         teacher=teacher,
         student=student_spec(wanted, teacher),
@@ -93,12 +95,14 @@ def prepare(
         labelled=labelled,
         labelled_stores={name: store(table) for name, table in labelled.columns.items()} if labelled else {},
         teacher_dim=told.dim,
-        finetune_budget=wanted.finetune_budget if labelled else 0,
+        finetune_budget=wanted.finetune_budget if labelled or task else 0,
         evaluations=wanted.evaluations,
         patience=wanted.patience,
         max_length=wanted.max_length,
         autocast=compute,
         seed=wanted.seed,
+        words=words,
+        task=task,
     )
     facts = {
         "corpus": wanted.corpus,
@@ -108,7 +112,10 @@ def prepare(
         "store": sentences.fingerprint,
         "compute": compute,
     }
-    return Prepared(setting, _test(data, test, wanted), facts)
+    if task:
+        facts["task"] = wanted.task
+    suite = _test(data, test, wanted)
+    return Prepared(setting, TestSuite(suite.evaluators + final), facts)
 
 
 def _prepare_parallel(

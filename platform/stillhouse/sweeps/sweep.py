@@ -156,10 +156,13 @@ def _search_and_deliver(
         where=where,
         quality=prepared.setting.dev.select,
     )
+    plan = context.plan(some_point(options.space))
+    # A task has a figure of its own, which the last stage selects by.
+    context = dataclasses.replace(context, quality=plan.dev.select if plan.dev else context.quality)
     tracker = open_tracker(workspace, folder, options.name)
     with Observer(options.name, context, tracker, prepared.facts) as observer:
         build_shared(context, options.space, options.need)
-        baseline = Baseline(context, options.need, context.plan(some_point(options.space)))
+        baseline = Baseline(context, options.need, plan)
         if LATENCY in options.objectives:
             baseline.wait()
         records = search(options, context, folder, observer, at_once)

@@ -6,6 +6,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -142,8 +143,13 @@ class _Loop:
         checkpoint.save_weights(self.folder / STUDENT, student)
         checkpoint.save_weights(self.folder / OBJECTIVE, objective)
         sha256 = checkpoint.weights_sha256(student)
-        write_manifest(self.folder, summary(self.stage, self.progress, chosen, sha256, self.table.dropped))
+        said = summary(self.stage, self.progress, chosen, sha256, self.table.dropped, self._teacher_dim())
+        write_manifest(self.folder, said)
         shutil.rmtree(self.folder / checkpoint.FOLDER, ignore_errors=True)
+
+    def _teacher_dim(self) -> int | None:
+        live: Any = self.module.live
+        return self.table.teacher_dim if live is None else live.dim
 
     def tell(self, listen: Listen | None, evaluation: Evaluation) -> None:
         """Tell whoever listens, on every rank, and stop on all when one is asked to."""
@@ -195,7 +201,7 @@ class _Loop:
 
     def _evaluate(self, evaluate: Evaluate | None, listen: Listen | None) -> None:
         metrics, collapsed = on_first(
-            lambda: measure(self.module.student, self.stage, self.table, self.device, evaluate)
+            lambda: measure(self.module, self.stage, self.table, self.device, evaluate)
         )
         if collapsed is not None:
             raise Diverged(

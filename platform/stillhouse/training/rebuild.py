@@ -1,4 +1,4 @@
-"""A student's spec as JSON, so that the folder of a stage can be opened without the plan that made it."""
+"""A student's or objective's spec as JSON: a stage's folder is opened without the plan that made it."""
 
 import importlib
 from collections.abc import Mapping
@@ -11,28 +11,41 @@ from stillhouse.plan import Model
 from stillhouse.spec import Spec
 
 
-def describe(student: Spec[Any]) -> dict[str, Any]:
+def describe(part: Spec[Any]) -> dict[str, Any]:
     """Module, class and arguments; a `Model` keeps its folder, where its configuration and tokenizer are."""
-    target = student.target
-    arguments = {name: _plain(value) for name, value in student.kwargs.items()}
+    target = part.target
+    arguments = {name: _plain(value) for name, value in part.kwargs.items()}
     return {"module": target.__module__, "name": target.__qualname__, "arguments": arguments}
 
 
-def rebuild(description: Mapping[str, Any]) -> nn.Module:
-    """The student that `describe` described, with the weights that it starts from.
+def rebuild(description: Mapping[str, Any], **known: Any) -> nn.Module:
+    """The student or objective that `describe` described, with the weights that it starts from.
+
+    Args:
+        description: What `describe` gave.
+        known: What is added where it is wanted, such as ``student_dim``.
+
+    Raises:
+        BadInput: There is no such class any more.
+    """
+    target = class_of(description)
+    arguments = {name: _value(value) for name, value in description["arguments"].items()}
+    part: nn.Module = Spec(target, arguments).build(**known)
+    return part
+
+
+def class_of(description: Mapping[str, Any]) -> type[nn.Module]:
+    """The class that `describe` described.
 
     Raises:
         BadInput: There is no such class any more.
     """
     try:
-        target = getattr(importlib.import_module(description["module"]), description["name"])
+        return getattr(importlib.import_module(description["module"]), description["name"])  # type: ignore[no-any-return]
     except (ImportError, AttributeError) as error:
         raise BadInput(
-            f"the student's class must exist, but: {error}. Open it with the version that trained it."
+            f"the class of a trained part must exist, but: {error}. Open it with the version that trained it."
         ) from None
-    arguments = {name: _value(value) for name, value in description["arguments"].items()}
-    student: nn.Module = target(**arguments)
-    return student
 
 
 def _plain(value: Any) -> Any:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import nn
 
 from stillhouse.artifacts import Workspace, locked, read_manifest, remove_leftovers, write_json
 from stillhouse.devices import is_here, resolve_device, usable_device
@@ -13,14 +14,16 @@ from stillhouse.errors import require
 from stillhouse.plan import Stage
 from stillhouse.spec import canonical
 from stillhouse.training.checkpoint import load_weights
-from stillhouse.training.fit import STUDENT, Listen
+from stillhouse.training.fit import OBJECTIVE, STUDENT, Listen
 from stillhouse.training.local import fit_here, prepare, stores_of
 from stillhouse.training.progress import Evaluation, Stopped
-from stillhouse.training.rebuild import rebuild
+from stillhouse.training.rebuild import class_of, rebuild
+from stillhouse.training.scorer import with_scores
 from stillhouse.training.watch import encoder_of
 
 if TYPE_CHECKING:
     from stillhouse.students.encoder import StudentEncoder
+    from stillhouse.training.scorer import StudentScorer
 
 PLAN = "plan.json"
 """What a stage's folder holds from the start."""
@@ -85,16 +88,32 @@ def run(
     return workspace.path(stage)
 
 
-def encoder_in(folder: Path, device: str = "cpu") -> "StudentEncoder":
+def encoder_in(folder: Path, device: str = "cpu") -> "StudentEncoder | StudentScorer":
     """The trained student in the folder of a finished stage, as an encoder in full precision.
+
+    Where its objective gives scores, the encoder does too.
 
     Raises:
         BadInput: The folder is not a finished stage.
     """
     manifest = read_manifest(folder)
-    student = rebuild(manifest["student"])
+    student: Any = rebuild(manifest["student"])
     load_weights(student, folder / STUDENT)
-    return encoder_of(student.eval(), manifest["max_length"], "float32", device)
+    encoder = encoder_of(student.eval(), manifest["max_length"], "float32", device)
+    objective = _objective_in(folder, manifest, student.dim)
+    return encoder if objective is None else with_scores(encoder, objective, manifest["columns"])
+
+
+def _objective_in(folder: Path, manifest: dict[str, Any], student_dim: int) -> nn.Module | None:
+    """The trained objective where it gives scores, else None."""
+    if "objective" not in manifest or not hasattr(class_of(manifest["objective"]), "score"):
+        return None
+    dims = {"student_dim": student_dim} | (
+        {} if manifest["teacher_dim"] is None else {"teacher_dim": manifest["teacher_dim"]}
+    )
+    objective = rebuild(manifest["objective"], **dims)
+    load_weights(objective, folder / OBJECTIVE)
+    return objective.eval()
 
 
 def open_model(name: str, workspace: Workspace, device: str = "cpu") -> Any:

@@ -10,7 +10,9 @@ from stillhouse.training.rebuild import describe
 from stillhouse.training.watch import versions
 
 
-def summary(stage: Stage, progress: Progress, chosen: int, sha256: str, dropped: int) -> dict[str, Any]:
+def summary(
+    stage: Stage, progress: Progress, chosen: int, sha256: str, dropped: int, teacher_dim: int | None
+) -> dict[str, Any]:
     """What became of a run.
 
     Args:
@@ -19,6 +21,7 @@ def summary(stage: Stage, progress: Progress, chosen: int, sha256: str, dropped:
         chosen: The step whose weights are kept.
         sha256: Of these weights.
         dropped: Examples that were left out because a text of theirs has no teacher vector.
+        teacher_dim: E; None where no teacher was read.
     """
     curve = progress.curve
     return {
@@ -37,6 +40,9 @@ def summary(stage: Stage, progress: Progress, chosen: int, sha256: str, dropped:
         "dropped_examples": dropped,
         "max_length": stage.max_length,
         "student": describe(stage.student),
+        "objective": describe(stage.objective),
+        "teacher_dim": teacher_dim,
+        "columns": list(stage.examples.columns),
         "versions": versions(),
         "plan": canonical(stage),
     }

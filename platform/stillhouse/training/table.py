@@ -9,7 +9,7 @@ import torch
 from stillhouse.artifacts import Workspace
 from stillhouse.errors import require
 from stillhouse.plan import Model, Stage, TokenTable
-from stillhouse.types import Batch, Encoding, FloatArray, IntArray, Tokens
+from stillhouse.types import Batch, Encoding, FloatArray, IntArray, Tokens, ValueArray
 
 
 class TokenColumn(Protocol):
@@ -50,9 +50,11 @@ class TrainingTable:
         rows: Column name to ids, (N,) or (N, K).
         tokens: Column name to its tokens.
         stores: Column name to its teacher vectors; may name fewer columns.
+        values: Labels, scores or logits of the examples by name, (N,) or (N, C).
 
     Attributes:
         rows: The ids that are kept.
+        values: The values of the examples that are kept.
         dropped: Examples left out because a text of theirs has no teacher vector.
     """
 
@@ -61,6 +63,7 @@ class TrainingTable:
         rows: Mapping[str, IntArray],
         tokens: Mapping[str, TokenColumn],
         stores: Mapping[str, TeacherColumn],
+        values: Mapping[str, ValueArray] | None = None,
     ) -> None:
         whole = np.ones(len(next(iter(rows.values()))), dtype=bool)
         for column, store in stores.items():
@@ -68,6 +71,7 @@ class TrainingTable:
             whole &= found.reshape(len(whole), -1).all(axis=1)
         self.dropped = int((~whole).sum())
         self.rows = {column: ids[whole] if self.dropped else ids for column, ids in rows.items()}
+        self.values = {name: v[whole] if self.dropped else v for name, v in (values or {}).items()}
         self.tokens, self.stores = dict(tokens), dict(stores)
 
     def __len__(self) -> int:
@@ -106,6 +110,7 @@ class TrainingTable:
                 column: Encoding(torch.from_numpy(store.gather(rows[column].reshape(-1))))
                 for column, store in self.stores.items()
             },
+            values={name: torch.from_numpy(value[indices]) for name, value in self.values.items()},
         )
 
     def sample(self, count: int, at_once: int, seed: int = 0) -> Iterator[Tokens]:
@@ -129,6 +134,7 @@ def on_device(batch: Batch, device: str) -> Batch:
             column: Encoding(said.embedding_BD.to(device, non_blocking=True))
             for column, said in batch.teacher.items()
         },
+        values={name: value.to(device, non_blocking=True) for name, value in batch.values.items()},
     )
 
 
@@ -141,6 +147,7 @@ def pinned(batch: Batch) -> Batch:
         },
         rows={column: ids.pin_memory() for column, ids in batch.rows.items()},
         teacher={column: Encoding(said.embedding_BD.pin_memory()) for column, said in batch.teacher.items()},
+        values={name: value.pin_memory() for name, value in batch.values.items()},
     )
 
 
@@ -156,7 +163,7 @@ def open_table(workspace: Workspace, stage: Stage, tokenizer: Model) -> Training
     Raises:
         BadInput: No example is left, or fewer than a batch.
     """
-    from stillhouse.corpora.tables import open_rows
+    from stillhouse.corpora.tables import open_rows, open_values
     from stillhouse.corpora.tokens import open_tokens
     from stillhouse.teachers.store import open_store
 
@@ -164,6 +171,7 @@ def open_table(workspace: Workspace, stage: Stage, tokenizer: Model) -> Training
         open_rows(workspace, stage.examples),
         {column: open_tokens(workspace, t) for column, t in token_tables(stage, tokenizer).items()},
         {column: open_store(workspace, store) for column, store in stage.stores.items()},
+        open_values(workspace, stage.examples),
     )
     require(
         len(table) >= stage.batch_size,

@@ -12,6 +12,8 @@ from torch import nn
 from stillhouse.plan import Stage
 from stillhouse.students.encoder import evaluating
 from stillhouse.training.checkpoint import rng_untouched
+from stillhouse.training.module import StudentAndObjective
+from stillhouse.training.scorer import with_scores
 from stillhouse.training.table import TrainingTable
 from stillhouse.types import Encoder, FloatArray
 
@@ -24,21 +26,25 @@ WATCHED, AT_ONCE = 128, 32
 
 
 def measure(
-    student: nn.Module, stage: Stage, table: TrainingTable, device: str, evaluate: Evaluate | None
+    module: StudentAndObjective, stage: Stage, table: TrainingTable, device: str, evaluate: Evaluate | None
 ) -> tuple[dict[str, float], str | None]:
-    """Evaluate the student; the random generators and the training mode are left as they were.
+    """Evaluate the student, with its scores where the objective gives any.
+
+    The random generators and the training mode are left as they were.
 
     Returns:
         The dev figures, and why the student counts as collapsed, or None.
     """
     from stillhouse.evaluation.geometry import collapse
 
+    student = module.student
     with rng_untouched(), evaluating(student):
         vectors = watched_vectors(student, table, device)
         reason = collapse(vectors) if len(vectors) >= 2 else None
         if reason is not None or evaluate is None:
             return {}, reason
-        return dict(evaluate(encoder_of(student, stage.max_length, stage.autocast, device))), None
+        encoder = encoder_of(student, stage.max_length, stage.autocast, device)
+        return dict(evaluate(with_scores(encoder, module.objective, list(stage.examples.columns)))), None
 
 
 def watched_vectors(student: nn.Module, table: TrainingTable, device: str) -> FloatArray:

@@ -1,0 +1,55 @@
+"""Objectives on labelled texts and pairs of texts; no text depends on another, nothing is gathered."""
+
+from collections.abc import Mapping
+
+from torch import Tensor, nn
+
+from stillhouse.losses.heads import ClassificationHead, LabelsAndLogits
+from stillhouse.types import Batch, Encoding, Terms
+
+
+class Classified(nn.Module):
+    """A classification head, fitted to labels and, where α < 1, to logits: ``labels`` and ``logits``.
+
+    Columns ``text`` and, for pairs, ``other``; values ``label`` and, where α < 1, ``logits``.
+
+    Args:
+        student_dim: D.
+        classes: C.
+        pair: Whether the texts come in pairs.
+        hidden: Units of the head's hidden layer.
+        dropout: Of the head.
+        alpha: α, the weight of the labels.
+    """
+
+    def __init__(
+        self,
+        *,
+        student_dim: int,
+        classes: int,
+        pair: bool,
+        hidden: int = 256,
+        dropout: float = 0.0,
+        alpha: float = 1.0,
+    ) -> None:
+        super().__init__()
+        self.head = ClassificationHead(
+            student_dim=student_dim, classes=classes, pair=pair, hidden=hidden, dropout=dropout
+        )
+        self.loss = LabelsAndLogits(alpha=alpha)
+
+    def forward(
+        self, student: Mapping[str, Encoding], teacher: Mapping[str, Encoding], batch: Batch
+    ) -> Terms:
+        """``labels`` where α > 0, ``logits`` where α < 1."""
+        values = batch.values
+        terms: Terms = self.loss(self.head(*_sides(student)), values.get("label"), values.get("logits"))
+        return terms
+
+    def score(self, student: Mapping[str, Encoding]) -> Tensor:
+        """Probabilities of the classes, (B, C)."""
+        return self.head.score(*_sides(student))
+
+
+def _sides(student: Mapping[str, Encoding]) -> list[Tensor]:
+    return [student[column].embedding_BD for column in ("text", "other") if column in student]

@@ -1,0 +1,141 @@
+"""From ``--task`` and ``--words`` to labelled examples with what selects on them, and to word vectors."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stillhouse.artifacts import Workspace, locked
+from stillhouse.console import say
+from stillhouse.corpora.glue import TASKS, LabelledData, Row, read_task, resolve_task
+from stillhouse.corpora.readers import list_files
+from stillhouse.corpora.sentences import clean
+from stillhouse.corpora.tables import open_texts, write_rows, write_texts
+from stillhouse.errors import require
+from stillhouse.plan import DevSuite, Examples, LabelledTask, Model, TextTable
+from stillhouse.spec import Spec, fingerprint, spec
+from stillhouse.sweeps.experiment import Experiment
+
+VERSION = 1
+COUNT = "count"
+"""In the place of a file of vectors: the words of the texts."""
+DIM = 300
+"""Of vectors that are not read from a file, as GloVe's."""
+MOST_WORDS = 200_000
+
+
+def task_name(given: str) -> str:
+    """``SST-2`` as ``sst2``."""
+    return given.lower().replace("-", "")
+
+
+def task_and_words(
+    wanted: Experiment, workspace: Workspace, sentences: TextTable
+) -> tuple[LabelledTask | None, Model | None, tuple[Spec[Any], ...]]:
+    """What an experiment asks for: labelled texts, word vectors, and what measures the test split."""
+    if not wanted.task:
+        words = word_vectors(workspace, wanted.words, [sentences], wanted.seed) if wanted.words else None
+        return None, words, ()
+    task, final = read_labelled_task(workspace, wanted.task, wanted.task_root)
+    tables = [sentences, task.examples.columns["text"]]
+    return task, word_vectors(workspace, wanted.words, tables, wanted.seed), final
+
+
+def read_labelled_task(
+    workspace: Workspace, given: str, root: str
+) -> tuple[LabelledTask, tuple[Spec[Any], ...]]:
+    """Training rows, what selects on the dev rows, and what measures the test rows where they are public.
+
+    Args:
+        workspace: Where the texts will stand.
+        given: The task's name.
+        root: The folder of its files.
+
+    Raises:
+        BadInput: No such task, or a file of it is missing.
+    """
+    from stillhouse.evaluation.classification import Classification
+
+    task = task_name(given)
+    train = resolve_task(task, root, "train")
+    splits = TASKS[task].files
+    dev = resolve_task(task, root, "dev" if "dev_matched" not in splits else _mnli_dev(root))
+    steering = DevSuite((spec(Classification, data=dev),), select=f"{task}_accuracy")
+    public = [name for name in splits.get("test", ()) if (Path(root) / name).is_file()]
+    final = (spec(Classification, data=resolve_task(task, root, "test")),) if public else ()
+    classes = len(TASKS[task].labels)
+    return LabelledTask(task_examples(workspace, train), classes=classes, dev=steering), final
+
+
+def task_examples(workspace: Workspace, data: LabelledData) -> Examples:
+    """The rows of a split: columns ``text`` and, for pairs, ``other``; value ``label``.
+
+    A row with an empty text is left out.
+    """
+    rows = [
+        Row(clean(row.first), None if row.second is None else clean(row.second), row.label)
+        for row in read_task(data)
+    ]
+    rows = [row for row in rows if row.first and row.second != ""]
+    sides = {"text": [row.first for row in rows]}
+    if rows and rows[0].second is not None:
+        sides["other"] = [row.second or "" for row in rows]
+    known = {
+        text: at for at, text in enumerate(dict.fromkeys(text for side in sides.values() for text in side))
+    }
+    label = f"{data.task}-{data.split}"
+    table = write_texts(workspace, label, known, deduplicate=False, origin={"task": data.task})
+    return write_rows(
+        workspace,
+        dict.fromkeys(sides, table),
+        {column: np.array([known[text] for text in side]) for column, side in sides.items()},
+        label,
+        values={"label": np.array([row.label for row in rows])},
+    )
+
+
+def word_vectors(workspace: Workspace, source: str, tables: Sequence[TextTable], seed: int = 0) -> Model:
+    """Vectors of the words that stand in some texts: published ones, or random ones that are learned.
+
+    Args:
+        workspace: Where the folder will stand.
+        source: A file such as GloVe's; `COUNT` or nothing takes the words of the texts.
+        tables: The texts.
+        seed: Of random rows.
+
+    Raises:
+        BadInput: The file is missing or malformed, or has none of the words.
+    """
+    from stillhouse.corpora.word_vectors import count_words, write_vectors, write_vocabulary
+    from stillhouse.teachers.models import resolve_model
+
+    published = source not in ("", COUNT)
+    require(not published or Path(source).is_file(), "the file of word vectors exists", words=source)
+    signature = {
+        "version": VERSION,
+        "source": list_files(source)[1] if published else COUNT,
+        "texts": [table.sha256 for table in tables],
+        "seed": seed,
+    }
+    folder = workspace.root / "words" / fingerprint(signature)
+    with locked(folder.with_suffix(".lock")):
+        if not (folder / "config.json").is_file():  # written last
+            counted = count_words(_texts(workspace, tables), limit=0 if published else MOST_WORDS)
+            if published:
+                write_vectors(source, folder, keep=set(counted), seed=seed)
+            else:
+                write_vocabulary(counted, folder, dim=DIM, seed=seed)
+            say(f"  word vectors for the {len(counted):,} words of the texts in {folder}")
+    return resolve_model(str(folder))
+
+
+def _mnli_dev(root: str) -> str:
+    return "dev_matched" if (Path(root) / "dev_matched.tsv").is_file() else "dev"
+
+
+def _texts(workspace: Workspace, tables: Sequence[TextTable]) -> Iterator[str]:
+    for table in tables:
+        texts = open_texts(workspace, table)
+        for shard in range(len(texts.shard_starts)):
+            yield from texts.shard(shard)

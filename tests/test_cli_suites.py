@@ -109,6 +109,7 @@ def test_cost_needs_no_data(tiny_model: Path, tmp_path: Path, monkeypatch: pytes
         (["--suite", "xsts", "--data-root", "."], "stsb_multi_mt"),
         (["--suite", "translation", "--data-root", "."], "parallel/laser_tatoeba1000"),
         (["--suite", "geometry", "--data-root", "."], "STSB"),
+        (["--suite", "retrieval", "--data-root", "."], "corpus.jsonl, queries.jsonl, qrels"),
     ],
 )
 def test_what_is_missing_is_named(
@@ -133,3 +134,22 @@ def test_translations_of_unequal_length(
     flags = ["--suite", "translation", "--data-root", str(tmp_path), "--root", str(tmp_path / "runs")]
     assert main(["evaluate", str(tiny_model), *flags]) == 2
     assert "a translation stands in every line" in capsys.readouterr().err
+
+
+def test_retrieval_writes_runs_that_give_the_figures(tiny_model: Path, tmp_path: Path) -> None:
+    from stillhouse.evaluation.judged_search import read_run, run_figures
+
+    for name in ("one", "two"):
+        folder, draw = tmp_path / "beir" / name, np.random.default_rng(1)
+        (folder / "qrels").mkdir(parents=True)
+        for file, letter, rows in (("corpus", "d", 20), ("queries", "q", 5)):
+            lines = [json.dumps({"_id": f"{letter}{at}", "text": sentence(draw)}) for at in range(rows)]
+            (folder / f"{file}.jsonl").write_text("\n".join(lines))
+        qrels = "".join(f"q{at}\td{3 * at}\t1\n" for at in range(5))
+        (folder / "qrels/test.tsv").write_text("query-id\tcorpus-id\tscore\n" + qrels)
+    flags = ["--suite", "retrieval", "--final", "--run", str(tmp_path / "run.txt")]
+    found = measured(tiny_model, tmp_path, tmp_path, *flags)["retrieval"]
+    assert list(found) == ["one", "two"] and found["one"]["recall@100"] == 1
+    run = read_run(tmp_path / "run.two.txt")
+    assert run_figures(run, {f"q{at}": {f"d{3 * at}": 1} for at in range(5)}) == found["two"]
+    assert len((tmp_path / "runs/openings.jsonl").read_text().splitlines()) == 1

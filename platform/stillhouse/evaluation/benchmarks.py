@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from stillhouse.artifacts import sha256_of
+from stillhouse.corpora.judged import PLACES, JudgedCollection, find_collections
 from stillhouse.errors import BadInput, nearest, require
 from stillhouse.evaluation.bitexts import FOLDERS as BITEXTS
 from stillhouse.evaluation.bitexts import find_bitexts, measure_bitext, sha256_of_bitexts
@@ -23,6 +25,7 @@ from stillhouse.evaluation.crosslingual_sts import (
     resolve_crosslingual_sts,
 )
 from stillhouse.evaluation.geometry import alignment, effective_rank, random_pair_cosine, uniformity
+from stillhouse.evaluation.judged_search import rank_collection, run_figures, write_run
 from stillhouse.evaluation.sts import SETS, STS, resolve_sts
 from stillhouse.spec import fingerprint
 from stillhouse.types import Encoder
@@ -143,6 +146,30 @@ def translation(root: str, options: Options) -> Benchmark:
     return Benchmark(measure, (), _opened(options, sha256_of_bitexts(sets)), across=False)
 
 
+def retrieval(root: str, options: Options) -> Benchmark:
+    """BEIR folders, SciFact, Cranfield, Vaswani and CACM: nDCG@10, MRR@10, MAP and recall in [0, 1]."""
+    collections = find_collections(root, final=options.final)
+    require(
+        bool(collections),
+        f"retrieval collections with {'test' if options.final else 'dev or train'} judgements are there",
+        root=root,
+        remedy=f"Put folders such as BEIR's (corpus.jsonl, queries.jsonl, qrels) into {PLACES[0]} there.",
+    )
+
+    def measure(model: Encoder) -> Figures:
+        figures: Figures = {}
+        for collection in collections:
+            run = rank_collection(collection, model)
+            if options.run is not None:
+                write_run(_run_file(options.run, collection, alone=len(collections) == 1), run)
+            figures[collection.name] = run_figures(run, collection.qrels)
+        return figures
+
+    notes = tuple(note for collection in collections for note in collection.notes)
+    known = {path.name: sha256_of(path) for each in collections for path in each.files}
+    return Benchmark(measure, notes, _opened(options, known), across=False, digits=4)
+
+
 def geometry(root: str, options: Options) -> Benchmark:
     """Of STS-B: alignment of its pairs above 4, and uniformity, effective rank, mean cosine of its texts."""
     data = resolve_sts(root, "test" if options.final else "dev", ("STSB",))
@@ -185,6 +212,7 @@ SUITES: dict[str, Suite] = {
     "sts": sts,
     "xsts": xsts,
     "translation": translation,
+    "retrieval": retrieval,
     "geometry": geometry,
     "cost": cost,
 }
@@ -203,6 +231,11 @@ def suites_named(names: str) -> tuple[str, ...]:
         if name not in SUITES:
             raise BadInput(f"`{name}` is no suite. {nearest(name, list(SUITES))}")
     return wanted
+
+
+def _run_file(path: Path, collection: JudgedCollection, *, alone: bool) -> Path:
+    """The file as given; of several collections each has its name before the ending."""
+    return path if alone else path.with_name(f"{path.stem}.{collection.name}{path.suffix}")
 
 
 def _opened(options: Options, *data: object) -> str:

@@ -110,6 +110,7 @@ def test_cost_needs_no_data(tiny_model: Path, tmp_path: Path, monkeypatch: pytes
         (["--suite", "translation", "--data-root", "."], "parallel/laser_tatoeba1000"),
         (["--suite", "geometry", "--data-root", "."], "STSB"),
         (["--suite", "retrieval", "--data-root", "."], "corpus.jsonl, queries.jsonl, qrels"),
+        (["--suite", "transfer", "--data-root", "."], "MR, CR, SUBJ, MPQA"),
     ],
 )
 def test_what_is_missing_is_named(
@@ -153,3 +154,16 @@ def test_retrieval_writes_runs_that_give_the_figures(tiny_model: Path, tmp_path:
     run = read_run(tmp_path / "run.two.txt")
     assert run_figures(run, {f"q{at}": {f"d{3 * at}": 1} for at in range(5)}) == found["two"]
     assert len((tmp_path / "runs/openings.jsonl").read_text().splitlines()) == 1
+
+
+def test_transfer_keeps_its_test_sets_for_final(tiny_model: Path, tmp_path: Path) -> None:
+    folder, draw = tmp_path / "transfer/SST/binary", np.random.default_rng(2)
+    folder.mkdir(parents=True)
+    for split in ("train", "dev", "test"):
+        rows = "".join(f"{sentence(draw)} \t{at % 2}\n" for at in range(12))
+        (folder / f"sentiment-{split}").write_text(rows)
+    dev = measured(tiny_model, tmp_path, tmp_path, "--suite", "transfer")["transfer"]
+    assert list(dev) == ["SST-2"] and list(dev["SST-2"]) == ["dev_accuracy"]
+    final = measured(tiny_model, tmp_path, tmp_path, "--suite", "transfer", "--final")["transfer"]
+    assert final["SST-2"]["dev_accuracy"] == dev["SST-2"]["dev_accuracy"]
+    assert final["Avg"]["accuracy"] == final["SST-2"]["accuracy"]

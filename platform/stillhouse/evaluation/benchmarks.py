@@ -14,6 +14,8 @@ import numpy as np
 
 from stillhouse.artifacts import sha256_of
 from stillhouse.corpora.judged import PLACES, JudgedCollection, find_collections
+from stillhouse.corpora.sentence_tasks import BY_CLASS, TASKS, read_tasks, task_files
+from stillhouse.corpora.sentence_tasks import PLACES as TRANSFER
 from stillhouse.errors import BadInput, nearest, require
 from stillhouse.evaluation.bitexts import FOLDERS as BITEXTS
 from stillhouse.evaluation.bitexts import find_bitexts, measure_bitext, sha256_of_bitexts
@@ -27,6 +29,7 @@ from stillhouse.evaluation.crosslingual_sts import (
 from stillhouse.evaluation.geometry import alignment, effective_rank, random_pair_cosine, uniformity
 from stillhouse.evaluation.judged_search import rank_collection, run_figures, write_run
 from stillhouse.evaluation.sts import SETS, STS, resolve_sts
+from stillhouse.evaluation.transfer import measure_task
 from stillhouse.spec import fingerprint
 from stillhouse.types import Encoder
 
@@ -166,8 +169,33 @@ def retrieval(root: str, options: Options) -> Benchmark:
         return figures
 
     notes = tuple(note for collection in collections for note in collection.notes)
-    known = {path.name: sha256_of(path) for each in collections for path in each.files}
+    known = {f"{each.name}/{path.name}": sha256_of(path) for each in collections for path in each.files}
     return Benchmark(measure, notes, _opened(options, known), across=False, digits=4)
+
+
+def transfer(root: str, options: Options) -> Benchmark:
+    """SentEval's tasks in the papers' order: accuracy × 100, of MRPC F1 too; with the test sets Avg."""
+    files = {task: task_files(root, task, final=options.final) for task in TASKS}
+    there = {task: paths for task, paths in files.items() if paths}
+    require(
+        bool(there),
+        "SentEval's transfer tasks lie under the data root",
+        root=root,
+        remedy=f"Put its folders (MR, CR, SUBJ, MPQA, SST, TREC, MRPC) into {TRANSFER[0]} there.",
+    )
+    data = {task: read_tasks(task, paths) for task, paths in there.items()}
+
+    def measure(model: Encoder) -> Figures:
+        figures = {task: measure_task(task, splits, model) for task, splits in data.items()}
+        reached = [each.get("accuracy", np.nan) for each in figures.values()]
+        average = {"Avg": {"accuracy": float(np.mean(reached))}}
+        return figures | (average if options.final else {})
+
+    missing = [task for task in TASKS if task not in there]
+    paths = [path for splits in there.values() for each in splits.values() for path in each]
+    known = {path.name: sha256_of(path) for path in paths}
+    opens = _opened(options, known) if any(task not in BY_CLASS for task in there) else ""
+    return Benchmark(measure, _missing("files of", missing, TRANSFER[0]), opens)
 
 
 def geometry(root: str, options: Options) -> Benchmark:
@@ -213,6 +241,7 @@ SUITES: dict[str, Suite] = {
     "xsts": xsts,
     "translation": translation,
     "retrieval": retrieval,
+    "transfer": transfer,
     "geometry": geometry,
     "cost": cost,
 }

@@ -103,6 +103,7 @@ def test_cost_needs_no_data(tiny_model: Path, tmp_path: Path, monkeypatch: pytes
     ("flags", "message"),
     [
         (["--suite", "geometri"], "Did you mean geometry"),
+        (["--suite", "sts", "--run", "run.txt"], "--run goes with --suite retrieval"),
         (["--suite", ","], "--suite names some of sts"),
         (["--suite", "sts", "--data-root", "./nowhere"], "Give --data-root DIR"),
         (["--suite", "sts", "--data-root", "."], "sts/senteval"),

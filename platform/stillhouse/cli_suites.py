@@ -42,6 +42,8 @@ def run_suites(options: Namespace, workspace: Workspace, device: str) -> dict[st
 def prepare_suites(options: Namespace) -> dict[str, Benchmark]:
     """The suites that ``--suite`` names, their files read and checked."""
     wanted = suites_named(options.suite)
+    fits = options.run is None or "retrieval" in wanted
+    require(fits, "--run goes with --suite retrieval", run=str(options.run))
     root = options.data_root or os.environ.get("STILLHOUSE_DATA", "")
     if any(name not in NEED_NO_DATA for name in wanted):
         require(

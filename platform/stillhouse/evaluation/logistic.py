@@ -51,7 +51,7 @@ def fit_logistic(
         return float(loss + penalty) / rows, slope.ravel() / rows
 
     first = np.zeros((dim + 1) * width) if start is None else start.ravel()
-    found = minimize(  # type: ignore[call-overload]
+    found = minimize(
         objective,
         first,
         jac=True,

@@ -100,13 +100,20 @@ def add_evaluate(commands: "_SubParsersAction[ArgumentParser]") -> None:
     command = _command(
         commands,
         "evaluate",
-        "measure a model on the dev suite, or on the locked test suite",
-        "stillhouse evaluate all-MiniLM-L6-v2\n  stillhouse evaluate runs/sweeps/ibkd/export --final",
+        "measure a model on the dev suite, on the locked test suite, or on published benchmarks",
+        "stillhouse evaluate all-MiniLM-L6-v2\n"
+        "  stillhouse evaluate runs/sweeps/ibkd/export --final\n"
+        "  stillhouse evaluate all-MiniLM-L6-v2 --suite sts,geometry --data-root DATA --json figures.json\n"
+        "  stillhouse evaluate all-MiniLM-L6-v2 --suite retrieval --data-root DATA --run run.txt",
     )
     command.add_argument("model", help="a stage's folder, an exported folder, or a model's name or path")
     command.add_argument(
-        "--final", action="store_true", help="open the test suite; recorded in the workspace"
+        "--suite", metavar="NAME[,NAME]", help="published benchmarks from --data-root; no experiment is read"
     )
+    command.add_argument(
+        "--run", type=Path, metavar="FILE", help="of --suite retrieval: rankings as TREC has them"
+    )
+    command.add_argument("--final", action="store_true", help="open the test sets; recorded in the workspace")
     _add_experiment(command)
     _add_where(command)
 

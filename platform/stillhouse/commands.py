@@ -131,6 +131,8 @@ def evaluate(options: Namespace) -> int:
     from stillhouse.training.run import open_model
 
     options.local = True
+    if options.suite is not None:
+        return _evaluate_suites(options)
     with _on_ray(options) as (workspace, device):
         encoder = open_model(options.model, workspace, device)
         prepared = _prepared(options, workspace, device)
@@ -144,6 +146,15 @@ def evaluate(options: Namespace) -> int:
     for name, value in figures.items():
         say(f"  {name:<36} {value:.4f}")
     _write(options, {"model": options.model, "split": "test" if options.final else "dev", "metrics": figures})
+    return 0
+
+
+def _evaluate_suites(options: Namespace) -> int:
+    """Published benchmarks: no corpus is read and no teacher run."""
+    from stillhouse.cli_suites import run_suites
+
+    with _on_ray(options) as (workspace, device):
+        _write(options, run_suites(options, workspace, device))
     return 0
 
 

@@ -8,9 +8,11 @@ import torch
 from torch import nn
 
 from stillhouse.evaluation.geometry import (
+    alignment,
     collapse,
     effective_rank,
     random_pair_cosine,
+    uniformity,
 )
 
 Floats = npt.NDArray[np.float32]
@@ -124,3 +126,13 @@ def test_it_is_cheap() -> None:
         collapse(vectors)
         seconds.append(time.perf_counter() - start)
     assert min(seconds) < 0.2
+
+
+def test_alignment_and_uniformity_are_those_of_wang_and_isola() -> None:
+    draw = np.random.default_rng(0)
+    a, b = draw.normal(size=(1500, 5)), draw.normal(size=(1500, 5))
+    x, y = (torch.nn.functional.normalize(torch.tensor(each), dim=1) for each in (a, b))
+    assert alignment(a, b) == pytest.approx(float((x - y).norm(p=2, dim=1).pow(2).mean()))
+    wanted = float(torch.pdist(x, p=2).pow(2).mul(-2).exp().mean().log())
+    assert uniformity(a) == pytest.approx(wanted)
+    assert uniformity(np.eye(2)) == pytest.approx(-4.0) and alignment(3 * a, a) == pytest.approx(0.0)

@@ -62,6 +62,11 @@ class CrossLingualSTSData:
     root: str = field(default="", metadata={"identity": False})
 
 
+def crosslingual_sets(root: str, layout: str, split: str) -> tuple[str, ...]:
+    """The pairs of languages, of ``stsb`` the languages, whose files lie under a data root."""
+    return tuple(_files(root, layout, split))
+
+
 def resolve_crosslingual_sts(
     root: str, layout: str, split: str = "test", pairs: tuple[str, ...] = ()
 ) -> CrossLingualSTSData:

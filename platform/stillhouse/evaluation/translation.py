@@ -65,20 +65,13 @@ class TranslationAccuracy:
     def __call__(self, model: Encoder) -> dict[str, float]:
         """Encode every text once and look for the translations."""
         vectors = unit(model.encode(self.texts))
-        forth = self._accuracy(vectors, self.source_N, self.target_N)
-        back = self._accuracy(vectors, self.target_N, self.source_N)
+        forth = accuracy(vectors, self.source_N, self.target_N, self.search)
+        back = accuracy(vectors, self.target_N, self.source_N, self.search)
         return {
             f"{self.name}_src2trg_accuracy": forth,
             f"{self.name}_trg2src_accuracy": back,
             f"{self.name}_mean_accuracy": (forth + back) / 2,
         }
-
-    def _accuracy(
-        self, vectors: FloatArray, asked_N: npt.NDArray[np.int64], searched_N: npt.NDArray[np.int64]
-    ) -> float:
-        _, nearest_N1 = self.search.search(vectors[searched_N], vectors[asked_N], 1)
-        # Rows are numbers of different texts, so equal numbers are equal texts.
-        return float(np.mean(searched_N[nearest_N1[:, 0]] == searched_N))
 
 
 class Translations:
@@ -119,3 +112,19 @@ class Translations:
             figures |= language(model)
         means = [figures[f"{language.name}_mean_accuracy"] for language in self.languages]
         return {f"{self.name}_mean_accuracy": float(np.mean(means)), **figures}
+
+
+def accuracy(
+    vectors_ND: FloatArray, asked_N: npt.NDArray[np.int64], searched_N: npt.NDArray[np.int64], search: Search
+) -> float:
+    """The share of rows whose nearest on the other side is their own translation.
+
+    Args:
+        vectors_ND: Unit vectors of the different texts.
+        asked_N: The text of each row in the language that is asked in; an index into ``vectors_ND``.
+        searched_N: The text of each row in the other language.
+        search: What finds the nearest.
+    """
+    _, nearest_N1 = search.search(vectors_ND[searched_N], vectors_ND[asked_N], 1)
+    # Rows are numbers of different texts, so equal numbers are equal texts.
+    return float(np.mean(searched_N[nearest_N1[:, 0]] == searched_N))

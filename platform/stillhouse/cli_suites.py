@@ -1,0 +1,82 @@
+"""`stillhouse evaluate MODEL --suite …`: the published benchmarks, without an experiment of ours."""
+
+import os
+from argparse import Namespace
+from pathlib import Path
+
+from stillhouse.artifacts import Workspace
+from stillhouse.console import say
+from stillhouse.errors import require
+from stillhouse.evaluation.benchmarks import NEED_NO_DATA, SUITES, Benchmark, Figures, Options, suites_named
+
+
+def run_suites(options: Namespace, workspace: Workspace, device: str) -> dict[str, Figures]:
+    """Prepare every suite, open the model, measure it, and show a table a suite.
+
+    Args:
+        options: ``model``, ``suite``, ``data_root``, ``run``, ``final``.
+        workspace: Where stages are looked for, and openings of test sets recorded.
+        device: Where the model encodes.
+
+    Returns:
+        Suite to set to figure.
+
+    Raises:
+        BadInput: An unknown suite, missing or malformed files, or no such model.
+    """
+    from stillhouse.sweeps.openings import record_opening
+    from stillhouse.training.run import open_model
+
+    prepared = prepare_suites(options)
+    model = open_model(options.model, workspace, device)
+    figures: dict[str, Figures] = {}
+    for name, benchmark in prepared.items():
+        if benchmark.opens:
+            before = record_opening(workspace, benchmark.opens, options.model)
+            say(f"{name}: test sets opened (before: {before} times)")
+        figures[name] = benchmark.measure(model)
+        _show(name, benchmark, figures[name])
+    return figures
+
+
+def prepare_suites(options: Namespace) -> dict[str, Benchmark]:
+    """The suites that ``--suite`` names, their files read and checked."""
+    wanted = suites_named(options.suite)
+    fits = options.run is None or "retrieval" in wanted
+    require(fits, "--run goes with --suite retrieval", run=str(options.run))
+    root = options.data_root or os.environ.get("STILLHOUSE_DATA", "")
+    if any(name not in NEED_NO_DATA for name in wanted):
+        require(
+            bool(root) and Path(root).is_dir(),
+            "--data-root is the folder with the published files",
+            data_root=root,
+            remedy="Give --data-root DIR, or set STILLHOUSE_DATA.",
+        )
+    how = Options(final=options.final, run=options.run)
+    return {name: SUITES[name](root, how) for name in wanted}
+
+
+def _show(name: str, benchmark: Benchmark, figures: Figures) -> None:
+    from stillhouse.sweeps.table import aligned
+
+    kinds = list(dict.fromkeys(kind for each in figures.values() for kind in each))
+    lines = kinds if benchmark.across else list(figures)
+    columns = list(figures) if benchmark.across else kinds
+
+    def cell(line: str, column: str) -> str:
+        found, kind = (column, line) if benchmark.across else (line, column)
+        return _written(figures[found].get(kind), benchmark.digits)
+
+    cells = [[line, *(cell(line, column) for column in columns)] for line in lines]
+    say()
+    for text in aligned([name, *columns], cells, left={0}):
+        say(text)
+    for note in benchmark.notes:
+        say(f"note: {note}")
+
+
+def _written(value: float | None, digits: int) -> str:
+    if value is None:
+        return ""
+    whole = abs(value) >= 1000 and value == int(value)
+    return f"{value:,.0f}" if whole else f"{value:.{digits}f}"

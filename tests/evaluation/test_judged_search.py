@@ -1,0 +1,144 @@
+"""Published collections: figures equal to trec_eval's, passages streamed, bad files named with their line."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import ir_measures
+import numpy as np
+import pytest
+from ir_measures import AP, RR, R, nDCG
+
+from stillhouse.corpora.judged import find_collections, open_collection
+from stillhouse.corpora.smart import read_sentences
+from stillhouse.errors import BadInput
+from stillhouse.evaluation.judged_search import rank_collection, read_run, run_figures, write_run
+from stillhouse.evaluation.search import TILE
+from stillhouse.types import FloatArray
+
+
+class Coarse:
+    """Vectors of letters, few of them different, so that scores tie; knows the most it was asked at once."""
+
+    most = 0
+
+    def encode(self, texts: Sequence[str]) -> FloatArray:
+        self.most = max(self.most, len(texts))
+        return np.array([[text.count("a"), text.count("b"), 1] for text in texts], np.float32)
+
+
+def write_beir(folder: Path, *, passages: int = 60, queries: int = 12) -> Path:
+    draw = np.random.default_rng(0)
+    folder.mkdir(parents=True)
+
+    def text() -> str:
+        return "".join(draw.choice(list("abc"), 6))
+
+    corpus = [{"_id": f"d{at}", "title": "a", "text": text()} for at in range(passages)]
+    asked = [{"_id": f"q{at}", "text": text()} for at in range(queries - 1)] + [{"_id": "d3", "text": "aabb"}]
+    for name, rows in (("corpus", corpus), ("queries", asked)):
+        (folder / f"{name}.jsonl").write_text("\n".join(json.dumps(row) for row in rows))
+    (folder / "qrels").mkdir()
+    lines = ["query-id\tcorpus-id\tscore"]
+    for at in [*range(queries - 2), "d"]:
+        query = "d3" if at == "d" else f"q{at}"
+        for passage in draw.choice(passages, 5, replace=False):
+            lines.append(f"{query}\td{passage}\t{draw.integers(0, 3)}")
+        lines.append(
+            f"{query}\td{passages - 1}\t1" if f"{query}\td{passages - 1}\t" not in str(lines) else ""
+        )
+    (folder / "qrels/dev.tsv").write_text("\n".join(filter(None, lines)) + "\n")
+    return folder
+
+
+def test_figures_are_trec_evals_and_come_out_of_the_run_file(tmp_path: Path) -> None:
+    collection = open_collection(write_beir(tmp_path / "toy"), final=False)
+    assert collection is not None and collection.split == "dev"
+    assert collection.notes == ("1 queries of toy have no relevant passage: left out",)
+    run = rank_collection(collection, Coarse())
+    assert "d3" not in [passage for passage, _ in run["d3"]] and len(run["q0"]) == 60
+    figures = run_figures(run, collection.qrels)
+    names = {nDCG @ 10: "ndcg@10", AP: "map", R @ 1: "recall@1", R @ 10: "recall@10"}
+    scores = {query: dict(hits) for query, hits in run.items()}
+    wanted = ir_measures.calc_aggregate(list(names), collection.qrels, scores)
+    # trec_eval knows no depth of MRR, so the run is cut for it.
+    cut = {query: dict(hits[:10]) for query, hits in run.items()}
+    assert figures["mrr@10"] == pytest.approx(ir_measures.calc_aggregate([RR], collection.qrels, cut)[RR])
+    for measure, name in names.items():
+        assert figures[name] == pytest.approx(wanted[measure], abs=1e-9), name
+    write_run(tmp_path / "run.txt", run)
+    assert run_figures(read_run(tmp_path / "run.txt"), collection.qrels) == figures
+
+
+def test_passages_are_encoded_block_by_block(tmp_path: Path) -> None:
+    collection = open_collection(write_beir(tmp_path / "big", passages=2 * TILE + 9), final=False)
+    assert collection is not None
+    whole, parts = Coarse(), Coarse()
+    assert rank_collection(collection, whole, block=3 * TILE) == rank_collection(
+        collection, parts, block=TILE
+    )
+    assert parts.most == TILE and whole.most == 2 * TILE + 9
+
+
+def test_the_old_forms(tmp_path: Path) -> None:
+    cran, cacm, sci = (tmp_path / "retrieval" / name for name in ("cran", "cacm", "scifact"))
+    for folder in (cran, cacm, sci / "qrels"):
+        folder.mkdir(parents=True)
+    (cran / "cran.all.1400.xml").write_text(
+        "<doc>\n<docno>1</docno>\n<title>wing\nflow</title>\n<text>wing flow\n of air</text>\n</doc>\n"
+        "<doc>\n<docno>2</docno>\n<title></title>\n<text></text>\n</doc>\n"
+        "<DOC>\n<DOCNO>3</DOCNO>\nplain text\n</DOC>\n"
+    )
+    (cran / "cran.qry.xml").write_text(
+        "<top>\n<num> 1</num>\n<title>\nwhat\n</title>\n</top>\n"
+        "<top>\n<num> 7</num><title>why</title>\n</top>\n"
+    )
+    (cran / "cranqrel.trec.txt").write_text("1 0 1 1\n2 0 3 1\n")
+    (cacm / "cacm.all").write_text(".I 1\n.T\nOn a\n.W\nmachine\n.A\nNobody\n.I 2\n.T\nOther\n.X\n1 5 1\n")
+    (cacm / "query.text").write_text(".I 1\n.W\n machines?\n.N\n 1. Me\n.I 0\n")
+    (cacm / "qrels.text").write_text("01 0002  0 0\n")
+    (sci / "corpus_train.csv").write_text(
+        'doc_id,title,abstract,structured\n4,T,"[\'one\'\n ""two\'s""]",False\n'
+    )
+    (sci / "claims_train.csv").write_text("id,claim,evidence\n0,c,1\n0,c,2\n")
+    (sci / "qrels/train.tsv").write_text("query-id\tcorpus-id\tscore\n0\t4\t1\n")
+    found = {each.name: each for each in find_collections(str(tmp_path), final=False)}
+    texts = {name: [(entry.id, entry.text) for entry in each.stream()] for name, each in found.items()}
+    assert texts["cran"] == [("1", "wing flow of air"), ("3", "plain text")]
+    assert found["cran"].queries == {"1": "what", "2": "why"}
+    assert "line 8)" in found["cran"].notes[1] and "in order" in found["cran"].notes[0]
+    assert texts["cacm"] == [("1", "On a machine"), ("2", "Other")]
+    assert found["cacm"].queries == {"1": "machines?"} and found["cacm"].qrels == {"1": {"2": 1}}
+    assert texts["scifact"] == [("4", "T one two's")] and found["scifact"].split == "train"
+    assert read_sentences("['a, b' 'c']") == ["a, b", "c"]
+    assert {each.name for each in find_collections(str(tmp_path), final=True)} == {"cran", "cacm"}
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "message"),
+    [
+        (
+            "corpus.jsonl",
+            '{"_id": "d1", "text": "a"}\n{"_id": "d1", "text": "b"}',
+            "line 2: an id must be given once",
+        ),
+        ("corpus.jsonl", '{"_id": "d1"}', "line 1: must be a JSON object"),
+        ("queries.jsonl", "{", "line 1: must be a JSON object"),
+        ("qrels/dev.tsv", "h\nq0\td99\t1", "line 2: must name a passage there is, but 'd99'"),
+        ("qrels/dev.tsv", "h\nq99\td1\t1", "line 2: must name a query there is, but 'q99'"),
+        ("qrels/dev.tsv", "h\nq0\td1\t1\nq0\td1\t1", "line 3: 'q0' and 'd1' must be judged once"),
+        ("qrels/dev.tsv", "h\nq0\td1\tmuch", "line 2: must be a judgement"),
+    ],
+)
+def test_bad_files_are_named_with_their_line(file: str, text: str, message: str, tmp_path: Path) -> None:
+    folder = write_beir(tmp_path / "toy")
+    (folder / file).write_text(text)
+    with pytest.raises(BadInput) as told:
+        open_collection(folder, final=False)
+    assert message in str(told.value) and str(folder / file) in str(told.value)
+
+
+def test_a_line_that_is_none_of_a_run(tmp_path: Path) -> None:
+    (tmp_path / "run.txt").write_text("q Q0 d 1 0.5 tag\nq d 1\n")
+    with pytest.raises(BadInput, match="line 2"):
+        read_run(tmp_path / "run.txt")

@@ -137,7 +137,8 @@ class PatientRegression(nn.Module):
         require(beta >= 0, "beta >= 0", beta=beta)
         require(match in ("skip", "last"), "match in (skip, last)", match=match)
         self.beta, self.match, self.final = beta, match, final
-        self.mse = MSE(student_dim=student_dim, teacher_dim=teacher_dim)
+        # Summed over the dimensions, as the layers' term is: else β would weigh against a mean of E values.
+        self.mse = MSE(student_dim=student_dim, teacher_dim=teacher_dim, dimensions="sum")
         self.patient = PKD()
 
     def forward(

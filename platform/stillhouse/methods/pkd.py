@@ -2,7 +2,7 @@
 
 Sun et al., Patient Knowledge Distillation for BERT Model Compression, EMNLP 2019, arXiv:1908.09355.
 
-    distil     L = ‖M s − t‖² / E + β · Σ_j ‖h_j^s/‖h_j^s‖ − h_j^t/‖h_j^t‖‖²      eq. 7 there, pooled states
+    distil     L = ‖M s − t‖² + β · Σ_j ‖h_j^s/‖h_j^s‖ − h_j^t/‖h_j^t‖‖²      eq. 7 there, pooled states
     finetune   supervised InfoNCE, where labelled text is given
 
 The teacher runs along, since no store keeps its layers; it has the student's tokenizer and hidden size. The

@@ -156,6 +156,17 @@ def test_the_test_suite_is_opened_only_when_asked_for_and_counted(
     assert len((root / "openings.jsonl").read_text().splitlines()) == 1
 
 
+def test_a_teacher_that_runs_along_fits_the_student(
+    flags: list[str], other_student: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    elsewhere = ["--root", str(tmp_path / "runs"), *flags[2:]]
+    assert main(["train", "pkd", "--local", *elsewhere, "--student", str(other_student)]) == 2
+    assert "hidden size of the student" in capsys.readouterr().err
+    assert main(["train", "pkd", "--local", *elsewhere, "--keep", "1"]) == 2
+    assert "a layer to match" in capsys.readouterr().err
+    assert not (tmp_path / "runs" / "stores").exists()
+
+
 @pytest.mark.parametrize("name", ["./nowhere", "runs/stages/mse-0000000000000000"])
 def test_a_model_that_is_not_there(name: str, flags: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["evaluate", name, *flags]) == 2

@@ -93,10 +93,14 @@ def probe_all(
     )
     if wanted.task:
         resolve_task(task_name(wanted.task), wanted.task_root, "train")
-    student = student_spec(wanted, resolve_model(wanted.teacher))
+    teacher = resolve_model(wanted.teacher)
+    student = student_spec(wanted, teacher)
     layers = layer_count(student.kwargs["base"])
     for values in points:
-        probe(method, hyper_parameters(method, values, options.preset), layers=layers)
+        hp = hyper_parameters(method, values, options.preset)
+        probe(method, hp, layers=layers)
+        if hasattr(method, "check"):
+            method.check(hp, student, teacher)
 
 
 def trials_of(options: Namespace, space: "Space") -> int:

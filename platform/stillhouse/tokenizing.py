@@ -62,6 +62,11 @@ class FastTokenizer:
         np.cumsum([len(row) for row in rows], out=offsets[1:])
         return np.fromiter((i for row in rows for i in row), np.int32, int(offsets[-1])), offsets
 
+    def same_as(self, other: "FastTokenizer") -> bool:
+        """Whether both have the same words with the same ids, and treat case alike."""
+        mine, theirs = self._backend.get_vocab(), other._backend.get_vocab()
+        return bool(mine == theirs and self._lower == other._lower and self.around() == other.around())
+
     def prefix_length(self, prompt: str) -> int:
         """The tokens that a prompt puts in front of every text, special ones before it included."""
         encoded = self._backend.encode(prompt, add_special_tokens=self._special)

@@ -15,7 +15,8 @@
     Hyper-parameter to where its value stands: in the text, in the authors' code; may be left out.
 
 A method that cannot do without labelled text also has ``NEEDS``, the columns of it that it reads; one that
-wants translations has ``NEEDS_PARALLEL``, one whose student reads word vectors ``NEEDS_WORDS``.
+wants translations has ``NEEDS_PARALLEL``, one whose student reads word vectors ``NEEDS_WORDS``. One that asks
+more of the models than that they load has ``check(hp, student, teacher)``: it refuses them before any work.
 """
 
 import dataclasses

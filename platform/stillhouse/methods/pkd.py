@@ -11,13 +11,18 @@ DistilCSE's baseline. States are mean-pooled, as the vectors are, where the pape
 """
 
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
 from stillhouse.errors import require
+from stillhouse.losses.pkd import layer_pairs
 from stillhouse.methods.matching import PatientRegression
 from stillhouse.methods.stages import distilled, finetuned, student_of
-from stillhouse.plan import Live, Optimizer, Setting, Stage
-from stillhouse.spec import spec
+from stillhouse.plan import Live, Model, Optimizer, Setting, Stage
+from stillhouse.spec import Spec, spec
+from stillhouse.students.backbone import layer_count, read_config
 from stillhouse.students.transformer import TransformerStudent
+from stillhouse.tokenizing import FastTokenizer
 
 PAPER = "Sun et al., Patient Knowledge Distillation for BERT Model Compression, EMNLP 2019, arXiv:1908.09355"
 PRUNABLE_FROM = "pkd"
@@ -60,6 +65,31 @@ class HyperParameters:
 
 
 PRESETS = {"paper": HyperParameters(), "repo": replace(HyperParameters())}
+
+
+def check(hp: HyperParameters, student: Spec[Any], teacher: Model) -> None:
+    """Refuse a teacher whose layers or tokens are not the student's.
+
+    Raises:
+        BadInput: Fewer layers than the student has, another hidden size, or another tokenizer.
+    """
+    base = student.kwargs["base"]
+    layer_pairs(
+        len(hp.layers or student.kwargs["layers"]),
+        layer_count(teacher),
+        student_size=read_config(base).hidden_size,
+        teacher_size=read_config(teacher).hidden_size,
+        match=hp.match,
+        final=hp.match_final,
+    )
+    tokenizers = [FastTokenizer(Path(model.path), 8) for model in (base, teacher)]
+    require(
+        tokenizers[0].same_as(tokenizers[1]),
+        "a teacher that runs along has the student's tokenizer",
+        student=base.name,
+        teacher=teacher.name,
+        remedy="Take a student that starts from the teacher, or a method that reads stored vectors.",
+    )
 
 
 def plan(hp: HyperParameters, setting: Setting) -> Stage:

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stillhouse.artifacts import Workspace, write_json
 from stillhouse.console import Progress, say
@@ -12,6 +12,9 @@ from stillhouse.spec import Spec, canonical, fingerprint, spec
 from stillhouse.sweeps.experiment import Experiment
 from stillhouse.sweeps.room import teacher_actors
 from stillhouse.sweeps.task_data import task_and_words
+
+if TYPE_CHECKING:
+    from stillhouse.teachers.store import StoreReader
 
 
 @dataclass(frozen=True)
@@ -86,36 +89,17 @@ def prepare(
     told = open_store(workspace, sentences)
     task, words, final = task_and_words(wanted, workspace, data.sentences)
     setting = Setting(
-        teacher=teacher,
-        student=student_spec(wanted, teacher),
-        sentences=sentences,
+        **_shared(wanted, sentences, told),
         dev=_dev(data, dev, wanted),
-        distil_budget=wanted.distil_budget,
-        sentence_rows=len(told),
         labelled=labelled,
         labelled_stores={name: store(table) for name, table in labelled.columns.items()} if labelled else {},
-        teacher_dim=told.dim,
         finetune_budget=wanted.finetune_budget if labelled or task else 0,
-        evaluations=wanted.evaluations,
-        patience=wanted.patience,
-        max_length=wanted.max_length,
-        autocast=compute,
-        seed=wanted.seed,
         words=words,
         task=task,
     )
-    facts = {
-        "corpus": wanted.corpus,
-        "sentences": len(told),
-        "pairs": len(next(iter(open_rows(workspace, labelled).values()))) if labelled else 0,
-        "teacher": teacher.name,
-        "store": sentences.fingerprint,
-        "compute": compute,
-    }
-    if task:
-        facts["task"] = wanted.task
-    suite = _test(data, test, wanted)
-    return Prepared(setting, TestSuite(suite.evaluators + final), facts)
+    pairs_left = len(next(iter(open_rows(workspace, labelled).values()))) if labelled else 0
+    facts = _facts(wanted.corpus, sentences, told, pairs_left) | ({"task": wanted.task} if task else {})
+    return Prepared(setting, TestSuite(_test(data, test, wanted).evaluators + final), facts)
 
 
 def _prepare_parallel(
@@ -140,31 +124,40 @@ def _prepare_parallel(
     embed_stores([sources], workspace, embedding)
     told = open_store(workspace, sources)
     steering, final = parallel_suites(dev, test, wanted.data_root)
-    setting = Setting(
-        teacher=teacher,
-        student=student_spec(wanted, teacher),
-        sentences=sources,
-        dev=steering,
-        distil_budget=wanted.distil_budget,
-        sentence_rows=len(told),
-        teacher_dim=told.dim,
-        parallel=train,
-        parallel_store=sources,
-        evaluations=wanted.evaluations,
-        patience=wanted.patience,
-        max_length=wanted.max_length,
-        autocast=compute,
-        seed=wanted.seed,
-    )
-    facts = {
-        "corpus": wanted.parallel,
-        "sentences": len(told),
-        "pairs": len(open_rows(workspace, train)["source"]),
-        "teacher": teacher.name,
-        "store": sources.fingerprint,
-        "compute": compute,
+    setting = Setting(**_shared(wanted, sources, told), dev=steering, parallel=train, parallel_store=sources)
+    pairs = len(open_rows(workspace, train)["source"])
+    return Prepared(setting, final, _facts(wanted.parallel, sources, told, pairs))
+
+
+def _shared(wanted: Experiment, sentences: Store, told: "StoreReader") -> dict[str, Any]:
+    """What every setting takes from an experiment and its embedded sentences."""
+    assert isinstance(sentences.teacher, Model), "an experiment's teacher is a published model"
+    return {
+        "teacher": sentences.teacher,
+        "student": student_spec(wanted, sentences.teacher),
+        "sentences": sentences,
+        "sentence_rows": len(told),
+        "teacher_dim": told.dim,
+        "distil_budget": wanted.distil_budget,
+        "evaluations": wanted.evaluations,
+        "patience": wanted.patience,
+        "max_length": wanted.max_length,
+        "autocast": sentences.compute,
+        "seed": wanted.seed,
     }
-    return Prepared(setting, final, facts)
+
+
+def _facts(corpus: str, sentences: Store, told: "StoreReader", pairs: int) -> dict[str, Any]:
+    """What the report and the model card say of the data."""
+    assert isinstance(sentences.teacher, Model), "an experiment's teacher is a published model"
+    return {
+        "corpus": corpus,
+        "sentences": len(told),
+        "pairs": pairs,
+        "teacher": sentences.teacher.name,
+        "store": sentences.fingerprint,
+        "compute": sentences.compute,
+    }
 
 
 def student_spec(wanted: Experiment, teacher: Model) -> Spec[Any]:

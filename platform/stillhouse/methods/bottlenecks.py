@@ -9,7 +9,7 @@ B  batch (here: the gathered one)    X  what enters the student, S  what leaves 
 
 from collections.abc import Mapping
 
-from torch import nn
+from torch import Tensor, nn
 
 from stillhouse.distributed import gather
 from stillhouse.losses.contrastive import InfoNCE, SupervisedInfoNCE
@@ -166,17 +166,28 @@ class SupervisedBottleneck(nn.Module):
         self, student: Mapping[str, Encoding], teacher: Mapping[str, Encoding], batch: Batch
     ) -> Terms:
         """``nce`` and, unless β₂ is 0, ``hsic``; no teacher is asked."""
-        query_BD = gather(widen(student["query"].embedding_BD))
-        passage_BD = gather(widen(student["passage"].embedding_BD))
-        negatives_BKD = negative_rows_BK = None
-        if "negatives" in student:
-            rows_BK = batch.rows["negatives"]
-            local = widen(student["negatives"].embedding_BD).view(*rows_BK.shape, -1)
-            negatives_BKD, negative_rows_BK = gather(local), gather(rows_BK)
-        query_rows_B, passage_rows_B = gather(batch.rows["query"]), gather(batch.rows["passage"])
-        nce = self.nce(query_BD, passage_BD, negatives_BKD, query_rows_B, passage_rows_B, negative_rows_BK)
-        return {"nce": nce, **self.bottleneck(student["query"], query_BD)}
+        labelled = gathered_labelled({name: said.embedding_BD for name, said in student.items()}, batch)
+        return {"nce": self.nce(*labelled), **self.bottleneck(student["query"], labelled[0])}
 
     def diagnostics(self, student: Mapping[str, Encoding]) -> dict[str, float]:
         """Figures to log beside the terms: the kernels' means off the diagonal."""
         return self.bottleneck.kernel_means(student["query"])
+
+
+def gathered_labelled(
+    vectors: Mapping[str, Tensor], batch: Batch
+) -> tuple[Tensor, Tensor, Tensor | None, Tensor, Tensor, Tensor | None]:
+    """What `SupervisedInfoNCE` takes, of all ranks: queries, passages, K negatives each, and their row ids.
+
+    Args:
+        vectors: Column to local vectors; ``negatives``, where there are any, flattened row by row.
+        batch: The local rows.
+    """
+    query_BD, passage_BD = (gather(widen(vectors[column])) for column in ("query", "passage"))
+    negatives_BKD = negative_rows_BK = None
+    if "negatives" in vectors:
+        rows_BK = batch.rows["negatives"]
+        negatives_BKD = gather(widen(vectors["negatives"]).view(*rows_BK.shape, -1))
+        negative_rows_BK = gather(rows_BK)
+    query_rows_B, passage_rows_B = gather(batch.rows["query"]), gather(batch.rows["passage"])
+    return query_BD, passage_BD, negatives_BKD, query_rows_B, passage_rows_B, negative_rows_BK

@@ -17,6 +17,7 @@ from stillhouse.losses.crd import CRD
 from stillhouse.losses.memory import MemoryBank
 from stillhouse.losses.numerics import aligning_layer, widen
 from stillhouse.losses.regression import MSE
+from stillhouse.methods.bottlenecks import gathered_labelled
 from stillhouse.types import Batch, Encoding, Terms
 
 
@@ -68,15 +69,7 @@ class ContrastiveDistillation(nn.Module):
         self, student: Mapping[str, Encoding], teacher: Mapping[str, Encoding], batch: Batch
     ) -> Terms:
         """``nce``; while training, the bank then takes in this batch."""
-        student_BD = gather(widen(student["text"].embedding_BD))
-        teacher_BE = gather(widen(teacher["text"].embedding_BD))
-        rows_B = gather(batch.rows["text"])
-        if self.bank is None:
-            return {"nce": self.nce(student_BD, teacher_BE, rows_B)}
-        nce = self.nce(student_BD, teacher_BE, rows_B, self.bank.vectors_ME, self.bank.rows_M)
-        if self.training:
-            self.bank.push(teacher_BE, rows_B)
-        return {"nce": nce}
+        return {"nce": _beside_bank(self.nce, self.bank, student, teacher, batch)}
 
 
 class RepresentationContrast(nn.Module):
@@ -112,15 +105,7 @@ class RepresentationContrast(nn.Module):
         self, student: Mapping[str, Encoding], teacher: Mapping[str, Encoding], batch: Batch
     ) -> Terms:
         """``crd``; while training, the bank then takes in this batch."""
-        student_BD = gather(widen(student["text"].embedding_BD))
-        teacher_BE = gather(widen(teacher["text"].embedding_BD))
-        rows_B = gather(batch.rows["text"])
-        if self.bank is None:
-            return {"crd": self.crd(student_BD, teacher_BE, rows_B)}
-        loss = self.crd(student_BD, teacher_BE, rows_B, self.bank.vectors_ME, self.bank.rows_M)
-        if self.training:
-            self.bank.push(teacher_BE, rows_B)
-        return {"crd": loss}
+        return {"crd": _beside_bank(self.crd, self.bank, student, teacher, batch)}
 
 
 class MetaDistillation(nn.Module):
@@ -153,21 +138,23 @@ class MetaDistillation(nn.Module):
         headed = {column: self.head(widen(said.embedding_BD)) for column, said in teacher.items()}
         said_ND = torch.cat([student[column].embedding_BD for column in headed])
         target_NE = torch.cat(list(headed.values())).detach()
-        return {"teacher": self._task(headed, batch), "mse": self.beta * self.mse(said_ND, target_NE)}
+        task = self.task(*gathered_labelled(headed, batch))
+        return {"teacher": task, "mse": self.beta * self.mse(said_ND, target_NE)}
 
-    def _task(self, headed: Mapping[str, Tensor], batch: Batch) -> Tensor:
-        negatives_BKE = negative_rows_BK = None
-        if "negatives" in headed:
-            rows_BK = batch.rows["negatives"]
-            negatives_BKE = gather(headed["negatives"].view(*rows_BK.shape, -1))
-            negative_rows_BK = gather(rows_BK)
-        query_rows_B, passage_rows_B = gather(batch.rows["query"]), gather(batch.rows["passage"])
-        loss: Tensor = self.task(
-            gather(headed["query"]),
-            gather(headed["passage"]),
-            negatives_BKE,
-            query_rows_B,
-            passage_rows_B,
-            negative_rows_BK,
-        )
-        return loss
+
+def _beside_bank(
+    loss: nn.Module,
+    bank: MemoryBank | None,
+    student: Mapping[str, Encoding],
+    teacher: Mapping[str, Encoding],
+    batch: Batch,
+) -> Tensor:
+    """A loss over the gathered batch and the bank; while training, the bank then takes in this batch."""
+    student_BD = gather(widen(student["text"].embedding_BD))
+    teacher_BE = gather(widen(teacher["text"].embedding_BD))
+    rows_B = gather(batch.rows["text"])
+    held = () if bank is None else (bank.vectors_ME, bank.rows_M)
+    value: Tensor = loss(student_BD, teacher_BE, rows_B, *held)
+    if bank is not None and bank.training:
+        bank.push(teacher_BE, rows_B)
+    return value

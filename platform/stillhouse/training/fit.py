@@ -76,7 +76,7 @@ def fit(
     """
     rank_share(stage)
     module = build_module(stage, table.teacher_dim, first_weights, live_weights)
-    if hasattr(module.objective, "fit_teacher"):
+    if hasattr(module.objective, "fit_teacher") and not checkpoint.steps(folder):
         module.objective.fit_teacher(table.teacher_blocks())
     loop = _Loop(stage, table, folder, device, module, checkpoint_seconds, keep)
     try:

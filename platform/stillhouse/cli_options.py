@@ -79,6 +79,7 @@ def probe_all(
 ) -> None:
     """Refuse missing data, a model, a layer or a hyper-parameter that cannot be, before any work."""
     from stillhouse.corpora.glue import resolve_task
+    from stillhouse.evaluation.sts import resolve_sts
     from stillhouse.methods import check_data, hyper_parameters, probe
     from stillhouse.students.backbone import layer_count
     from stillhouse.sweeps.task_data import task_name
@@ -91,6 +92,8 @@ def probe_all(
         parallel=bool(wanted.parallel),
         words=bool(wanted.words or wanted.task),
     )
+    if wanted.select == "stsb":
+        resolve_sts(wanted.data_root, "dev", ("STSB",))
     if wanted.task:
         resolve_task(task_name(wanted.task), wanted.task_root, "train")
     teacher = resolve_model(wanted.teacher)

@@ -8,11 +8,13 @@ import pytest
 from stillhouse.artifacts import Workspace
 from stillhouse.errors import BadInput
 from stillhouse.evaluation.agreement import Agreement
+from stillhouse.evaluation.suites import run_suite
 from stillhouse.students.transformer import TransformerStudent
 from stillhouse.sweeps.experiment import Experiment, experiment
 from stillhouse.sweeps.prepare import Embedding, Prepared, prepare, student_spec
 from stillhouse.teachers.models import resolve_model
 from stillhouse.teachers.store import open_store
+from stillhouse.training.run import open_model
 
 
 def test_a_setting_out_of_a_text_file(prepared: Prepared, workspace: Workspace) -> None:
@@ -30,6 +32,20 @@ def test_dev_and_test_look_at_different_texts(prepared: Prepared) -> None:
     assert dev.target is test.target is Agreement
     tables = {part.kwargs["store"].texts for part in (dev, test)} | {prepared.setting.sentences.texts}
     assert len(tables) == 3
+
+
+def test_published_sts_selects_where_it_is_asked_for(
+    prepared: Prepared, wanted: Experiment, workspace: Workspace, tmp_path: Path
+) -> None:
+    (tmp_path / "STSBenchmark").mkdir()
+    rows = [f"g\tf\ty\t{row}\t{row % 6}\tA cat {row}.\tA dog {row}.\n" for row in range(8)]
+    (tmp_path / "STSBenchmark" / "sts-dev.csv").write_text("".join(rows))
+    (tmp_path / "STSBenchmark" / "sts-test.csv").write_text("".join(rows))
+    changed = dataclasses.replace(wanted, select="stsb", data_root=str(tmp_path))
+    suite = prepare(changed, workspace, Embedding(local=True)).setting.dev
+    assert prepared.setting.dev.select == "agreement_spearman_cosine"
+    assert suite.select == "sts_stsb_spearman_cosine"
+    assert suite.select in run_suite(suite, open_model(wanted.teacher, workspace, "cpu"), workspace)
 
 
 def test_a_second_time_nothing_is_made(
@@ -70,6 +86,9 @@ def test_the_student_keeps_the_layers_that_are_asked_for(
         ({"sentences": -1}, "sentences >= 0"),
         ({"held_out": 0}, "held_out > 0"),
         ({"compute": "float8"}, "compute in"),
+        ({"select": "mrr"}, "select in"),
+        ({"select": "search", "corpus": "a.txt"}, "a corpus that has queries"),
+        ({"select": "stsb", "parallel": "de=x"}, "translation accuracy"),
     ],
 )
 def test_a_wrong_experiment_is_refused(values: dict[str, object], message: str) -> None:

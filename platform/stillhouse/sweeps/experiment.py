@@ -7,6 +7,13 @@ from typing import Any
 from stillhouse.data import MINING_RULE, check_mining
 from stillhouse.errors import BadInput, nearest, require
 
+SELECTS = {
+    "search": "docsearch_cosine_mrr@10",
+    "agreement": "agreement_spearman_cosine",
+    "stsb": "sts_stsb_spearman_cosine",
+}
+"""What may pick a checkpoint, and the dev figure that it is."""
+
 
 @dataclass(frozen=True)
 class Experiment:
@@ -59,6 +66,8 @@ class Experiment:
         patience: Evaluations without a better dev figure before a stage ends; 0 never ends it.
         compute: ``auto``, ``float32`` or ``bfloat16``: precision of teacher and training.
         data_root: Folder with the published STS sets; empty leaves STS out.
+        select: What picks checkpoints and trials on the dev split: ``search``, ``agreement`` or ``stsb``;
+            empty takes search where the corpus has queries, else agreement.
         seed: Of training and of the search; which texts are chosen does not depend on it.
     """
 
@@ -103,6 +112,7 @@ class Experiment:
     patience: int = 0
     compute: str = "auto"
     data_root: str = ""
+    select: str = ""
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -142,7 +152,24 @@ class Experiment:
             "compute in (auto, float32, bfloat16)",
             compute=self.compute,
         )
+        self._check_select()
         check_mining(negatives=self.negatives, **self.mining_rule())
+
+    def _check_select(self) -> None:
+        require(self.select in ("", *SELECTS), f"select in {tuple(SELECTS)}", select=self.select)
+        require(
+            not (self.select and self.parallel),
+            "parallel text selects by its translation accuracy",
+            select=self.select,
+            parallel=self.parallel,
+            remedy="Leave --select out.",
+        )
+        require(
+            self.select != "search" or self.corpus == "pydocs",
+            "--select search goes with a corpus that has queries",
+            corpus=self.corpus,
+            remedy="Select by agreement, or by stsb with --data-root.",
+        )
 
     def mining_rule(self) -> dict[str, Any]:
         """The fields of `Mined` that say which passages may be negatives."""

@@ -9,7 +9,7 @@ from stillhouse.artifacts import Workspace, write_json
 from stillhouse.console import Progress, say
 from stillhouse.plan import Collection, DevSuite, Examples, Mined, Model, Setting, Store, TestSuite, TextTable
 from stillhouse.spec import Spec, canonical, fingerprint, spec
-from stillhouse.sweeps.experiment import Experiment
+from stillhouse.sweeps.experiment import SELECTS, Experiment
 from stillhouse.sweeps.room import teacher_actors
 from stillhouse.sweeps.task_data import task_and_words
 
@@ -266,8 +266,8 @@ def with_negatives(
 
 
 def _dev(data: _Data, agreement: Store, wanted: Experiment) -> DevSuite:
-    select = "docsearch_cosine_mrr@10" if data.dev else "agreement_spearman_cosine"
-    return DevSuite(_evaluators(data.dev, agreement, wanted, "dev"), select=select)
+    chosen = wanted.select or ("search" if data.dev else "agreement")
+    return DevSuite(_evaluators(data.dev, agreement, wanted, "dev"), select=SELECTS[chosen])
 
 
 def _test(data: _Data, agreement: Store, wanted: Experiment) -> TestSuite:

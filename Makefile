@@ -14,8 +14,8 @@ help:            ## list the targets
 sweep: $(READY)  ## the main job: embed, search, evaluate, export (again: goes on, or skips what exists)
 	$(BIN)/python jobs/sweep_ibkd.py $(ARGS)
 
-test: $(READY)   ## all tests
-	$(BIN)/python -m pytest tests $(ARGS)
+test: $(READY)   ## all tests, in two processes
+	$(BIN)/python -m pytest tests --numprocesses 2 --dist loadgroup --no-loadscope-reorder $(ARGS)
 
 check: $(READY)  ## lint, format and types
 	$(BIN)/ruff check .

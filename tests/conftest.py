@@ -33,6 +33,18 @@ def _vocabulary() -> list[str]:
     return list(dict.fromkeys([*special, *pieces, *WORDS]))
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of several processes one takes all tests that start Ray, and starts with them: they mostly wait.
+
+    The other tests of a file stay together, since they share its fixtures.
+    """
+    for item in items:
+        ray = item.get_closest_marker("ray") is not None
+        item.add_marker(pytest.mark.xdist_group("ray" if ray else str(item.path)))
+    items.sort(key=lambda item: item.get_closest_marker("ray") is None)
+
+
 @pytest.fixture
 def workspace(tmp_path: Path) -> Workspace:
     """An empty workspace."""

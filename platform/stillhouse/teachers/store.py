@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import torch
 
 from stillhouse.artifacts import MANIFEST, Workspace, read_json, read_manifest, sha256_of
 from stillhouse.errors import BadInput, Hindered, require
@@ -15,6 +16,9 @@ from stillhouse.plan import Store
 from stillhouse.teachers.ledger import QUARANTINE
 from stillhouse.teachers.shards import schema
 from stillhouse.types import IntArray
+
+_ROWS_A_SHARD = 6
+"""Measured at 384 dimensions: with fewer rows of each shard than this, row by row is quicker."""
 
 _REBUILD = "Remove that file and the store's manifest.json; the same command again makes what is missing."
 
@@ -76,17 +80,38 @@ class StoreReader:
         """
         rows = np.asarray(rows, dtype=np.int64)
         flat = rows.reshape(-1)
-        vectors = np.empty((flat.size, self.dim), np.float32)
         if not flat.size:
-            return vectors.reshape(*rows.shape, self.dim)
+            return np.empty((*rows.shape, self.dim), np.float32)
         low, high, total = int(flat.min()), int(flat.max()), self._table_rows
         require(0 <= low and high < total, f"row ids are in [0, {total})", lowest=low, highest=high)
         shard_of = np.searchsorted(self._starts, flat, side="right") - 1
-        order = np.argsort(shard_of, kind="stable")
-        found, firsts = np.unique(shard_of[order], return_index=True)
-        for shard, here in zip(found, np.split(order, firsts[1:]), strict=True):
-            vectors[here] = self._mapped(int(shard))[self._position(int(shard), flat[here])]
+        found = np.unique(shard_of)
+        few = flat.size < _ROWS_A_SHARD * found.size
+        stored = (self._row_by_row if few else self._shard_by_shard)(flat, shard_of, found)
+        # NumPy converts half precision one value at a time.
+        vectors: npt.NDArray[np.float32] = torch.from_numpy(stored).float().numpy()
         return vectors.reshape(*rows.shape, self.dim)
+
+    def _row_by_row(self, rows: IntArray, shard_of: IntArray, found: IntArray) -> npt.NDArray[np.floating]:
+        """Quicker where a batch has few rows of each shard: a shard then costs no more than its rows."""
+        positions = rows - self._starts[shard_of]
+        for shard in found:
+            if self._shards[shard]["quarantined"]:
+                here = shard_of == shard
+                positions[here] = self._position(int(shard), rows[here])
+        mapped = {int(shard): self._mapped(int(shard)) for shard in found}
+        pairs = zip(shard_of.tolist(), positions.tolist(), strict=True)
+        return np.concatenate([mapped[shard][position] for shard, position in pairs])
+
+    def _shard_by_shard(
+        self, rows: IntArray, shard_of: IntArray, found: IntArray
+    ) -> npt.NDArray[np.floating]:
+        stored = np.empty((len(rows), self.dim), self.dtype)
+        order = np.argsort(shard_of, kind="stable")
+        firsts = np.searchsorted(shard_of[order], found)
+        for shard, here in zip(found, np.split(order, firsts[1:]), strict=True):
+            stored[here] = self._mapped(int(shard))[self._position(int(shard), rows[here])]
+        return stored
 
     def _position(self, index: int, rows: IntArray) -> IntArray:
         """Where in its shard each row stands."""

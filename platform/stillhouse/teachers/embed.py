@@ -16,6 +16,7 @@ import torch
 from stillhouse.artifacts import Workspace, locked
 from stillhouse.errors import mistake_in, require
 from stillhouse.plan import Model, Store
+from stillhouse.teachers.forward import usual_batch_tokens
 from stillhouse.teachers.ledger import Build
 from stillhouse.teachers.models import check_teacher, on_this_machine, tokenizer_of
 from stillhouse.teachers.shards import Embedders, Shard, Work, tokenise
@@ -24,10 +25,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Progress = Callable[[int, int], None]
-
-# Measured with a 6 x 384 teacher: smaller ones pay more a call, larger ones pad more.
-_CPU_BATCH_TOKENS_A_THREAD = 1024
-_GPU_BATCH_TOKENS = 65536
 
 
 def resolve_compute(device: str = "cpu", wanted: str = "auto") -> str:
@@ -132,7 +129,6 @@ def _has_bfloat16(kind: str) -> bool:
 
 def _work(workspace: Workspace, store: Store, device: str, threads: int, batch_tokens: int) -> Work:
     resolve_compute(device, store.compute)
-    on_gpu = torch.device(device).type != "cpu"
     if isinstance(store.teacher, Model):
         check_teacher(on_this_machine(store.teacher))
     return Work(
@@ -141,7 +137,7 @@ def _work(workspace: Workspace, store: Store, device: str, threads: int, batch_t
         tokenizer_of(store.teacher),
         device,
         threads,
-        batch_tokens or (_GPU_BATCH_TOKENS if on_gpu else _CPU_BATCH_TOKENS_A_THREAD * threads),
+        batch_tokens or usual_batch_tokens(device, threads),
     )
 
 

@@ -16,6 +16,7 @@ from stillhouse.artifacts import Workspace, sha256_of
 from stillhouse.errors import BadInput, require
 from stillhouse.plan import Model, Stage, Store
 from stillhouse.students.backbone import quiet
+from stillhouse.teachers.forward import cast_products
 from stillhouse.tokenizing import FastTokenizer, first_module, is_static
 from stillhouse.types import Tokens
 
@@ -138,7 +139,7 @@ def teacher_encoder(store: Store, workspace: Workspace, device: str = "cpu") -> 
         BadInput: The stage that should teach is not finished, or the model cannot be loaded.
     """
     if isinstance(store.teacher, Stage):
-        return _trained(store.teacher, workspace, device)
+        return _trained(store.teacher, workspace, device, store.compute)
     here = on_this_machine(store.teacher)
     check_teacher(here)
     model = load_sentence_transformer(here, device)
@@ -166,6 +167,7 @@ def _contextual(model: "SentenceTransformer", store: Store, here: Model) -> Call
         store.max_length <= positions, "max_length <= the teacher's positions", max_length=store.max_length
     )
     # Some poolings leave the prompt's tokens out; they are told how many there are, as `encode` tells them.
+    cast_products(model, store.compute)
     tokenizer = FastTokenizer(Path(here.path), store.max_length)
     prompt = {"prompt_length": tokenizer.prefix_length(store.prompt)} if store.prompt else {}
 
@@ -189,7 +191,7 @@ def _static(model: "SentenceTransformer") -> Callable[[Tokens], Tensor]:
     return forward
 
 
-def _trained(stage: Stage, workspace: Workspace, device: str) -> Callable[[Tokens], Tensor]:
+def _trained(stage: Stage, workspace: Workspace, device: str, compute: str) -> Callable[[Tokens], Tensor]:
     from safetensors.torch import load_file
 
     require(
@@ -201,6 +203,7 @@ def _trained(stage: Stage, workspace: Workspace, device: str) -> Callable[[Token
     student = stage.student.build()
     student.load_state_dict(load_file(workspace.path(stage) / "student.safetensors"))
     student.to(device).eval()
+    cast_products(student, compute)
 
     def forward(tokens: Tokens) -> Tensor:
         vectors: Tensor = student(tokens).embedding_BD

@@ -21,11 +21,10 @@ from stillhouse.artifacts import Workspace, read_manifest, replacing, sha256_of,
 from stillhouse.corpora.tables import Texts
 from stillhouse.plan import Model, Store
 from stillhouse.spec import fingerprint
+from stillhouse.teachers.forward import Forward, Vectors
 from stillhouse.teachers.models import on_this_machine, teacher_encoder
-from stillhouse.tokenizing import FastTokenizer, Ids, Offsets, pad, token_batches
+from stillhouse.tokenizing import FastTokenizer, Ids, Offsets
 from stillhouse.types import IntArray, Tokens
-
-Vectors = npt.NDArray[np.float32]
 
 ARROW_TYPE = {"float16": pa.float16(), "float32": pa.float32()}
 """A store's dtype to the type of its values on the disk."""
@@ -134,7 +133,10 @@ class ShardEmbedder:
         """Embed a shard's tokens and write its file; rows without a vector are set apart, with the reason."""
         began = time.perf_counter()
         store, folder = self._work.store, self._work.folder
-        vectors_NE = self._embed(ids, offsets)
+        forward = Forward(
+            self.teacher, self._pad_id, self._work.batch_tokens, store.compute, self._work.device
+        )
+        vectors_NE = forward(ids, offsets)
         with np.errstate(over="ignore"):
             stored_NE = vectors_NE.astype(store.dtype)
         reasons = _faults(vectors_NE, stored_NE, np.diff(offsets))
@@ -149,18 +151,6 @@ class ShardEmbedder:
         seconds = time.perf_counter() - began
         dim = vectors_NE.shape[1]
         return Shard(index, len(kept), len(rejected), dim, len(ids), size, sha256, seconds)
-
-    def _embed(self, ids: Ids, offsets: Offsets) -> Vectors:
-        """Vectors of all texts: longest first, in batches of about equally long ones, back in order."""
-        lengths = np.diff(offsets)
-        parts, order = [], []
-        for rows in token_batches(lengths, self._work.batch_tokens):
-            tokens = pad(ids, offsets[rows], lengths[rows], self._pad_id).to(self._work.device)
-            parts.append(run_in(self._work.store.compute, self._work.device, self.teacher, tokens))
-            order.append(rows)
-        vectors_NE = np.empty((len(lengths), parts[0].shape[1]), np.float32)
-        vectors_NE[np.concatenate(order)] = np.concatenate(parts)
-        return vectors_NE
 
 
 class Embedders:
@@ -179,18 +169,12 @@ class Embedders:
         """Make a shard of the store of that number."""
         if number not in self._made:
             work = self._works[number]
-            same = fingerprint([work.store.teacher, work.store.prompt, work.store.max_length])
+            same = fingerprint(
+                [work.store.teacher, work.store.prompt, work.store.max_length, work.store.compute]
+            )
             self._made[number] = ShardEmbedder(work, self._teachers.get(same))
             self._teachers[same] = self._made[number].teacher
         return self._made[number](index, ids, offsets)
-
-
-def run_in(compute: str, device: str, teacher: Callable[[Tokens], Tensor], tokens: Tokens) -> Vectors:
-    """One forward pass in the store's precision, as float32."""
-    kind = torch.device(device).type
-    with torch.inference_mode(), torch.autocast(kind, torch.bfloat16, enabled=compute == "bfloat16"):
-        vectors: Vectors = teacher(tokens).float().cpu().numpy()
-    return vectors
 
 
 @functools.lru_cache(maxsize=2)

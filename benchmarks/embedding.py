@@ -1,0 +1,117 @@
+"""Teacher embedding of real sentences: against `SentenceTransformer.encode`, and against the machine's limit.
+
+Ours is what a teacher actor does to a shard, tokenising included. Each peer runs in a process of its own, with
+all threads, in turn. Every row of ours must agree with the peer's fp32 vector at a cosine of 0.999 at least.
+"""
+
+import contextlib
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+from harness import Row, arguments, at_least, finish, median, ratio, spread
+from sentences import sentences
+from served import PEERS_PYTHON, Served, write_texts
+
+from stillhouse.teachers.models import resolve_model
+from stillhouse.tokenizing import FastTokenizer
+
+COSINE = 0.999
+HIDDEN, LAYERS = 384, 6
+
+
+def linear_flops(tokens: int) -> float:
+    """Of the linear layers of all-MiniLM-L6-v2 for so many real tokens: 2 · 12 H² a layer and token."""
+    return tokens * LAYERS * 24.0 * HIDDEN**2
+
+
+def product_rate(dtype: torch.dtype, seconds: float = 2.0) -> float:
+    """FLOP/s of the machine's matrix product, the best of the shapes of the model's layers."""
+    best = 0.0
+    for rows, inner, columns in ((2048, HIDDEN, 4 * HIDDEN), (2048, 4 * HIDDEN, HIDDEN), (4096, 1024, 1024)):
+        left, right = torch.randn(rows, inner).to(dtype), torch.randn(columns, inner).to(dtype)
+        count, began = 0, time.perf_counter()
+        while time.perf_counter() - began < seconds / 3:
+            torch.nn.functional.linear(left, right)
+            count += 1
+        best = max(best, count * 2.0 * rows * inner * columns / (time.perf_counter() - began))
+    return best
+
+
+def peers(quick: bool) -> dict[str, list[str]]:
+    """Name to options: the default as a user calls it, then what is documented as quicker, at its batches."""
+    batches = ("8", "32", "128")
+    found = {"default (fp32, batch 32)": ["--backend", "torch"]}
+    for batch in batches[:1] if quick else batches:
+        found[f"bf16, batch {batch}"] = ["--backend", "torch", "--dtype", "bfloat16", "--batch", batch]
+        if PEERS_PYTHON.exists():
+            for backend in ("onnx", "openvino"):
+                found[f"{backend}, batch {batch}"] = ["--backend", backend, "--batch", batch]
+    return found
+
+
+def main() -> int:
+    """Measure ours and the peers in turn."""
+    options = arguments(__doc__).parse_args()
+    texts = sentences(256 if options.quick else 2000)
+    model = resolve_model("all-MiniLM-L6-v2").path
+    ids, _ = FastTokenizer(Path(model), 128)(texts)
+    compute = "bfloat16"
+    with tempfile.TemporaryDirectory() as held, contextlib.ExitStack() as stack:
+        file = write_texts(Path(held), texts)
+        running = {"ours": stack.enter_context(Served(file, model, "ours", "--dtype", "auto"))}
+        for name, given in peers(options.quick).items():
+            python = PEERS_PYTHON if given[1] in ("onnx", "openvino") else None
+            running[name] = stack.enter_context(
+                Served(file, model, "sentence-transformers", *given, python=python)
+            )
+        seconds: dict[str, list[float]] = {name: [] for name in running}
+        for _ in range(options.repeats):
+            for name, process in running.items():
+                seconds[name].append(process.seconds())
+        ours, exact = running["ours"].vectors(), running["default (fp32, batch 32)"].vectors()
+    norms = np.linalg.norm(ours, axis=1) * np.linalg.norm(exact, axis=1)
+    lowest = float(((ours * exact).sum(axis=1) / norms).min())
+    assert lowest >= COSINE, f"the lowest cosine to fp32 is {lowest}"
+    rate = product_rate(torch.bfloat16)
+    speed = {name: [len(texts) / second for second in found] for name, found in seconds.items()}
+    default = "default (fp32, batch 32)"
+    fastest = min((name for name in seconds if name != "ours"), key=lambda name: median(seconds[name]))
+    what = f"teacher embedding, {len(texts):,} sentences of {len(ids) / len(texts):.0f} tokens"
+    said = {"ours": spread(speed["ours"], "sentences/s"), "note": f"lowest cosine to fp32 {lowest:.5f}"}
+    missing = "" if PEERS_PYTHON.exists() else "; ONNX and OpenVINO were not installed (`make peers`)"
+    others = ", ".join(f"{name} {median(found):.0f}" for name, found in speed.items())
+    achieved = linear_flops(len(ids)) / median(seconds["ours"])
+    rows = [
+        Row(
+            what,
+            "`SentenceTransformer.encode`, default",
+            **at_least(ratio(seconds[default], seconds["ours"]), 2.5),
+            **said,
+            peer=spread(speed[default], "sentences/s"),
+        ),
+        Row(
+            what,
+            f"the fastest of its backends: {fastest}",
+            **at_least(ratio(seconds[fastest], seconds["ours"]), 1.2),
+            ours=said["ours"],
+            peer=spread(speed[fastest], "sentences/s"),
+            note=f"sentences/s: {others}{missing}",
+        ),
+        Row(
+            "the same as a share of the machine's matrix products",
+            f"{compute} product",
+            **at_least(100 * achieved / rate, 70, " %"),
+            ours=f"{achieved / 1e9:.0f} GFLOP/s",
+            peer=f"{rate / 1e9:.0f} GFLOP/s",
+            note="linear layers and real tokens only, tokenising in the time",
+        ),
+    ]
+    return finish(rows, options)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

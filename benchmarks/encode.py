@@ -1,0 +1,96 @@
+"""A process that encodes a file of texts again and again: one peer, in the environment that it needs.
+
+It prints ``ready``, then for every line it reads the seconds of one more pass; ``save FILE`` writes the
+vectors of the last pass, ``quit`` ends it. Nothing of the platform is imported for a peer.
+"""
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+Encode = Callable[[list[str]], Any]
+
+
+def of_sentence_transformers(options: argparse.Namespace) -> Encode:
+    """`SentenceTransformer.encode` as a user calls it, in the backend and precision that are asked for."""
+    from sentence_transformers import SentenceTransformer
+
+    kwargs = {"dtype": "bfloat16"} if options.dtype == "bfloat16" else {}
+    if options.backend == "torch":
+        model = SentenceTransformer(options.model, device=options.device, model_kwargs=kwargs)
+    else:
+        model = SentenceTransformer(options.model, backend=options.backend, device="cpu")
+    return lambda texts: model.encode(texts, batch_size=options.batch or 32, show_progress_bar=False)
+
+
+def of_ours(options: argparse.Namespace) -> Encode:
+    """What a teacher actor does to a shard, tokenising included, but for reading and writing files."""
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "platform"))
+    from stillhouse.teachers.loop import TeacherEncoder
+
+    import torch
+
+    from stillhouse.artifacts import Workspace
+    from stillhouse.plan import Store, TextTable
+    from stillhouse.teachers.embed import resolve_compute
+    from stillhouse.teachers.forward import Forward, usual_batch_tokens
+    from stillhouse.teachers.models import resolve_model, teacher_encoder
+    from stillhouse.tokenizing import FastTokenizer
+
+    compute = resolve_compute(options.device, options.dtype)
+    model = resolve_model(options.model)
+    store = Store(TextTable(""), model, max_length=options.max_length, compute=compute)
+    tokenizer = FastTokenizer(Path(model.path), options.max_length)
+    forward = Forward(
+        teacher_encoder(store, Workspace(Path("unused")), options.device),
+        tokenizer.pad_id,
+        options.batch or usual_batch_tokens(options.device, torch.get_num_threads()),
+        compute,
+        options.device,
+    )
+    return lambda texts: forward(*tokenizer(texts))
+
+
+def main() -> int:
+    """Load, warm up, and serve passes."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("who", choices=("ours", "sentence-transformers"))
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--texts", type=Path, required=True, help="a JSON list")
+    parser.add_argument("--backend", default="torch")
+    parser.add_argument("--dtype", default="float32")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--batch", type=int, default=0, help="texts; tokens for ours")
+    parser.add_argument("--threads", type=int, default=0)
+    parser.add_argument("--max-length", type=int, default=128)
+    options = parser.parse_args()
+    if options.threads:
+        import torch
+
+        torch.set_num_threads(options.threads)
+    encode = (of_ours if options.who == "ours" else of_sentence_transformers)(options)
+    texts = json.loads(options.texts.read_text())
+    vectors = encode(texts[:256])
+    print("ready", flush=True)
+    for line in sys.stdin:
+        command, _, argument = line.strip().partition(" ")
+        if command == "quit":
+            break
+        if command == "save":
+            np.save(argument, np.asarray(vectors, np.float32))
+            print("saved", flush=True)
+            continue
+        began = time.perf_counter()
+        vectors = encode(texts)
+        print(time.perf_counter() - began, flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,51 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from stillhouse.students.transformer import TransformerStudent
+from stillhouse.teachers.forward import Forward, cast_products
+from stillhouse.teachers.models import resolve_model
+from stillhouse.tokenizing import FastTokenizer, pad
+from stillhouse.types import Tokens
+
+TEXTS = ["a cat", "the river runs by the old house", "red", "two dogs and one cat sat on the mat", "a moon"]
+
+
+@pytest.fixture
+def student(tiny_model: Path) -> TransformerStudent:
+    return TransformerStudent(resolve_model(str(tiny_model)), projection=8).eval()
+
+
+def test_order_and_batches_change_nothing(student: TransformerStudent, tiny_model: Path) -> None:
+    tokenizer = FastTokenizer(tiny_model, 16)
+    ids, offsets = tokenizer(TEXTS)
+    seen: list[int] = []
+
+    def teacher(tokens: Tokens) -> torch.Tensor:
+        seen.append(tokens.input_ids_BT.shape[1])
+        return student(tokens).embedding_BD
+
+    vectors = Forward(teacher, tokenizer.pad_id, batch_tokens=24)(ids, offsets)
+    alone = [
+        student(pad(ids, offsets[row : row + 1], np.diff(offsets)[row : row + 1], 0)).embedding_BD[0].detach()
+        for row in range(len(TEXTS))
+    ]
+    np.testing.assert_allclose(vectors, torch.stack(alone).numpy(), atol=1e-6)
+    assert len(seen) > 1 and seen == sorted(seen, reverse=True)
+
+
+def test_weights_that_are_cast_once_give_the_bits_of_autocast(
+    student: TransformerStudent, tiny_model: Path
+) -> None:
+    tokenizer = FastTokenizer(tiny_model, 16)
+    forward = Forward(
+        lambda tokens: student(tokens).embedding_BD, tokenizer.pad_id, batch_tokens=64, compute="bfloat16"
+    )
+    before = forward(*tokenizer(TEXTS))
+    cast_products(student, "float32")
+    assert {p.dtype for p in student.parameters()} == {torch.float32}
+    cast_products(student, "bfloat16")
+    assert torch.bfloat16 in {p.dtype for p in student.parameters()}
+    np.testing.assert_array_equal(forward(*tokenizer(TEXTS)), before)

@@ -4,9 +4,10 @@ VENV ?= .venv
 FAISS ?= cpu
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready-$(FAISS)
+PEERS := .venv-peers
 ARGS ?=
 
-.PHONY: sweep test check format ui bench clean help
+.PHONY: sweep test check format ui bench peers clean help
 
 help:            ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -25,6 +26,15 @@ check: $(READY)  ## lint, format and types
 format: $(READY) ## rewrite the code as `check` wants it
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+bench: $(READY) peers ## every claim of docs/benchmarks.md, measured anew; quick: make bench ARGS=--quick
+	$(BIN)/python benchmarks/run.py $(ARGS)
+
+peers: $(PEERS)/.ready
+$(PEERS)/.ready: benchmarks/peers/requirements.txt
+	test -x $(PEERS)/bin/python || $(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --requirement $<
+	touch $@
 
 ui: $(READY)     ## the MLflow UI over ./runs, on http://127.0.0.1:5000
 	MLFLOW_DISABLE_TELEMETRY=true $(BIN)/mlflow ui --host 127.0.0.1 --port 5000 \

@@ -32,8 +32,6 @@ def of_sentence_transformers(options: argparse.Namespace) -> Encode:
 def of_ours(options: argparse.Namespace) -> Encode:
     """What a teacher actor does to a shard, tokenising included, but for reading and writing files."""
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "platform"))
-    from stillhouse.teachers.loop import TeacherEncoder
-
     import torch
 
     from stillhouse.artifacts import Workspace

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from harness import ROOT
 
 PEERS_PYTHON = ROOT / ".venv-peers" / "bin" / "python"
-"""Where `make peers` puts what the ONNX and OpenVINO backends need; not there: they are left out, and said."""
+"""Where `make peers` puts what the ONNX and OpenVINO backends need; without it they are left out."""
 
 
 class Served:

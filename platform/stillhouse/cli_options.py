@@ -78,10 +78,12 @@ def probe_all(
     options: Namespace, method: "Method", points: Iterable[dict[str, Any]], wanted: Experiment
 ) -> None:
     """Refuse missing data, a model, a layer or a hyper-parameter that cannot be, before any work."""
-    from stillhouse.corpora.glue import resolve_task
+    from stillhouse.corpora.glue import TASKS, resolve_task
+    from stillhouse.corpora.wordnet import wordnet_files
     from stillhouse.evaluation.sts import resolve_sts
-    from stillhouse.methods import check_data, hyper_parameters, probe
+    from stillhouse.methods import check_data, hyper_parameters, placeholder, placeholder_task, probe
     from stillhouse.students.backbone import layer_count
+    from stillhouse.sweeps.fractions import check_fraction
     from stillhouse.sweeps.task_data import task_name
     from stillhouse.teachers.models import resolve_model
 
@@ -91,17 +93,26 @@ def probe_all(
         ("query", "passage") if labelled else (),
         parallel=bool(wanted.parallel),
         words=bool(wanted.words or wanted.task),
+        task=bool(wanted.task and wanted.finetune_budget),
     )
     if wanted.select == "stsb":
         resolve_sts(wanted.data_root, "dev", ("STSB",))
+    task = None
     if wanted.task:
-        resolve_task(task_name(wanted.task), wanted.task_root, "train")
+        known = TASKS[resolve_task(task_name(wanted.task), wanted.task_root, "train").task]
+        task = placeholder_task(
+            pair=bool(known.second), classes=len(known.labels), augmented=bool(wanted.wordnet)
+        )
+    if wanted.wordnet:
+        wordnet_files(wanted.wordnet)
+    setting = placeholder(labelled=bool(labelled), task=task if wanted.finetune_budget else None)
     teacher = resolve_model(wanted.teacher)
     student = student_spec(wanted, teacher)
     layers = layer_count(student.kwargs["base"])
     for values in points:
         hp = hyper_parameters(method, values, options.preset)
-        probe(method, hp, layers=layers)
+        probe(method, hp, layers=layers, setting=setting)
+        check_fraction(method, hp, setting, wanted)
         if hasattr(method, "check"):
             method.check(hp, student, teacher)
 

@@ -25,10 +25,13 @@ SMALL: dict[str, dict[str, Any]] = {
     "hpd": {"dim": 8},
     "crosslingual": {"unit": 2, "bottleneck": 8},
     "sra": {"hidden": 8, "distil_batch_size": BATCH, "finetune_batch_size": BATCH},
+    "sra_kd": {"hidden": 8, "distil_batch_size": BATCH, "finetune_batch_size": BATCH},
+    "bilstm_kd": {"hidden": 8},
 }
 WHERE = Where(device="cpu", threads=1)
-FOLLOWS = [name for name in known_methods() if name not in ("simcse", "metakd", "crosslingual")]
-"""Methods that learn from the teacher's vectors of the sentences."""
+OTHERS = ("simcse", "metakd", "crosslingual", "bilstm_kd", "sra_kd")
+FOLLOWS = [name for name in known_methods() if name not in OTHERS]
+"""Methods that learn from the teacher's vectors of the sentences; the first stage of `sra_kd` is `sra`'s."""
 
 
 def plan(name: str, context: Context, changes: dict[str, Any] | None = None, preset: str = "paper") -> Stage:

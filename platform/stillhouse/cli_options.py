@@ -140,6 +140,25 @@ def experiment_of(options: Namespace, from_file: dict[str, Any]) -> Experiment:
     return experiment({**_data_root(), **from_file, **given})
 
 
+def fractions_of(options: Namespace) -> tuple[float, ...]:
+    """The shares that ``--fractions`` lists; none where it is not given.
+
+    Raises:
+        BadInput: A share that is no number, out of range or listed twice, or ``--fraction`` beside it.
+    """
+    if options.fractions is None:
+        return ()
+    remedy = "Such as --fractions 1,0.3,0.1."
+    require(options.fraction is None, "--fractions takes the place of --fraction", fraction=options.fraction)
+    try:
+        shares = tuple(float(part) for part in options.fractions.split(","))
+    except ValueError:
+        shares = ()
+    good = bool(shares) and all(0 < share <= 1 for share in shares) and len(set(shares)) == len(shares)
+    require(good, "--fractions lists different numbers in (0, 1]", fractions=options.fractions, remedy=remedy)
+    return shares
+
+
 def need_of(options: Namespace) -> Need:
     """What one trial takes."""
     return Need(options.workers, options.cpus_per_worker, options.gpus_per_worker)

@@ -42,8 +42,15 @@ def plan(name: str, context: Context, changes: dict[str, Any] | None = None, pre
     return method.plan(hyper_parameters(method, values, preset), context.setting)
 
 
-@pytest.mark.parametrize("preset", ["paper", "repo"])
-@pytest.mark.parametrize("name", known_methods())
+@pytest.mark.parametrize(
+    ("name", "preset"),
+    [
+        (name, preset)
+        for name in known_methods()
+        for preset, values in load_method(name).PRESETS.items()
+        if preset == "paper" or values != load_method(name).PRESETS["paper"]
+    ],
+)
 def test_it_goes_on_bit_for_bit_and_is_exported(
     name: str, preset: str, context: Context, tmp_path: Path
 ) -> None:

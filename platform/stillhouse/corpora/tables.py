@@ -191,7 +191,7 @@ def open_rows(workspace: Workspace, examples: Examples) -> dict[str, IntArray]:
     """
     if isinstance(examples.origin, Sampled):
         kept, rows = _kept(workspace, examples.origin), open_rows(workspace, examples.origin.rows)
-        return {name: np.ascontiguousarray(ids[kept]) for name, ids in rows.items()}
+        return {name: ids[kept] for name, ids in rows.items()}
     if isinstance(examples.origin, AllRows):
         (name, table), *more = examples.columns.items()
         assert not more, "AllRows has one column"
@@ -211,7 +211,7 @@ def open_values(workspace: Workspace, examples: Examples) -> dict[str, ValueArra
         return {}
     if isinstance(examples.origin, Sampled):
         kept, values = _kept(workspace, examples.origin), open_values(workspace, examples.origin.rows)
-        return {name: np.ascontiguousarray(value[kept]) for name, value in values.items()}
+        return {name: value[kept] for name, value in values.items()}
     folder = workspace.path(examples)
     read_manifest(folder)
     return {name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in examples.values}

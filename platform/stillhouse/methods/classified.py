@@ -49,7 +49,7 @@ class Classified(nn.Module):
         values = batch.values
         terms: Terms = self.loss(self.logits(student), values.get("label"), values.get("logits"))
         if "labels" in terms and world_size() > 1:
-            terms["labels"] = terms["labels"] * _share(values["label"])
+            terms["labels"] = _of_all_ranks(terms["labels"], values["label"])
         return terms
 
     def score(self, student: Mapping[str, Encoding]) -> Tensor:
@@ -62,10 +62,11 @@ class Classified(nn.Module):
         return logits_BC
 
 
-def _share(labels_B: Tensor) -> Tensor:
-    """Labelled rows here over those of the mean rank: what makes DDP's mean that of all labelled rows."""
-    here = (labels_B != UNLABELLED).sum().reshape(1).float()
-    return here[0] / gather(here).mean().clamp(min=1 / world_size())
+def _of_all_ranks(mean: Tensor, labels_B: Tensor) -> Tensor:
+    """A mean over the labelled rows here, such that DDP's mean over ranks is that over all labelled rows."""
+    here = (labels_B != UNLABELLED).sum().reshape(1)
+    everywhere = gather(here).sum().clamp(min=1)
+    return mean * (here[0] * world_size()).to(mean.dtype) / everywhere.to(mean.dtype)
 
 
 def _sides(student: Mapping[str, Encoding]) -> list[Tensor]:

@@ -111,8 +111,12 @@ def make_batch(step: int, part: slice) -> Batch:
 
 
 def only(batch: Batch, columns: tuple[str, ...]) -> Batch:
-    fields = ({c: field[c] for c in columns} for field in (batch.tokens, batch.rows, batch.teacher))
-    return Batch(*fields, values=batch.values)  # type: ignore[arg-type]
+    return Batch(
+        {c: batch.tokens[c] for c in columns},
+        {c: batch.rows[c] for c in columns},
+        {c: batch.teacher[c] for c in columns},
+        batch.values,
+    )
 
 
 def columns_of(name: str) -> tuple[str, ...]:

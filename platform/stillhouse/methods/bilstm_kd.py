@@ -14,6 +14,7 @@ stage alone.
 
 import dataclasses
 from dataclasses import dataclass
+from typing import Any
 
 from stillhouse.errors import require
 from stillhouse.methods.matching import PairCosines
@@ -26,9 +27,10 @@ from stillhouse.methods.tasks import (
     transfer_rows,
     with_logits,
 )
-from stillhouse.plan import LabelledTask, Optimizer, Setting, Stage
+from stillhouse.plan import LabelledTask, Model, Optimizer, Setting, Stage
 from stillhouse.spec import Spec, spec
 from stillhouse.students.bilstm import BiLSTMStudent
+from stillhouse.students.head import own_head
 
 PAPER = (
     "Tang et al., Distilling Task-Specific Knowledge from BERT into Simple Neural Networks, 2019, "
@@ -111,6 +113,16 @@ SOURCES = {
     "warmup": _OURS,
 }
 """Where a preset's value stands."""
+
+
+def check(hp: HyperParameters, student: Spec[Any], teacher: Model) -> None:
+    """Refuse a teacher that cannot be fine-tuned.
+
+    Raises:
+        BadInput: Its pooling is none of ours, or another module follows.
+    """
+    if hp.fits == "logits":
+        own_head(teacher)
 
 
 def plan(hp: HyperParameters, setting: Setting) -> Stage:

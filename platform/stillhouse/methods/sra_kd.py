@@ -15,6 +15,7 @@ the paper's KD has BERT large.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 from stillhouse.methods.matching import CosineApproximation
 from stillhouse.methods.stages import distilled
@@ -27,8 +28,9 @@ from stillhouse.methods.tasks import (
     transfer_rows,
     with_logits,
 )
-from stillhouse.plan import Optimizer, Setting, Stage
-from stillhouse.spec import spec
+from stillhouse.plan import Model, Optimizer, Setting, Stage
+from stillhouse.spec import Spec, spec
+from stillhouse.students.head import own_head
 
 PAPER = (
     "Wu et al., Towards Non-task-specific Distillation of BERT via Sentence Representation Approximation, "
@@ -110,6 +112,15 @@ SOURCES = {
     "warmup": _OURS,
 }
 """Where a preset's value stands."""
+
+
+def check(hp: HyperParameters, student: Spec[Any], teacher: Model) -> None:
+    """Refuse a teacher that cannot be fine-tuned.
+
+    Raises:
+        BadInput: Its pooling is none of ours, or another module follows.
+    """
+    own_head(teacher)
 
 
 def plan(hp: HyperParameters, setting: Setting) -> Stage:

@@ -3,6 +3,7 @@
 import dataclasses
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from stillhouse.artifacts import Workspace
@@ -15,7 +16,7 @@ from stillhouse.sweeps.experiment import Experiment, experiment
 from stillhouse.sweeps.fractions import check_fraction, cut
 from stillhouse.sweeps.prepare import Embedding, Prepared, prepare
 from stillhouse.sweeps.trial import Context
-from stillhouse.training.run import Where
+from stillhouse.training.run import Where, run
 
 WHERE = Where(device="cpu", threads=1)
 TASK = placeholder_task(pair=False, classes=2, augmented=True)
@@ -58,6 +59,21 @@ def test_what_is_cut_and_what_stays(context: Context) -> None:
     assert other.texts and len(open_rows(workspace, other.texts)["text"]) == other.sentence_rows
     assert other.sentence_rows == round(whole.sentence_rows / 2)
     assert other.parallel and len(open_rows(workspace, other.parallel)["source"]) == 20
+
+
+def test_a_share_of_mined_pairs_is_mined_of_all_and_trained_on(context: Context) -> None:
+    method, workspace = load_method("simcse"), Workspace(Path(context.root))
+    setting = dataclasses.replace(context.setting, finetune_budget=8)
+    half = method.plan(hyper_parameters(method, {"batch_size": 8}), cut(setting, share("labels")))
+    run(half, workspace, where=WHERE)
+    assert setting.labelled and workspace.finished(setting.labelled)
+    whole, part = (open_rows(workspace, rows) for rows in (setting.labelled, half.examples))
+    at = {int(query): place for place, query in enumerate(whole["query"])}
+    assert len(part["query"]) == round(len(whole["query"]) / 2)
+    assert all(
+        np.array_equal(whole["negatives"][at[int(query)]], negatives)
+        for query, negatives in zip(part["query"], part["negatives"], strict=True)
+    )
 
 
 def test_a_curve_embeds_once_and_is_instant_again(

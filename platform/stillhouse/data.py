@@ -3,7 +3,7 @@
 Nothing here reads anything: each value names an artifact, a folder of the workspace.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, ClassVar
 
@@ -220,6 +220,36 @@ def check_mining(
 
 
 @dataclass(frozen=True)
+class Sampled:
+    """Origin: a share of the rows of other examples. A smaller share is part of a larger. Needs no folder.
+
+    Attributes:
+        rows: The examples, whose columns and values these have.
+        fraction: The share; of the rows of every ``label`` where there are labels, one at least.
+        seed: Of the choice.
+    """
+
+    rows: "Examples"
+    fraction: float
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """Origin: the rows of other examples, and beside them what a trained stage says of each.
+
+    Attributes:
+        rows: The examples, whose columns and values these have.
+        stage: Whose student and objective are asked.
+        value: The objective's method that says it, which is the new value's name.
+    """
+
+    rows: "Examples"
+    stage: "Stage"
+    value: str = "logits"
+
+
+@dataclass(frozen=True)
 class Examples(Named):
     """Rows of integer ids into text tables, and what is known of each row beside its texts.
 
@@ -234,7 +264,7 @@ class Examples(Named):
 
     kind: ClassVar[str] = "examples"
     columns: Mapping[str, TextTable]
-    origin: AllRows | Given | Mined
+    origin: AllRows | Given | Mined | Sampled | Recorded
     label: str = field(default="examples", metadata={"identity": False})
     values: tuple[str, ...] = field(default=(), metadata={"identity": "unless_default"})
 
@@ -242,7 +272,14 @@ class Examples(Named):
         """Refuse a value that has the name of a column."""
         both = sorted(set(self.values) & set(self.columns))
         require(not both, "values and columns of examples have names of their own", twice=both)
-        assert not self.values or isinstance(self.origin, Given), "values are given with the rows"
+        known = (Given, Sampled, Recorded)
+        assert not self.values or isinstance(self.origin, known), "values are given or recorded"
+
+    def sources(self) -> Iterator["Examples"]:
+        """The examples that these are made of, the first ones first, and these."""
+        if isinstance(self.origin, Sampled | Recorded):
+            yield from self.origin.rows.sources()
+        yield self
 
 
 @dataclass(frozen=True)

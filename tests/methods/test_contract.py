@@ -52,6 +52,9 @@ OTHER: dict[str, Any] = {
     "layers": (0,),
     "bank_size": 4096,
     "projection": 8,
+    "augment": "ts",
+    "fits": "cosines",
+    "teacher_budget": 512,
 }
 
 
@@ -61,6 +64,8 @@ SMALL: dict[str, dict[str, Any]] = {
     "hpd": {"dim": 8},
     "crosslingual": {"unit": 2, "bottleneck": 8},
     "sra": {"hidden": 8},
+    "sra_kd": {"hidden": 8, "kd_weight": 0.5},
+    "bilstm_kd": {"hidden": 8},
 }
 """What the small models and batches of these tests need."""
 
@@ -71,6 +76,7 @@ def setting(path: str = "", words: str = "") -> Setting:
     pairs = Examples({"query": queries, "passage": passages}, AllRows())
     stores = {"query": Store(queries, teacher), "passage": Store(passages, teacher)}
     mined = Mined(pairs, stores["query"], stores["passage"], negatives=2)
+    rows = Examples({"text": texts, "other": queries}, Given("rows"), values=("label",))
     return Setting(
         teacher=teacher,
         student=spec(TransformerStudent, base=teacher, layers=(0, 1)),
@@ -86,9 +92,11 @@ def setting(path: str = "", words: str = "") -> Setting:
         finetune_budget=1024,
         words=Model("vectors", path=words),
         task=LabelledTask(
-            Examples({"text": texts, "other": queries}, Given("rows"), values=("label",)),
+            rows,
             classes=3,
             dev=DevSuite((), select="accuracy"),
+            augmented=dataclasses.replace(rows, origin=Given("more rows")),
+            untuned=DevSuite((), select="cosine"),
         ),
     )
 
@@ -219,6 +227,8 @@ def test_a_method_that_needs_labelled_text_names_its_columns() -> None:
     check_data(load_method("sra"), (), words=True)
     with pytest.raises(BadInput, match="sra is given word vectors"):
         check_data(load_method("sra"), ())
+    with pytest.raises(BadInput, match="bilstm_kd is given a task with labels"):
+        check_data(load_method("bilstm_kd"), (), words=True)
 
 
 def _batch(stage: Stage) -> Batch:
@@ -230,4 +240,5 @@ def _batch(stage: Stage) -> Batch:
         tokens[column] = Tokens(ids, torch.ones_like(ids))
         rows[column] = torch.arange(size).reshape(8, -1).squeeze(1) + 100 * index
     teacher = {column: Encoding(torch.randn(len(tokens[column].input_ids_BT), 24)) for column in stage.stores}
-    return Batch(tokens, rows, teacher, {name: torch.arange(8) % 3 for name in stage.examples.values})
+    known = {"label": torch.arange(8) % 3, "logits": torch.randn(8, 3)}
+    return Batch(tokens, rows, teacher, {name: known[name] for name in stage.examples.values})

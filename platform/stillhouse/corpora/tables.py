@@ -18,7 +18,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from stillhouse.artifacts import Workspace, locked, read_manifest, replacing, write_manifest
+from stillhouse.corpora.sampling import chosen
 from stillhouse.corpora.writing import Rejected, ShardWriter, temporary_folder
+from stillhouse.data import Sampled
 from stillhouse.errors import BadInput, Hindered, require
 from stillhouse.plan import AllRows, Collection, Examples, Given, TextTable
 from stillhouse.types import IntArray, ValueArray
@@ -187,6 +189,9 @@ def open_rows(workspace: Workspace, examples: Examples) -> dict[str, IntArray]:
     Raises:
         BadInput: The examples are not finished.
     """
+    if isinstance(examples.origin, Sampled):
+        kept, rows = _kept(workspace, examples.origin), open_rows(workspace, examples.origin.rows)
+        return {name: ids[kept] for name, ids in rows.items()}
     if isinstance(examples.origin, AllRows):
         (name, table), *more = examples.columns.items()
         assert not more, "AllRows has one column"
@@ -204,9 +209,19 @@ def open_values(workspace: Workspace, examples: Examples) -> dict[str, ValueArra
     """
     if not examples.values:
         return {}
+    if isinstance(examples.origin, Sampled):
+        kept, values = _kept(workspace, examples.origin), open_values(workspace, examples.origin.rows)
+        return {name: value[kept] for name, value in values.items()}
     folder = workspace.path(examples)
     read_manifest(folder)
     return {name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in examples.values}
+
+
+def _kept(workspace: Workspace, share: Sampled) -> IntArray:
+    """The rows of a share, in their order."""
+    count = len(next(iter(open_rows(workspace, share.rows).values())))
+    label_N = open_values(workspace, share.rows).get("label")
+    return chosen(np.zeros(count, np.int64) if label_N is None else label_N, share.fraction, share.seed)
 
 
 def write_collection(

@@ -19,7 +19,7 @@ from stillhouse.artifacts import write_json
 from stillhouse.errors import full_disk, require
 from stillhouse.students.backbone import quiet
 from stillhouse.students.bilstm import BiLSTMStudent
-from stillhouse.students.export_modules import copy_tokenizer, write_bilstm, write_dense, write_pooling
+from stillhouse.students.export_modules import copy_tokenizer, write_bilstm, write_ending, write_pooling
 from stillhouse.students.static import StaticStudent
 from stillhouse.students.static_export import write_static
 from stillhouse.tokenizing import lower_cases
@@ -178,17 +178,8 @@ def _write_transformer(
         # Else loading makes a random, unused pooler head and warns about it.
         settings["model_args"] = {"add_pooling_layer": False}
     write_json(folder / "sentence_bert_config.json", settings)
-    written = {"": "Transformer", "1_Pooling": "Pooling"}
     write_pooling(folder / "1_Pooling", student.hidden_size, student.pooling)
-    if student.projection is not None:
-        written["2_Dense"] = "Dense"
-        activation = nn.Tanh() if student.activation else nn.Identity()
-        write_dense(folder / "2_Dense", student.projection, activation)
-    if student.normalize:
-        normalize = f"{len(written)}_Normalize"
-        written[normalize] = "Normalize"
-        write_json(folder / normalize / "config.json", {})
-    return written
+    return {"": "Transformer", "1_Pooling": "Pooling"} | write_ending(student, folder, before=2)
 
 
 def _versions() -> dict[str, Any]:

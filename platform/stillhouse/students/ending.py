@@ -12,9 +12,7 @@ from stillhouse.students.pooling import POOLINGS
 Activation = Callable[[Tensor], Tensor]
 
 
-def check_states(
-    *, pooling: str, dropout: float | None = None, poolings: tuple[str, ...] = POOLINGS
-) -> None:
+def check_states(*, pooling: str, dropout: float | None = None, poolings: tuple[str, ...] = POOLINGS) -> None:
     """Refuse a pooling that a student does not have, or a dropout that is no rate.
 
     Raises:

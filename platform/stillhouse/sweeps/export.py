@@ -9,7 +9,8 @@ from stillhouse.methods import Method
 from stillhouse.plan import Stage
 from stillhouse.spec import Spec
 from stillhouse.students.card import model_card
-from stillhouse.students.export import check_parity, export_student
+from stillhouse.students.encoder import StudentEncoder
+from stillhouse.students.formats import FORMATS, why_not, write_format
 from stillhouse.sweeps.prepare import Prepared
 from stillhouse.teachers.models import licence_of
 from stillhouse.training.run import encoder_in
@@ -25,23 +26,41 @@ _PARITY_TEXTS = (
 
 
 def export_stage(
-    folder: Path, target: Path, *, card: str = "", texts: Sequence[str] = _PARITY_TEXTS
+    folder: Path,
+    target: Path,
+    *,
+    form: str = FORMATS[0],
+    card: str = "",
+    texts: Sequence[str] = _PARITY_TEXTS,
 ) -> float:
-    """Write a finished stage's student as a sentence-transformers folder and check that it is the same model.
+    """Write a finished stage's student in some form and check, in the form's runtime, that it is the same.
 
     Args:
         folder: Of the stage.
         target: Where to write.
-        card: Markdown of the model card.
+        form: One of `FORMATS`.
+        card: Markdown of the model card, of a sentence-transformers folder.
         texts: What the check encodes with both.
 
     Returns:
         The lowest cosine between the exported folder's vectors and the student's.
+
+    Raises:
+        BadInput: An unfinished stage, a form that its student does not have, or a folder that is in use.
+        RuntimeError: The export gives other vectors.
     """
-    encoder = encoder_in(folder)
-    student: Any = encoder.student
-    export_student(student, student.tokenizer.path, encoder.max_length, target, card=card)
-    return check_parity(encoder, target, texts)
+    return write_format(form, _encoder(folder), target, texts, card=card)
+
+
+def formats_of(folder: Path) -> dict[str, str]:
+    """Each form to the reason why a finished stage's student does not have it, empty where it does."""
+    student = _encoder(folder).student
+    return {form: why_not(student, form) for form in FORMATS}
+
+
+def _encoder(folder: Path) -> StudentEncoder:
+    encoder: StudentEncoder = encoder_in(folder)
+    return encoder
 
 
 def model_card_of(

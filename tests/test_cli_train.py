@@ -21,6 +21,10 @@ def corpus(folder: Path) -> Path:
     return path
 
 
+STATIC = ["--student-kind", "static", "--static-dim", "16", "--set", "batch_size=16"]
+RECURRENT = ["--student-kind", "recurrent", "--recurrent-unit", "2", "--bottleneck", "8"]
+
+
 @pytest.fixture(scope="module")
 def flags(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> list[str]:
     """One workspace, corpus and teacher for all commands."""
@@ -83,6 +87,9 @@ def figures(arguments: list[str], told: Path) -> dict[str, float]:
         ("ckd", ["--set", "batch_size=16", "--set", "bank_size=32"]),
         ("mse", ["--set", "batch_size=16", "--layers", "last"]),
         ("pkd", ["--set", "batch_size=16"]),
+        ("ckd", [*STATIC, "--set", "bank_size=32", "--set", "keep_projection=true"]),
+        ("hpd", [*STATIC, "--static-start", "contextless", "--set", "dim=8"]),
+        ("mse", [*RECURRENT, "--set", "batch_size=16", "--labelled", "LABELLED", "--finetune-budget", "32"]),
         ("simcse", ["--set", "batch_size=16", "--labelled", "LABELLED", "--finetune-budget", "32"]),
         ("metakd", ["--set", "batch_size=16", "--labelled", "LABELLED", "--finetune-budget", "32"]),
     ],
@@ -200,6 +207,35 @@ def test_a_teacher_that_runs_along_fits_the_student(
     assert main(["train", "pkd", "--local", *elsewhere, "--keep", "1"]) == 2
     assert "a layer to match" in capsys.readouterr().err
     assert not (tmp_path / "runs" / "stores").exists()
+
+
+@pytest.mark.parametrize(
+    ("method", "values", "message"),
+    [
+        ("ibkd", STATIC[:2], "a static student has no layers between X and S"),
+        ("pkd", STATIC[:2], "pkd matches the layers of a transformer"),
+        ("sra", [*STATIC[:2], "--words", "count"], "sra trains a BiLSTM of its own"),
+        ("hpd", RECURRENT, "lacks=['projection', 'projection_activation']"),
+        ("mse", [*STATIC, "--set", "layers=[0]"], "lacks=['layers']"),
+        ("mse", [*STATIC, "--keep", "2"], "keep goes with a student of the kind transformer"),
+        ("mse", ["--static-dim", "8"], "static_dim goes with a student of the kind static"),
+        ("mse", RECURRENT[:2], "a recurrent student is given its unit"),
+        ("mse", [*RECURRENT[:3], "3"], "unit divides the layers"),
+        ("mse", ["--student-kind", "statistic"], "student_kind in"),
+    ],
+)
+def test_a_kind_of_student_that_cannot_be_is_one_sentence_before_any_work(
+    method: str,
+    values: list[str],
+    message: str,
+    flags: list[str],
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    assert main(["train", method, "--local", "--root", str(tmp_path / "runs"), *flags[2:], *values]) == 2
+    told = capsys.readouterr().err.splitlines()
+    assert len(told) == 1 and message in told[0]
+    assert not (tmp_path / "runs" / "corpora").exists()
 
 
 @pytest.mark.parametrize("name", ["./nowhere", "runs/stages/mse-0000000000000000"])

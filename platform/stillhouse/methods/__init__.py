@@ -200,12 +200,15 @@ def check_student(student: Spec[Any], layers: int) -> None:
         checked_repeats(student.kwargs["unit"], student.kwargs.get("repeats"), layers)
 
 
-def placeholder(*, labelled: bool = True, task: LabelledTask | None = None) -> Setting:
+def placeholder(
+    *, labelled: bool = True, task: LabelledTask | None = None, student: Spec[Any] | None = None
+) -> Setting:
     """A setting of data that is not there, to plan with.
 
     Args:
         labelled: Whether there is labelled text.
         task: What `placeholder_task` gives; None for no task.
+        student: What is trained; None is some transformer.
     """
     from stillhouse.students.transformer import TransformerStudent
 
@@ -213,7 +216,7 @@ def placeholder(*, labelled: bool = True, task: LabelledTask | None = None) -> S
     pairs = Examples({"query": texts, "passage": texts}, AllRows())
     return Setting(
         teacher=teacher,
-        student=spec(TransformerStudent, base=teacher, layers=(0,)),
+        student=student or spec(TransformerStudent, base=teacher, layers=(0,)),
         sentences=Store(texts, teacher),
         dev=DevSuite((), select=""),
         distil_budget=1 << 40,

@@ -97,7 +97,7 @@ def _not_stock(student: object) -> str:
     if isinstance(student, BiLSTMStudent):
         if student.pooling in ("mean", "max"):
             return ""
-        return "its pooling is the last state of each side, and stock pooling modules take both sides of one word"
+        return "it pools the last state of each side, and stock modules take both sides of one word"
     if isinstance(student, RecurrentStudent) and not student.repeats:
         return "it applies no layers, and is a stage on the way to one that does"
     if isinstance(student, StaticStudent) or hasattr(student, "stock"):

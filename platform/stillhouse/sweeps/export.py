@@ -9,8 +9,8 @@ from stillhouse.methods import Method
 from stillhouse.plan import Stage
 from stillhouse.spec import Spec
 from stillhouse.students.card import model_card
-from stillhouse.students.encoder import StudentEncoder
 from stillhouse.students.formats import FORMATS, why_not, write_format
+from stillhouse.students.static import StaticStudent
 from stillhouse.sweeps.prepare import Prepared
 from stillhouse.teachers.models import licence_of
 from stillhouse.training.run import encoder_in
@@ -49,18 +49,14 @@ def export_stage(
         BadInput: An unfinished stage, a form that its student does not have, or a folder that is in use.
         RuntimeError: The export gives other vectors.
     """
-    return write_format(form, _encoder(folder), target, texts, card=card)
+    encoder: Any = encoder_in(folder)
+    return write_format(form, encoder, target, texts, card=card)
 
 
 def formats_of(folder: Path) -> dict[str, str]:
     """Each form to the reason why a finished stage's student does not have it, empty where it does."""
-    student = _encoder(folder).student
+    student = encoder_in(folder).student
     return {form: why_not(student, form) for form in FORMATS}
-
-
-def _encoder(folder: Path) -> StudentEncoder:
-    encoder: StudentEncoder = encoder_in(folder)
-    return encoder
 
 
 def model_card_of(
@@ -108,6 +104,8 @@ def _in_words(student: Spec[Any]) -> str:
     if "unit" in kwargs:
         narrow = f", word vectors of {kwargs['bottleneck']} dimensions" if kwargs.get("bottleneck") else ""
         return f"the first {kwargs['unit']} layers of {base}, applied repeatedly{narrow}"
+    if student.target is StaticStudent:
+        return f"a table of token vectors, from {base}, and their mean"
     if kwargs.get("layers"):
         return f"layers {', '.join(str(layer) for layer in kwargs['layers'])} of {base}"
     return base

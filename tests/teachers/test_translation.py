@@ -27,10 +27,11 @@ def translator(folder: Path, seed: int = 0) -> Model:
     wrap(
         tokenizer_object=backend, eos_token="</s>", pad_token="<pad>", unk_token="<unk>", bos_token="<s>"
     ).save_pretrained(folder)
-    ids = {"pad_token_id": 0, "eos_token_id": 1, "decoder_start_token_id": 0, "vocab_size": len(WORDS)}
-    sides = {"layers": 1, "attention_heads": 2, "ffn_dim": 32}
-    both = {f"{side}_{name}": n for side in ("encoder", "decoder") for name, n in sides.items()}
-    config = BartConfig(**ids, **both, d_model=16, bos_token_id=3, max_position_embeddings=12, init_std=0.5)
+    shape: dict[str, Any] = {"vocab_size": len(WORDS), "d_model": 16, "max_position_embeddings": 12}
+    shape |= {"pad_token_id": 0, "eos_token_id": 1, "bos_token_id": 3, "decoder_start_token_id": 0}
+    for side in ("encoder", "decoder"):
+        shape |= {f"{side}_layers": 1, f"{side}_attention_heads": 2, f"{side}_ffn_dim": 32}
+    config = BartConfig(**shape, init_std=0.5)
     config.forced_eos_token_id = None
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

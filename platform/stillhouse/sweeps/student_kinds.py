@@ -19,8 +19,8 @@ def check_kind(wanted: "Experiment") -> None:
     Raises:
         BadInput: One of them.
     """
-    kind, given = wanted.student_kind, {"student_kind": wanted.student_kind}
-    require(kind in KINDS, f"student_kind in {KINDS}", **given)
+    kind = wanted.student_kind
+    require(kind in KINDS, f"student_kind in {KINDS}", student_kind=kind)
     require(wanted.static_start in STATIC_STARTS, f"static_start in {STATIC_STARTS}", got=wanted.static_start)
     for name in ("static_dim", "recurrent_unit", "bottleneck"):
         require(getattr(wanted, name) >= 0, f"{name} >= 0", **{name: getattr(wanted, name)})
@@ -33,8 +33,8 @@ def check_kind(wanted: "Experiment") -> None:
         "keep": ("transformer", wanted.keep, 0),
     }
     for name, (owner, value, default) in owned.items():
-        rule = f"{name} goes with a student of the kind {owner}"
-        require(kind == owner or value == default, rule, **{name: value}, **given)
+        both: dict[str, Any] = {name: value, "student_kind": kind}
+        require(kind == owner or value == default, f"{name} goes with a student of the kind {owner}", **both)
     require(
         kind != "recurrent" or wanted.recurrent_unit >= 1,
         "a recurrent student is given its unit",

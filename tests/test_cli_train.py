@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from stillhouse.cli import main
+from stillhouse.teachers.models import resolve_model
 
 WORDS = "cat dog sat mat house river water sun moon red green blue fast slow array list text word".split()
 
@@ -172,6 +173,28 @@ def test_a_student_with_another_architecture_dimension_and_tokenizer(
     exported = SentenceTransformer(str(tmp_path / "out"), device="cpu")
     assert exported.encode(["the cat"]).shape == (1, 24)
     assert exported.tokenizer.get_vocab()["cat"] == 4 + len(WORDS)
+
+
+@pytest.mark.parametrize(
+    ("method", "values"),
+    [("ibkd", ["--set", "distil_batch_size=16"]), ("hpd", ["--set", "dim=8", "--set", "batch_size=16"])],
+)
+def test_a_second_teacher_that_is_a_table_of_other_words(
+    method: str,
+    values: list[str],
+    train: Callable[..., dict[str, Any]],
+    other_student: Path,
+    tiny_model: Path,
+    tmp_path: Path,
+) -> None:
+    from stillhouse.students.export import export_student
+    from stillhouse.students.static import StaticStudent
+
+    table = StaticStudent(resolve_model(str(tiny_model)), dim=12)
+    export_student(table, table.tokenizer.path, 16, tmp_path / "table")
+    models = ["--teacher", str(tmp_path / "table"), "--student", str(other_student)]
+    told = train(method, *models, *values)
+    assert -1 <= told["metrics"]["agreement_spearman_cosine"] <= 1
 
 
 def test_a_model_is_evaluated_by_any_name(

@@ -47,7 +47,7 @@ def student_of(kind: str, base: Model, words: Model) -> Any:
     [
         ("transformer", (STOCK,)),
         ("recurrent", (STOCK, COMPACT)),
-        ("static", (STOCK, INT8)),
+        ("static", (STOCK,)),
         ("max", (STOCK,)),
         ("last", (ONNX,)),
     ],
@@ -72,7 +72,7 @@ def test_eight_bits_are_smaller_and_stand_in_one_file(
     make_model: MakeModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("onnxscript")
-    student = StaticStudent(make_model("bert"), normalize=False)
+    student = StaticStudent(make_model("bert"), projection=8, normalize=False)
     student.words = nn.Embedding(4000, 32)
     encoder = StudentEncoder(student, student.tokenizer.path, 12)
     monkeypatch.setattr("stillhouse.students.onnx_export._LARGEST_FILE", 100)

@@ -136,6 +136,9 @@ def evaluate(options: Namespace) -> int:
     options.local = True
     if options.suite is not None:
         return _evaluate_suites(options)
+    require(bool(options.model), "a model is given", remedy="Give MODEL, or --suite with --from-run.")
+    beyond = options.from_run or options.index or options.search_shards != 1 or options.keep_vectors
+    require(not beyond, "--from-run, --search-shards, --index, --keep-vectors go with --suite retrieval")
     with _on_ray(options) as (workspace, device):
         encoder = open_model(options.model, workspace, device)
         prepared = _prepared(options, workspace, device)
@@ -156,8 +159,12 @@ def evaluate(options: Namespace) -> int:
 
 def _evaluate_suites(options: Namespace) -> int:
     """Published benchmarks: no corpus is read and no teacher run."""
-    from stillhouse.cli_suites import run_suites
+    from stillhouse.cli_suites import check_flags, run_suites
 
+    check_flags(options)
+    # The model runs in this process, whatever cluster searches.
+    options.device = device_of(options)
+    options.local = options.search_shards == 1
     with _on_ray(options) as (workspace, device):
         _write(options, run_suites(options, workspace, device))
     return 0

@@ -130,6 +130,7 @@ def mine(options: Namespace) -> int:
 def evaluate(options: Namespace) -> int:
     """`stillhouse evaluate MODEL`."""
     from stillhouse.evaluation.suites import run_suite
+    from stillhouse.sweeps.dev_pool import calibrated
     from stillhouse.sweeps.openings import record_opening
     from stillhouse.training.run import open_model
 
@@ -151,9 +152,12 @@ def evaluate(options: Namespace) -> int:
             scored = [task.dev] if hasattr(encoder, "score") else []
             for suite in [*scored, *([task.untuned] if task.untuned else [])]:
                 figures |= run_suite(suite, encoder, workspace)
+        calibration = {} if options.final else calibrated(prepared.pool, encoder, options.model, workspace)
     for name, value in figures.items():
         say(f"  {name:<36} {value:.4f}")
-    _write(options, {"model": options.model, "split": "test" if options.final else "dev", "metrics": figures})
+    split = "test" if options.final else "dev"
+    told = {"model": options.model, "split": split, "metrics": figures}
+    _write(options, told | ({"calibration": calibration} if calibration else {}))
     return 0
 
 

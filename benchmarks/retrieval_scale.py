@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from harness import machine
 
 from stillhouse.corpora.judged import Entry
 from stillhouse.evaluation.indexes import build_index, parse_index, recall_of_exact, search_index
@@ -121,6 +122,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as temporary:
         files = write(options.folder or Path(temporary), options)
         queries = vectors(-1 & 0xFFFFFFFF, options.queries, options.dim, options.seed)
+        print(", ".join(f"{name} {value}" for name, value in machine().items()))
         print(f"{options.rows:,} passages × {options.dim}, {options.queries:,} queries, top {options.k}\n")
         print(f"| {' | '.join(HEADER)} |\n|{'---|' * len(HEADER)}")
         exact, digest, differs = None, "", False

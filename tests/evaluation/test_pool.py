@@ -12,6 +12,7 @@ from stillhouse.corpora.tables import open_qrels, open_texts, write_collection, 
 from stillhouse.errors import BadInput
 from stillhouse.evaluation.pool import CALIBRATION, Pool, build_pool, calibrate
 from stillhouse.plan import Store
+from stillhouse.sweeps.dev_pool import calibrated, dev_pool, pooled_dev
 from stillhouse.sweeps.experiment import experiment
 from stillhouse.teachers.embed import build_stores
 from stillhouse.teachers.models import resolve_model
@@ -73,6 +74,21 @@ def test_calibration_measures_both_once(workspace: Workspace, pool: Pool) -> Non
     calls = model.calls
     assert calibrate(workspace, pool, model, "letters") == found and model.calls == calls
     assert (workspace.path(pool) / CALIBRATION).exists()
+
+
+def test_the_flag_gives_the_pool_and_tells_its_calibration(
+    workspace: Workspace, pool: Pool, tiny_model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stores = {store.texts: store for store in (pool.queries, pool.passages)}
+    asked = dev_pool(experiment({"dev_pool": 10}), pool.collection, lambda texts: stores[texts])
+    assert asked == dataclasses.replace(pool, hard=50)
+    assert dev_pool(experiment({}), pool.collection, lambda texts: stores[texts]) is None
+    sampled = pooled_dev(workspace, asked)
+    assert "passages, 20 relevant" in capsys.readouterr().out
+    assert pooled_dev(workspace, asked) == sampled and capsys.readouterr().out == ""
+    found = calibrated(asked, Letters(), str(tiny_model), workspace)
+    assert "whole" in capsys.readouterr().out and found["docsearch_cosine_recall@10"]["full"] > 0
+    assert calibrated(None, Letters(), str(tiny_model), workspace) == {}
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,8 @@
 
     python benchmarks/retrieval_scale.py --rows 1000000 --dim 384 --queries 1000
 
-Passages and queries lie near a subspace of few dimensions, as a model's vectors do; uniform ones would be the
-worst case of every approximate index. Each line runs in a process of its own, so its peak memory is its own.
+Passages and queries lie in topics near a subspace of few dimensions, as a model's vectors do; uniform ones would
+be the worst case of every approximate index. Each line runs in a process of its own, so its peak memory is its own.
 A shard is searched by a process with one thread, as by an actor of `evaluate --search-shards`; the pages of
 the memory-mapped passages count in the peak while they are mapped.
 """
@@ -30,8 +30,8 @@ from stillhouse.evaluation.sharded import search_shard
 from stillhouse.evaluation.vector_files import VectorFiles, write_vectors
 from stillhouse.types import FloatArray
 
-SPAN = 64
-"""Dimensions of the subspace."""
+SPAN, TOPICS = 64, 1000
+"""Dimensions of the subspace, and centres in it; passages differ from theirs as much as centres differ."""
 
 HEADER = (
     *("search", "same bits", "recall@10", "recall@100", "build s", "search s", "index MB"),
@@ -41,10 +41,12 @@ HEADER = (
 
 def vectors(first: int, rows: int, dim: int, seed: int) -> FloatArray:
     """Unit vectors near a subspace; a block of rows is the same whatever was drawn before it."""
-    plane = np.random.default_rng(seed).standard_normal((SPAN, dim), np.float32)
+    shared = np.random.default_rng(seed)
+    plane = shared.standard_normal((SPAN, dim), np.float32)
+    topics = shared.standard_normal((TOPICS, SPAN), np.float32)
     draw = np.random.default_rng([seed, first])
-    near = draw.standard_normal((rows, SPAN), np.float32) @ plane
-    drawn = near + draw.standard_normal((rows, dim), np.float32)
+    place = topics[draw.integers(TOPICS, size=rows)] + draw.standard_normal((rows, SPAN), np.float32)
+    drawn = place @ plane + draw.standard_normal((rows, dim), np.float32)
     return np.asarray(drawn / np.linalg.norm(drawn, axis=1, keepdims=True), np.float32)
 
 

@@ -38,9 +38,11 @@ def pool(workspace: Workspace, tiny_model: Path) -> Pool:
     queries = write_texts(workspace, "queries", made[150:170])
     qrels = np.array([[query, 7 * query, 1] for query in range(20)] + [[0, 3, 0]])
     collection = write_collection(workspace, "docs", queries, passages, qrels)
-    stores = [Store(table, resolve_model(str(tiny_model)), max_length=16) for table in (queries, passages)]
-    build_stores(workspace, stores, actors=1, threads=1, local=True, device="cpu")
-    return Pool(collection, *stores, random=10, hard=1)
+    asked, searched = (
+        Store(each, resolve_model(str(tiny_model)), max_length=16) for each in (queries, passages)
+    )
+    build_stores(workspace, [asked, searched], actors=1, threads=1, local=True, device="cpu")
+    return Pool(collection, asked, searched, random=10, hard=1)
 
 
 def test_a_pool_is_what_it_should_hold_and_is_made_once(workspace: Workspace, pool: Pool) -> None:

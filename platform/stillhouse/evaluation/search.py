@@ -200,11 +200,15 @@ class _Top:
 
     def add(self, scores: Tensor, first_id: int) -> None:
         """One more tile. Later tiles have higher ids, so only a higher score than the k-th gets in."""
-        if self.lowest is None:
+        if self.lowest is not None:
+            entering = scores > self.lowest
+        elif scores.shape[1] > self.k:
+            entering = scores >= scores.topk(self.k, sorted=False).values.amin(dim=1, keepdim=True)
+        else:
             self.take(_keys(scores, torch.arange(first_id, first_id + scores.shape[1])))
             return
         # NumPy finds the few hits among many misses several times faster than torch.
-        hits = torch.from_numpy(np.flatnonzero((scores > self.lowest).numpy()))
+        hits = torch.from_numpy(np.flatnonzero(entering.numpy()))
         if len(hits) == 0:
             return
         query, column = hits // scores.shape[1], hits % scores.shape[1]

@@ -4,8 +4,8 @@
 
 Passages and queries lie in topics near a subspace of few dimensions, as a model's vectors do; uniform ones
 would be the worst case of every approximate index. Each line runs in a process of its own, so its peak memory
-is its own. A shard is searched by a process with one thread, as by an actor of `evaluate --search-shards`; the
-pages of the memory-mapped passages count in the peak while they are mapped.
+is its own. A shard is searched by a process with one thread, as by an actor of `evaluate --search-shards`;
+the pages of the memory-mapped passages count in the peak while they are mapped.
 """
 
 import argparse

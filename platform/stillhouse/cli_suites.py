@@ -7,7 +7,8 @@ from pathlib import Path
 from stillhouse.artifacts import Workspace
 from stillhouse.console import say
 from stillhouse.errors import require
-from stillhouse.evaluation.benchmarks import NEED_NO_DATA, SUITES, Benchmark, Figures, Options, suites_named
+from stillhouse.evaluation.benchmarks.common import Benchmark, Figures, Options
+from stillhouse.evaluation.benchmarks.table import NEED_NO_DATA, SUITES, suites_named
 
 
 def run_suites(options: Namespace, workspace: Workspace, device: str) -> dict[str, Figures]:

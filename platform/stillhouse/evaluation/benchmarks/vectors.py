@@ -1,0 +1,50 @@
+"""The suites of the vectors themselves: how they lie in space, and what they cost."""
+
+from typing import Any
+
+import numpy as np
+
+from stillhouse.errors import require
+from stillhouse.evaluation.benchmarks.common import Benchmark, Figures, Options, opened
+from stillhouse.evaluation.cost import cost as measure_cost
+from stillhouse.evaluation.geometry import alignment, effective_rank, random_pair_cosine, uniformity
+from stillhouse.evaluation.sts import STS, resolve_sts
+from stillhouse.types import Encoder
+
+_POSITIVE_ABOVE = 4.0
+
+
+def geometry(root: str, options: Options) -> Benchmark:
+    """Of STS-B: alignment of its pairs above 4, and uniformity, effective rank, mean cosine of its texts."""
+    data = resolve_sts(root, "test" if options.final else "dev", ("STSB",))
+    ((pairs,), row_of) = (lambda read: (read.sets["STSB"], read.row_of))(STS(data))
+    positive = [(row_of[a], row_of[b]) for a, b, gold in pairs if gold > _POSITIVE_ABOVE]
+    require(bool(positive), "STS-B has pairs with a score above 4", root=root)
+    first, second = (np.array(side) for side in zip(*positive, strict=True))
+
+    def measure(model: Encoder) -> Figures:
+        vectors = np.asarray(model.encode(list(row_of)))
+        figures = {
+            "alignment": alignment(vectors[first], vectors[second]),
+            "uniformity": uniformity(vectors),
+            "effective_rank": effective_rank(vectors),
+            "random_pair_cosine": random_pair_cosine(vectors),
+        }
+        return {"STS-B": figures}
+
+    return Benchmark(measure, (), opened(options, data), digits=4)
+
+
+def cost(root: str, options: Options) -> Benchmark:
+    """What the model costs on this machine, and megabytes of an index of a million of its vectors."""
+
+    def measure(model: Any) -> Figures:
+        figures = measure_cost(model, getattr(model, "student", model))
+        dim = np.asarray(model.encode(["a text"])).shape[1]
+        per_vector = {"float32": 4 * dim, "float16": 2 * dim, "int8": dim, "binary": -(-dim // 8)}
+        return {
+            "model": {**figures, "dimension": float(dim)},
+            "index_mb_per_million": {kind: float(size) for kind, size in per_vector.items()},
+        }
+
+    return Benchmark(measure)

@@ -36,6 +36,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "".join(f"{sentence(draw)}\t{sentence(draw)}\n" for _ in range(8))
         )
         (folder / f"STS.gs.{part}.txt").write_text("".join(f"{at % 5}\n" for at in range(8)))
+    (folder / "STS.gs.MSRpar.txt").write_text("0\n1\n2\n3\n4\n\n1\n2\n")
     (root / "stsb_multi_mt").mkdir()
     for language in ("en", "de"):
         lines = [f"{sentence(draw)},{sentence(draw)},{at % 6}.0" for at in range(10)]
@@ -80,9 +81,12 @@ def test_dev_sets_without_an_experiment(
     assert not list((tmp_path / "runs").glob("corpora/*")) and not (tmp_path / "runs/openings.jsonl").exists()
 
 
-def test_test_sets_are_opened_by_final_and_recorded(tiny_model: Path, data: Path, tmp_path: Path) -> None:
+def test_test_sets_are_opened_by_final_and_recorded(
+    tiny_model: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     found = measured(tiny_model, data, tmp_path, "--suite", "sts", "--final")["sts"]
     assert list(found) == ["STS12", "STS-B", "Avg"]
+    assert "pairs without a gold score, left out: 1 of STS12" in capsys.readouterr().out
     assert set(found["STS12"]) == {"all", "mean", "wmean"}
     assert found["Avg"]["all"] == pytest.approx((found["STS12"]["all"] + found["STS-B"]["all"]) / 2)
     (line,) = (tmp_path / "runs/openings.jsonl").read_text().splitlines()
@@ -168,3 +172,43 @@ def test_transfer_keeps_its_test_sets_for_final(tiny_model: Path, tmp_path: Path
     final = measured(tiny_model, tmp_path, tmp_path, "--suite", "transfer", "--final")["transfer"]
     assert final["SST-2"]["dev_accuracy"] == dev["SST-2"]["dev_accuracy"]
     assert final["Avg"]["accuracy"] == final["SST-2"]["accuracy"]
+
+
+def test_flags_of_suites_want_a_suite(
+    tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = ["--run", str(tmp_path / "run.txt"), "--root", str(tmp_path / "runs")]
+    assert main(["evaluate", str(tiny_model), *flags]) == 2
+    assert "`--run goes with --suite` must hold" in capsys.readouterr().err
+
+
+class Broken:
+    """Encodes nothing but zeros, and one text as NaN."""
+
+    def __init__(self, text: str = "") -> None:
+        self.text = text
+
+    def encode(self, texts: list[str]) -> Any:
+        vectors = np.zeros((len(texts), 3), np.float32)
+        vectors[[text == self.text for text in texts]] = np.nan
+        return vectors
+
+
+def test_no_figure_is_made_of_nan(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = (data / "sts/senteval/STSBenchmark/sts-dev.csv").read_text().split("\n")[0].split("\t")
+    monkeypatch.setattr("stillhouse.training.run.open_model", lambda *_: Broken(row[5]))
+    flags = ["--suite", "sts", "--data-root", str(data), "--root", str(tmp_path / "runs")]
+    assert main(["evaluate", "broken", *flags]) == 2
+    told = capsys.readouterr().err
+    assert "hold NaN or infinity" in told and repr(row[5][:60]) in told
+
+
+def test_an_undefined_figure_is_null_and_said(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stillhouse.training.run.open_model", lambda *_: Broken())
+    assert measured(Path("zeros"), data, tmp_path, "--suite", "sts")["sts"]["STS-B"] == {"all": None}
+    assert "NaN" not in (tmp_path / "told.json").read_text()
+    assert "null in --json: all of STS-B, all of Avg" in capsys.readouterr().out

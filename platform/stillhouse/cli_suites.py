@@ -9,6 +9,7 @@ from stillhouse.console import say
 from stillhouse.errors import require
 from stillhouse.evaluation.benchmarks.common import Benchmark, Figures, Options
 from stillhouse.evaluation.benchmarks.table import NEED_NO_DATA, SUITES, suites_named
+from stillhouse.evaluation.checked import Checked
 
 
 def run_suites(options: Namespace, workspace: Workspace, device: str) -> dict[str, Figures]:
@@ -35,7 +36,7 @@ def run_suites(options: Namespace, workspace: Workspace, device: str) -> dict[st
         if benchmark.opens:
             before = record_opening(workspace, benchmark.opens, options.model)
             say(f"{name}: test sets opened (before: {before} times)")
-        figures[name] = benchmark.measure(model)
+        figures[name] = benchmark.measure(Checked(model))
         _show(name, benchmark, figures[name])
     return figures
 
@@ -57,6 +58,13 @@ def prepare_suites(options: Namespace) -> dict[str, Benchmark]:
     return {name: SUITES[name](root, how) for name in wanted}
 
 
+def refuse_suite_flags(options: Namespace) -> None:
+    """Refuse flags that say how suites are run where none is named."""
+    for flag in ("run",):
+        given = getattr(options, flag)
+        require(given is None, f"--{flag} goes with --suite", **{flag: str(given)})
+
+
 def _show(name: str, benchmark: Benchmark, figures: Figures) -> None:
     from stillhouse.sweeps.table import aligned
 
@@ -72,8 +80,19 @@ def _show(name: str, benchmark: Benchmark, figures: Figures) -> None:
     say()
     for text in aligned([name, *columns], cells, left={0}):
         say(text)
-    for note in benchmark.notes:
+    for note in (*benchmark.notes, *_undefined(figures)):
         say(f"note: {note}")
+
+
+def _undefined(figures: Figures) -> list[str]:
+    """The note on figures that are no number, such as a correlation with cosines that are all equal."""
+    found = [
+        f"{kind} of {name}"
+        for name, each in figures.items()
+        for kind, value in each.items()
+        if value != value
+    ]
+    return [f"not defined for these vectors, null in --json: {', '.join(found)}"] if found else []
 
 
 def _written(value: float | None, digits: int) -> str:

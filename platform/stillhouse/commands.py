@@ -5,7 +5,7 @@ from argparse import Namespace
 from collections.abc import Iterator
 from typing import Any
 
-from stillhouse.artifacts import Workspace, locked, write_json
+from stillhouse.artifacts import Workspace, locked, without_nan, write_json
 from stillhouse.cli_options import (
     device_of,
     embedding_of,
@@ -129,6 +129,7 @@ def mine(options: Namespace) -> int:
 
 def evaluate(options: Namespace) -> int:
     """`stillhouse evaluate MODEL`."""
+    from stillhouse.cli_suites import refuse_suite_flags
     from stillhouse.evaluation.suites import run_suite
     from stillhouse.sweeps.openings import record_opening
     from stillhouse.training.run import open_model
@@ -136,6 +137,7 @@ def evaluate(options: Namespace) -> int:
     options.local = True
     if options.suite is not None:
         return _evaluate_suites(options)
+    refuse_suite_flags(options)
     with _on_ray(options) as (workspace, device):
         encoder = open_model(options.model, workspace, device)
         prepared = _prepared(options, workspace, device)
@@ -232,7 +234,7 @@ def _prepared(options: Namespace, workspace: Workspace, device: str) -> Prepared
 
 def _write(options: Namespace, content: Any) -> None:
     if options.json:
-        write_json(options.json, content)
+        write_json(options.json, without_nan(content))
 
 
 @contextlib.contextmanager

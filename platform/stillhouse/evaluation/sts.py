@@ -195,6 +195,16 @@ def read_part(texts: Path, gold: Path) -> Pairs:
     return found
 
 
+def unscored(data: STSData) -> dict[str, int]:
+    """How many pairs of each set have no gold score, where there are any; they are left out."""
+    golds = {name: [path for path in _files(data.root, name, data.split) if path][1::2] for name in data.sets}
+    empty = {
+        name: sum(not line.strip() for path in paths for _, line in read_lines(path))
+        for name, paths in golds.items()
+    }
+    return {name: count for name, count in empty.items() if count}
+
+
 def read_lines(path: Path) -> list[tuple[int, str]]:
     """Lines with their numbers, from 1. Only a line feed ends a line: texts may hold other separators."""
     content = path.read_bytes()

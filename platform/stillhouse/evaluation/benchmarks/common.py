@@ -8,8 +8,8 @@ than test. Sets that were published as one whole (Tatoeba, Cranfield, MR, …) a
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from stillhouse.evaluation.checked import Checked
 from stillhouse.spec import fingerprint
 
 Figures = dict[str, dict[str, float]]
@@ -41,7 +41,7 @@ class Benchmark:
         digits: Behind the point, in the table.
     """
 
-    measure: Callable[[Any], Figures]
+    measure: Callable[[Checked], Figures]
     notes: tuple[str, ...] = ()
     opens: str = ""
     across: bool = True

@@ -12,7 +12,7 @@ from stillhouse.evaluation.crosslingual_sts import (
     crosslingual_sets,
     resolve_crosslingual_sts,
 )
-from stillhouse.evaluation.sts import SETS, STS, resolve_sts
+from stillhouse.evaluation.sts import SETS, STS, resolve_sts, unscored
 from stillhouse.types import Encoder
 
 _PRINTED = {"STSB": "STS-B", "SICK": "SICK-R"}
@@ -37,7 +37,10 @@ def sts(root: str, options: Options) -> Benchmark:
         return figures
 
     absent = [_PRINTED.get(name, name) for name in SETS[split] if name not in data.sets]
-    return Benchmark(measure, missing(f"{split} files of", absent, "sts/senteval"), opened(options, data))
+    empty = ", ".join(f"{count} of {name}" for name, count in unscored(data).items())
+    notes = missing(f"{split} files of", absent, "sts/senteval")
+    notes += (f"pairs without a gold score, left out: {empty}",) if empty else ()
+    return Benchmark(measure, notes, opened(options, data))
 
 
 def xsts(root: str, options: Options) -> Benchmark:

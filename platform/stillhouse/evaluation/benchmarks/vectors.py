@@ -1,11 +1,10 @@
 """The suites of the vectors themselves: how they lie in space, and what they cost."""
 
-from typing import Any
-
 import numpy as np
 
 from stillhouse.errors import require
 from stillhouse.evaluation.benchmarks.common import Benchmark, Figures, Options, opened
+from stillhouse.evaluation.checked import Checked
 from stillhouse.evaluation.cost import cost as measure_cost
 from stillhouse.evaluation.geometry import alignment, effective_rank, random_pair_cosine, uniformity
 from stillhouse.evaluation.sts import STS, resolve_sts
@@ -38,7 +37,8 @@ def geometry(root: str, options: Options) -> Benchmark:
 def cost(root: str, options: Options) -> Benchmark:
     """What the model costs on this machine, and megabytes of an index of a million of its vectors."""
 
-    def measure(model: Any) -> Figures:
+    def measure(checked: Checked) -> Figures:
+        model = checked.model
         figures = measure_cost(model, getattr(model, "student", model))
         dim = np.asarray(model.encode(["a text"])).shape[1]
         per_vector = {"float32": 4 * dim, "float16": 2 * dim, "int8": dim, "binary": -(-dim // 8)}

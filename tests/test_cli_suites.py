@@ -116,6 +116,9 @@ def test_cost_needs_no_data(tiny_model: Path, tmp_path: Path, monkeypatch: pytes
         (["--suite", "geometry", "--data-root", "."], "STSB"),
         (["--suite", "retrieval", "--data-root", "."], "corpus.jsonl, queries.jsonl, qrels"),
         (["--suite", "transfer", "--data-root", "."], "MR, CR, SUBJ, MPQA"),
+        (["--suite", "fever", "--data-root", "."], "Put train.jsonl and wiki-pages, from fever.ai"),
+        (["--suite", "sts", "--candidates", "5"], "--candidates goes with --suite fever"),
+        (["--suite", "sts", "--fast"], "--fast goes with --suite transfer"),
     ],
 )
 def test_what_is_missing_is_named(
@@ -179,7 +182,7 @@ def test_flags_of_suites_want_a_suite(
 ) -> None:
     flags = ["--run", str(tmp_path / "run.txt"), "--root", str(tmp_path / "runs")]
     assert main(["evaluate", str(tiny_model), *flags]) == 2
-    assert "`--run goes with --suite` must hold" in capsys.readouterr().err
+    assert "`--run goes with --suite retrieval` must hold" in capsys.readouterr().err
 
 
 class Broken:
@@ -212,3 +215,54 @@ def test_an_undefined_figure_is_null_and_said(
     assert measured(Path("zeros"), data, tmp_path, "--suite", "sts")["sts"]["STS-B"] == {"all": None}
     assert "NaN" not in (tmp_path / "told.json").read_text()
     assert "null in --json: all of STS-B, all of Avg" in capsys.readouterr().out
+
+
+def write_fever(root: Path) -> None:
+    """Pages of one word each beside a common one; claim i names page i, and every tenth page i + 1 too."""
+    (root / "fever").mkdir(parents=True)
+    words = ["cat", "dog", "sat", "mat", "river", "water", "sun", "moon", "red", "green", "blue", "fast"]
+    pages = [json.dumps({"id": f"Page_{word}", "text": f"the {word} house"}) for word in words]
+    claims = [
+        {
+            "id": at,
+            "claim": f"claim {at} of {words[at % 12]} {words[(at + 1) % 12] if at % 10 == 0 else ''}",
+            "label": "SUPPORTS",
+            "evidence_pages": [f"Page_{words[(at + more) % 12]}" for more in range(2 if at % 10 == 0 else 1)],
+        }
+        for at in range(60)
+    ]
+    (root / "fever/train.jsonl").write_text("\n".join(json.dumps(claim) for claim in claims))
+    (root / "fever/wiki-pages").mkdir()
+    (root / "fever/wiki-pages/wiki-001.jsonl").write_text("\n".join(pages))
+
+
+def test_fever_ranks_the_candidates_of_its_claims(
+    tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    from stillhouse.corpora.fever import read_fever
+
+    write_fever(tmp_path)
+    found = measured(tiny_model, tmp_path, tmp_path, "--suite", "fever", "--candidates", "4")["fever"]
+    assert found["TF-IDF"]["R(1)"] == 1 and found["TF-IDF"]["covered@4"] == 1
+    data = read_fever(tmp_path / "fever/train.jsonl", tmp_path / "fever/wiki-pages")
+    model, first, micro, macro = SentenceTransformer(str(tiny_model), device="cpu"), [], [], []
+    documents = model.encode(data.documents)
+    for claim in data.splits["dev"]:
+        words = set(claim.text.split())
+        near = sorted(range(12), key=lambda row: (not words & set(data.documents[row].split()), row))[:4]
+        ranked = sorted(near, key=lambda row: -float(model.encode([claim.text])[0] @ documents[row]))
+        first.append(ranked[0] in claim.gold)
+        hits = len(set(ranked[:3]) & set(claim.gold))
+        micro.append((hits, len(claim.gold)))
+        macro.append(hits / len(claim.gold))
+    assert found["model"]["R(1)"] == found["model"]["accuracy@1"] == pytest.approx(np.mean(first))
+    hits, there = (sum(side) for side in zip(*micro, strict=True))
+    assert found["model"]["R_micro(3)"] == pytest.approx(hits / there)
+    assert found["model"]["R_macro(3)"] == found["model"]["recall@3"] == pytest.approx(np.mean(macro))
+    assert list(found["model"])[-3:] == ["mrr@4", "ndcg@4", "covered@4"]
+    assert "note: dev split by the claims' hash" in capsys.readouterr().out
+    final = ["--suite", "fever", "--final"]
+    assert measured(tiny_model, tmp_path, tmp_path, *final)["fever"]["TF-IDF"]["covered@10"] == 1
+    assert (tmp_path / "runs/openings.jsonl").is_file()

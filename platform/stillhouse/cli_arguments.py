@@ -120,6 +120,16 @@ def add_evaluate(commands: "_SubParsersAction[ArgumentParser]") -> None:
     command.add_argument(
         "--run", type=Path, metavar="FILE", help="of --suite retrieval: rankings as TREC has them"
     )
+    command.add_argument(
+        "--candidates", type=int, metavar="C", help="of --suite fever: documents a claim (default 10)"
+    )
+    command.add_argument("--fast", action="store_true", help="of --suite transfer: 5 folds in place of 10")
+    command.add_argument(
+        "--figures",
+        type=Path,
+        metavar="DIR",
+        help="of --suite geometry: covariance of the features as PNG",
+    )
     command.add_argument("--final", action="store_true", help="open the test sets; recorded in the workspace")
     _add_experiment(command)
     _add_where(command)

@@ -2,6 +2,7 @@
 
 import os
 from argparse import Namespace
+from collections.abc import Collection
 from pathlib import Path
 
 from stillhouse.artifacts import Workspace
@@ -10,6 +11,9 @@ from stillhouse.errors import require
 from stillhouse.evaluation.benchmarks.common import Benchmark, Figures, Options
 from stillhouse.evaluation.benchmarks.table import NEED_NO_DATA, SUITES, suites_named
 from stillhouse.evaluation.checked import Checked
+
+FLAGS = {"run": "retrieval", "candidates": "fever", "fast": "transfer", "figures": "geometry"}
+"""Flags that are of one suite alone."""
 
 
 def run_suites(options: Namespace, workspace: Workspace, device: str) -> dict[str, Figures]:
@@ -44,8 +48,7 @@ def run_suites(options: Namespace, workspace: Workspace, device: str) -> dict[st
 def prepare_suites(options: Namespace) -> dict[str, Benchmark]:
     """The suites that ``--suite`` names, their files read and checked."""
     wanted = suites_named(options.suite)
-    fits = options.run is None or "retrieval" in wanted
-    require(fits, "--run goes with --suite retrieval", run=str(options.run))
+    refuse_suite_flags(options, wanted)
     root = options.data_root or os.environ.get("STILLHOUSE_DATA", "")
     if any(name not in NEED_NO_DATA for name in wanted):
         require(
@@ -54,15 +57,22 @@ def prepare_suites(options: Namespace) -> dict[str, Benchmark]:
             data_root=root,
             remedy="Give --data-root DIR, or set STILLHOUSE_DATA.",
         )
-    how = Options(final=options.final, run=options.run)
+    how = Options(
+        final=options.final,
+        run=options.run,
+        candidates=10 if options.candidates is None else options.candidates,
+        fast=options.fast,
+        figures=options.figures,
+    )
     return {name: SUITES[name](root, how) for name in wanted}
 
 
-def refuse_suite_flags(options: Namespace) -> None:
-    """Refuse flags that say how suites are run where none is named."""
-    for flag in ("run",):
+def refuse_suite_flags(options: Namespace, wanted: Collection[str] = ()) -> None:
+    """Refuse flags that say how a suite is run where that suite is not among those that are wanted."""
+    for flag, suite in FLAGS.items():
         given = getattr(options, flag)
-        require(given is None, f"--{flag} goes with --suite", **{flag: str(given)})
+        fits = suite in wanted or given is None or given is False
+        require(fits, f"--{flag} goes with --suite {suite}", **{flag: str(given)})
 
 
 def _show(name: str, benchmark: Benchmark, figures: Figures) -> None:

@@ -23,10 +23,16 @@ class Options:
     Attributes:
         final: Open the test splits.
         run: Where the rankings of ``retrieval`` are written in TREC form; None writes none.
+        candidates: C of ``fever``.
+        fast: 5 folds in ``transfer`` in place of 10.
+        figures: Where ``geometry`` draws; None draws nothing.
     """
 
     final: bool = False
     run: Path | None = None
+    candidates: int = 10
+    fast: bool = False
+    figures: Path | None = None
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from stillhouse.errors import BadInput, nearest, require
 from stillhouse.evaluation.benchmarks.common import Suite
+from stillhouse.evaluation.benchmarks.fever import fever
 from stillhouse.evaluation.benchmarks.labelled import transfer
 from stillhouse.evaluation.benchmarks.retrieval import retrieval
 from stillhouse.evaluation.benchmarks.similarity import sts, translation, xsts
@@ -12,6 +13,7 @@ SUITES: dict[str, Suite] = {
     "xsts": xsts,
     "translation": translation,
     "retrieval": retrieval,
+    "fever": fever,
     "transfer": transfer,
     "geometry": geometry,
     "cost": cost,

@@ -117,6 +117,7 @@ def test_cost_needs_no_data(tiny_model: Path, tmp_path: Path, monkeypatch: pytes
         (["--suite", "retrieval", "--data-root", "."], "corpus.jsonl, queries.jsonl, qrels"),
         (["--suite", "transfer", "--data-root", "."], "MR, CR, SUBJ, MPQA"),
         (["--suite", "fever", "--data-root", "."], "Put train.jsonl and wiki-pages, from fever.ai"),
+        (["--suite", "glue", "--data-root", "."], "(SST-2, QQP, MNLI, MRPC), from gluebenchmark.com"),
         (["--suite", "sts", "--candidates", "5"], "--candidates goes with --suite fever"),
         (["--suite", "sts", "--fast"], "--fast goes with --suite transfer"),
     ],
@@ -266,3 +267,40 @@ def test_fever_ranks_the_candidates_of_its_claims(
     final = ["--suite", "fever", "--final"]
     assert measured(tiny_model, tmp_path, tmp_path, *final)["fever"]["TF-IDF"]["covered@10"] == 1
     assert (tmp_path / "runs/openings.jsonl").is_file()
+
+
+def test_glue_reads_its_folders_and_says_what_is_missing(
+    tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    draw = np.random.default_rng(3)
+    for name in ("glue/MNLI", "glue/SST-2", "transfer/SST/binary", "transfer/MRPC"):
+        (tmp_path / name).mkdir(parents=True)
+    texts = [sentence(draw) + f" {at}" for at in range(60)]
+    head, kinds = "sentence1\tsentence2\tgold_label\n", ("entailment", "neutral", "contradiction")
+    for split, rows in (
+        ("train", range(30)),
+        ("dev_matched", range(30, 45)),
+        ("dev_mismatched", range(25, 40)),
+    ):
+        lines = "".join(f"{texts[at]}\t{texts[at - 1]}\t{kinds[at % 3]}\n" for at in rows)
+        (tmp_path / f"glue/MNLI/{split}.tsv").write_text(head + lines)
+    lines = "".join(f"{text}\t{at % 2}\n" for at, text in enumerate(texts))
+    (tmp_path / "glue/SST-2/dev.tsv").write_text("sentence\tlabel\n" + lines)
+    for split in ("train", "dev"):
+        (tmp_path / f"transfer/SST/binary/sentiment-{split}").write_text(lines)
+    pairs = "".join(f"{at % 2}\t1\t2\t{texts[at]}\t{texts[at - at % 2]}\n" for at in range(40))
+    (tmp_path / "transfer/MRPC/msr_paraphrase_train.txt").write_text(
+        "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\n" + pairs
+    )
+    found = measured(tiny_model, tmp_path, tmp_path, "--suite", "glue")["glue"]
+    assert {name: list(each) for name, each in found.items()} == {
+        "SST-2": ["tuned_accuracy", "tuned_f1"],
+        "MNLI-m": ["tuned_accuracy"],
+        "MNLI-mm": ["tuned_accuracy"],
+        "MRPC": ["tuned_accuracy", "tuned_f1", "cosine_accuracy", "cosine_f1"],
+    }
+    shown = capsys.readouterr().out
+    assert "note: no files of QQP: they would lie in glue" in shown
+    assert "note: SST-2: 60 rows of train that are measured too were left out" in shown
+    assert "note: MNLI-mm: 5 rows of train that are measured too were left out" in shown
+    assert "note: MRPC: no dev file" in shown and "note: MRPC: fitted on one half" in shown

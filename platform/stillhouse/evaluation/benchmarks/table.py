@@ -3,7 +3,7 @@
 from stillhouse.errors import BadInput, nearest, require
 from stillhouse.evaluation.benchmarks.common import Suite
 from stillhouse.evaluation.benchmarks.fever import fever
-from stillhouse.evaluation.benchmarks.labelled import transfer
+from stillhouse.evaluation.benchmarks.labelled import glue, transfer
 from stillhouse.evaluation.benchmarks.retrieval import retrieval
 from stillhouse.evaluation.benchmarks.similarity import sts, translation, xsts
 from stillhouse.evaluation.benchmarks.vectors import cost, geometry
@@ -15,6 +15,7 @@ SUITES: dict[str, Suite] = {
     "retrieval": retrieval,
     "fever": fever,
     "transfer": transfer,
+    "glue": glue,
     "geometry": geometry,
     "cost": cost,
 }

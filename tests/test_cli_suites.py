@@ -61,7 +61,9 @@ def test_dev_sets_without_an_experiment(
 ) -> None:
     from sentence_transformers import SentenceTransformer
 
-    found = measured(tiny_model, data, tmp_path, "--suite", "sts,xsts,geometry,translation")
+    suites = ["--suite", "sts,xsts,geometry,translation", "--figures", str(tmp_path / "drawn")]
+    found = measured(tiny_model, data, tmp_path, *suites)
+    assert (tmp_path / "drawn/covariance.png").is_file()
     assert list(found) == ["sts", "xsts", "geometry", "translation"]
     assert list(found["sts"]) == ["STS-B", "Avg"]
     rows = [
@@ -165,13 +167,18 @@ def test_retrieval_writes_runs_that_give_the_figures(tiny_model: Path, tmp_path:
     assert len((tmp_path / "runs/openings.jsonl").read_text().splitlines()) == 1
 
 
-def test_transfer_keeps_its_test_sets_for_final(tiny_model: Path, tmp_path: Path) -> None:
+def test_transfer_keeps_its_test_sets_for_final(
+    tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder, draw = tmp_path / "transfer/SST/binary", np.random.default_rng(2)
     folder.mkdir(parents=True)
     for split in ("train", "dev", "test"):
         rows = "".join(f"{sentence(draw)} \t{at % 2}\n" for at in range(12))
         (folder / f"sentiment-{split}").write_text(rows)
-    dev = measured(tiny_model, tmp_path, tmp_path, "--suite", "transfer")["transfer"]
+    dev = measured(tiny_model, tmp_path, tmp_path, "--suite", "transfer", "--fast")["transfer"]
+    shown = capsys.readouterr().out
+    assert "note: no files of MR, CR, SUBJ, MPQA, TREC, MRPC: they would lie in transfer" in shown
+    assert "note: 5 folds" in shown
     assert list(dev) == ["SST-2"] and list(dev["SST-2"]) == ["dev_accuracy"]
     final = measured(tiny_model, tmp_path, tmp_path, "--suite", "transfer", "--final")["transfer"]
     assert final["SST-2"]["dev_accuracy"] == dev["SST-2"]["dev_accuracy"]

@@ -13,7 +13,7 @@ from stillhouse.errors import require
 from stillhouse.evaluation.benchmarks.common import Benchmark, Figures, Options, missing, opened
 from stillhouse.evaluation.checked import Checked
 from stillhouse.evaluation.glue import GlueSet, glue_set, measure_glue, measure_head
-from stillhouse.evaluation.transfer import measure_task
+from stillhouse.evaluation.transfer import FAST_FOLDS, FOLDS, measure_task
 from stillhouse.types import Encoder
 
 GLUE_PLACES = {
@@ -39,18 +39,23 @@ def transfer(root: str, options: Options) -> Benchmark:
         remedy=f"Put its folders (MR, CR, SUBJ, MPQA, SST, TREC, MRPC) into {TRANSFER[0]} there.",
     )
     data = {task: read_tasks(task, paths) for task, paths in there.items()}
+    folds = FAST_FOLDS if options.fast else FOLDS
 
     def measure(model: Encoder) -> Figures:
-        figures = {task: measure_task(task, splits, model) for task, splits in data.items()}
+        figures = {task: measure_task(task, splits, model, folds) for task, splits in data.items()}
         reached = [each.get("accuracy", np.nan) for each in figures.values()]
         average = {"Avg": {"accuracy": float(np.mean(reached))}}
         return figures | (average if options.final else {})
 
     absent = [task for task in TASKS if task not in there]
+    notes = missing("files of", absent, TRANSFER[0])
+    if absent:
+        notes += ("SentEval's data/get_transfer_data.bash fetches what is missing",)
+    notes += (f"{folds} folds, SentEval's setting for prototypes",) if options.fast else ()
     paths = [path for splits in there.values() for each in splits.values() for path in each]
     known = {path.name: sha256_of(path) for path in paths}
     opens = opened(options, known) if any(task not in BY_CLASS for task in there) else ""
-    return Benchmark(measure, missing("files of", absent, TRANSFER[0]), opens)
+    return Benchmark(measure, notes, opens)
 
 
 def glue(root: str, options: Options) -> Benchmark:

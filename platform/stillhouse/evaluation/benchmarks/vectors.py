@@ -6,6 +6,7 @@ from stillhouse.errors import require
 from stillhouse.evaluation.benchmarks.common import Benchmark, Figures, Options, opened
 from stillhouse.evaluation.checked import Checked
 from stillhouse.evaluation.cost import cost as measure_cost
+from stillhouse.evaluation.covariance import draw_covariance, feature_correlation
 from stillhouse.evaluation.geometry import alignment, effective_rank, random_pair_cosine, uniformity
 from stillhouse.evaluation.sts import STS, resolve_sts
 from stillhouse.types import Encoder
@@ -14,7 +15,12 @@ _POSITIVE_ABOVE = 4.0
 
 
 def geometry(root: str, options: Options) -> Benchmark:
-    """Of STS-B: alignment of its pairs above 4, and uniformity, effective rank, mean cosine of its texts."""
+    """Of STS-B: alignment of its pairs above 4; of its texts uniformity, rank, cosine and correlation."""
+    require(
+        options.figures is None or options.figures.is_dir() or not options.figures.exists(),
+        "--figures is a folder",
+        figures=str(options.figures),
+    )
     data = resolve_sts(root, "test" if options.final else "dev", ("STSB",))
     ((pairs,), row_of) = (lambda read: (read.sets["STSB"], read.row_of))(STS(data))
     positive = [(row_of[a], row_of[b]) for a, b, gold in pairs if gold > _POSITIVE_ABOVE]
@@ -28,7 +34,11 @@ def geometry(root: str, options: Options) -> Benchmark:
             "uniformity": uniformity(vectors),
             "effective_rank": effective_rank(vectors),
             "random_pair_cosine": random_pair_cosine(vectors),
+            "feature_correlation": feature_correlation(vectors),
         }
+        if options.figures is not None:
+            title = f"Covariance of features, {len(vectors):,} texts of STS-B"
+            draw_covariance(vectors, title, options.figures / "covariance.png")
         return {"STS-B": figures}
 
     return Benchmark(measure, (), opened(options, data), digits=4)

@@ -101,8 +101,25 @@ def test_cost_needs_no_data(tiny_model: Path, tmp_path: Path, monkeypatch: pytes
     flags = ["--suite", "cost", "--root", str(tmp_path / "runs"), "--json", str(told)]
     assert main(["evaluate", str(tiny_model), *flags]) == 0
     found = json.loads(told.read_text())["cost"]
-    assert found["index_mb_per_million"] == {"float32": 128, "float16": 64, "int8": 32, "binary": 4}
-    assert found["model"]["parameters"] > 0 and found["model"]["latency_ms_p99"] > 0
+    sizes = {"float32": 128, "float16": 64, "int8": 32, "binary": 4, "binary_rescored": 36}
+    assert found["index_mb_per_million"] == sizes
+    assert found["model"]["parameters"] > 0 and found["model"]["dimension"] == 32
+    assert found["speed"]["latency_ms_p99"] >= found["speed"]["latency_ms_p50"] > 0
+    assert found["speed"]["sentences_per_second"] >= found["speed"]["sentences_per_second_1"] > 0
+    assert found["speed"]["best_batch"] in (1, 8, 32, 64)
+    assert found["model"]["megabytes_int8"] < 0.5 * found["model"]["megabytes"]
+
+
+def test_onnx_without_the_extra_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    import importlib.util
+
+    from stillhouse.errors import BadInput
+    from stillhouse.evaluation.benchmarks.common import Options
+    from stillhouse.evaluation.benchmarks.vectors import cost
+
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(BadInput, match=r'pip install "stillhouse\[onnx\]"'):
+        cost("", Options(onnx=True))
 
 
 @pytest.mark.parametrize(

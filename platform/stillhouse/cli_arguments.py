@@ -124,6 +124,7 @@ def add_evaluate(commands: "_SubParsersAction[ArgumentParser]") -> None:
         "--candidates", type=int, metavar="C", help="of --suite fever: documents a claim (default 10)"
     )
     command.add_argument("--fast", action="store_true", help="of --suite transfer: 5 folds in place of 10")
+    command.add_argument("--onnx", action="store_true", help="of --suite cost: also its size as ONNX")
     command.add_argument(
         "--figures",
         type=Path,

@@ -12,7 +12,7 @@ from stillhouse.evaluation.benchmarks.common import Benchmark, Figures, Options
 from stillhouse.evaluation.benchmarks.table import NEED_NO_DATA, SUITES, suites_named
 from stillhouse.evaluation.checked import Checked
 
-FLAGS = {"run": "retrieval", "candidates": "fever", "fast": "transfer", "figures": "geometry"}
+FLAGS = {"run": "retrieval", "candidates": "fever", "fast": "transfer", "onnx": "cost", "figures": "geometry"}
 """Flags that are of one suite alone."""
 
 
@@ -62,6 +62,7 @@ def prepare_suites(options: Namespace) -> dict[str, Benchmark]:
         run=options.run,
         candidates=10 if options.candidates is None else options.candidates,
         fast=options.fast,
+        onnx=options.onnx,
         figures=options.figures,
     )
     return {name: SUITES[name](root, how) for name in wanted}

@@ -25,6 +25,7 @@ class Options:
         run: Where the rankings of ``retrieval`` are written in TREC form; None writes none.
         candidates: C of ``fever``.
         fast: 5 folds in ``transfer`` in place of 10.
+        onnx: Also the sizes as ONNX in ``cost``.
         figures: Where ``geometry`` draws; None draws nothing.
     """
 
@@ -32,6 +33,7 @@ class Options:
     run: Path | None = None
     candidates: int = 10
     fast: bool = False
+    onnx: bool = False
     figures: Path | None = None
 
 

@@ -5,10 +5,12 @@ import numpy as np
 from stillhouse.errors import require
 from stillhouse.evaluation.benchmarks.common import Benchmark, Figures, Options, opened
 from stillhouse.evaluation.checked import Checked
-from stillhouse.evaluation.cost import cost as measure_cost
+from stillhouse.evaluation.cost import sizes
 from stillhouse.evaluation.covariance import draw_covariance, feature_correlation
+from stillhouse.evaluation.footprint import index_megabytes, int8_megabytes, measure_speed, onnx_megabytes
 from stillhouse.evaluation.geometry import alignment, effective_rank, random_pair_cosine, uniformity
 from stillhouse.evaluation.sts import STS, resolve_sts
+from stillhouse.students.onnx_export import require_extra
 from stillhouse.types import Encoder
 
 _POSITIVE_ABOVE = 4.0
@@ -46,15 +48,18 @@ def geometry(root: str, options: Options) -> Benchmark:
 
 def cost(root: str, options: Options) -> Benchmark:
     """What the model costs on this machine, and megabytes of an index of a million of its vectors."""
+    if options.onnx:
+        require_extra()
 
     def measure(checked: Checked) -> Figures:
         model = checked.model
-        figures = measure_cost(model, getattr(model, "student", model))
-        dim = np.asarray(model.encode(["a text"])).shape[1]
-        per_vector = {"float32": 4 * dim, "float16": 2 * dim, "int8": dim, "binary": -(-dim // 8)}
+        module, dim = getattr(model, "student", model), checked.encode(["a text"]).shape[1]
+        figures = {**sizes(module), "megabytes_int8": int8_megabytes(module)}
+        figures |= onnx_megabytes(module) if options.onnx else {}
         return {
-            "model": {**figures, "dimension": float(dim)},
-            "index_mb_per_million": {kind: float(size) for kind, size in per_vector.items()},
+            "model": figures | {"dimension": float(dim)},
+            "speed": measure_speed(model),
+            "index_mb_per_million": index_megabytes(dim),
         }
 
     return Benchmark(measure)

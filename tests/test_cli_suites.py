@@ -1,6 +1,7 @@
 """`evaluate --suite`: tiny files in the published layouts, nested figures, dev and test kept apart."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +138,7 @@ def test_onnx_without_the_extra_is_refused(monkeypatch: pytest.MonkeyPatch) -> N
         (["--suite", "transfer", "--data-root", "."], "MR, CR, SUBJ, MPQA"),
         (["--suite", "fever", "--data-root", "."], "Put train.jsonl and wiki-pages, from fever.ai"),
         (["--suite", "glue", "--data-root", "."], "(SST-2, QQP, MNLI, MRPC), from gluebenchmark.com"),
+        (["--suite", "mteb:"], "the extra `mteb` is installed"),
         (["--suite", "sts", "--candidates", "5"], "--candidates goes with --suite fever"),
         (["--suite", "sts", "--fast"], "--fast goes with --suite transfer"),
     ],
@@ -150,6 +152,7 @@ def test_what_is_missing_is_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "mteb", None)
     assert main(["evaluate", str(tiny_model), *flags, "--root", str(tmp_path / "runs")]) == 2
     told = capsys.readouterr().err
     assert message in told and len(told.splitlines()) == 1

@@ -9,7 +9,7 @@ from stillhouse.artifacts import Workspace
 from stillhouse.console import say
 from stillhouse.errors import require
 from stillhouse.evaluation.benchmarks.common import Benchmark, Figures, Options
-from stillhouse.evaluation.benchmarks.table import NEED_NO_DATA, SUITES, suites_named
+from stillhouse.evaluation.benchmarks.table import NEED_NO_DATA, suites_named
 from stillhouse.evaluation.checked import Checked
 
 FLAGS = {"run": "retrieval", "candidates": "fever", "fast": "transfer", "onnx": "cost", "figures": "geometry"}
@@ -65,7 +65,7 @@ def prepare_suites(options: Namespace) -> dict[str, Benchmark]:
         onnx=options.onnx,
         figures=options.figures,
     )
-    return {name: SUITES[name](root, how) for name in wanted}
+    return {name: suite(root, how) for name, suite in wanted.items()}
 
 
 def refuse_suite_flags(options: Namespace, wanted: Collection[str] = ()) -> None:

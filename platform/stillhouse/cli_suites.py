@@ -2,14 +2,14 @@
 
 import os
 from argparse import Namespace
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from stillhouse.artifacts import Workspace
 from stillhouse.console import say
 from stillhouse.errors import require
-from stillhouse.evaluation.benchmarks.common import Benchmark, Figures, Options
-from stillhouse.evaluation.benchmarks.table import NEED_NO_DATA, suites_named
+from stillhouse.evaluation.benchmarks.common import Benchmark, Figures, Options, Suite
+from stillhouse.evaluation.benchmarks.table import HUB, NEED_NO_DATA, from_hub, suites_named
 from stillhouse.evaluation.checked import Checked
 
 FLAGS = {"run": "retrieval", "candidates": "fever", "fast": "transfer", "onnx": "cost", "figures": "geometry"}
@@ -47,15 +47,17 @@ def run_suites(options: Namespace, workspace: Workspace, device: str) -> dict[st
 
 def prepare_suites(options: Namespace) -> dict[str, Benchmark]:
     """The suites that ``--suite`` names, their files read and checked."""
-    wanted = suites_named(options.suite)
+    wanted: Mapping[str, Suite] = suites_named(options.suite)
     refuse_suite_flags(options, wanted)
     root = options.data_root or os.environ.get("STILLHOUSE_DATA", "")
-    if any(name not in NEED_NO_DATA for name in wanted):
+    if root == HUB:
+        wanted = from_hub(wanted)
+    elif any(name not in NEED_NO_DATA for name in wanted):
         require(
             bool(root) and Path(root).is_dir(),
             "--data-root is the folder with the published files",
             data_root=root,
-            remedy="Give --data-root DIR, or set STILLHOUSE_DATA.",
+            remedy=f"Give --data-root DIR, or set STILLHOUSE_DATA; {HUB} takes mteb's data from the hub.",
         )
     how = Options(
         final=options.final,

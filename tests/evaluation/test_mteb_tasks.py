@@ -9,7 +9,7 @@ from scipy import stats
 
 from stillhouse.errors import BadInput
 from stillhouse.evaluation.benchmarks.common import Options
-from stillhouse.evaluation.benchmarks.table import suites_named
+from stillhouse.evaluation.benchmarks.table import OF_HUB, from_hub, suites_named
 from stillhouse.evaluation.mteb_tasks import load_tasks, measure_tasks, open_tasks
 from stillhouse.types import FloatArray
 
@@ -88,6 +88,25 @@ def test_names_after_the_prefix_are_tasks_up_to_the_next_suite(monkeypatch: pyte
     assert asked == [("SciFact", "STS12")]
     with pytest.raises(BadInput, match="`SciFact` is no suite"):
         suites_named("sts,SciFact,mteb:STS12")
+
+
+def test_the_hub_serves_suites_that_mteb_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    from stillhouse.evaluation.benchmarks import table
+
+    asked: list[tuple[str, ...]] = []
+    monkeypatch.setattr(table, "mteb", lambda names, options: asked.append(names))
+    found = from_hub(suites_named("sts,cost,mteb:STS22"))
+    for name in ("sts", "mteb"):
+        found[name]("hf:", Options())
+    assert asked == [OF_HUB["sts"], ("STS22",)] and found["cost"] is table.cost
+    with pytest.raises(BadInput, match=r"suite='glue'\. Give --data-root DIR with its published files"):
+        from_hub(suites_named("sts,glue"))
+
+
+@needs_mteb
+def test_every_task_of_the_hub_is_known_to_mteb() -> None:
+    for names in OF_HUB.values():
+        assert len(open_tasks(names, final=True)) == len(names)
 
 
 def test_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

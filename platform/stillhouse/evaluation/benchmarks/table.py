@@ -1,5 +1,7 @@
 """Every suite by its name."""
 
+from collections.abc import Mapping, Sequence
+
 from stillhouse.errors import BadInput, nearest, require
 from stillhouse.evaluation.benchmarks.common import Suite
 from stillhouse.evaluation.benchmarks.fever import fever
@@ -21,6 +23,16 @@ SUITES: dict[str, Suite] = {
     "cost": cost,
 }
 NEED_NO_DATA = ("cost", "mteb")
+HUB = "hf:"
+"""The data root that stands for the Hugging Face hub."""
+
+OF_HUB = {
+    "sts": ("STS12", "STS13", "STS14", "STS15", "STS16", "STSBenchmark", "SICK-R"),
+    "xsts": ("STS17",),
+    "translation": ("Tatoeba",),
+    "retrieval": ("SciFact", "NFCorpus", "ArguAna"),
+}
+"""The suites whose sets are on the hub, as mteb's tasks."""
 
 
 def suites_named(names: str) -> dict[str, Suite]:
@@ -38,10 +50,30 @@ def suites_named(names: str) -> dict[str, Suite]:
         of_mteb = name.startswith(PREFIX) or (of_mteb and name not in SUITES)
         if of_mteb:
             tasks.append(name.removeprefix(PREFIX))
-            found["mteb"] = lambda root, options: mteb(tuple(dict.fromkeys(tasks)), options)
+            found["mteb"] = _of_mteb(tasks)
         elif name not in SUITES:
             raise BadInput(f"`{name}` is no suite. {nearest(name, list(SUITES))}")
         else:
             found[name] = SUITES[name]
     require(bool(found), f"--suite names some of {', '.join(SUITES)}, {PREFIX}TASK", suite=names)
     return found
+
+
+def from_hub(suites: Mapping[str, Suite]) -> dict[str, Suite]:
+    """The same suites as mteb's tasks, whose data are the hub's; those that need no data stay.
+
+    Raises:
+        BadInput: A suite that has no tasks there.
+    """
+    for name in suites:
+        require(
+            name in OF_HUB or name in NEED_NO_DATA,
+            f"a suite of --data-root {HUB} is one of {', '.join((*OF_HUB, *NEED_NO_DATA))}",
+            suite=name,
+            remedy="Give --data-root DIR with its published files.",
+        )
+    return {name: _of_mteb(OF_HUB[name]) if name in OF_HUB else suite for name, suite in suites.items()}
+
+
+def _of_mteb(tasks: Sequence[str]) -> Suite:
+    return lambda root, options: mteb(tuple(dict.fromkeys(tasks)), options)

@@ -9,7 +9,7 @@ from scipy import stats
 
 from stillhouse.errors import BadInput
 from stillhouse.evaluation.benchmarks.common import Options
-from stillhouse.evaluation.benchmarks.table import OF_HUB, from_hub, suites_named
+from stillhouse.evaluation.benchmarks.table import OF_HUB, SUITES, from_hub, suites_named
 from stillhouse.evaluation.mteb_tasks import load_tasks, measure_tasks, open_tasks
 from stillhouse.types import FloatArray
 
@@ -98,7 +98,7 @@ def test_the_hub_serves_suites_that_mteb_has(monkeypatch: pytest.MonkeyPatch) ->
     found = from_hub(suites_named("sts,cost,mteb:STS22"))
     for name in ("sts", "mteb"):
         found[name]("hf:", Options())
-    assert asked == [OF_HUB["sts"], ("STS22",)] and found["cost"] is table.cost
+    assert asked == [OF_HUB["sts"], ("STS22",)] and found["cost"] is SUITES["cost"]
     with pytest.raises(BadInput, match=r"suite='glue'\. Give --data-root DIR with its published files"):
         from_hub(suites_named("sts,glue"))
 

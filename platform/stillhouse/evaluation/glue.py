@@ -18,8 +18,8 @@ import numpy as np
 
 from stillhouse.corpora.glue import TASKS, Row, stratified
 from stillhouse.evaluation.classification import Scorer, accuracy, best_threshold, f1
-from stillhouse.evaluation.logistic import fit_logistic, predict_logistic
-from stillhouse.evaluation.metrics import cosines
+from stillhouse.evaluation.logistic import Weights, fit_logistic, predict_logistic
+from stillhouse.evaluation.metrics import Values, cosines
 from stillhouse.evaluation.transfer import SPLIT_C, path_accuracy, stratified_folds
 from stillhouse.types import Encoder, FloatArray, IntArray
 
@@ -109,7 +109,7 @@ def features(data: GlueSet, rows: Sequence[Row], vectors: Mapping[str, FloatArra
     return np.concatenate(symmetric if data.classes == 2 else [u, v, *symmetric], axis=1)
 
 
-def fit_head(x_ND: FloatArray, labels_N: IntArray, classes: int) -> FloatArray:
+def fit_head(x_ND: FloatArray, labels_N: IntArray, classes: int) -> Weights:
     """The weights at the C that is best on a stratified tenth, fitted on all rows."""
     fold_N = stratified_folds(labels_N, _HELD_OUT)
     inside, held = fold_N != 0, fold_N == 0
@@ -153,5 +153,5 @@ def _vectors(data: GlueSet, model: Encoder) -> dict[str, FloatArray]:
     return dict(zip(texts, np.asarray(model.encode(list(texts))), strict=True))
 
 
-def _cosines(rows: Sequence[Row], vectors: Mapping[str, FloatArray]) -> FloatArray:
+def _cosines(rows: Sequence[Row], vectors: Mapping[str, FloatArray]) -> Values:
     return cosines(*(np.array([vectors[row[side]] for row in rows]) for side in (0, 1)))  # type: ignore[index]

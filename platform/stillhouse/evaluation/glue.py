@@ -20,6 +20,7 @@ from stillhouse.corpora.glue import TASKS, Row, stratified
 from stillhouse.evaluation.classification import Scorer, accuracy, best_threshold, f1
 from stillhouse.evaluation.logistic import Weights, fit_logistic, predict_logistic
 from stillhouse.evaluation.metrics import Values, cosines
+from stillhouse.evaluation.search import finite
 from stillhouse.evaluation.transfer import SPLIT_C, path_accuracy, stratified_folds
 from stillhouse.types import Encoder, FloatArray, IntArray
 
@@ -94,6 +95,7 @@ def measure_head(data: GlueSet, model: Scorer) -> dict[str, float]:
     scores = model.score(first, second)
     if scores.ndim != 2 or scores.shape[1] != data.classes:
         return {}
+    finite(scores, "scores of the head")
     predicted_N, rows_N = scores.argmax(axis=1), labels(data.rows)
     figures = {"head_accuracy": 100 * accuracy(predicted_N, rows_N)}
     return figures | ({"head_f1": 100 * f1(predicted_N, rows_N)} if data.classes == 2 else {})

@@ -24,6 +24,7 @@ GLUE_PLACES = {
 }
 """Folders of a task, or patterns of them; the first that holds a split of it is read."""
 
+_UNTOLD = "a dev file that does not tell matched from mismatched"
 _GLUE_NAMES = {"sst2": "SST-2", "qqp": "QQP", "mnli": "MNLI", "mrpc": "MRPC"}
 _MEASURED = {"dev": "", "dev_matched": "-m", "dev_mismatched": "-mm"}
 
@@ -70,6 +71,7 @@ def glue(root: str, options: Options) -> Benchmark:
                 name = _GLUE_NAMES[task] + _MEASURED[split]
                 sets[name], found = glue_set(task, fit if rows else [], rows or fit)
                 without = [f"no {kind} file" for kind, there in (("train", fit), ("dev", rows)) if not there]
+                without += [_UNTOLD] if name == "MNLI" and rows else []
                 notes += [f"{name}: {note}" for note in (*without, *found)]
     require(
         bool(sets),

@@ -115,7 +115,10 @@ def add_evaluate(commands: "_SubParsersAction[ArgumentParser]") -> None:
     )
     command.add_argument("model", help="a stage's folder, an exported folder, or a model's name or path")
     command.add_argument(
-        "--suite", metavar="NAME[,NAME]", help="published benchmarks from --data-root; no experiment is read"
+        "--suite",
+        metavar="NAME[,NAME]",
+        help="published benchmarks from --data-root, without an experiment: sts, xsts, translation, "
+        "retrieval, fever, transfer, glue, geometry, cost, mteb:TASK",
     )
     command.add_argument(
         "--run", type=Path, metavar="FILE", help="of --suite retrieval: rankings as TREC has them"

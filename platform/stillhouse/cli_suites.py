@@ -20,7 +20,7 @@ def run_suites(options: Namespace, workspace: Workspace, device: str) -> dict[st
     """Prepare every suite, open the model, measure it, and show a table a suite.
 
     Args:
-        options: ``model``, ``suite``, ``data_root``, ``run``, ``final``.
+        options: ``model``, ``suite``, ``data_root``, ``final``, and those of `FLAGS`.
         workspace: Where stages are looked for, and openings of test sets recorded.
         device: Where the model encodes.
 

@@ -139,6 +139,8 @@ def test_onnx_without_the_extra_is_refused(monkeypatch: pytest.MonkeyPatch) -> N
         (["--suite", "fever", "--data-root", "."], "Put train.jsonl and wiki-pages, from fever.ai"),
         (["--suite", "glue", "--data-root", "."], "(SST-2, QQP, MNLI, MRPC), from gluebenchmark.com"),
         (["--suite", "mteb:"], "the extra `mteb` is installed"),
+        (["--suite", "sts,cost", "--data-root", "hf:"], "the extra `mteb` is installed"),
+        (["--suite", "glue", "--data-root", "hf:"], "a suite of --data-root hf: is one of sts, xsts"),
         (["--suite", "sts", "--candidates", "5"], "--candidates goes with --suite fever"),
         (["--suite", "sts", "--fast"], "--fast goes with --suite transfer"),
     ],

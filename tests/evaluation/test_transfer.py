@@ -76,7 +76,7 @@ def test_the_protocol_on_separable_tasks(tmp_path: Path) -> None:
         for final in (False, True):
             files = task_files(str(tmp_path), task, final=final)
             if files is not None:
-                found[task, final] = measure_task(task, read_tasks(task, files), Letters())
+                found[task, final], _ = measure_task(task, read_tasks(task, files), Letters())
     assert ("TREC", True) not in found, "its test file is not there"
     assert found["MR", False] == {"accuracy": 100, "dev_accuracy": 100}
     assert found["SST-2", False] == {"dev_accuracy": 100}

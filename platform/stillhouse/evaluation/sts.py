@@ -116,21 +116,27 @@ class STS:
 
     def __call__(self, model: Encoder) -> dict[str, float]:
         """Encode every text once and correlate."""
-        vectors = model.encode(list(self.row_of))
-        figures: dict[str, float] = {}
-        for name, parts in self.sets.items():
+        scores, figures = self.scores(model), dict[str, float]()
+        for name, found in scores.items():
             prefix = f"{self.name}_{name.lower()}_spearman_cosine"
-            found = [score_pairs(part, self.row_of, vectors) for part in parts]
             figures[prefix] = spearman(*(np.concatenate(side) for side in zip(*found, strict=True)))
-            if len(parts) > 1:
+            if len(found) > 1:
                 each = np.array([spearman(student, gold) for student, gold in found])
-                weights = np.array([len(part) for part in parts])
+                weights = np.array([len(gold) for _, gold in found])
                 figures[f"{prefix}_mean"] = float(each.mean())
                 figures[f"{prefix}_wmean"] = float(each @ weights / weights.sum())
         if len(self.sets) > 1:
             every = [figures[f"{self.name}_{name.lower()}_spearman_cosine"] for name in self.sets]
             figures[f"{self.name}_avg_spearman_cosine"] = float(np.mean(every))
         return figures
+
+    def scores(self, model: Encoder) -> dict[str, list[tuple[Values, Values]]]:
+        """The cosines and the gold scores of every set's pairs, part by part."""
+        vectors = model.encode(list(self.row_of))
+        return {
+            name: [score_pairs(part, self.row_of, vectors) for part in parts]
+            for name, parts in self.sets.items()
+        }
 
 
 def text_rows(sets: Iterable[Pairs]) -> dict[str, int]:

@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from stillhouse.corpora.sentence_tasks import Labelled
-from stillhouse.evaluation.classification import accuracy, f1
+from stillhouse.evaluation.classification import accuracy
+from stillhouse.evaluation.items import Items, Part, means
 from stillhouse.evaluation.logistic import Weights, fit_logistic, predict_logistic
 from stillhouse.types import Encoder, FloatArray, IntArray
 
@@ -29,28 +30,34 @@ Values = npt.NDArray[np.float64]
 
 def measure_task(
     task: str, splits: Mapping[str, Labelled], model: Encoder, folds: int = FOLDS
-) -> dict[str, float]:
-    """``accuracy`` where it is to be had (a test split, or folds), ``f1`` of MRPC, ``dev_accuracy``."""
+) -> tuple[dict[str, float], dict[str, Items]]:
+    """``accuracy`` where it is to be had (a test split, or folds), ``f1`` of MRPC, ``dev_accuracy``.
+
+    Returns:
+        The figures, and the items of all but ``dev_accuracy``.
+    """
     classes = 1 + max(int(each.labels_N.max()) for each in splits.values())
     x = {name: features(each, model) for name, each in splits.items()}
     y = {name: each.labels_N for name, each in splits.items()}
     if "all" in splits:
         dev, reached = folded_accuracy(x["all"], y["all"], classes, folds)
-        return {"accuracy": 100 * reached, "dev_accuracy": 100 * dev}
+        items = {"accuracy": Items(tuple(map(Part, reached)), scale=100)}
+        return {"accuracy": items["accuracy"].figure(), "dev_accuracy": 100 * dev}, items
     if "dev" in splits:
         figures_C = path_accuracy(x["train"], y["train"], x["dev"], y["dev"], classes, SPLIT_C)
         best = SPLIT_C[int(figures_C.argmax())]
     else:
         figures_C = inner_accuracy(x["train"], y["train"], classes, FOLDED_C, folds)
         best = FOLDED_C[int(figures_C.argmax())]
-    figures = {"dev_accuracy": 100 * float(figures_C.max())}
+    items: dict[str, Items] = {}
     if "test" in splits:
         weights = fit_logistic(x["train"], y["train"], classes, best)
         predicted_N = predict_logistic(x["test"], weights)
-        figures = {"accuracy": 100 * accuracy(predicted_N, y["test"]), **figures}
+        items = means({"accuracy": predicted_N == y["test"]}, scale=100)
         if task == "MRPC":
-            figures["f1"] = 100 * f1(predicted_N, y["test"])
-    return figures
+            items["f1"] = Items((Part(np.asarray(predicted_N), np.asarray(y["test"])),), "f1", 100)
+    figures = {name: each.figure() for name, each in items.items()}
+    return {**figures, "dev_accuracy": 100 * float(figures_C.max())}, items
 
 
 def features(data: Labelled, model: Encoder) -> FloatArray:
@@ -67,8 +74,8 @@ def features(data: Labelled, model: Encoder) -> FloatArray:
 
 def folded_accuracy(
     x_ND: FloatArray, labels_N: IntArray, classes: int, folds: int = FOLDS
-) -> tuple[float, float]:
-    """Mean accuracy on the inner folds at the best C, and on the outer folds."""
+) -> tuple[float, list[Values]]:
+    """Mean accuracy on the inner folds at the best C, and of every row of the outer folds if it is right."""
     fold_N = stratified_folds(labels_N, folds)
     dev, reached = [], []
     for fold in range(folds):
@@ -77,8 +84,9 @@ def folded_accuracy(
         best = SPLIT_C[int(figures_C.argmax())]
         weights = fit_logistic(x_ND[inside], labels_N[inside], classes, best)
         dev.append(float(figures_C.max()))
-        reached.append(accuracy(predict_logistic(x_ND[outside], weights), labels_N[outside]))
-    return float(np.mean(dev)), float(np.mean(reached))
+        right = predict_logistic(x_ND[outside], weights) == labels_N[outside]
+        reached.append(np.asarray(right, np.float64))
+    return float(np.mean(dev)), reached
 
 
 def inner_accuracy(

@@ -8,12 +8,13 @@ than test. Sets that were published as one whole (Tatoeba, Cranfield, MR, …) a
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from stillhouse.evaluation.checked import Checked
+from stillhouse.evaluation.items import Figures, Measured
 from stillhouse.spec import fingerprint
 
-Figures = dict[str, dict[str, float]]
-"""Set to figure to value."""
+__all__ = ["Benchmark", "Figures", "Options", "Suite", "itemised", "missing", "opened"]
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,8 @@ class Benchmark:
         opens: Fingerprint of the test sets that this opens; empty where there are none.
         across: Whether the table has a column a set, as the papers print STS, or a line a set.
         digits: Behind the point, in the table.
+        itemised: Measures and tells the items too, for a comparison of two models; None where no figure is
+            made of items.
     """
 
     measure: Callable[[Checked], Figures]
@@ -54,6 +57,12 @@ class Benchmark:
     opens: str = ""
     across: bool = True
     digits: int = 2
+    itemised: Callable[[Checked], Measured] | None = None
+
+
+def itemised(measure: Callable[[Checked], Measured], notes: tuple[str, ...] = (), **how: Any) -> Benchmark:
+    """A suite whose figures are made of items; the rest as `Benchmark` has it."""
+    return Benchmark(lambda model: measure(model).figures, notes, itemised=measure, **how)
 
 
 Suite = Callable[[str, Options], Benchmark]

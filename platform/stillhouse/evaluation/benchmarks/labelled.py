@@ -2,17 +2,16 @@
 
 from pathlib import Path
 
-import numpy as np
-
 from stillhouse.artifacts import sha256_of
 from stillhouse.corpora.glue import TASKS as GLUE
 from stillhouse.corpora.glue import Row, read_task, resolve_task
 from stillhouse.corpora.sentence_tasks import BY_CLASS, TASKS, read_tasks, task_files
 from stillhouse.corpora.sentence_tasks import PLACES as TRANSFER
 from stillhouse.errors import require
-from stillhouse.evaluation.benchmarks.common import Benchmark, Figures, Options, missing, opened
+from stillhouse.evaluation.benchmarks.common import Benchmark, Figures, Options, itemised, missing, opened
 from stillhouse.evaluation.checked import Checked
 from stillhouse.evaluation.glue import GlueSet, glue_set, measure_glue, measure_head
+from stillhouse.evaluation.items import Measured, average
 from stillhouse.evaluation.transfer import FAST_FOLDS, FOLDS, measure_task
 from stillhouse.types import Encoder
 
@@ -42,11 +41,14 @@ def transfer(root: str, options: Options) -> Benchmark:
     data = {task: read_tasks(task, paths) for task, paths in there.items()}
     folds = FAST_FOLDS if options.fast else FOLDS
 
-    def measure(model: Encoder) -> Figures:
-        figures = {task: measure_task(task, splits, model, folds) for task, splits in data.items()}
-        reached = [each.get("accuracy", np.nan) for each in figures.values()]
-        average = {"Avg": {"accuracy": float(np.mean(reached))}}
-        return figures | (average if options.final else {})
+    def measure(model: Encoder) -> Measured:
+        found = {task: measure_task(task, splits, model, folds) for task, splits in data.items()}
+        figures = {task: each for task, (each, _) in found.items()}
+        items = {task: each for task, (_, each) in found.items()}
+        if options.final:
+            items["Avg"] = {"accuracy": average(each["accuracy"] for each in items.values())}
+            figures["Avg"] = {"accuracy": items["Avg"]["accuracy"].figure()}
+        return Measured(figures, items)
 
     absent = [task for task in TASKS if task not in there]
     notes = missing("files of", absent, TRANSFER[0])
@@ -56,7 +58,7 @@ def transfer(root: str, options: Options) -> Benchmark:
     paths = [path for splits in there.values() for each in splits.values() for path in each]
     known = {path.name: sha256_of(path) for path in paths}
     opens = opened(options, known) if any(task not in BY_CLASS for task in there) else ""
-    return Benchmark(measure, notes, opens)
+    return itemised(measure, notes, opens=opens)
 
 
 def glue(root: str, options: Options) -> Benchmark:

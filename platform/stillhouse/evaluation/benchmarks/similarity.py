@@ -3,15 +3,18 @@
 import numpy as np
 
 from stillhouse.errors import require
-from stillhouse.evaluation.benchmarks.common import Benchmark, Figures, Options, missing, opened
+from stillhouse.evaluation.benchmarks.common import Benchmark, Options, itemised, missing, opened
 from stillhouse.evaluation.bitexts import FOLDERS as BITEXTS
 from stillhouse.evaluation.bitexts import find_bitexts, measure_bitext, sha256_of_bitexts
 from stillhouse.evaluation.crosslingual_sts import (
     FOLDERS,
     CrossLingualSTS,
+    averages,
     crosslingual_sets,
     resolve_crosslingual_sts,
 )
+from stillhouse.evaluation.items import Items, Measured, Part, average, measured
+from stillhouse.evaluation.metrics import Values
 from stillhouse.evaluation.sts import SETS, STS, resolve_sts, unscored
 from stillhouse.types import Encoder
 
@@ -25,22 +28,17 @@ def sts(root: str, options: Options) -> Benchmark:
     data = resolve_sts(root, split)
     evaluator = STS(data)
 
-    def measure(model: Encoder) -> Figures:
-        flat = evaluator(model)
-        figures: Figures = {}
-        for name in data.sets:
-            all_ = f"sts_{name.lower()}_spearman_cosine"
-            found = {"all": all_, "mean": f"{all_}_mean", "wmean": f"{all_}_wmean"}
-            kept = {kind: 100 * flat[key] for kind, key in found.items() if key in flat}
-            figures[_PRINTED.get(name, name)] = kept
-        figures["Avg"] = {"all": float(np.mean([each["all"] for each in figures.values()]))}
-        return figures
+    def measure(model: Encoder) -> Measured:
+        scores = evaluator.scores(model)
+        items = {_PRINTED.get(name, name): _correlations(parts) for name, parts in scores.items()}
+        items["Avg"] = {"all": average(each["all"] for each in items.values())}
+        return measured(items)
 
     absent = [_PRINTED.get(name, name) for name in SETS[split] if name not in data.sets]
     empty = ", ".join(f"{count} of {name}" for name, count in unscored(data).items())
     notes = missing(f"{split} files of", absent, "sts/senteval")
     notes += (f"pairs without a gold score, left out: {empty}",) if empty else ()
-    return Benchmark(measure, notes, opened(options, data))
+    return itemised(measure, notes, opens=opened(options, data))
 
 
 def xsts(root: str, options: Options) -> Benchmark:
@@ -58,21 +56,20 @@ def xsts(root: str, options: Options) -> Benchmark:
     data = {layout: resolve_crosslingual_sts(root, layout, split) for layout, split in there}
     evaluators = {_TRANSLATED[layout]: CrossLingualSTS(each) for layout, each in data.items()}
 
-    def measure(model: Encoder) -> Figures:
-        return {
-            name: {
-                figure.removeprefix("xsts_").removesuffix("_spearman_cosine_x100"): value
-                for figure, value in evaluator(model).items()
-            }
-            for name, evaluator in evaluators.items()
-        }
+    def measure(model: Encoder) -> Measured:
+        items: dict[str, dict[str, Items]] = {}
+        for name, evaluator in evaluators.items():
+            found = {pair: _correlations([scores])["all"] for pair, scores in evaluator.scores(model).items()}
+            means = {kind: average(found[pair] for pair in pairs) for kind, pairs in averages(found).items()}
+            items[name] = found | means
+        return measured(items)
 
     notes = [
         f"no {split} files of {_TRANSLATED[layout]}: they would lie in {FOLDERS[layout][0]}"
         for layout, split in wanted
         if (layout, split) not in there
     ]
-    return Benchmark(measure, tuple(notes), opened(options, *data.values()))
+    return itemised(measure, tuple(notes), opens=opened(options, *data.values()))
 
 
 def translation(root: str, options: Options) -> Benchmark:
@@ -87,12 +84,23 @@ def translation(root: str, options: Options) -> Benchmark:
     for each in sets.values():
         each.read()
 
-    def measure(model: Encoder) -> Figures:
-        figures = {name: measure_bitext(each, model) for name, each in sets.items()}
+    def measure(model: Encoder) -> Measured:
+        items = {name: measure_bitext(each, model) for name, each in sets.items()}
         for layout in BITEXTS:
-            own = [value for name, value in figures.items() if name.startswith(f"{layout}.")]
+            own = [each for name, each in items.items() if name.startswith(f"{layout}.")]
             if len(own) > 1:
-                figures[f"{layout}.avg"] = {key: float(np.mean([v[key] for v in own])) for key in own[0]}
-        return figures
+                items[f"{layout}.avg"] = {kind: average(each[kind] for each in own) for kind in own[0]}
+        return measured(items)
 
-    return Benchmark(measure, (), opened(options, sha256_of_bitexts(sets)), across=False)
+    return itemised(measure, opens=opened(options, sha256_of_bitexts(sets)), across=False)
+
+
+def _correlations(parts: list[tuple[Values, Values]]) -> dict[str, Items]:
+    """Spearman × 100 of cosines and gold scores over all pairs; of several parts also their means."""
+    first, second = (np.concatenate(side) for side in zip(*parts, strict=True))
+    found = {"all": Items((Part(first, second),), "spearman", 100)}
+    if len(parts) > 1:
+        alike = tuple(Part(scores, gold) for scores, gold in parts)
+        sized = tuple(Part(scores, gold, len(gold)) for scores, gold in parts)
+        found |= {"mean": Items(alike, "spearman", 100), "wmean": Items(sized, "spearman", 100)}
+    return found

@@ -96,6 +96,32 @@ def test_test_sets_are_opened_by_final_and_recorded(
     assert json.loads(line)["what"] == str(tiny_model)
 
 
+def test_two_models_on_the_same_items(
+    tiny_model: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other, flags = (
+        str(tiny_model.parent / "bert"),
+        ("--suite", "sts,translation,geometry", "--resamples", "200"),
+    )
+    alone = measured(tiny_model, data, tmp_path, *flags[:2], "--final")
+    found = measured(tiny_model, data, tmp_path, *flags, "--final", "--against", other)
+    against = found.pop("against")
+    assert found == alone and against["model"] == other and list(against["suites"]) == list(alone)
+    for suite, sets in against["suites"].items():
+        for name, figures in sets.items():
+            for kind, one in figures.items():
+                assert one["model"] == pytest.approx(alone[suite][name][kind], abs=1e-9)
+                assert one["difference"] == pytest.approx(one["model"] - one["other"])
+                assert (one["p"] is None) == (suite == "geometry")
+                assert one["p"] is None or (one["low"] <= one["high"] and one["p"] <= one["p_holm"] <= 1)
+    assert against["suites"]["sts"]["STS12"]["all"]["items"] == 40
+    told = capsys.readouterr().out
+    assert f"sts: {tiny_model} against {other}" in told and "p (Holm)" in told
+    assert "100 samples, seed 0" in told
+    last = (tmp_path / "runs/openings.jsonl").read_text().splitlines()[-1]
+    assert json.loads(last)["what"] == f"{tiny_model} against {other}"
+
+
 def test_cost_needs_no_data(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("STILLHOUSE_DATA", raising=False)
     told = tmp_path / "told.json"
@@ -128,6 +154,8 @@ def test_onnx_without_the_extra_is_refused(monkeypatch: pytest.MonkeyPatch) -> N
     [
         (["--suite", "geometri"], "Did you mean geometry"),
         (["--suite", "sts", "--run", "run.txt"], "--run goes with --suite retrieval"),
+        (["--suite", "sts", "--resamples", "500"], "--resamples goes with --against"),
+        (["--suite", "sts", "--against", "x", "--resamples", "9"], "--resamples >= 100"),
         (["--suite", ","], "--suite names some of sts"),
         (["--suite", "sts", "--data-root", "./nowhere"], "Give --data-root DIR"),
         (["--suite", "sts", "--data-root", "."], "sts/senteval"),

@@ -111,7 +111,8 @@ def add_evaluate(commands: "_SubParsersAction[ArgumentParser]") -> None:
         "stillhouse evaluate all-MiniLM-L6-v2\n"
         "  stillhouse evaluate runs/sweeps/ibkd/export --final\n"
         "  stillhouse evaluate all-MiniLM-L6-v2 --suite sts,geometry --data-root DATA --json figures.json\n"
-        "  stillhouse evaluate all-MiniLM-L6-v2 --suite retrieval --data-root DATA --run run.txt",
+        "  stillhouse evaluate all-MiniLM-L6-v2 --suite retrieval --data-root DATA --run run.txt\n"
+        "  stillhouse evaluate my-student --suite sts --data-root DATA --against all-MiniLM-L6-v2",
     )
     command.add_argument("model", help="a stage's folder, an exported folder, or a model's name or path")
     command.add_argument(
@@ -133,6 +134,15 @@ def add_evaluate(commands: "_SubParsersAction[ArgumentParser]") -> None:
         type=Path,
         metavar="DIR",
         help="of --suite geometry: covariance of the features as PNG",
+    )
+    command.add_argument(
+        "--against", metavar="OTHER", help="another model on the same items: intervals, p, and the share kept"
+    )
+    command.add_argument(
+        "--resamples",
+        type=int,
+        metavar="N",
+        help="of --against: samples of the items; default 10000, of rank correlations 2000",
     )
     command.add_argument("--final", action="store_true", help="open the test sets; recorded in the workspace")
     _add_experiment(command)

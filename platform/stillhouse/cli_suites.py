@@ -4,6 +4,7 @@ import os
 from argparse import Namespace
 from collections.abc import Collection, Mapping
 from pathlib import Path
+from typing import Any
 
 from stillhouse.artifacts import Workspace
 from stillhouse.console import say
@@ -11,38 +12,61 @@ from stillhouse.errors import require
 from stillhouse.evaluation.benchmarks.common import Benchmark, Figures, Options, Suite
 from stillhouse.evaluation.benchmarks.table import HUB, NEED_NO_DATA, from_hub, suites_named
 from stillhouse.evaluation.checked import Checked
+from stillhouse.evaluation.items import Measured
 
 FLAGS = {"run": "retrieval", "candidates": "fever", "fast": "transfer", "onnx": "cost", "figures": "geometry"}
 """Flags that are of one suite alone."""
 
 
-def run_suites(options: Namespace, workspace: Workspace, device: str) -> dict[str, Figures]:
+def run_suites(options: Namespace, workspace: Workspace, device: str) -> dict[str, Any]:
     """Prepare every suite, open the model, measure it, and show a table a suite.
 
     Args:
-        options: ``model``, ``suite``, ``data_root``, ``final``, and those of `FLAGS`.
+        options: ``model``, ``suite``, ``data_root``, ``final``, and those of `FLAGS`; ``against``,
+            ``resamples``, ``seed``.
         workspace: Where stages are looked for, and openings of test sets recorded.
         device: Where the model encodes.
 
     Returns:
-        Suite to set to figure.
+        Suite to set to figure; with another model ``against`` beside, the comparison.
 
     Raises:
         BadInput: An unknown suite, missing or malformed files, or no such model.
     """
+    from stillhouse.cli_against import beside, show_against, told_against
     from stillhouse.sweeps.openings import record_opening
     from stillhouse.training.run import open_model
 
     prepared = prepare_suites(options)
     model = open_model(options.model, workspace, device)
-    figures: dict[str, Figures] = {}
+    other = open_model(options.against, workspace, device) if options.against else None
+    found: dict[str, Any] = {}
+    compared = {}
     for name, benchmark in prepared.items():
         if benchmark.opens:
-            before = record_opening(workspace, benchmark.opens, options.model)
+            before = record_opening(workspace, benchmark.opens, " against ".join(models_of(options)))
             say(f"{name}: test sets opened (before: {before} times)")
-        figures[name] = benchmark.measure(Checked(model))
-        _show(name, benchmark, figures[name])
-    return figures
+        # The model comes last, so that what `--run` and `--figures` write is its own.
+        theirs = None if other is None else _measured(benchmark, other)
+        mine = _measured(benchmark, model)
+        found[name] = mine.figures
+        _show(name, benchmark, mine.figures)
+        if theirs is not None:
+            compared[name] = beside(mine, theirs, options)
+            show_against(name, compared[name], options, benchmark.digits)
+    return found | ({"against": told_against(options, compared)} if other is not None else {})
+
+
+def models_of(options: Namespace) -> list[str]:
+    """The model, and the one that it is compared with."""
+    return [options.model, *([options.against] if options.against else [])]
+
+
+def _measured(benchmark: Benchmark, model: Any) -> Measured:
+    checked = Checked(model)
+    if benchmark.itemised is not None:
+        return benchmark.itemised(checked)
+    return Measured(benchmark.measure(checked), {})
 
 
 def prepare_suites(options: Namespace) -> dict[str, Benchmark]:

@@ -129,12 +129,14 @@ def mine(options: Namespace) -> int:
 
 def evaluate(options: Namespace) -> int:
     """`stillhouse evaluate MODEL`."""
+    from stillhouse.cli_against import check_against
     from stillhouse.cli_suites import refuse_suite_flags
     from stillhouse.evaluation.suites import run_suite
     from stillhouse.sweeps.openings import record_opening
     from stillhouse.training.run import open_model
 
     options.local = True
+    check_against(options)
     if options.suite is not None:
         return _evaluate_suites(options)
     refuse_suite_flags(options)

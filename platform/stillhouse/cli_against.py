@@ -40,17 +40,16 @@ def show_against(name: str, found: Compared, options: Namespace, digits: int) ->
     """A line a figure: both values, the difference with its interval, p, and the share kept."""
     from stillhouse.sweeps.table import aligned
 
-    header = ["set", "figure", "model", "other", "difference", "95 % interval", "p", "p (Holm)", "share"]
-    cells = [
-        [set_, kind, *_written(one, digits)]
-        for set_, figures in found.items()
-        for kind, one in figures.items()
-    ]
+    ones = [(set_, kind, one) for set_, figures in found.items() for kind, one in figures.items()]
+    tested = any(one.items for _, _, one in ones)
+    header = ["set", "figure", "model", "other", "difference"]
+    header += ["95 % interval", "p", "p (Holm)", "share"] if tested else []
+    cells = [[set_, kind, *_written(one, digits)][: len(header)] for set_, kind, one in ones]
     say()
     say(f"{name}: {options.model} against {options.against}")
     for line in aligned(header, cells, left={0, 1}):
         say(line)
-    drawn = sorted({one.resamples for each in found.values() for one in each.values() if one.resamples})
+    drawn = sorted({one.resamples for _, _, one in ones if one.resamples})
     if drawn:
         counts = " and ".join(f"{count:,}" for count in drawn)
         say(f"note: paired bootstrap and two-sided randomisation, {counts} samples, seed {options.seed or 0}")

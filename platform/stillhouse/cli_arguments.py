@@ -149,6 +149,29 @@ def add_evaluate(commands: "_SubParsersAction[ArgumentParser]") -> None:
     _add_where(command)
 
 
+def add_compare(commands: "_SubParsersAction[ArgumentParser]") -> None:
+    """`stillhouse compare RUN… | --experiment NAME`."""
+    command = _command(
+        commands,
+        "compare",
+        "make tables and figures of runs from what MLflow holds",
+        "stillhouse compare --experiment ibkd\n"
+        "  stillhouse compare ibkd-small ibkd-large --format md,csv --output tables",
+    )
+    command.add_argument("runs", nargs="*", metavar="RUN", help="names of sweeps, or names or ids of runs")
+    command.add_argument("--experiment", default="", metavar="NAME", help="all runs of an MLflow experiment")
+    command.add_argument(
+        "--output", type=Path, metavar="DIR", help="where to write; default: comparisons/ in the workspace"
+    )
+    command.add_argument(
+        "--format", default="md,csv,html", help="some of md,csv,html (default all); figures are PNG as well"
+    )
+    command.add_argument(
+        "--quality", default="", metavar="FIGURE", help="what is drawn; default: what the sweeps selected by"
+    )
+    _add_common(command)
+
+
 def add_export(commands: "_SubParsersAction[ArgumentParser]") -> None:
     """`stillhouse export STAGE FOLDER`."""
     command = _command(

@@ -167,6 +167,27 @@ def _evaluate_suites(options: Namespace) -> int:
     return 0
 
 
+def compare(options: Namespace) -> int:
+    """`stillhouse compare RUN… | --experiment NAME`."""
+    from stillhouse.sweeps.compare import Comparison
+    from stillhouse.sweeps.compare import compare as run_compare
+    from stillhouse.tracking.mlflow_tracker import tracking_uri
+
+    wanted = Comparison(
+        runs=tuple(options.runs),
+        experiment=options.experiment,
+        output=options.output,
+        formats=tuple(options.format.split(",")),
+        quality=options.quality,
+    )
+    root = root_of(options)
+    with _quietly(options):
+        report = run_compare(wanted, root, tracking_uri(root))
+    say(f"compared: {report['lines']} lines in {report['folder']}: {', '.join(report['files'])}")
+    _write(options, report)
+    return 0
+
+
 def export(options: Namespace) -> int:
     """`stillhouse export STAGE FOLDER`."""
     from stillhouse.students.formats import FORMATS

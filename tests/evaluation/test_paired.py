@@ -124,6 +124,6 @@ def test_figures_without_items_have_a_difference_only() -> None:
     mine, theirs = {"a": {"score": 0.8, "size": 5.0}}, {"a": {"score": 1.0, "size": 10.0}}
     items = [{"a": {"score": mean_of(values)}} for values in ([0.7, 0.9, 0.8], [1.0, 1.0, 1.0])]
     found = compare_figures(mine, theirs, (items[0], items[1]))["a"]
-    assert found["size"] == Paired(5.0, 10.0, -5.0, 0.5)
+    assert found["size"] == Paired(5.0, 10.0, -5.0)
     assert found["score"].share == pytest.approx(0.8) and found["score"].p == found["score"].p_holm == 0.25
     assert share_kept(-0.1, 0.5) is None

@@ -35,7 +35,7 @@ class Paired:
         other: The other's.
         difference: The model's less the other's.
         share: The model's over the other's, as the share of a teacher that is kept; None unless both are
-            positive.
+            positive and made of items.
         low: Lower end of the interval of the difference; None where the figure has no items.
         high: Upper end.
         p: Of the difference; None where the figure has no items.
@@ -123,7 +123,7 @@ def compare_figures(
             if mine is not None and theirs is not None:
                 found[name][kind] = compare_items(mine, theirs, resamples=resamples, seed=seed)
             else:
-                found[name][kind] = Paired(here, there, here - there, share_kept(here, there))
+                found[name][kind] = Paired(here, there, here - there)
     return _corrected(found)
 
 

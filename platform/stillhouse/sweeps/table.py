@@ -72,7 +72,7 @@ def trial_table_markdown(
     names = list(dict.fromkeys(name for record in records for name in record.hyper_parameters))
     header, cells = _trial_cells(records, names, _figures(records, quality), quality, teacher)
     reasons = [[*row[:-1], _ended(record)] for row, record in zip(cells, records, strict=True)]
-    return _markdown(header, reasons, left={len(header) - 1})
+    return markdown(header, reasons, left={len(header) - 1})
 
 
 def comparison_table(tested: Mapping[str, Mapping[str, Mapping[str, float]]], width: int = WIDTH) -> str:
@@ -95,7 +95,7 @@ def comparison_table(tested: Mapping[str, Mapping[str, Mapping[str, float]]], wi
 
 def comparison_table_markdown(tested: Mapping[str, Mapping[str, Mapping[str, float]]]) -> str:
     """The same comparison as a Markdown table."""
-    return _markdown(*_comparison_cells(tested), left={0})
+    return markdown(*_comparison_cells(tested), left={0})
 
 
 def _trial_cells(
@@ -237,7 +237,8 @@ def _stacked(name: str, most: int = 10) -> list[str]:
     return [f"{line}_" for line in lines[:-1]] + lines[-1:]
 
 
-def _markdown(header: Sequence[str], cells: Cells, left: set[int]) -> str:
+def markdown(header: Sequence[str], cells: Cells, left: set[int]) -> str:
+    """A Markdown table; the columns in ``left`` to the left."""
     rule = [":--" if column in left else "--:" for column in range(len(header))]
     escaped = [[text.replace("|", "\\|") for text in row] for row in [header, rule, *cells]]
     return "\n".join(f"| {' | '.join(row)} |" for row in escaped)

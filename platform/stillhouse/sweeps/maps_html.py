@@ -1,12 +1,12 @@
 """A comparison as one HTML page that needs nothing else: tables, and the figures by plotly."""
 
 import html
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from stillhouse.artifacts import write_atomically
-from stillhouse.sweeps.entries import Entry
+from stillhouse.sweeps.entries import SPLITS, Entry
 from stillhouse.sweeps.entries_text import cells, columns, shared, short_text
 from stillhouse.sweeps.figures_html import page
 from stillhouse.sweeps.maps import KINDS, Map
@@ -24,13 +24,20 @@ _STYLE = (
 def write_comparison(lines: Sequence[Entry], drawn: Sequence[Map], title: str, path: Path) -> None:
     """Write the page."""
     header, rows = cells(lines)
-    differ, _ = columns(lines)
+    differ, figures = columns(lines)
     first = 1 + len(differ)
-    parts: list[tuple[str, Any]] = [
-        ("Quality and cost", _table(lines, header, rows, [0, *range(first, len(header))]))
-    ]
+    place = {name: first + at for at, name in enumerate(figures)}
+    costs = [at for name, at in place.items() if "/" not in name]
+    parts: list[tuple[str, Any]] = []
+    for split in SPLITS:
+        own = [at for name, at in place.items() if name.startswith(f"{split}/")]
+        told = {at: row for at, row in enumerate(rows) if any(row[column] != "–" for column in own)}
+        if told:
+            shown = [0, *own, *costs, len(header) - 1]
+            parts.append((f"Quality ({split}) and cost", _table(lines, header, told, shown)))
+    chosen = {at: row for at, row in enumerate(rows) if lines[at].kind in ("trial", "best", "run")}
     if differ:
-        parts.append(("What differs", _table(lines, header, rows, list(range(first)), runs_only=True)))
+        parts.append(("What differs", _table(lines, header, chosen, list(range(first)))))
     same = shared(lines)
     if same:
         told = ", ".join(f"{name} {short_text(value)}" for name, value in same.items())
@@ -39,23 +46,15 @@ def write_comparison(lines: Sequence[Entry], drawn: Sequence[Map], title: str, p
     write_atomically(path, page(title, parts, style=_STYLE).encode())
 
 
-def _table(
-    lines: Sequence[Entry],
-    header: list[str],
-    rows: list[list[str]],
-    shown: list[int],
-    runs_only: bool = False,
-) -> str:
-    """Some columns of the table; words to the left, numbers to the right."""
+def _table(lines: Sequence[Entry], header: list[str], rows: Mapping[int, list[str]], shown: list[int]) -> str:
+    """Some lines and columns of the table; words to the left, numbers to the right."""
     text = len(header) - 1
     body = []
-    for line, row in zip(lines, rows, strict=True):
-        if runs_only and line.kind not in ("trial", "best", "run"):
-            continue
+    for number, row in rows.items():
         inside = "".join(
             f"<td{' class=text' if at == text else ''}>{html.escape(row[at])}</td>" for at in shown
         )
-        body.append(f"<tr{' class=best' if line.kind == 'best' else ''}>{inside}</tr>")
+        body.append(f"<tr{' class=best' if lines[number].kind == 'best' else ''}>{inside}</tr>")
     head = "".join(f"<th{' class=text' if at == text else ''}>{html.escape(header[at])}</th>" for at in shown)
     return f'<div class="wide"><table><tr>{head}</tr>{"".join(body)}</table></div>'
 
@@ -105,4 +104,6 @@ def _figure(drawn: Map) -> Any:
                 col=column,
             )
             told.add(kind)
-    return figure.update_layout(template="plotly_white", height=440, margin={"t": 20})
+    return figure.update_layout(
+        template="plotly_white", height=440, margin={"t": 20}, legend={"traceorder": "reversed"}
+    )

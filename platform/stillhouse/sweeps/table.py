@@ -5,6 +5,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from stillhouse.evaluation.geometry import GEOMETRY
 from stillhouse.sweeps.figures_data import WORDS, best_of, quality_of, short, varied
 from stillhouse.sweeps.records import TrialRecord
 
@@ -126,8 +127,9 @@ def _trial_cells(
 
 
 def _figures(records: Sequence[TrialRecord], quality: str) -> list[str]:
-    """All dev figures, the selected one first."""
-    return list(dict.fromkeys([quality, *(name for record in records for name in record.metrics)]))
+    """All dev figures but those of geometry, the selected one first."""
+    found = dict.fromkeys([quality, *(name for record in records for name in record.metrics)])
+    return [name for name in found if not name.endswith(GEOMETRY)]
 
 
 def _brief(figures: Sequence[str]) -> list[str]:
@@ -182,7 +184,8 @@ def _comparison_cells(tested: Mapping[str, Mapping[str, Mapping[str, float]]]) -
 
 
 def _test_figures(tested: Mapping[str, Mapping[str, Mapping[str, float]]]) -> list[str]:
-    return list(dict.fromkeys(name for figures in tested.values() for name in figures["metrics"]))
+    found = dict.fromkeys(name for figures in tested.values() for name in figures["metrics"])
+    return [name for name in found if not name.endswith(GEOMETRY)]
 
 
 def _cost(name: str, cost: Mapping[str, float]) -> str:

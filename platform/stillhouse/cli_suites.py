@@ -34,7 +34,7 @@ def run_suites(options: Namespace, workspace: Workspace, device: str) -> dict[st
         BadInput: An unknown suite, missing or malformed files, or no such model.
     """
     from stillhouse.cli_against import beside, show_against, told_against
-    from stillhouse.sweeps.openings import record_opening
+    from stillhouse.sweeps.openings import record_opening, tell_runs
     from stillhouse.training.run import open_model
 
     prepared = prepare_suites(options)
@@ -45,7 +45,8 @@ def run_suites(options: Namespace, workspace: Workspace, device: str) -> dict[st
     for name, benchmark in prepared.items():
         if benchmark.opens:
             before = record_opening(workspace, benchmark.opens, " against ".join(models_of(options)))
-            say(f"{name}: test sets opened (before: {before} times)")
+            told = sum(tell_runs(workspace, benchmark.opens, each) for each in models_of(options))
+            say(f"{name}: test sets opened (before: {before} times{_runs(told)})")
         # The model comes last, so that what `--run` and `--figures` write is its own.
         theirs = None if other is None else _measured(benchmark, other)
         mine = _measured(benchmark, model)
@@ -55,6 +56,10 @@ def run_suites(options: Namespace, workspace: Workspace, device: str) -> dict[st
             compared[name] = beside(mine, theirs, options)
             show_against(name, compared[name], options, benchmark.digits)
     return found | ({"against": told_against(options, compared)} if other is not None else {})
+
+
+def _runs(told: int) -> str:
+    return f"; noted in {told} run{'s' if told > 1 else ''} of MLflow" if told else ""
 
 
 def models_of(options: Namespace) -> list[str]:

@@ -132,7 +132,7 @@ def evaluate(options: Namespace) -> int:
     from stillhouse.cli_against import check_against
     from stillhouse.cli_suites import refuse_suite_flags
     from stillhouse.evaluation.suites import run_suite
-    from stillhouse.sweeps.openings import record_opening
+    from stillhouse.sweeps.openings import record_opening, tell_runs
     from stillhouse.training.run import open_model
 
     options.local = True
@@ -146,6 +146,7 @@ def evaluate(options: Namespace) -> int:
         suite = prepared.test if options.final else prepared.setting.dev
         if options.final:
             record_opening(workspace, suite.fingerprint, options.model)
+            tell_runs(workspace, suite.fingerprint, options.model)
         figures = run_suite(suite, encoder, workspace)
         task = prepared.setting.task
         if task and not options.final:

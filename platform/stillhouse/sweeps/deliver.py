@@ -63,7 +63,7 @@ def deliver(
     rivals = Rivals(champion, baseline.best(), prepared, context.where.device)
     if rivals.baseline is None:
         say("no MSE baseline: it diverged with each of its learning rates.")
-    tested = _tested(rivals, workspace, folder, name)
+    tested = _tested(rivals, workspace, folder, observer)
     export, parity = _export(name, context, champion, tested, rivals, folder)
     say()
     say(comparison_table(tested))
@@ -81,13 +81,17 @@ def deliver(
     return report
 
 
-def _tested(rivals: Rivals, workspace: Workspace, folder: Path, name: str) -> dict[str, dict[str, Any]]:
+def _tested(
+    rivals: Rivals, workspace: Workspace, folder: Path, observer: Observer
+) -> dict[str, dict[str, Any]]:
     """Open the test suite once for these models; the figures are kept beside the sweep."""
     path = folder / f"test-{rivals.fingerprint}.json"
     if path.exists():
         kept: dict[str, dict[str, Any]] = read_json(path)
         return kept
-    before = record_opening(workspace, rivals.prepared.test.fingerprint, f"sweep {name}")
+    suite = rivals.prepared.test.fingerprint
+    before = record_opening(workspace, suite, f"sweep {observer.name}")
+    observer.opened(suite, before)
     say(f"test split, opened {'for the first time' if not before else f'before, {before} times'}")
     tested = {}
     for who, (encoder, module) in rivals.encoders(workspace).items():

@@ -61,6 +61,7 @@ def entries(runs: Sequence[Run]) -> list[Entry]:
     for run in runs:
         if run.level == "sweep":
             below = [each for each in runs if each.parent == run.id and each.level == "trial"]
+            below.sort(key=lambda each: each.trial)
             found += [*_tested(run, tried=bool(below)), *(_trial(each, run) for each in below)]
         elif run.level == "trial" and run.parent not in by_id:
             found.append(_trial(run, None))

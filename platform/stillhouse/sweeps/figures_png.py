@@ -50,7 +50,7 @@ def draw_curves(
     if teacher is not None:
         plot.axhline(teacher, color=TEACHER, ls=":", lw=1.5, label=f"teacher ({teacher:.4f})")
     plot.set(title=title, xlabel="examples seen", ylabel=f"{quality} (dev)")
-    plot.xaxis.set_major_formatter(_thousands())
+    plot.xaxis.set_major_formatter(thousands())
     if told or teacher is not None:
         plot.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False)
     save(figure, path)
@@ -166,7 +166,8 @@ def save(figure: Any, path: Path) -> None:
     figure.savefig(path, dpi=_DPI, metadata={"Software": None})
 
 
-def _thousands() -> Any:
+def thousands() -> Any:
+    """Ticks such as 20,000."""
     from matplotlib.ticker import FuncFormatter
 
     return FuncFormatter(lambda value, _: f"{value:,.0f}")

@@ -10,7 +10,7 @@ from stillhouse.sweeps.entries import SPLITS, Entry
 from stillhouse.sweeps.entries_text import cells, columns, shared, short_text
 from stillhouse.sweeps.figures_html import page
 from stillhouse.sweeps.maps import KINDS, Map
-from stillhouse.sweeps.maps_png import highest
+from stillhouse.sweeps.maps_png import extents, highest
 
 _SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "x")
 _STYLE = (
@@ -66,8 +66,9 @@ def _figure(drawn: Map) -> Any:
     methods = sorted({point.method for points in drawn.panels.values() for point in points if point.method})
     told: set[str] = set()
     for column, (split, points) in enumerate(drawn.panels.items(), start=1):
-        figure.update_xaxes(title_text=drawn.across, col=column)
-        figure.update_yaxes(title_text=f"{drawn.up} ({split})", col=column)
+        across, up = extents(points)
+        figure.update_xaxes(title_text=drawn.across, range=across, col=column)
+        figure.update_yaxes(title_text=f"{drawn.up} ({split})", range=up, col=column)
         for method in methods if drawn.joined else ():
             best = highest([point for point in points if point.method == method])
             figure.add_scatter(
@@ -80,7 +81,7 @@ def _figure(drawn: Map) -> Any:
                 row=1,
                 col=column,
             )
-        for kind, (called, colour) in KINDS.items():
+        for rank, (kind, (called, colour)) in enumerate(KINDS.items()):
             own = [point for point in points if point.kind == kind]
             if not own:
                 continue
@@ -91,6 +92,7 @@ def _figure(drawn: Map) -> Any:
                 mode="markers",
                 name=called,
                 legendgroup=kind,
+                legendrank=1000 - rank,
                 showlegend=kind not in told,
                 marker={
                     "size": 11,
@@ -104,6 +106,4 @@ def _figure(drawn: Map) -> Any:
                 col=column,
             )
             told.add(kind)
-    return figure.update_layout(
-        template="plotly_white", height=440, margin={"t": 20}, legend={"traceorder": "reversed"}
-    )
+    return figure.update_layout(template="plotly_white", height=440, margin={"t": 20})

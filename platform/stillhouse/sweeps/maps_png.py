@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from stillhouse.sweeps.figures_png import new_plots, save
+from stillhouse.sweeps.figures_png import new_plots, save, thousands
 from stillhouse.sweeps.maps import KINDS, Map, Point
 
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
@@ -25,8 +25,12 @@ def draw_map(drawn: Map, path: Path) -> None:
         if drawn.joined:
             for method in methods:
                 _join(plot, [point for point in points if point.method == method])
-        plot.margins(0.1, 0.12)
+        for axis, values in zip("xy", extents(points), strict=True):
+            plot.set(**{f"{axis}lim": values})
+        if drawn.joined:
+            plot.xaxis.set_major_formatter(thousands())
         plot.set(xlabel=drawn.across, ylabel=f"{drawn.up} ({split})")
+    figure.get_layout_engine().set(wspace=0.08)
     figure.suptitle(drawn.title)
     figure.legend(handles=_legend(drawn, methods), loc="outside right upper", frameon=False)
     save(figure, path)
@@ -35,6 +39,16 @@ def draw_map(drawn: Map, path: Path) -> None:
 def _join(plot: Any, points: Sequence[Point]) -> None:
     best = highest(points)
     plot.plot([x for x, _ in best], [y for _, y in best], color="#888888", lw=1.2, zorder=1)
+
+
+def extents(points: Sequence[Point]) -> list[tuple[float, float]]:
+    """The ends of both axes, with room around the points; of equal values a tenth of them."""
+    found = []
+    for values in ([point.x for point in points], [point.y for point in points]):
+        low, high = min(values), max(values)
+        room = 0.12 * (high - low) or 0.1 * abs(high) or 1.0
+        found.append((low - room, high + room))
+    return found
 
 
 def highest(points: Sequence[Point]) -> list[tuple[float, float]]:

@@ -103,6 +103,10 @@ class Observer(Callback):  # type: ignore[misc]
         self._live.pop(record.number, None)
         self._close(record.number, dict(record.hyper_parameters), _ENDED[record.state], record.reason or "")
 
+    def opened(self, suite: str, before: int) -> None:
+        """The test suite is about to be opened: how often that was done in this workspace, this time too."""
+        self.tracker.metrics(self.key, [Row(before, time.time(), {f"opened/{suite}": before + 1.0})])
+
     def costs(self, record: TrialRecord, cost: Mapping[str, float]) -> None:
         """What a trial's student costs, as metrics of the trial's run."""
         row = {f"cost/{name}": value for name, value in cost.items()}

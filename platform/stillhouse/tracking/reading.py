@@ -1,20 +1,21 @@
 """Runs as MLflow holds them, read for a comparison: sweeps with their trials, and anybody's own runs."""
 
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from stillhouse.errors import BadInput, nearest, require
-from stillhouse.tracking.mlflow_tracker import sqlite_path
+from stillhouse.tracking.mlflow_tracker import ENVIRONMENT, sqlite_path
 
 COMPARISON = "stillhouse.comparison"
 """The tag of a run that holds a comparison: no comparison is made of these."""
 
-_SWEEP = "stillhouse.sweep"
+_SWEEP, _TRIAL = "stillhouse.sweep", "stillhouse.trial"
 _LEVELS = (
     (COMPARISON, "comparison"),
     ("stillhouse.stage", "stage"),
-    ("stillhouse.trial", "trial"),
+    (_TRIAL, "trial"),
     (_SWEEP, "sweep"),
 )
 _ENDED = {"FINISHED": "finished", "FAILED": "failed", "KILLED": "interrupted"}
@@ -29,6 +30,7 @@ class Run:
         name: As the UI shows it.
         experiment: Name of its experiment.
         sweep: Name of the sweep that it is, or is part of; empty for a run of others.
+        trial: Which of the sweep's, such as ``trial-0003``; empty for other runs.
         level: ``sweep``, ``trial``, ``stage``, or ``other``.
         parent: Id of the run that it belongs to; empty at the top.
         state: ``finished``, ``stopped early``, ``failed``, ``interrupted`` or ``running``.
@@ -41,6 +43,7 @@ class Run:
     name: str
     experiment: str
     sweep: str
+    trial: str
     level: str
     parent: str
     state: str
@@ -60,8 +63,6 @@ def read_runs(uri: str, *, experiment: str = "", runs: Iterable[str] = ()) -> li
     Raises:
         BadInput: No database, or no such experiment or run, with the near ones.
     """
-    from mlflow import MlflowClient
-
     path = sqlite_path(uri)
     require(
         path is None or path.exists(),
@@ -69,7 +70,7 @@ def read_runs(uri: str, *, experiment: str = "", runs: Iterable[str] = ()) -> li
         tracking=uri,
         remedy="Run a sweep first, or give --root.",
     )
-    client = MlflowClient(uri)
+    client = _client(uri)
     names = {each.experiment_id: each.name for each in client.search_experiments()}
     if experiment:
         known = {name: id_ for id_, name in names.items()}
@@ -78,6 +79,40 @@ def read_runs(uri: str, *, experiment: str = "", runs: Iterable[str] = ()) -> li
             raise BadInput(f"`{experiment}` is no experiment of MLflow. {nearest(experiment, list(known))}")
         return _all(client, {known[wanted]: wanted})
     return _named(_all(client, names), list(runs))
+
+
+def tag_runs(uri: str, wanted: str, tags: Mapping[str, str]) -> int:
+    """Set tags on the runs that a filter finds, those of trials and stages below a sweep left out.
+
+    Args:
+        uri: Where MLflow keeps its runs.
+        wanted: MLflow's filter.
+        tags: By name.
+
+    Returns:
+        How many runs there were.
+    """
+    client = _client(uri)
+    experiments = [each.experiment_id for each in client.search_experiments()]
+    found = list(client.search_runs(experiments, wanted))
+    if any(_level(run) == "sweep" for run in found):
+        found = [run for run in found if _level(run) == "sweep"]
+    for run in found:
+        for name, value in tags.items():
+            client.set_tag(run.info.run_id, name, value)
+    return len(found)
+
+
+def _client(uri: str) -> Any:
+    for name, value in ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    from mlflow import MlflowClient
+
+    return MlflowClient(uri)
+
+
+def _level(run: Any) -> str:
+    return next((name for tag, name in _LEVELS if tag in run.data.tags), "other")
 
 
 def _all(client: Any, experiments: Mapping[str, str]) -> list[Run]:
@@ -116,13 +151,13 @@ def _named(runs: list[Run], wanted: list[str]) -> list[Run]:
 
 def _run(run: Any, experiment: str) -> Run:
     tags, info = run.data.tags, run.info
-    level = next((name for tag, name in _LEVELS if tag in tags), "other")
     return Run(
         id=info.run_id,
         name=info.run_name or info.run_id,
         experiment=experiment,
         sweep=tags.get(_SWEEP, ""),
-        level=level,
+        trial=tags.get(_TRIAL, ""),
+        level=_level(run),
         parent=tags.get("mlflow.parentRunId", ""),
         state=tags.get("stillhouse.state", _ENDED.get(info.status, "running")),
         seconds=(info.end_time - info.start_time) / 1000 if info.end_time else None,

@@ -8,6 +8,7 @@ from stillhouse.console import say
 from stillhouse.errors import require
 from stillhouse.evaluation.items import Measured
 from stillhouse.evaluation.paired import Paired, compare_figures
+from stillhouse.evaluation.suites import Asked
 
 Compared = dict[str, dict[str, Paired]]
 """Set to figure to what was found."""
@@ -34,6 +35,23 @@ def beside(model: Measured, other: Measured, options: Namespace) -> Compared:
         resamples=options.resamples or 0,
         seed=options.seed or 0,
     )
+
+
+def compare_suites(name: str, model: Asked, other: Asked, options: Namespace) -> Compared:
+    """The experiment's own suite of two models: compared and shown. What one of them lacks is left out."""
+    figures = [{n: v for n, v in one[0].items() if n in other[0] and n in model[0]} for one in (model, other)]
+    mine, theirs = (
+        Measured({name: each}, {name: items})
+        for each, (_, items) in zip(figures, (model, other), strict=True)
+    )
+    found = beside(mine, theirs, options)
+    show_against(name, found, options, digits=4)
+    return found
+
+
+def models_of(options: Namespace) -> list[str]:
+    """The model, and the one that it is compared with."""
+    return [options.model, *([options.against] if options.against else [])]
 
 
 def show_against(name: str, found: Compared, options: Namespace, digits: int) -> None:

@@ -33,7 +33,7 @@ def run_suites(options: Namespace, workspace: Workspace, device: str) -> dict[st
     Raises:
         BadInput: An unknown suite, missing or malformed files, or no such model.
     """
-    from stillhouse.cli_against import beside, show_against, told_against
+    from stillhouse.cli_against import beside, models_of, show_against, told_against
     from stillhouse.sweeps.openings import record_opening, tell_runs
     from stillhouse.training.run import open_model
 
@@ -60,11 +60,6 @@ def run_suites(options: Namespace, workspace: Workspace, device: str) -> dict[st
 
 def _runs(told: int) -> str:
     return f"; noted in {told} run{'s' if told > 1 else ''} of MLflow" if told else ""
-
-
-def models_of(options: Namespace) -> list[str]:
-    """The model, and the one that it is compared with."""
-    return [options.model, *([options.against] if options.against else [])]
 
 
 def _measured(benchmark: Benchmark, model: Any) -> Measured:

@@ -129,9 +129,9 @@ def mine(options: Namespace) -> int:
 
 def evaluate(options: Namespace) -> int:
     """`stillhouse evaluate MODEL`."""
-    from stillhouse.cli_against import check_against
+    from stillhouse.cli_against import check_against, compare_suites, models_of, told_against
     from stillhouse.cli_suites import refuse_suite_flags
-    from stillhouse.evaluation.suites import run_suite
+    from stillhouse.evaluation.suites import measure_suite, run_suite
     from stillhouse.sweeps.openings import record_opening, tell_runs
     from stillhouse.training.run import open_model
 
@@ -140,14 +140,19 @@ def evaluate(options: Namespace) -> int:
     if options.suite is not None:
         return _evaluate_suites(options)
     refuse_suite_flags(options)
+    split = "test" if options.final else "dev"
+    report: dict[str, Any] = {"model": options.model, "split": split}
     with _on_ray(options) as (workspace, device):
-        encoder = open_model(options.model, workspace, device)
+        encoder, *others = [open_model(name, workspace, device) for name in models_of(options)]
         prepared = _prepared(options, workspace, device)
         suite = prepared.test if options.final else prepared.setting.dev
         if options.final:
-            record_opening(workspace, suite.fingerprint, options.model)
-            tell_runs(workspace, suite.fingerprint, options.model)
-        figures = run_suite(suite, encoder, workspace)
+            record_opening(workspace, suite.fingerprint, " against ".join(models_of(options)))
+            for name in models_of(options):
+                tell_runs(workspace, suite.fingerprint, name)
+        mine = measure_suite(suite, encoder, workspace)
+        figures = dict(mine[0])
+        theirs = [measure_suite(suite, other, workspace) for other in others]
         task = prepared.setting.task
         if task and not options.final:
             scored = [task.dev] if hasattr(encoder, "score") else []
@@ -155,7 +160,9 @@ def evaluate(options: Namespace) -> int:
                 figures |= run_suite(suite, encoder, workspace)
     for name, value in figures.items():
         say(f"  {name:<36} {value:.4f}")
-    _write(options, {"model": options.model, "split": "test" if options.final else "dev", "metrics": figures})
+    for other in theirs:
+        report["against"] = told_against(options, {split: compare_suites(split, mine, other, options)})
+    _write(options, {**report, "metrics": figures})
     return 0
 
 

@@ -13,7 +13,8 @@ import numpy as np
 from stillhouse.artifacts import Workspace
 from stillhouse.errors import require
 from stillhouse.evaluation.geometry import alignment, uniformity
-from stillhouse.evaluation.metrics import judge, ranking_figures
+from stillhouse.evaluation.items import Items, means
+from stillhouse.evaluation.metrics import judge, ranking_values
 from stillhouse.evaluation.search import INDEXES, Ranking, merge, search, shards
 from stillhouse.plan import Collection
 from stillhouse.types import Encoder, FloatArray
@@ -83,6 +84,10 @@ class DocSearch:
 
     def __call__(self, model: Encoder) -> dict[str, float]:
         """Encode, rank, judge."""
+        return self.itemised(model)[0]
+
+    def itemised(self, model: Encoder) -> tuple[dict[str, float], dict[str, Items]]:
+        """The figures, and the queries of those that are means over queries."""
         passages_ND, queries_QD = unit(model.encode(self.passages)), unit(model.encode(self.queries))
         _, ids_QK = self.ranker.search(passages_ND, queries_QD, self.k)
         shares = [depth for depth in (1, 10, 100) if depth <= self.k]
@@ -90,11 +95,11 @@ class DocSearch:
         query_P, passage_P = self.qrels_N3[self.qrels_N3[:, 2] > 0, :2].T
         asked_P = np.searchsorted(self.query_rows, query_P)
         lying = np.concatenate([queries_QD, passages_ND[: len(queries_QD)]])
-        return {
-            **ranking_figures(judged, f"{self.name}_cosine", share=shares),
-            f"{self.name}_alignment": alignment(queries_QD[asked_P], passages_ND[passage_P]),
-            f"{self.name}_uniformity": uniformity(lying),
-        }
+        values = ranking_values(judged, f"{self.name}_cosine", share=shares)
+        figures = {name: float(values_Q.mean()) for name, values_Q in values.items()}
+        figures[f"{self.name}_alignment"] = alignment(queries_QD[asked_P], passages_ND[passage_P])
+        figures[f"{self.name}_uniformity"] = uniformity(lying)
+        return figures, means(values)
 
 
 def unit(vectors_ND: FloatArray) -> FloatArray:

@@ -1,7 +1,5 @@
 """The suites of semantic similarity and translation: STS, STS between languages, Tatoeba."""
 
-import numpy as np
-
 from stillhouse.errors import require
 from stillhouse.evaluation.benchmarks.common import Benchmark, Options, itemised, missing, opened
 from stillhouse.evaluation.bitexts import FOLDERS as BITEXTS
@@ -13,9 +11,8 @@ from stillhouse.evaluation.crosslingual_sts import (
     crosslingual_sets,
     resolve_crosslingual_sts,
 )
-from stillhouse.evaluation.items import Items, Measured, Part, average, measured
-from stillhouse.evaluation.metrics import Values
-from stillhouse.evaluation.sts import SETS, STS, resolve_sts, unscored
+from stillhouse.evaluation.items import Items, Measured, average, measured
+from stillhouse.evaluation.sts import SETS, STS, correlations, resolve_sts, unscored
 from stillhouse.types import Encoder
 
 _PRINTED = {"STSB": "STS-B", "SICK": "SICK-R"}
@@ -30,7 +27,7 @@ def sts(root: str, options: Options) -> Benchmark:
 
     def measure(model: Encoder) -> Measured:
         scores = evaluator.scores(model)
-        items = {_PRINTED.get(name, name): _correlations(parts) for name, parts in scores.items()}
+        items = {_PRINTED.get(name, name): correlations(parts, 100) for name, parts in scores.items()}
         items["Avg"] = {"all": average(each["all"] for each in items.values())}
         return measured(items)
 
@@ -59,7 +56,9 @@ def xsts(root: str, options: Options) -> Benchmark:
     def measure(model: Encoder) -> Measured:
         items: dict[str, dict[str, Items]] = {}
         for name, evaluator in evaluators.items():
-            found = {pair: _correlations([scores])["all"] for pair, scores in evaluator.scores(model).items()}
+            found = {
+                pair: correlations([scores], 100)["all"] for pair, scores in evaluator.scores(model).items()
+            }
             means = {kind: average(found[pair] for pair in pairs) for kind, pairs in averages(found).items()}
             items[name] = found | means
         return measured(items)
@@ -93,14 +92,3 @@ def translation(root: str, options: Options) -> Benchmark:
         return measured(items)
 
     return itemised(measure, opens=opened(options, sha256_of_bitexts(sets)), across=False)
-
-
-def _correlations(parts: list[tuple[Values, Values]]) -> dict[str, Items]:
-    """Spearman × 100 of cosines and gold scores over all pairs; of several parts also their means."""
-    first, second = (np.concatenate(side) for side in zip(*parts, strict=True))
-    found = {"all": Items((Part(first, second),), "spearman", 100)}
-    if len(parts) > 1:
-        alike = tuple(Part(scores, gold) for scores, gold in parts)
-        sized = tuple(Part(scores, gold, len(gold)) for scores, gold in parts)
-        found |= {"mean": Items(alike, "spearman", 100), "wmean": Items(sized, "spearman", 100)}
-    return found

@@ -6,6 +6,7 @@ import pytest
 
 from stillhouse.errors import BadInput
 from stillhouse.losses.regression import MSE
+from stillhouse.methods import hyper_parameters, load_method
 from stillhouse.plan import (
     AllRows,
     DevSuite,
@@ -39,11 +40,14 @@ def stage(dev: Any) -> Stage:
     )
 
 
-def setting(dev: Any) -> Setting:
-    return Setting(TEACHER, STUDENT, Store(TEXTS, TEACHER), dev=dev, distil_budget=64)
+def sweep(dev: Any) -> Stage:
+    """What the trials of a sweep are planned from."""
+    method = load_method("mse")
+    setting = Setting(TEACHER, STUDENT, Store(TEXTS, TEACHER), dev, 64, sentence_rows=64, teacher_dim=4)
+    return method.plan(hyper_parameters(method, {"batch_size": 16}, "paper"), setting)
 
 
-@pytest.mark.parametrize("made", [stage, setting])
+@pytest.mark.parametrize("made", [stage, sweep])
 def test_neither_a_stage_nor_a_sweep_takes_a_test_suite(made: Any) -> None:
     suite = DevSuite((), select="quality")
     assert made(suite).dev == suite

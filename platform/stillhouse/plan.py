@@ -67,11 +67,6 @@ class TestSuite(Named):
     label: str = field(default="test", metadata={"identity": False})
 
 
-def _steers(suite: object) -> None:
-    given = type(suite).__name__
-    require(isinstance(suite, DevSuite), "what steers is a dev suite, never a test suite", suite=given)
-
-
 @dataclass(frozen=True)
 class Optimizer:
     """How the weights move.
@@ -185,8 +180,11 @@ class Stage(Named):
             "autocast in (float32, bfloat16)",
             autocast=self.autocast,
         )
-        if self.dev is not None:
-            _steers(self.dev)
+        require(
+            self.dev is None or isinstance(self.dev, DevSuite),
+            "a stage is given a dev suite, never a test suite",
+            suite=type(self.dev).__name__,
+        )
         assert not (self.live and self.stores), "a live teacher says what a store would"
         unknown = sorted(set(self.stores) - set(self.examples.columns))
         require(
@@ -290,10 +288,6 @@ class Setting:
     seed: int = 0
     words: Model | None = None
     task: LabelledTask | None = None
-
-    def __post_init__(self) -> None:
-        """Refuse a test suite."""
-        _steers(self.dev)
 
     def common(self) -> dict[str, Any]:
         """The arguments that every stage of a plan takes from here."""

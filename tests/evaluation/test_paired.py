@@ -27,7 +27,7 @@ def slow(kind: Statistic, values: np.ndarray, gold: np.ndarray | None) -> float:
         return float(stats.spearmanr(values, gold).statistic)
     hits = sum(v == g == 1 for v, g in zip(values, gold, strict=True))
     wrong = sum((v == 1) != (g == 1) for v, g in zip(values, gold, strict=True))
-    return 2 * hits / (2 * hits + wrong)
+    return float(2 * hits / (2 * hits + wrong))
 
 
 def drawn(kind: Statistic, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
@@ -56,7 +56,7 @@ def test_interval_and_p_are_those_of_slow_loops(kind: Statistic) -> None:
         swap = draw.random(len(a)) < 0.5
         mixed = np.where(swap, ranks[1], ranks[0]), np.where(swap, ranks[0], ranks[1])
         chance.append(slow(kind, mixed[0], gold) - slow(kind, mixed[1], gold))
-    spread = np.std(samples)
+    spread = float(np.std(samples))
     assert np.percentile(samples, [2.5, 97.5]) == pytest.approx([found.low, found.high], abs=0.25 * spread)
     p = np.mean(np.abs(chance) >= abs(found.difference) - 1e-12)
     assert found.p == pytest.approx(p, abs=0.05)

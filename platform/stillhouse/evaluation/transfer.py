@@ -41,8 +41,8 @@ def measure_task(
     y = {name: each.labels_N for name, each in splits.items()}
     if "all" in splits:
         dev, reached = folded_accuracy(x["all"], y["all"], classes, folds)
-        items = {"accuracy": Items(tuple(map(Part, reached)), scale=100)}
-        return {"accuracy": items["accuracy"].figure(), "dev_accuracy": 100 * dev}, items
+        right = Items(tuple(map(Part, reached)), scale=100)
+        return {"accuracy": right.figure(), "dev_accuracy": 100 * dev}, {"accuracy": right}
     if "dev" in splits:
         figures_C = path_accuracy(x["train"], y["train"], x["dev"], y["dev"], classes, SPLIT_C)
         best = SPLIT_C[int(figures_C.argmax())]

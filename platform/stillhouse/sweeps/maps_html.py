@@ -40,8 +40,8 @@ def write_comparison(lines: Sequence[Entry], drawn: Sequence[Map], title: str, p
         parts.append(("What differs", _table(lines, header, chosen, list(range(first)))))
     same = shared(lines)
     if same:
-        told = ", ".join(f"{name} {short_text(value)}" for name, value in same.items())
-        parts.append(("What all runs share", f"<p>{html.escape(told)}</p>"))
+        words = ", ".join(f"{name} {short_text(value)}" for name, value in same.items())
+        parts.append(("What all runs share", f"<p>{html.escape(words)}</p>"))
     parts += [(each.title, _figure(each)) for each in drawn]
     write_atomically(path, page(title, parts, style=_STYLE).encode())
 

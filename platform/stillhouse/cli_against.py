@@ -38,12 +38,8 @@ def beside(model: Measured, other: Measured, options: Namespace) -> Compared:
 
 
 def compare_suites(name: str, model: Asked, other: Asked, options: Namespace) -> Compared:
-    """The experiment's own suite of two models: compared and shown. What one of them lacks is left out."""
-    figures = [{n: v for n, v in one[0].items() if n in other[0] and n in model[0]} for one in (model, other)]
-    mine, theirs = (
-        Measured({name: each}, {name: items})
-        for each, (_, items) in zip(figures, (model, other), strict=True)
-    )
+    """The experiment's own suite of two models: compared and shown."""
+    mine, theirs = (Measured({name: figures}, {name: items}) for figures, items in (model, other))
     found = beside(mine, theirs, options)
     show_against(name, found, options, digits=4)
     return found

@@ -121,9 +121,11 @@ def test_holm_by_hand() -> None:
 
 
 def test_figures_without_items_have_a_difference_only() -> None:
-    mine, theirs = {"a": {"score": 0.8, "size": 5.0}}, {"a": {"score": 1.0, "size": 10.0}}
+    mine = {"a": {"score": 0.8, "size": 5.0, "head": 1.0}}
+    theirs = {"a": {"score": 1.0, "size": 10.0}}
     items = [{"a": {"score": mean_of(values)}} for values in ([0.7, 0.9, 0.8], [1.0, 1.0, 1.0])]
     found = compare_figures(mine, theirs, (items[0], items[1]))["a"]
+    assert list(found) == ["score", "size"], "the other has no head"
     assert found["size"] == Paired(5.0, 10.0, -5.0)
     assert found["score"].share == pytest.approx(0.8) and found["score"].p == found["score"].p_holm == 0.25
     assert share_kept(-0.1, 0.5) is None

@@ -105,7 +105,7 @@ def compare_figures(
     resamples: int = 0,
     seed: int = 0,
 ) -> dict[str, dict[str, Paired]]:
-    """Compare all figures of a suite, set by set; those without items have no interval and no p.
+    """Compare all figures that both have, set by set; those without items have no interval and no p.
 
     Args:
         model: Set to figure to value.
@@ -118,6 +118,8 @@ def compare_figures(
     for name, figures in model.items():
         found[name] = {}
         for kind, here in figures.items():
+            if kind not in other.get(name, {}):
+                continue
             there = other[name][kind]
             mine, theirs = (each.get(name, {}).get(kind) for each in items)
             if mine is not None and theirs is not None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from stillhouse.artifacts import Workspace, read_json, write_json
 from stillhouse.devices import usable_device
@@ -41,7 +42,7 @@ def costs_of(
         stage = context.plan(dict(record.hyper_parameters))
         key = fingerprint(stage.student)
         if key not in known:
-            encoder = encoder_in(workspace.path(stage), usable_device(context.where.device))
+            encoder: Any = encoder_in(workspace.path(stage), usable_device(context.where.device))
             figures = cost(encoder, encoder.student, runs=_RUNS, calls=_CALLS)
             known[key] = {name: figures[name] for name in COSTS}
             write_json(path, known)

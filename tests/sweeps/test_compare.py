@@ -190,7 +190,8 @@ def test_an_opening_is_noted_in_the_runs_of_the_model(root: Path, monkeypatch: p
     assert tell_runs(workspace, "abc", str(root / "sweeps/two/export")) == 1
     assert tell_runs(workspace, "abc", str(root / "stages/distil-0123")) == 3
     assert tell_runs(workspace, "abc", "all-MiniLM-L6-v2") == 0
-    (sweep,) = read_runs(f"sqlite:///{root / 'mlflow.db'}", runs=["two"])[:1]
+    runs = read_runs(f"sqlite:///{root / 'mlflow.db'}", runs=["two"])
+    (sweep,) = (run for run in runs if run.level == "sweep")
     tags = MlflowClient(tracking_uri(root)).get_run(sweep.id).data.tags
     assert tags["stillhouse.opened.abc"].endswith("by evaluate")
 

@@ -142,10 +142,8 @@ def _named(runs: list[Run], wanted: list[str]) -> list[Run]:
             remedy=f"Give an id: {', '.join(f'{r.id} ({r.sweep or r.experiment})' for r in fits[:4])}.",
         )
         chosen.add(fits[0].id)
-    # A run comes before what is below it: it was started first.
-    for run in runs:
-        if run.parent in chosen:
-            chosen.add(run.id)
+    for _ in ("trials", "stages"):
+        chosen |= {run.id for run in runs if run.parent in chosen}
     return [run for run in runs if run.id in chosen]
 
 

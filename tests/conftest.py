@@ -80,3 +80,13 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     modules = [transformer, Pooling(HIDDEN, pooling_mode="mean"), Normalize()]
     SentenceTransformer(modules=modules, device="cpu").save(str(folder / "model"), create_model_card=False)
     return folder / "model"
+
+
+@pytest.fixture(scope="session")
+def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An SQLite database with MLflow's tables, made once: that takes seconds."""
+    from stillhouse.tracking.mlflow_tracker import prepare
+
+    path = tmp_path_factory.mktemp("database") / "mlflow.db"
+    prepare(f"sqlite:///{path}")
+    return path

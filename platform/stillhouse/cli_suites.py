@@ -11,6 +11,8 @@ from stillhouse.errors import require
 from stillhouse.evaluation.benchmarks.common import Benchmark, Figures, Options, Suite
 from stillhouse.evaluation.benchmarks.table import HUB, NEED_NO_DATA, from_hub, suites_named
 from stillhouse.evaluation.checked import Checked
+from stillhouse.evaluation.indexes import check_index, parse_index
+from stillhouse.evaluation.retrieval_suite import OnDisk
 
 FLAGS = {"run": "retrieval", "candidates": "fever", "fast": "transfer", "onnx": "cost", "figures": "geometry"}
 """Flags that are of one suite alone."""
@@ -20,7 +22,8 @@ def run_suites(options: Namespace, workspace: Workspace, device: str) -> dict[st
     """Prepare every suite, open the model, measure it, and show a table a suite.
 
     Args:
-        options: ``model``, ``suite``, ``data_root``, ``final``, and those of `FLAGS`.
+        options: ``model``, ``suite``, ``data_root``, ``final``, those of `FLAGS`; ``from_run``,
+            ``search_shards``, ``index``, ``keep_vectors`` of retrieval.
         workspace: Where stages are looked for, and openings of test sets recorded.
         device: Where the model encodes.
 
@@ -33,22 +36,23 @@ def run_suites(options: Namespace, workspace: Workspace, device: str) -> dict[st
     from stillhouse.sweeps.openings import record_opening
     from stillhouse.training.run import open_model
 
-    prepared = prepare_suites(options)
-    model = open_model(options.model, workspace, device)
+    prepared = prepare_suites(options, workspace, device)
+    model = open_model(options.model, workspace, device) if options.from_run is None else None
     figures: dict[str, Figures] = {}
     for name, benchmark in prepared.items():
         if benchmark.opens:
-            before = record_opening(workspace, benchmark.opens, options.model)
+            before = record_opening(workspace, benchmark.opens, options.model or str(options.from_run))
             say(f"{name}: test sets opened (before: {before} times)")
         figures[name] = benchmark.measure(Checked(model))
         _show(name, benchmark, figures[name])
     return figures
 
 
-def prepare_suites(options: Namespace) -> dict[str, Benchmark]:
+def prepare_suites(options: Namespace, workspace: Workspace, device: str) -> dict[str, Benchmark]:
     """The suites that ``--suite`` names, their files read and checked."""
     wanted: Mapping[str, Suite] = suites_named(options.suite)
     refuse_suite_flags(options, wanted)
+    on_disk = _on_disk(options, workspace, device)
     root = options.data_root or os.environ.get("STILLHOUSE_DATA", "")
     if root == HUB:
         wanted = from_hub(wanted)
@@ -62,6 +66,8 @@ def prepare_suites(options: Namespace) -> dict[str, Benchmark]:
     how = Options(
         final=options.final,
         run=options.run,
+        from_run=options.from_run,
+        on_disk=on_disk,
         candidates=10 if options.candidates is None else options.candidates,
         fast=options.fast,
         onnx=options.onnx,
@@ -76,6 +82,42 @@ def refuse_suite_flags(options: Namespace, wanted: Collection[str] = ()) -> None
         given = getattr(options, flag)
         fits = suite in wanted or given is None or given is False
         require(fits, f"--{flag} goes with --suite {suite}", **{flag: str(given)})
+
+
+def check_flags(options: Namespace) -> None:
+    """Refuse flags that do not go together, before Ray is started or a file is read."""
+    wanted = suites_named(options.suite)
+    given = {
+        "--run": options.run is not None,
+        "--from-run": options.from_run is not None,
+        "--search-shards": options.search_shards != 1,
+        "--index": bool(options.index),
+        "--keep-vectors": options.keep_vectors,
+    }
+    for flag in (flag for flag, is_given in given.items() if is_given):
+        require("retrieval" in wanted, f"{flag} goes with --suite retrieval", suite=options.suite)
+        fits = options.from_run is None or flag == "--from-run"
+        require(fits, f"{flag} and --from-run are not given together")
+    require(options.search_shards >= 1, "search_shards >= 1", search_shards=options.search_shards)
+    for text in options.index:
+        check_index(parse_index(text))
+    if options.from_run is not None:
+        alone = not options.model and tuple(wanted) == ("retrieval",)
+        rule = "--from-run goes without a model, with --suite retrieval alone"
+        require(alone, rule, model=options.model, suite=options.suite)
+    else:
+        require(bool(options.model), "a model is given", remedy="Give MODEL, or --from-run FILE.")
+
+
+def _on_disk(options: Namespace, workspace: Workspace, device: str) -> OnDisk | None:
+    """What the flags of retrieval ask for beyond vectors in memory."""
+    from stillhouse.training.run import identity_of
+
+    if options.search_shards == 1 and not options.index and not options.keep_vectors:
+        return None
+    indexes = tuple(parse_index(text) for text in options.index)
+    model = f"{identity_of(options.model, workspace)} {device}"
+    return OnDisk(workspace, model, options.search_shards, indexes, options.keep_vectors)
 
 
 def _show(name: str, benchmark: Benchmark, figures: Figures) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stillhouse.evaluation.checked import Checked
+from stillhouse.evaluation.retrieval_suite import OnDisk
 from stillhouse.spec import fingerprint
 
 Figures = dict[str, dict[str, float]]
@@ -23,6 +24,8 @@ class Options:
     Attributes:
         final: Open the test splits.
         run: Where the rankings of ``retrieval`` are written in TREC form; None writes none.
+        from_run: A run that ``retrieval`` measures in the place of a model.
+        on_disk: Where ``retrieval`` keeps vectors, and what searches them; None keeps them in memory.
         candidates: C of ``fever``.
         fast: 5 folds in ``transfer`` in place of 10.
         onnx: Also the sizes as ONNX in ``cost``.
@@ -31,6 +34,8 @@ class Options:
 
     final: bool = False
     run: Path | None = None
+    from_run: Path | None = None
+    on_disk: OnDisk | None = None
     candidates: int = 10
     fast: bool = False
     onnx: bool = False

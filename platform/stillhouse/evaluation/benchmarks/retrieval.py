@@ -1,12 +1,11 @@
 """The suite of document retrieval on judged collections."""
 
-from pathlib import Path
-
 from stillhouse.artifacts import sha256_of
-from stillhouse.corpora.judged import PLACES, JudgedCollection, find_collections
+from stillhouse.corpora.judged import PLACES, find_collections
 from stillhouse.errors import require
 from stillhouse.evaluation.benchmarks.common import Benchmark, Figures, Options, opened
 from stillhouse.evaluation.judged_search import rank_collection, run_figures, write_run
+from stillhouse.evaluation.retrieval_suite import rank_on_disk, run_file, runs_of
 from stillhouse.types import Encoder
 
 
@@ -20,20 +19,26 @@ def retrieval(root: str, options: Options) -> Benchmark:
         remedy=f"Put folders such as BEIR's (corpus.jsonl, queries.jsonl, qrels) into {PLACES[0]} there.",
     )
 
+    notes = tuple(note for collection in collections for note in collection.notes)
+    if options.from_run is not None:
+        collections, runs, more = runs_of(options.from_run, collections)
+        notes += more
+
     def measure(model: Encoder) -> Figures:
         figures: Figures = {}
         for collection in collections:
-            run = rank_collection(collection, model)
+            beside: Figures = {}
+            if options.from_run is not None:
+                run = runs[collection.name]
+            elif options.on_disk is not None:
+                run, beside = rank_on_disk(collection, model, options.on_disk)
+            else:
+                run = rank_collection(collection, model)
             if options.run is not None:
-                write_run(_run_file(options.run, collection, alone=len(collections) == 1), run)
+                write_run(run_file(options.run, collection, alone=len(collections) == 1), run)
             figures[collection.name] = run_figures(run, collection.qrels)
+            figures |= {f"{collection.name} {name}": each for name, each in beside.items()}
         return figures
 
-    notes = tuple(note for collection in collections for note in collection.notes)
     known = {f"{each.name}/{path.name}": sha256_of(path) for each in collections for path in each.files}
     return Benchmark(measure, notes, opened(options, known), across=False, digits=4)
-
-
-def _run_file(path: Path, collection: JudgedCollection, *, alone: bool) -> Path:
-    """The file as given; of several collections each has its name before the ending."""
-    return path if alone else path.with_name(f"{path.stem}.{collection.name}{path.suffix}")

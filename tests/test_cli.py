@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from stillhouse.cli import main, parser
-from stillhouse.cli_arguments import attribute_docs
+from stillhouse.cli_groups import attribute_docs
 from stillhouse.cli_options import experiment_of, settings
 from stillhouse.errors import BadInput
 from stillhouse.sweeps.experiment import Experiment

@@ -28,7 +28,10 @@ LEVELS = [
     {"training"},
     {"methods"},
     {"sweeps"},
-    {"cli", "cli_against", "cli_arguments", "cli_options", "cli_suites", "commands"},
+    {
+        *("cli", "cli_against", "cli_arguments", "cli_groups", "cli_measuring", "cli_options", "cli_suites"),
+        "commands",
+    },
 ]
 RAY_AT = (
     "corpora/readers",

@@ -7,9 +7,7 @@ from collections.abc import Sequence
 
 from stillhouse.artifacts import default_root
 from stillhouse.cli_arguments import (
-    add_compare,
     add_embed,
-    add_evaluate,
     add_export,
     add_mine,
     add_presets,
@@ -17,6 +15,7 @@ from stillhouse.cli_arguments import (
     add_sweep,
     add_train,
 )
+from stillhouse.cli_measuring import add_compare, add_evaluate
 from stillhouse.console import log_failure, private_environment, warn
 from stillhouse.errors import mistake_in
 from stillhouse.signals import sigterm_interrupts

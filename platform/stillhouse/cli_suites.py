@@ -49,7 +49,8 @@ def run_suites(options: Namespace, workspace: Workspace, device: str) -> dict[st
     from stillhouse.sweeps.openings import record_opening, tell_runs
 
     prepared = prepare_suites(options, workspace)
-    models = {name: open_checked(name, workspace, device) for name in models_of(options)}
+    kept = _on_disk(options, workspace) is not None
+    models = {name: open_checked(name, workspace, device, identified=kept) for name in models_of(options)}
     model, other = models[options.model], models.get(options.against)
     found: dict[str, Any] = {}
     compared = {}
@@ -70,13 +71,14 @@ def run_suites(options: Namespace, workspace: Workspace, device: str) -> dict[st
     return found | ({"against": told_against(options, compared)} if other is not None else {})
 
 
-def open_checked(name: str, workspace: Workspace, device: str) -> Checked:
+def open_checked(name: str, workspace: Workspace, device: str, *, identified: bool) -> Checked:
     """A model by its name; without one, for a run that is measured, none."""
     from stillhouse.training.run import identity_of, open_model
 
     if not name:
         return Checked(None)
-    return Checked(open_model(name, workspace, device), f"{identity_of(name, workspace)} {device}")
+    identity = f"{identity_of(name, workspace)} {device}" if identified else ""
+    return Checked(open_model(name, workspace, device), identity)
 
 
 def _runs(told: int) -> str:
@@ -134,12 +136,12 @@ def check_flags(options: Namespace) -> None:
     if options.from_run is None:
         require(bool(options.model), "a model is given", remedy="Give MODEL, or --from-run FILE.")
         return
-    alone = not options.model and not options.against and list(wanted) == ["retrieval"]
-    rule = "--from-run goes without a model, with --suite retrieval alone"
-    require(alone, rule, model=options.model, suite=options.suite)
     for name in ("run", "search_shards", "index", "keep_vectors"):
         flag = name.replace("_", "-")
         require(getattr(options, name) == FLAGS[name][1], f"--{flag} and --from-run are not given together")
+    alone = not options.model and not options.against and list(wanted) == ["retrieval"]
+    rule = "--from-run goes without a model, with --suite retrieval alone"
+    require(alone, rule, model=options.model, suite=options.suite)
 
 
 def _on_disk(options: Namespace, workspace: Workspace) -> OnDisk | None:

@@ -1,4 +1,4 @@
-"""The arguments of the commands that make something. Nothing heavy is imported, so `--help` answers at once."""
+"""The arguments of the commands that make something. Nothing heavy is imported: `--help` answers at once."""
 
 from argparse import ArgumentParser, BooleanOptionalAction, _SubParsersAction
 from pathlib import Path

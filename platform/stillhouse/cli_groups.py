@@ -5,6 +5,7 @@ import inspect
 import re
 from argparse import ArgumentParser, BooleanOptionalAction, RawDescriptionHelpFormatter, _SubParsersAction
 from collections.abc import Collection
+from pathlib import Path
 from typing import Any
 
 from stillhouse.sweeps.experiment import Experiment
@@ -13,6 +14,7 @@ from stillhouse.sweeps.experiment import Experiment
 def new_command(
     commands: "_SubParsersAction[ArgumentParser]", name: str, what: str, examples: str
 ) -> ArgumentParser:
+    """A command with what it does and examples of it."""
     return commands.add_parser(
         name,
         help=what,
@@ -23,6 +25,7 @@ def new_command(
 
 
 def add_method(command: ArgumentParser) -> None:
+    """The preset, and hyper-parameters that are fixed."""
     group = command.add_argument_group("method")
     group.add_argument("--preset", default="paper", help="paper (default) or repo")
     group.add_argument(
@@ -49,6 +52,7 @@ def add_experiment(command: ArgumentParser, names: Collection[str] = (), prefix:
 
 
 def add_where(command: ArgumentParser) -> None:
+    """Cluster, workers and device, and what `add_common` adds."""
     group = command.add_argument_group("where it runs")
     group.add_argument("--address", help="of a Ray cluster; default: the job's, else a local one")
     group.add_argument("--workers", type=int, default=1, help="training processes a run (default 1)")
@@ -60,6 +64,7 @@ def add_where(command: ArgumentParser) -> None:
 
 
 def add_common(command: ArgumentParser) -> None:
+    """The workspace, the report, and how much is said."""
     group = command.add_argument_group("output")
     group.add_argument("--root", type=Path, help="workspace; default: $STILLHOUSE_ROOT, else ./runs")
     group.add_argument("--json", type=Path, metavar="FILE", help="write the results there, for machines")

@@ -8,7 +8,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from stillhouse.data import MINING_RULE
+from stillhouse.mining_rule import MINING_RULE
 from stillhouse.sweeps.experiment import Experiment
 
 

@@ -82,6 +82,7 @@ def probe_all(
     from stillhouse.evaluation.sts import resolve_sts
     from stillhouse.methods import check_data, hyper_parameters, probe
     from stillhouse.students.backbone import layer_count
+    from stillhouse.sweeps.claim_data import cross_encoder_of, fever_files
     from stillhouse.sweeps.task_data import task_name
     from stillhouse.teachers.models import resolve_model
 
@@ -90,10 +91,14 @@ def probe_all(
         method,
         ("query", "passage") if labelled else (),
         parallel=bool(wanted.parallel),
-        words=bool(wanted.words or wanted.task),
+        words=bool(wanted.words or wanted.task or wanted.claims),
+        claims=bool(wanted.claims),
     )
     if wanted.select == "stsb":
         resolve_sts(wanted.data_root, "dev", ("STSB",))
+    if wanted.claims:
+        fever_files(wanted.claims)
+    cross_encoder = cross_encoder_of(wanted)
     if wanted.task:
         resolve_task(task_name(wanted.task), wanted.task_root, "train")
     teacher = resolve_model(wanted.teacher)
@@ -101,7 +106,7 @@ def probe_all(
     layers = layer_count(student.kwargs["base"])
     for values in points:
         hp = hyper_parameters(method, values, options.preset)
-        probe(method, hp, layers=layers)
+        probe(method, hp, layers=layers, cross_encoder=cross_encoder)
         if hasattr(method, "check"):
             method.check(hp, student, teacher)
 

@@ -16,6 +16,8 @@ from stillhouse.data import (
     Mined,
     Model,
     Named,
+    RankingTask,
+    Scored,
     Store,
     TextTable,
     TokenTable,
@@ -213,6 +215,9 @@ class Stage(Named):
         for store in self.stores.values():
             if isinstance(store.teacher, Stage):
                 yield store.teacher
+        for examples in self.examples.sources():
+            if isinstance(examples.origin, Scored) and isinstance(examples.origin.teacher, Stage):
+                yield examples.origin.teacher
         if self.live is not None and self.live.start_from is not None:
             yield self.live.start_from
         if self.start_from is not None:
@@ -259,6 +264,7 @@ class Setting:
         seed: Of everything random.
         words: Word vectors, for a student that is no transformer; None where no method asks for them.
         task: Labelled texts to fine-tune on; None where there are none.
+        ranking: Claims with candidate documents; None where no method asks for them.
     """
 
     teacher: Model
@@ -280,6 +286,7 @@ class Setting:
     seed: int = 0
     words: Model | None = None
     task: LabelledTask | None = None
+    ranking: RankingTask | None = None
 
     def common(self) -> dict[str, Any]:
         """The arguments that every stage of a plan takes from here."""

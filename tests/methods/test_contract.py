@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from stillhouse.corpora.word_vectors import write_vocabulary
+from stillhouse.data import RankingTask
 from stillhouse.errors import BadInput
 from stillhouse.methods import check_data, hyper_parameters, known_methods, load_method, presets
 from stillhouse.plan import (
@@ -52,6 +53,13 @@ OTHER: dict[str, Any] = {
     "layers": (0,),
     "bank_size": 4096,
     "projection": 8,
+    "encoder": "cnn",
+    "joiner": "features",
+    "soft_loss": "ce",
+    "compared": "scores",
+    "gold": "mean",
+    "teacher_model": "transformer",
+    "teacher_budget": 2048,
 }
 
 
@@ -61,6 +69,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "hpd": {"dim": 8},
     "crosslingual": {"unit": 2, "bottleneck": 8},
     "sra": {"hidden": 8},
+    "retrieval_kd": {"units": 4, "teacher_units": 4},
 }
 """What the small models and batches of these tests need."""
 
@@ -89,6 +98,9 @@ def setting(path: str = "", words: str = "") -> Setting:
             Examples({"text": texts, "other": queries}, Given("rows"), values=("label",)),
             classes=3,
             dev=DevSuite((), select="accuracy"),
+        ),
+        ranking=RankingTask(
+            Examples({"claim": texts, "documents": passages}, Given("claims"), values=("gold",)), rows=1000
         ),
     )
 
@@ -225,9 +237,10 @@ def _batch(stage: Stage) -> Batch:
     torch.manual_seed(0)
     tokens, rows = {}, {}
     for index, column in enumerate(stage.examples.columns):
-        size = 16 if column == "negatives" else 8
+        size = 16 if column in ("negatives", "documents") else 8
         ids = torch.randint(5, 100, (size, 7))
         tokens[column] = Tokens(ids, torch.ones_like(ids))
         rows[column] = torch.arange(size).reshape(8, -1).squeeze(1) + 100 * index
     teacher = {column: Encoding(torch.randn(len(tokens[column].input_ids_BT), 24)) for column in stage.stores}
-    return Batch(tokens, rows, teacher, {name: torch.arange(8) % 3 for name in stage.examples.values})
+    values = {"gold": torch.eye(2).repeat(4, 1), "scores": torch.randn(8, 2), "label": torch.arange(8) % 3}
+    return Batch(tokens, rows, teacher, {name: values[name] for name in stage.examples.values})

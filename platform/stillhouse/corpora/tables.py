@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from stillhouse.artifacts import Workspace, locked, read_manifest, replacing, write_manifest
 from stillhouse.corpora.writing import Rejected, ShardWriter, temporary_folder
+from stillhouse.data import Sampled
 from stillhouse.errors import BadInput, Hindered, require
 from stillhouse.plan import AllRows, Collection, Examples, Given, TextTable
 from stillhouse.types import IntArray, ValueArray
@@ -191,6 +192,8 @@ def open_rows(workspace: Workspace, examples: Examples) -> dict[str, IntArray]:
         (name, table), *more = examples.columns.items()
         assert not more, "AllRows has one column"
         return {name: np.arange(read_manifest(workspace.path(table))["rows"], dtype=np.int64)}
+    if isinstance(examples.origin, Sampled):
+        return _sampled(examples.origin, open_rows(workspace, examples.origin.rows))
     folder = workspace.path(examples)
     read_manifest(folder)
     return {name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in sorted(examples.columns)}
@@ -204,9 +207,18 @@ def open_values(workspace: Workspace, examples: Examples) -> dict[str, ValueArra
     """
     if not examples.values:
         return {}
+    if isinstance(examples.origin, Sampled):
+        return _sampled(examples.origin, open_values(workspace, examples.origin.rows))
     folder = workspace.path(examples)
     read_manifest(folder)
     return {name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in examples.values}
+
+
+def _sampled(origin: Sampled, arrays: Mapping[str, Any]) -> dict[str, Any]:
+    """The rows that are kept: the first ones of a seeded order, so that a smaller share is part of a larger."""
+    rows = len(next(iter(arrays.values())))
+    kept = np.random.default_rng(origin.seed).permutation(rows)[: max(1, round(origin.fraction * rows))]
+    return {name: array[np.sort(kept)] for name, array in arrays.items()}
 
 
 def write_collection(

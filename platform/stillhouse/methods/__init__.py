@@ -15,8 +15,10 @@
     Hyper-parameter to where its value stands: in the text, in the authors' code; may be left out.
 
 A method that cannot do without labelled text also has ``NEEDS``, the columns of it that it reads; one that
-wants translations has ``NEEDS_PARALLEL``, one whose student reads word vectors ``NEEDS_WORDS``. One that asks
-more of the models than that they load has ``check(hp, student, teacher)``: it refuses them before any work.
+wants translations has ``NEEDS_PARALLEL``, one whose student reads word vectors ``NEEDS_WORDS``, one that
+ranks the candidates of claims ``NEEDS_CLAIMS``. One that asks more of the models than that they load has
+``check(hp, student, teacher)``: it refuses them before any work. A sweep compares with ``BASELINE``, the
+hyper-parameters that make a method its own baseline, where a method has it; else with the MSE student.
 """
 
 import dataclasses
@@ -26,6 +28,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from stillhouse.data import RankingTask
 from stillhouse.errors import BadInput, nearest, require
 from stillhouse.plan import AllRows, DevSuite, Examples, LabelledTask, Model, Setting, Stage, Store, TextTable
 from stillhouse.spec import Spec, spec
@@ -123,7 +126,12 @@ def presets(method: Method) -> list[PresetValue]:
 
 
 def check_data(
-    method: Method, columns: Iterable[str], *, parallel: bool = False, words: bool = False
+    method: Method,
+    columns: Iterable[str],
+    *,
+    parallel: bool = False,
+    words: bool = False,
+    claims: bool = False,
 ) -> None:
     """Refuse to train without the labelled or parallel text, or the word vectors, that a method needs.
 
@@ -132,10 +140,24 @@ def check_data(
         columns: Of the labelled text that there is; none where there is none.
         parallel: Whether there is parallel text.
         words: Whether there are word vectors.
+        claims: Whether there are claims.
 
     Raises:
         BadInput: A column is missing.
     """
+    name, wants_claims = method.__name__.rpartition(".")[2], getattr(method, "NEEDS_CLAIMS", False)
+    require(
+        claims or not wants_claims,
+        f"{name} is given claims with candidate documents",
+        claims="",
+        remedy="Give --claims with a folder of FEVER.",
+    )
+    require(
+        wants_claims or not claims,
+        f"{name} reads sentences, and --claims puts claims in their place",
+        method=name,
+        remedy="Leave --claims out, or train retrieval_kd.",
+    )
     require(
         words or not getattr(method, "NEEDS_WORDS", False),
         f"{method.__name__.rpartition('.')[2]} is given word vectors, or a task whose words are counted",
@@ -158,18 +180,19 @@ def check_data(
     )
 
 
-def probe(method: Method, hp: Any, *, layers: int) -> None:
+def probe(method: Method, hp: Any, *, layers: int, cross_encoder: Model | None = None) -> None:
     """Plan and build the objectives with placeholder data, so that a bad value is refused before any work.
 
     Args:
         method: What plans.
         hp: Its hyper-parameters.
         layers: Of the model that the student starts from.
+        cross_encoder: A published teacher of pairs; None where there is none.
 
     Raises:
         BadInput: A value that a stage, an optimiser or a loss refuses, or a layer past the model.
     """
-    for stage in method.plan(hp, _placeholder()).chain():
+    for stage in method.plan(hp, _placeholder(cross_encoder)).chain():
         stage.objective.build(student_dim=4, teacher_dim=4)
         check_student(stage.student, layers)
 
@@ -186,7 +209,7 @@ def check_student(student: Spec[Any], layers: int) -> None:
         checked_repeats(student.kwargs["unit"], student.kwargs.get("repeats"), layers)
 
 
-def _placeholder() -> Setting:
+def _placeholder(cross_encoder: Model | None) -> Setting:
     from stillhouse.students.transformer import TransformerStudent
 
     teacher, texts = Model("placeholder"), TextTable("placeholder")
@@ -205,4 +228,9 @@ def _placeholder() -> Setting:
         finetune_budget=1 << 40,
         words=teacher,
         task=LabelledTask(Examples({"text": texts}, AllRows()), classes=2, dev=DevSuite((), select="")),
+        ranking=RankingTask(
+            Examples({"claim": texts, "documents": texts}, AllRows()),
+            rows=1 << 40,
+            cross_encoder=cross_encoder,
+        ),
     )

@@ -4,8 +4,8 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
-from stillhouse.data import MINING_RULE, check_mining
 from stillhouse.errors import BadInput, nearest, require
+from stillhouse.mining_rule import MINING_RULE, check_mining
 
 SELECTS = {
     "search": "docsearch_cosine_mrr@10",
@@ -43,9 +43,9 @@ class Experiment:
         mine_min_score: A mined negative's cosine is at least this.
         mine_sampling: ``top`` takes the nearest of what the rules leave, ``random`` any.
         mine_seed: Of the random choice.
-        dev_queries: Queries of the dev split.
+        dev_queries: Queries (or claims, at most) of the dev split.
         dev_passages: Passages of the dev split.
-        test_queries: Queries of the locked test split.
+        test_queries: Queries (or claims, at most) of the locked test split.
         test_passages: Passages of the locked test split.
         held_out: Sentences held out for the agreement with the teacher, for dev and for test each.
         student: Name or path of the checkpoint the student starts from; empty takes the teacher's own.
@@ -63,6 +63,10 @@ class Experiment:
             ones of the words of the texts; empty takes these where there is a task.
         task: Labels to fine-tune on: ``sst2``, ``qqp``, ``mnli``, ``mrpc`` or ``rte``.
         task_root: Folder with the files of the task.
+        claims: Folder of FEVER: claims in the place of the corpus, each with candidate documents.
+        candidates: C, the documents a claim that are nearest by TF-IDF.
+        cross_encoder: Name or path of a published cross-encoder that may teach; one label.
+        fraction: Share of the training rows that the student learns from.
         patience: Evaluations without a better dev figure before a stage ends; 0 never ends it.
         compute: ``auto``, ``float32`` or ``bfloat16``: precision of teacher and training.
         data_root: Folder with the published STS sets; empty leaves STS out.
@@ -109,6 +113,10 @@ class Experiment:
     words: str = ""
     task: str = ""
     task_root: str = ""
+    claims: str = ""
+    candidates: int = 10
+    cross_encoder: str = ""
+    fraction: float = 1.0
     patience: int = 0
     compute: str = "auto"
     data_root: str = ""
@@ -147,6 +155,15 @@ class Experiment:
             task=self.task,
             words=self.words,
         )
+        require(
+            not (self.claims and (self.parallel or self.task)),
+            "claims come without parallel text or a task",
+            claims=self.claims,
+            parallel=self.parallel,
+            task=self.task,
+        )
+        require(self.candidates >= 2, "candidates >= 2", candidates=self.candidates)
+        require(0 < self.fraction <= 1, "0 < fraction <= 1", fraction=self.fraction)
         require(
             self.compute in ("auto", "float32", "bfloat16"),
             "compute in (auto, float32, bfloat16)",

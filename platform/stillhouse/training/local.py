@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from stillhouse.artifacts import Workspace
+from stillhouse.data import Scored
 from stillhouse.plan import Mined, Stage, Store
 from stillhouse.teachers.models import tokenizer_of
 from stillhouse.training.fit import Listen, fit
@@ -35,6 +36,11 @@ def prepare(stage: Stage, workspace: Workspace, *, device: str, threads: int) ->
         from stillhouse.training.mining import build_mined
 
         build_mined(workspace, stage.examples, device=device)
+    for part in stage.examples.sources():
+        if isinstance(part.origin, Scored):
+            from stillhouse.training.pair_scores import build_scored
+
+            build_scored(workspace, part, device=device)
     for table in token_tables(stage, tokenizer_of(stage)).values():
         build_tokens(workspace, table)
 

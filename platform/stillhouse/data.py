@@ -12,7 +12,7 @@ from stillhouse.mining_rule import MINING_RULE, check_mining
 from stillhouse.spec import fingerprint
 
 if TYPE_CHECKING:
-    from stillhouse.plan import Stage
+    from stillhouse.plan import DevSuite, Stage
 
 
 class Named:
@@ -241,12 +241,14 @@ class RankingTask:
     Attributes:
         examples: Columns ``claim``, (N,), and ``documents``, (N, C); value ``gold``, (N, C): 1 for a relevant
             document. A teacher that is trained learns from all of them.
+        dev: What selects; its evaluators ask for scores of pairs.
         rows: Claims that a student learns from, N times the fraction.
         fraction: The share of the claims that a student learns from.
         cross_encoder: A published teacher; None where there is none.
     """
 
     examples: Examples
+    dev: "DevSuite"
     rows: int = 0
     fraction: float = 1.0
     cross_encoder: Model | None = None

@@ -100,7 +100,9 @@ def setting(path: str = "", words: str = "") -> Setting:
             dev=DevSuite((), select="accuracy"),
         ),
         ranking=RankingTask(
-            Examples({"claim": texts, "documents": passages}, Given("claims"), values=("gold",)), rows=1000
+            Examples({"claim": texts, "documents": passages}, Given("claims"), values=("gold",)),
+            DevSuite((), select="dcg"),
+            rows=1000,
         ),
     )
 

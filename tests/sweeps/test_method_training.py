@@ -24,10 +24,12 @@ SMALL: dict[str, dict[str, Any]] = {
     "crd": {"bank_size": 32},
     "hpd": {"dim": 8},
     "crosslingual": {"unit": 2, "bottleneck": 8},
+    "retrieval_kd": {"units": 4, "teacher_units": 4, "teacher_batch_size": BATCH},
     "sra": {"hidden": 8, "distil_batch_size": BATCH, "finetune_batch_size": BATCH},
 }
 WHERE = Where(device="cpu", threads=1)
-FOLLOWS = [name for name in known_methods() if name not in ("simcse", "metakd", "crosslingual")]
+OTHERS = ("simcse", "metakd", "crosslingual", "retrieval_kd")
+FOLLOWS = [name for name in known_methods() if name not in OTHERS]
 """Methods that learn from the teacher's vectors of the sentences."""
 
 

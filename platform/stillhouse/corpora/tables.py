@@ -215,7 +215,7 @@ def open_values(workspace: Workspace, examples: Examples) -> dict[str, ValueArra
 
 
 def _sampled(origin: Sampled, arrays: Mapping[str, Any]) -> dict[str, Any]:
-    """The rows that are kept: the first ones of a seeded order, so that a smaller share is part of a larger."""
+    """The rows that are kept: the first of a seeded order, so that a smaller share is part of a larger."""
     rows = len(next(iter(arrays.values())))
     kept = np.random.default_rng(origin.seed).permutation(rows)[: max(1, round(origin.fraction * rows))]
     return {name: array[np.sort(kept)] for name, array in arrays.items()}

@@ -44,7 +44,8 @@ class ClaimRanking:
         self.documents, self.places_QC = texts["documents"][known], place.reshape(rows["documents"].shape)
         self.gold_QC, self.gold_counts_Q = values["gold"], np.asarray(values["gold_count"], np.int64)
         self.name, self.split = name, split
-        self.depths = tuple(k for k in DEPTHS if k <= self.places_QC.shape[1])
+        self.width = int(rows["documents"].shape[1])
+        self.depths = tuple(k for k in DEPTHS if k <= self.width)
 
     def __call__(self, model: Any) -> dict[str, float]:
         """Score every pair and rank."""
@@ -54,7 +55,7 @@ class ClaimRanking:
 
     def scored(self, model: Any) -> FloatArray:
         """Scores of the candidates by a scorer, (Q, C); every text of a block is handed over once a pair."""
-        width = self.places_QC.shape[1]
+        width = self.width
         rows = max(1, PAIRS_AT_ONCE // width)
         parts = []
         for start in range(0, len(self.claims), rows):

@@ -230,6 +230,7 @@ def _placeholder(cross_encoder: Model | None) -> Setting:
         task=LabelledTask(Examples({"text": texts}, AllRows()), classes=2, dev=DevSuite((), select="")),
         ranking=RankingTask(
             Examples({"claim": texts, "documents": texts}, AllRows()),
+            DevSuite((), select=""),
             rows=1 << 40,
             cross_encoder=cross_encoder,
         ),

@@ -15,8 +15,9 @@ documents alike for every claim (``joiner = concat``, kept to show that); here t
 Deviations: the modification of the coattention network is not described (see `students/coattention`), nor are
 the sizes: with 300-d word vectors that stay as they are, teacher and SimpleLSTM have 2.84 M and 141 k
 parameters here, 2.85 M and 141 k there; our joiner adds D². Not printed are learning rates, batches, epochs,
-optimiser and schedule. The paper's Transformer teacher starts from random weights, ours from a published
-encoder. In training all relevant documents are among the candidates; dev and test keep what TF-IDF misses.
+optimiser, schedule, and how the LSTM's states become a vector. The paper's Transformer teacher starts from
+random weights, ours from a published encoder. In training all relevant documents are among the candidates;
+dev and test keep what TF-IDF misses.
 """
 
 from dataclasses import dataclass
@@ -31,7 +32,7 @@ from stillhouse.plan import Examples, Model, Optimizer, Setting, Stage
 from stillhouse.spec import Spec, spec
 from stillhouse.students.coattention import CoattentionScorer
 from stillhouse.students.cross_encoder import TransformerScorer
-from stillhouse.students.towers import SimpleCNN, SimpleLSTM
+from stillhouse.students.towers import POOLINGS, SimpleCNN, SimpleLSTM
 
 PAPER = "Shakeri et al., Knowledge Distillation in Document Retrieval, arXiv:1911.11065"
 PRUNABLE_FROM = "retrieval_kd"
@@ -53,6 +54,8 @@ class HyperParameters:
         batch_size: Claims a step, each with its C candidates.
         encoder: ``lstm`` (SimpleLSTM) or ``cnn`` (SimpleCNN).
         units: Filters of the CNN, or units of the LSTM a direction.
+        pooling: How the LSTM's states become a vector: ``max``, ``mean``, or ``last`` (which cannot be
+            exported).
         joiner: ``bilinear``, an inner product that an index serves; ``features``; or ``concat``, which is
             blind to the claim.
         soft_loss: ``ce`` or ``mse``.
@@ -77,6 +80,7 @@ class HyperParameters:
     batch_size: int = 32
     encoder: str = "lstm"
     units: int = 50
+    pooling: str = "max"
     joiner: str = "bilinear"
     soft_loss: str = "mse"
     alpha: float = 0.2
@@ -104,6 +108,7 @@ class HyperParameters:
             gold=self.gold,
         )
         require(self.encoder in ENCODERS, f"encoder in {ENCODERS}", encoder=self.encoder)
+        require(self.pooling in POOLINGS, f"pooling in {POOLINGS}", pooling=self.pooling)
         require(self.joiner in KINDS, f"joiner in {KINDS}", joiner=self.joiner)
         require(
             self.teacher_model in TEACHERS, f"teacher_model in {TEACHERS}", teacher_model=self.teacher_model
@@ -122,6 +127,7 @@ SOURCES = {
     "batch_size": ("not printed (8 in Table 8); ours", _NO_CODE),
     "encoder": ("section 3.2; the better one (Table 5)", _NO_CODE),
     "units": ("from the 141 k parameters of Table 8", _NO_CODE),
+    "pooling": ("not printed; ours", _NO_CODE),
     "joiner": ("section 3.2: 'a linear layer'; ours", _NO_CODE),
     "soft_loss": ("Table 3, best", _NO_CODE),
     "alpha": ("Table 3, best", _NO_CODE),
@@ -185,7 +191,7 @@ def plan(hp: HyperParameters, setting: Setting) -> Stage:
         batch_size=hp.batch_size,
         optimizer=_optimizer(hp, hp.learning_rate),
         evaluate_every=setting.distil_budget // setting.evaluations,
-        **setting.common(),
+        **{**setting.common(), "dev": task.dev},
     )
 
 
@@ -234,7 +240,7 @@ def _teacher(hp: HyperParameters, setting: Setting, task: RankingTask) -> Stage:
         batch_size=hp.teacher_batch_size,
         optimizer=_optimizer(hp, hp.teacher_learning_rate),
         evaluate_every=budget // setting.evaluations,
-        **setting.common(),
+        **{**setting.common(), "dev": task.dev},
     )
 
 
@@ -247,7 +253,7 @@ def _tower(hp: HyperParameters, setting: Setting) -> Spec[Any]:
     }
     if hp.encoder == "cnn":
         return spec(SimpleCNN, filters=hp.units, **shared)
-    return spec(SimpleLSTM, units=hp.units, **shared)
+    return spec(SimpleLSTM, units=hp.units, pooling=hp.pooling, **shared)
 
 
 def _optimizer(hp: HyperParameters, learning_rate: float) -> Optimizer:

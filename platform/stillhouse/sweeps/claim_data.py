@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from stillhouse.artifacts import Workspace, locked, read_json, write_json
+from stillhouse.console import say
 from stillhouse.corpora.candidates import coverage, pick_candidates
 from stillhouse.corpora.fever import SPLITS, Fever, read_fever
 from stillhouse.corpora.ingest import note_path, noted, recalled
@@ -82,6 +83,7 @@ def prepare_claims(
     rows = len(open_rows(workspace, train)["claim"])
     task = RankingTask(
         train,
+        DevSuite((spec(ClaimRanking, examples=dev),), select=SELECT),
         rows=max(1, round(wanted.fraction * rows)),
         fraction=wanted.fraction,
         cross_encoder=cross_encoder_of(wanted),
@@ -92,7 +94,7 @@ def prepare_claims(
         teacher=task.cross_encoder or teacher,
         student=student_spec(wanted, teacher),
         sentences=Store(train.columns["documents"], teacher, max_length=wanted.max_length),
-        dev=DevSuite((spec(ClaimRanking, examples=dev),), select=SELECT),
+        dev=task.dev,
         distil_budget=wanted.distil_budget,
         sentence_rows=task.rows,
         evaluations=wanted.evaluations,
@@ -103,8 +105,26 @@ def prepare_claims(
         words=word_vectors(workspace, wanted.words, tables, wanted.seed),
         ranking=task,
     )
-    facts = {**told, "claims": task.rows, "store": train.fingerprint, "compute": setting.autocast}
+    facts = {
+        **told,
+        "claims": task.rows,
+        "sentences": told["documents"],
+        "pairs": task.rows * wanted.candidates,
+        "teacher": task.cross_encoder.name if task.cross_encoder else "a teacher trained on the same claims",
+        "store": train.fingerprint,
+        "compute": setting.autocast,
+    }
+    _tell(facts)
     return Prepared(setting, TestSuite((spec(ClaimRanking, examples=test, split="test"),)), facts)
+
+
+def _tell(facts: dict[str, Any]) -> None:
+    """What there is, Table 1 and what TF-IDF's own order is worth: what every student is compared with."""
+    say(f"  {facts['data']}")
+    say(f"  {facts['claims']:,} claims to learn from, {facts['candidates']} candidates each")
+    say(f"  claims with all relevant documents among the C nearest: {facts['coverage']}")
+    order = {name: value for name, value in facts.items() if name.startswith("tfidf_dev_")}
+    say("  TF-IDF: " + ", ".join(f"{name.removeprefix('tfidf_dev_')} {v:.4f}" for name, v in order.items()))
 
 
 def read_claims(

@@ -60,5 +60,10 @@ def some_point(space: Space) -> dict[str, Any]:
     return {**space.fixed, **{name: _values(domain)[0] for name, domain in space.domains.items()}}
 
 
+def first_point(space: Space) -> dict[str, Any]:
+    """The published hyper-parameters where the space names them, else some."""
+    return {**some_point(space), **(space.first or {})}
+
+
 def _values(domain: Any) -> tuple[Any, ...]:
     return domain.choices if isinstance(domain, Categorical) else (domain.low, domain.high)

@@ -2,6 +2,7 @@
 
 import dataclasses
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,12 @@ from stillhouse.artifacts import Workspace, read_manifest
 from stillhouse.corpora.tables import open_rows, open_texts, open_values
 from stillhouse.data import Sampled, Scored
 from stillhouse.errors import BadInput
+from stillhouse.evaluation.cost import sizes
 from stillhouse.methods import hyper_parameters, load_method
-from stillhouse.plan import Setting, Stage
+from stillhouse.plan import Setting, Stage, TestSuite
 from stillhouse.sweeps.export import export_stage
+from stillhouse.sweeps.prepare import Prepared
+from stillhouse.sweeps.records import TrialRecord
 from stillhouse.sweeps.rivals import untrained
 from stillhouse.sweeps.shared import shared_stages
 from stillhouse.sweeps.space import Categorical, Space
@@ -44,9 +48,13 @@ def home(context: Context) -> Workspace:
 def test_students_share_one_teacher_and_one_recording(
     context: Context, home: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    setting, asked = context.setting, []
-    scorer = pair_scores.teacher_scorer
-    monkeypatch.setattr(pair_scores, "teacher_scorer", lambda *given: asked.append(given) or scorer(*given))
+    setting, asked, scorer = context.setting, [], pair_scores.teacher_scorer
+
+    def counted(*given: Any) -> Any:
+        asked.append(given)
+        return scorer(*given)
+
+    monkeypatch.setattr(pair_scores, "teacher_scorer", counted)
     stages = [
         planned(setting, **values)
         for values in ({}, {"alpha": 1.0, "soft_loss": "ce", "temperature": 5}, {"encoder": "cnn"})
@@ -180,3 +188,46 @@ def test_a_transformer_teaches_and_a_published_one_must_be_given(context: Contex
 def test_bad_values_are_refused(values: dict[str, Any]) -> None:
     with pytest.raises(BadInput, match=next(iter(values)).partition("_")[0]):
         hyper_parameters(METHOD, values)
+
+
+def test_the_end_of_a_sweep(
+    context: Context, home: Workspace, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The student, its teacher, the student without one and TF-IDF's order side by side; two towers leave."""
+    from stillhouse.sweeps import deliver
+
+    task = context.setting.ranking
+    assert task is not None
+    (evaluator,) = task.dev.evaluators
+    setting = dataclasses.replace(context.setting, dev=task.dev)
+    facts = {"corpus": "FEVER", "sentences": 9, "teacher": "ours", "store": "s", "tfidf_test_dcg": 0.5}
+    prepared = Prepared(setting, TestSuite((evaluator.replace(split="test"),)), facts)
+    context = dataclasses.replace(context, method="retrieval_kd", setting=setting, quality="fever_dcg")
+    alone, values = {**SMALL, "alpha": 0.0}, {**SMALL, "alpha": 0.5}
+    for point in (alone, values):
+        run(context.plan(point), home, where=WHERE)
+    metrics = read_manifest(home.path(context.plan(values)))["metrics"]
+    record = TrialRecord(
+        0, values, "COMPLETE", (metrics["fever_dcg"],), {64: 0.5}, None, 1.0, 64, metrics, {}
+    )
+    told: dict[str, Any] = {}
+    tracker = SimpleNamespace(artifact=lambda *given: None, register=lambda *given, **more: "1")
+    observer: Any = SimpleNamespace(
+        name="kd", context=context, tracker=tracker, key=("kd",), report=told.update
+    )
+    baseline: Any = SimpleNamespace(best=lambda: (context.plan(alone), alone))
+    monkeypatch.setattr(deliver, "write_figures", lambda folder, *given, **more: folder)
+    monkeypatch.setattr(deliver, "cost", lambda encoder, module: sizes(module))
+    folder = home.root / "sweeps" / "kd"
+    report = deliver.deliver("kd", "kd", prepared, context, folder, [record], baseline, observer)
+    assert (
+        report["baseline"]["method"] == "retrieval_kd" and report["teacher"]["cost"]["pairs_per_second"] > 0
+    )
+    said = capsys.readouterr().out
+    assert all(
+        who in said for who in ("teacher", "best student", "no teacher", "untrained student", "TF-IDF")
+    )
+    assert report["TF-IDF"]["metrics"] == {"fever_dcg": 0.5} and told == report
+    card = (folder / "export" / "README.md").read_text()
+    assert "IndexFlatIP" in card and "two equal towers" in card
+    assert (folder / "export" / "claims" / "modules.json").is_file()

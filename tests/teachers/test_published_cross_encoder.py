@@ -17,14 +17,16 @@ def saved(tiny_model: Path, folder: Path, labels: int) -> Path:
     from transformers import AutoTokenizer, BertConfig, BertForSequenceClassification
 
     tokenizer = AutoTokenizer.from_pretrained(tiny_model)
-    shape = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
     config = BertConfig(
         vocab_size=len(tokenizer),
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=16,
         max_position_embeddings=24,
-        num_labels=labels,
         initializer_range=0.5,
-        **shape,
     )
+    config.num_labels = labels
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         BertForSequenceClassification(config).save_pretrained(folder)

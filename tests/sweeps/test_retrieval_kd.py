@@ -19,7 +19,7 @@ from stillhouse.sweeps.export import export_stage
 from stillhouse.sweeps.prepare import Prepared
 from stillhouse.sweeps.records import TrialRecord
 from stillhouse.sweeps.rivals import untrained
-from stillhouse.sweeps.shared import shared_stages
+from stillhouse.sweeps.shared import shared_scores, shared_stages
 from stillhouse.sweeps.space import Categorical, Space
 from stillhouse.sweeps.trial import Context
 from stillhouse.training import pair_scores
@@ -106,8 +106,11 @@ def test_without_a_teacher_there_is_no_such_stage(context: Context, home: Worksp
     assert [stage.label for stage in alone.chain()] == ["retrieval_kd"]
     assert alone.examples.values == ("gold",)
     space = Space("retrieval_kd", {"alpha": Categorical((0.2, 1.0)), "soft_loss": Categorical(("ce", "mse"))})
-    shared = shared_stages(dataclasses.replace(context, method="retrieval_kd"), space)
-    assert [stage.label for stage in shared] == ["teacher"]
+    context = dataclasses.replace(context, method="retrieval_kd")
+    assert [stage.label for stage in shared_stages(context, space)] == ["teacher"]
+    assert [examples.label for examples in shared_scores(context, space)] == ["scored"]
+    with_none = Space("retrieval_kd", {"alpha": Categorical((0.0, 0.2))})
+    assert shared_stages(context, with_none) == shared_scores(context, with_none) == []
 
 
 def test_a_share_of_the_claims_reads_the_scores_of_all(context: Context, home: Workspace) -> None:

@@ -192,7 +192,26 @@ def test_one_step_gives_finite_terms_and_a_gradient_everywhere(
     method = load_method(name)
     write_vocabulary((f"word{row}" for row in range(100)), tmp_path, dim=6)
     given = setting(str(tiny_model), str(tmp_path))
-    for stage in method.plan(hyper_parameters(method, SMALL.get(name, {})), given).chain():
+    _one_step(method.plan(hyper_parameters(method, SMALL.get(name, {})), given))
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"encoder": "cnn", "joiner": "features", "soft_loss": "ce"},
+        {"pooling": "last", "joiner": "concat", "train_words": True},
+        {"teacher_model": "transformer", "compared": "scores", "alpha": 1.0},
+    ],
+)
+def test_every_part_of_retrieval_kd_learns(values: dict[str, Any], tiny_model: Path, tmp_path: Path) -> None:
+    method = load_method("retrieval_kd")
+    write_vocabulary((f"word{row}" for row in range(100)), tmp_path, dim=6)
+    given = setting(str(tiny_model), str(tmp_path))
+    _one_step(method.plan(hyper_parameters(method, {**SMALL["retrieval_kd"], **values}), given))
+
+
+def _one_step(last: Stage) -> None:
+    for stage in last.chain():
         module = build_module(stage, teacher_dim=24, first_weights=None)
         terms = module(_batch(stage))
         loss = sum(terms.values())

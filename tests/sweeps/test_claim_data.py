@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from stillhouse.artifacts import Workspace
+from stillhouse.cli import main
 from stillhouse.corpora.tables import open_rows, open_texts, open_values
 from stillhouse.errors import BadInput
 from stillhouse.evaluation.suites import run_suite
@@ -98,12 +99,40 @@ def test_a_wrong_folder_and_bad_values_are_refused(
         ({"fraction": 1.5}, "0 < fraction <= 1"),
         ({"candidates": 1}, "candidates >= 2"),
         ({"claims": "x", "parallel": "de=x.tsv"}, "claims come without parallel"),
+        ({"claims": "x", "select": "agreement"}, "select by their DCG"),
     ):
         with pytest.raises(BadInput, match=message):
             experiment(values)
     with pytest.raises(BadInput, match="trained head"):
         cross_encoder_of(dataclasses.replace(given, cross_encoder=str(tiny_model)))
     assert cross_encoder_of(given) is None
+
+
+def test_by_the_command_line(
+    fever: Path, tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = ["--root", str(tmp_path)]
+    data = ["--claims", str(fever), "--candidates", "3", "--teacher", str(tiny_model), *root]
+    small = ["batch_size=16", "teacher_batch_size=16", "units=4", "teacher_units=4", "train_words=true"]
+    chosen = [part for value in small for part in ("--set", value)]
+    budget = ["--distil-budget", "32", "--max-length", "12", "--evaluations", "1", "--json"]
+    command = ["train", "retrieval_kd", "--local", *data, *chosen, *budget, str(tmp_path / "told.json")]
+    assert main(command) == 0
+    said = capsys.readouterr().out
+    assert "teacher: 32 examples, fever_dcg" in said and "retrieval_kd: 64 examples" in said
+    folder = json.loads((tmp_path / "told.json").read_text())["folder"]
+    assert main(["export", folder, str(tmp_path / "towers"), *root]) == 0
+    assert main(["evaluate", folder, "--final", *data]) == 0
+    assert "fever_recall_macro@3" in capsys.readouterr().out
+    for wrong, message in (
+        (["--claims", str(tmp_path / "none")], "--claims names a folder"),
+        (["--claims", ""], "retrieval_kd is given claims"),
+        (["--set", "alpha=2"], "0 <= alpha <= 1"),
+        (["--set", "teacher_model=published"], "comes with a cross-encoder"),
+        (["--cross-encoder", str(tiny_model)], "trained head"),
+    ):
+        assert main([*command, *wrong]) == 2
+        assert message in capsys.readouterr().err
 
 
 def test_more_candidates_than_documents_are_refused(given: Experiment, workspace: Workspace) -> None:

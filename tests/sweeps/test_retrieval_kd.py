@@ -1,6 +1,7 @@
 """Retrieval KD with real files: one teacher, one recording, students that rank by the claim."""
 
 import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,6 +23,7 @@ from stillhouse.sweeps.rivals import untrained
 from stillhouse.sweeps.shared import shared_scores, shared_stages
 from stillhouse.sweeps.space import Categorical, Space
 from stillhouse.sweeps.trial import Context
+from stillhouse.teachers.models import resolve_model
 from stillhouse.training import pair_scores
 from stillhouse.training.run import Where, encoder_in, run
 
@@ -110,7 +112,7 @@ def test_without_a_teacher_there_is_no_such_stage(context: Context, home: Worksp
     assert [stage.label for stage in shared_stages(context, space)] == ["teacher"]
     assert [examples.label for examples in shared_scores(context, space)] == ["scored"]
     with_none = Space("retrieval_kd", {"alpha": Categorical((0.0, 0.2))})
-    assert shared_stages(context, with_none) == shared_scores(context, with_none) == []
+    assert not shared_stages(context, with_none) and not shared_scores(context, with_none)
 
 
 def test_a_share_of_the_claims_reads_the_scores_of_all(context: Context, home: Workspace) -> None:
@@ -172,6 +174,21 @@ def test_a_transformer_teaches_and_a_published_one_must_be_given(context: Contex
     assert student is stage
     with pytest.raises(BadInput, match="comes with a cross-encoder"):
         planned(context.setting, teacher_model="published")
+
+
+def test_a_published_cross_encoder_teaches_without_a_stage(
+    context: Context, home: Workspace, tiny_cross_encoder: Callable[[int], Path]
+) -> None:
+    task = context.setting.ranking
+    assert task is not None
+    model = resolve_model(str(tiny_cross_encoder(1)))
+    setting = dataclasses.replace(context.setting, ranking=dataclasses.replace(task, cross_encoder=model))
+    stage = planned(setting, teacher_model="published")
+    assert [part.label for part in stage.chain()] == ["retrieval_kd"]
+    run(stage, home, where=WHERE)
+    scores = open_values(home, stage.examples)["scores"]
+    assert isinstance(stage.examples.origin, Scored) and stage.examples.origin.max_length == 32
+    assert scores.shape == (40, 4) and np.unique(scores).size > 40
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,7 @@ def run_lstm(lstm: nn.LSTM, states_BTH: Tensor, mask_BT: Tensor) -> tuple[Tensor
     lengths_B = mask_BT.sum(dim=1)
     # A packed sequence has at least one step; the states of an empty text are wiped below.
     packed = nn.utils.rnn.pack_padded_sequence(
-        states_BTH.to(lstm.weight_ih_l0.dtype),
+        states_BTH.to(next(lstm.parameters()).dtype),
         lengths_B.clamp(min=1).cpu(),
         batch_first=True,
         enforce_sorted=False,

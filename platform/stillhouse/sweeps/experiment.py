@@ -156,11 +156,12 @@ class Experiment:
             words=self.words,
         )
         require(
-            not (self.claims and (self.parallel or self.task)),
-            "claims come without parallel text or a task",
+            not (self.claims and (self.parallel or self.task or self.select)),
+            "claims come without parallel text or a task, and select by their DCG",
             claims=self.claims,
             parallel=self.parallel,
             task=self.task,
+            select=self.select,
         )
         require(self.candidates >= 2, "candidates >= 2", candidates=self.candidates)
         require(0 < self.fraction <= 1, "0 < fraction <= 1", fraction=self.fraction)

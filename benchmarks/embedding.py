@@ -1,7 +1,8 @@
 """Teacher embedding of real sentences: against `SentenceTransformer.encode`, and the machine's limit.
 
-Ours is what a teacher actor does to a shard, tokenising included. Each peer runs in a process of its own, with
-all threads, in turn. Every row of ours must agree with the peer's fp32 vector at a cosine of 0.999 at least.
+Ours is what a teacher actor does to a shard, tokenising included. Each peer runs in a process of its own,
+with all threads, in turn. Every row of ours must agree with the peer's fp32 vector at a cosine of 0.999 at
+least.
 """
 
 import contextlib

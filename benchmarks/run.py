@@ -50,8 +50,8 @@ def page(sections: dict[str, list[Row]], faults: list[str]) -> str:
     parts = [
         "# Benchmarks\n",
         f"`make bench`, {date.today().isoformat()}: {facts}.\n",
-        "Each row: our path and the peer's on the same inputs, in turn, several times; medians with the lowest "
-        "and the highest, and the median of the ratios pair by pair. What a target misses is marked.\n",
+        "Each row: our path and the peer's on the same inputs, in turn, several times; medians with the "
+        "lowest and the highest, and the median of the ratios pair by pair. A missed target is marked.\n",
     ]
     for title, rows in sections.items():
         if rows:

@@ -120,6 +120,41 @@ def test_a_task_is_learned_scored_and_exported(
     assert "sra is given word vectors" in capsys.readouterr().err
 
 
+def test_logits_of_a_tuned_teacher_on_varied_rows_at_shares_of_the_labels(
+    flags: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """BiLSTM_KD + TS of pairs at two shares, then on the teacher's cosines; both measured untuned."""
+    lines = ["question1\tquestion2\tis_duplicate"]
+    lines += [f"the {a} {b}\ta {b} {c}\t{int(a == c)}" for a, b in pairs() for c in (a, "sun")]
+    for split in ("train", "dev"):
+        (tmp_path / f"{split}.tsv").write_text("\n".join(lines[: None if split == "train" else 40]) + "\n")
+    synset = "".join(f"  - {noun}\n" for noun in WORDS[:8])
+    (tmp_path / "noun.act.yaml").write_text(f"00000001-n:\n  members:\n{synset}  partOfSpeech: n\n")
+    told = tmp_path / "told.json"
+    task = ["--task", "QQP", "--task-root", str(tmp_path), "--finetune-budget", "48", "--evaluations", "2"]
+    small = ["--set", "hidden=8", "--set", "batch_size=16", "--set", "teacher_batch_size=16"]
+    train = ["train", "bilstm_kd", "--local", "--json", str(told), *flags, *task, *small]
+    varied = ["--set", "augment=ts", "--fractions", "1,0.5"]
+    assert main([*train, *varied]) == 2 and "--wordnet" in capsys.readouterr().err
+    assert main([*train, *varied, "--wordnet", str(tmp_path), "--augment-copies", "2"]) == 0
+    whole, half = json.loads(told.read_text())
+    assert (whole["fraction"], half["fraction"]) == (1, 0.5) and whole["folder"] != half["folder"]
+    assert half["rows"]["teacher"] * 2 == whole["rows"]["teacher"] == 96
+    assert half["rows"]["kd"] < whole["rows"]["kd"] and whole["rows"]["kd"] > 96
+    assert "fraction" in capsys.readouterr().out
+    assert main([*train, "--set", "fits=cosines"]) == 0
+    trained = json.loads(told.read_text())
+    assert set(trained["metrics"]) >= {"qqp_cosine_accuracy", "qqp_cosine_f1"}
+    evaluated = figures(["evaluate", trained["folder"], *flags, *task], told)
+    assert evaluated["qqp_cosine_f1"] == pytest.approx(trained["metrics"]["qqp_cosine_f1"])
+    for wrong in (
+        ["--fractions", "1,2"],
+        ["--fractions", "0.5,0.5"],
+        ["--fractions", "1", "--fraction", "0.5"],
+    ):
+        assert main([*train, *wrong]) == 2
+
+
 def test_a_student_with_another_architecture_dimension_and_tokenizer(
     train: Callable[..., dict[str, Any]], other_student: Path, tmp_path: Path
 ) -> None:

@@ -17,7 +17,7 @@ from torch.multiprocessing.spawn import spawn
 from torch.nn.parallel import DistributedDataParallel
 
 from stillhouse.distributed import gather, rank, world_size
-from stillhouse.methods import bottleneck, bottlenecks, contrasts, matching
+from stillhouse.methods import bottleneck, bottlenecks, classified, contrasts, matching
 from stillhouse.types import Batch, Encoding, Terms, Tokens
 
 WORDS, HIDDEN, DIM, TEACHER, ROWS, K = 40, 6, 5, 7, 8, 2
@@ -51,8 +51,9 @@ CASES: dict[str, Make] = {
     ),
     "metakd": lambda: contrasts.MetaDistillation(student_dim=DIM, teacher_dim=TEACHER),
     "mse": lambda: matching.Regression(student_dim=DIM, teacher_dim=TEACHER),
+    "classified": lambda: classified.Classified(student_dim=DIM, classes=3, pair=False, alpha=0.6),
 }
-COUPLED = [name for name in CASES if name not in ("mse", "metakd")]
+COUPLED = [name for name in CASES if name not in ("mse", "metakd", "classified")]
 
 
 class ToyStudent(nn.Module):
@@ -103,11 +104,19 @@ def make_batch(step: int, part: slice) -> Batch:
         tokens[column] = Tokens(ids[part].flatten(0, 1)[:, :longest] * mask_BT, mask_BT)
         rows[column] = rows_BK[part].squeeze(1) if repeat == 1 else rows_BK[part]
         teacher[column] = Encoding(vectors[rows_BK[part].flatten()])
-    return Batch(tokens, rows, teacher)
+    logits = torch.randn(ROWS, 3, dtype=torch.float64, generator=generator)
+    # The ranks differ in how many rows have a label.
+    label = torch.tensor([0, -1, -1, -1, 2, 1, -1, 0])
+    return Batch(tokens, rows, teacher, {"label": label[part], "logits": logits[part]})
 
 
 def only(batch: Batch, columns: tuple[str, ...]) -> Batch:
-    return Batch(*({c: field[c] for c in columns} for field in (batch.tokens, batch.rows, batch.teacher)))  # type: ignore[arg-type]
+    return Batch(
+        {c: batch.tokens[c] for c in columns},
+        {c: batch.rows[c] for c in columns},
+        {c: batch.teacher[c] for c in columns},
+        batch.values,
+    )
 
 
 def columns_of(name: str) -> tuple[str, ...]:

@@ -50,10 +50,17 @@ def add_train(commands: "_SubParsersAction[ArgumentParser]") -> None:
         commands,
         "train",
         "train one student with one method",
-        "stillhouse train ibkd --local\n  stillhouse train ibkd --preset repo --set beta1=0.5 --workers 2",
+        "stillhouse train ibkd --local\n  stillhouse train ibkd --preset repo --set beta1=0.5 --workers 2\n"
+        "  stillhouse train ibkd --local --fractions 1,0.3,0.1 --fraction-of sentences",
     )
     command.add_argument("method", help="a method, such as ibkd, ckd or mse")
     command.add_argument("--local", action="store_true", help="one plain process, without Ray")
+    command.add_argument(
+        "--fractions",
+        metavar="F[,F]",
+        help="train at each of these shares of the rows (see --fraction-of) and print one table; the "
+        "teacher embeds once, the budgets in examples stay the same",
+    )
     _add_method(command)
     _add_experiment(command)
     _add_where(command)

@@ -78,11 +78,13 @@ def probe_all(
     options: Namespace, method: "Method", points: Iterable[dict[str, Any]], wanted: Experiment
 ) -> None:
     """Refuse missing data, a model, a layer or a hyper-parameter that cannot be, before any work."""
-    from stillhouse.corpora.glue import resolve_task
+    from stillhouse.corpora.glue import TASKS, resolve_task
+    from stillhouse.corpora.wordnet import wordnet_files
     from stillhouse.evaluation.sts import resolve_sts
-    from stillhouse.methods import check_data, hyper_parameters, probe
+    from stillhouse.methods import check_data, hyper_parameters, placeholder, placeholder_task, probe
     from stillhouse.students.backbone import layer_count
     from stillhouse.sweeps.claim_data import cross_encoder_of, fever_files
+    from stillhouse.sweeps.fractions import check_fraction
     from stillhouse.sweeps.task_data import task_name
     from stillhouse.teachers.models import resolve_model
 
@@ -92,21 +94,33 @@ def probe_all(
         ("query", "passage") if labelled else (),
         parallel=bool(wanted.parallel),
         words=bool(wanted.words or wanted.task or wanted.claims),
+        task=bool(wanted.task and wanted.finetune_budget),
         claims=bool(wanted.claims),
     )
     if wanted.select == "stsb":
         resolve_sts(wanted.data_root, "dev", ("STSB",))
     if wanted.claims:
         fever_files(wanted.claims)
-    cross_encoder = cross_encoder_of(wanted)
+    cross_encoder, task = cross_encoder_of(wanted), None
     if wanted.task:
-        resolve_task(task_name(wanted.task), wanted.task_root, "train")
+        known = TASKS[resolve_task(task_name(wanted.task), wanted.task_root, "train").task]
+        task = placeholder_task(
+            pair=bool(known.second), classes=len(known.labels), augmented=bool(wanted.wordnet)
+        )
+    if wanted.wordnet:
+        wordnet_files(wanted.wordnet)
+    setting = placeholder(
+        labelled=bool(labelled),
+        task=task if wanted.finetune_budget else None,
+        cross_encoder=cross_encoder,
+    )
     teacher = resolve_model(wanted.teacher)
     student = student_spec(wanted, teacher)
     layers = layer_count(student.kwargs["base"])
     for values in points:
         hp = hyper_parameters(method, values, options.preset)
-        probe(method, hp, layers=layers, cross_encoder=cross_encoder)
+        probe(method, hp, layers=layers, setting=setting)
+        check_fraction(method, hp, setting, wanted)
         if hasattr(method, "check"):
             method.check(hp, student, teacher)
 
@@ -132,6 +146,25 @@ def experiment_of(options: Namespace, from_file: dict[str, Any]) -> Experiment:
     if str(given.get("layers", "")).startswith("["):
         given["layers"] = _layers(given["layers"])
     return experiment({**_data_root(), **from_file, **given})
+
+
+def fractions_of(options: Namespace) -> tuple[float, ...]:
+    """The shares that ``--fractions`` lists; none where it is not given.
+
+    Raises:
+        BadInput: A share that is no number, out of range or listed twice, or ``--fraction`` beside it.
+    """
+    if options.fractions is None:
+        return ()
+    remedy = "Such as --fractions 1,0.3,0.1."
+    require(options.fraction is None, "--fractions takes the place of --fraction", fraction=options.fraction)
+    try:
+        shares = tuple(float(part) for part in options.fractions.split(","))
+    except ValueError:
+        shares = ()
+    good = bool(shares) and all(0 < share <= 1 for share in shares) and len(set(shares)) == len(shares)
+    require(good, "--fractions lists different numbers in (0, 1]", fractions=options.fractions, remedy=remedy)
+    return shares
 
 
 def need_of(options: Namespace) -> Need:

@@ -11,6 +11,7 @@ from stillhouse.cli_options import (
     embedding_of,
     experiment_of,
     fixed_of,
+    fractions_of,
     need_of,
     probe_all,
     root_of,
@@ -65,33 +66,34 @@ def sweep(options: Namespace) -> int:
 
 def train(options: Namespace) -> int:
     """`stillhouse train METHOD`."""
-    from stillhouse.artifacts import read_manifest
+    from dataclasses import asdict, replace
+
     from stillhouse.methods import hyper_parameters, load_method
-    from stillhouse.training.progress import Evaluation
-    from stillhouse.training.run import Where, run
+    from stillhouse.sweeps.curve import curve_table, train_at
+    from stillhouse.training.run import Where
 
     method = load_method(options.method)
-    fixed = fixed_of(options, method)
-    probe_all(options, method, [fixed], experiment_of(options, {}))
+    fixed, wanted = fixed_of(options, method), experiment_of(options, {})
+    shares = fractions_of(options)
+    probe_all(options, method, [fixed], replace(wanted, fraction=min(shares)) if shares else wanted)
     with _on_ray(options) as (workspace, device):
-        prepared = _prepared(options, workspace, device)
-        stage = method.plan(hyper_parameters(method, fixed, options.preset), prepared.setting)
-        selects = {part.label: part.dev.select for part in stage.chain() if part.dev}
-
-        def listen(evaluation: Evaluation) -> bool:
-            quality = selects[evaluation.stage]
-            say(
-                f"  {evaluation.stage}: {evaluation.examples:,} examples, "
-                f"{quality} {evaluation.metrics.get(quality, float('nan')):.4f}"
-            )
-            return False
-
-        threads = max(1, int(options.cpus_per_worker))
-        where = Where(device=device, threads=threads, workers=options.workers)
-        folder = run(stage, workspace, where=where, listen=listen)
-    manifest = read_manifest(folder)
-    say(f"trained: {folder}")
-    _write(options, {"folder": str(folder), "metrics": manifest["metrics"], "seconds": manifest["seconds"]})
+        points = train_at(
+            shares or (wanted.fraction,),
+            method,
+            hyper_parameters(method, fixed, options.preset),
+            wanted,
+            workspace,
+            embedding_of(options, device, local=options.local),
+            Where(device=device, threads=max(1, int(options.cpus_per_worker)), workers=options.workers),
+            refresh=options.refresh,
+        )
+    if shares:
+        say(curve_table(points))
+        _write(options, [asdict(point) for point in points])
+        return 0
+    (point,) = points
+    say(f"trained: {point.folder}")
+    _write(options, {"folder": point.folder, "metrics": point.metrics, "seconds": point.seconds})
     return 0
 
 
@@ -141,8 +143,10 @@ def evaluate(options: Namespace) -> int:
             record_opening(workspace, suite.fingerprint, options.model)
         figures = run_suite(suite, encoder, workspace)
         task = prepared.setting.task
-        if task and not options.final and hasattr(encoder, "score"):
-            figures |= run_suite(task.dev, encoder, workspace)
+        if task and not options.final:
+            scored = [task.dev] if hasattr(encoder, "score") else []
+            for suite in [*scored, *([task.untuned] if task.untuned else [])]:
+                figures |= run_suite(suite, encoder, workspace)
     for name, value in figures.items():
         say(f"  {name:<36} {value:.4f}")
     _write(options, {"model": options.model, "split": "test" if options.final else "dev", "metrics": figures})

@@ -192,13 +192,28 @@ class Sampled:
 
     Attributes:
         rows: The examples, whose columns and values these have.
-        fraction: The share, one row at least.
+        fraction: The share; of the rows of every ``label`` where there are labels, one at least.
         seed: Of the choice.
     """
 
     rows: "Examples"
     fraction: float
     seed: int = 0
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """Origin: the rows of other examples, and beside them what a trained stage says of each.
+
+    Attributes:
+        rows: The examples, whose columns and values these have.
+        stage: Whose student and objective are asked.
+        value: The objective's method that says it, which is the new value's name.
+    """
+
+    rows: "Examples"
+    stage: "Stage"
+    value: str = "logits"
 
 
 @dataclass(frozen=True)
@@ -216,7 +231,7 @@ class Examples(Named):
 
     kind: ClassVar[str] = "examples"
     columns: Mapping[str, TextTable]
-    origin: AllRows | Given | Mined | Sampled | Scored
+    origin: AllRows | Given | Mined | Sampled | Recorded | Scored
     label: str = field(default="examples", metadata={"identity": False})
     values: tuple[str, ...] = field(default=(), metadata={"identity": "unless_default"})
 
@@ -224,14 +239,22 @@ class Examples(Named):
         """Refuse a value that has the name of a column."""
         both = sorted(set(self.values) & set(self.columns))
         require(not both, "values and columns of examples have names of their own", twice=both)
-        known = (Given, Sampled, Scored)
+        known = (Given, Sampled, Recorded, Scored)
         assert not self.values or isinstance(self.origin, known), "values are given or recorded"
 
     def sources(self) -> Iterator["Examples"]:
         """The examples that these are made of, the first ones first, and these."""
-        if isinstance(self.origin, Sampled | Scored):
+        if isinstance(self.origin, Sampled | Recorded | Scored):
             yield from self.origin.rows.sources()
         yield self
+
+    def teachers(self) -> Iterator["Model | Stage"]:
+        """Who said what is recorded beside these examples."""
+        for examples in self.sources():
+            if isinstance(examples.origin, Recorded):
+                yield examples.origin.stage
+            elif isinstance(examples.origin, Scored):
+                yield examples.origin.teacher
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,6 @@ from stillhouse.data import (
     Model,
     Named,
     RankingTask,
-    Scored,
     Store,
     TextTable,
     TokenTable,
@@ -212,12 +211,9 @@ class Stage(Named):
 
     def _before(self) -> Iterator["Stage"]:
         """The stages that this one reads: its teachers, then what it starts from."""
-        for store in self.stores.values():
-            if isinstance(store.teacher, Stage):
-                yield store.teacher
-        for examples in self.examples.sources():
-            if isinstance(examples.origin, Scored) and isinstance(examples.origin.teacher, Stage):
-                yield examples.origin.teacher
+        for teacher in (*self.examples.teachers(), *(store.teacher for store in self.stores.values())):
+            if isinstance(teacher, Stage):
+                yield teacher
         if self.live is not None and self.live.start_from is not None:
             yield self.live.start_from
         if self.start_from is not None:
@@ -229,15 +225,18 @@ class LabelledTask:
     """Texts, or pairs of texts, with a class each.
 
     Attributes:
-        examples: Columns ``text`` and, for pairs, ``other``; value ``label``; ``logits`` where a teacher's
-            are known.
+        examples: Columns ``text`` and, for pairs, ``other``; value ``label``.
         classes: C.
         dev: What selects a checkpoint that is fine-tuned on it; its evaluators may ask for scores.
+        augmented: The same rows and varied ones, which have no label; None where there are none.
+        untuned: What measures bare vectors, of pairs with two classes; None for other tasks.
     """
 
     examples: Examples
     classes: int
     dev: DevSuite
+    augmented: Examples | None = None
+    untuned: DevSuite | None = None
 
 
 @dataclass(frozen=True)
@@ -248,6 +247,7 @@ class Setting:
         teacher: The large model.
         student: Spec of the student before any projection.
         sentences: Teacher's vectors of unlabelled text.
+        texts: The rows of it that are trained on; None takes all.
         labelled: (query, passage, negatives) for fine-tuning; None where there is none.
         labelled_stores: Teacher's vectors of the labelled text, by column.
         teacher_dim: E.
@@ -260,7 +260,7 @@ class Setting:
         patience: Evaluations without a better dev figure before a stage ends; 0 never ends it.
         max_length: Tokens a text for the student.
         autocast: ``float32`` or ``bfloat16``.
-        sentence_rows: Rows of ``sentences``: what an epoch is.
+        sentence_rows: Rows of it that are trained on: what an epoch is.
         seed: Of everything random.
         words: Word vectors, for a student that is no transformer; None where no method asks for them.
         task: Labelled texts to fine-tune on; None where there are none.
@@ -272,6 +272,7 @@ class Setting:
     sentences: Store
     dev: DevSuite
     distil_budget: int
+    texts: Examples | None = None
     sentence_rows: int = 0
     labelled: Examples | None = None
     labelled_stores: Mapping[str, Store] = field(default_factory=dict)

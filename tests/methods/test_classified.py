@@ -6,7 +6,7 @@ from torch.nn import functional
 
 from stillhouse.errors import BadInput
 from stillhouse.methods.classified import Classified
-from stillhouse.methods.matching import CosineApproximation
+from stillhouse.methods.matching import CosineApproximation, PairCosines
 from stillhouse.types import Batch, Encoding
 
 TEXTS = {"text": Encoding(torch.randn(4, 6)), "other": Encoding(torch.randn(4, 6))}
@@ -26,6 +26,7 @@ def test_labels_and_logits(pair: bool) -> None:
     torch.testing.assert_close(terms["labels"], 0.25 * functional.cross_entropy(logits, LABEL))
     torch.testing.assert_close(terms["logits"], 0.75 * functional.mse_loss(logits, LOGITS))
     torch.testing.assert_close(objective.score(said), logits.softmax(-1).detach())
+    torch.testing.assert_close(objective.logits(said), logits)
 
 
 def test_labels_alone_need_no_logits_and_logits_are_asked_for() -> None:
@@ -41,3 +42,13 @@ def test_the_cosine_to_the_teacher() -> None:
     terms = CosineApproximation()({"text": TEXTS["text"]}, {"text": TEXTS["other"]}, batch())
     expected = (0.5 * (1 - functional.cosine_similarity(mine, theirs))).mean()
     torch.testing.assert_close(terms["cosine"], expected)
+
+
+def test_the_cosines_of_pairs() -> None:
+    theirs = {"text": Encoding(torch.randn(4, 9)), "other": Encoding(torch.randn(4, 9))}
+    mine_B, theirs_B = (
+        functional.cosine_similarity(said["text"].embedding_BD, said["other"].embedding_BD)
+        for said in (TEXTS, theirs)
+    )
+    terms = PairCosines()(TEXTS, theirs, batch())
+    torch.testing.assert_close(terms["cosine"], (mine_B - theirs_B).square().mean())

@@ -59,7 +59,9 @@ OTHER: dict[str, Any] = {
     "compared": "scores",
     "gold": "mean",
     "teacher_model": "transformer",
-    "teacher_budget": 2048,
+    "augment": "ts",
+    "fits": "cosines",
+    "teacher_budget": 512,
 }
 
 
@@ -70,6 +72,8 @@ SMALL: dict[str, dict[str, Any]] = {
     "crosslingual": {"unit": 2, "bottleneck": 8},
     "sra": {"hidden": 8},
     "retrieval_kd": {"units": 4, "teacher_units": 4},
+    "sra_kd": {"hidden": 8, "kd_weight": 0.5},
+    "bilstm_kd": {"hidden": 8},
 }
 """What the small models and batches of these tests need."""
 
@@ -80,6 +84,7 @@ def setting(path: str = "", words: str = "") -> Setting:
     pairs = Examples({"query": queries, "passage": passages}, AllRows())
     stores = {"query": Store(queries, teacher), "passage": Store(passages, teacher)}
     mined = Mined(pairs, stores["query"], stores["passage"], negatives=2)
+    rows = Examples({"text": texts, "other": queries}, Given("rows"), values=("label",))
     return Setting(
         teacher=teacher,
         student=spec(TransformerStudent, base=teacher, layers=(0, 1)),
@@ -95,9 +100,11 @@ def setting(path: str = "", words: str = "") -> Setting:
         finetune_budget=1024,
         words=Model("vectors", path=words),
         task=LabelledTask(
-            Examples({"text": texts, "other": queries}, Given("rows"), values=("label",)),
+            rows,
             classes=3,
             dev=DevSuite((), select="accuracy"),
+            augmented=dataclasses.replace(rows, origin=Given("more rows")),
+            untuned=DevSuite((), select="cosine"),
         ),
         ranking=RankingTask(
             Examples({"claim": texts, "documents": passages}, Given("claims"), values=("gold",)),
@@ -252,6 +259,8 @@ def test_a_method_that_needs_labelled_text_names_its_columns() -> None:
     check_data(load_method("sra"), (), words=True)
     with pytest.raises(BadInput, match="sra is given word vectors"):
         check_data(load_method("sra"), ())
+    with pytest.raises(BadInput, match="bilstm_kd is given a task with labels"):
+        check_data(load_method("bilstm_kd"), (), words=True)
 
 
 def _batch(stage: Stage) -> Batch:
@@ -263,5 +272,10 @@ def _batch(stage: Stage) -> Batch:
         tokens[column] = Tokens(ids, torch.ones_like(ids))
         rows[column] = torch.arange(size).reshape(8, -1).squeeze(1) + 100 * index
     teacher = {column: Encoding(torch.randn(len(tokens[column].input_ids_BT), 24)) for column in stage.stores}
-    values = {"gold": torch.eye(2).repeat(4, 1), "scores": torch.randn(8, 2), "label": torch.arange(8) % 3}
-    return Batch(tokens, rows, teacher, {name: values[name] for name in stage.examples.values})
+    known = {
+        "label": torch.arange(8) % 3,
+        "logits": torch.randn(8, 3),
+        "gold": torch.eye(2).repeat(4, 1),
+        "scores": torch.randn(8, 2),
+    }
+    return Batch(tokens, rows, teacher, {name: known[name] for name in stage.examples.values})

@@ -26,11 +26,13 @@ SMALL: dict[str, dict[str, Any]] = {
     "crosslingual": {"unit": 2, "bottleneck": 8},
     "retrieval_kd": {"units": 4, "teacher_units": 4, "teacher_batch_size": BATCH},
     "sra": {"hidden": 8, "distil_batch_size": BATCH, "finetune_batch_size": BATCH},
+    "sra_kd": {"hidden": 8, "distil_batch_size": BATCH, "finetune_batch_size": BATCH},
+    "bilstm_kd": {"hidden": 8},
 }
 WHERE = Where(device="cpu", threads=1)
-OTHERS = ("simcse", "metakd", "crosslingual", "retrieval_kd")
+OTHERS = ("simcse", "metakd", "crosslingual", "bilstm_kd", "sra_kd", "retrieval_kd")
 FOLLOWS = [name for name in known_methods() if name not in OTHERS]
-"""Methods that learn from the teacher's vectors of the sentences."""
+"""Methods that learn from the teacher's vectors of the sentences; the first stage of `sra_kd` is `sra`'s."""
 
 
 def plan(name: str, context: Context, changes: dict[str, Any] | None = None, preset: str = "paper") -> Stage:
@@ -41,8 +43,15 @@ def plan(name: str, context: Context, changes: dict[str, Any] | None = None, pre
     return method.plan(hyper_parameters(method, values, preset), context.setting)
 
 
-@pytest.mark.parametrize("preset", ["paper", "repo"])
-@pytest.mark.parametrize("name", known_methods())
+@pytest.mark.parametrize(
+    ("name", "preset"),
+    [
+        (name, preset)
+        for name in known_methods()
+        for preset, values in load_method(name).PRESETS.items()
+        if preset == "paper" or values != load_method(name).PRESETS["paper"]
+    ],
+)
 def test_it_goes_on_bit_for_bit_and_is_exported(
     name: str, preset: str, context: Context, tmp_path: Path
 ) -> None:

@@ -1,6 +1,7 @@
 """From the files of a task and of word vectors to what a plan reads."""
 
 import dataclasses
+import functools
 import json
 from pathlib import Path
 
@@ -10,10 +11,12 @@ import pytest
 from stillhouse.artifacts import Workspace
 from stillhouse.corpora.tables import open_rows, open_texts, open_values, write_texts
 from stillhouse.errors import BadInput
+from stillhouse.losses.heads import UNLABELLED
 from stillhouse.methods import load_method
 from stillhouse.sweeps.experiment import Experiment, experiment
 from stillhouse.sweeps.prepare import Embedding, Prepared, prepare
 from stillhouse.sweeps.task_data import read_labelled_task, word_vectors
+from stillhouse.sweeps.task_rows import augmented_rows
 from stillhouse.tokenizing import FastTokenizer
 
 PAIRS = [("a cat", "the cat", 1), ("a dog", "a house", 0), ("a cat", "a  dog", 0), (" ", "nothing", 1)]
@@ -37,6 +40,7 @@ def test_pairs_and_their_labels(workspace: Workspace, qqp: Path) -> None:
     assert list(task.examples.columns) == ["text", "other"] and task.classes == 2
     assert list(found) == [("a cat", "the cat", 1), ("a dog", "a house", 0), ("a cat", "a dog", 0)]
     assert task.dev.select == "qqp_accuracy" and final == ()
+    assert task.untuned is not None and task.untuned.select == "qqp_cosine_accuracy"
     with pytest.raises(BadInput, match="the train file of mrpc is there"):
         read_labelled_task(workspace, "MRPC", str(qqp.parent))
 
@@ -67,6 +71,22 @@ def test_an_experiment_with_a_task(
     labels = [stage.label for stage in method.plan(method.HyperParameters(), setting).chain()]
     assert labels == ["sra", "finetune"]
     assert setting.teacher_dim == 32 and np.isin(["text", "other"], list(setting.task.examples.columns)).all()
+
+
+def test_varied_rows_have_no_label_and_are_made_once(
+    workspace: Workspace, qqp: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nouns = "".join(f"  - {noun}\n" for noun in ("cat", "dog", "house"))
+    (tmp_path / "noun.act.yaml").write_text(f"00000001-n:\n  members:\n{nouns}  partOfSpeech: n\n")
+    task, _ = read_labelled_task(workspace, "QQP", str(qqp))
+    vary = functools.partial(augmented_rows, workspace, task.examples, str(tmp_path), copies=20)
+    whole, few = vary(most=0), vary(most=5)
+    label = open_values(workspace, whole)["label"]
+    assert label[:3].tolist() == [1, 0, 0] and len(label) > 6 and set(label[3:].tolist()) == {UNLABELLED}
+    assert len(open_values(workspace, few)["label"]) == 5
+    assert open_values(workspace, vary(most=2))["label"].tolist() == [1, 0, 0]
+    monkeypatch.setattr("stillhouse.sweeps.task_rows.read_wordnet", None)
+    assert vary(most=0) == whole and vary(most=5) == few
 
 
 def test_a_task_wants_its_folder_and_no_parallel_text(qqp: Path) -> None:

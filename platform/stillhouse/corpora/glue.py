@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from stillhouse.corpora.sampling import chosen
 from stillhouse.errors import BadInput, nearest, require
 
 
@@ -167,27 +168,12 @@ def counts(data: LabelledData, rows: Sequence[Row]) -> dict[str, int]:
 
 
 def stratified(rows: Sequence[Row], fraction: float, seed: int = 0) -> list[Row]:
-    """A share of the rows with the classes in their proportions, in their order.
-
-    A smaller share of the same seed is part of a larger one, so that curves over the share differ by what is
-    added alone. Every class keeps one row at least.
-
-    Args:
-        rows: All.
-        fraction: In (0, 1].
-        seed: Of the choice.
+    """A share of the rows with the classes in their proportions, in their order; see `sampling.chosen`.
 
     Raises:
         BadInput: ``fraction`` out of range.
     """
-    require(0 < fraction <= 1, "0 < fraction <= 1", fraction=fraction)
-    require(bool(rows), "rows to choose from >= 1", rows=0)
-    labels_N = np.array([row.label for row in rows])
-    random, kept = np.random.default_rng(seed), []
-    for label in np.unique(labels_N):
-        shuffled = random.permutation(np.flatnonzero(labels_N == label))
-        kept.append(shuffled[: max(1, round(fraction * len(shuffled)))])
-    return [rows[int(row)] for row in np.sort(np.concatenate(kept))]
+    return [rows[int(row)] for row in chosen(np.array([row.label for row in rows]), fraction, seed)]
 
 
 def _tsv_rows(path: Path, text: str, task: Task) -> list[Row]:

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from stillhouse.artifacts import Workspace, locked, read_manifest, replacing, write_manifest
+from stillhouse.corpora.sampling import chosen
 from stillhouse.corpora.writing import Rejected, ShardWriter, temporary_folder
 from stillhouse.data import Sampled
 from stillhouse.errors import BadInput, Hindered, require
@@ -188,12 +189,13 @@ def open_rows(workspace: Workspace, examples: Examples) -> dict[str, IntArray]:
     Raises:
         BadInput: The examples are not finished.
     """
+    if isinstance(examples.origin, Sampled):
+        kept, rows = _kept(workspace, examples.origin), open_rows(workspace, examples.origin.rows)
+        return {name: ids[kept] for name, ids in rows.items()}
     if isinstance(examples.origin, AllRows):
         (name, table), *more = examples.columns.items()
         assert not more, "AllRows has one column"
         return {name: np.arange(read_manifest(workspace.path(table))["rows"], dtype=np.int64)}
-    if isinstance(examples.origin, Sampled):
-        return _sampled(examples.origin, open_rows(workspace, examples.origin.rows))
     folder = workspace.path(examples)
     read_manifest(folder)
     return {name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in sorted(examples.columns)}
@@ -208,17 +210,18 @@ def open_values(workspace: Workspace, examples: Examples) -> dict[str, ValueArra
     if not examples.values:
         return {}
     if isinstance(examples.origin, Sampled):
-        return _sampled(examples.origin, open_values(workspace, examples.origin.rows))
+        kept, values = _kept(workspace, examples.origin), open_values(workspace, examples.origin.rows)
+        return {name: value[kept] for name, value in values.items()}
     folder = workspace.path(examples)
     read_manifest(folder)
     return {name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in examples.values}
 
 
-def _sampled(origin: Sampled, arrays: Mapping[str, Any]) -> dict[str, Any]:
-    """The rows that are kept: the first of a seeded order, so that a smaller share is part of a larger."""
-    rows = len(next(iter(arrays.values())))
-    kept = np.random.default_rng(origin.seed).permutation(rows)[: max(1, round(origin.fraction * rows))]
-    return {name: array[np.sort(kept)] for name, array in arrays.items()}
+def _kept(workspace: Workspace, share: Sampled) -> IntArray:
+    """The rows of a share, in their order."""
+    count = len(next(iter(open_rows(workspace, share.rows).values())))
+    label_N = open_values(workspace, share.rows).get("label")
+    return chosen(np.zeros(count, np.int64) if label_N is None else label_N, share.fraction, share.seed)
 
 
 def write_collection(

@@ -98,13 +98,22 @@ def read_wordnet(folder: str | Path) -> WordNet:
     Raises:
         BadInput: None of them is there, or a synset has no members or no part of speech.
     """
+    return WordNet(synset for file in wordnet_files(folder) for synset in _synsets(file))
+
+
+def wordnet_files(folder: str | Path) -> list[Path]:
+    """The files that `read_wordnet` reads.
+
+    Raises:
+        BadInput: None of them is there.
+    """
     kinds = ("noun", "verb", "adj", "adv")
     files = sorted(
         file for kind in kinds for end in ("yaml", "yaml.gz") for file in Path(folder).glob(f"{kind}.*.{end}")
     )
     remedy = "Give src/yaml of Open English WordNet, where noun.act.yaml and the like are."
     require(bool(files), "a folder of WordNet holds its YAML files", folder=str(folder), remedy=remedy)
-    return WordNet(synset for file in files for synset in _synsets(file))
+    return files
 
 
 def _synsets(file: Path) -> Iterator[Synset]:

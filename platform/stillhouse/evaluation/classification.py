@@ -8,7 +8,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from stillhouse.corpora.glue import TASKS, LabelledData, Row, read_task
+from stillhouse.corpora.glue import TASKS, LabelledData, Row, read_task, stratified
 from stillhouse.errors import require
 from stillhouse.evaluation.metrics import Values, cosines
 from stillhouse.types import Encoder, FloatArray, IntArray
@@ -86,6 +86,7 @@ class CosineThreshold:
     Args:
         data: What is scored; pairs with two classes.
         fit: What the thresholds are chosen on, such as the train split.
+        fit_rows: Rows of it that are taken, with the classes in their proportions; 0 takes all.
         name: First part of the figures' names; the task's where it is empty.
 
     Raises:
@@ -94,7 +95,7 @@ class CosineThreshold:
 
     version: ClassVar[int] = 1
 
-    def __init__(self, data: LabelledData, fit: LabelledData, name: str = "") -> None:
+    def __init__(self, data: LabelledData, fit: LabelledData, name: str = "", fit_rows: int = 0) -> None:
         for each in (data, fit):
             task = TASKS[each.task]
             require(bool(task.second) and len(task.labels) == 2, "pairs with two classes", task=each.task)
@@ -102,6 +103,8 @@ class CosineThreshold:
             data.sha256 != fit.sha256, "thresholds are chosen on other rows than are scored", data=data.path
         )
         self.rows, self.fit, self.split = read_task(data), read_task(fit), _kind(data.split)
+        if 0 < fit_rows < len(self.fit):
+            self.fit = stratified(self.fit, fit_rows / len(self.fit))
         self.name, self.positive = name or data.task, _positive(data.task)
 
     def __call__(self, model: Encoder) -> dict[str, float]:

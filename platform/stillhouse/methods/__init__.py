@@ -16,9 +16,10 @@
 
 A method that cannot do without labelled text also has ``NEEDS``, the columns of it that it reads; one that
 wants translations has ``NEEDS_PARALLEL``, one whose student reads word vectors ``NEEDS_WORDS``, one that
-ranks the candidates of claims ``NEEDS_CLAIMS``. One that asks more of the models than that they load has
-``check(hp, student, teacher)``: it refuses them before any work. A sweep compares with ``BASELINE``, the
-hyper-parameters that make a method its own baseline, where a method has it; else with the MSE student.
+learns a task ``NEEDS_TASK``, one that ranks the candidates of claims ``NEEDS_CLAIMS``. One that asks more of
+the models than that they load has ``check(hp, student, teacher)``: it refuses them before any work. A sweep
+compares with ``BASELINE``, the hyper-parameters that make a method its own baseline, where a method has it;
+else with the MSE student.
 """
 
 import dataclasses
@@ -131,6 +132,7 @@ def check_data(
     *,
     parallel: bool = False,
     words: bool = False,
+    task: bool = False,
     claims: bool = False,
 ) -> None:
     """Refuse to train without the labelled or parallel text, or the word vectors, that a method needs.
@@ -140,6 +142,7 @@ def check_data(
         columns: Of the labelled text that there is; none where there is none.
         parallel: Whether there is parallel text.
         words: Whether there are word vectors.
+        task: Whether there is a task with labels, and a budget for it.
         claims: Whether there are claims.
 
     Raises:
@@ -157,6 +160,12 @@ def check_data(
         f"{name} reads sentences, and --claims puts claims in their place",
         method=name,
         remedy="Leave --claims out, or train retrieval_kd.",
+    )
+    require(
+        task or not getattr(method, "NEEDS_TASK", False),
+        f"{method.__name__.rpartition('.')[2]} is given a task with labels",
+        task="",
+        remedy="Give --task and --task-root, and a budget with --finetune-budget.",
     )
     require(
         words or not getattr(method, "NEEDS_WORDS", False),
@@ -180,19 +189,19 @@ def check_data(
     )
 
 
-def probe(method: Method, hp: Any, *, layers: int, cross_encoder: Model | None = None) -> None:
+def probe(method: Method, hp: Any, *, layers: int, setting: Setting | None = None) -> None:
     """Plan and build the objectives with placeholder data, so that a bad value is refused before any work.
 
     Args:
         method: What plans.
         hp: Its hyper-parameters.
         layers: Of the model that the student starts from.
-        cross_encoder: A published teacher of pairs; None where there is none.
+        setting: Placeholders for the kinds of data that there are; None has all kinds.
 
     Raises:
         BadInput: A value that a stage, an optimiser or a loss refuses, or a layer past the model.
     """
-    for stage in method.plan(hp, _placeholder(cross_encoder)).chain():
+    for stage in method.plan(hp, setting or placeholder()).chain():
         stage.objective.build(student_dim=4, teacher_dim=4)
         check_student(stage.student, layers)
 
@@ -209,10 +218,20 @@ def check_student(student: Spec[Any], layers: int) -> None:
         checked_repeats(student.kwargs["unit"], student.kwargs.get("repeats"), layers)
 
 
-def _placeholder(cross_encoder: Model | None) -> Setting:
+def placeholder(
+    *, labelled: bool = True, task: LabelledTask | None = None, cross_encoder: Model | None = None
+) -> Setting:
+    """A setting of data that is not there, to plan with.
+
+    Args:
+        labelled: Whether there is labelled text.
+        task: What `placeholder_task` gives; None for no task.
+        cross_encoder: A published teacher of pairs; None where there is none.
+    """
     from stillhouse.students.transformer import TransformerStudent
 
     teacher, texts = Model("placeholder"), TextTable("placeholder")
+    pairs = Examples({"query": texts, "passage": texts}, AllRows())
     return Setting(
         teacher=teacher,
         student=spec(TransformerStudent, base=teacher, layers=(0,)),
@@ -220,18 +239,37 @@ def _placeholder(cross_encoder: Model | None) -> Setting:
         dev=DevSuite((), select=""),
         distil_budget=1 << 40,
         sentence_rows=1 << 40,
-        labelled=Examples({"query": texts, "passage": texts}, AllRows()),
-        labelled_stores={"query": Store(texts, teacher), "passage": Store(texts, teacher)},
+        labelled=pairs if labelled else None,
+        labelled_stores=dict.fromkeys(pairs.columns, Store(texts, teacher)) if labelled else {},
         teacher_dim=4,
         parallel=Examples({"source": texts, "target": texts}, AllRows()),
         parallel_store=Store(texts, teacher),
         finetune_budget=1 << 40,
         words=teacher,
-        task=LabelledTask(Examples({"text": texts}, AllRows()), classes=2, dev=DevSuite((), select="")),
+        task=task,
         ranking=RankingTask(
             Examples({"claim": texts, "documents": texts}, AllRows()),
             DevSuite((), select=""),
             rows=1 << 40,
             cross_encoder=cross_encoder,
         ),
+    )
+
+
+def placeholder_task(*, pair: bool, classes: int, augmented: bool) -> LabelledTask:
+    """A task of data that is not there.
+
+    Args:
+        pair: Whether its texts come in pairs.
+        classes: C.
+        augmented: Whether there are varied rows.
+    """
+    texts, nothing = TextTable("placeholder"), DevSuite((), select="")
+    rows = Examples(dict.fromkeys(("text", "other") if pair else ("text",), texts), AllRows())
+    return LabelledTask(
+        rows,
+        classes,
+        nothing,
+        augmented=rows if augmented else None,
+        untuned=nothing if pair and classes == 2 else None,
     )

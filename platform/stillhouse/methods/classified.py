@@ -1,10 +1,14 @@
-"""Objectives on labelled texts and pairs of texts; no text depends on another, nothing is gathered."""
+"""Objectives on labelled texts and pairs of texts; no text depends on another.
+
+Nothing is gathered but how many rows have a label: augmented rows have none, and ranks differ in them.
+"""
 
 from collections.abc import Mapping
 
 from torch import Tensor, nn
 
-from stillhouse.losses.heads import ClassificationHead, LabelsAndLogits
+from stillhouse.distributed import gather, world_size
+from stillhouse.losses.heads import UNLABELLED, ClassificationHead, LabelsAndLogits
 from stillhouse.types import Batch, Encoding, Terms
 
 
@@ -43,12 +47,26 @@ class Classified(nn.Module):
     ) -> Terms:
         """``labels`` where α > 0, ``logits`` where α < 1."""
         values = batch.values
-        terms: Terms = self.loss(self.head(*_sides(student)), values.get("label"), values.get("logits"))
+        terms: Terms = self.loss(self.logits(student), values.get("label"), values.get("logits"))
+        if "labels" in terms and world_size() > 1:
+            terms["labels"] = _of_all_ranks(terms["labels"], values["label"])
         return terms
 
     def score(self, student: Mapping[str, Encoding]) -> Tensor:
         """Probabilities of the classes, (B, C)."""
         return self.head.score(*_sides(student))
+
+    def logits(self, student: Mapping[str, Encoding]) -> Tensor:
+        """What the probabilities are the softmax of, (B, C)."""
+        logits_BC: Tensor = self.head(*_sides(student))
+        return logits_BC
+
+
+def _of_all_ranks(mean: Tensor, labels_B: Tensor) -> Tensor:
+    """A mean over the labelled rows here, such that DDP's mean over ranks is that over all labelled rows."""
+    here = (labels_B != UNLABELLED).sum().reshape(1)
+    everywhere = gather(here).sum().clamp(min=1)
+    return mean * (here[0] * world_size()).to(mean.dtype) / everywhere.to(mean.dtype)
 
 
 def _sides(student: Mapping[str, Encoding]) -> list[Tensor]:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from stillhouse.errors import require
-from stillhouse.losses.cosine import CosineDistance
+from stillhouse.losses.cosine import CosineDistance, PairCosineMSE
 from stillhouse.losses.numerics import widen
 from stillhouse.losses.pca import Projection, fit_pca
 from stillhouse.losses.pkd import PKD, layer_pairs
@@ -70,6 +70,21 @@ class CosineApproximation(nn.Module):
     ) -> Terms:
         """``cosine``."""
         return {"cosine": self.distance(student["text"].embedding_BD, teacher["text"].embedding_BD)}
+
+
+class PairCosines(nn.Module):
+    """BiLSTM_KD of SRA's Table 5: ``cosine``, to the teacher's of the pair. Columns ``text``, ``other``."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mse = PairCosineMSE()
+
+    def forward(
+        self, student: Mapping[str, Encoding], teacher: Mapping[str, Encoding], batch: Batch
+    ) -> Terms:
+        """``cosine``."""
+        sides = [said[column].embedding_BD for said in (student, teacher) for column in ("text", "other")]
+        return {"cosine": self.mse(*sides)}
 
 
 class ProjectedRegression(nn.Module):

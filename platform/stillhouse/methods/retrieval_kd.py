@@ -168,7 +168,7 @@ def plan(hp: HyperParameters, setting: Setting) -> Stage:
     if task.fraction < 1:
         examples = Examples(
             task.examples.columns,
-            Sampled(examples, task.fraction, setting.seed),
+            Sampled(examples, task.fraction),
             label=examples.label,
             values=examples.values,
         )

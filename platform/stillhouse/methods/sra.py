@@ -12,19 +12,16 @@ Deviations: T_x is the teacher's own sentence vector; of BERT as published it is
 Not printed are the batch of the fine-tuning, the epochs, the schedule, and how the states become H: here
 the maximum over the words, as in the BiLSTM of GLUE that section 3.2 follows. Of the learning rates that are
 searched per task, 5e-4 is the default.
-Not yet here: SRA + KD, which wants the logits of a teacher that is fine-tuned on the task, and the augmented
-rows that go with it.
+SRA + KD (+ TS) is the method ``sra_kd``, the baseline without the first stage ``bilstm_kd``.
 """
 
 from dataclasses import dataclass
 
-from stillhouse.errors import require
-from stillhouse.methods.classified import Classified
 from stillhouse.methods.matching import CosineApproximation
 from stillhouse.methods.stages import distilled
-from stillhouse.plan import LabelledTask, Optimizer, Setting, Stage
-from stillhouse.spec import Spec, spec
-from stillhouse.students.bilstm import POOLINGS, BiLSTMStudent
+from stillhouse.methods.tasks import check_student, classified, recurrent
+from stillhouse.plan import Optimizer, Setting, Stage
+from stillhouse.spec import spec
 
 PAPER = (
     "Wu et al., Towards Non-task-specific Distillation of BERT via Sentence Representation Approximation, "
@@ -68,9 +65,7 @@ class HyperParameters:
 
     def __post_init__(self) -> None:
         """Check what is only built with word vectors at hand."""
-        require(self.hidden >= 1, "hidden >= 1", hidden=self.hidden)
-        require(self.pooling in POOLINGS, f"pooling in {POOLINGS}", pooling=self.pooling)
-        require(0 <= self.dropout < 1, "0 <= dropout < 1", dropout=self.dropout)
+        check_student(hidden=self.hidden, pooling=self.pooling, dropout=self.dropout)
 
 
 PRESETS = {"paper": HyperParameters(), "repo": HyperParameters()}
@@ -99,48 +94,26 @@ def plan(hp: HyperParameters, setting: Setting) -> Stage:
         spec(CosineApproximation),
         _optimizer(hp, hp.distil_learning_rate),
         label="sra",
-        student=_student(hp, setting),
+        student=recurrent(
+            setting,
+            hidden=hp.hidden,
+            pooling=hp.pooling,
+            freeze_words=hp.freeze_words,
+            dropout=hp.dropout,
+        ),
         batch_size=min(hp.distil_batch_size, setting.distil_budget),
     )
     if setting.task is None or setting.finetune_budget == 0:
         return before
-    return _finetuned(hp, setting, setting.task, before)
-
-
-def _student(hp: HyperParameters, setting: Setting) -> Spec[BiLSTMStudent]:
-    assert setting.words is not None, "a method that needs word vectors says so before it plans"
-    return spec(
-        BiLSTMStudent,
-        words=setting.words,
-        hidden=hp.hidden,
-        dim=setting.teacher_dim,
-        pooling=hp.pooling,
-        freeze_words=hp.freeze_words,
-        dropout=hp.dropout,
-        seed=setting.seed,
-    )
-
-
-def _finetuned(hp: HyperParameters, setting: Setting, task: LabelledTask, before: Stage) -> Stage:
-    objective = spec(
-        Classified,
-        classes=task.classes,
-        pair="other" in task.examples.columns,
-        hidden=hp.head_hidden,
-        dropout=hp.dropout,
-    )
-    return Stage(
-        label="finetune",
+    return classified(
+        setting,
+        setting.task,
+        _optimizer(hp, hp.finetune_learning_rate),
         student=before.student,
-        objective=objective,
-        examples=task.examples,
-        stores={},
-        budget=setting.finetune_budget,
-        batch_size=min(hp.finetune_batch_size, setting.finetune_budget),
-        optimizer=_optimizer(hp, hp.finetune_learning_rate),
-        evaluate_every=setting.finetune_budget // setting.evaluations,
-        start_from=before,
-        **{**setting.common(), "dev": task.dev},
+        batch_size=hp.finetune_batch_size,
+        head_hidden=hp.head_hidden,
+        dropout=hp.dropout,
+        before=before,
     )
 
 

@@ -42,7 +42,7 @@ def distilled(
         label=label,
         student=student,
         objective=objective,
-        examples=Examples(columns={"text": setting.sentences.texts}, origin=AllRows()),
+        examples=setting.texts or Examples(columns={"text": setting.sentences.texts}, origin=AllRows()),
         stores={} if live else {"text": setting.sentences},
         budget=budget,
         batch_size=batch_size,

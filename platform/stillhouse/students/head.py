@@ -37,7 +37,7 @@ def own_head(base: Model) -> Head:
     ]
     require(
         len(chosen) == 1 and chosen[0] in named.values() and not others,
-        "a live teacher pools by mean, cls or max, and has no other module after that",
+        "a teacher that runs along or is fine-tuned pools by mean, cls or max, with no other module after",
         model=base.name or base.path,
         pooling=chosen,
         modules=others,

@@ -21,6 +21,7 @@ from stillhouse.evaluation.claim_ranking import DEPTHS, ClaimRanking
 from stillhouse.plan import DevSuite, Examples, Model, Setting, Store, TestSuite, TextTable
 from stillhouse.spec import spec
 from stillhouse.sweeps.experiment import Experiment
+from stillhouse.sweeps.fractions import cut
 from stillhouse.sweeps.prepare import Embedding, Prepared, student_spec
 from stillhouse.sweeps.task_data import word_vectors
 from stillhouse.teachers.models import resolve_model
@@ -80,17 +81,15 @@ def prepare_claims(
 
     parts, told = read_claims(wanted, workspace, refresh=refresh)
     train, dev, test = (parts[name] for name in SPLITS)
-    rows = len(open_rows(workspace, train)["claim"])
     task = RankingTask(
         train,
         DevSuite((spec(ClaimRanking, examples=dev),), select=SELECT),
-        rows=max(1, round(wanted.fraction * rows)),
-        fraction=wanted.fraction,
+        rows=len(open_rows(workspace, train)["claim"]),
         cross_encoder=cross_encoder_of(wanted),
     )
     teacher = resolve_model(wanted.teacher)
     tables = list(train.columns.values())
-    setting = Setting(
+    whole = Setting(
         teacher=task.cross_encoder or teacher,
         student=student_spec(wanted, teacher),
         sentences=Store(train.columns["documents"], teacher, max_length=wanted.max_length),
@@ -105,11 +104,13 @@ def prepare_claims(
         words=word_vectors(workspace, wanted.words, tables, wanted.seed),
         ranking=task,
     )
+    setting = cut(whole, wanted)
+    assert setting.ranking is not None
     facts = {
         **told,
-        "claims": task.rows,
+        "claims": setting.ranking.rows,
         "sentences": told["documents"],
-        "pairs": task.rows * wanted.candidates,
+        "pairs": setting.ranking.rows * wanted.candidates,
         "teacher": task.cross_encoder.name if task.cross_encoder else "a teacher trained on the same claims",
         "store": train.fingerprint,
         "compute": setting.autocast,

@@ -14,6 +14,8 @@ SELECTS = {
 }
 """What may pick a checkpoint, and the dev figure that it is."""
 
+FRACTION_OF = ("all", "sentences", "labels")
+
 
 @dataclass(frozen=True)
 class Experiment:
@@ -66,7 +68,13 @@ class Experiment:
         claims: Folder of FEVER: claims in the place of the corpus, each with candidate documents.
         candidates: C, the documents a claim that are nearest by TF-IDF.
         cross_encoder: Name or path of a published cross-encoder that may teach; one label.
-        fraction: Share of the training rows that the student learns from.
+        wordnet: Folder with the YAML files of Open English WordNet, by which the rows of the task are varied
+            for ``augment=ts``.
+        augment_copies: Tries to vary a row of the task.
+        augment_rows: Rows of the task, varied ones included, after which no more are made; 0 is no limit.
+        fraction: Share of the training rows; a smaller one is part of a larger. Budgets stay as they are.
+        fraction_of: What it is a share of: ``sentences`` (or translations, or claims), ``labels`` (pairs, or
+            a task's rows), or ``all``.
         patience: Evaluations without a better dev figure before a stage ends; 0 never ends it.
         compute: ``auto``, ``float32`` or ``bfloat16``: precision of teacher and training.
         data_root: Folder with the published STS sets; empty leaves STS out.
@@ -116,7 +124,11 @@ class Experiment:
     claims: str = ""
     candidates: int = 10
     cross_encoder: str = ""
+    wordnet: str = ""
+    augment_copies: int = 20
+    augment_rows: int = 800_000
     fraction: float = 1.0
+    fraction_of: str = "all"
     patience: int = 0
     compute: str = "auto"
     data_root: str = ""
@@ -135,10 +147,14 @@ class Experiment:
             "finetune_budget",
             "patience",
             "parallel_pairs",
+            "augment_rows",
         ):
             value = getattr(self, name)
             require(value >= 0, f"{name} >= 0", **{name: value})
-        for name in ("dev_queries", "dev_passages", "held_out", "distil_budget", "evaluations", "max_length"):
+        for name in (
+            *("dev_queries", "dev_passages", "held_out", "distil_budget", "evaluations", "max_length"),
+            "augment_copies",
+        ):
             value = getattr(self, name)
             require(value > 0, f"{name} > 0", **{name: value})
         require(
@@ -164,7 +180,17 @@ class Experiment:
             select=self.select,
         )
         require(self.candidates >= 2, "candidates >= 2", candidates=self.candidates)
+        require(
+            bool(self.task) or not self.wordnet,
+            "rows are varied of a task",
+            wordnet=self.wordnet,
+            task=self.task,
+            remedy="Give --task and --task-root.",
+        )
         require(0 < self.fraction <= 1, "0 < fraction <= 1", fraction=self.fraction)
+        require(
+            self.fraction_of in FRACTION_OF, f"fraction_of in {FRACTION_OF}", fraction_of=self.fraction_of
+        )
         require(
             self.compute in ("auto", "float32", "bfloat16"),
             "compute in (auto, float32, bfloat16)",
@@ -188,6 +214,10 @@ class Experiment:
             corpus=self.corpus,
             remedy="Select by agreement, or by stsb with --data-root.",
         )
+
+    def share_of(self, rows: str) -> float:
+        """The share of the ``sentences`` or of the ``labels``."""
+        return self.fraction if self.fraction_of in (rows, "all") else 1.0
 
     def mining_rule(self) -> dict[str, Any]:
         """The fields of `Mined` that say which passages may be negatives."""

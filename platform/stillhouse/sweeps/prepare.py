@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from stillhouse.artifacts import Workspace, write_json
@@ -10,8 +10,9 @@ from stillhouse.console import Progress, say
 from stillhouse.plan import Collection, DevSuite, Examples, Mined, Model, Setting, Store, TestSuite, TextTable
 from stillhouse.spec import Spec, canonical, fingerprint, spec
 from stillhouse.sweeps.experiment import SELECTS, Experiment
+from stillhouse.sweeps.fractions import cut
 from stillhouse.sweeps.room import teacher_actors
-from stillhouse.sweeps.task_data import task_and_words
+from stillhouse.sweeps.task_data import task_and_words, with_varied_rows
 
 if TYPE_CHECKING:
     from stillhouse.teachers.store import StoreReader
@@ -90,10 +91,9 @@ def prepare(
     embed_stores([sentences, *mined_from, dev, test], workspace, embedding)
     if labelled and mined_from:
         build_mined(workspace, labelled)
-    told = open_store(workspace, sentences)
     task, words, final = task_and_words(wanted, workspace, data.sentences)
-    setting = Setting(
-        **_shared(wanted, sentences, told),
+    whole = Setting(
+        **_shared(wanted, sentences, open_store(workspace, sentences)),
         dev=_dev(data, dev, wanted),
         labelled=labelled,
         labelled_stores={name: store(table) for name, table in labelled.columns.items()} if labelled else {},
@@ -101,8 +101,11 @@ def prepare(
         words=words,
         task=task,
     )
-    pairs_left = len(next(iter(open_rows(workspace, labelled).values()))) if labelled else 0
-    facts = _facts(wanted.corpus, sentences, told, pairs_left) | ({"task": wanted.task} if task else {})
+    setting = cut(whole, wanted)
+    setting = replace(setting, task=with_varied_rows(setting.task, wanted, workspace))
+    kept = setting.labelled
+    pairs_left = len(next(iter(open_rows(workspace, kept).values()))) if kept else 0
+    facts = _facts(wanted, wanted.corpus, setting, pairs_left) | ({"task": wanted.task} if task else {})
     return Prepared(setting, TestSuite(_test(data, test, wanted).evaluators + final), facts)
 
 
@@ -128,9 +131,11 @@ def _prepare_parallel(
     embed_stores([sources], workspace, embedding)
     told = open_store(workspace, sources)
     steering, final = parallel_suites(dev, test, wanted.data_root)
-    setting = Setting(**_shared(wanted, sources, told), dev=steering, parallel=train, parallel_store=sources)
-    pairs = len(open_rows(workspace, train)["source"])
-    return Prepared(setting, final, _facts(wanted.parallel, sources, told, pairs))
+    whole = Setting(**_shared(wanted, sources, told), dev=steering, parallel=train, parallel_store=sources)
+    setting = cut(whole, wanted)
+    assert setting.parallel is not None
+    pairs = len(open_rows(workspace, setting.parallel)["source"])
+    return Prepared(setting, final, _facts(wanted, wanted.parallel, setting, pairs))
 
 
 def _shared(wanted: Experiment, sentences: Store, told: "StoreReader") -> dict[str, Any]:
@@ -151,16 +156,17 @@ def _shared(wanted: Experiment, sentences: Store, told: "StoreReader") -> dict[s
     }
 
 
-def _facts(corpus: str, sentences: Store, told: "StoreReader", pairs: int) -> dict[str, Any]:
+def _facts(wanted: Experiment, corpus: str, setting: Setting, pairs: int) -> dict[str, Any]:
     """What the report and the model card say of the data."""
-    assert isinstance(sentences.teacher, Model), "an experiment's teacher is a published model"
+    share = {"fraction": wanted.fraction, "fraction_of": wanted.fraction_of} if wanted.fraction < 1 else {}
     return {
         "corpus": corpus,
-        "sentences": len(told),
+        "sentences": setting.sentence_rows,
         "pairs": pairs,
-        "teacher": sentences.teacher.name,
-        "store": sentences.fingerprint,
-        "compute": sentences.compute,
+        **share,
+        "teacher": setting.teacher.name,
+        "store": setting.sentences.fingerprint,
+        "compute": setting.sentences.compute,
     }
 
 

@@ -1,21 +1,21 @@
 """From ``--task`` and ``--words`` to labelled examples with what selects on them, and to word vectors."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from stillhouse.artifacts import Workspace, locked
 from stillhouse.console import say
 from stillhouse.corpora.glue import TASKS, LabelledData, Row, read_task, resolve_task
 from stillhouse.corpora.readers import list_files
 from stillhouse.corpora.sentences import clean
-from stillhouse.corpora.tables import open_texts, write_rows, write_texts
+from stillhouse.corpora.tables import open_texts
 from stillhouse.errors import require
 from stillhouse.plan import DevSuite, Examples, LabelledTask, Model, TextTable
 from stillhouse.spec import Spec, fingerprint, spec
 from stillhouse.sweeps.experiment import Experiment
+from stillhouse.sweeps.task_rows import augmented_rows, write_task_rows
 
 VERSION = 1
 COUNT = "count"
@@ -23,6 +23,8 @@ COUNT = "count"
 DIM = 300
 """Of vectors that are not read from a file, as GloVe's."""
 MOST_WORDS = 200_000
+THRESHOLD_ROWS = 10_000
+"""Training rows that the thresholds of untuned vectors are chosen on."""
 
 
 def task_name(given: str) -> str:
@@ -55,7 +57,7 @@ def read_labelled_task(
     Raises:
         BadInput: No such task, or a file of it is missing.
     """
-    from stillhouse.evaluation.classification import Classification
+    from stillhouse.evaluation.classification import Classification, CosineThreshold
 
     task = task_name(given)
     train = resolve_task(task, root, "train")
@@ -64,8 +66,12 @@ def read_labelled_task(
     steering = DevSuite((spec(Classification, data=dev),), select=f"{task}_accuracy")
     public = [name for name in splits.get("test", ()) if (Path(root) / name).is_file()]
     final = (spec(Classification, data=resolve_task(task, root, "test")),) if public else ()
-    classes = len(TASKS[task].labels)
-    return LabelledTask(task_examples(workspace, train), classes=classes, dev=steering), final
+    classes, untuned = len(TASKS[task].labels), None
+    if TASKS[task].second and classes == 2:
+        bare = spec(CosineThreshold, data=dev, fit=train, fit_rows=THRESHOLD_ROWS)
+        untuned = DevSuite((bare,), select=f"{task}_cosine_accuracy")
+    examples = task_examples(workspace, train)
+    return LabelledTask(examples, classes=classes, dev=steering, untuned=untuned), final
 
 
 def task_examples(workspace: Workspace, data: LabelledData) -> Examples:
@@ -78,21 +84,19 @@ def task_examples(workspace: Workspace, data: LabelledData) -> Examples:
         for row in read_task(data)
     ]
     rows = [row for row in rows if row.first and row.second != ""]
-    sides = {"text": [row.first for row in rows]}
-    if rows and rows[0].second is not None:
-        sides["other"] = [row.second or "" for row in rows]
-    known = {
-        text: at for at, text in enumerate(dict.fromkeys(text for side in sides.values() for text in side))
-    }
-    label = f"{data.task}-{data.split}"
-    table = write_texts(workspace, label, known, deduplicate=False, origin={"task": data.task})
-    return write_rows(
-        workspace,
-        dict.fromkeys(sides, table),
-        {column: np.array([known[text] for text in side]) for column, side in sides.items()},
-        label,
-        values={"label": np.array([row.label for row in rows])},
+    return write_task_rows(workspace, rows, f"{data.task}-{data.split}", {"task": data.task})
+
+
+def with_varied_rows(
+    task: LabelledTask | None, wanted: Experiment, workspace: Workspace
+) -> LabelledTask | None:
+    """The task with varied rows, where an experiment says by what words are varied."""
+    if task is None or not wanted.wordnet:
+        return task
+    varied = augmented_rows(
+        workspace, task.examples, wanted.wordnet, copies=wanted.augment_copies, most=wanted.augment_rows
     )
+    return replace(task, augmented=varied)
 
 
 def word_vectors(workspace: Workspace, source: str, tables: Sequence[TextTable], seed: int = 0) -> Model:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from stillhouse.artifacts import Workspace
-from stillhouse.data import Scored
+from stillhouse.data import Recorded, Scored
 from stillhouse.plan import Mined, Stage, Store
 from stillhouse.teachers.models import tokenizer_of
 from stillhouse.training.fit import Listen, fit
@@ -20,27 +20,28 @@ if TYPE_CHECKING:
 
 def stores_of(stage: Stage) -> list[Store]:
     """Every store that a stage reads, those its examples are mined from first."""
-    origin = stage.examples.origin
-    mined = [origin.queries, origin.passages] if isinstance(origin, Mined) else []
+    origins = [examples.origin for examples in stage.examples.sources()]
+    mined = [s for origin in origins if isinstance(origin, Mined) for s in (origin.queries, origin.passages)]
     return list({store.fingerprint: store for store in [*mined, *stage.stores.values()]}.values())
 
 
 def prepare(stage: Stage, workspace: Workspace, *, device: str, threads: int) -> None:
-    """Build the stores, mined examples and tokens that a stage reads and nobody has built yet, right here."""
+    """Build the stores, examples and tokens that a stage reads and nobody has built yet, right here."""
     from stillhouse.corpora.tokens import build_tokens
     from stillhouse.teachers.embed import build_store
+    from stillhouse.training.mining import build_mined
+    from stillhouse.training.pair_scores import build_scored
+    from stillhouse.training.recording import build_recorded
 
     for store in stores_of(stage):
         build_store(workspace, store, actors=1, threads=threads, local=True, device=device)
-    if isinstance(stage.examples.origin, Mined):
-        from stillhouse.training.mining import build_mined
-
-        build_mined(workspace, stage.examples, device=device)
-    for part in stage.examples.sources():
-        if isinstance(part.origin, Scored):
-            from stillhouse.training.pair_scores import build_scored
-
-            build_scored(workspace, part, device=device)
+    for examples in stage.examples.sources():
+        if isinstance(examples.origin, Mined):
+            build_mined(workspace, examples, device=device)
+        elif isinstance(examples.origin, Recorded):
+            build_recorded(workspace, examples, device=device)
+        elif isinstance(examples.origin, Scored):
+            build_scored(workspace, examples, device=device)
     for table in token_tables(stage, tokenizer_of(stage)).values():
         build_tokens(workspace, table)
 

@@ -45,6 +45,14 @@ class StudentScorer:
         Raises:
             BadInput: Not one list a column, none at all, or lists of different lengths.
         """
+        return self.asked("score", first, second)
+
+    def asked(self, what: str, first: Sequence[str], second: Sequence[str] | None = None) -> Vectors:
+        """What another method of the objective says, such as ``logits``; as `score`.
+
+        Raises:
+            BadInput: As `score`.
+        """
         sides = [first] if second is None else [first, second]
         lengths = {len(side) for side in sides}
         require(
@@ -60,21 +68,21 @@ class StudentScorer:
         vectors_ND = self.encoder.encode(list(row_of))
         rows = [np.array([row_of[text] for text in side]) for side in sides]
         parts = [
-            self._scores([vectors_ND[ids[start : start + ROWS_AT_ONCE]] for ids in rows])
+            self._said(what, [vectors_ND[ids[start : start + ROWS_AT_ONCE]] for ids in rows])
             for start in range(0, len(first), ROWS_AT_ONCE)
         ]
         return np.concatenate(parts)
 
     @torch.no_grad()
-    def _scores(self, sides: Sequence[Vectors]) -> Vectors:
+    def _said(self, what: str, sides: Sequence[Vectors]) -> Vectors:
         device = self.encoder.device
         given = {
             column: Encoding(torch.from_numpy(vectors_BD).to(device))
             for column, vectors_BD in zip(self.columns, sides, strict=True)
         }
         with evaluating(self.objective):
-            scores = self.objective.score(given)
-        return np.asarray(scores.float().cpu().numpy())
+            said = getattr(self.objective, what)(given)
+        return np.asarray(said.float().cpu().numpy())
 
 
 def with_scores(

@@ -91,14 +91,14 @@ class TrainingTable:
         return next(iter(dims.values()), None)
 
     def teacher_blocks(self, rows: int = 4096) -> dict[str, Iterator[FloatArray]]:
-        """Each store's vectors in the order of its rows, for what is fitted before training."""
+        """Each store's vectors of the rows that are trained on, in order, for what is fitted before."""
 
-        def blocks(store: TeacherColumn) -> Iterator[FloatArray]:
-            known = np.asarray(store.rows)
+        def blocks(column: str, store: TeacherColumn) -> Iterator[FloatArray]:
+            known = np.unique(self.rows[column])
             for start in range(0, len(known), rows):
                 yield store.gather(known[start : start + rows])
 
-        return {column: blocks(store) for column, store in self.stores.items()}
+        return {column: blocks(column, store) for column, store in self.stores.items()}
 
     def batch(self, indices: IntArray) -> Batch:
         """Gather examples; the K texts of a column such as hard negatives are flattened row by row."""

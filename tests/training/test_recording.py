@@ -1,0 +1,100 @@
+"""A fine-tuned teacher's logits: those of its head, recorded once, read by a student's stage."""
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from stillhouse.artifacts import Workspace, read_manifest
+from stillhouse.corpora.tables import open_rows, open_values, write_rows, write_texts
+from stillhouse.data import Recorded, Sampled
+from stillhouse.methods.classified import Classified
+from stillhouse.plan import Examples, Optimizer, Stage
+from stillhouse.spec import spec
+from stillhouse.students.transformer import TransformerStudent
+from stillhouse.teachers.models import resolve_model
+from stillhouse.training import recording
+from stillhouse.training.recording import build_recorded
+from stillhouse.training.run import Where, encoder_in, run
+from stillhouse.training.scorer import StudentScorer
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+WORDS = ["cat", "river", "sun", "house", "red", "list"]
+WHERE = Where(device="cpu", threads=1)
+
+
+@pytest.fixture
+def teacher(workspace: Workspace, tiny_model: Path) -> Stage:
+    table = write_texts(workspace, "words", [f"the {word}" for word in WORDS])
+    first, second = (grid.ravel() for grid in np.meshgrid(np.arange(6), np.arange(6), indexing="ij"))
+    rows = write_rows(
+        workspace,
+        {"text": table, "other": table},
+        {"text": first, "other": second},
+        "pairs",
+        values={"label": (first == second).astype(np.int64)},
+    )
+    return Stage(
+        label="teacher",
+        student=spec(TransformerStudent, base=resolve_model(str(tiny_model)), layers=(0,)),
+        objective=spec(Classified, classes=2, pair=True),
+        examples=rows,
+        stores={},
+        budget=36,
+        batch_size=18,
+        optimizer=Optimizer(1e-3),
+        max_length=8,
+    )
+
+
+def recorded(teacher: Stage, rows: Examples | None = None) -> Examples:
+    rows = rows or teacher.examples
+    return Examples(rows.columns, Recorded(rows, teacher), label="told", values=(*rows.values, "logits"))
+
+
+def test_a_students_stage_trains_its_teacher_first_and_reads_its_logits(
+    workspace: Workspace, teacher: Stage
+) -> None:
+    half = Examples(teacher.examples.columns, Sampled(teacher.examples, 0.5), values=teacher.examples.values)
+    told = recorded(teacher, half)
+    student = dataclasses.replace(teacher, label="kd", examples=told, seed=1, batch_size=9, budget=18)
+    assert list(student.chain()) == [teacher, student]
+    run(student, workspace, where=WHERE)
+    rows, values = open_rows(workspace, told), open_values(workspace, told)
+    scorer = encoder_in(workspace.path(teacher))
+    assert isinstance(scorer, StudentScorer)
+    texts = [[f"the {WORDS[row]}" for row in rows[name]] for name in ("text", "other")]
+    np.testing.assert_allclose(values["logits"], scorer.asked("logits", *texts), atol=1e-6)
+    assert values["logits"].shape == (18, 2) and values["logits"].dtype == np.float32
+    assert np.array_equal(values["label"], rows["text"] == rows["other"])
+    other = dataclasses.replace(teacher, seed=5)
+    assert recorded(other).fingerprint != recorded(teacher).fingerprint != told.fingerprint
+
+
+def test_a_recording_goes_on_where_it_was_killed_and_is_never_made_again(
+    workspace: Workspace, teacher: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recording, "ROWS_AT_ONCE", 10)
+    run(teacher, workspace, where=WHERE)
+    told, asked = recorded(teacher), StudentScorer.asked
+    calls: list[int] = []
+
+    def until_killed(self: StudentScorer, what: str, *sides: list[str]) -> object:
+        calls.append(len(sides[0]))
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return asked(self, what, *sides)
+
+    monkeypatch.setattr(StudentScorer, "asked", until_killed)
+    with pytest.raises(KeyboardInterrupt):
+        build_recorded(workspace, told)
+    assert not workspace.finished(told)
+    build_recorded(workspace, told)
+    assert calls == [10, 10, 10, 10, 6]
+    build_recorded(workspace, told)
+    folder = workspace.path(told)
+    assert len(calls) == 5 and not (folder / recording.PARTS).exists() and read_manifest(folder)["rows"] == 36
+    monkeypatch.undo()
+    again = recorded(dataclasses.replace(teacher, label="teacher"))
+    assert again.fingerprint == told.fingerprint

@@ -124,6 +124,11 @@ def test_by_the_command_line(
     assert main(["export", folder, str(tmp_path / "towers"), *root]) == 0
     assert main(["evaluate", folder, "--final", *data]) == 0
     assert "fever_recall_macro@3" in capsys.readouterr().out
+    assert main([*command, "--fractions", "1,0.5"]) == 0
+    rows = [point["rows"] for point in json.loads((tmp_path / "told.json").read_text())]
+    assert (
+        rows[1]["retrieval_kd"] == rows[0]["retrieval_kd"] // 2 and rows[0]["teacher"] == rows[1]["teacher"]
+    )
     for wrong, message in (
         (["--claims", str(tmp_path / "none")], "--claims names a folder"),
         (["--claims", ""], "retrieval_kd is given claims"),

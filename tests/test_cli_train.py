@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from stillhouse.cli import main
+from stillhouse.teachers.models import resolve_model
 
 WORDS = "cat dog sat mat house river water sun moon red green blue fast slow array list text word".split()
 
@@ -19,6 +20,10 @@ def corpus(folder: Path) -> Path:
     path = folder / "words.txt"
     path.write_text("\n".join(sorted(lines)))
     return path
+
+
+STATIC = ["--student-kind", "static", "--static-dim", "16", "--set", "batch_size=16"]
+RECURRENT = ["--student-kind", "recurrent", "--recurrent-unit", "2", "--bottleneck", "8"]
 
 
 @pytest.fixture(scope="module")
@@ -83,6 +88,9 @@ def figures(arguments: list[str], told: Path) -> dict[str, float]:
         ("ckd", ["--set", "batch_size=16", "--set", "bank_size=32"]),
         ("mse", ["--set", "batch_size=16", "--layers", "last"]),
         ("pkd", ["--set", "batch_size=16"]),
+        ("ckd", [*STATIC, "--set", "bank_size=32", "--set", "keep_projection=true"]),
+        ("hpd", [*STATIC, "--static-start", "contextless", "--set", "dim=8"]),
+        ("mse", [*RECURRENT, "--set", "batch_size=16", "--labelled", "LABELLED", "--finetune-budget", "32"]),
         ("simcse", ["--set", "batch_size=16", "--labelled", "LABELLED", "--finetune-budget", "32"]),
         ("metakd", ["--set", "batch_size=16", "--labelled", "LABELLED", "--finetune-budget", "32"]),
     ],
@@ -167,6 +175,28 @@ def test_a_student_with_another_architecture_dimension_and_tokenizer(
     assert exported.tokenizer.get_vocab()["cat"] == 4 + len(WORDS)
 
 
+@pytest.mark.parametrize(
+    ("method", "values"),
+    [("ibkd", ["--set", "distil_batch_size=16"]), ("hpd", ["--set", "dim=8", "--set", "batch_size=16"])],
+)
+def test_a_second_teacher_that_is_a_table_of_other_words(
+    method: str,
+    values: list[str],
+    train: Callable[..., dict[str, Any]],
+    other_student: Path,
+    tiny_model: Path,
+    tmp_path: Path,
+) -> None:
+    from stillhouse.students.export import export_student
+    from stillhouse.students.static import StaticStudent
+
+    table = StaticStudent(resolve_model(str(tiny_model)), dim=12)
+    export_student(table, table.tokenizer.path, 16, tmp_path / "table")
+    models = ["--teacher", str(tmp_path / "table"), "--student", str(other_student)]
+    told = train(method, *models, *values)
+    assert -1 <= told["metrics"]["agreement_spearman_cosine"] <= 1
+
+
 def test_a_model_is_evaluated_by_any_name(
     train: Callable[..., dict[str, Any]], flags: list[str], tmp_path: Path, tiny_model: Path
 ) -> None:
@@ -200,6 +230,35 @@ def test_a_teacher_that_runs_along_fits_the_student(
     assert main(["train", "pkd", "--local", *elsewhere, "--keep", "1"]) == 2
     assert "a layer to match" in capsys.readouterr().err
     assert not (tmp_path / "runs" / "stores").exists()
+
+
+@pytest.mark.parametrize(
+    ("method", "values", "message"),
+    [
+        ("ibkd", STATIC[:2], "a static student has no layers between X and S"),
+        ("pkd", STATIC[:2], "pkd matches the layers of a transformer"),
+        ("sra", [*STATIC[:2], "--words", "count"], "sra trains a BiLSTM of its own"),
+        ("hpd", RECURRENT, "lacks=['projection', 'projection_activation']"),
+        ("mse", [*STATIC, "--set", "layers=[0]"], "lacks=['layers']"),
+        ("mse", [*STATIC, "--keep", "2"], "keep goes with a student of the kind transformer"),
+        ("mse", ["--static-dim", "8"], "static_dim goes with a student of the kind static"),
+        ("mse", RECURRENT[:2], "a recurrent student is given its unit"),
+        ("mse", [*RECURRENT[:3], "3"], "unit divides the layers"),
+        ("mse", ["--student-kind", "statistic"], "student_kind in"),
+    ],
+)
+def test_a_kind_of_student_that_cannot_be_is_one_sentence_before_any_work(
+    method: str,
+    values: list[str],
+    message: str,
+    flags: list[str],
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    assert main(["train", method, "--local", "--root", str(tmp_path / "runs"), *flags[2:], *values]) == 2
+    told = capsys.readouterr().err.splitlines()
+    assert len(told) == 1 and message in told[0]
+    assert not (tmp_path / "runs" / "corpora").exists()
 
 
 @pytest.mark.parametrize("name", ["./nowhere", "runs/stages/mse-0000000000000000"])

@@ -130,11 +130,20 @@ def add_export(commands: "_SubParsersAction[ArgumentParser]") -> None:
     command = _command(
         commands,
         "export",
-        "write a trained student as a folder that sentence-transformers loads",
-        "stillhouse export runs/stages/finetune-0123456789abcdef my-student",
+        "write a trained student as a folder that sentence-transformers loads, or in another form",
+        "stillhouse export runs/stages/finetune-0123456789abcdef my-student\n"
+        "  stillhouse export runs/stages/finetune-0123456789abcdef --format list\n"
+        "  stillhouse export runs/stages/finetune-0123456789abcdef my-graph --format onnx-int8",
     )
     command.add_argument("stage", type=Path, help="folder of a finished stage")
-    command.add_argument("folder", type=Path, help="where to write")
+    command.add_argument("folder", type=Path, nargs="?", help="where to write")
+    command.add_argument(
+        "--format",
+        default="sentence-transformers",
+        metavar="FORM",
+        help="sentence-transformers (default), onnx or onnx-int8 (extra onnx), compact (tied layers once; "
+        "only this package reads it), or list: which of them this student has",
+    )
     _add_common(command)
 
 

@@ -13,8 +13,9 @@ from stillhouse.devices import require_device, resolve_device
 from stillhouse.errors import BadInput, require
 from stillhouse.sweeps.cluster import joins
 from stillhouse.sweeps.experiment import Experiment, experiment
-from stillhouse.sweeps.prepare import Embedding, student_spec
+from stillhouse.sweeps.prepare import Embedding
 from stillhouse.sweeps.room import Need
+from stillhouse.sweeps.student_kinds import student_spec
 
 if TYPE_CHECKING:
     from stillhouse.methods import Method
@@ -83,6 +84,7 @@ def probe_all(
     from stillhouse.evaluation.sts import resolve_sts
     from stillhouse.methods import check_data, hyper_parameters, placeholder, placeholder_task, probe
     from stillhouse.students.backbone import layer_count
+    from stillhouse.sweeps.augmented import check_augmentation
     from stillhouse.sweeps.claim_data import cross_encoder_of, fever_files
     from stillhouse.sweeps.fractions import check_fraction
     from stillhouse.sweeps.task_data import task_name
@@ -109,14 +111,12 @@ def probe_all(
         )
     if wanted.wordnet:
         wordnet_files(wanted.wordnet)
-    setting = placeholder(
-        labelled=bool(labelled),
-        task=task if wanted.finetune_budget else None,
-        cross_encoder=cross_encoder,
-    )
+    check_augmentation(wanted)
     teacher = resolve_model(wanted.teacher)
     student = student_spec(wanted, teacher)
     layers = layer_count(student.kwargs["base"])
+    planned = task if wanted.finetune_budget else None
+    setting = placeholder(labelled=bool(labelled), task=planned, student=student, cross_encoder=cross_encoder)
     for values in points:
         hp = hyper_parameters(method, values, options.preset)
         probe(method, hp, layers=layers, setting=setting)

@@ -19,6 +19,7 @@ from stillhouse.cli_options import (
     trials_of,
 )
 from stillhouse.console import diverted_chatter, say
+from stillhouse.errors import require
 from stillhouse.signals import signals_kept
 from stillhouse.sweeps.prepare import Prepared, prepare
 
@@ -164,12 +165,28 @@ def _evaluate_suites(options: Namespace) -> int:
 
 def export(options: Namespace) -> int:
     """`stillhouse export STAGE FOLDER`."""
-    from stillhouse.sweeps.export import export_stage
+    from stillhouse.students.formats import FORMATS
+    from stillhouse.sweeps.export import export_stage, formats_of
 
+    known = (*FORMATS, "list")
+    require(options.format in known, f"format in {known}", format=options.format)
+    if options.format == "list":
+        with _quietly(options):
+            formats = formats_of(options.stage)
+        for form, reason in formats.items():
+            say(f"  {form:<22} {f'no: {reason}' if reason else 'yes'}")
+        _write(options, {"formats": formats})
+        return 0
+    require(options.folder is not None, "an export is given a folder", remedy="Say where to write.")
     with _quietly(options):
-        cosine = export_stage(options.stage, options.folder)
-    say(f"exported: {options.folder} (lowest cosine to the trained student {cosine:.7f})")
-    _write(options, {"folder": str(options.folder), "parity": cosine})
+        cosine = export_stage(options.stage, options.folder, form=options.format)
+    megabytes = sum(file.stat().st_size for file in options.folder.rglob("*") if file.is_file()) / 1e6
+    say(
+        f"exported: {options.folder} ({options.format}, {megabytes:.1f} MB, "
+        f"lowest cosine to the trained student {cosine:.7f})"
+    )
+    told = {"format": options.format, "folder": str(options.folder), "parity": cosine}
+    _write(options, {**told, "megabytes": megabytes})
     return 0
 
 

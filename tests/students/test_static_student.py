@@ -146,18 +146,21 @@ def test_it_is_a_spec_and_its_weights_are_restored(base: Model, tmp_path: Path) 
 
 @pytest.mark.parametrize("kind", ["bert", "roberta"])
 @pytest.mark.parametrize("normalize", [True, False])
-@pytest.mark.parametrize("dim", [0, 6])
+@pytest.mark.parametrize(("dim", "activation"), [(0, None), (6, ""), (6, "tanh")])
 def test_the_stock_library_gives_the_same_vectors(
-    kind: str, normalize: bool, dim: int, make_model: MakeModel, tmp_path: Path
+    kind: str, normalize: bool, dim: int, activation: str | None, make_model: MakeModel, tmp_path: Path
 ) -> None:
-    student = StaticStudent(make_model(kind), dim=dim, normalize=normalize, zipf=1e-3)
+    ending: dict[str, Any] = (
+        {} if activation is None else {"projection": 4, "projection_activation": activation}
+    )
+    student = StaticStudent(make_model(kind), dim=dim, normalize=normalize, zipf=1e-3, **ending)
+    assert student.dim == (4 if ending else dim or 32)
     encoder = StudentEncoder(student, student.tokenizer.path, MAX_LENGTH)
     export_student(student, student.tokenizer.path, MAX_LENGTH, tmp_path / "export", card="# A card\n")
     assert check_parity(encoder, tmp_path / "export", TEXTS, minimum=0.999999) <= 1 + 1e-6
     modules = json.loads((tmp_path / "export" / "modules.json").read_bytes())
-    assert [m["type"].rpartition(".")[2] for m in modules] == ["StaticEmbedding", "Normalize"][
-        : 1 + normalize
-    ]
+    wanted = ["StaticEmbedding", *["Dense"] * bool(ending), *["Normalize"] * normalize]
+    assert [m["type"].rpartition(".")[2] for m in modules] == wanted
     tokenizer = FastTokenizer(tmp_path / "export", MAX_LENGTH)
     assert tokenizer.around() == ([], [])
     assert tokenizer(TEXTS)[1].max() <= len(TEXTS) * (MAX_LENGTH - 2)
@@ -185,6 +188,8 @@ def test_lowercasing_outside_the_tokenizer_is_exported(base: Model, tmp_path: Pa
         ({"dim": -1}, "dim >= 0"),
         ({"dim": 33}, "dim <= dimension of the vectors"),
         ({"zipf": -1.0}, "zipf >= 0"),
+        ({"projection": 0}, "projection >= 1"),
+        ({"projection_activation": "tanh"}, "tanh with a projection"),
     ],
 )
 def test_bad_values_are_refused(switches: dict[str, Any], rule: str, base: Model) -> None:

@@ -11,7 +11,8 @@ from stillhouse.evaluation.agreement import Agreement
 from stillhouse.evaluation.suites import run_suite
 from stillhouse.students.transformer import TransformerStudent
 from stillhouse.sweeps.experiment import Experiment, experiment
-from stillhouse.sweeps.prepare import Embedding, Prepared, prepare, student_spec
+from stillhouse.sweeps.prepare import Embedding, Prepared, prepare
+from stillhouse.sweeps.student_kinds import student_spec
 from stillhouse.teachers.models import resolve_model
 from stillhouse.teachers.store import open_store
 from stillhouse.training.run import open_model

@@ -40,6 +40,14 @@ def test_by_the_command_line(folder: Path, tmp_path: Path, capsys: pytest.Captur
     root = ["--root", str(tmp_path / "logs")]
     assert main(["export", str(folder), str(tmp_path / "out"), *root]) == 0
     assert "exported: " in capsys.readouterr().out and (tmp_path / "out" / "modules.json").is_file()
+    assert main(["export", str(folder), "--format", "list", *root]) == 0
+    listed = capsys.readouterr().out.splitlines()
+    assert listed[0].split() == ["sentence-transformers", "yes"] and "no: no layers are tied" in listed[3]
+    for wrong, rule in ((["--format", "coreml"], "format in"), ([], "is given a folder")):
+        assert main(["export", str(folder), *wrong, *root]) == 2
+        assert rule in capsys.readouterr().err
+    assert main(["export", str(folder), str(tmp_path / "x"), "--format", "compact", *root]) == 2
+    assert "It has the forms sentence-transformers, onnx" in capsys.readouterr().err
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.txt").write_text("precious")
     assert main(["export", str(folder), str(tmp_path / "full"), *root]) == 2

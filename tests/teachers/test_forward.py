@@ -25,7 +25,8 @@ def test_order_and_batches_change_nothing(student: TransformerStudent, tiny_mode
 
     def teacher(tokens: Tokens) -> torch.Tensor:
         seen.append(tokens.input_ids_BT.shape[1])
-        return student(tokens).embedding_BD
+        embedding_BD: torch.Tensor = student(tokens).embedding_BD
+        return embedding_BD
 
     vectors = Forward(teacher, tokenizer.pad_id, batch_tokens=24)(ids, offsets)
     alone = [

@@ -219,13 +219,18 @@ def check_student(student: Spec[Any], layers: int) -> None:
 
 
 def placeholder(
-    *, labelled: bool = True, task: LabelledTask | None = None, cross_encoder: Model | None = None
+    *,
+    labelled: bool = True,
+    task: LabelledTask | None = None,
+    student: Spec[Any] | None = None,
+    cross_encoder: Model | None = None,
 ) -> Setting:
     """A setting of data that is not there, to plan with.
 
     Args:
         labelled: Whether there is labelled text.
         task: What `placeholder_task` gives; None for no task.
+        student: What is trained; None is some transformer.
         cross_encoder: A published teacher of pairs; None where there is none.
     """
     from stillhouse.students.transformer import TransformerStudent
@@ -234,7 +239,7 @@ def placeholder(
     pairs = Examples({"query": texts, "passage": texts}, AllRows())
     return Setting(
         teacher=teacher,
-        student=spec(TransformerStudent, base=teacher, layers=(0,)),
+        student=student or spec(TransformerStudent, base=teacher, layers=(0,)),
         sentences=Store(texts, teacher),
         dev=DevSuite((), select=""),
         distil_budget=1 << 40,

@@ -18,6 +18,7 @@ from typing import Any
 
 from stillhouse.errors import require
 from stillhouse.methods.matching import PairCosines
+from stillhouse.methods.stages import require_transformer
 from stillhouse.methods.tasks import (
     check_student,
     check_transfer,
@@ -119,8 +120,10 @@ def check(hp: HyperParameters, student: Spec[Any], teacher: Model) -> None:
     """Refuse a teacher that cannot be fine-tuned.
 
     Raises:
-        BadInput: Its pooling is none of ours, or another module follows.
+        BadInput: Its pooling is none of ours, or another module follows; or another kind of student is asked
+            for than its own.
     """
+    require_transformer(student, "bilstm_kd trains a BiLSTM of its own")
     if hp.fits == "logits":
         own_head(teacher)
 

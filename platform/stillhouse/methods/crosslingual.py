@@ -24,7 +24,8 @@ from typing import Any
 
 from stillhouse.errors import require
 from stillhouse.methods.parallel import ParallelContrast, ParallelRegression
-from stillhouse.plan import Live, Optimizer, Setting, Stage, Store
+from stillhouse.methods.stages import require_transformer
+from stillhouse.plan import Live, Model, Optimizer, Setting, Stage, Store
 from stillhouse.spec import Spec, spec
 from stillhouse.students.recurrent import RecurrentStudent
 from stillhouse.students.transformer import TransformerStudent
@@ -98,6 +99,15 @@ SOURCES = {
     "warmup": ("section 4.1", "code"),
 }
 """Where a preset's value stands: in the text, and in the authors' code."""
+
+
+def check(hp: HyperParameters, student: Spec[Any], teacher: Model) -> None:
+    """Refuse another kind of student than its own.
+
+    Raises:
+        BadInput: One is asked for.
+    """
+    require_transformer(student, "crosslingual makes its own recurrent student, by unit and bottleneck")
 
 
 def plan(hp: HyperParameters, setting: Setting) -> Stage:

@@ -17,12 +17,14 @@ authors' code.
 """
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from stillhouse.errors import require
 from stillhouse.methods.bottlenecks import InformationBottleneck, SupervisedBottleneck
-from stillhouse.methods.stages import distilled, student_of, supervised
-from stillhouse.plan import Optimizer, Setting, Stage
-from stillhouse.spec import spec
+from stillhouse.methods.stages import changed, distilled, student_of, supervised
+from stillhouse.plan import Model, Optimizer, Setting, Stage
+from stillhouse.spec import Spec, spec
+from stillhouse.students.static import StaticStudent
 
 PAPER = (
     "Zhang et al., Text Representation Distillation via Information Bottleneck Principle, "
@@ -135,6 +137,21 @@ SOURCES = {
 """Where a preset's value stands: in the text, and in the authors' code."""
 
 
+def check(hp: HyperParameters, student: Spec[Any], teacher: Model) -> None:
+    """Refuse a bottleneck over a student without layers: there X is S, and HSIC(X, S) asks for no student.
+
+    Raises:
+        BadInput: A static student, and β₁ or β₂ above 0.
+    """
+    require(
+        student.target is not StaticStudent or hp.beta1 == hp.beta2 == 0,
+        "a static student has no layers between X and S, so beta1 = beta2 = 0",
+        beta1=hp.beta1,
+        beta2=hp.beta2,
+        remedy="Set both to 0, or take ckd.",
+    )
+
+
 def plan(hp: HyperParameters, setting: Setting) -> Stage:
     """The fine-tuning stage after the distillation; the distillation alone where nothing is labelled."""
     before = _distil(hp, setting)
@@ -171,7 +188,7 @@ def _distil(hp: HyperParameters, setting: Setting) -> Stage:
 
 
 def _finetune(hp: HyperParameters, setting: Setting, before: Stage) -> Stage:
-    student = before.student.replace(projection=hp.projection) if hp.projection else before.student
+    student = changed(before.student, projection=hp.projection) if hp.projection else before.student
     objective = spec(
         SupervisedBottleneck,
         temperature=hp.finetune_temperature,

@@ -17,7 +17,7 @@ from typing import Any
 from stillhouse.errors import require
 from stillhouse.losses.pkd import layer_pairs
 from stillhouse.methods.matching import PatientRegression
-from stillhouse.methods.stages import distilled, finetuned, student_of
+from stillhouse.methods.stages import distilled, finetuned, require_transformer, student_of
 from stillhouse.plan import Live, Model, Optimizer, Setting, Stage
 from stillhouse.spec import Spec, spec
 from stillhouse.students.backbone import layer_count, read_config
@@ -71,8 +71,10 @@ def check(hp: HyperParameters, student: Spec[Any], teacher: Model) -> None:
     """Refuse a teacher whose layers or tokens are not the student's.
 
     Raises:
-        BadInput: Fewer layers than the student has, another hidden size, or another tokenizer.
+        BadInput: Fewer layers than the student has, another hidden size, another tokenizer, or a student that
+            is no transformer.
     """
+    require_transformer(student, "pkd matches the layers of a transformer")
     base = student.kwargs["base"]
     layer_pairs(
         len(hp.layers or student.kwargs["layers"]),

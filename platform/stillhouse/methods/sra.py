@@ -16,12 +16,13 @@ SRA + KD (+ TS) is the method ``sra_kd``, the baseline without the first stage `
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 from stillhouse.methods.matching import CosineApproximation
-from stillhouse.methods.stages import distilled
+from stillhouse.methods.stages import distilled, require_transformer
 from stillhouse.methods.tasks import check_student, classified, recurrent
-from stillhouse.plan import Optimizer, Setting, Stage
-from stillhouse.spec import spec
+from stillhouse.plan import Model, Optimizer, Setting, Stage
+from stillhouse.spec import Spec, spec
 
 PAPER = (
     "Wu et al., Towards Non-task-specific Distillation of BERT via Sentence Representation Approximation, "
@@ -85,6 +86,15 @@ SOURCES = {
     "warmup": ("not printed; ours", "no code is known"),
 }
 """Where a preset's value stands."""
+
+
+def check(hp: HyperParameters, student: Spec[Any], teacher: Model) -> None:
+    """Refuse another kind of student than its own.
+
+    Raises:
+        BadInput: One is asked for.
+    """
+    require_transformer(student, "sra trains a BiLSTM of its own")
 
 
 def plan(hp: HyperParameters, setting: Setting) -> Stage:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stillhouse.methods.matching import CosineApproximation
-from stillhouse.methods.stages import distilled
+from stillhouse.methods.stages import distilled, require_transformer
 from stillhouse.methods.tasks import (
     check_student,
     check_transfer,
@@ -118,8 +118,10 @@ def check(hp: HyperParameters, student: Spec[Any], teacher: Model) -> None:
     """Refuse a teacher that cannot be fine-tuned.
 
     Raises:
-        BadInput: Its pooling is none of ours, or another module follows.
+        BadInput: Its pooling is none of ours, or another module follows; or another kind of student is asked
+            for than its own.
     """
+    require_transformer(student, "sra_kd trains a BiLSTM of its own")
     own_head(teacher)
 
 

@@ -1,17 +1,51 @@
 """The two stages that most methods have: distillation on unlabelled text, fine-tuning on labelled text."""
 
+import inspect
 from collections.abc import Sequence
 from typing import Any
 
+from stillhouse.errors import require
 from stillhouse.methods.bottlenecks import SupervisedBottleneck
 from stillhouse.plan import AllRows, Examples, Live, Optimizer, Setting, Stage
 from stillhouse.spec import Spec, spec
+from stillhouse.students.transformer import TransformerStudent
 
 
 def student_of(setting: Setting, layers: Sequence[int], **changes: Any) -> Spec[Any]:
-    """The setting's student, with other layers and arguments where they are given."""
+    """The setting's student, with other layers and arguments where they are given.
+
+    Raises:
+        BadInput: A student of its kind has no such argument.
+    """
     chosen = {"layers": tuple(layers)} if layers else {}
-    return setting.student.replace(**chosen, **changes) if chosen or changes else setting.student
+    return changed(setting.student, **chosen, **changes)
+
+
+def changed(student: Spec[Any], **changes: Any) -> Spec[Any]:
+    """A student with other arguments.
+
+    Raises:
+        BadInput: A student of its kind has no such argument.
+    """
+    missing = sorted(set(changes) - set(inspect.signature(student.target).parameters))
+    require(
+        not missing,
+        "the kind of student has what the method sets",
+        student=getattr(student.target, "__name__", ""),
+        lacks=missing,
+        remedy="Take another method or hyper-parameter, or another --student-kind.",
+    )
+    return student.replace(**changes) if changes else student
+
+
+def require_transformer(student: Spec[Any], rule: str) -> None:
+    """Refuse a student of another kind, for a method that has no use for it.
+
+    Raises:
+        BadInput: It is no `TransformerStudent`.
+    """
+    name, remedy = getattr(student.target, "__name__", ""), "Leave --student-kind out."
+    require(student.target is TransformerStudent, rule, student=name, remedy=remedy)
 
 
 def distilled(

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from stillhouse.errors import require
 from stillhouse.plan import Model
+from stillhouse.students.ending import check_states
 from stillhouse.students.pooling import maximum, mean
 from stillhouse.types import Encoding, LazyStates, Tokens
 
@@ -64,7 +65,7 @@ class BiLSTMStudent(nn.Module):
             BadInput: A value out of range, or a folder without word vectors.
         """
         super().__init__()
-        require(pooling in POOLINGS, f"pooling in {POOLINGS}", pooling=pooling)
+        check_states(pooling=pooling, dropout=dropout, poolings=POOLINGS)
         require(
             min(hidden, dim, layers) >= 1,
             "hidden, dim and layers >= 1",
@@ -72,7 +73,6 @@ class BiLSTMStudent(nn.Module):
             dim=dim,
             layers=layers,
         )
-        require(0 <= dropout < 1, "0 <= dropout < 1", dropout=dropout)
         vectors_VD = _load_words(words)
         vocabulary, width = vectors_VD.shape
         self.words = nn.Embedding(vocabulary, width, padding_idx=0, device="meta")

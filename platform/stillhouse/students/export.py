@@ -19,7 +19,7 @@ from stillhouse.artifacts import write_json
 from stillhouse.errors import full_disk, require
 from stillhouse.students.backbone import quiet
 from stillhouse.students.bilstm import BiLSTMStudent
-from stillhouse.students.export_modules import copy_tokenizer, write_bilstm, write_dense, write_pooling
+from stillhouse.students.export_modules import copy_tokenizer, write_bilstm, write_ending, write_pooling
 from stillhouse.students.static import StaticStudent
 from stillhouse.students.static_export import write_static
 from stillhouse.tokenizing import lower_cases
@@ -142,7 +142,12 @@ def check_parity(
 
 
 def same_vectors(
-    exported_ND: FloatArray, encoder: Encoder, folder: str | Path, texts: Sequence[str], minimum: float
+    exported_ND: FloatArray,
+    encoder: Encoder,
+    folder: str | Path,
+    texts: Sequence[str],
+    minimum: float,
+    stretch: float = 0.01,
 ) -> float:
     """Compare the vectors that an export gave with those of what was evaluated; see `check_parity`."""
     evaluated_ND = np.asarray(encoder.encode(texts), dtype=np.float64)
@@ -154,13 +159,13 @@ def same_vectors(
     exported_ND = exported_ND.astype(np.float64)
     lengths = np.linalg.norm(exported_ND, axis=1), np.linalg.norm(evaluated_ND, axis=1)
     cosines = (exported_ND * evaluated_ND).sum(axis=1) / (lengths[0] * lengths[1])
-    stretch = float(np.abs(lengths[0] / lengths[1] - 1).max())
+    longest = float(np.abs(lengths[0] / lengths[1] - 1).max())
     worst = int(cosines.argmin())
-    if not (cosines[worst] >= minimum and stretch <= 0.01):
+    if not (cosines[worst] >= minimum and longest <= stretch):
         raise RuntimeError(
-            f"The export {folder} must give the evaluated vectors (cosine >= {minimum}, length within 1 %), "
-            f"but the smallest cosine is {cosines[worst]:.6f}, at {texts[worst][:60]!r}, and lengths differ "
-            f"by up to {stretch:.2%}. Do not publish this folder."
+            f"The export {folder} must give the evaluated vectors (cosine >= {minimum}, length within "
+            f"{stretch:.0%}), but the smallest cosine is {cosines[worst]:.6f}, at {texts[worst][:60]!r}, and "
+            f"lengths differ by up to {longest:.2%}. Do not publish this folder."
         )
     return float(cosines[worst])
 
@@ -178,17 +183,8 @@ def _write_transformer(
         # Else loading makes a random, unused pooler head and warns about it.
         settings["model_args"] = {"add_pooling_layer": False}
     write_json(folder / "sentence_bert_config.json", settings)
-    written = {"": "Transformer", "1_Pooling": "Pooling"}
     write_pooling(folder / "1_Pooling", student.hidden_size, student.pooling)
-    if student.projection is not None:
-        written["2_Dense"] = "Dense"
-        activation = nn.Tanh() if student.activation else nn.Identity()
-        write_dense(folder / "2_Dense", student.projection, activation)
-    if student.normalize:
-        normalize = f"{len(written)}_Normalize"
-        written[normalize] = "Normalize"
-        write_json(folder / normalize / "config.json", {})
-    return written
+    return {"": "Transformer", "1_Pooling": "Pooling"} | write_ending(student, folder, before=2)
 
 
 def folder_settings(similarity: str = "cosine") -> dict[str, Any]:

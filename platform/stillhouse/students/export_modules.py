@@ -1,7 +1,9 @@
 """The modules of a sentence-transformers folder, one function each, and the modules of a BiLSTM student."""
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
 from torch import Tensor, nn
 
@@ -82,6 +84,36 @@ def write_dense(folder: Path, linear: nn.Linear, activation: nn.Module) -> None:
     }
     write_json(folder / "config.json", dense)
     _save({f"linear.{name}": weight for name, weight in linear.named_parameters()}, folder)
+
+
+class Ending(Protocol):
+    """What follows a student's pooled states."""
+
+    normalize: bool
+
+    @property
+    def projection(self) -> nn.Linear | None:
+        """A linear layer, or None."""
+        ...
+
+    @property
+    def activation(self) -> Callable[[Tensor], Tensor] | None:
+        """What follows it: tanh, or None."""
+        ...
+
+
+def write_ending(student: Ending, folder: Path, before: int) -> dict[str, str]:
+    """Write projection and norm, as far as there are; returns folder to module, counted from ``before``."""
+    written = {}
+    if student.projection is not None:
+        written[f"{before}_Dense"] = "Dense"
+        activation = nn.Tanh() if student.activation else nn.Identity()
+        write_dense(folder / f"{before}_Dense", student.projection, activation)
+    if student.normalize:
+        normalize = f"{before + len(written)}_Normalize"
+        written[normalize] = "Normalize"
+        write_json(folder / normalize / "config.json", {})
+    return written
 
 
 def copy_tokenizer(source: Path, folder: Path) -> None:

@@ -31,7 +31,9 @@ _LARGEST_FILE = 1 << 30
 """Weights in bytes that are kept inside the graph's file, which cannot be larger than 2 GiB."""
 
 
-def export_onnx(student: Any, tokenizer_path: str | Path, max_length: int, folder: str | Path) -> None:
+def export_onnx(
+    student: Any, tokenizer_path: str | Path, max_length: int, folder: str | Path, *, int8: bool = False
+) -> None:
     """Write ``model.onnx``, the tokenizer's files and the longest text into a folder.
 
     The folder appears whole: it is written beside its place and renamed; one that is there is replaced.
@@ -42,13 +44,15 @@ def export_onnx(student: Any, tokenizer_path: str | Path, max_length: int, folde
         tokenizer_path: Folder whose tokenizer files are copied as they are.
         max_length: Tokens a text, special ones included.
         folder: The place of the export.
+        int8: Quantise the weights, by channel, and the activations as they come: about a quarter of the size,
+            quicker on most CPUs, and no longer the same vectors to the last digits.
 
     Raises:
         BadInput: The extra is not installed, no tokenizer files, a length past the student's positions, a
             student whose graph cannot be written, a folder that holds something other than an export, or a
             full disk.
     """
-    _require_extra("onnx", "onnxscript", "onnxruntime")
+    require_extra()
     most = getattr(student, "max_tokens", max_length)
     require(max_length <= most, "max_length <= positions of the model", max_length=max_length, positions=most)
     folder = Path(folder)
@@ -60,12 +64,29 @@ def export_onnx(student: Any, tokenizer_path: str | Path, max_length: int, folde
     )
     with replacing_folder(folder) as temporary:
         _write_graph(student, temporary / _GRAPH)
+        if int8:
+            _quantise(temporary / _GRAPH)
         copy_tokenizer(Path(tokenizer_path), temporary)
         lowers = lower_cases(Path(tokenizer_path))
         write_json(temporary / _SETTINGS, {"max_seq_length": max_length, "do_lower_case": lowers})
 
 
-def check_onnx(encoder: Encoder, folder: str | Path, texts: Sequence[str], minimum: float = 0.9999) -> float:
+def require_extra() -> None:
+    """Refuse to export where the packages of the extra are missing.
+
+    Raises:
+        BadInput: They are.
+    """
+    _require_packages("onnx", "onnxscript", "onnxruntime")
+
+
+def check_onnx(
+    encoder: Encoder,
+    folder: str | Path,
+    texts: Sequence[str],
+    minimum: float = 0.9999,
+    stretch: float = 0.01,
+) -> float:
     """Compare an encoder with its ONNX export, as onnxruntime runs it.
 
     Args:
@@ -73,14 +94,15 @@ def check_onnx(encoder: Encoder, folder: str | Path, texts: Sequence[str], minim
         folder: What was exported.
         texts: At least one; of several lengths, so that batches are padded.
         minimum: The cosine that every pair of vectors must reach.
+        stretch: The share by which lengths may differ.
 
     Returns:
         The smallest cosine.
 
     Raises:
-        RuntimeError: A cosine is smaller, a length differs by over a hundredth, or the dimensions differ.
+        RuntimeError: A cosine is smaller, a length differs by more, or the dimensions differ.
     """
-    return same_vectors(OnnxEncoder(folder).encode(texts), encoder, folder, texts, minimum)
+    return same_vectors(OnnxEncoder(folder).encode(texts), encoder, folder, texts, minimum, stretch)
 
 
 class OnnxEncoder:
@@ -100,7 +122,7 @@ class OnnxEncoder:
     """
 
     def __init__(self, folder: str | Path, *, threads: int = 0, batch_tokens: int = 4096) -> None:
-        _require_extra("onnxruntime")
+        _require_packages("onnxruntime")
         folder = Path(folder)
         require((folder / _GRAPH).is_file(), f"an ONNX export holds {_GRAPH}", folder=str(folder))
         self._session = _session(folder / _GRAPH, threads)
@@ -211,7 +233,20 @@ def _trace(flat: _Flat, example: tuple[Tensor, Tensor], file: Path) -> None:
     )
 
 
-def _require_extra(*packages: str) -> None:
+def _quantise(file: Path) -> None:
+    """Replace a graph by one with weights of eight bits, as onnxruntime's own quantiser makes it."""
+    import onnx
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    graph = onnx.load(file)
+    # The exporter's optimiser leaves shapes of tensors that it has transposed since; they are inferred anew.
+    del graph.graph.value_info[:]
+    with _quiet():
+        quantize_dynamic(graph, file, per_channel=True, weight_type=QuantType.QInt8)
+    file.with_suffix(".onnx.data").unlink(missing_ok=True)
+
+
+def _require_packages(*packages: str) -> None:
     missing = [package for package in packages if importlib.util.find_spec(package) is None]
     require(
         not missing,
@@ -224,12 +259,11 @@ def _require_extra(*packages: str) -> None:
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
     """Keep the exporter from warning about its own deprecations and about packages that are not needed."""
-    logger = logging.getLogger("torch.onnx")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        logger.setLevel(level)
+        logging.disable(before)

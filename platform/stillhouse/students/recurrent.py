@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch import Tensor, nn
-from torch.nn import functional
 
 from stillhouse.errors import require
 from stillhouse.plan import Model
@@ -26,8 +25,9 @@ from stillhouse.students.backbone import (
     transformer_folder,
     with_layers,
 )
+from stillhouse.students.ending import check_states, finish
 from stillhouse.students.factorised import narrow_words, words_name
-from stillhouse.students.pooling import POOLINGS, pool
+from stillhouse.students.pooling import pool
 from stillhouse.types import Encoding, Tokens
 
 if TYPE_CHECKING:
@@ -109,8 +109,7 @@ class RecurrentStudent(nn.Module):
             BadInput: A value out of range, or a base that cannot be such a student.
         """
         super().__init__()
-        require(pooling in POOLINGS, f"pooling in {POOLINGS}", pooling=pooling)
-        require(dropout is None or 0 <= dropout < 1, "0 <= dropout < 1", dropout=dropout)
+        check_states(pooling=pooling, dropout=dropout)
         self.repeats = checked_repeats(unit, repeats, layer_count(base))
         with quiet():
             backbone: Any = load_backbone(base, range(unit), dropout, attention, pretrained, seed)
@@ -156,8 +155,8 @@ class RecurrentStudent(nn.Module):
         """
         last_BTH, hidden = run_backbone(self.backbone, self.max_tokens, tokens, words_BTH)
         pooled_BH = pool(self.pooling, last_BTH, tokens.attention_mask_BT)
-        vector_BD = functional.normalize(pooled_BH, dim=-1) if self.normalize else pooled_BH
-        return Encoding(vector_BD, hidden, tokens.attention_mask_BT)
+        embedding_BD = finish(pooled_BH, self.projection, self.activation, normalize=self.normalize)
+        return Encoding(embedding_BD, hidden, tokens.attention_mask_BT)
 
     def adapted(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """What this student can take over from an earlier one of the same base.

@@ -14,13 +14,13 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from stillhouse.errors import require
 from stillhouse.losses.pca import Projection, fit_pca
 from stillhouse.plan import Model
 from stillhouse.students.backbone import transformer_folder
-from stillhouse.students.pooling import POOLINGS, mean
+from stillhouse.students.ending import check_states, finish, make_projection
+from stillhouse.students.pooling import mean
 from stillhouse.students.transformer import TransformerStudent
 from stillhouse.tokenizing import FastTokenizer
 from stillhouse.types import Encoding, Tokens
@@ -34,7 +34,9 @@ class StaticStudent(nn.Module):
 
     Attributes:
         words: The table, (V, D).
-        dim: D.
+        projection: W_proj (IBKD, eq. 11), D → D' without bias; None when the mean is the vector.
+        activation: What follows it, with a bias then; None for nothing.
+        dim: D, or D' after a projection.
         hidden_size: D.
         max_tokens: No text is too long.
         tokenizer: The base model; its path holds the tokenizer's files.
@@ -50,6 +52,9 @@ class StaticStudent(nn.Module):
         pooling: str = "mean",
         zipf: float = 0.0,
         normalize: bool = True,
+        projection: int | None = None,
+        projection_activation: str = "",
+        seed: int = 0,
     ) -> None:
         """Make the table.
 
@@ -64,13 +69,16 @@ class StaticStudent(nn.Module):
                 vocabulary is taken to be in the order of frequency, as most nearly are. Arora et al. take
                 1e-4 to 1e-3; 0 is no weights. They are folded into the table.
             normalize: Give vectors of length 1.
+            projection: Dimension after W_proj, as in `TransformerStudent`; None leaves it out.
+            projection_activation: ``tanh`` after a projection with a bias (HPD's dense layer); or empty.
+            seed: Of the projection's start; the table is not random.
 
         Raises:
             BadInput: A value out of range, or a base that cannot be such a student.
         """
         super().__init__()
         require(start in STARTS, f"start in {STARTS}", start=start)
-        require(pooling in POOLINGS, f"pooling in {POOLINGS}", pooling=pooling)
+        check_states(pooling=pooling)
         require(dim >= 0, "dim >= 0", dim=dim)
         require(zipf >= 0, "zipf >= 0", zipf=zipf)
         self.tokenizer = dataclasses.replace(base, path=str(transformer_folder(base)))
@@ -80,7 +88,11 @@ class StaticStudent(nn.Module):
         if zipf:
             table_VD = table_VD * _zipf_weights(len(table_VD), zipf)[:, None]
         self.words = nn.Embedding(len(table_VD), table_VD.shape[1], _weight=table_VD.clone())
-        self.dim = self.hidden_size = table_VD.shape[1]
+        self.hidden_size = table_VD.shape[1]
+        self.projection, self.activation = make_projection(
+            self.hidden_size, projection, projection_activation, seed
+        )
+        self.dim = projection or self.hidden_size
         self.normalize, self.max_tokens = normalize, sys.maxsize
         before, after = _special_tokens(self.tokenizer)
         self._before, self._after = len(before), len(after)
@@ -102,7 +114,7 @@ class StaticStudent(nn.Module):
         """
         words_BTD = self.embed_words(tokens.input_ids_BT) if words_BTH is None else words_BTH
         vector_BD = mean(words_BTD, self._inside(tokens.attention_mask_BT))
-        embedding_BD = functional.normalize(vector_BD, dim=-1) if self.normalize else vector_BD
+        embedding_BD = finish(vector_BD, self.projection, self.activation, normalize=self.normalize)
         return Encoding(embedding_BD, (words_BTD,), tokens.attention_mask_BT)
 
     def _inside(self, mask_BT: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from stillhouse.artifacts import write_json
+from stillhouse.students.export_modules import write_ending
 from stillhouse.students.static import StaticStudent
 from stillhouse.tokenizing import FastTokenizer
 
@@ -10,7 +10,7 @@ from stillhouse.tokenizing import FastTokenizer
 def write_static(
     student: StaticStudent, tokenizer_path: Path, max_length: int, folder: Path
 ) -> dict[str, str]:
-    """Write the table with its tokenizer, and the normalisation; returns folder to module, in order.
+    """Write the table with its tokenizer, projection and norm; returns folder to module, in order.
 
     The tokenizer carries the length: StaticEmbedding has no setting for it.
     """
@@ -19,7 +19,4 @@ def write_static(
     FastTokenizer(tokenizer_path, max_length).write_static(folder / "tokenizer.json")
     table_VD = student.words.weight.detach().cpu().contiguous()
     save_file({"embedding.weight": table_VD}, folder / "model.safetensors", {"format": "pt"})
-    if not student.normalize:
-        return {"": "StaticEmbedding"}
-    write_json(folder / "1_Normalize" / "config.json", {})
-    return {"": "StaticEmbedding", "1_Normalize": "Normalize"}
+    return {"": "StaticEmbedding"} | write_ending(student, folder, before=1)

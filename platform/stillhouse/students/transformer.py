@@ -5,9 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from stillhouse.errors import BadInput, require
 from stillhouse.plan import Model
@@ -18,8 +16,9 @@ from stillhouse.students.backbone import (
     run_backbone,
     transformer_folder,
 )
+from stillhouse.students.ending import check_states, finish, make_projection
 from stillhouse.students.head import own_head
-from stillhouse.students.pooling import POOLINGS, pool
+from stillhouse.students.pooling import pool
 from stillhouse.types import Encoding, Tokens
 
 if TYPE_CHECKING:
@@ -78,20 +77,12 @@ class TransformerStudent(nn.Module):
             own = own_head(base)
             pooling = own.pooling if pooling == "own" else pooling
             normalize = own.normalize if normalize is None else normalize
-        require(pooling in POOLINGS, f"pooling in {POOLINGS}", pooling=pooling)
-        require(
-            projection_activation == "" or (projection_activation == "tanh" and projection is not None),
-            "projection_activation is empty, or tanh with a projection",
-            projection_activation=projection_activation,
-            projection=projection,
-        )
-        require(projection is None or projection >= 1, "projection >= 1", projection=projection)
-        require(dropout is None or 0 <= dropout < 1, "0 <= dropout < 1", dropout=dropout)
+        check_states(pooling=pooling, dropout=dropout)
         self.backbone: Any = load_backbone(base, layers, dropout, attention, pretrained, seed)
         self.hidden_size: int = self.backbone.config.hidden_size
-        with_bias = bool(projection_activation)
-        self.projection = _projection(self.hidden_size, projection, seed, with_bias) if projection else None
-        self.activation = torch.tanh if projection_activation else None
+        self.projection, self.activation = make_projection(
+            self.hidden_size, projection, projection_activation, seed
+        )
         self.dim = projection or self.hidden_size
         self.pooling, self.normalize = pooling, normalize
         self.max_tokens = max_tokens(self.backbone)
@@ -115,19 +106,13 @@ class TransformerStudent(nn.Module):
         """
         last_BTH, hidden = run_backbone(self.backbone, self.max_tokens, tokens, words_BTH)
         pooled_BH = pool(self.pooling, last_BTH, tokens.attention_mask_BT)
-        return Encoding(self._finish(pooled_BH), hidden, tokens.attention_mask_BT)
+        embedding_BD = finish(pooled_BH, self.projection, self.activation, normalize=self.normalize)
+        return Encoding(embedding_BD, hidden, tokens.attention_mask_BT)
 
     def stock(self) -> "PreTrainedModel":
         """The encoder as stock transformers builds it."""
         backbone: PreTrainedModel = self.backbone
         return backbone
-
-    def _finish(self, pooled_BH: Tensor) -> Tensor:
-        with torch.autocast(pooled_BH.device.type, enabled=False):
-            vector_BD = pooled_BH if self.projection is None else self.projection(pooled_BH)
-            if self.activation is not None:
-                vector_BD = self.activation(vector_BD)
-            return functional.normalize(vector_BD, dim=-1) if self.normalize else vector_BD
 
 
 def select_layers(rule: str | Sequence[int], total: int, keep: int) -> tuple[int, ...]:
@@ -194,11 +179,3 @@ def load_weights(student: nn.Module, path: str | Path, *, new: Sequence[str] = (
         remedy="Start from a stage with the same layers, projection and vocabulary.",
     )
     student.load_state_dict(found, strict=False)
-
-
-def _projection(hidden_size: int, dim: int, seed: int, bias: bool) -> nn.Linear:
-    projection = nn.Linear(hidden_size, dim, bias=bias, device="meta").to_empty(device="cpu")
-    nn.init.orthogonal_(projection.weight, generator=torch.Generator().manual_seed(seed))
-    if bias:
-        nn.init.zeros_(projection.bias)
-    return projection

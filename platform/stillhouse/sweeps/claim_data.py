@@ -22,7 +22,8 @@ from stillhouse.plan import DevSuite, Examples, Model, Setting, Store, TestSuite
 from stillhouse.spec import spec
 from stillhouse.sweeps.experiment import Experiment
 from stillhouse.sweeps.fractions import cut
-from stillhouse.sweeps.prepare import Embedding, Prepared, student_spec
+from stillhouse.sweeps.prepare import Embedding, Prepared
+from stillhouse.sweeps.student_kinds import student_spec
 from stillhouse.sweeps.task_data import word_vectors
 from stillhouse.teachers.models import resolve_model
 from stillhouse.types import IntArray

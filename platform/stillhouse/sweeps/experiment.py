@@ -6,6 +6,7 @@ from typing import Any
 
 from stillhouse.errors import BadInput, nearest, require
 from stillhouse.mining_rule import MINING_RULE, check_mining
+from stillhouse.sweeps.student_kinds import check_kind
 
 SELECTS = {
     "search": "docsearch_cosine_mrr@10",
@@ -31,6 +32,12 @@ class Experiment:
         deduplicate: Keep the first of equal texts.
         encoding: Of the corpus, where it is text.
         sentences: Unlabelled sentences to distil on; 0 takes all.
+        augment_wordnet: Add copies of the sentences with words replaced by synonyms: a folder with the YAML
+            files of Open English WordNet.
+        augment_translators: Add copies of the sentences that were translated and translated back: two models,
+            there and back, by name or path, with a comma between.
+        augment_each: Copies of each sentence, of each of the two kinds.
+        augment_probability: That a word with synonyms is replaced.
         labelled: Labelled text to fine-tune on: JSON lines, CSV, TSV, Parquet or ``hf:``, with the columns
             query and passage, and negatives or NLI labels; empty takes pydocs' own where that is the corpus.
         pairs: Labelled pairs to fine-tune on; 0 takes none, or all of ``labelled``.
@@ -51,6 +58,13 @@ class Experiment:
         test_passages: Passages of the locked test split.
         held_out: Sentences held out for the agreement with the teacher, for dev and for test each.
         student: Name or path of the checkpoint the student starts from; empty takes the teacher's own.
+        student_kind: ``transformer`` (some of its layers), ``static`` (a table of token vectors and their
+            mean), or ``recurrent`` (its first layers, tied and repeated to its depth).
+        static_dim: Of a static student's table, by PCA of the checkpoint's; 0 keeps its dimension.
+        static_start: A static student's table: ``words``, the checkpoint's word vectors, or ``contextless``,
+            what it makes of each token alone.
+        recurrent_unit: Layers that recur in a recurrent student.
+        bottleneck: Dimension of a recurrent student's factorised word vectors; 0 leaves them whole.
         layers: ``first``, ``last``, ``every-other``, or a list of indices.
         keep: Layers to keep by such a rule; 0 keeps half.
         dropout: Of the student in training; negative takes its configuration's.
@@ -92,6 +106,10 @@ class Experiment:
     deduplicate: bool = True
     encoding: str = "utf-8"
     sentences: int = 20480
+    augment_wordnet: str = ""
+    augment_translators: str = ""
+    augment_each: int = 1
+    augment_probability: float = 0.3
     labelled: str = ""
     pairs: int = 2048
     negatives: int = 1
@@ -109,6 +127,11 @@ class Experiment:
     test_passages: int = 2000
     held_out: int = 1000
     student: str = ""
+    student_kind: str = "transformer"
+    static_dim: int = 0
+    static_start: str = "words"
+    recurrent_unit: int = 0
+    bottleneck: int = 0
     layers: str | tuple[int, ...] = "every-other"
     keep: int = 0
     dropout: float = 0.0
@@ -197,6 +220,8 @@ class Experiment:
             compute=self.compute,
         )
         self._check_select()
+        check_kind(self)
+        self._check_augmentation()
         check_mining(negatives=self.negatives, **self.mining_rule())
 
     def _check_select(self) -> None:
@@ -218,6 +243,17 @@ class Experiment:
     def share_of(self, rows: str) -> float:
         """The share of the ``sentences`` or of the ``labels``."""
         return self.fraction if self.fraction_of in (rows, "all") else 1.0
+
+    def _check_augmentation(self) -> None:
+        require(self.augment_each >= 1, "augment_each >= 1", augment_each=self.augment_each)
+        chance = self.augment_probability
+        require(0 < chance <= 1, "0 < augment_probability <= 1", augment_probability=chance)
+        require(
+            not (self.parallel and (self.augment_wordnet or self.augment_translators)),
+            "parallel text is not augmented",
+            parallel=self.parallel,
+            remedy="Leave --augment-wordnet and --augment-translators out.",
+        )
 
     def mining_rule(self) -> dict[str, Any]:
         """The fields of `Mined` that say which passages may be negatives."""

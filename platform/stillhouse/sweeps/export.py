@@ -14,7 +14,9 @@ from stillhouse.methods import Method
 from stillhouse.plan import Stage
 from stillhouse.spec import Spec
 from stillhouse.students.card import model_card
-from stillhouse.students.export import check_parity, export_student
+from stillhouse.students.export import check_parity
+from stillhouse.students.formats import FORMATS, why_not, write_format
+from stillhouse.students.static import StaticStudent
 from stillhouse.students.tower_export import export_towers, usage
 from stillhouse.students.towers import SimpleCNN, SimpleLSTM
 from stillhouse.sweeps.prepare import Prepared
@@ -34,20 +36,30 @@ _PARITY_TEXTS = (
 
 
 def export_stage(
-    folder: Path, target: Path, *, card: str = "", texts: Sequence[str] = _PARITY_TEXTS
+    folder: Path,
+    target: Path,
+    *,
+    form: str = FORMATS[0],
+    card: str = "",
+    texts: Sequence[str] = _PARITY_TEXTS,
 ) -> float:
-    """Write a finished stage's student as a sentence-transformers folder and check that it is the same model.
+    """Write a finished stage's student in some form and check, in the form's runtime, that it is the same.
 
     Args:
         folder: Of the stage.
         target: Where to write.
-        card: Markdown of the model card.
+        form: One of `FORMATS`.
+        card: Markdown of the model card, of a sentence-transformers folder.
         texts: What the check encodes with both.
 
     Returns:
         The lowest cosine between the exported folder's vectors and the student's.
+
+    Raises:
+        BadInput: An unfinished stage, a form that its student does not have, or a folder that is in use.
+        RuntimeError: The export gives other vectors.
     """
-    encoder = encoder_in(folder)
+    encoder: Any = encoder_in(folder)
     student: Any = encoder.student
     require(
         hasattr(encoder, "encode"),
@@ -56,10 +68,18 @@ def export_stage(
         remedy="Export the retrieval_kd stage.",
     )
     if isinstance(student, SimpleCNN | SimpleLSTM):
+        require(form == FORMATS[0], f"two towers are written as {FORMATS[0]} folders", format=form)
         export_towers(student, encoder.objective.joiner, encoder.max_length, target, card=card)
         return check_towers(encoder, target, texts)
-    export_student(student, student.tokenizer.path, encoder.max_length, target, card=card)
-    return check_parity(encoder, target, texts)
+    return write_format(form, encoder, target, texts, card=card)
+
+
+def formats_of(folder: Path) -> dict[str, str]:
+    """Each form to the reason why a finished stage's student does not have it, empty where it does."""
+    student = encoder_in(folder).student
+    if isinstance(student, SimpleCNN | SimpleLSTM):
+        return dict.fromkeys(FORMATS, "two towers are written as folders") | {FORMATS[0]: ""}
+    return {form: why_not(student, form) for form in FORMATS}
 
 
 def check_towers(scorer: StudentScorer, target: Path, texts: Sequence[str], minimum: float = 0.9999) -> float:
@@ -138,6 +158,8 @@ def _in_words(student: Spec[Any]) -> str:
     if "unit" in kwargs:
         narrow = f", word vectors of {kwargs['bottleneck']} dimensions" if kwargs.get("bottleneck") else ""
         return f"the first {kwargs['unit']} layers of {base}, applied repeatedly{narrow}"
+    if student.target is StaticStudent:
+        return f"a table of token vectors, from {base}, and their mean"
     if kwargs.get("layers"):
         return f"layers {', '.join(str(layer) for layer in kwargs['layers'])} of {base}"
     return base

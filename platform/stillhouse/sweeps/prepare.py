@@ -12,6 +12,7 @@ from stillhouse.spec import Spec, canonical, fingerprint, spec
 from stillhouse.sweeps.experiment import SELECTS, Experiment
 from stillhouse.sweeps.fractions import cut
 from stillhouse.sweeps.room import teacher_actors
+from stillhouse.sweeps.student_kinds import student_spec
 from stillhouse.sweeps.task_data import task_and_words, with_varied_rows
 
 if TYPE_CHECKING:
@@ -71,13 +72,15 @@ def prepare(
     if wanted.parallel:
         return _prepare_parallel(wanted, workspace, embedding, refresh=refresh)
     from stillhouse.corpora.tables import open_rows
+    from stillhouse.sweeps.augmented import check_augmentation
     from stillhouse.teachers.embed import resolve_compute
     from stillhouse.teachers.models import resolve_model
     from stillhouse.teachers.store import open_store
     from stillhouse.training.mining import build_mined
 
+    check_augmentation(wanted)
     teacher = resolve_model(wanted.teacher)
-    data = _read(wanted, workspace, refresh=refresh)
+    data, added = _augmented(wanted, workspace, _read(wanted, workspace, refresh=refresh), embedding.device)
     compute = resolve_compute(embedding.device, wanted.compute)
 
     def store(texts: TextTable) -> Store:
@@ -106,7 +109,7 @@ def prepare(
     kept = setting.labelled
     pairs_left = len(next(iter(open_rows(workspace, kept).values()))) if kept else 0
     facts = _facts(wanted, wanted.corpus, setting, pairs_left) | ({"task": wanted.task} if task else {})
-    return Prepared(setting, TestSuite(_test(data, test, wanted).evaluators + final), facts)
+    return Prepared(setting, TestSuite(_test(data, test, wanted).evaluators + final), facts | added)
 
 
 def _prepare_parallel(
@@ -170,25 +173,6 @@ def _facts(wanted: Experiment, corpus: str, setting: Setting, pairs: int) -> dic
     }
 
 
-def student_spec(wanted: Experiment, teacher: Model) -> Spec[Any]:
-    """The student: the chosen layers of the teacher, or of another checkpoint."""
-    from stillhouse.students.backbone import layer_count
-    from stillhouse.students.transformer import TransformerStudent, select_layers
-    from stillhouse.teachers.models import resolve_model
-
-    base = resolve_model(wanted.student) if wanted.student else teacher
-    total = layer_count(base)
-    listed = 0 if isinstance(wanted.layers, str) else len(wanted.layers)
-    layers = select_layers(wanted.layers, total, wanted.keep or listed or max(1, total // 2))
-    return spec(
-        TransformerStudent,
-        base=base,
-        layers=layers,
-        dropout=wanted.dropout if wanted.dropout >= 0 else None,
-        seed=wanted.seed,
-    )
-
-
 def _read(wanted: Experiment, workspace: Workspace, *, refresh: bool) -> _Data:
     if wanted.corpus == "pydocs":
         return read_pydocs(wanted, workspace, refresh=refresh)
@@ -208,6 +192,19 @@ def _read(wanted: Experiment, workspace: Workspace, *, refresh: bool) -> _Data:
     table = ingest(workspace, wanted.corpus, options, refresh=refresh)
     train, dev, test = split_table(workspace, table, held_out=wanted.held_out)
     return _Data(train, dev, test, None, None, None)
+
+
+def _augmented(
+    wanted: Experiment, workspace: Workspace, data: _Data, device: str
+) -> tuple[_Data, dict[str, int]]:
+    """The data with copies of the training sentences, where they are asked for, and what became of them."""
+    from stillhouse.sweeps.augmented import augment_table
+
+    searches = [search for search in (data.dev, data.test) if search]
+    held_out = [data.dev_sentences, data.test_sentences]
+    held_out += [table for search in searches for table in (search.queries, search.passages)]
+    table, counts = augment_table(wanted, workspace, data.sentences, held_out, device)
+    return replace(data, sentences=table), counts
 
 
 def _labelled_file(wanted: Experiment, workspace: Workspace, *, refresh: bool) -> Examples:

@@ -30,7 +30,7 @@ PACKAGED_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d
 TEACHERS = ("Transformer", "StaticEmbedding")
 """First modules of sentence-transformers that a store can feed: both take token ids."""
 
-_PARTS = {".safetensors", ".json", ".txt", ".model"}
+_PARTS = {".safetensors", ".json", ".txt", ".model", ".spm"}
 _NOT_PARTS = {"data_config.json", "trainer_state.json", "train_results.json", "eval_results.json"}
 _OTHER_BACKENDS = {"onnx", "openvino"}
 _PICKLES = ("pytorch_model*.bin", "*.pt", "*.pth", "*.ckpt")

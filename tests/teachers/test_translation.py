@@ -1,0 +1,64 @@
+"""Back-translation with tiny random models, made here."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from stillhouse.errors import BadInput
+from stillhouse.plan import Model
+from stillhouse.teachers.translation import Translator, back_translated, check_translator
+
+WORDS = "<pad> </s> <unk> <s> the a cat dog river model sees likes of".split()
+TEXTS = ["the cat sees a dog", "a river", "the model of the river likes a cat", ""]
+
+
+def translator(folder: Path, seed: int = 0) -> Model:
+    import tokenizers
+    from tokenizers import models, pre_tokenizers, processors
+    from transformers import BartConfig, BartForConditionalGeneration, PreTrainedTokenizerFast
+
+    known = {word: row for row, word in enumerate(WORDS)}
+    backend = tokenizers.Tokenizer(models.WordLevel(known, unk_token="<unk>"))
+    backend.pre_tokenizer = pre_tokenizers.Whitespace()
+    backend.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 1)])
+    wrap: Any = PreTrainedTokenizerFast
+    wrap(
+        tokenizer_object=backend, eos_token="</s>", pad_token="<pad>", unk_token="<unk>", bos_token="<s>"
+    ).save_pretrained(folder)
+    shape: dict[str, Any] = {"vocab_size": len(WORDS), "d_model": 16, "max_position_embeddings": 12}
+    shape |= {"pad_token_id": 0, "eos_token_id": 1, "bos_token_id": 3, "decoder_start_token_id": 0}
+    for side in ("encoder", "decoder"):
+        shape |= {f"{side}_layers": 1, f"{side}_attention_heads": 2, f"{side}_ffn_dim": 32}
+    config = BartConfig(**shape, init_std=0.5)
+    config.forced_eos_token_id = None
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model: Any = BartForConditionalGeneration(config)
+    model.save_pretrained(folder)
+    return Model(f"bart-{seed}", name="bart", path=str(folder))
+
+
+def test_there_and_back_is_a_text_for_a_text_whatever_the_batches(tmp_path: Path) -> None:
+    there, back = (translator(tmp_path / name, seed) for seed, name in enumerate(("there", "back")))
+    check_translator(there)
+    before = torch.get_rng_state()
+    pair = Translator(there), Translator(back)
+    said = back_translated(TEXTS, *pair)
+    assert len(said) == len(TEXTS) and all(isinstance(text, str) for text in said)
+    assert "<" not in "".join(said) and len(set(said)) > 1
+    assert back_translated(TEXTS, Translator(there, batch=1), Translator(back, batch=3)) == said
+    drawn = [pair[0](TEXTS, seed) for seed in (1, 1, 2)]
+    assert drawn[0] == drawn[1] != drawn[2]
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_a_model_that_does_not_translate_is_refused(tiny_model: Path, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="a translator is a sequence-to-sequence model"):
+        check_translator(Model("bert", path=str(tiny_model)))
+    bare = translator(tmp_path / "bare")
+    for file in (tmp_path / "bare").glob("*token*"):
+        file.unlink()
+    with pytest.raises(BadInput, match="holds its tokenizer"):
+        check_translator(bare)

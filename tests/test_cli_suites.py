@@ -105,6 +105,11 @@ def test_cost_needs_no_data(tiny_model: Path, tmp_path: Path, monkeypatch: pytes
         (["--suite", "geometri"], "Did you mean geometry"),
         (["--suite", "sts", "--run", "run.txt"], "--run goes with --suite retrieval"),
         (["--suite", ","], "--suite names some of sts"),
+        (["--suite", "sts", "--index", "hnsw"], "--index goes with --suite retrieval"),
+        (["--suite", "retrieval", "--index", "hnsw:m=0"], "2 <= m <= 512"),
+        (["--suite", "retrieval", "--search-shards", "0"], "search_shards >= 1"),
+        (["--suite", "retrieval", "--from-run", "run.txt"], "--from-run goes without a model"),
+        (["--suite", "retrieval", "--from-run", "r", "--run", "s"], "--run and --from-run are not given"),
         (["--suite", "sts", "--data-root", "./nowhere"], "Give --data-root DIR"),
         (["--suite", "sts", "--data-root", "."], "sts/senteval"),
         (["--suite", "xsts", "--data-root", "."], "stsb_multi_mt"),
@@ -168,3 +173,29 @@ def test_transfer_keeps_its_test_sets_for_final(tiny_model: Path, tmp_path: Path
     final = measured(tiny_model, tmp_path, tmp_path, "--suite", "transfer", "--final")["transfer"]
     assert final["SST-2"]["dev_accuracy"] == dev["SST-2"]["dev_accuracy"]
     assert final["Avg"]["accuracy"] == final["SST-2"]["accuracy"]
+
+
+def test_a_run_is_written_by_a_model_and_measured_without_one(
+    tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("faiss")
+    draw, folder = np.random.default_rng(0), tmp_path / "data/retrieval/toy"
+    (folder / "qrels").mkdir(parents=True)
+    for name, rows in (("corpus", 30), ("queries", 5)):
+        lines = [json.dumps({"_id": f"{name}{at}", "text": sentence(draw)}) for at in range(rows)]
+        (folder / f"{name}.jsonl").write_text("\n".join(lines))
+    lines = ["query-id\tcorpus-id\tscore", *(f"queries{at}\tcorpus{at}\t1" for at in range(5))]
+    (folder / "qrels/dev.tsv").write_text("\n".join(lines))
+    run = tmp_path / "run.txt"
+    flags = ["--suite", "retrieval", "--run", str(run), "--index", "flat"]
+    found = measured(tiny_model, tmp_path / "data", tmp_path, *flags)["retrieval"]
+    assert list(found) == ["toy", "toy exact", "toy flat"]
+    assert found["toy flat"]["recall_of_exact@10"] == 1 and found["toy exact"]["index_mb"] > 0
+    assert not list((tmp_path / "runs/vectors").iterdir())
+    told, data = tmp_path / "again.json", str(tmp_path / "data")
+    flags = ["--suite", "retrieval", "--from-run", str(run), "--data-root", data, "--json", str(told)]
+    assert main(["evaluate", "--root", str(tmp_path / "runs"), *flags]) == 0
+    assert json.loads(told.read_text())["retrieval"] == {"toy": found["toy"]}
+    run.write_text(run.read_text() + "queries0 Q0 corpus0 99 -3 t\n")
+    assert main(["evaluate", "--root", str(tmp_path / "runs"), *flags]) == 2
+    assert "run.txt, line 151: 'queries0' must have 'corpus0' once" in capsys.readouterr().err

@@ -37,6 +37,7 @@ RAY_AT = (
     "training/worker",
     "training/run",
     "evaluation/retrieval",
+    "evaluation/sharded",
     "sweeps/",
 )
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")

@@ -111,18 +111,56 @@ def add_evaluate(commands: "_SubParsersAction[ArgumentParser]") -> None:
         "stillhouse evaluate all-MiniLM-L6-v2\n"
         "  stillhouse evaluate runs/sweeps/ibkd/export --final\n"
         "  stillhouse evaluate all-MiniLM-L6-v2 --suite sts,geometry --data-root DATA --json figures.json\n"
-        "  stillhouse evaluate all-MiniLM-L6-v2 --suite retrieval --data-root DATA --run run.txt",
+        "  stillhouse evaluate all-MiniLM-L6-v2 --suite retrieval --data-root DATA --run run.txt\n"
+        "  stillhouse evaluate --suite retrieval --data-root DATA --from-run run.txt\n"
+        "  stillhouse evaluate all-MiniLM-L6-v2 --suite retrieval --data-root DATA \\\n"
+        "      --search-shards 4 --index hnsw --index ivfpq:nprobe=32",
     )
-    command.add_argument("model", help="a stage's folder, an exported folder, or a model's name or path")
+    command.add_argument(
+        "model",
+        nargs="?",
+        default="",
+        help="a stage's folder, an exported folder, or a model's name or path; none with --from-run",
+    )
     command.add_argument(
         "--suite", metavar="NAME[,NAME]", help="published benchmarks from --data-root; no experiment is read"
     )
     command.add_argument(
         "--run", type=Path, metavar="FILE", help="of --suite retrieval: rankings as TREC has them"
     )
+    _add_retrieval(command)
     command.add_argument("--final", action="store_true", help="open the test sets; recorded in the workspace")
     _add_experiment(command)
     _add_where(command)
+
+
+def _add_retrieval(command: ArgumentParser) -> None:
+    group = command.add_argument_group("of --suite retrieval")
+    group.add_argument(
+        "--from-run",
+        type=Path,
+        metavar="FILE",
+        help="measure this run, in TREC form, in the place of a model",
+    )
+    group.add_argument(
+        "--search-shards",
+        type=int,
+        default=1,
+        metavar="N",
+        help="Ray actors that share the exact search, one thread each; the result is the same (default 1)",
+    )
+    group.add_argument(
+        "--index",
+        action="append",
+        default=[],
+        metavar="KIND[:NAME=VALUE,…]",
+        help="a FAISS index beside exact search: flat, hnsw, ivfpq or flat-gpu; repeatable",
+    )
+    group.add_argument(
+        "--keep-vectors",
+        action="store_true",
+        help="leave the passages' vectors in the workspace for next time",
+    )
 
 
 def add_export(commands: "_SubParsersAction[ArgumentParser]") -> None:

@@ -130,12 +130,16 @@ def mine(options: Namespace) -> int:
 def evaluate(options: Namespace) -> int:
     """`stillhouse evaluate MODEL`."""
     from stillhouse.evaluation.suites import run_suite
+    from stillhouse.sweeps.dev_pool import calibrated
     from stillhouse.sweeps.openings import record_opening
     from stillhouse.training.run import open_model
 
     options.local = True
     if options.suite is not None:
         return _evaluate_suites(options)
+    require(bool(options.model), "a model is given", remedy="Give MODEL, or --suite with --from-run.")
+    beyond = options.from_run or options.index or options.search_shards != 1 or options.keep_vectors
+    require(not beyond, "--from-run, --search-shards, --index, --keep-vectors go with --suite retrieval")
     with _on_ray(options) as (workspace, device):
         encoder = open_model(options.model, workspace, device)
         prepared = _prepared(options, workspace, device)
@@ -148,16 +152,23 @@ def evaluate(options: Namespace) -> int:
             scored = [task.dev] if hasattr(encoder, "score") else []
             for suite in [*scored, *([task.untuned] if task.untuned else [])]:
                 figures |= run_suite(suite, encoder, workspace)
+        calibration = {} if options.final else calibrated(prepared.pool, encoder, options.model, workspace)
     for name, value in figures.items():
         say(f"  {name:<36} {value:.4f}")
-    _write(options, {"model": options.model, "split": "test" if options.final else "dev", "metrics": figures})
+    split = "test" if options.final else "dev"
+    told = {"model": options.model, "split": split, "metrics": figures}
+    _write(options, told | ({"calibration": calibration} if calibration else {}))
     return 0
 
 
 def _evaluate_suites(options: Namespace) -> int:
     """Published benchmarks: no corpus is read and no teacher run."""
-    from stillhouse.cli_suites import run_suites
+    from stillhouse.cli_suites import check_flags, run_suites
 
+    check_flags(options)
+    # The model runs in this process, whatever cluster searches.
+    options.device = device_of(options)
+    options.local = options.search_shards == 1
     with _on_ray(options) as (workspace, device):
         _write(options, run_suites(options, workspace, device))
     return 0

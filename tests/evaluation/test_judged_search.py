@@ -9,10 +9,13 @@ import numpy as np
 import pytest
 from ir_measures import AP, RR, R, nDCG
 
+from stillhouse.artifacts import Workspace
 from stillhouse.corpora.judged import find_collections, open_collection
 from stillhouse.corpora.smart import read_sentences
 from stillhouse.errors import BadInput
-from stillhouse.evaluation.judged_search import rank_collection, read_run, run_figures, write_run
+from stillhouse.evaluation.indexes import parse_index
+from stillhouse.evaluation.judged_search import open_run, rank_collection, read_run, run_figures, write_run
+from stillhouse.evaluation.retrieval_suite import OnDisk, rank_on_disk
 from stillhouse.evaluation.search import TILE
 from stillhouse.types import FloatArray
 
@@ -138,7 +141,86 @@ def test_bad_files_are_named_with_their_line(file: str, text: str, message: str,
     assert message in str(told.value) and str(folder / file) in str(told.value)
 
 
-def test_a_line_that_is_none_of_a_run(tmp_path: Path) -> None:
-    (tmp_path / "run.txt").write_text("q Q0 d 1 0.5 tag\nq d 1\n")
-    with pytest.raises(BadInput, match="line 2"):
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ("q Q0 d 1 0.5 tag\nq d 1\n", "line 2: must be `query Q0 passage rank score tag`"),
+        ("q Q0 d 1 nan tag\n", "line 1: must have a finite score"),
+        ("q Q0 d 1 2 t\nr Q0 d 1 2 t\nq Q0 d 2 1 t\n", "line 3: 'q' must have 'd' once"),
+        ("q Q0 d 1 2 t\nq Q0 e 1 1 t\n", "line 2: 'q' must have a passage a rank, but has two at 1"),
+        ("q Q0 d 1 2 t\nq Q0 e 3 5 t\nq Q0 f 2 3 t\n", "line 3: scores must fall as ranks rise, but 'q'"),
+        ("", "line 1: must be `query Q0"),
+    ],
+)
+def test_a_run_that_cannot_be_is_named_with_its_line(lines: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "run.txt").write_text(lines)
+    with pytest.raises(BadInput, match=message):
         read_run(tmp_path / "run.txt")
+
+
+def test_a_run_of_others_is_measured_as_ir_measures_does(tmp_path: Path) -> None:
+    """In any order of lines, with strange queries and passages, and with queries missing."""
+    collection = open_collection(write_beir(tmp_path / "toy"), final=False)
+    assert collection is not None
+    draw, lines = np.random.default_rng(1), []
+    for query in [*list(collection.queries)[2:], "q10", "stranger"]:
+        found = [*draw.choice(60, 30, replace=False), "x"]
+        lines += [f"{query} Q0 d{name} {rank} {-rank // 3} t" for rank, name in enumerate(found)]
+    path = tmp_path / "run.txt"
+    path.write_text("\n".join(draw.permutation(lines)))
+    run, notes = open_run(path, collection)
+    assert [note.partition(" (")[0] for note in notes[:2]] == [
+        "2 queries have no relevant passage: left out",
+        "1 passages are none of the collection's: not relevant",
+    ]
+    assert notes[2].startswith("2 judged queries are not in") and "line " in notes[0]
+    scores = {query: dict(hits) for query, hits in run.items()}
+    names = {nDCG @ 10: "ndcg@10", AP: "map", R @ 1: "recall@1", R @ 10: "recall@10"}
+    wanted = ir_measures.calc_aggregate(list(names), collection.qrels, scores)
+    figures = run_figures(run, collection.qrels)
+    for measure, name in names.items():
+        assert figures[name] == pytest.approx(wanted[measure], abs=1e-9), name
+    cut = {query: dict(hits[:10]) for query, hits in run.items()}
+    assert figures["mrr@10"] == pytest.approx(ir_measures.calc_aggregate([RR], collection.qrels, cut)[RR])
+    path.write_text("q0 Q0 other 1 2 t\n")
+    with pytest.raises(BadInput, match=r"of the collection .*strange_passages='1 of 1'"):
+        open_run(path, collection)
+
+
+def test_ms_marco(tmp_path: Path) -> None:
+    folder = tmp_path / "marco"
+    folder.mkdir()
+    (folder / "collection.tsv").write_text("0\tfirst\ta tab\n1\t\n2\tthird\n")
+    (folder / "queries.dev.small.tsv").write_text("0\twhat\n9\twhy\n")
+    (folder / "qrels.dev.small.tsv").write_text("0\t0\t2\t1\n")
+    collection = open_collection(folder, final=False)
+    assert collection is not None and collection.split == "dev" and not collection.shared_ids
+    assert [(entry.id, entry.text) for entry in collection.stream()] == [
+        ("0", "first\ta tab"),
+        ("2", "third"),
+    ]
+    assert collection.queries == {"0": "what"} and collection.qrels == {"0": {"2": 1}}
+    assert open_collection(folder, final=True) is None
+    (folder / "collection.tsv").write_text("0\tfirst\nno tab\n")
+    with pytest.raises(BadInput, match=r"collection.tsv, line 2: must be an id and a text"):
+        open_collection(folder, final=False)
+    (folder / "collection.tsv").write_text("0\tfirst\n2\ta\n1\tb\n2\tc\n")
+    with pytest.raises(BadInput, match="line 4: an id must be given once, but '2'"):
+        open_collection(folder, final=False)
+
+
+def test_on_the_disk_the_run_is_the_same_and_the_vectors_go(tmp_path: Path) -> None:
+    pytest.importorskip("faiss")
+    collection = open_collection(write_beir(tmp_path / "toy", passages=TILE + 9), final=False)
+    assert collection is not None
+    workspace = Workspace(tmp_path / "runs")
+    how = OnDisk(workspace, "letters", indexes=(parse_index("flat"), parse_index("hnsw")), keep=True)
+    run, beside = rank_on_disk(collection, Coarse(), how)
+    assert run == rank_collection(collection, Coarse())
+    assert list(beside) == ["exact", "flat", "hnsw"]
+    assert beside["flat"]["recall_of_exact@10"] > 0 and "map" not in beside["flat"]
+    assert len(list((workspace.root / "vectors").iterdir())) == 1
+    again = Coarse()
+    assert rank_on_disk(collection, again, OnDisk(workspace, "letters")) == (run, {})
+    assert again.most == len(collection.queries)
+    assert not list((workspace.root / "vectors").iterdir())

@@ -11,10 +11,13 @@ import pytest
 
 import stillhouse
 from stillhouse.artifacts import Workspace
+from stillhouse.corpora.judged import Entry
 from stillhouse.corpora.tables import write_collection, write_texts
 from stillhouse.errors import BadInput
 from stillhouse.evaluation.retrieval import DocSearch, LocalSearch, SearchPool, start_search_pool, unit
 from stillhouse.evaluation.search import TILE, Ranking
+from stillhouse.evaluation.sharded import search_files
+from stillhouse.evaluation.vector_files import write_vectors
 from stillhouse.plan import Collection
 from stillhouse.types import FloatArray
 
@@ -114,6 +117,7 @@ def test_a_pool_gives_the_bits_of_one_process(caplog: pytest.LogCaptureFixture) 
         )
         try:
             check_pool(ray, passages, queries, expected, caplog)
+            check_shards(Path(short), passages, queries, expected)
         finally:
             ray.shutdown()
 
@@ -145,6 +149,13 @@ def check_pool(
         assert same(pool.search(passages, queries, 50), expected)
     assert pool.broken
     assert len(caplog.records) == 1 and "searching in this process" in caplog.text
+
+
+def check_shards(folder: Path, passages: Floats, queries: Floats, expected: Ranking) -> None:
+    """Actors that map their tiles from the disk."""
+    entries = (Entry(str(row), str(row), row) for row in range(len(passages)))
+    files, _ = write_vectors(folder / "vectors", entries, lambda texts: passages[[int(row) for row in texts]])
+    assert same(search_files(queries, files, 50, actors=2), expected)
 
 
 def test_a_pool_keeps_its_settings_on_the_way() -> None:

@@ -2,6 +2,7 @@
 
 * BEIR: ``corpus.jsonl``, ``queries.jsonl``, ``qrels/{dev,train,test}.tsv`` with a header (Thakur et al.);
 * SciFact as a CSV: ``corpus_train.csv``, ``claims_*.csv``, ``qrels/*.tsv``; abstracts are lists of sentences;
+* MS MARCO: ``collection.tsv``, ``queries.dev.small.tsv``, ``qrels.dev.small.tsv``, of dev alone;
 * TREC: Cranfield and Vaswani as tagged documents and topics, CACM in the fields of SMART.
 
 A passage is title + " " + text. Passages without a word cannot be found: they are left out and counted.
@@ -9,10 +10,13 @@ A passage is title + " " + text. Passages without a word cannot be found: they a
 
 import csv
 import json
+from array import array
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from stillhouse.corpora.smart import read_sentences, read_smart, read_tagged
 from stillhouse.errors import BadInput, require
@@ -23,6 +27,7 @@ TAGGED = (
     ("cran.all.1400.xml", "cran.qry.xml", "cranqrel.trec.txt"),
 )
 CACM = ("cacm.all", "query.text", "qrels.text")
+MARCO = ("collection.tsv", "queries.dev.small.tsv", "qrels.dev.small.tsv")
 
 
 class Entry(NamedTuple):
@@ -90,6 +95,9 @@ def open_collection(folder: Path, *, final: bool) -> JudgedCollection | None:
     if (folder / CACM[0]).is_file():
         documents, topics, judgements = (folder / name for name in CACM)
         return _checked(folder, judgements, documents, topics, _smart)
+    if (folder / MARCO[0]).is_file() and not final:
+        documents, topics, judgements = (folder / name for name in MARCO)
+        return _checked(folder, judgements, documents, topics, _tabbed)
     return None
 
 
@@ -105,9 +113,9 @@ def _checked(
     """Read queries and judgements, and the passages once for their ids."""
     for path in (documents, topics, judgements):
         require(path.is_file(), "a retrieval collection is whole", missing=str(path))
-    passages, empty = _ids(documents, read)
-    texts = _queries(topics, read)
     lines = list(_judgements(judgements))
+    passages, empty = _known(documents, read, {passage for _, _, passage, _ in lines})
+    texts = _queries(topics, read)
     asked = {query for _, query, _, _ in lines}
     notes = []
     if not asked <= set(texts) and asked == {str(at + 1) for at in range(len(asked))}:
@@ -135,10 +143,11 @@ def _checked(
     if empty:
         at = ", ".join(str(line) for line in empty[:3])
         notes.append(f"{len(empty)} passages of {folder.name} are empty: left out ({documents}, line {at})")
-    by_split = judgements.suffix == ".tsv"
+    by_split = judgements.parent.name == "qrels"
+    split = "dev" if judgements.name == MARCO[2] else judgements.stem if by_split else "all"
     return JudgedCollection(
         folder.name,
-        judgements.stem if by_split else "all",
+        split,
         queries,
         qrels,
         lambda: (entry for entry in read(documents) if entry.text),
@@ -148,17 +157,37 @@ def _checked(
     )
 
 
-def _ids(path: Path, read: Callable[[Path], Iterator[Entry]]) -> tuple[set[str], list[int]]:
-    ids: set[str] = set()
-    empty = []
+def _known(
+    path: Path, read: Callable[[Path], Iterator[Entry]], judged: set[str]
+) -> tuple[set[str], list[int]]:
+    """Which of the judged passages there are, and the lines of those without a word.
+
+    Of all the other ids only a hash is held: a collection may have millions.
+    """
+    there: set[str] = set()
+    hashes, empty = array("q"), []
     for entry in read(path):
-        if entry.id in ids:
-            raise BadInput(f"{path}, line {entry.line}: an id must be given once, but {entry.id!r} is again.")
-        ids.add(entry.id)
+        hashes.append(hash(entry.id))
+        if entry.id in judged:
+            there.add(entry.id)
         if not entry.text:
             empty.append(entry.line)
-    require(len(ids) > len(empty), "a collection has passages", file=str(path))
-    return ids, empty
+    require(len(hashes) > len(empty), "a collection has passages", file=str(path))
+    different, counts = np.unique(np.frombuffer(hashes, np.int64), return_counts=True)
+    if len(different) < len(hashes):
+        _refuse_twice(path, read, set(different[counts > 1].tolist()))
+    return there, empty
+
+
+def _refuse_twice(path: Path, read: Callable[[Path], Iterator[Entry]], suspects: set[int]) -> None:
+    """Read again, for the line of an id that comes twice; two ids may have one hash by chance."""
+    seen: set[str] = set()
+    for entry in read(path):
+        if hash(entry.id) not in suspects:
+            continue
+        if entry.id in seen:
+            raise BadInput(f"{path}, line {entry.line}: an id must be given once, but {entry.id!r} is again.")
+        seen.add(entry.id)
 
 
 def _queries(path: Path, read: Callable[[Path], Iterator[Entry]]) -> dict[str, str]:
@@ -172,7 +201,7 @@ def _queries(path: Path, read: Callable[[Path], Iterator[Entry]]) -> dict[str, s
 
 def _judgements(path: Path) -> Iterator[tuple[int, str, str, int]]:
     """Line, query, passage, gain: three columns under a header (BEIR), four (TREC), or CACM's two."""
-    beir, smart = path.suffix == ".tsv", path.name == CACM[2]
+    beir, smart = path.parent.name == "qrels", path.name == CACM[2]
     for at, line in _lines(path):
         cells = line.split("\t") if beir else line.split()
         if not line.strip() or (beir and at == 1):
@@ -212,6 +241,14 @@ def _claims(path: Path) -> Iterator[Entry]:
             name, *texts = (str(cell) for cell in cells)
             texts[1:] = [" ".join(read_sentences(text)) for text in texts[1:]]
             yield Entry(name, " ".join(texts).strip(), rows.line_num)
+
+
+def _tabbed(path: Path) -> Iterator[Entry]:
+    for at, line in _lines(path):
+        name, tab, text = line.rstrip("\r\n").partition("\t")
+        if not (tab and name.strip()):
+            raise BadInput(f"{path}, line {at}: must be an id and a text with a tab between them.")
+        yield Entry(name.strip(), text.strip(), at)
 
 
 def _tagged(path: Path) -> Iterator[Entry]:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from stillhouse.artifacts import sha256_of
-from stillhouse.corpora.judged import PLACES, JudgedCollection, find_collections
+from stillhouse.corpora.judged import PLACES, find_collections
 from stillhouse.corpora.sentence_tasks import BY_CLASS, TASKS, read_tasks, task_files
 from stillhouse.corpora.sentence_tasks import PLACES as TRANSFER
 from stillhouse.errors import BadInput, nearest, require
@@ -28,6 +28,7 @@ from stillhouse.evaluation.crosslingual_sts import (
 )
 from stillhouse.evaluation.geometry import alignment, effective_rank, random_pair_cosine, uniformity
 from stillhouse.evaluation.judged_search import rank_collection, run_figures, write_run
+from stillhouse.evaluation.retrieval_suite import OnDisk, rank_on_disk, run_file, runs_of
 from stillhouse.evaluation.sts import SETS, STS, resolve_sts
 from stillhouse.evaluation.transfer import measure_task
 from stillhouse.spec import fingerprint
@@ -48,10 +49,14 @@ class Options:
     Attributes:
         final: Open the test splits.
         run: Where the rankings of ``retrieval`` are written in TREC form; None writes none.
+        from_run: A run that ``retrieval`` measures in the place of a model.
+        on_disk: Where ``retrieval`` keeps vectors, and what searches them; None keeps them in memory.
     """
 
     final: bool = False
     run: Path | None = None
+    from_run: Path | None = None
+    on_disk: OnDisk | None = None
 
 
 @dataclass(frozen=True)
@@ -159,16 +164,27 @@ def retrieval(root: str, options: Options) -> Benchmark:
         remedy=f"Put folders such as BEIR's (corpus.jsonl, queries.jsonl, qrels) into {PLACES[0]} there.",
     )
 
+    notes = tuple(note for collection in collections for note in collection.notes)
+    if options.from_run is not None:
+        collections, runs, more = runs_of(options.from_run, collections)
+        notes += more
+
     def measure(model: Encoder) -> Figures:
         figures: Figures = {}
         for collection in collections:
-            run = rank_collection(collection, model)
+            beside: Figures = {}
+            if options.from_run is not None:
+                run = runs[collection.name]
+            elif options.on_disk is not None:
+                run, beside = rank_on_disk(collection, model, options.on_disk)
+            else:
+                run = rank_collection(collection, model)
             if options.run is not None:
-                write_run(_run_file(options.run, collection, alone=len(collections) == 1), run)
+                write_run(run_file(options.run, collection, alone=len(collections) == 1), run)
             figures[collection.name] = run_figures(run, collection.qrels)
+            figures |= {f"{collection.name} {name}": each for name, each in beside.items()}
         return figures
 
-    notes = tuple(note for collection in collections for note in collection.notes)
     known = {f"{each.name}/{path.name}": sha256_of(path) for each in collections for path in each.files}
     return Benchmark(measure, notes, _opened(options, known), across=False, digits=4)
 
@@ -260,11 +276,6 @@ def suites_named(names: str) -> tuple[str, ...]:
         if name not in SUITES:
             raise BadInput(f"`{name}` is no suite. {nearest(name, list(SUITES))}")
     return wanted
-
-
-def _run_file(path: Path, collection: JudgedCollection, *, alone: bool) -> Path:
-    """The file as given; of several collections each has its name before the ending."""
-    return path if alone else path.with_name(f"{path.stem}.{collection.name}{path.suffix}")
 
 
 def _opened(options: Options, *data: object) -> str:

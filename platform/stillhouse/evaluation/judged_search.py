@@ -5,7 +5,7 @@ passages, equal scores in falling order of the passage's id. In [0, 1].
 """
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +16,10 @@ from stillhouse.corpora.judged import Entry, JudgedCollection
 from stillhouse.errors import BadInput, require
 from stillhouse.evaluation.metrics import Judged, ndcg, recall, reciprocal_rank
 from stillhouse.evaluation.retrieval import unit
-from stillhouse.evaluation.search import TILE, Ranking, merge, search
+from stillhouse.evaluation.search import TILE, Ranking, search_stream
+from stillhouse.evaluation.sharded import THREADS
 from stillhouse.evaluation.sts import read_lines
-from stillhouse.types import Encoder
+from stillhouse.types import Encoder, FloatArray, IntArray
 
 DEPTH = 1000
 BLOCK = 2 * TILE
@@ -41,17 +42,32 @@ def rank_collection(
     """
     require(block % TILE == 0 and block > 0, f"block is a multiple of {TILE}", block=block)
     queries_QD = unit(model.encode(list(collection.queries.values())))
-    best: Ranking | None = None
     ids: list[str] = []
-    for entries in _blocks(collection.stream(), block):
-        passages_ND = unit(model.encode([entry.text for entry in entries]))
-        found = search(queries_QD, passages_ND, depth + 1, len(ids))
-        best = found if best is None else merge([best, found], depth + 1)
-        ids.extend(entry.id for entry in entries)
-    assert best is not None, "a collection has passages"
+
+    def blocks() -> Iterator[FloatArray]:
+        for entries in _blocks(collection.stream(), block):
+            ids.extend(entry.id for entry in entries)
+            yield unit(model.encode([entry.text for entry in entries]))
+
+    ranking = search_stream(queries_QD, blocks(), depth + 1, threads=THREADS)
+    return as_run(collection, ranking, lambda rows: [ids[row] for row in rows], depth)
+
+
+def as_run(
+    collection: JudgedCollection, ranking: Ranking, ids_of: Callable[[IntArray], list[str]], depth: int
+) -> Run:
+    """A ranking of rows as a run of ids.
+
+    Args:
+        collection: Whose queries were asked, in their order.
+        ranking: One place deeper than ``depth``; places without a passage have the row -1.
+        ids_of: Rows to ids.
+        depth: Passages a query, after a hit with the query's own id is dropped where ids are shared.
+    """
     run: Run = {}
-    for query, scores, places in zip(collection.queries, *best, strict=True):
-        hits = [(ids[place], float(score)) for place, score in zip(places, scores, strict=True)]
+    for query, scores, rows in zip(collection.queries, *ranking, strict=True):
+        there = rows >= 0
+        hits = list(zip(ids_of(rows[there]), scores[there].astype(float).tolist(), strict=True))
         kept = [hit for hit in hits if not (collection.shared_ids and hit[0] == query)]
         run[query] = _ordered(kept)[:depth]
     return run
@@ -96,20 +112,81 @@ def write_run(path: Path, run: Run) -> None:
 
 
 def read_run(path: Path) -> Run:
-    """A run that was written, by us or by others.
+    """A run that was written, by us or by others. Its lines may come in any order.
 
     Raises:
-        BadInput: A line that is none of a run, with its number.
+        BadInput: With its line: one that is none of a run, a passage twice for a query, or ranks and scores
+            that say different orders.
     """
-    run: Run = {}
+    found: dict[str, dict[str, tuple[int, float, int]]] = {}
     for at, line in read_lines(path):
         cells = line.split()
         try:
-            query, _, passage, _, score, _ = cells
-            run.setdefault(query, []).append((passage, float(score)))
+            query, _, passage, rank, score, _ = cells
+            hit = (int(rank), float(score), at)
         except ValueError:
             raise BadInput(f"{path}, line {at}: must be `query Q0 passage rank score tag`.") from None
-    return {query: _ordered(hits) for query, hits in run.items()}
+        if not np.isfinite(hit[1]):
+            raise BadInput(f"{path}, line {at}: must have a finite score, but has {score}.")
+        if passage in found.setdefault(query, {}):
+            raise BadInput(f"{path}, line {at}: {query!r} must have {passage!r} once, but has it again.")
+        found[query][passage] = hit
+    for query, hits in found.items():
+        _check_order(path, query, sorted(hits.values(), key=lambda hit: (hit[0], hit[2])))
+    return {
+        query: _ordered([(passage, score) for passage, (_, score, _) in hits.items()])
+        for query, hits in found.items()
+    }
+
+
+def _check_order(path: Path, query: str, by_rank: list[tuple[int, float, int]]) -> None:
+    for (rank, score, _), (next_rank, next_score, at) in itertools.pairwise(by_rank):
+        if rank == next_rank:
+            raise BadInput(f"{path}, line {at}: {query!r} must have a passage a rank, but has two at {rank}.")
+        if next_score > score:
+            raise BadInput(
+                f"{path}, line {at}: scores must fall as ranks rise, but {query!r} has {score:g} at rank "
+                f"{rank} and {next_score:g} at rank {next_rank}. Sort the run, or number its ranks anew."
+            )
+
+
+def open_run(path: Path, collection: JudgedCollection) -> tuple[Run, list[str]]:
+    """A run of a collection, and what of it does not count, a sentence each.
+
+    Passages that the collection does not have keep their ranks, as in trec_eval.
+
+    Raises:
+        BadInput: As for `read_run`, or the run is of another collection.
+    """
+    run = read_run(path)
+    strange = {hit for hits in run.values() for hit, _ in hits}
+    named = len(strange)
+    for entry in collection.stream():
+        strange.discard(entry.id)
+    unjudged = set(run) - set(collection.queries)
+    require(
+        len(unjudged) < len(run) and 2 * len(strange) < max(2, named),
+        "a run is of the collection that it is measured on",
+        run=str(path),
+        collection=collection.name,
+        strange_queries=f"{len(unjudged)} of {len(run)}",
+        strange_passages=f"{len(strange)} of {named}",
+    )
+    missing = len(set(collection.queries) - set(run))
+    found = (
+        (len(unjudged), "queries have no relevant passage: left out", 0, unjudged),
+        (len(strange), "passages are none of the collection's: not relevant", 2, strange),
+    )
+    notes = [
+        f"{count} {what} ({path}, line {_first_line(path, column, names)})"
+        for count, what, column, names in found
+        if count
+    ]
+    return run, notes + ([f"{missing} judged queries are not in {path}: they count as 0"] if missing else [])
+
+
+def _first_line(path: Path, column: int, names: set[str]) -> int:
+    return next(at for at, line in read_lines(path) if line.split()[column] in names)
 
 
 def _average_precision(judged: Judged) -> npt.NDArray[np.float64]:

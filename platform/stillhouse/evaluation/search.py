@@ -12,7 +12,7 @@ A score and its id are held as one integer, the key, that sorts as (score fallin
 
 import contextlib
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,7 @@ Ranking = tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]
 
 _LOW = 2**32 - 1
 _MAGNITUDE = 2**31 - 1
+_NONE = -(2**63)
 
 
 def search(
@@ -59,20 +60,56 @@ def search(
     Raises:
         BadInput: A vector that is not finite, dimensions that differ, or FAISS is asked for and missing.
     """
-    _check(queries_QD, passages_ND, k, index)
-    require(0 <= first_id <= _LOW - len(passages_ND), "ids fit 32 bits", first_id=first_id)
-    blocks = [_copied(queries_QD[at : at + QUERY_BLOCK]) for at in range(0, len(queries_QD), QUERY_BLOCK)]
-    best: list[Tensor | None] = [None] * len(blocks)
+    require(
+        queries_QD.ndim == 2 and passages_ND.ndim == 2 and queries_QD.shape[1] == passages_ND.shape[1],
+        "queries and passages have one dimension",
+        queries=queries_QD.shape,
+        passages=passages_ND.shape,
+    )
+    return search_stream(queries_QD, [passages_ND], k, first_id, index=index, threads=threads)
+
+
+def search_stream(
+    queries_QD: FloatArray,
+    blocks: Iterable[FloatArray],
+    k: int,
+    first_id: int = 0,
+    *,
+    index: str = "exact",
+    threads: int | None = None,
+) -> Ranking:
+    """As `search`, over passages that come in blocks and are never together in memory.
+
+    Args:
+        queries_QD: Query vectors.
+        blocks: Passage vectors in the order of their ids, every block but the last of whole tiles.
+        k: Depth of the ranking.
+        first_id: The id of the first passage.
+        index: ``exact`` or ``flat``.
+        threads: Threads to compute with; None leaves them as they are.
+
+    Raises:
+        BadInput: As for `search`.
+    """
+    require(k >= 1, "k >= 1", k=k)
+    require(index in INDEXES, f"index in {INDEXES}", index=index)
+    require(len(queries_QD) > 0, "there are queries and passages to search")
+    finite(queries_QD, "query vectors")
+    asked = [_copied(queries_QD[at : at + QUERY_BLOCK]) for at in range(0, len(queries_QD), QUERY_BLOCK)]
+    best = [_Top(k) for _ in asked]
+    at = first_id
     with _threads(threads):
-        for start in range(0, len(passages_ND), TILE):
-            tile = _copied(passages_ND[start : start + TILE])
-            finite(tile, "passage vectors", first_id + start)
+        for tile in _tiles(blocks, queries_QD.shape[1]):
+            require(0 <= at <= _LOW - len(tile), "ids fit 32 bits", first_id=at)
+            finite(tile, "passage vectors", at)
             if index == "flat":
-                _faiss_tile(blocks, tile, k, first_id + start, best, threads)
+                _faiss_tile(asked, tile, k, at, best, threads)
             else:
-                for number, block in enumerate(blocks):
-                    best[number] = _improved(best[number], block @ tile.T, k, first_id + start)
-    return _ranking(torch.cat([keys for keys in best if keys is not None]), min(k, len(passages_ND)))
+                for top, queries in zip(best, asked, strict=True):
+                    top.add(queries @ tile.T, at)
+            at += len(tile)
+    require(at > first_id, "there are queries and passages to search")
+    return _ranking(torch.cat([top.keys() for top in best]), min(k, at - first_id))
 
 
 def merge(parts: Sequence[Ranking], k: int) -> Ranking:
@@ -112,17 +149,19 @@ def finite(vectors: FloatArray | Tensor, what: str, first_row: int = 0) -> None:
         )
 
 
-def _check(queries_QD: FloatArray, passages_ND: FloatArray, k: int, index: str) -> None:
-    require(k >= 1, "k >= 1", k=k)
-    require(index in INDEXES, f"index in {INDEXES}", index=index)
-    require(
-        queries_QD.ndim == 2 and passages_ND.ndim == 2 and queries_QD.shape[1] == passages_ND.shape[1],
-        "queries and passages have one dimension",
-        queries=queries_QD.shape,
-        passages=passages_ND.shape,
-    )
-    require(len(queries_QD) > 0 and len(passages_ND) > 0, "there are queries and passages to search")
-    finite(queries_QD, "query vectors")
+def _tiles(blocks: Iterable[FloatArray], dim: int) -> Iterator[Tensor]:
+    whole = True
+    for block in blocks:
+        require(
+            block.ndim == 2 and block.shape[1] == dim,
+            "passages have the dimension of the queries",
+            queries=dim,
+            passages=block.shape,
+        )
+        assert whole, "every block but the last is of whole tiles"
+        whole = len(block) % TILE == 0
+        for start in range(0, len(block), TILE):
+            yield _copied(block[start : start + TILE])
 
 
 def _copied(rows: FloatArray) -> Tensor:
@@ -150,42 +189,71 @@ def _ranking(keys: Tensor, depth: int) -> Ranking:
     return _scores(keys).numpy(), (_LOW - (keys & _LOW)).numpy()
 
 
-def _improved(best: Tensor | None, scores: Tensor, k: int, first_id: int) -> Tensor:
-    """The top k keys after one more tile. Later tiles have higher ids, so only a higher score gets in."""
-    if best is None:
-        ids = torch.arange(first_id, first_id + scores.shape[1])
-        keys = _keys(scores, ids).topk(min(k, scores.shape[1]), dim=1).values
-        worst = int(_keys(torch.tensor(-torch.inf), torch.tensor(_LOW)))
-        return torch.nn.functional.pad(keys, (0, k - keys.shape[1]), value=worst)
-    query, column = (scores > _scores(best[:, -1:])).nonzero(as_tuple=True)
-    if len(query) == 0:
-        return best
-    counts = torch.bincount(query, minlength=len(scores))
-    place = torch.arange(len(query)) - (counts.cumsum(0) - counts)[query]
-    found = torch.full((len(scores), int(counts.max())), torch.iinfo(torch.int64).min)
-    found[query, place] = _keys(scores[query, column], first_id + column)
-    return torch.cat([best, found], dim=1).topk(k, dim=1).values
+class _Top:
+    """The top k keys of a block of queries. What may get in is collected, and sorted when it is much."""
+
+    def __init__(self, k: int) -> None:
+        self.k = k
+        self.found: list[Tensor] = []
+        self.width = 0
+        self.lowest: Tensor | None = None
+
+    def add(self, scores: Tensor, first_id: int) -> None:
+        """One more tile. Later tiles have higher ids, so only a higher score than the k-th gets in."""
+        if self.lowest is not None:
+            entering = scores > self.lowest
+        elif scores.shape[1] > self.k:
+            entering = scores >= scores.topk(self.k, sorted=False).values.amin(dim=1, keepdim=True)
+        else:
+            self.take(_keys(scores, torch.arange(first_id, first_id + scores.shape[1])))
+            return
+        # NumPy finds the few hits among many misses several times faster than torch.
+        hits = torch.from_numpy(np.flatnonzero(entering.numpy()))
+        if len(hits) == 0:
+            return
+        query, column = hits // scores.shape[1], hits % scores.shape[1]
+        counts = torch.bincount(query, minlength=len(scores))
+        place = torch.arange(len(query)) - (counts.cumsum(0) - counts)[query]
+        keys = torch.full((len(scores), int(counts.max())), _NONE)
+        keys[query, place] = _keys(scores[query, column], first_id + column)
+        self.take(keys)
+
+    def take(self, keys: Tensor) -> None:
+        """Keys of one tile."""
+        self.found.append(keys)
+        self.width += keys.shape[1]
+        if self.width >= (self.k if self.lowest is None else 2 * self.k):
+            self._sort()
+
+    def keys(self) -> Tensor:
+        """The top k, best first; fewer where so many passages have not come."""
+        self._sort()
+        return self.found[0]
+
+    def _sort(self) -> None:
+        keys = torch.cat(self.found, dim=1)
+        keys = keys.topk(min(self.k, keys.shape[1]), dim=1).values
+        self.found, self.width = [keys], keys.shape[1]
+        if self.width == self.k:
+            self.lowest = _scores(keys[:, -1:])
 
 
 def _faiss_tile(
-    blocks: list[Tensor], tile: Tensor, k: int, first_id: int, best: list[Tensor | None], threads: int | None
+    blocks: list[Tensor], tile: Tensor, k: int, first_id: int, best: list[_Top], threads: int | None
 ) -> None:
     faiss = _faiss()
     if threads is not None:
         faiss.omp_set_num_threads(threads)
     flat = faiss.IndexFlatIP(tile.shape[1])
     flat.add(tile.numpy())
-    for number, block in enumerate(blocks):
+    for top, block in zip(best, blocks, strict=True):
         depth = min(k + 1, len(tile))
         scores, ids = flat.search(block.numpy(), depth)
         # FAISS keeps any of those that tie for the last place: look deeper until the tie is seen whole.
         while depth < len(tile) and bool((scores[:, -1] == scores[:, min(k, depth) - 1]).any()):
             depth = min(2 * depth, len(tile))
             scores, ids = flat.search(block.numpy(), depth)
-        keys = _keys(torch.from_numpy(scores), torch.from_numpy(ids) + first_id)
-        earlier = best[number]
-        keys = keys if earlier is None else torch.cat([earlier, keys], dim=1)
-        best[number] = keys.topk(min(k, keys.shape[1]), dim=1).values
+        top.take(_keys(torch.from_numpy(scores), torch.from_numpy(ids) + first_id))
 
 
 def _faiss() -> Any:

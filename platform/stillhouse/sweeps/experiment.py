@@ -54,6 +54,8 @@ class Experiment:
         mine_seed: Of the random choice.
         dev_queries: Queries (or claims, at most) of the dev split.
         dev_passages: Passages of the dev split.
+        dev_pool: Random passages of a pool that dev queries search, beside the relevant ones and those near
+            to a query by the teacher and by TF-IDF; 0 searches all dev passages.
         test_queries: Queries (or claims, at most) of the locked test split.
         test_passages: Passages of the locked test split.
         held_out: Sentences held out for the agreement with the teacher, for dev and for test each.
@@ -123,6 +125,7 @@ class Experiment:
     mine_seed: int = 0
     dev_queries: int = 250
     dev_passages: int = 800
+    dev_pool: int = 0
     test_queries: int = 600
     test_passages: int = 2000
     held_out: int = 1000
@@ -222,6 +225,7 @@ class Experiment:
         self._check_select()
         check_kind(self)
         self._check_augmentation()
+        self._check_pool()
         check_mining(negatives=self.negatives, **self.mining_rule())
 
     def _check_select(self) -> None:
@@ -238,6 +242,20 @@ class Experiment:
             "--select search goes with a corpus that has queries",
             corpus=self.corpus,
             remedy="Select by agreement, or by stsb with --data-root.",
+        )
+
+    def _check_pool(self) -> None:
+        require(
+            self.dev_pool == 0 or (self.corpus == "pydocs" and not self.parallel),
+            "--dev-pool samples the dev passages of pydocs",
+            dev_pool=self.dev_pool,
+            corpus=self.parallel or self.corpus,
+        )
+        require(
+            0 <= self.dev_pool < self.dev_passages,
+            "0 <= dev_pool < dev_passages",
+            dev_pool=self.dev_pool,
+            dev_passages=self.dev_passages,
         )
 
     def share_of(self, rows: str) -> float:

@@ -7,15 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 from stillhouse.artifacts import Workspace, write_json
 from stillhouse.console import Progress, say
-from stillhouse.plan import Collection, DevSuite, Examples, Mined, Model, Setting, Store, TestSuite, TextTable
-from stillhouse.spec import Spec, canonical, fingerprint, spec
-from stillhouse.sweeps.experiment import SELECTS, Experiment
+from stillhouse.plan import Collection, Examples, Mined, Model, Setting, Store, TestSuite, TextTable
+from stillhouse.spec import canonical, fingerprint
+from stillhouse.sweeps.dev_pool import dev_pool, pooled_dev
+from stillhouse.sweeps.experiment import Experiment
 from stillhouse.sweeps.fractions import cut
 from stillhouse.sweeps.room import teacher_actors
 from stillhouse.sweeps.student_kinds import student_spec
+from stillhouse.sweeps.suites import dev_suite, test_suite
 from stillhouse.sweeps.task_data import task_and_words, with_varied_rows
 
 if TYPE_CHECKING:
+    from stillhouse.evaluation.pool import Pool
     from stillhouse.teachers.store import StoreReader
 
 
@@ -27,11 +30,13 @@ class Prepared:
         setting: What the methods' plans take.
         test: The locked suite.
         facts: What the report and the model card say of the data.
+        pool: The sample that dev queries search; None where they search all.
     """
 
     setting: Setting
     test: TestSuite
     facts: dict[str, Any]
+    pool: "Pool | None" = None
 
 
 @dataclass(frozen=True)
@@ -91,13 +96,16 @@ def prepare(
     labelled = with_negatives(wanted, pairs, store)
     rule = labelled.origin if labelled else None
     mined_from = [rule.queries, rule.passages] if isinstance(rule, Mined) else []
-    embed_stores([sentences, *mined_from, dev, test], workspace, embedding)
+    pool = dev_pool(wanted, data.dev, store)
+    pooled = [pool.queries, pool.passages] if pool else []
+    embed_stores([sentences, *mined_from, dev, test, *pooled], workspace, embedding)
     if labelled and mined_from:
         build_mined(workspace, labelled)
+    told = open_store(workspace, sentences)
     task, words, final = task_and_words(wanted, workspace, data.sentences)
     whole = Setting(
-        **_shared(wanted, sentences, open_store(workspace, sentences)),
-        dev=_dev(data, dev, wanted),
+        **_shared(wanted, sentences, told),
+        dev=dev_suite(pooled_dev(workspace, pool) if pool else data.dev, dev, wanted),
         labelled=labelled,
         labelled_stores={name: store(table) for name, table in labelled.columns.items()} if labelled else {},
         finetune_budget=wanted.finetune_budget if labelled or task else 0,
@@ -109,7 +117,8 @@ def prepare(
     kept = setting.labelled
     pairs_left = len(next(iter(open_rows(workspace, kept).values()))) if kept else 0
     facts = _facts(wanted, wanted.corpus, setting, pairs_left) | ({"task": wanted.task} if task else {})
-    return Prepared(setting, TestSuite(_test(data, test, wanted).evaluators + final), facts | added)
+    final_suite = TestSuite(test_suite(data.test, test, wanted).evaluators + final)
+    return Prepared(setting, final_suite, facts | added, pool)
 
 
 def _prepare_parallel(
@@ -270,28 +279,3 @@ def with_negatives(
         origin=Mined(pairs, queries, passages, negatives=wanted.negatives, **wanted.mining_rule()),
         label="mined",
     )
-
-
-def _dev(data: _Data, agreement: Store, wanted: Experiment) -> DevSuite:
-    chosen = wanted.select or ("search" if data.dev else "agreement")
-    return DevSuite(_evaluators(data.dev, agreement, wanted, "dev"), select=SELECTS[chosen])
-
-
-def _test(data: _Data, agreement: Store, wanted: Experiment) -> TestSuite:
-    return TestSuite(_evaluators(data.test, agreement, wanted, "test"))
-
-
-def _evaluators(
-    collection: Collection | None, agreement: Store, wanted: Experiment, split: str
-) -> tuple[Spec[Any], ...]:
-    from stillhouse.evaluation.agreement import Agreement
-    from stillhouse.evaluation.retrieval import DocSearch
-    from stillhouse.evaluation.sts import STS, resolve_sts
-
-    chosen: list[Spec[Any]] = []
-    if collection is not None:
-        chosen.append(spec(DocSearch, collection=collection))
-    chosen.append(spec(Agreement, store=agreement, pairs=500))
-    if wanted.data_root:
-        chosen.append(spec(STS, data=resolve_sts(wanted.data_root, split)))
-    return tuple(chosen)

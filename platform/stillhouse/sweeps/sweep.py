@@ -2,7 +2,6 @@
 
 import dataclasses
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -185,7 +184,7 @@ def _search_pool(dev: DevSuite) -> "SearchPool | None":
 
     if not any(evaluator.target is DocSearch for evaluator in dev.evaluators):
         return None
-    return start_search_pool(actors=2, threads=1, index="flat" if find_spec("faiss") else "exact")
+    return start_search_pool(actors=2, threads=1, index="exact")
 
 
 def open_sweep(options: SweepOptions, prepared: Prepared, workspace: Workspace) -> Path:

@@ -8,7 +8,15 @@ from typing import Any
 import torch
 from torch import nn
 
-from stillhouse.artifacts import Workspace, locked, read_manifest, remove_leftovers, write_json
+from stillhouse.artifacts import (
+    MANIFEST,
+    Workspace,
+    locked,
+    read_manifest,
+    remove_leftovers,
+    sha256_of,
+    write_json,
+)
 from stillhouse.devices import is_here, resolve_device, usable_device
 from stillhouse.errors import require
 from stillhouse.plan import Stage
@@ -131,6 +139,21 @@ def open_model(name: str, workspace: Workspace, device: str = "cpu") -> Any:
     from stillhouse.teachers.models import load_sentence_transformer, resolve_model
 
     return load_sentence_transformer(resolve_model(name), device)
+
+
+def identity_of(name: str, workspace: Workspace) -> str:
+    """A hash that is another where `open_model` of this name would open other weights.
+
+    Raises:
+        BadInput: There is no such model, or the stage is unfinished.
+    """
+    for folder in (Path(name), workspace.root / Stage.kind / name):
+        if (folder / PLAN).exists():
+            require((folder / MANIFEST).exists(), "the stage is finished", folder=str(folder))
+            return sha256_of(folder / MANIFEST)
+    from stillhouse.teachers.models import resolve_model
+
+    return resolve_model(name).sha256
 
 
 def _run_one(stage: Stage, workspace: Workspace, where: Where, listen: Listen | None) -> None:

@@ -1,0 +1,106 @@
+"""A sampled pool: what it holds, that it is the same every time, and its calibration."""
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from stillhouse.artifacts import Workspace, read_manifest
+from stillhouse.corpora.tables import open_qrels, open_texts, write_collection, write_texts
+from stillhouse.errors import BadInput
+from stillhouse.evaluation.pool import CALIBRATION, Pool, build_pool, calibrate
+from stillhouse.plan import Store
+from stillhouse.sweeps.dev_pool import calibrated, dev_pool, pooled_dev
+from stillhouse.sweeps.experiment import experiment
+from stillhouse.teachers.embed import build_stores
+from stillhouse.teachers.models import resolve_model
+from stillhouse.types import FloatArray
+
+WORDS = "cat dog sat mat house river water sun moon red green blue fast slow array list text word".split()
+
+
+class Letters:
+    calls = 0
+
+    def encode(self, texts: Sequence[str]) -> FloatArray:
+        self.calls += 1
+        return np.array([[text.count(letter) for letter in "aeiourst"] for text in texts], np.float32)
+
+
+@pytest.fixture
+def pool(workspace: Workspace, tiny_model: Path) -> Pool:
+    """20 queries, each with its answer among 150 passages, and a teacher's vectors of both."""
+    draw = np.random.default_rng(0)
+    made = list(dict.fromkeys(" ".join(draw.choice(WORDS, 6)) for _ in range(400)))
+    passages = write_texts(workspace, "passages", made[:150])
+    queries = write_texts(workspace, "queries", made[150:170])
+    qrels = np.array([[query, 7 * query, 1] for query in range(20)] + [[0, 3, 0]])
+    collection = write_collection(workspace, "docs", queries, passages, qrels)
+    asked, searched = (
+        Store(each, resolve_model(str(tiny_model)), max_length=16) for each in (queries, passages)
+    )
+    build_stores(workspace, [asked, searched], actors=1, threads=1, local=True, device="cpu")
+    return Pool(collection, asked, searched, random=10, hard=1)
+
+
+def test_a_pool_is_what_it_should_hold_and_is_made_once(workspace: Workspace, pool: Pool) -> None:
+    sampled = build_pool(workspace, pool)
+    held = open_texts(workspace, sampled.passages)
+    whole = open_texts(workspace, pool.collection.passages)
+    made = read_manifest(workspace.path(pool))
+    assert made["positives"] == 20 and made["random"] == 10 and 1 <= made["teacher"] <= 20
+    assert 30 < made["passages"] == len(held) < 80 and made["of"] == 150
+    judged, before = open_qrels(workspace, sampled), open_qrels(workspace, pool.collection)
+    for query, row, gain in judged[judged[:, 2] > 0].tolist():
+        (old,) = before[(before[:, 0] == query) & (before[:, 2] > 0), 1]
+        assert gain == 1 and held[[row]] == whole[[int(old)]]
+    modified = workspace.path(pool).joinpath("manifest.json").stat().st_mtime_ns
+    assert build_pool(workspace, pool) == sampled
+    assert workspace.path(pool).joinpath("manifest.json").stat().st_mtime_ns == modified
+    workspace.path(pool).joinpath("manifest.json").unlink()
+    assert build_pool(workspace, pool) == sampled
+    other = build_pool(workspace, dataclasses.replace(pool, seed=1))
+    assert other.passages.sha256 != sampled.passages.sha256
+    everything = build_pool(workspace, dataclasses.replace(pool, random=500))
+    assert len(open_texts(workspace, everything.passages)) == 150
+
+
+def test_calibration_measures_both_once(workspace: Workspace, pool: Pool) -> None:
+    model = Letters()
+    found = calibrate(workspace, pool, model, "letters")
+    figures = found["docsearch_cosine_mrr@10"]
+    assert 0 < figures["full"] <= figures["pool"]
+    assert figures["ratio"] == pytest.approx(figures["full"] / figures["pool"])
+    calls = model.calls
+    assert calibrate(workspace, pool, model, "letters") == found and model.calls == calls
+    assert (workspace.path(pool) / CALIBRATION).exists()
+
+
+def test_the_flag_gives_the_pool_and_tells_its_calibration(
+    workspace: Workspace, pool: Pool, tiny_model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stores = {store.texts: store for store in (pool.queries, pool.passages)}
+    asked = dev_pool(experiment({"dev_pool": 10}), pool.collection, lambda texts: stores[texts])
+    assert asked == dataclasses.replace(pool, hard=50)
+    assert dev_pool(experiment({}), pool.collection, lambda texts: stores[texts]) is None
+    sampled = pooled_dev(workspace, asked)
+    assert "passages, 20 relevant" in capsys.readouterr().out
+    assert pooled_dev(workspace, asked) == sampled and capsys.readouterr().out == ""
+    found = calibrated(asked, Letters(), str(tiny_model), workspace)
+    assert "whole" in capsys.readouterr().out and found["docsearch_cosine_recall@10"]["full"] > 0
+    assert calibrated(None, Letters(), str(tiny_model), workspace) == {}
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"dev_pool": 5, "corpus": "texts.txt"}, "--dev-pool samples the dev passages of pydocs"),
+        ({"dev_pool": 800}, "0 <= dev_pool < dev_passages"),
+        ({"dev_pool": -1}, "0 <= dev_pool"),
+    ],
+)
+def test_pools_that_cannot_be(values: dict[str, object], message: str) -> None:
+    with pytest.raises(BadInput, match=message):
+        experiment(values)

@@ -109,3 +109,13 @@ def tiny_cross_encoder(tiny_model: Path, tmp_path: Path) -> Callable[[int], Path
         return folder
 
     return write
+
+
+@pytest.fixture(scope="session")
+def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An SQLite database with MLflow's tables, made once: that takes seconds."""
+    from stillhouse.tracking.mlflow_tracker import prepare
+
+    path = tmp_path_factory.mktemp("database") / "mlflow.db"
+    prepare(f"sqlite:///{path}")
+    return path

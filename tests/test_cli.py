@@ -22,7 +22,7 @@ JOBS = sorted(path.name for path in (ROOT / "jobs").glob("*.py"))
 
 
 @pytest.mark.parametrize(
-    "command", ["sweep", "train", "embed", "mine", "evaluate", "export", "store", "presets"]
+    "command", ["sweep", "train", "embed", "mine", "evaluate", "compare", "export", "store", "presets"]
 )
 def test_help_has_examples(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:

@@ -207,7 +207,12 @@ def test_a_model_is_evaluated_by_any_name(
     for name in (str(folder), folder.name, str(tmp_path / "out")):
         measured = figures(["evaluate", name, *flags], told)
         assert measured[quality] == pytest.approx(trained["metrics"][quality], abs=1e-3)
-    assert figures(["evaluate", str(tiny_model), *flags], told)[quality] > 0.99
+    beside = ["--against", str(tiny_model), "--resamples", "100"]
+    assert figures(["evaluate", folder.name, *beside, *flags], told) == measured
+    against = json.loads(told.read_text())["against"]
+    one = against["suites"]["dev"]["dev"][quality]
+    assert one["model"] == pytest.approx(measured[quality]) and one["other"] > 0.99 and one["p"] < 0.05
+    assert one["share"] == pytest.approx(one["model"] / one["other"])
 
 
 def test_the_test_suite_is_opened_only_when_asked_for_and_counted(

@@ -29,7 +29,7 @@ LEVELS = [
     {"training"},
     {"methods"},
     {"sweeps"},
-    {"cli", "cli_arguments", "cli_options", "cli_suites", "commands"},
+    {"cli", "cli_against", "cli_arguments", "cli_options", "cli_suites", "commands"},
 ]
 RAY_AT = (
     "corpora/readers",

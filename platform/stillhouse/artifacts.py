@@ -5,10 +5,11 @@ import dataclasses
 import fcntl
 import hashlib
 import json
+import math
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -129,6 +130,15 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 def write_json(path: Path, content: object) -> None:
     """Write JSON atomically, indented, keys in the order given."""
     write_atomically(path, (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode())
+
+
+def without_nan(content: Any) -> Any:
+    """The same content with null for NaN and infinity, which JSON does not have."""
+    if isinstance(content, Mapping):
+        return {key: without_nan(value) for key, value in content.items()}
+    if isinstance(content, (list, tuple)):
+        return [without_nan(value) for value in content]
+    return None if isinstance(content, float) and not math.isfinite(content) else content
 
 
 def read_json(path: Path) -> Any:

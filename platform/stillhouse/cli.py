@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from stillhouse.artifacts import default_root
 from stillhouse.cli_arguments import (
+    add_compare,
     add_embed,
     add_evaluate,
     add_export,
@@ -26,6 +27,7 @@ _EXAMPLES = """examples:
   stillhouse train ibkd --set distil_learning_rate=3e-4 --local
   stillhouse mine --labelled pairs.jsonl --negatives 4 --output mined.jsonl
   stillhouse evaluate all-MiniLM-L6-v2 --json teacher.json
+  stillhouse compare --experiment ibkd
   stillhouse store verify
 
 Exit codes: 0 done, 1 failed, 2 bad input, 130 interrupted (the same command goes on).
@@ -67,7 +69,17 @@ def parser() -> ArgumentParser:
         formatter_class=RawDescriptionHelpFormatter,
     )
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for add in (add_sweep, add_train, add_embed, add_mine, add_evaluate, add_export, add_store, add_presets):
+    for add in (
+        add_sweep,
+        add_train,
+        add_embed,
+        add_mine,
+        add_evaluate,
+        add_compare,
+        add_export,
+        add_store,
+        add_presets,
+    ):
         add(commands)
     return top
 

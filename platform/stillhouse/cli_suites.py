@@ -2,96 +2,154 @@
 
 import os
 from argparse import Namespace
+from collections.abc import Collection, Mapping
 from pathlib import Path
+from typing import Any
 
 from stillhouse.artifacts import Workspace
 from stillhouse.console import say
 from stillhouse.errors import require
-from stillhouse.evaluation.benchmarks import NEED_NO_DATA, SUITES, Benchmark, Figures, Options, suites_named
+from stillhouse.evaluation.benchmarks.common import Benchmark, Figures, Options, Suite
+from stillhouse.evaluation.benchmarks.table import HUB, NEED_NO_DATA, from_hub, suites_named
+from stillhouse.evaluation.checked import Checked
 from stillhouse.evaluation.indexes import check_index, parse_index
+from stillhouse.evaluation.items import Measured
 from stillhouse.evaluation.retrieval_suite import OnDisk
 
+FLAGS: dict[str, tuple[str, Any]] = {
+    "run": ("retrieval", None),
+    "from_run": ("retrieval", None),
+    "search_shards": ("retrieval", 1),
+    "index": ("retrieval", []),
+    "keep_vectors": ("retrieval", False),
+    "candidates": ("fever", None),
+    "fast": ("transfer", False),
+    "onnx": ("cost", False),
+    "figures": ("geometry", None),
+}
+"""Flags that are of one suite alone, and what they are where they are not given."""
 
-def run_suites(options: Namespace, workspace: Workspace, device: str) -> dict[str, Figures]:
+
+def run_suites(options: Namespace, workspace: Workspace, device: str) -> dict[str, Any]:
     """Prepare every suite, open the model, measure it, and show a table a suite.
 
     Args:
-        options: ``model``, ``suite``, ``data_root``, ``final``; ``run``, ``from_run``, ``search_shards``,
-            ``index``, ``keep_vectors`` of retrieval.
+        options: ``model``, ``suite``, ``data_root``, ``final``, and those of `FLAGS`; ``against``,
+            ``resamples``, ``seed``.
         workspace: Where stages are looked for, and openings of test sets recorded.
         device: Where the model encodes.
 
     Returns:
-        Suite to set to figure.
+        Suite to set to figure; with another model ``against`` beside, the comparison.
 
     Raises:
         BadInput: An unknown suite, missing or malformed files, or no such model.
     """
-    from stillhouse.sweeps.openings import record_opening
-    from stillhouse.training.run import open_model
+    from stillhouse.cli_against import beside, models_of, show_against, told_against
+    from stillhouse.sweeps.openings import record_opening, tell_runs
 
-    prepared = prepare_suites(options, workspace, device)
-    model = open_model(options.model, workspace, device) if options.from_run is None else None
-    figures: dict[str, Figures] = {}
+    prepared = prepare_suites(options, workspace)
+    models = {name: open_checked(name, workspace, device) for name in models_of(options)}
+    model, other = models[options.model], models.get(options.against)
+    found: dict[str, Any] = {}
+    compared = {}
     for name, benchmark in prepared.items():
         if benchmark.opens:
-            before = record_opening(workspace, benchmark.opens, options.model or str(options.from_run))
-            say(f"{name}: test sets opened (before: {before} times)")
-        figures[name] = benchmark.measure(model)
-        _show(name, benchmark, figures[name])
-    return figures
+            measured = " against ".join(models) or str(options.from_run)
+            before = record_opening(workspace, benchmark.opens, measured)
+            told = sum(tell_runs(workspace, benchmark.opens, each) for each in models if each)
+            say(f"{name}: test sets opened (before: {before} times{_runs(told)})")
+        # The model comes last, so that what `--run` and `--figures` write is its own.
+        theirs = None if other is None else _measured(benchmark, other)
+        mine = _measured(benchmark, model)
+        found[name] = mine.figures
+        _show(name, benchmark, mine.figures)
+        if theirs is not None:
+            compared[name] = beside(mine, theirs, options)
+            show_against(name, compared[name], options, benchmark.digits)
+    return found | ({"against": told_against(options, compared)} if other is not None else {})
 
 
-def prepare_suites(options: Namespace, workspace: Workspace, device: str) -> dict[str, Benchmark]:
+def open_checked(name: str, workspace: Workspace, device: str) -> Checked:
+    """A model by its name; without one, for a run that is measured, none."""
+    from stillhouse.training.run import identity_of, open_model
+
+    if not name:
+        return Checked(None)
+    return Checked(open_model(name, workspace, device), f"{identity_of(name, workspace)} {device}")
+
+
+def _runs(told: int) -> str:
+    return f"; noted in {told} run{'s' if told > 1 else ''} of MLflow" if told else ""
+
+
+def _measured(benchmark: Benchmark, model: Checked) -> Measured:
+    if benchmark.itemised is not None:
+        return benchmark.itemised(model)
+    return Measured(benchmark.measure(model), {})
+
+
+def prepare_suites(options: Namespace, workspace: Workspace) -> dict[str, Benchmark]:
     """The suites that ``--suite`` names, their files read and checked."""
-    wanted = suites_named(options.suite)
-    on_disk = _on_disk(options, workspace, device)
+    wanted: Mapping[str, Suite] = suites_named(options.suite)
     root = options.data_root or os.environ.get("STILLHOUSE_DATA", "")
-    if any(name not in NEED_NO_DATA for name in wanted):
+    if root == HUB:
+        wanted = from_hub(wanted)
+    elif any(name not in NEED_NO_DATA for name in wanted):
         require(
             bool(root) and Path(root).is_dir(),
             "--data-root is the folder with the published files",
             data_root=root,
-            remedy="Give --data-root DIR, or set STILLHOUSE_DATA.",
+            remedy=f"Give --data-root DIR, or set STILLHOUSE_DATA; {HUB} takes mteb's data from the hub.",
         )
-    how = Options(final=options.final, run=options.run, from_run=options.from_run, on_disk=on_disk)
-    return {name: SUITES[name](root, how) for name in wanted}
+    how = Options(
+        final=options.final,
+        run=options.run,
+        from_run=options.from_run,
+        on_disk=_on_disk(options, workspace),
+        candidates=10 if options.candidates is None else options.candidates,
+        fast=options.fast,
+        onnx=options.onnx,
+        figures=options.figures,
+    )
+    return {name: suite(root, how) for name, suite in wanted.items()}
+
+
+def refuse_suite_flags(options: Namespace, wanted: Collection[str] = ()) -> None:
+    """Refuse flags that say how a suite is run where that suite is not among those that are wanted."""
+    for name, (suite, default) in FLAGS.items():
+        given, flag = getattr(options, name), name.replace("_", "-")
+        if name == "candidates" and options.claims:
+            continue  # Claims to train and measure on have candidates too.
+        require(
+            suite in wanted or given == default, f"--{flag} goes with --suite {suite}", **{name: str(given)}
+        )
 
 
 def check_flags(options: Namespace) -> None:
     """Refuse flags that do not go together, before Ray is started or a file is read."""
     wanted = suites_named(options.suite)
-    given = {
-        "--run": options.run is not None,
-        "--from-run": options.from_run is not None,
-        "--search-shards": options.search_shards != 1,
-        "--index": bool(options.index),
-        "--keep-vectors": options.keep_vectors,
-    }
-    for flag in (flag for flag, is_given in given.items() if is_given):
-        require("retrieval" in wanted, f"{flag} goes with --suite retrieval", suite=options.suite)
-        fits = options.from_run is None or flag == "--from-run"
-        require(fits, f"{flag} and --from-run are not given together")
+    refuse_suite_flags(options, wanted)
     require(options.search_shards >= 1, "search_shards >= 1", search_shards=options.search_shards)
     for text in options.index:
         check_index(parse_index(text))
-    if options.from_run is not None:
-        alone = not options.model and wanted == ("retrieval",)
-        rule = "--from-run goes without a model, with --suite retrieval alone"
-        require(alone, rule, model=options.model, suite=options.suite)
-    else:
+    if options.from_run is None:
         require(bool(options.model), "a model is given", remedy="Give MODEL, or --from-run FILE.")
+        return
+    alone = not options.model and not options.against and list(wanted) == ["retrieval"]
+    rule = "--from-run goes without a model, with --suite retrieval alone"
+    require(alone, rule, model=options.model, suite=options.suite)
+    for name in ("run", "search_shards", "index", "keep_vectors"):
+        flag = name.replace("_", "-")
+        require(getattr(options, name) == FLAGS[name][1], f"--{flag} and --from-run are not given together")
 
 
-def _on_disk(options: Namespace, workspace: Workspace, device: str) -> OnDisk | None:
+def _on_disk(options: Namespace, workspace: Workspace) -> OnDisk | None:
     """What the flags of retrieval ask for beyond vectors in memory."""
-    from stillhouse.training.run import identity_of
-
     if options.search_shards == 1 and not options.index and not options.keep_vectors:
         return None
     indexes = tuple(parse_index(text) for text in options.index)
-    model = f"{identity_of(options.model, workspace)} {device}"
-    return OnDisk(workspace, model, options.search_shards, indexes, options.keep_vectors)
+    return OnDisk(workspace, options.search_shards, indexes, options.keep_vectors)
 
 
 def _show(name: str, benchmark: Benchmark, figures: Figures) -> None:
@@ -109,8 +167,19 @@ def _show(name: str, benchmark: Benchmark, figures: Figures) -> None:
     say()
     for text in aligned([name, *columns], cells, left={0}):
         say(text)
-    for note in benchmark.notes:
+    for note in (*benchmark.notes, *_undefined(figures)):
         say(f"note: {note}")
+
+
+def _undefined(figures: Figures) -> list[str]:
+    """The note on figures that are no number, such as a correlation with cosines that are all equal."""
+    found = [
+        f"{kind} of {name}"
+        for name, each in figures.items()
+        for kind, value in each.items()
+        if value != value
+    ]
+    return [f"not defined for these vectors, null in --json: {', '.join(found)}"] if found else []
 
 
 def _written(value: float | None, digits: int) -> str:

@@ -5,7 +5,7 @@ from argparse import Namespace
 from collections.abc import Iterator
 from typing import Any
 
-from stillhouse.artifacts import Workspace, locked, write_json
+from stillhouse.artifacts import Workspace, locked, without_nan, write_json
 from stillhouse.cli_options import (
     device_of,
     embedding_of,
@@ -129,24 +129,32 @@ def mine(options: Namespace) -> int:
 
 def evaluate(options: Namespace) -> int:
     """`stillhouse evaluate MODEL`."""
-    from stillhouse.evaluation.suites import run_suite
+    from stillhouse.cli_against import check_against, compare_suites, models_of, told_against
+    from stillhouse.cli_suites import refuse_suite_flags
+    from stillhouse.evaluation.suites import measure_suite, run_suite
     from stillhouse.sweeps.dev_pool import calibrated
-    from stillhouse.sweeps.openings import record_opening
+    from stillhouse.sweeps.openings import record_opening, tell_runs
     from stillhouse.training.run import open_model
 
     options.local = True
+    check_against(options)
     if options.suite is not None:
         return _evaluate_suites(options)
     require(bool(options.model), "a model is given", remedy="Give MODEL, or --suite with --from-run.")
-    beyond = options.from_run or options.index or options.search_shards != 1 or options.keep_vectors
-    require(not beyond, "--from-run, --search-shards, --index, --keep-vectors go with --suite retrieval")
+    refuse_suite_flags(options)
+    split = "test" if options.final else "dev"
+    report: dict[str, Any] = {"model": options.model, "split": split}
     with _on_ray(options) as (workspace, device):
-        encoder = open_model(options.model, workspace, device)
+        encoder, *others = [open_model(name, workspace, device) for name in models_of(options)]
         prepared = _prepared(options, workspace, device)
         suite = prepared.test if options.final else prepared.setting.dev
         if options.final:
-            record_opening(workspace, suite.fingerprint, options.model)
-        figures = run_suite(suite, encoder, workspace)
+            record_opening(workspace, suite.fingerprint, " against ".join(models_of(options)))
+            for name in models_of(options):
+                tell_runs(workspace, suite.fingerprint, name)
+        mine = measure_suite(suite, encoder, workspace)
+        figures = dict(mine[0])
+        theirs = [measure_suite(suite, other, workspace) for other in others]
         task = prepared.setting.task
         if task and not options.final:
             scored = [task.dev] if hasattr(encoder, "score") else []
@@ -155,9 +163,11 @@ def evaluate(options: Namespace) -> int:
         calibration = {} if options.final else calibrated(prepared.pool, encoder, options.model, workspace)
     for name, value in figures.items():
         say(f"  {name:<36} {value:.4f}")
-    split = "test" if options.final else "dev"
-    told = {"model": options.model, "split": split, "metrics": figures}
-    _write(options, told | ({"calibration": calibration} if calibration else {}))
+    if calibration:
+        report["calibration"] = calibration
+    for other in theirs:
+        report["against"] = told_against(options, {split: compare_suites(split, mine, other, options)})
+    _write(options, {**report, "metrics": figures})
     return 0
 
 
@@ -171,6 +181,27 @@ def _evaluate_suites(options: Namespace) -> int:
     options.local = options.search_shards == 1
     with _on_ray(options) as (workspace, device):
         _write(options, run_suites(options, workspace, device))
+    return 0
+
+
+def compare(options: Namespace) -> int:
+    """`stillhouse compare RUN… | --experiment NAME`."""
+    from stillhouse.sweeps.compare import Comparison
+    from stillhouse.sweeps.compare import compare as run_compare
+    from stillhouse.tracking.mlflow_tracker import tracking_uri
+
+    wanted = Comparison(
+        runs=tuple(options.runs),
+        experiment=options.experiment,
+        output=options.output,
+        formats=tuple(options.format.split(",")),
+        quality=options.quality,
+    )
+    root = root_of(options)
+    with _quietly(options):
+        report = run_compare(wanted, root, tracking_uri(root))
+    say(f"compared: {report['lines']} lines in {report['folder']}: {', '.join(report['files'])}")
+    _write(options, report)
     return 0
 
 
@@ -243,7 +274,7 @@ def _prepared(options: Namespace, workspace: Workspace, device: str) -> Prepared
 
 def _write(options: Namespace, content: Any) -> None:
     if options.json:
-        write_json(options.json, content)
+        write_json(options.json, without_nan(content))
 
 
 @contextlib.contextmanager

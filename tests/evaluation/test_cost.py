@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
-from torch import nn
+from torch import Tensor, nn
 
 from stillhouse.errors import BadInput
 from stillhouse.evaluation.cost import cost, latency_ms, sentences_per_second, sizes
+from stillhouse.evaluation.footprint import int8_megabytes, measure_speed, onnx_megabytes
+from stillhouse.students.pooling import mean
 from stillhouse.types import FloatArray
 
 
@@ -91,3 +93,38 @@ def test_bad_numbers() -> None:
         latency_ms(Sleeper(), calls=0)
     with pytest.raises(BadInput, match="texts to time"):
         sentences_per_second(Sleeper(), [])
+
+
+def test_int8_counts_a_byte_a_weight_and_a_scale_a_row() -> None:
+    model = nn.Sequential(nn.Linear(10, 6), nn.LayerNorm(6))
+    assert int8_megabytes(model) == pytest.approx((60 + 4 * 6 + 4 * 6 + 4 * 12) / 1e6)
+    tied = nn.ModuleList([nn.Embedding(5, 3), nn.Linear(3, 5, bias=False)])
+    tied[1].weight = tied[0].weight
+    assert int8_megabytes(tied) == pytest.approx((15 + 20) / 1e6)
+
+
+def test_speed_at_one_text_and_at_the_best_number() -> None:
+    found = measure_speed(Sleeper(), ["text"] * 32, runs=2, calls=4)
+    assert found["best_batch"] == 32 and found["sentences_per_second"] > 3 * found["sentences_per_second_1"]
+    assert found["sentences_per_second_1"] < 1 / 0.0011
+
+
+class Published(nn.Module):
+    """As sentence-transformers calls its models; recurrent, since such graphs are written at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.lstm = nn.Embedding(2000, 32), nn.LSTM(32, 32, batch_first=True)
+
+    def forward(self, given: dict[str, Tensor]) -> dict[str, Tensor]:
+        states_BTH = self.lstm(self.words(given["input_ids"]))[0]
+        return {"sentence_embedding": mean(states_BTH, given["attention_mask"])}
+
+
+def test_onnx_files_are_as_large_as_the_weights() -> None:
+    for package in ("onnx", "onnxscript", "onnxruntime"):
+        pytest.importorskip(package)
+    model = Published()
+    found = onnx_megabytes(model)
+    assert found["megabytes_onnx"] == pytest.approx(sizes(model)["megabytes"], abs=0.02)
+    assert found["megabytes_onnx_int8"] == pytest.approx(int8_megabytes(model), abs=0.04)

@@ -13,6 +13,7 @@ from stillhouse.artifacts import Workspace
 from stillhouse.corpora.judged import find_collections, open_collection
 from stillhouse.corpora.smart import read_sentences
 from stillhouse.errors import BadInput
+from stillhouse.evaluation.checked import Checked
 from stillhouse.evaluation.indexes import parse_index
 from stillhouse.evaluation.judged_search import open_run, rank_collection, read_run, run_figures, write_run
 from stillhouse.evaluation.retrieval_suite import OnDisk, rank_on_disk
@@ -214,13 +215,13 @@ def test_on_the_disk_the_run_is_the_same_and_the_vectors_go(tmp_path: Path) -> N
     collection = open_collection(write_beir(tmp_path / "toy", passages=TILE + 9), final=False)
     assert collection is not None
     workspace = Workspace(tmp_path / "runs")
-    how = OnDisk(workspace, "letters", indexes=(parse_index("flat"), parse_index("hnsw")), keep=True)
-    run, beside = rank_on_disk(collection, Coarse(), how)
+    how = OnDisk(workspace, indexes=(parse_index("flat"), parse_index("hnsw")), keep=True)
+    run, beside = rank_on_disk(collection, Checked(Coarse(), "letters"), how)
     assert run == rank_collection(collection, Coarse())
     assert list(beside) == ["exact", "flat", "hnsw"]
     assert beside["flat"]["recall_of_exact@10"] > 0 and "map" not in beside["flat"]
     assert len(list((workspace.root / "vectors").iterdir())) == 1
     again = Coarse()
-    assert rank_on_disk(collection, again, OnDisk(workspace, "letters")) == (run, {})
+    assert rank_on_disk(collection, Checked(again, "letters"), OnDisk(workspace)) == (run, {})
     assert again.most == len(collection.queries)
     assert not list((workspace.root / "vectors").iterdir())

@@ -14,7 +14,7 @@ from stillhouse.evaluation.metrics import (
     cosines,
     judge,
     ndcg,
-    ranking_figures,
+    ranking_values,
     recall,
     reciprocal_rank,
     spearman,
@@ -78,7 +78,8 @@ def test_a_table_by_hand() -> None:
 def test_figures_are_means_over_the_queries() -> None:
     ids = np.array([[0, 1], [2, 3], [4, 5]])
     judged = judge(ids, np.array([2, 5, 7]), qrels((7, 9, 1), (2, 1, 1), (5, 2, 1), (5, 8, 1), (6, 1, 1)))
-    figures = ranking_figures(judged, "docs_cosine", share=(1, 2), precision=(2,))
+    values = ranking_values(judged, "docs_cosine", share=(1, 2), precision=(2,))
+    figures = {name: float(each.mean()) for name, each in values.items()}
     assert list(figures) == [
         "docs_cosine_mrr@10",
         "docs_cosine_ndcg@10",
@@ -146,7 +147,8 @@ def test_same_figures_as_sentence_transformers_ties_included() -> None:
     )(Vectors(queries, passages))
     _, ids = search(queries, passages, 100)
     judged = judge(ids, np.arange(40), qrels(*((q, p, 1) for q, p in judged_pairs)))
-    ours = ranking_figures(judged, "docs_cosine", precision=(100,))
+    values = ranking_values(judged, "docs_cosine", precision=(100,))
+    ours = {name: float(each.mean()) for name, each in values.items()}
     for name, value in ours.items():
         assert value == pytest.approx(reference[name], abs=1e-12), name
 

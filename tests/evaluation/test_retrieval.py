@@ -54,6 +54,7 @@ def collection(workspace: Workspace) -> Collection:
 
 def test_figures_by_hand(workspace: Workspace, collection: Collection) -> None:
     figures = DocSearch(collection, workspace)(Letters())
+    assert figures.pop("docsearch_alignment") > 0 > figures.pop("docsearch_uniformity")
     # "aaa a" has its answer second; "bbb b" finds two equally near, of which the lower id comes first, and
     # its other answer is last; "ccc cd" has its answer first.
     assert figures == {
@@ -71,7 +72,8 @@ def test_queries_without_an_answer_are_left_out(workspace: Workspace, collection
     evaluator = DocSearch(collection, workspace, k=10, name="manual")
     assert evaluator.query_rows.tolist() == [0, 2, 3]
     assert list(evaluator(Letters())) == [
-        f"manual_cosine_{figure}" for figure in ("mrr@10", "ndcg@10", "recall@1", "recall@10")
+        *(f"manual_cosine_{figure}" for figure in ("mrr@10", "ndcg@10", "recall@1", "recall@10")),
+        *(f"manual_{figure}" for figure in ("alignment", "uniformity")),
     ]
 
 

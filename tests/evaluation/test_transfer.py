@@ -11,7 +11,7 @@ from stillhouse.corpora.sentence_tasks import read_tasks, task_files
 from stillhouse.errors import BadInput
 from stillhouse.evaluation.logistic import fit_logistic, predict_logistic
 from stillhouse.evaluation.transfer import measure_task, stratified_folds
-from stillhouse.types import FloatArray
+from stillhouse.types import FloatArray, IntArray
 
 
 class Letters:
@@ -76,7 +76,7 @@ def test_the_protocol_on_separable_tasks(tmp_path: Path) -> None:
         for final in (False, True):
             files = task_files(str(tmp_path), task, final=final)
             if files is not None:
-                found[task, final] = measure_task(task, read_tasks(task, files), Letters())
+                found[task, final], _ = measure_task(task, read_tasks(task, files), Letters())
     assert ("TREC", True) not in found, "its test file is not there"
     assert found["MR", False] == {"accuracy": 100, "dev_accuracy": 100}
     assert found["SST-2", False] == {"dev_accuracy": 100}
@@ -100,3 +100,21 @@ def test_files_are_read_as_they_are(tmp_path: Path) -> None:
     assert files is not None and "test" not in files
     with pytest.raises(BadInput, match="sentiment-dev, line 21"):
         read_tasks("SST-2", files)
+
+
+def test_the_fast_setting_takes_five_folds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from stillhouse.evaluation import transfer
+
+    write_tasks(tmp_path)
+    dealt: list[int] = []
+
+    def counted(labels_N: IntArray, folds: int) -> IntArray:
+        dealt.append(folds)
+        return stratified_folds(labels_N, folds)
+
+    monkeypatch.setattr(transfer, "stratified_folds", counted)
+    for task in ("MR", "TREC"):
+        files = task_files(str(tmp_path), task, final=False)
+        assert files is not None
+        measure_task(task, read_tasks(task, files), Letters(), transfer.FAST_FOLDS)
+    assert dealt == [5] * (1 + 5 + 1)

@@ -16,6 +16,7 @@ from stillhouse.errors import BadInput
 from stillhouse.evaluation.cost import sizes
 from stillhouse.methods import hyper_parameters, load_method
 from stillhouse.plan import Setting, Stage, TestSuite
+from stillhouse.sweeps.entries import COSTS
 from stillhouse.sweeps.export import export_stage
 from stillhouse.sweeps.prepare import Prepared
 from stillhouse.sweeps.records import TrialRecord
@@ -233,11 +234,18 @@ def test_the_end_of_a_sweep(
     told: dict[str, Any] = {}
     tracker = SimpleNamespace(artifact=lambda *given: None, register=lambda *given, **more: "1")
     observer: Any = SimpleNamespace(
-        name="kd", context=context, tracker=tracker, key=("kd",), report=told.update
+        name="kd",
+        context=context,
+        tracker=tracker,
+        key=("kd",),
+        report=told.update,
+        opened=lambda *given: None,
     )
     baseline: Any = SimpleNamespace(best=lambda: (context.plan(alone), alone))
     monkeypatch.setattr(deliver, "write_figures", lambda folder, *given, **more: folder)
-    monkeypatch.setattr(deliver, "cost", lambda encoder, module: sizes(module))
+    monkeypatch.setattr(
+        deliver, "cost", lambda encoder, module: {**dict.fromkeys(COSTS, 1.0), **sizes(module)}
+    )
     folder = home.root / "sweeps" / "kd"
     report = deliver.deliver("kd", "kd", prepared, context, folder, [record], baseline, observer)
     assert (

@@ -17,14 +17,6 @@ SWEEP, TRIAL, STAGE = ("s1",), ("s1", "t0"), ("s1", "t0", "ab12")
 Open = Callable[[], MLflowTracker]
 
 
-@pytest.fixture(scope="module")
-def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An SQLite database with MLflow's tables, made once: that takes seconds."""
-    path = tmp_path_factory.mktemp("database") / "mlflow.db"
-    prepare(f"sqlite:///{path}")
-    return path
-
-
 @pytest.fixture
 def root(tmp_path: Path, database: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)

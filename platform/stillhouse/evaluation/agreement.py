@@ -7,7 +7,8 @@ import numpy.typing as npt
 
 from stillhouse.artifacts import Workspace
 from stillhouse.errors import require
-from stillhouse.evaluation.metrics import cosines, spearman
+from stillhouse.evaluation.items import Items, Part
+from stillhouse.evaluation.metrics import Values, cosines, spearman
 from stillhouse.evaluation.retrieval import LocalSearch, Search, unit
 from stillhouse.plan import Store
 from stillhouse.types import Encoder, FloatArray
@@ -69,9 +70,17 @@ class Agreement:
 
     def __call__(self, model: Encoder) -> dict[str, float]:
         """Encode the texts and compare."""
+        return {f"{self.name}_spearman_cosine": spearman(self._cosines(model), self.teacher)}
+
+    def itemised(self, model: Encoder) -> tuple[dict[str, float], dict[str, Items]]:
+        """The figure, and its pairs."""
+        items = Items((Part(self._cosines(model), self.teacher),), "spearman")
+        name = f"{self.name}_spearman_cosine"
+        return {name: items.figure()}, {name: items}
+
+    def _cosines(self, model: Encoder) -> Values:
         vectors = model.encode(self.texts)
-        student = cosines(vectors[self.first], vectors[self.second])
-        return {f"{self.name}_spearman_cosine": spearman(student, self.teacher)}
+        return cosines(vectors[self.first], vectors[self.second])
 
 
 def _neighbours(vectors_NE: FloatArray, anchors: Ids, search: Search, draw: np.random.Generator) -> Ids:

@@ -13,9 +13,10 @@ from pathlib import Path
 import numpy as np
 
 from stillhouse.errors import require
+from stillhouse.evaluation.items import Items, means
 from stillhouse.evaluation.retrieval import LocalSearch, unit
 from stillhouse.evaluation.sts import read_lines
-from stillhouse.evaluation.translation import accuracy
+from stillhouse.evaluation.translation import hits
 from stillhouse.types import Encoder
 
 ENGLISH = "eng"
@@ -60,15 +61,15 @@ def find_bitexts(root: str) -> dict[str, Bitext]:
     return found
 
 
-def measure_bitext(bitext: Bitext, model: Encoder) -> dict[str, float]:
-    """Accuracy × 100 both ways: ``to_eng``, ``from_eng`` and their ``mean``."""
+def measure_bitext(bitext: Bitext, model: Encoder) -> dict[str, Items]:
+    """Accuracy × 100 both ways, a sentence an item: ``to_eng``, ``from_eng`` and their ``mean``."""
     sides = bitext.read()
     row_of = {text: row for row, text in enumerate(dict.fromkeys(text for side in sides for text in side))}
     other_N, english_N = (np.array([row_of[text] for text in side]) for side in sides)
     vectors = unit(model.encode(list(row_of)))
-    forth = 100 * accuracy(vectors, other_N, english_N, LocalSearch())
-    back = 100 * accuracy(vectors, english_N, other_N, LocalSearch())
-    return {"to_eng": forth, "from_eng": back, "mean": (forth + back) / 2}
+    forth = hits(vectors, other_N, english_N, LocalSearch()).astype(np.float64)
+    back = hits(vectors, english_N, other_N, LocalSearch()).astype(np.float64)
+    return means({"to_eng": forth, "from_eng": back, "mean": (forth + back) / 2}, scale=100)
 
 
 def sha256_of_bitexts(bitexts: Mapping[str, Bitext]) -> str:

@@ -78,17 +78,27 @@ def sentences_per_second(
     encoder: Encoder, texts: Sequence[str] = TEXTS * 8, *, runs: int = 5, chunks: Sequence[int] = CHUNKS
 ) -> float:
     """Throughput: the median of some runs, at the best number of texts handed over at once."""
+    return max(speeds(encoder, texts, runs=runs, chunks=chunks).values())
+
+
+def speeds(
+    encoder: Encoder, texts: Sequence[str] = TEXTS * 8, *, runs: int = 5, chunks: Sequence[int] = CHUNKS
+) -> dict[int, float]:
+    """Sentences a second, the median of some runs, by the number of texts handed over at once.
+
+    Numbers past the first that takes all texts are left out.
+    """
     require(runs >= 1, "runs >= 1", runs=runs)
     require(len(texts) >= 1, "there are texts to time")
-    best = 0.0
+    found: dict[int, float] = {}
     for chunk in chunks:
         parts = [list(texts[start : start + chunk]) for start in range(0, len(texts), chunk)]
         encoder.encode(parts[0])
         seconds = [sum(_timed(encoder, part) for part in parts) for _ in range(runs)]
-        best = max(best, len(texts) / float(np.median(seconds)))
+        found[chunk] = len(texts) / float(np.median(seconds))
         if chunk >= len(texts):
             break
-    return best
+    return found
 
 
 def pairs_per_second(scorer: Any, texts: Sequence[str] = TEXTS * 2, *, runs: int = 3) -> float:

@@ -12,7 +12,7 @@ import csv
 import hashlib
 import io
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
@@ -20,7 +20,7 @@ from typing import ClassVar
 import numpy as np
 
 from stillhouse.errors import require
-from stillhouse.evaluation.metrics import spearman
+from stillhouse.evaluation.metrics import Values, spearman
 from stillhouse.evaluation.sts import (
     Pairs,
     gold_score,
@@ -134,18 +134,24 @@ class CrossLingualSTS:
 
     def __call__(self, model: Encoder) -> dict[str, float]:
         """Encode every text once and correlate."""
-        vectors = model.encode(list(self.row_of))
-        found = {
-            pair: 100 * spearman(*score_pairs(pairs, self.row_of, vectors))
-            for pair, pairs in self.sets.items()
+        found = {pair: 100 * spearman(*scores) for pair, scores in self.scores(model).items()}
+        found |= {
+            name: float(np.mean([found[pair] for pair in pairs])) for name, pairs in averages(found).items()
         }
-        figures = {f"{self.name}_{pair}_spearman_cosine_x100": value for pair, value in found.items()}
-        mono = [value for pair, value in found.items() if len(set(pair.split("-")[:2])) == 1]
-        cross = [value for pair, value in found.items() if len(set(pair.split("-")[:2])) == 2]
-        for kind, values in (("mono", mono), ("cross", cross)):
-            if len(values) > 1:
-                figures[f"{self.name}_{kind}_avg_spearman_cosine_x100"] = float(np.mean(values))
-        return figures
+        return {f"{self.name}_{name}_spearman_cosine_x100": value for name, value in found.items()}
+
+    def scores(self, model: Encoder) -> dict[str, tuple[Values, Values]]:
+        """The cosines and the gold scores of every pair of languages."""
+        vectors = model.encode(list(self.row_of))
+        return {pair: score_pairs(pairs, self.row_of, vectors) for pair, pairs in self.sets.items()}
+
+
+def averages(pairs: Iterable[str]) -> dict[str, list[str]]:
+    """``mono_avg`` and ``cross_avg``, the pairs of one language and of two, where there are several."""
+    kinds: dict[str, list[str]] = {"mono_avg": [], "cross_avg": []}
+    for pair in pairs:
+        kinds["mono_avg" if len(set(pair.split("-")[:2])) == 1 else "cross_avg"].append(pair)
+    return {kind: each for kind, each in kinds.items() if len(each) > 1}
 
 
 def _files(root: str, layout: str, split: str) -> dict[str, tuple[Path, ...]]:

@@ -19,6 +19,9 @@ from stillhouse.types import FloatArray
 COSINE_LIMIT = 0.999
 RANK_SHARE = 0.02
 RANK_FLOOR = 2.5
+GEOMETRY = ("alignment", "uniformity")
+"""What figures of geometry end in: a map shows them, and the tables of a sweep leave them out."""
+
 _BLOCK = 1024
 
 _Vectors = npt.NDArray[np.float64]

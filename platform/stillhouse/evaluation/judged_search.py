@@ -14,7 +14,7 @@ import numpy.typing as npt
 from stillhouse.artifacts import write_atomically
 from stillhouse.corpora.judged import Entry, JudgedCollection
 from stillhouse.errors import BadInput, require
-from stillhouse.evaluation.metrics import Judged, ndcg, recall, reciprocal_rank
+from stillhouse.evaluation.metrics import Judged, Values, ndcg, recall, reciprocal_rank
 from stillhouse.evaluation.retrieval import unit
 from stillhouse.evaluation.search import TILE, Ranking, search_stream
 from stillhouse.evaluation.sharded import THREADS
@@ -74,7 +74,12 @@ def as_run(
 
 
 def run_figures(run: Run, qrels: Mapping[str, Mapping[str, int]]) -> dict[str, float]:
-    """``ndcg@10``, ``mrr@10``, ``map`` and ``recall@{1,10,100,1000}``, means over the judged queries.
+    """``ndcg@10``, ``mrr@10``, ``map`` and ``recall@{1,10,100,1000}``, means over the judged queries."""
+    return {name: float(values.mean()) for name, values in query_figures(run, qrels).items()}
+
+
+def query_figures(run: Run, qrels: Mapping[str, Mapping[str, int]]) -> dict[str, Values]:
+    """The same figures query by query.
 
     Args:
         run: The rankings; a query that is missing has found nothing.
@@ -91,13 +96,12 @@ def run_figures(run: Run, qrels: Mapping[str, Mapping[str, int]]) -> dict[str, f
         best = sorted((gain for gain in gains.values() if gain > 0), reverse=True)
         ideal_QR[line, : len(best)] = best
     judged = Judged(gains_QK, ideal_QR)
-    figures = {
+    return {
         "ndcg@10": ndcg(judged, 10),
         "mrr@10": reciprocal_rank(judged, 10),
         "map": _average_precision(judged),
         **{f"recall@{k}": recall(judged, k) for k in (1, 10, 100, 1000)},
     }
-    return {name: float(values.mean()) for name, values in figures.items()}
 
 
 def write_run(path: Path, run: Run) -> None:

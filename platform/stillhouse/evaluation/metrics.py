@@ -131,7 +131,7 @@ def average_precision(judged: Judged, k: int) -> Values:
     return np.asarray((precision * hits).sum(axis=1) / np.minimum(judged.relevant_Q, k))
 
 
-def ranking_figures(
+def ranking_values(
     judged: Judged,
     prefix: str,
     *,
@@ -139,8 +139,8 @@ def ranking_figures(
     gain: Sequence[int] = (10,),
     share: Sequence[int] = (1, 10, 100),
     precision: Sequence[int] = (),
-) -> dict[str, float]:
-    """Means over the queries, named as sentence-transformers does: ``{prefix}_mrr@10``, ``_ndcg@10``, ….
+) -> dict[str, Values]:
+    """Figures query by query, named as sentence-transformers names their means: ``{prefix}_mrr@10``, ….
 
     Args:
         judged: The ranking.
@@ -152,7 +152,7 @@ def ranking_figures(
     """
     asked = (("mrr", reciprocal_rank, mrr), ("ndcg", ndcg, gain), ("recall", recall, share))
     return {
-        f"{prefix}_{name}@{k}": float(measure(judged, k).mean())
+        f"{prefix}_{name}@{k}": measure(judged, k)
         for name, measure, depths in (*asked, ("map", average_precision, precision))
         for k in depths
     }

@@ -12,7 +12,9 @@ import numpy as np
 
 from stillhouse.artifacts import Workspace
 from stillhouse.errors import require
-from stillhouse.evaluation.metrics import judge, ranking_figures
+from stillhouse.evaluation.geometry import alignment, uniformity
+from stillhouse.evaluation.items import Items, means
+from stillhouse.evaluation.metrics import judge, ranking_values
 from stillhouse.evaluation.search import INDEXES, Ranking, merge, search, shards
 from stillhouse.plan import Collection
 from stillhouse.types import Encoder, FloatArray
@@ -47,8 +49,9 @@ class LocalSearch:
 class DocSearch:
     """How well a query finds the passages that answer it, by cosine.
 
-    Figures: ``{name}_cosine_mrr@10``, ``_ndcg@10``, ``_recall@1``, ``_recall@10``, ``_recall@100``. Queries
-    without a relevant passage are left out.
+    Figures: ``{name}_cosine_mrr@10``, ``_ndcg@10``, ``_recall@1``, ``_recall@10``, ``_recall@100``; and how
+    the vectors lie: ``{name}_alignment`` of queries with their passages, ``{name}_uniformity`` of the queries
+    and of as many passages. Queries without a relevant passage are left out.
 
     Args:
         collection: Queries, passages and judgements.
@@ -81,15 +84,22 @@ class DocSearch:
 
     def __call__(self, model: Encoder) -> dict[str, float]:
         """Encode, rank, judge."""
-        _, ids_QK = self.rank(model)
+        return self.itemised(model)[0]
+
+    def itemised(self, model: Encoder) -> tuple[dict[str, float], dict[str, Items]]:
+        """The figures, and the queries of those that are means over queries."""
+        passages_ND, queries_QD = unit(model.encode(self.passages)), unit(model.encode(self.queries))
+        _, ids_QK = self.ranker.search(passages_ND, queries_QD, self.k)
         shares = [depth for depth in (1, 10, 100) if depth <= self.k]
         judged = judge(ids_QK, self.query_rows, self.qrels_N3)
-        return ranking_figures(judged, f"{self.name}_cosine", share=shares)
-
-    def rank(self, model: Encoder) -> Ranking:
-        """The ranking itself: a line for each of ``query_rows``."""
-        passages_ND, queries_QD = unit(model.encode(self.passages)), unit(model.encode(self.queries))
-        return self.ranker.search(passages_ND, queries_QD, self.k)
+        query_P, passage_P = self.qrels_N3[self.qrels_N3[:, 2] > 0, :2].T
+        asked_P = np.searchsorted(self.query_rows, query_P)
+        lying = np.concatenate([queries_QD, passages_ND[: len(queries_QD)]])
+        values = ranking_values(judged, f"{self.name}_cosine", share=shares)
+        figures = {name: float(values_Q.mean()) for name, values_Q in values.items()}
+        figures[f"{self.name}_alignment"] = alignment(queries_QD[asked_P], passages_ND[passage_P])
+        figures[f"{self.name}_uniformity"] = uniformity(lying)
+        return figures, means(values)
 
 
 def unit(vectors_ND: FloatArray) -> FloatArray:

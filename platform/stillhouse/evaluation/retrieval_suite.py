@@ -11,13 +11,14 @@ from stillhouse.artifacts import Workspace
 from stillhouse.console import Progress
 from stillhouse.corpora.judged import JudgedCollection
 from stillhouse.errors import require
+from stillhouse.evaluation.checked import Checked
 from stillhouse.evaluation.indexes import IndexChoice, build_index, recall_of_exact, search_index
 from stillhouse.evaluation.judged_search import DEPTH, Run, as_run, open_run, run_figures
 from stillhouse.evaluation.retrieval import unit
 from stillhouse.evaluation.search import Ranking
 from stillhouse.evaluation.sharded import search_files
 from stillhouse.evaluation.vector_files import VectorFiles, vectors_folder, write_vectors
-from stillhouse.types import Encoder, FloatArray, IntArray
+from stillhouse.types import FloatArray, IntArray
 
 INDEX_DEPTH = 100
 """How deep an index is searched: what a service asks for. A depth of 1000 would make HNSW look as good."""
@@ -31,27 +32,25 @@ class OnDisk:
 
     Attributes:
         workspace: Vectors lie on its shelf ``vectors`` while a collection is measured.
-        model: All that decides a vector, the device included: vectors of another model are never reused.
         actors: Ray actors of the exact search; 1 searches in this process.
         indexes: Measured beside exact search.
         keep: Leave the vectors there for the next command.
     """
 
     workspace: Workspace
-    model: str
     actors: int = 1
     indexes: tuple[IndexChoice, ...] = ()
     keep: bool = False
 
 
 def rank_on_disk(
-    collection: JudgedCollection, model: Encoder, how: OnDisk
+    collection: JudgedCollection, model: Checked, how: OnDisk
 ) -> tuple[Run, dict[str, dict[str, float]]]:
     """The exact run, and the figures of each index by its name.
 
     An interrupted run leaves the vectors that it has; the same command goes on from there.
     """
-    folder = vectors_folder(how.workspace, collection, how.model)
+    folder = vectors_folder(how.workspace, collection, model.identity)
     progress, done = Progress(f"encoding {collection.name}", "passages"), 0
 
     def encode(texts: list[str]) -> FloatArray:

@@ -7,7 +7,7 @@ with an empty gold score were never scored and are skipped.
 
 import hashlib
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
@@ -15,7 +15,8 @@ from typing import ClassVar
 import numpy as np
 
 from stillhouse.errors import BadInput, nearest, require
-from stillhouse.evaluation.metrics import Values, cosines, spearman
+from stillhouse.evaluation.items import Items, Part, average
+from stillhouse.evaluation.metrics import Values, cosines
 from stillhouse.types import Encoder, FloatArray
 
 PARTS = {
@@ -116,21 +117,43 @@ class STS:
 
     def __call__(self, model: Encoder) -> dict[str, float]:
         """Encode every text once and correlate."""
+        return self.itemised(model)[0]
+
+    def itemised(self, model: Encoder) -> tuple[dict[str, float], dict[str, Items]]:
+        """The figures, and their pairs."""
+        items: dict[str, Items] = {}
+        for name, parts in self.scores(model).items():
+            for kind, each in correlations(parts).items():
+                suffix = "" if kind == "all" else f"_{kind}"
+                items[f"{self.name}_{name.lower()}_spearman_cosine{suffix}"] = each
+        whole = [each for name, each in items.items() if name.endswith("_cosine")]
+        if len(whole) > 1:
+            items[f"{self.name}_avg_spearman_cosine"] = average(whole)
+        return {name: each.figure() for name, each in items.items()}, items
+
+    def scores(self, model: Encoder) -> dict[str, list[tuple[Values, Values]]]:
+        """The cosines and the gold scores of every set's pairs, part by part."""
         vectors = model.encode(list(self.row_of))
-        figures: dict[str, float] = {}
-        for name, parts in self.sets.items():
-            prefix = f"{self.name}_{name.lower()}_spearman_cosine"
-            found = [score_pairs(part, self.row_of, vectors) for part in parts]
-            figures[prefix] = spearman(*(np.concatenate(side) for side in zip(*found, strict=True)))
-            if len(parts) > 1:
-                each = np.array([spearman(student, gold) for student, gold in found])
-                weights = np.array([len(part) for part in parts])
-                figures[f"{prefix}_mean"] = float(each.mean())
-                figures[f"{prefix}_wmean"] = float(each @ weights / weights.sum())
-        if len(self.sets) > 1:
-            every = [figures[f"{self.name}_{name.lower()}_spearman_cosine"] for name in self.sets]
-            figures[f"{self.name}_avg_spearman_cosine"] = float(np.mean(every))
-        return figures
+        return {
+            name: [score_pairs(part, self.row_of, vectors) for part in parts]
+            for name, parts in self.sets.items()
+        }
+
+
+def correlations(parts: Sequence[tuple[Values, Values]], scale: float = 1.0) -> dict[str, Items]:
+    """``all``, Spearman over all pairs of a set; of several parts also their ``mean`` and ``wmean``.
+
+    Args:
+        parts: Cosines and gold scores of each part.
+        scale: What the correlations are multiplied by.
+    """
+    first, second = (np.concatenate(side) for side in zip(*parts, strict=True))
+    found = {"all": Items((Part(first, second),), "spearman", scale)}
+    if len(parts) > 1:
+        alike = tuple(Part(scores, gold) for scores, gold in parts)
+        sized = tuple(Part(scores, gold, len(gold)) for scores, gold in parts)
+        found |= {"mean": Items(alike, "spearman", scale), "wmean": Items(sized, "spearman", scale)}
+    return found
 
 
 def text_rows(sets: Iterable[Pairs]) -> dict[str, int]:
@@ -193,6 +216,16 @@ def read_part(texts: Path, gold: Path) -> Pairs:
             found.append((first, second, gold_score(gold, at, score)))
     require(bool(found), "a set has scored pairs", file=str(gold))
     return found
+
+
+def unscored(data: STSData) -> dict[str, int]:
+    """How many pairs of each set have no gold score, where there are any; they are left out."""
+    golds = {name: [path for path in _files(data.root, name, data.split) if path][1::2] for name in data.sets}
+    empty = {
+        name: sum(not line.strip() for path in paths for _, line in read_lines(path))
+        for name, paths in golds.items()
+    }
+    return {name: count for name, count in empty.items() if count}
 
 
 def read_lines(path: Path) -> list[tuple[int, str]]:

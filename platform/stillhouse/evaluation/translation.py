@@ -125,6 +125,13 @@ def accuracy(
         searched_N: The text of each row in the other language.
         search: What finds the nearest.
     """
+    return float(np.mean(hits(vectors_ND, asked_N, searched_N, search)))
+
+
+def hits(
+    vectors_ND: FloatArray, asked_N: npt.NDArray[np.int64], searched_N: npt.NDArray[np.int64], search: Search
+) -> npt.NDArray[np.bool_]:
+    """Row by row what `accuracy` is the share of."""
     _, nearest_N1 = search.search(vectors_ND[searched_N], vectors_ND[asked_N], 1)
     # Rows are numbers of different texts, so equal numbers are equal texts.
-    return float(np.mean(searched_N[nearest_N1[:, 0]] == searched_N))
+    return np.asarray(searched_N[nearest_N1[:, 0]] == searched_N)

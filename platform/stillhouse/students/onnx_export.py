@@ -63,9 +63,9 @@ def export_onnx(
         remedy="Give an empty or a new folder.",
     )
     with replacing_folder(folder) as temporary:
-        _write_graph(student, temporary / _GRAPH)
+        write_graph(student, temporary / _GRAPH)
         if int8:
-            _quantise(temporary / _GRAPH)
+            quantise(temporary / _GRAPH)
         copy_tokenizer(Path(tokenizer_path), temporary)
         lowers = lower_cases(Path(tokenizer_path))
         write_json(temporary / _SETTINGS, {"max_seq_length": max_length, "do_lower_case": lowers})
@@ -153,7 +153,12 @@ class _Flat(nn.Module):
         return embedding_BD
 
 
-def _write_graph(student: Any, file: Path) -> None:
+def write_graph(student: Any, file: Path) -> None:
+    """Write a student's graph alone, as `export_onnx` does.
+
+    Raises:
+        BadInput: A student whose graph cannot be written.
+    """
     flat = _Flat(student)
     write = _trace if any(isinstance(part, nn.RNNBase) for part in flat.modules()) else _follow
     with evaluating(flat), torch.no_grad(), _quiet():
@@ -233,7 +238,7 @@ def _trace(flat: _Flat, example: tuple[Tensor, Tensor], file: Path) -> None:
     )
 
 
-def _quantise(file: Path) -> None:
+def quantise(file: Path) -> None:
     """Replace a graph by one with weights of eight bits, as onnxruntime's own quantiser makes it."""
     import onnx
     from onnxruntime.quantization import QuantType, quantize_dynamic

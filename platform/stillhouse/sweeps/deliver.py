@@ -16,6 +16,7 @@ from stillhouse.evaluation.cost import cost, pairs_per_second, sizes
 from stillhouse.evaluation.suites import run_suite
 from stillhouse.methods import load_method
 from stillhouse.sweeps.baseline import Baseline
+from stillhouse.sweeps.costs import costs_of
 from stillhouse.sweeps.export import export_stage, model_card_of
 from stillhouse.sweeps.figures import write_figures
 from stillhouse.sweeps.figures_data import front, second_name
@@ -51,7 +52,8 @@ def deliver(
     workspace = Workspace(Path(context.root))
     say()
     champion = _choose(records, context, workspace)
-    say(trial_table(records, context.quality, _teacher_dev(prepared, context, folder, champion)))
+    teacher_dev = _teacher_dev(prepared, context, folder, champion)
+    say(trial_table(records, context.quality, teacher_dev))
     best = front(records)
     if best:
         say(f"Pareto front, {second_name(records)}: trials {', '.join(str(r.number) for r in best)}")
@@ -63,7 +65,7 @@ def deliver(
     rivals = Rivals(champion, baseline.best(), prepared, context.where.device)
     if rivals.baseline is None:
         say("no baseline: it diverged with each of its learning rates.")
-    tested = _tested(rivals, workspace, folder, name)
+    tested = _tested(rivals, workspace, folder, observer)
     export, parity = _export(name, context, champion, tested, rivals, folder)
     say()
     say(comparison_table(tested))
@@ -72,19 +74,26 @@ def deliver(
         **_report(tested, champion, rivals, export, trials),
         "front": [record.number for record in best],
     }
+    for record, figures in costs_of(records, champion, tested["student"]["cost"], context, folder):
+        observer.costs(record, figures)
+    observer.report(report, teacher_dev)
     version = _tell(observer, champion, report, records, folder, register_as)
     told = f"version {version}" if version else "as soon as MLflow answers"
     say(f"registered: models:/{register_as}@champion, {told}")
     return report
 
 
-def _tested(rivals: Rivals, workspace: Workspace, folder: Path, name: str) -> dict[str, dict[str, Any]]:
+def _tested(
+    rivals: Rivals, workspace: Workspace, folder: Path, observer: Observer
+) -> dict[str, dict[str, Any]]:
     """Open the test suite once for these models; the figures are kept beside the sweep."""
     path = folder / f"test-{rivals.fingerprint}.json"
     if path.exists():
         kept: dict[str, dict[str, Any]] = read_json(path)
         return kept
-    before = record_opening(workspace, rivals.prepared.test.fingerprint, f"sweep {name}")
+    suite = rivals.prepared.test.fingerprint
+    before = record_opening(workspace, suite, f"sweep {observer.name}")
+    observer.opened(suite, before)
     say(f"test split, opened {'for the first time' if not before else f'before, {before} times'}")
     tested: dict[str, dict[str, Any]] = {}
     for who, (encoder, module) in rivals.encoders(workspace).items():
@@ -154,7 +163,6 @@ def _tell(
     figures = write_figures(folder / "figures", records, quality, study=folder / "study.db", title=title)
     observer.tracker.artifact(observer.key, figures, "figures")
     observer.tracker.artifact(observer.key, folder / "report.json")
-    observer.report(report)
     export = Path(report["champion"]["export"])
     tags = {"trial": str(champion.record.number), "weights_sha256": report["champion"]["weights_sha256"]}
     return observer.tracker.register(observer.key, export, register_as, tags=tags)

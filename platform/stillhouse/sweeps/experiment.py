@@ -82,7 +82,7 @@ class Experiment:
         task: Labels to fine-tune on: ``sst2``, ``qqp``, ``mnli``, ``mrpc`` or ``rte``.
         task_root: Folder with the files of the task.
         claims: Folder of FEVER: claims in the place of the corpus, each with candidate documents.
-        candidates: C, the documents a claim that are nearest by TF-IDF.
+        candidates: C, the documents a claim that are nearest by TF-IDF; of ``--suite fever`` too.
         cross_encoder: Name or path of a published cross-encoder that may teach; one label.
         wordnet: Folder with the YAML files of Open English WordNet, by which the rows of the task are varied
             for ``augment=ts``.

@@ -9,6 +9,7 @@ import torch
 
 from stillhouse.corpora.licences import package_licences
 from stillhouse.errors import require
+from stillhouse.evaluation.geometry import GEOMETRY
 from stillhouse.losses.joiner import Joiner
 from stillhouse.methods import Method
 from stillhouse.plan import Stage
@@ -133,7 +134,10 @@ def model_card_of(
         rows=int(facts["sentences"]),
         sources=package_licences() if facts["corpus"] == "pydocs" else {str(facts["corpus"]): ""},
         hyper_parameters=hyper_parameters,
-        metrics={who: part["metrics"] for who, part in tested.items()},
+        metrics={
+            who: {name: value for name, value in part["metrics"].items() if not name.endswith(GEOMETRY)}
+            for who, part in tested.items()
+        },
         sizes={who: part["cost"] for who, part in tested.items()},
         reproducibility={
             "store": facts["store"],

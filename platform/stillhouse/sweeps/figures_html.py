@@ -41,12 +41,24 @@ def write_page(
         parts.append(("Pareto front", _front(records, quality)))
     parts.append(("Parameter importances", shares if isinstance(shares, str) else _importances(shares)))
     parts.append(("Parallel coordinates", _parallel(records, quality)))
+    told = [(heading, f"<p>{html.escape(c)}.</p>" if isinstance(c, str) else c) for heading, c in parts]
+    write_atomically(path, page(title, told).encode())
+
+
+def page(title: str, parts: Sequence[tuple[str, Any]], style: str = "") -> str:
+    """A page of headings, each with HTML or with a figure of plotly below it.
+
+    Args:
+        title: Of the page.
+        parts: Heading to HTML, or to a figure.
+        style: CSS beside the usual.
+    """
     body = [f"<h1>{html.escape(title)}</h1>"]
     first = True
     for number, (heading, content) in enumerate(parts):
-        body.append(f"<h2>{heading}</h2>")
+        body.append(f"<h2>{html.escape(heading)}</h2>")
         if isinstance(content, str):
-            body.append(f"<p>{html.escape(content)}.</p>")
+            body.append(content)
             continue
         body.append(
             content.to_html(
@@ -57,9 +69,8 @@ def write_page(
             )
         )
         first = False
-    head = f'<meta charset="utf-8"><title>{html.escape(title)}</title><style>{_STYLE}</style>'
-    page = f'<!doctype html><html lang="en"><head>{head}</head><body>{"".join(body)}</body></html>\n'
-    write_atomically(path, page.encode())
+    head = f'<meta charset="utf-8"><title>{html.escape(title)}</title><style>{_STYLE}{style}</style>'
+    return f'<!doctype html><html lang="en"><head>{head}</head><body>{"".join(body)}</body></html>\n'
 
 
 def _curves(records: Sequence[TrialRecord], quality: str, teacher: float | None) -> Any:

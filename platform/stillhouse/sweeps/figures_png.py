@@ -50,10 +50,10 @@ def draw_curves(
     if teacher is not None:
         plot.axhline(teacher, color=TEACHER, ls=":", lw=1.5, label=f"teacher ({teacher:.4f})")
     plot.set(title=title, xlabel="examples seen", ylabel=f"{quality} (dev)")
-    plot.xaxis.set_major_formatter(_thousands())
+    plot.xaxis.set_major_formatter(thousands())
     if told or teacher is not None:
         plot.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False)
-    _save(figure, path)
+    save(figure, path)
 
 
 def draw_importances(shares: Mapping[str, float], finished: int, title: str, path: Path) -> None:
@@ -68,7 +68,7 @@ def draw_importances(shares: Mapping[str, float], finished: int, title: str, pat
     )
     plot.set_xlim(0, 112 * max(max(shares.values()), 1e-9))
     plot.grid(False, axis="y")
-    _save(figure, path)
+    save(figure, path)
 
 
 def draw_parallel(records: Sequence[TrialRecord], quality: str, title: str, path: Path) -> None:
@@ -105,7 +105,7 @@ def draw_parallel(records: Sequence[TrialRecord], quality: str, title: str, path
     plot.tick_params(axis="x", length=0, pad=8)
     bar = figure.colorbar(ScalarMappable(scale, palette), ax=plot, pad=0.02, fraction=0.03)
     bar.set_label(f"{quality} (dev)")
-    _save(figure, path)
+    save(figure, path)
 
 
 def draw_front(records: Sequence[TrialRecord], quality: str, title: str, path: Path) -> None:
@@ -130,7 +130,7 @@ def draw_front(records: Sequence[TrialRecord], quality: str, title: str, path: P
     plot.margins(0.08, 0.12)
     plot.set(title=title, xlabel=second_name(records), ylabel=f"{quality} (dev)")
     plot.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False)
-    _save(figure, path)
+    save(figure, path)
 
 
 def _draw_axis(plot: Any, place: int, axis: Axis, *, last: bool) -> None:
@@ -142,24 +142,32 @@ def _draw_axis(plot: Any, place: int, axis: Axis, *, last: bool) -> None:
 
 
 def _new(width: float, height: float) -> tuple[Any, Any]:
-    """A figure of its own, outside pyplot: nothing global, no display."""
+    figure, (plot,) = new_plots(width, height, 1)
+    return figure, plot
+
+
+def new_plots(width: float, height: float, panels: int) -> tuple[Any, list[Any]]:
+    """A figure of its own, outside pyplot, with panels side by side: nothing global, no display."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
-    plot = figure.subplots()
-    plot.grid(True, color="#E4E4E4", lw=0.8)
-    plot.set_axisbelow(True)
-    plot.spines[["top", "right"]].set_visible(False)
-    return figure, plot
+    plots = list(figure.subplots(1, panels, squeeze=False)[0])
+    for plot in plots:
+        plot.grid(True, color="#E4E4E4", lw=0.8)
+        plot.set_axisbelow(True)
+        plot.spines[["top", "right"]].set_visible(False)
+    return figure, plots
 
 
-def _save(figure: Any, path: Path) -> None:
+def save(figure: Any, path: Path) -> None:
+    """Write it; the same figure gives the same bytes."""
     figure.savefig(path, dpi=_DPI, metadata={"Software": None})
 
 
-def _thousands() -> Any:
+def thousands() -> Any:
+    """Ticks such as 20,000."""
     from matplotlib.ticker import FuncFormatter
 
     return FuncFormatter(lambda value, _: f"{value:,.0f}")

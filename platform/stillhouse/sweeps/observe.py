@@ -1,6 +1,7 @@
 """What the driver tells of a sweep while it goes on: lines to the person, runs to the tracker."""
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -13,6 +14,7 @@ from stillhouse.console import say, warn
 from stillhouse.errors import Hindered
 from stillhouse.plan import Stage
 from stillhouse.spec import canonical
+from stillhouse.sweeps.entries import CHAMPION_IS
 from stillhouse.sweeps.records import TrialRecord
 from stillhouse.sweeps.trial import Context
 from stillhouse.tracking import Key, Row, SpoolTail, Tracker, provenance
@@ -40,7 +42,13 @@ class Observer(Callback):  # type: ignore[misc]
         tracker.run(
             self.key,
             f"{context.method} sweep {name}",
-            parameters={"method": context.method, "preset": context.preset, **facts},
+            parameters={
+                "method": context.method,
+                "preset": context.preset,
+                "seed": context.setting.seed,
+                "selected_by": context.quality,
+                **facts,
+            },
             tags=provenance(),
             documents={"setting.json": canonical(context.setting)},
         )
@@ -79,9 +87,10 @@ class Observer(Callback):  # type: ignore[misc]
         figure = result.get(quality, float("nan"))
         ended = f", done in {result['seconds']:.0f} s" if result.get("finished") else ""
         say(f"  trial {number}: {result['examples_seen']:,} examples, {quality} {figure:.4f}{ended}")
-        row = Row(
-            int(result["examples_seen"]), time.time(), {f"dev/{k}": v for k, v in result["metrics"].items()}
-        )
+        figures = {f"dev/{name}": value for name, value in result["metrics"].items()}
+        if result.get("finished"):
+            figures["seconds"] = result["seconds"]
+        row = Row(int(result["examples_seen"]), time.time(), figures)
         self.tracker.metrics(self.trial_key(number), [row])
 
     def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
@@ -94,7 +103,16 @@ class Observer(Callback):  # type: ignore[misc]
         self._live.pop(record.number, None)
         self._close(record.number, dict(record.hyper_parameters), _ENDED[record.state], record.reason or "")
 
-    def report(self, report: dict[str, Any]) -> None:
+    def opened(self, suite: str, before: int) -> None:
+        """The test suite is about to be opened: how often that was done in this workspace, this time too."""
+        self.tracker.metrics(self.key, [Row(before, time.time(), {f"opened/{suite}": before + 1.0})])
+
+    def costs(self, record: TrialRecord, cost: Mapping[str, float]) -> None:
+        """What a trial's student costs, as metrics of the trial's run."""
+        row = {f"cost/{name}": value for name, value in cost.items()}
+        self.tracker.metrics(self.trial_key(record.number), [Row(record.examples, time.time(), row)])
+
+    def report(self, report: dict[str, Any], teacher_dev: Mapping[str, float]) -> None:
         """The test figures, as metrics of the sweep's run; the step is the number of trials."""
         row = {
             f"test/{who}/{name}": float(value)
@@ -103,6 +121,8 @@ class Observer(Callback):  # type: ignore[misc]
             for part in ("metrics", "cost")
             for name, value in report[who][part].items()
         }
+        row |= {f"dev/teacher/{name}": value for name, value in teacher_dev.items()}
+        row[CHAMPION_IS] = float(report["champion"]["trial"])
         self.tracker.metrics(self.key, [Row(len(report["trials"]), time.time(), row)])
 
     def trial_key(self, number: int) -> Key:

@@ -5,6 +5,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from stillhouse.evaluation.geometry import GEOMETRY
 from stillhouse.sweeps.figures_data import WORDS, best_of, quality_of, short, varied
 from stillhouse.sweeps.records import TrialRecord
 
@@ -72,7 +73,7 @@ def trial_table_markdown(
     names = list(dict.fromkeys(name for record in records for name in record.hyper_parameters))
     header, cells = _trial_cells(records, names, _figures(records, quality), quality, teacher)
     reasons = [[*row[:-1], _ended(record)] for row, record in zip(cells, records, strict=True)]
-    return _markdown(header, reasons, left={len(header) - 1})
+    return markdown(header, reasons, left={len(header) - 1})
 
 
 def comparison_table(tested: Mapping[str, Mapping[str, Any]], width: int = WIDTH) -> str:
@@ -95,7 +96,7 @@ def comparison_table(tested: Mapping[str, Mapping[str, Any]], width: int = WIDTH
 
 def comparison_table_markdown(tested: Mapping[str, Mapping[str, Any]]) -> str:
     """The same comparison as a Markdown table."""
-    return _markdown(*_comparison_cells(tested), left={0})
+    return markdown(*_comparison_cells(tested), left={0})
 
 
 def _trial_cells(
@@ -126,8 +127,9 @@ def _trial_cells(
 
 
 def _figures(records: Sequence[TrialRecord], quality: str) -> list[str]:
-    """All dev figures, the selected one first."""
-    return list(dict.fromkeys([quality, *(name for record in records for name in record.metrics)]))
+    """All dev figures but those of geometry, the selected one first."""
+    found = dict.fromkeys([quality, *(name for record in records for name in record.metrics)])
+    return [name for name in found if not name.endswith(GEOMETRY)]
 
 
 def _brief(figures: Sequence[str]) -> list[str]:
@@ -186,7 +188,8 @@ def _comparison_cells(tested: Mapping[str, Mapping[str, Any]]) -> tuple[list[str
 
 
 def _test_figures(tested: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    return list(dict.fromkeys(name for figures in tested.values() for name in figures["metrics"]))
+    found = dict.fromkeys(name for figures in tested.values() for name in figures["metrics"])
+    return [name for name in found if not name.endswith(GEOMETRY)]
 
 
 def _cost(name: str, cost: Mapping[str, float]) -> str:
@@ -241,7 +244,8 @@ def _stacked(name: str, most: int = 10) -> list[str]:
     return [f"{line}_" for line in lines[:-1]] + lines[-1:]
 
 
-def _markdown(header: Sequence[str], cells: Cells, left: set[int]) -> str:
+def markdown(header: Sequence[str], cells: Cells, left: set[int]) -> str:
+    """A Markdown table; the columns in ``left`` to the left."""
     rule = [":--" if column in left else "--:" for column in range(len(header))]
     escaped = [[text.replace("|", "\\|") for text in row] for row in [header, rule, *cells]]
     return "\n".join(f"| {' | '.join(row)} |" for row in escaped)

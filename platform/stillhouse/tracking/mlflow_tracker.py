@@ -24,7 +24,7 @@ from stillhouse.errors import require
 from stillhouse.tracking import ENDED, Key, Row, flatten
 from stillhouse.tracking.journal import Entry, Journal, stamp
 
-_ENVIRONMENT = {
+ENVIRONMENT = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "DO_NOT_TRACK": "true",
     "MLFLOW_CONFIGURE_LOGGING": "false",
@@ -102,7 +102,7 @@ class MLflowTracker:
             experiment: MLflow's experiment; made if absent.
             journal_folder: The sweep's folder.
         """
-        for name, value in _ENVIRONMENT.items():
+        for name, value in ENVIRONMENT.items():
             os.environ.setdefault(name, value)
         # Here, and not in the thread: two threads that import the same packages can see half of one.
         from stillhouse.tracking.mlflow_server import Server

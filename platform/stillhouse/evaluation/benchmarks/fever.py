@@ -1,0 +1,87 @@
+"""The suite of FEVER's claims, each over the C documents that TF-IDF finds for it (Shakeri et al., §2)."""
+
+from pathlib import Path
+
+import numpy as np
+
+from stillhouse.artifacts import sha256_of
+from stillhouse.corpora.candidates import Candidates, coverage, pick_candidates
+from stillhouse.corpora.fever import Fever, read_fever
+from stillhouse.corpora.tfidf import Scores, TfIdf
+from stillhouse.errors import require
+from stillhouse.evaluation.benchmarks.common import Benchmark, Figures, Options, opened
+from stillhouse.evaluation.candidates import candidate_figures, judge_candidates
+from stillhouse.evaluation.retrieval import unit
+from stillhouse.types import Encoder, FloatArray
+
+PLACES = ("fever", ".")
+CLAIMS = ("train.jsonl", "paper_dev.jsonl", "shared_task_dev.jsonl", "fever_labelled_dev.json")
+PAGES = ("wiki-pages", "wikipages.docs.txt")
+DEPTHS = (1, 3, 5)
+
+
+def fever(root: str, options: Options) -> Benchmark:
+    """Candidates ranked by cosine, and by TF-IDF itself: R(1), R_micro(k), R_macro(k), DCG, MRR, nDCG."""
+    claims, pages = (_first(root, names) for names in (CLAIMS, PAGES))
+    require(
+        claims is not None and pages is not None,
+        "FEVER's claims and pages lie under the data root",
+        root=root,
+        remedy=f"Put {CLAIMS[0]} and {PAGES[0]}, from fever.ai, into {PLACES[0]} there.",
+    )
+    assert claims is not None and pages is not None
+    data, split = read_fever(claims, pages), "test" if options.final else "dev"
+    asked = data.splits[split]
+    c, documents = options.candidates, len(data.documents)
+    require(1 <= c <= documents, "1 <= --candidates <= documents", candidates=c, documents=documents)
+    require(bool(asked), f"a claim is in the {split} split", file=str(claims), claims=data.summary())
+
+    def measure(model: Encoder) -> Figures:
+        gold = [claim.gold for claim in asked]
+        tfidf_QC, ids_QC = TfIdf(data.documents).nearest([claim.text for claim in asked], c)
+        picked = pick_candidates(ids_QC, gold, c, force_gold=False)
+        cosines_QC = _cosines(model, data, split, picked)
+        covered = coverage(ids_QC, gold, (c,))[c]
+        figures = {"TF-IDF": _figures(tfidf_QC, picked), "model": _figures(cosines_QC, picked)}
+        return {name: each | {f"covered@{c}": covered} for name, each in figures.items()}
+
+    note = f"{split} split by the claims' hash, {len(asked)} claims of {claims.name}; {data.summary()}"
+    known = (sha256_of(claims), split, len(asked), documents)
+    return Benchmark(measure, (note,), opened(options, known), digits=4)
+
+
+def _cosines(model: Encoder, data: Fever, split: str, picked: Candidates) -> FloatArray:
+    """Of every claim with its candidates, (Q, C); a document is encoded once."""
+    rows = np.unique(picked.ids_QC)
+    documents_ND = unit(model.encode([data.documents[row] for row in rows]))
+    claims_QD = unit(model.encode([claim.text for claim in data.splits[split]]))
+    # One query at a time: a figure does not depend on how many claims there are.
+    return np.array(
+        [
+            documents_ND[np.searchsorted(rows, ids)] @ claim
+            for ids, claim in zip(picked.ids_QC, claims_QD, strict=True)
+        ]
+    )
+
+
+def _figures(scores_QC: FloatArray | Scores, picked: Candidates) -> dict[str, float]:
+    """The paper's figures by the paper's names, then the standard ones, of which some are the same."""
+    judged = judge_candidates(scores_QC, picked.labels_QC, picked.gold_counts_Q)
+    c = picked.ids_QC.shape[1]
+    depths = [k for k in DEPTHS if k <= c]
+    found = candidate_figures(judged, "c", depths=depths)
+    return {
+        "R(1)": found["c_accuracy@1"],
+        **{f"R_micro({k})": found[f"c_recall_micro@{k}"] for k in depths},
+        **{f"R_macro({k})": found[f"c_recall_macro@{k}"] for k in depths},
+        "DCG": found["c_dcg"],
+        "accuracy@1": found["c_accuracy@1"],
+        **{f"recall@{k}": found[f"c_recall_macro@{k}"] for k in depths},
+        f"mrr@{c}": found[f"c_mrr@{c}"],
+        f"ndcg@{c}": found[f"c_ndcg@{c}"],
+    }
+
+
+def _first(root: str, names: tuple[str, ...]) -> Path | None:
+    there = (Path(root) / place / name for place in PLACES for name in names)
+    return next((path for path in there if path.exists()), None)

@@ -1,0 +1,53 @@
+"""The suite of document retrieval on judged collections."""
+
+from stillhouse.artifacts import sha256_of
+from stillhouse.corpora.judged import PLACES, find_collections
+from stillhouse.errors import require
+from stillhouse.evaluation.benchmarks.common import Benchmark, Figures, Options, itemised, opened
+from stillhouse.evaluation.checked import Checked
+from stillhouse.evaluation.items import Items, Measured, means, measured
+from stillhouse.evaluation.judged_search import query_figures, rank_collection, write_run
+from stillhouse.evaluation.retrieval_suite import rank_on_disk, run_file, runs_of
+
+
+def retrieval(root: str, options: Options) -> Benchmark:
+    """BEIR folders, SciFact, Cranfield, Vaswani and CACM: nDCG@10, MRR@10, MAP and recall in [0, 1]."""
+    collections = find_collections(root, final=options.final)
+    require(
+        bool(collections),
+        f"retrieval collections with {'test' if options.final else 'dev or train'} judgements are there",
+        root=root,
+        remedy=f"Put folders such as BEIR's (corpus.jsonl, queries.jsonl, qrels) into {PLACES[0]} there.",
+    )
+    notes = tuple(note for collection in collections for note in collection.notes)
+    if options.from_run is not None:
+        collections, runs, more = runs_of(options.from_run, collections)
+        notes += more
+
+    def measure(model: Checked) -> Measured:
+        items: dict[str, dict[str, Items]] = {}
+        indexes: Figures = {}
+        for collection in collections:
+            beside: Figures = {}
+            if options.from_run is not None:
+                run = runs[collection.name]
+            elif options.on_disk is not None:
+                run, beside = rank_on_disk(collection, model, options.on_disk)
+            else:
+                run = rank_collection(collection, model)
+            if options.run is not None:
+                write_run(run_file(options.run, collection, alone=len(collections) == 1), run)
+            items[collection.name] = means(query_figures(run, collection.qrels))
+            indexes |= {f"{collection.name} {name}": each for name, each in beside.items()}
+        exact = measured(items)
+        # A collection's indexes stand behind it.
+        ordered = {
+            name: each
+            for collection in items
+            for name, each in (exact.figures | indexes).items()
+            if name == collection or name.startswith(f"{collection} ")
+        }
+        return Measured(ordered, exact.items)
+
+    known = {f"{each.name}/{path.name}": sha256_of(path) for each in collections for path in each.files}
+    return itemised(measure, notes, opens=opened(options, known), across=False, digits=4)

@@ -1,0 +1,159 @@
+"""GLUE on frozen vectors: a logistic head (tuned), and a threshold on cosines (untuned).
+
+* Tuned: logistic regression on u for a text, on (|u - v|, u ⊙ v) for paraphrases as SentEval, and on
+  (u, v, |u - v|, u ⊙ v) for entailment as InferSent. C is chosen on a stratified tenth of the fitted rows,
+  and the head then fitted on all of them.
+* Untuned: a pair is positive where its cosine reaches a threshold, the best one on the fitted rows for each
+  figure.
+* Where a split to fit on or to measure is missing, the rows of the other are dealt into two halves; each is
+  measured by what was fitted on the other.
+
+Figures are × 100.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from stillhouse.corpora.glue import TASKS, Row, stratified
+from stillhouse.evaluation.classification import Scorer, accuracy, best_threshold, f1
+from stillhouse.evaluation.logistic import Weights, fit_logistic, predict_logistic
+from stillhouse.evaluation.metrics import Values, cosines
+from stillhouse.evaluation.search import finite
+from stillhouse.evaluation.transfer import SPLIT_C, path_accuracy, stratified_folds
+from stillhouse.types import Encoder, FloatArray, IntArray
+
+FIT_ROWS = 20_000
+"""Rows that are fitted on at most; more of them move the figures little and cost hours in float64."""
+
+_HELD_OUT = 10
+
+
+@dataclass(frozen=True)
+class GlueSet:
+    """A task's rows to fit on and to measure.
+
+    Attributes:
+        task: Of `corpora.glue.TASKS`.
+        fit: Rows to fit on; empty where the measured rows are halved.
+        rows: Rows to measure.
+    """
+
+    task: str
+    fit: list[Row]
+    rows: list[Row]
+
+    @property
+    def classes(self) -> int:
+        """How many there are."""
+        return len(TASKS[self.task].labels)
+
+    @property
+    def pairs(self) -> bool:
+        """Whether a row has two texts."""
+        return bool(TASKS[self.task].second)
+
+
+def glue_set(task: str, fit: Sequence[Row], rows: Sequence[Row]) -> tuple[GlueSet, list[str]]:
+    """A set with no row on both sides and at most `FIT_ROWS` to fit on, and notes on what was left out."""
+    measured = {(row.first, row.second) for row in rows}
+    kept, notes = [row for row in fit if (row.first, row.second) not in measured], []
+    if len(kept) < len(fit):
+        notes.append(f"{len(fit) - len(kept)} rows of train that are measured too were left out")
+    if len(kept) > FIT_ROWS:
+        notes.append(f"fitted on {FIT_ROWS:,} of {len(kept):,} rows of train, classes in proportion")
+        kept = stratified(kept, FIT_ROWS / len(kept))
+    if not kept:
+        notes.append("fitted on one half of the rows, measured on the other, both ways")
+    return GlueSet(task, kept, list(rows)), notes
+
+
+def measure_glue(data: GlueSet, model: Encoder) -> dict[str, float]:
+    """``tuned_accuracy``, of two classes ``tuned_f1``; of paraphrases ``cosine_accuracy``, ``cosine_f1``."""
+    vectors = _vectors(data, model)
+    fit_N, rows_N = labels(data.fit), labels(data.rows)
+    x, y = features(data, data.rows, vectors), rows_N
+    predicted_N = np.empty(len(rows_N), np.int64)
+    for inside, outside in _parts(data):
+        known = (features(data, data.fit, vectors), fit_N) if data.fit else (x[inside], y[inside])
+        predicted_N[outside] = predict_logistic(x[outside], fit_head(*known, data.classes))
+    figures = {"tuned_accuracy": 100 * accuracy(predicted_N, rows_N)}
+    if data.classes > 2:
+        return figures
+    figures["tuned_f1"] = 100 * f1(predicted_N, rows_N)
+    return figures | (_by_cosine(data, vectors) if data.pairs else {})
+
+
+def measure_head(data: GlueSet, model: Scorer) -> dict[str, float]:
+    """``head_accuracy``, of two classes ``head_f1``; none where the model's head is of another form."""
+    first = [row.first for row in data.rows]
+    second = [row.second or "" for row in data.rows] if data.pairs else None
+    columns = getattr(model, "columns", ())
+    if len(columns) != (2 if data.pairs else 1):
+        return {}
+    scores = model.score(first, second)
+    if scores.ndim != 2 or scores.shape[1] != data.classes:
+        return {}
+    finite(scores, "scores of the head")
+    predicted_N, rows_N = scores.argmax(axis=1), labels(data.rows)
+    figures = {"head_accuracy": 100 * accuracy(predicted_N, rows_N)}
+    return figures | ({"head_f1": 100 * f1(predicted_N, rows_N)} if data.classes == 2 else {})
+
+
+def features(data: GlueSet, rows: Sequence[Row], vectors: Mapping[str, FloatArray]) -> FloatArray:
+    """What the head of a task is fitted on, (N, D), (N, 2 D) or (N, 4 D) in float64."""
+    u = np.array([vectors[row.first] for row in rows], np.float64)
+    if not data.pairs:
+        return u
+    v = np.array([vectors[row.second or ""] for row in rows], np.float64)
+    symmetric = [np.abs(u - v), u * v]
+    return np.concatenate(symmetric if data.classes == 2 else [u, v, *symmetric], axis=1)
+
+
+def fit_head(x_ND: FloatArray, labels_N: IntArray, classes: int) -> Weights:
+    """The weights at the C that is best on a stratified tenth, fitted on all rows."""
+    fold_N = stratified_folds(labels_N, _HELD_OUT)
+    inside, held = fold_N != 0, fold_N == 0
+    figures_C = path_accuracy(x_ND[inside], labels_N[inside], x_ND[held], labels_N[held], classes, SPLIT_C)
+    return fit_logistic(x_ND, labels_N, classes, SPLIT_C[int(figures_C.argmax())])
+
+
+def labels(rows: Sequence[Row]) -> IntArray:
+    """Of every row."""
+    return np.array([row.label for row in rows], np.int64)
+
+
+def _by_cosine(data: GlueSet, vectors: Mapping[str, FloatArray]) -> dict[str, float]:
+    rows_N, cosines_N = labels(data.rows), _cosines(data.rows, vectors)
+    figures = {}
+    for measure, name in ((accuracy, "accuracy"), (f1, "f1")):
+        predicted_N = np.empty(len(rows_N), np.int64)
+        for inside, outside in _parts(data):
+            known = (
+                (_cosines(data.fit, vectors), labels(data.fit))
+                if data.fit
+                else (cosines_N[inside], rows_N[inside])
+            )
+            predicted_N[outside] = cosines_N[outside] >= best_threshold(*known, name)
+        figures[f"cosine_{name}"] = 100 * measure(predicted_N, rows_N)
+    return figures
+
+
+def _parts(data: GlueSet) -> list[tuple[IntArray, IntArray]]:
+    """Rows to fit on where there are no others, and rows to measure: all at once, or a half at a time."""
+    every = np.arange(len(data.rows))
+    if data.fit:
+        return [(every[:0], every)]
+    fold_N = stratified_folds(labels(data.rows), 2)
+    return [(every[fold_N != half], every[fold_N == half]) for half in (0, 1)]
+
+
+def _vectors(data: GlueSet, model: Encoder) -> dict[str, FloatArray]:
+    """Of every text, each encoded once."""
+    texts = dict.fromkeys(text for row in (*data.fit, *data.rows) for text in row[:2] if text is not None)
+    return dict(zip(texts, np.asarray(model.encode(list(texts))), strict=True))
+
+
+def _cosines(rows: Sequence[Row], vectors: Mapping[str, FloatArray]) -> Values:
+    return cosines(*(np.array([vectors[row[side]] for row in rows]) for side in (0, 1)))  # type: ignore[index]

@@ -1,0 +1,205 @@
+"""Two models on the same items: is the difference of a figure more than the choice of items explains?
+
+* Interval: 95 %, percentiles of the differences over samples of the items drawn with replacement, the same
+  for both models (paired bootstrap; Efron & Tibshirani 1993, ch. 13).
+* p: two-sided; how often a difference as large comes out when each item's two results are given to the two
+  models by chance (randomisation; Noreen 1989). All 2^N ways where they are fewer than the samples asked for.
+  Of a rank correlation the ranks change places, not the scores: scores of two models have no common scale.
+* Holm (1979) corrects p for the number of figures compared.
+
+Parts of a figure, such as the sets of an average, are resampled apart from one another.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from stillhouse.errors import require
+from stillhouse.evaluation.items import Items, Part, Statistic, statistic
+from stillhouse.evaluation.metrics import Values
+
+RESAMPLES = {"mean": 10_000, "f1": 10_000, "spearman": 2_000}
+_AT_ONCE = 1_000_000
+_SAME = 1e-12
+
+
+@dataclass(frozen=True)
+class Paired:
+    """One figure of two models.
+
+    Attributes:
+        model: The model's figure.
+        other: The other's.
+        difference: The model's less the other's.
+        share: The model's over the other's, as the share of a teacher that is kept; None unless both are
+            positive and made of items.
+        low: Lower end of the interval of the difference; None where the figure has no items.
+        high: Upper end.
+        p: Of the difference; None where the figure has no items.
+        p_holm: The same, corrected.
+        items: How many items.
+        resamples: How many samples were drawn.
+    """
+
+    model: float
+    other: float
+    difference: float
+    share: float | None = None
+    low: float | None = None
+    high: float | None = None
+    p: float | None = None
+    p_holm: float | None = None
+    items: int = 0
+    resamples: int = 0
+
+
+def share_kept(model: float, other: float) -> float | None:
+    """What the model keeps of the other."""
+    return model / other if model > 0 and other > 0 else None
+
+
+def compare_items(model: Items, other: Items, *, resamples: int = 0, seed: int = 0) -> Paired:
+    """Compare one figure of two models.
+
+    Args:
+        model: The items as the model has them.
+        other: The same items as the other model has them.
+        resamples: Samples to draw; 0 takes `RESAMPLES`.
+        seed: Of the samples.
+
+    Raises:
+        BadInput: The items are not the same.
+    """
+    same = len(model.parts) == len(other.parts) and model.statistic == other.statistic
+    require(same and all(map(_same_items, model.parts, other.parts)), "both models have the same items")
+    here, there = model.figure(), other.figure()
+    count = resamples or RESAMPLES[model.statistic]
+    found = Paired(here, there, here - there, share_kept(here, there), items=model.count, resamples=count)
+    few = min(len(part.values_N) for part in model.parts) < 2
+    if few or not np.isfinite(found.difference):
+        return found
+    shares = model.scale * np.array([part.weight for part in model.parts])
+    shares = shares / sum(part.weight for part in model.parts)
+    draw = np.random.default_rng(seed)
+    drawn, chance, exact = np.zeros(count), np.zeros(count), False
+    for part, beside, share in zip(model.parts, other.parts, shares, strict=True):
+        samples = _Samples(model.statistic, part, beside, count)
+        drawn += share * samples.bootstrap(draw)
+        by_chance = samples.randomised(draw)
+        exact = len(model.parts) == 1 and len(by_chance) != count
+        chance = share * by_chance if exact else chance + share * _of_length(by_chance, count, draw)
+    low, high = np.nanpercentile(drawn, [2.5, 97.5])
+    as_large = int((np.abs(chance) >= abs(found.difference) - _SAME * model.scale).sum())
+    p = as_large / len(chance) if exact else (as_large + 1) / (count + 1)
+    return Paired(**{**vars(found), "low": float(low), "high": float(high), "p": float(p)})
+
+
+def compare_figures(
+    model: Mapping[str, Mapping[str, float]],
+    other: Mapping[str, Mapping[str, float]],
+    items: tuple[Mapping[str, Mapping[str, Items]], Mapping[str, Mapping[str, Items]]],
+    *,
+    resamples: int = 0,
+    seed: int = 0,
+) -> dict[str, dict[str, Paired]]:
+    """Compare all figures that both have, set by set; those without items have no interval and no p.
+
+    Args:
+        model: Set to figure to value.
+        other: The same of the other model.
+        items: Of the figures that have items, the model's and the other's.
+        resamples: Samples to draw; 0 takes `RESAMPLES`.
+        seed: Of the samples.
+    """
+    found: dict[str, dict[str, Paired]] = {}
+    for name, figures in model.items():
+        found[name] = {}
+        for kind, here in figures.items():
+            if kind not in other.get(name, {}):
+                continue
+            there = other[name][kind]
+            mine, theirs = (each.get(name, {}).get(kind) for each in items)
+            if mine is not None and theirs is not None:
+                found[name][kind] = compare_items(mine, theirs, resamples=resamples, seed=seed)
+            else:
+                found[name][kind] = Paired(here, there, here - there)
+    return _corrected(found)
+
+
+def holm(p: Sequence[float]) -> list[float]:
+    """Holm's step-down correction: the smallest p times their number, the next times one less, and so on."""
+    order = np.argsort(p, kind="stable")
+    steps = np.asarray(p, np.float64)[order] * np.arange(len(p), 0, -1)
+    corrected = np.empty(len(p))
+    corrected[order] = np.minimum(1.0, np.maximum.accumulate(steps))
+    return [float(value) for value in corrected]
+
+
+def _corrected(found: dict[str, dict[str, Paired]]) -> dict[str, dict[str, Paired]]:
+    places = [(name, kind) for name, each in found.items() for kind, one in each.items() if one.p is not None]
+    values = [p for name, kind in places if (p := found[name][kind].p) is not None]
+    for (name, kind), p in zip(places, holm(values), strict=True):
+        found[name][kind] = Paired(**{**vars(found[name][kind]), "p_holm": p})
+    return found
+
+
+class _Samples:
+    """Differences of one part's statistic, over samples of its items and over exchanges of its results."""
+
+    def __init__(self, kind: Statistic, part: Part, beside: Part, count: int) -> None:
+        self.kind, self.gold, self.count = kind, part.gold_N, count
+        self.values = (part.values_N, beside.values_N)
+        self.batch = max(1, _AT_ONCE // len(part.values_N))
+
+    def bootstrap(self, draw: np.random.Generator) -> Values:
+        data = self._data(self.values)
+        found = stats.bootstrap(
+            data if self.gold is None else (*data, self.gold),
+            self._difference,
+            paired=True,
+            n_resamples=self.count,
+            batch=self.batch,
+            method="percentile",
+            rng=draw,
+        )
+        return np.asarray(found.bootstrap_distribution, np.float64)
+
+    def randomised(self, draw: np.random.Generator) -> Values:
+        data = self._data(self.values)
+        if self.kind == "spearman":
+            data = tuple(stats.rankdata(values) for values in data)
+        found = stats.permutation_test(
+            data,
+            self._difference,
+            permutation_type="samples",
+            vectorized=True,
+            n_resamples=self.count,
+            batch=self.batch,
+            rng=draw,
+        )
+        return np.asarray(found.null_distribution, np.float64)
+
+    def _data(self, values: tuple[Values, ...]) -> tuple[Values, ...]:
+        # A mean of differences is the difference of means: one sample of half the size.
+        return (values[0] - values[1],) if self.kind == "mean" else values
+
+    def _difference(self, *data: Any, axis: int = -1) -> Values:
+        if self.kind == "mean":
+            return np.asarray(data[0].mean(axis=axis))
+        a_BN, b_BN, *resampled = (np.moveaxis(each, axis, -1) for each in data)
+        gold = resampled[0] if resampled else self.gold
+        return statistic(self.kind, a_BN, gold) - statistic(self.kind, b_BN, gold)
+
+
+def _same_items(a: Part, b: Part) -> bool:
+    if len(a.values_N) != len(b.values_N) or a.weight != b.weight or (a.gold_N is None) != (b.gold_N is None):
+        return False
+    return a.gold_N is None or b.gold_N is None or bool((a.gold_N == b.gold_N).all())
+
+
+def _of_length(chance: Values, count: int, draw: np.random.Generator) -> Values:
+    """As many as the other parts have: where scipy enumerated all exchanges, some of them."""
+    return chance if len(chance) == count else draw.choice(chance, count)

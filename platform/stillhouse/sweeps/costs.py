@@ -1,0 +1,49 @@
+"""What the students of a sweep's trials cost: measured once for each architecture."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from stillhouse.artifacts import Workspace, read_json, write_json
+from stillhouse.devices import usable_device
+from stillhouse.evaluation.cost import cost
+from stillhouse.spec import fingerprint
+from stillhouse.sweeps.entries import COSTS
+from stillhouse.sweeps.records import TrialRecord
+from stillhouse.sweeps.rivals import Champion
+from stillhouse.sweeps.trial import Context
+from stillhouse.training.run import encoder_in
+
+_RUNS, _CALLS = 1, 20
+
+
+def costs_of(
+    records: Sequence[TrialRecord],
+    champion: Champion,
+    measured: Mapping[str, float],
+    context: Context,
+    folder: Path,
+) -> Iterator[tuple[TrialRecord, dict[str, float]]]:
+    """The finished trials and their costs, which depend on the student's architecture and not on its weights.
+
+    Args:
+        records: All trials.
+        champion: The best one.
+        measured: Its costs.
+        context: What all trials are told.
+        folder: The sweep's, where the costs of other architectures are kept.
+    """
+    workspace, path = Workspace(Path(context.root)), folder / "costs.json"
+    known: dict[str, dict[str, float]] = read_json(path) if path.exists() else {}
+    known[fingerprint(champion.stage.student)] = {name: measured[name] for name in COSTS}
+    for record in records:
+        if record.state != "COMPLETE":
+            continue
+        stage = context.plan(dict(record.hyper_parameters))
+        key = fingerprint(stage.student)
+        if key not in known:
+            encoder: Any = encoder_in(workspace.path(stage), usable_device(context.where.device))
+            figures = cost(encoder, encoder.student, runs=_RUNS, calls=_CALLS)
+            known[key] = {name: figures[name] for name in COSTS}
+            write_json(path, known)
+        yield record, known[key]

@@ -1,0 +1,164 @@
+"""Runs as MLflow holds them, read for a comparison: sweeps with their trials, and anybody's own runs."""
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from stillhouse.errors import BadInput, nearest, require
+from stillhouse.tracking.mlflow_tracker import ENVIRONMENT, sqlite_path
+
+COMPARISON = "stillhouse.comparison"
+"""The tag of a run that holds a comparison: no comparison is made of these."""
+
+_SWEEP, _TRIAL = "stillhouse.sweep", "stillhouse.trial"
+_LEVELS = (
+    (COMPARISON, "comparison"),
+    ("stillhouse.stage", "stage"),
+    (_TRIAL, "trial"),
+    (_SWEEP, "sweep"),
+)
+_ENDED = {"FINISHED": "finished", "FAILED": "failed", "KILLED": "interrupted"}
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run.
+
+    Attributes:
+        id: MLflow's.
+        name: As the UI shows it.
+        experiment: Name of its experiment.
+        sweep: Name of the sweep that it is, or is part of; empty for a run of others.
+        trial: Which of the sweep's, such as ``trial-0003``; empty for other runs.
+        level: ``sweep``, ``trial``, ``stage``, or ``other``.
+        parent: Id of the run that it belongs to; empty at the top.
+        state: ``finished``, ``stopped early``, ``failed``, ``interrupted`` or ``running``.
+        seconds: From its start to its end; None while it goes on.
+        parameters: As they were logged, all text.
+        figures: The last value of each.
+    """
+
+    id: str
+    name: str
+    experiment: str
+    sweep: str
+    trial: str
+    level: str
+    parent: str
+    state: str
+    seconds: float | None
+    parameters: Mapping[str, str]
+    figures: Mapping[str, float]
+
+
+def read_runs(uri: str, *, experiment: str = "", runs: Iterable[str] = ()) -> list[Run]:
+    """The runs that are asked for, each with all below it, oldest first.
+
+    Args:
+        uri: Where MLflow keeps its runs.
+        experiment: Name of an experiment, with or without ``stillhouse-`` before it; all its runs.
+        runs: Ids, names of runs, or names of sweeps, of any experiment; used where no experiment is named.
+
+    Raises:
+        BadInput: No database, or no such experiment or run, with the near ones.
+    """
+    path = sqlite_path(uri)
+    require(
+        path is None or path.exists(),
+        "MLflow holds runs",
+        tracking=uri,
+        remedy="Run a sweep first, or give --root.",
+    )
+    client = _client(uri)
+    names = {each.experiment_id: each.name for each in client.search_experiments()}
+    if experiment:
+        known = {name: id_ for id_, name in names.items()}
+        wanted = next((n for n in (experiment, f"stillhouse-{experiment}") if n in known), None)
+        if wanted is None:
+            raise BadInput(f"`{experiment}` is no experiment of MLflow. {nearest(experiment, list(known))}")
+        return _all(client, {known[wanted]: wanted})
+    return _named(_all(client, names), list(runs))
+
+
+def tag_runs(uri: str, wanted: str, tags: Mapping[str, str]) -> int:
+    """Set tags on the runs that a filter finds, those of trials and stages below a sweep left out.
+
+    Args:
+        uri: Where MLflow keeps its runs.
+        wanted: MLflow's filter.
+        tags: By name.
+
+    Returns:
+        How many runs there were.
+    """
+    client = _client(uri)
+    experiments = [each.experiment_id for each in client.search_experiments()]
+    found = list(client.search_runs(experiments, wanted))
+    if any(_level(run) == "sweep" for run in found):
+        found = [run for run in found if _level(run) == "sweep"]
+    for run in found:
+        for name, value in tags.items():
+            client.set_tag(run.info.run_id, name, value)
+    return len(found)
+
+
+def _client(uri: str) -> Any:
+    for name, value in ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    from mlflow import MlflowClient
+
+    return MlflowClient(uri)
+
+
+def _level(run: Any) -> str:
+    return next((name for tag, name in _LEVELS if tag in run.data.tags), "other")
+
+
+def _all(client: Any, experiments: Mapping[str, str]) -> list[Run]:
+    found, token = [], None
+    while True:
+        page = client.search_runs(list(experiments), order_by=["start_time ASC"], page_token=token)
+        found += [_run(run, experiments[run.info.experiment_id]) for run in page]
+        token = page.token
+        if not token:
+            return [run for run in found if run.level != "comparison"]
+
+
+def _named(runs: list[Run], wanted: list[str]) -> list[Run]:
+    chosen: set[str] = set()
+    for name in wanted:
+        fits = [r for r in runs if r.id == name] or [
+            r for r in runs if r.sweep == name and r.level == "sweep"
+        ]
+        fits = fits or [r for r in runs if r.name == name]
+        if not fits:
+            known = sorted({r.sweep for r in runs if r.level == "sweep"} | {r.name for r in runs})
+            raise BadInput(f"`{name}` is no run of MLflow. {nearest(name, known)}")
+        require(
+            len(fits) == 1,
+            f"`{name}` names one run",
+            runs=len(fits),
+            remedy=f"Give an id: {', '.join(f'{r.id} ({r.sweep or r.experiment})' for r in fits[:4])}.",
+        )
+        chosen.add(fits[0].id)
+    for _ in ("trials", "stages"):
+        chosen |= {run.id for run in runs if run.parent in chosen}
+    return [run for run in runs if run.id in chosen]
+
+
+def _run(run: Any, experiment: str) -> Run:
+    tags, info = run.data.tags, run.info
+    return Run(
+        id=info.run_id,
+        name=info.run_name or info.run_id,
+        experiment=experiment,
+        sweep=tags.get(_SWEEP, ""),
+        trial=tags.get(_TRIAL, ""),
+        level=_level(run),
+        parent=tags.get("mlflow.parentRunId", ""),
+        state=tags.get("stillhouse.state", _ENDED.get(info.status, "running")),
+        seconds=(info.end_time - info.start_time) / 1000 if info.end_time else None,
+        parameters=dict(run.data.params),
+        figures=dict(run.data.metrics),
+    )

@@ -2,6 +2,7 @@
 
 import os
 import string
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -80,6 +81,34 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     modules = [transformer, Pooling(HIDDEN, pooling_mode="mean"), Normalize()]
     SentenceTransformer(modules=modules, device="cpu").save(str(folder / "model"), create_model_card=False)
     return folder / "model"
+
+
+@pytest.fixture
+def tiny_cross_encoder(tiny_model: Path, tmp_path: Path) -> Callable[[int], Path]:
+    """Writes a random BERT with a head of so many labels, and the tiny model's tokenizer."""
+    from transformers import AutoTokenizer, BertConfig, BertForSequenceClassification
+
+    def write(labels: int) -> Path:
+        import torch
+
+        folder, tokenizer = tmp_path / f"head-{labels}", AutoTokenizer.from_pretrained(tiny_model)
+        config = BertConfig(
+            vocab_size=len(tokenizer),
+            hidden_size=16,
+            num_hidden_layers=1,
+            num_attention_heads=2,
+            intermediate_size=16,
+            max_position_embeddings=24,
+            initializer_range=0.5,
+        )
+        config.num_labels = labels
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            BertForSequenceClassification(config).save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+        return folder
+
+    return write
 
 
 @pytest.fixture(scope="session")

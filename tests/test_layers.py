@@ -13,6 +13,7 @@ LEVELS = [
         "types",
         "spec",
         "data",
+        "mining_rule",
         "plan",
         "artifacts",
         "distributed",

@@ -4,7 +4,7 @@ from argparse import ArgumentParser, BooleanOptionalAction, _SubParsersAction
 from pathlib import Path
 
 from stillhouse.cli_groups import add_common, add_experiment, add_method, add_where, new_command
-from stillhouse.data import MINING_RULE
+from stillhouse.mining_rule import MINING_RULE
 
 
 def add_sweep(commands: "_SubParsersAction[ArgumentParser]") -> None:

@@ -37,9 +37,6 @@ def add_evaluate(commands: "_SubParsersAction[ArgumentParser]") -> None:
         "--run", type=Path, metavar="FILE", help="of --suite retrieval: rankings as TREC has them"
     )
     _add_retrieval(command)
-    command.add_argument(
-        "--candidates", type=int, metavar="C", help="of --suite fever: documents a claim (default 10)"
-    )
     command.add_argument("--fast", action="store_true", help="of --suite transfer: 5 folds in place of 10")
     command.add_argument("--onnx", action="store_true", help="of --suite cost: also its size as ONNX")
     command.add_argument(

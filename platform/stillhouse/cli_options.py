@@ -85,6 +85,7 @@ def probe_all(
     from stillhouse.methods import check_data, hyper_parameters, placeholder, placeholder_task, probe
     from stillhouse.students.backbone import layer_count
     from stillhouse.sweeps.augmented import check_augmentation
+    from stillhouse.sweeps.claim_data import cross_encoder_of, fever_files
     from stillhouse.sweeps.fractions import check_fraction
     from stillhouse.sweeps.task_data import task_name
     from stillhouse.teachers.models import resolve_model
@@ -94,12 +95,15 @@ def probe_all(
         method,
         ("query", "passage") if labelled else (),
         parallel=bool(wanted.parallel),
-        words=bool(wanted.words or wanted.task),
+        words=bool(wanted.words or wanted.task or wanted.claims),
         task=bool(wanted.task and wanted.finetune_budget),
+        claims=bool(wanted.claims),
     )
     if wanted.select == "stsb":
         resolve_sts(wanted.data_root, "dev", ("STSB",))
-    task = None
+    if wanted.claims:
+        fever_files(wanted.claims)
+    cross_encoder, task = cross_encoder_of(wanted), None
     if wanted.task:
         known = TASKS[resolve_task(task_name(wanted.task), wanted.task_root, "train").task]
         task = placeholder_task(
@@ -112,7 +116,7 @@ def probe_all(
     student = student_spec(wanted, teacher)
     layers = layer_count(student.kwargs["base"])
     planned = task if wanted.finetune_budget else None
-    setting = placeholder(labelled=bool(labelled), task=planned, student=student)
+    setting = placeholder(labelled=bool(labelled), task=planned, student=student, cross_encoder=cross_encoder)
     for values in points:
         hp = hyper_parameters(method, values, options.preset)
         probe(method, hp, layers=layers, setting=setting)

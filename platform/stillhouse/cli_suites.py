@@ -121,6 +121,8 @@ def refuse_suite_flags(options: Namespace, wanted: Collection[str] = ()) -> None
     """Refuse flags that say how a suite is run where that suite is not among those that are wanted."""
     for name, (suite, default) in FLAGS.items():
         given, flag = getattr(options, name), name.replace("_", "-")
+        if name == "candidates" and options.claims:
+            continue  # Claims to train and measure on have candidates too.
         require(
             suite in wanted or given == default, f"--{flag} goes with --suite {suite}", **{name: str(given)}
         )

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, ClassVar
 
 from stillhouse.errors import require
+from stillhouse.mining_rule import MINING_RULE, check_mining
 from stillhouse.spec import fingerprint
 
 if TYPE_CHECKING:
-    from stillhouse.plan import Stage
+    from stillhouse.plan import DevSuite, Stage
 
 
 class Named:
@@ -169,54 +170,20 @@ class Mined:
         check_mining(**{name: rule[name] for name in MINING_RULE}, negatives=self.negatives)
 
 
-MINING_RULE = (
-    *("range_min", "range_max", "relative_margin", "absolute_margin"),
-    *("max_score", "min_score", "sampling", "seed"),
-)
+@dataclass(frozen=True)
+class Scored:
+    """Origin: other examples, and beside them a teacher's scores of every pair: the value ``scores``, (N, C).
 
-
-def check_mining(
-    *,
-    negatives: int,
-    range_min: int,
-    range_max: int,
-    relative_margin: float,
-    absolute_margin: float,
-    max_score: float,
-    min_score: float,
-    sampling: str,
-    seed: int,
-) -> None:
-    """Refuse a rule by which nothing can be mined.
-
-    Raises:
-        BadInput: A value is out of its range, or no negative can obey all of them.
+    Attributes:
+        rows: Examples with the columns ``claim``, (N,), and ``documents``, (N, C).
+        teacher: A published cross-encoder, or a stage whose student reads both texts of a pair.
+        max_length: Tokens a pair for a published one; a stage has its own.
     """
-    require(range_min >= 0, "range_min >= 0", range_min=range_min)
-    require(range_max >= 0, "range_max >= 0", range_max=range_max)
-    require(
-        range_max == 0 or range_min < range_max,
-        "range_min < range_max",
-        range_min=range_min,
-        range_max=range_max,
-    )
-    require(
-        range_max == 0 or negatives <= range_max - range_min,
-        "negatives <= range_max - range_min",
-        negatives=negatives,
-        range_min=range_min,
-        range_max=range_max,
-    )
-    require(relative_margin < 1, "relative_margin < 1", relative_margin=relative_margin)
-    require(absolute_margin < 2, "absolute_margin < 2", absolute_margin=absolute_margin)
-    require(
-        -1 <= min_score < max_score <= 1,
-        "-1 <= min_score < max_score <= 1",
-        min_score=min_score,
-        max_score=max_score,
-    )
-    require(sampling in ("top", "random"), "sampling in (top, random)", sampling=sampling)
-    require(0 <= seed < 2**32, "0 <= seed < 2**32", seed=seed)
+
+    version: ClassVar[int] = 1
+    rows: "Examples"
+    teacher: "Model | Stage"
+    max_length: int = 0
 
 
 @dataclass(frozen=True)
@@ -264,7 +231,7 @@ class Examples(Named):
 
     kind: ClassVar[str] = "examples"
     columns: Mapping[str, TextTable]
-    origin: AllRows | Given | Mined | Sampled | Recorded
+    origin: AllRows | Given | Mined | Sampled | Recorded | Scored
     label: str = field(default="examples", metadata={"identity": False})
     values: tuple[str, ...] = field(default=(), metadata={"identity": "unless_default"})
 
@@ -272,14 +239,42 @@ class Examples(Named):
         """Refuse a value that has the name of a column."""
         both = sorted(set(self.values) & set(self.columns))
         require(not both, "values and columns of examples have names of their own", twice=both)
-        known = (Given, Sampled, Recorded)
+        known = (Given, Sampled, Recorded, Scored)
         assert not self.values or isinstance(self.origin, known), "values are given or recorded"
 
     def sources(self) -> Iterator["Examples"]:
         """The examples that these are made of, the first ones first, and these."""
-        if isinstance(self.origin, Sampled | Recorded):
+        if isinstance(self.origin, Sampled | Recorded | Scored):
             yield from self.origin.rows.sources()
         yield self
+
+    def teachers(self) -> Iterator["Model | Stage"]:
+        """Who said what is recorded beside these examples."""
+        for examples in self.sources():
+            if isinstance(examples.origin, Recorded):
+                yield examples.origin.stage
+            elif isinstance(examples.origin, Scored):
+                yield examples.origin.teacher
+
+
+@dataclass(frozen=True)
+class RankingTask:
+    """Claims with C candidate documents each.
+
+    Attributes:
+        examples: Columns ``claim``, (N,), and ``documents``, (N, C); value ``gold``, (N, C): 1 for a relevant
+            document. A teacher that is trained learns from all of them.
+        dev: What selects; its evaluators ask for scores of pairs.
+        rows: Claims that a student learns from, N times the fraction.
+        fraction: The share of the claims that a student learns from.
+        cross_encoder: A published teacher; None where there is none.
+    """
+
+    examples: Examples
+    dev: "DevSuite"
+    rows: int = 0
+    fraction: float = 1.0
+    cross_encoder: Model | None = None
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from stillhouse.data import (
     Mined,
     Model,
     Named,
-    Recorded,
+    RankingTask,
     Store,
     TextTable,
     TokenTable,
@@ -211,11 +211,9 @@ class Stage(Named):
 
     def _before(self) -> Iterator["Stage"]:
         """The stages that this one reads: its teachers, then what it starts from."""
-        origins = [examples.origin for examples in self.examples.sources()]
-        yield from (origin.stage for origin in origins if isinstance(origin, Recorded))
-        for store in self.stores.values():
-            if isinstance(store.teacher, Stage):
-                yield store.teacher
+        for teacher in (*self.examples.teachers(), *(store.teacher for store in self.stores.values())):
+            if isinstance(teacher, Stage):
+                yield teacher
         if self.live is not None and self.live.start_from is not None:
             yield self.live.start_from
         if self.start_from is not None:
@@ -266,6 +264,7 @@ class Setting:
         seed: Of everything random.
         words: Word vectors, for a student that is no transformer; None where no method asks for them.
         task: Labelled texts to fine-tune on; None where there are none.
+        ranking: Claims with candidate documents; None where no method asks for them.
     """
 
     teacher: Model
@@ -288,6 +287,7 @@ class Setting:
     seed: int = 0
     words: Model | None = None
     task: LabelledTask | None = None
+    ranking: RankingTask | None = None
 
     def common(self) -> dict[str, Any]:
         """The arguments that every stage of a plan takes from here."""

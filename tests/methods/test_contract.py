@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from stillhouse.corpora.word_vectors import write_vocabulary
+from stillhouse.data import RankingTask
 from stillhouse.errors import BadInput
 from stillhouse.methods import check_data, hyper_parameters, known_methods, load_method, presets
 from stillhouse.plan import (
@@ -52,6 +53,12 @@ OTHER: dict[str, Any] = {
     "layers": (0,),
     "bank_size": 4096,
     "projection": 8,
+    "encoder": "cnn",
+    "joiner": "features",
+    "soft_loss": "ce",
+    "compared": "scores",
+    "gold": "mean",
+    "teacher_model": "transformer",
     "augment": "ts",
     "fits": "cosines",
     "teacher_budget": 512,
@@ -64,6 +71,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "hpd": {"dim": 8},
     "crosslingual": {"unit": 2, "bottleneck": 8},
     "sra": {"hidden": 8},
+    "retrieval_kd": {"units": 4, "teacher_units": 4},
     "sra_kd": {"hidden": 8, "kd_weight": 0.5},
     "bilstm_kd": {"hidden": 8},
 }
@@ -97,6 +105,11 @@ def setting(path: str = "", words: str = "") -> Setting:
             dev=DevSuite((), select="accuracy"),
             augmented=dataclasses.replace(rows, origin=Given("more rows")),
             untuned=DevSuite((), select="cosine"),
+        ),
+        ranking=RankingTask(
+            Examples({"claim": texts, "documents": passages}, Given("claims"), values=("gold",)),
+            DevSuite((), select="dcg"),
+            rows=1000,
         ),
     )
 
@@ -186,7 +199,26 @@ def test_one_step_gives_finite_terms_and_a_gradient_everywhere(
     method = load_method(name)
     write_vocabulary((f"word{row}" for row in range(100)), tmp_path, dim=6)
     given = setting(str(tiny_model), str(tmp_path))
-    for stage in method.plan(hyper_parameters(method, SMALL.get(name, {})), given).chain():
+    _one_step(method.plan(hyper_parameters(method, SMALL.get(name, {})), given))
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"encoder": "cnn", "joiner": "features", "soft_loss": "ce"},
+        {"pooling": "last", "joiner": "concat", "train_words": True},
+        {"teacher_model": "transformer", "compared": "scores", "alpha": 1.0},
+    ],
+)
+def test_every_part_of_retrieval_kd_learns(values: dict[str, Any], tiny_model: Path, tmp_path: Path) -> None:
+    method = load_method("retrieval_kd")
+    write_vocabulary((f"word{row}" for row in range(100)), tmp_path, dim=6)
+    given = setting(str(tiny_model), str(tmp_path))
+    _one_step(method.plan(hyper_parameters(method, {**SMALL["retrieval_kd"], **values}), given))
+
+
+def _one_step(last: Stage) -> None:
+    for stage in last.chain():
         module = build_module(stage, teacher_dim=24, first_weights=None)
         terms = module(_batch(stage))
         loss = sum(terms.values())
@@ -235,10 +267,15 @@ def _batch(stage: Stage) -> Batch:
     torch.manual_seed(0)
     tokens, rows = {}, {}
     for index, column in enumerate(stage.examples.columns):
-        size = 16 if column == "negatives" else 8
+        size = 16 if column in ("negatives", "documents") else 8
         ids = torch.randint(5, 100, (size, 7))
         tokens[column] = Tokens(ids, torch.ones_like(ids))
         rows[column] = torch.arange(size).reshape(8, -1).squeeze(1) + 100 * index
     teacher = {column: Encoding(torch.randn(len(tokens[column].input_ids_BT), 24)) for column in stage.stores}
-    known = {"label": torch.arange(8) % 3, "logits": torch.randn(8, 3)}
+    known = {
+        "label": torch.arange(8) % 3,
+        "logits": torch.randn(8, 3),
+        "gold": torch.eye(2).repeat(4, 1),
+        "scores": torch.randn(8, 2),
+    }
     return Batch(tokens, rows, teacher, {name: known[name] for name in stage.examples.values})

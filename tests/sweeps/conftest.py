@@ -1,6 +1,7 @@
 """A small experiment, prepared for real: a generated corpus, a tiny teacher, hard negatives, no Ray."""
 
 import dataclasses
+import itertools
 import shutil
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from stillhouse.artifacts import Workspace
 from stillhouse.corpora.glue import resolve_task
 from stillhouse.corpora.tables import write_rows, write_texts
 from stillhouse.corpora.word_vectors import write_vocabulary
+from stillhouse.data import RankingTask
+from stillhouse.evaluation.claim_ranking import ClaimRanking
 from stillhouse.evaluation.classification import Classification
 from stillhouse.plan import DevSuite, Examples, LabelledTask, Mined, Store
 from stillhouse.spec import spec
@@ -76,6 +79,29 @@ def labelled_task(workspace: Workspace) -> LabelledTask:
     return LabelledTask(examples, classes=2, dev=dev)
 
 
+def ranking_task(workspace: Workspace, claims: int = 40, candidates: int = 4) -> RankingTask:
+    """Claims of two nouns; the document that has both among others with one of them is the relevant one."""
+    random, pairs = np.random.default_rng(5), list(itertools.combinations(NOUNS, 2))
+    documents = [f"the {first} and a {second}" for first, second in pairs]
+    chosen = random.choice(len(pairs), claims, replace=False)
+    others = [[d for d, pair in enumerate(pairs) if len({*pair, *pairs[row]}) == 3] for row in chosen]
+    ids = np.array([random.choice(near, candidates, replace=False) for near in others])
+    ids[:, 0] = chosen
+    ids = random.permuted(ids, axis=1)
+    tables = {
+        "claim": write_texts(workspace, "claims", [" ".join(pairs[row][::-1]) for row in chosen]),
+        "documents": write_texts(workspace, "pages", documents),
+    }
+    rows = {"claim": np.arange(claims), "documents": ids}
+    gold = (ids == chosen[:, None]).astype(np.int64)
+    train = write_rows(workspace, tables, rows, "claims", values={"gold": gold})
+    judged = write_rows(
+        workspace, tables, rows, "dev", values={"gold": gold, "gold_count": np.ones(claims, np.int64)}
+    )
+    dev = DevSuite((spec(ClaimRanking, examples=judged),), "fever_dcg")
+    return RankingTask(train, dev, rows=claims)
+
+
 @pytest.fixture
 def context(prepared: Prepared, workspace: Workspace) -> Context:
     """What the trials of an IBKD sweep with both stages are told."""
@@ -108,6 +134,7 @@ def context(prepared: Prepared, workspace: Workspace) -> Context:
             parallel=parallel,
             parallel_store=queries,
             words=resolve_model(str(vectors)),
+            ranking=ranking_task(workspace),
             task=task,
         ),
         root=str(workspace.root),

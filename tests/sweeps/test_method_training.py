@@ -24,12 +24,13 @@ SMALL: dict[str, dict[str, Any]] = {
     "crd": {"bank_size": 32},
     "hpd": {"dim": 8},
     "crosslingual": {"unit": 2, "bottleneck": 8},
+    "retrieval_kd": {"units": 4, "teacher_units": 4, "teacher_batch_size": BATCH},
     "sra": {"hidden": 8, "distil_batch_size": BATCH, "finetune_batch_size": BATCH},
     "sra_kd": {"hidden": 8, "distil_batch_size": BATCH, "finetune_batch_size": BATCH},
     "bilstm_kd": {"hidden": 8},
 }
 WHERE = Where(device="cpu", threads=1)
-OTHERS = ("simcse", "metakd", "crosslingual", "bilstm_kd", "sra_kd")
+OTHERS = ("simcse", "metakd", "crosslingual", "bilstm_kd", "sra_kd", "retrieval_kd")
 FOLLOWS = [name for name in known_methods() if name not in OTHERS]
 """Methods that learn from the teacher's vectors of the sentences; the first stage of `sra_kd` is `sra`'s."""
 

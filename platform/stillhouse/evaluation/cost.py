@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -98,6 +99,19 @@ def speeds(
         if chunk >= len(texts):
             break
     return found
+
+
+def pairs_per_second(scorer: Any, texts: Sequence[str] = TEXTS * 2, *, runs: int = 3) -> float:
+    """Pairs of a short and a longer text that a scorer scores in a second: the median of some runs."""
+    first = [text for text in texts for _ in texts]
+    second = list(texts) * len(texts)
+    scorer.score(first[:4], second[:4])
+    seconds = []
+    for _ in range(runs):
+        start = time.perf_counter()
+        scorer.score(first, second)
+        seconds.append(time.perf_counter() - start)
+    return len(first) / float(np.median(seconds))
 
 
 def latency_ms(encoder: Encoder, texts: Sequence[str] = TEXTS, *, calls: int = 50) -> dict[str, float]:

@@ -16,8 +16,10 @@
 
 A method that cannot do without labelled text also has ``NEEDS``, the columns of it that it reads; one that
 wants translations has ``NEEDS_PARALLEL``, one whose student reads word vectors ``NEEDS_WORDS``, one that
-learns a task ``NEEDS_TASK``. One that asks more of the models than that they load has
-``check(hp, student, teacher)``: it refuses them before any work.
+learns a task ``NEEDS_TASK``, one that ranks the candidates of claims ``NEEDS_CLAIMS``. One that asks more of
+the models than that they load has ``check(hp, student, teacher)``: it refuses them before any work. A sweep
+compares with ``BASELINE``, the hyper-parameters that make a method its own baseline, where a method has it;
+else with the MSE student.
 """
 
 import dataclasses
@@ -27,6 +29,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from stillhouse.data import RankingTask
 from stillhouse.errors import BadInput, nearest, require
 from stillhouse.plan import AllRows, DevSuite, Examples, LabelledTask, Model, Setting, Stage, Store, TextTable
 from stillhouse.spec import Spec, spec
@@ -130,6 +133,7 @@ def check_data(
     parallel: bool = False,
     words: bool = False,
     task: bool = False,
+    claims: bool = False,
 ) -> None:
     """Refuse to train without the labelled or parallel text, or the word vectors, that a method needs.
 
@@ -139,10 +143,24 @@ def check_data(
         parallel: Whether there is parallel text.
         words: Whether there are word vectors.
         task: Whether there is a task with labels, and a budget for it.
+        claims: Whether there are claims.
 
     Raises:
         BadInput: A column is missing.
     """
+    name, wants_claims = method.__name__.rpartition(".")[2], getattr(method, "NEEDS_CLAIMS", False)
+    require(
+        claims or not wants_claims,
+        f"{name} is given claims with candidate documents",
+        claims="",
+        remedy="Give --claims with a folder of FEVER.",
+    )
+    require(
+        wants_claims or not claims,
+        f"{name} reads sentences, and --claims puts claims in their place",
+        method=name,
+        remedy="Leave --claims out, or train retrieval_kd.",
+    )
     require(
         task or not getattr(method, "NEEDS_TASK", False),
         f"{method.__name__.rpartition('.')[2]} is given a task with labels",
@@ -201,7 +219,11 @@ def check_student(student: Spec[Any], layers: int) -> None:
 
 
 def placeholder(
-    *, labelled: bool = True, task: LabelledTask | None = None, student: Spec[Any] | None = None
+    *,
+    labelled: bool = True,
+    task: LabelledTask | None = None,
+    student: Spec[Any] | None = None,
+    cross_encoder: Model | None = None,
 ) -> Setting:
     """A setting of data that is not there, to plan with.
 
@@ -209,6 +231,7 @@ def placeholder(
         labelled: Whether there is labelled text.
         task: What `placeholder_task` gives; None for no task.
         student: What is trained; None is some transformer.
+        cross_encoder: A published teacher of pairs; None where there is none.
     """
     from stillhouse.students.transformer import TransformerStudent
 
@@ -229,6 +252,12 @@ def placeholder(
         finetune_budget=1 << 40,
         words=teacher,
         task=task,
+        ranking=RankingTask(
+            Examples({"claim": texts, "documents": texts}, AllRows()),
+            DevSuite((), select=""),
+            rows=1 << 40,
+            cross_encoder=cross_encoder,
+        ),
     )
 
 

@@ -35,6 +35,7 @@ def model_card(
     licence: str = "",
     base_model: str = "",
     language: str = "en",
+    usage: str = "",
 ) -> str:
     """Write the card.
 
@@ -56,6 +57,7 @@ def model_card(
         licence: SPDX identifier that the teacher's weights carry; empty when unknown.
         base_model: The teacher's id on the hub; empty when it has none.
         language: ISO code.
+        usage: How it is used, in Markdown, where it is not one folder with one encoder.
 
     Returns:
         Markdown.
@@ -66,7 +68,7 @@ def model_card(
         f"# {name}",
         f"A small text-embedding model, distilled from `{teacher}` with {method}.",
         _pairs(("", ""), facts),
-        "## How to use\n\n" + _USAGE.format(name=name, dim=dim),
+        "## How to use\n\n" + (usage or _USAGE.format(name=name, dim=dim)),
         "## Figures\n\n" + _comparison(metrics),
         "## Size and speed\n\n" + _comparison(sizes),
         f"## Method\n\n{method}: {paper}",

@@ -39,10 +39,12 @@ class CoattentionScorer(nn.Module):
         sentinels: Of the claim and of the document.
         fusion: The BiLSTM.
         head: The MLP.
+        dim: 1, a score.
         tokenizer: The folder of words.
     """
 
     version: ClassVar[int] = 1
+    together: ClassVar[tuple[str, ...]] = ("claim", "documents")
 
     def __init__(
         self,
@@ -79,7 +81,7 @@ class CoattentionScorer(nn.Module):
             self.sentinels = nn.Parameter(torch.randn(2, units) * 0.1)
             self.fusion = nn.LSTM(3 * units, units, batch_first=True, bidirectional=True)
             self.head = nn.Sequential(nn.Linear(2 * units, head_units), nn.ReLU(), nn.Linear(head_units, 1))
-        self.dropout, self.tokenizer = nn.Dropout(dropout), words
+        self.dropout, self.dim, self.tokenizer = nn.Dropout(dropout), 1, words
 
     def forward(self, claim: Tokens, documents: Tokens) -> Tensor:
         """Score every claim's own candidates.

@@ -111,7 +111,7 @@ def export_student(
             for index, (path, name) in enumerate(written.items())
         ]
         write_json(temporary / "modules.json", modules)
-        write_json(temporary / "config_sentence_transformers.json", _versions())
+        write_json(temporary / "config_sentence_transformers.json", folder_settings())
         if card:
             (temporary / "README.md").write_text(card, encoding="utf-8")
 
@@ -187,7 +187,8 @@ def _write_transformer(
     return {"": "Transformer", "1_Pooling": "Pooling"} | write_ending(student, folder, before=2)
 
 
-def _versions() -> dict[str, Any]:
+def folder_settings(similarity: str = "cosine") -> dict[str, Any]:
+    """What a folder says of the versions that wrote it, and of how its vectors are compared."""
     from importlib.metadata import version
 
     names = {
@@ -199,7 +200,7 @@ def _versions() -> dict[str, Any]:
         "__version__": {key: version(package) for key, package in names.items()},
         "prompts": {},
         "default_prompt_name": None,
-        "similarity_fn_name": "cosine",
+        "similarity_fn_name": similarity,
     }
 
 

@@ -17,9 +17,11 @@ from torch.nn import functional
 
 from stillhouse.errors import require
 from stillhouse.plan import Model
-from stillhouse.students.pooling import maximum
+from stillhouse.students.pooling import maximum, pool
 from stillhouse.students.words import run_lstm, seeded, word_embedding
 from stillhouse.types import Encoding, Tokens
+
+POOLINGS = ("last", "mean", "max")
 
 
 class SimpleCNN(nn.Module):
@@ -83,7 +85,7 @@ class SimpleCNN(nn.Module):
 
 
 class SimpleLSTM(nn.Module):
-    """An LSTM over the words; the last state of each direction is the vector.
+    """An LSTM over the words; the paper does not say how its states become a vector.
 
     Attributes:
         words: Word vectors.
@@ -99,6 +101,7 @@ class SimpleLSTM(nn.Module):
         words: Model,
         units: int = 50,
         bidirectional: bool = True,
+        pooling: str = "last",
         word_dim: int | None = None,
         train_words: bool = False,
         dropout: float = 0.0,
@@ -111,6 +114,7 @@ class SimpleLSTM(nn.Module):
             words: A folder with ``tokenizer.json`` and, unless they are trained, word vectors.
             units: Of each direction.
             bidirectional: Read the text from both ends.
+            pooling: ``last``: the last state of each direction. ``mean`` and ``max``: over all words.
             word_dim: d; None takes that of the folder's vectors, and 300 without any.
             train_words: Change the word vectors too.
             dropout: Of the word vectors.
@@ -122,6 +126,7 @@ class SimpleLSTM(nn.Module):
         """
         super().__init__()
         require(units >= 1, "units >= 1", units=units)
+        require(pooling in POOLINGS, f"pooling in {POOLINGS}", pooling=pooling)
         require(0 <= dropout < 1, "0 <= dropout < 1", dropout=dropout)
         with seeded(seed):
             self.words = word_embedding(words, dim=word_dim, trained=train_words)
@@ -129,14 +134,16 @@ class SimpleLSTM(nn.Module):
                 self.words.embedding_dim, units, batch_first=True, bidirectional=bidirectional
             )
         self.dropout, self.normalize = nn.Dropout(dropout), normalize
-        self.dim, self.tokenizer = units * (1 + bidirectional), words
+        self.dim, self.tokenizer, self.pooling = units * (1 + bidirectional), words, pooling
 
     def forward(self, tokens: Tokens) -> Encoding:
         """Encode a batch; ``hidden`` is the words (B, T, d), then the states (B, T, D)."""
         mask_BT = tokens.attention_mask_BT
         words_BTH = self.dropout(self.words(tokens.input_ids_BT))
-        states_BTD, last_BD = run_lstm(self.recurrence, words_BTH, mask_BT)
-        return Encoding(_finish(last_BD, self.normalize), (words_BTH, states_BTD), mask_BT)
+        states_BTD, vectors_BD = run_lstm(self.recurrence, words_BTH, mask_BT)
+        if self.pooling != "last":
+            vectors_BD = pool(self.pooling, states_BTD, mask_BT)
+        return Encoding(_finish(vectors_BD, self.normalize), (words_BTH, states_BTD), mask_BT)
 
 
 def _finish(vectors_BD: Tensor, normalize: bool) -> Tensor:

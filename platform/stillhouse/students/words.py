@@ -61,6 +61,9 @@ def seeded(seed: int) -> Iterator[None]:
 def run_lstm(lstm: nn.LSTM, states_BTH: Tensor, mask_BT: Tensor) -> tuple[Tensor, Tensor]:
     """Run one LSTM layer over the real tokens alone, so that no padding reaches a state.
 
+    It runs in the precision of its weights also under autocast: cuDNN's would run in float16, and lose small
+    gradients.
+
     Args:
         lstm: One layer, batch first, in one direction or both.
         states_BTH: Inputs, padding on the right.
@@ -73,9 +76,13 @@ def run_lstm(lstm: nn.LSTM, states_BTH: Tensor, mask_BT: Tensor) -> tuple[Tensor
     lengths_B = mask_BT.sum(dim=1)
     # A packed sequence has at least one step; the states of an empty text are wiped below.
     packed = nn.utils.rnn.pack_padded_sequence(
-        states_BTH, lengths_B.clamp(min=1).cpu(), batch_first=True, enforce_sorted=False
+        states_BTH.to(next(lstm.parameters()).dtype),
+        lengths_B.clamp(min=1).cpu(),
+        batch_first=True,
+        enforce_sorted=False,
     )
-    outputs, (last_LBU, _) = lstm(packed)
+    with torch.autocast(states_BTH.device.type, enabled=False):
+        outputs, (last_LBU, _) = lstm(packed)
     outputs_BTU, _ = nn.utils.rnn.pad_packed_sequence(
         outputs, batch_first=True, total_length=states_BTH.shape[1]
     )

@@ -1,4 +1,7 @@
-"""The MSE baseline: the same work as a trial, and learning rates of its own."""
+"""The baseline: the same work as a trial, and learning rates of its own.
+
+It is the MSE student, or what a method names as its own: for retrieval KD the student without a teacher.
+"""
 
 import dataclasses
 import math
@@ -7,17 +10,20 @@ from typing import Any
 
 from stillhouse.artifacts import Workspace
 from stillhouse.console import say
+from stillhouse.methods import load_method
 from stillhouse.plan import Examples, Mined, Setting, Stage
 from stillhouse.sweeps.room import Need, concurrency
 from stillhouse.sweeps.trial import Context, follow
 
 LEARNING_RATES = (1e-4, 3e-4, 1e-3)
+OWN_RATES = (3e-4, 1e-3, 3e-3)
+"""Of a method's own baseline: small students over word vectors."""
 
 
 class Baseline:
-    """Three MSE students, one a learning rate, trained as tasks of the cluster."""
+    """Three students, one a learning rate, trained as tasks of the cluster."""
 
-    def __init__(self, context: Context, need: Need, plan: Stage) -> None:
+    def __init__(self, context: Context, need: Need, plan: Stage, point: dict[str, Any]) -> None:
         """Train what is not finished: beside the trials, or before them where runs have several workers.
 
         Those reserve their resources themselves, and a trial beside them would wait for what it was counted
@@ -27,23 +33,30 @@ class Baseline:
             context: What all trials are told.
             need: What a trial takes.
             plan: Of some trial: the work that is matched.
+            point: Hyper-parameters of some trial, which a method's own baseline keeps.
         """
         import ray
 
         # A task that waits for the search pool would lend its CPU to another one: it searches by itself.
         alone = dataclasses.replace(context.where, search=None)
-        setting = equal_work(context, plan)
-        self.context = dataclasses.replace(
-            context, method="mse", preset="paper", setting=setting, where=alone
-        )
-        self.choices: list[dict[str, Any]] = [{"learning_rate": rate} for rate in LEARNING_RATES]
+        own: dict[str, Any] | None = getattr(load_method(context.method), "BASELINE", None)
+        self.choices: list[dict[str, Any]]
+        if own is None:
+            setting = equal_work(context, plan)
+            self.context = dataclasses.replace(
+                context, method="mse", preset="paper", setting=setting, where=alone
+            )
+            self.choices = [{"learning_rate": rate} for rate in LEARNING_RATES]
+        else:
+            self.context = dataclasses.replace(context, where=alone)
+            self.choices = [{**point, **own, "learning_rate": rate} for rate in OWN_RATES]
         train = ray.remote(_train).options(**need.options)
         missing = [values for values in self.choices if not self._finished(values)]
         at_once = concurrency(need, len(missing)) if need.nested and missing else len(missing)
         shares = [missing[start::at_once] for start in range(at_once)]
         self._running = [train.remote(share, self.context) for share in shares]
         if need.nested and missing:
-            say(f"  baseline: {len(missing)} MSE students, before the trials")
+            say(f"  baseline: {len(missing)} students, before the trials")
             self.wait()
 
     def wait(self) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from stillhouse.artifacts import Workspace, read_manifest
 from stillhouse.console import say
 from stillhouse.corpora.tables import open_rows
-from stillhouse.data import Examples, Recorded
+from stillhouse.data import Examples, Recorded, Sampled, Scored
 from stillhouse.errors import require
 from stillhouse.methods import Method
 from stillhouse.plan import Stage
@@ -127,6 +127,16 @@ def _checked_rows(workspace: Workspace, stage: Stage, fraction: float) -> dict[s
 
 
 def _rows(workspace: Workspace, examples: Examples) -> int:
-    if isinstance(examples.origin, Recorded):  # not there yet; it has the rows that it is recorded of
-        return _rows(workspace, examples.origin.rows)
-    return len(next(iter(open_rows(workspace, examples).values())))
+    return len(next(iter(open_rows(workspace, _there(examples)).values())))
+
+
+def _there(examples: Examples) -> Examples:
+    """The same rows without what is still to be recorded beside them."""
+    origin = examples.origin
+    if isinstance(origin, Recorded | Scored):
+        return _there(origin.rows)
+    if isinstance(origin, Sampled):
+        rows = _there(origin.rows)
+        share = dataclasses.replace(origin, rows=rows)
+        return dataclasses.replace(examples, origin=share, values=rows.values)
+    return examples

@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from torch import nn
 
 from stillhouse.artifacts import Workspace, read_json, read_manifest, write_atomically, write_json
 from stillhouse.console import say
 from stillhouse.corpora.tables import open_texts
-from stillhouse.evaluation.cost import cost
+from stillhouse.devices import usable_device
+from stillhouse.evaluation.cost import cost, pairs_per_second, sizes
 from stillhouse.evaluation.suites import run_suite
 from stillhouse.methods import load_method
 from stillhouse.sweeps.baseline import Baseline
@@ -22,7 +24,7 @@ from stillhouse.sweeps.observe import Observer
 from stillhouse.sweeps.openings import record_opening
 from stillhouse.sweeps.prepare import Prepared
 from stillhouse.sweeps.records import TrialRecord
-from stillhouse.sweeps.rivals import Champion, Rivals, teacher
+from stillhouse.sweeps.rivals import Champion, Rivals, rating_teacher, teacher
 from stillhouse.sweeps.table import (
     comparison_table,
     comparison_table_markdown,
@@ -49,20 +51,20 @@ def deliver(
     """
     workspace = Workspace(Path(context.root))
     say()
-    teacher_dev = _teacher_dev(prepared, context, folder)
+    champion = _choose(records, context, workspace)
+    teacher_dev = _teacher_dev(prepared, context, folder, champion)
     say(trial_table(records, context.quality, teacher_dev))
     best = front(records)
     if best:
         say(f"Pareto front, {second_name(records)}: trials {', '.join(str(r.number) for r in best)}")
     trials = [_trial(record) for record in records]
-    champion = _choose(records, context, workspace)
     if champion is None:
         say("no trial ran to its end: see the reasons above.")
         nobody = dict.fromkeys(("champion", "teacher", "baseline", "untrained"))
         return {**nobody, "trials": trials, "front": []}
     rivals = Rivals(champion, baseline.best(), prepared, context.where.device)
     if rivals.baseline is None:
-        say("no MSE baseline: it diverged with each of its learning rates.")
+        say("no baseline: it diverged with each of its learning rates.")
     tested = _tested(rivals, workspace, folder, observer)
     export, parity = _export(name, context, champion, tested, rivals, folder)
     say()
@@ -93,13 +95,30 @@ def _tested(
     before = record_opening(workspace, suite, f"sweep {observer.name}")
     observer.opened(suite, before)
     say(f"test split, opened {'for the first time' if not before else f'before, {before} times'}")
-    tested = {}
+    tested: dict[str, dict[str, Any]] = {}
     for who, (encoder, module) in rivals.encoders(workspace).items():
         figures = run_suite(rivals.prepared.test, encoder, workspace)
-        dim = encoder.encode(["dimension"]).shape[1]
-        tested[who] = {"metrics": figures, "cost": {"dim": float(dim), **cost(encoder, module)}}
+        tested[who] = {"metrics": figures, "cost": _cost(encoder, module, rivals.prepared)}
+    if rivals.prepared.setting.ranking is not None:
+        order = {
+            f"fever_{name.removeprefix('tfidf_test_')}": value
+            for name, value in rivals.prepared.facts.items()
+            if name.startswith("tfidf_test_")
+        }
+        tested["TF-IDF"] = {"metrics": order, "cost": {}}
+        tested.get("baseline", {})["title"] = "no teacher"
     write_json(path, tested)
     return tested
+
+
+def _cost(encoder: Any, module: nn.Module, prepared: Prepared) -> dict[str, float]:
+    """Size and speed; of what ranks also the pairs that it scores a second."""
+    pairs = prepared.setting.ranking is not None and hasattr(encoder, "score")
+    speed = {"pairs_per_second": pairs_per_second(encoder)} if pairs else {}
+    if not hasattr(encoder, "encode"):
+        return {**sizes(module), **speed}
+    dim = encoder.encode(["dimension"]).shape[1]
+    return {"dim": float(dim), **cost(encoder, module), **speed}
 
 
 def _export(
@@ -112,7 +131,7 @@ def _export(
 ) -> tuple[Path, float]:
     export, note = folder / "export", folder / "export.json"
     sha256 = read_manifest(champion.folder)["weights_sha256"]
-    if note.exists() and (export / "modules.json").exists():
+    if note.exists() and export.is_dir():
         made = read_json(note)
         if made["weights_sha256"] == sha256:
             return export, float(made["parity"])
@@ -134,10 +153,8 @@ def _tell(
 ) -> str | None:
     """Figures, the report and the student, told to the tracker under the sweep's run."""
     write_json(folder / "report.json", report)
-    tested = {
-        **{who: report[who] for who in ("teacher", "baseline", "untrained") if report[who]},
-        "student": report["champion"],
-    }
+    others = ("teacher", "baseline", "untrained", "TF-IDF")
+    tested = {**{who: report[who] for who in others if report.get(who)}, "student": report["champion"]}
     trials = trial_table_markdown(records, observer.context.quality)
     text = f"# Sweep {observer.name}\n\n{comparison_table_markdown(tested)}\n\n{trials}\n"
     write_atomically(folder / "report.md", text.encode())
@@ -160,7 +177,9 @@ def _report(
 ) -> dict[str, Any]:
     baseline = None
     if rivals.baseline:
-        baseline = {**tested["baseline"], "method": "mse", "hyper_parameters": rivals.baseline[1]}
+        ranks = rivals.prepared.setting.ranking is not None
+        name = champion.stage.label if ranks else "mse"
+        baseline = {**tested["baseline"], "method": name, "hyper_parameters": rivals.baseline[1]}
     return {
         "champion": {
             **tested["student"],
@@ -170,7 +189,8 @@ def _report(
             "dev": dict(champion.record.metrics),
             "weights_sha256": read_manifest(champion.folder)["weights_sha256"],
         },
-        "teacher": tested["teacher"],
+        "teacher": tested.get("teacher"),
+        **({"TF-IDF": tested["TF-IDF"]} if "TF-IDF" in tested else {}),
         "baseline": baseline,
         "untrained": tested["untrained"],
         "trials": trials,
@@ -197,15 +217,22 @@ def _trial(record: TrialRecord) -> dict[str, Any]:
     return {**dataclasses.asdict(record), "curve": [list(point) for point in record.curve.items()]}
 
 
-def _teacher_dev(prepared: Prepared, context: Context, folder: Path) -> dict[str, float]:
+def _teacher_dev(
+    prepared: Prepared, context: Context, folder: Path, champion: Champion | None
+) -> dict[str, float]:
     """The teacher on the dev suite: what the trials' share is of. Measured once."""
     path = folder / "teacher-dev.json"
     if path.exists():
         kept: dict[str, float] = read_json(path)
         return kept
-    setting = prepared.setting
-    encoder, _ = teacher(setting.teacher, setting.max_length, context.where.device)
-    figures = run_suite(setting.dev, encoder, Workspace(Path(context.root)))
+    setting, workspace = prepared.setting, Workspace(Path(context.root))
+    if setting.ranking is None:
+        encoder, _ = teacher(setting.teacher, setting.max_length, context.where.device)
+    elif champion is not None:
+        encoder = rating_teacher(champion.stage, workspace, usable_device(context.where.device))
+    if (setting.ranking is not None and champion is None) or encoder is None:
+        return {}
+    figures = run_suite(setting.dev, encoder, workspace)
     write_json(path, figures)
     return figures
 

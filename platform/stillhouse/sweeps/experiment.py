@@ -4,8 +4,8 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
-from stillhouse.data import MINING_RULE, check_mining
 from stillhouse.errors import BadInput, nearest, require
+from stillhouse.mining_rule import MINING_RULE, check_mining
 from stillhouse.sweeps.student_kinds import check_kind
 
 SELECTS = {
@@ -52,11 +52,11 @@ class Experiment:
         mine_min_score: A mined negative's cosine is at least this.
         mine_sampling: ``top`` takes the nearest of what the rules leave, ``random`` any.
         mine_seed: Of the random choice.
-        dev_queries: Queries of the dev split.
+        dev_queries: Queries (or claims, at most) of the dev split.
         dev_passages: Passages of the dev split.
         dev_pool: Random passages of a pool that dev queries search, beside the relevant ones and those near
             to a query by the teacher and by TF-IDF; 0 searches all dev passages.
-        test_queries: Queries of the locked test split.
+        test_queries: Queries (or claims, at most) of the locked test split.
         test_passages: Passages of the locked test split.
         held_out: Sentences held out for the agreement with the teacher, for dev and for test each.
         student: Name or path of the checkpoint the student starts from; empty takes the teacher's own.
@@ -81,13 +81,16 @@ class Experiment:
             ones of the words of the texts; empty takes these where there is a task.
         task: Labels to fine-tune on: ``sst2``, ``qqp``, ``mnli``, ``mrpc`` or ``rte``.
         task_root: Folder with the files of the task.
+        claims: Folder of FEVER: claims in the place of the corpus, each with candidate documents.
+        candidates: C, the documents a claim that are nearest by TF-IDF; of ``--suite fever`` too.
+        cross_encoder: Name or path of a published cross-encoder that may teach; one label.
         wordnet: Folder with the YAML files of Open English WordNet, by which the rows of the task are varied
             for ``augment=ts``.
         augment_copies: Tries to vary a row of the task.
         augment_rows: Rows of the task, varied ones included, after which no more are made; 0 is no limit.
         fraction: Share of the training rows; a smaller one is part of a larger. Budgets stay as they are.
-        fraction_of: What it is a share of: ``sentences`` (or translations), ``labels`` (pairs, or a task's
-            rows), or ``all``.
+        fraction_of: What it is a share of: ``sentences`` (or translations, or claims), ``labels`` (pairs, or
+            a task's rows), or ``all``.
         patience: Evaluations without a better dev figure before a stage ends; 0 never ends it.
         compute: ``auto``, ``float32`` or ``bfloat16``: precision of teacher and training.
         data_root: Folder with the published STS sets; empty leaves STS out.
@@ -144,6 +147,9 @@ class Experiment:
     words: str = ""
     task: str = ""
     task_root: str = ""
+    claims: str = ""
+    candidates: int = 10
+    cross_encoder: str = ""
     wordnet: str = ""
     augment_copies: int = 20
     augment_rows: int = 800_000
@@ -191,6 +197,15 @@ class Experiment:
             task=self.task,
             words=self.words,
         )
+        require(
+            not (self.claims and (self.parallel or self.task or self.select)),
+            "claims come without parallel text or a task, and select by their DCG",
+            claims=self.claims,
+            parallel=self.parallel,
+            task=self.task,
+            select=self.select,
+        )
+        require(self.candidates >= 2, "candidates >= 2", candidates=self.candidates)
         require(
             bool(self.task) or not self.wordnet,
             "rows are varied of a task",

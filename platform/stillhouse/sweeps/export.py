@@ -4,18 +4,28 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
+
 from stillhouse.corpora.licences import package_licences
+from stillhouse.errors import require
 from stillhouse.evaluation.geometry import GEOMETRY
+from stillhouse.losses.joiner import Joiner
 from stillhouse.methods import Method
 from stillhouse.plan import Stage
 from stillhouse.spec import Spec
 from stillhouse.students.card import model_card
+from stillhouse.students.export import check_parity
 from stillhouse.students.formats import FORMATS, why_not, write_format
 from stillhouse.students.static import StaticStudent
+from stillhouse.students.tower_export import export_towers, usage
+from stillhouse.students.towers import SimpleCNN, SimpleLSTM
 from stillhouse.sweeps.prepare import Prepared
 from stillhouse.teachers.models import licence_of
 from stillhouse.training.run import encoder_in
+from stillhouse.training.scorer import StudentScorer
 from stillhouse.training.watch import versions
+from stillhouse.types import Encoder, FloatArray
 
 _PARITY_TEXTS = (
     "Return the eigenvalues of a symmetric matrix in ascending order.",
@@ -51,13 +61,51 @@ def export_stage(
         RuntimeError: The export gives other vectors.
     """
     encoder: Any = encoder_in(folder)
+    student: Any = encoder.student
+    require(
+        hasattr(encoder, "encode"),
+        "a student gives vectors of texts; one that reads pairs together is a teacher, and stays here",
+        stage=str(folder),
+        remedy="Export the retrieval_kd stage.",
+    )
+    if isinstance(student, SimpleCNN | SimpleLSTM):
+        require(form == FORMATS[0], f"two towers are written as {FORMATS[0]} folders", format=form)
+        export_towers(student, encoder.objective.joiner, encoder.max_length, target, card=card)
+        return check_towers(encoder, target, texts)
     return write_format(form, encoder, target, texts, card=card)
 
 
 def formats_of(folder: Path) -> dict[str, str]:
     """Each form to the reason why a finished stage's student does not have it, empty where it does."""
     student = encoder_in(folder).student
+    if isinstance(student, SimpleCNN | SimpleLSTM):
+        return dict.fromkeys(FORMATS, "two towers are written as folders") | {FORMATS[0]: ""}
     return {form: why_not(student, form) for form in FORMATS}
+
+
+def check_towers(scorer: StudentScorer, target: Path, texts: Sequence[str], minimum: float = 0.9999) -> float:
+    """Compare both folders, as stock sentence-transformers loads them, with the trained towers.
+
+    With a bilinear joiner the claims' folder gives the vector whose inner product is the score.
+
+    Returns:
+        The lowest cosine of all vectors.
+
+    Raises:
+        RuntimeError: A vector is another one.
+    """
+    joiner = scorer.objective.joiner
+
+    class Claims:
+        def encode(self, texts: Sequence[str]) -> FloatArray:
+            vectors = scorer.encode(texts)
+            if joiner.kind != "bilinear":
+                return vectors
+            with torch.no_grad():
+                return np.asarray(joiner.search_vector(torch.from_numpy(vectors)).numpy())
+
+    sides: dict[str, Encoder] = {"claims": Claims(), "documents": scorer}
+    return min(check_parity(encoder, target / side, texts, minimum) for side, encoder in sides.items())
 
 
 def model_card_of(
@@ -70,7 +118,9 @@ def model_card_of(
 ) -> str:
     """The model card of a sweep's best student."""
     student, facts = stage.student, prepared.facts
-    teacher = prepared.setting.teacher
+    ranking = prepared.setting.ranking
+    teacher = prepared.setting.teacher if ranking is None else ranking.cross_encoder
+    joiner = Joiner(claim_dim=1, kind=stage.objective.kwargs["joiner"]) if ranking else None
     stages = " then ".join(part.label for part in stage.chain())
     return model_card(
         name=name,
@@ -95,13 +145,17 @@ def model_card_of(
             "seed": stage.seed,
             **{f"version of {package}": version for package, version in versions().items()},
         },
-        licence=licence_of(teacher),
+        licence=licence_of(teacher) if teacher else "",
+        usage=usage(joiner) if joiner else "",
     )
 
 
 def _in_words(student: Spec[Any]) -> str:
     """What a student was made from."""
     kwargs = student.kwargs
+    if "words" in kwargs and "hidden" not in kwargs:
+        units = kwargs.get("filters", kwargs.get("units"))
+        return f"two equal towers, {student.target.__name__} with {units} units, over word vectors"
     if "words" in kwargs:
         return f"a bidirectional LSTM of {kwargs['hidden']} units a side over word vectors"
     base = kwargs["base"].name or "the base model"

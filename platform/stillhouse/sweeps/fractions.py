@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from stillhouse.data import AllRows, Examples, Sampled
+from stillhouse.data import AllRows, Examples, RankingTask, Sampled
 from stillhouse.errors import require
 from stillhouse.methods import Method
 from stillhouse.plan import Setting
@@ -12,10 +12,10 @@ from stillhouse.sweeps.experiment import Experiment
 def cut(setting: Setting, wanted: Experiment) -> Setting:
     """The setting with the share of its rows that an experiment asks for.
 
-    ``sentences`` are the unlabelled sentences, and pairs of translations; ``labels`` the labelled pairs, and
-    the task's rows in the proportions of their labels. A smaller share is part of a larger one. Stores,
-    mined negatives, word vectors, dev and test stay as they are, and so do the budgets: a small share is
-    seen more often.
+    ``sentences`` are the unlabelled sentences, pairs of translations, and claims; ``labels`` the labelled
+    pairs, and the task's rows in the proportions of their labels. A smaller share is part of a larger one.
+    Stores, mined negatives, recorded scores, word vectors, dev and test stay as they are, and so do the
+    budgets: a small share is seen more often.
     """
     texts, labels = wanted.share_of("sentences"), wanted.share_of("labels")
     if texts < 1:
@@ -25,6 +25,7 @@ def cut(setting: Setting, wanted: Experiment) -> Setting:
             texts=_share(sentences, texts),
             parallel=_share(setting.parallel, texts) if setting.parallel else None,
             sentence_rows=max(1, round(texts * setting.sentence_rows)),
+            ranking=_ranking_share(setting.ranking, texts) if setting.ranking else None,
         )
     if labels < 1:
         task = setting.task
@@ -55,6 +56,11 @@ def check_fraction(method: Method, hp: object, setting: Setting, wanted: Experim
         fraction_of=wanted.fraction_of,
         remedy="Take --fraction-of all, or give the rows (--labelled, --task).",
     )
+
+
+def _ranking_share(task: RankingTask, fraction: float) -> RankingTask:
+    """A student reads a share of the claims; a teacher that is trained, and asked, has them all."""
+    return dataclasses.replace(task, fraction=fraction, rows=max(1, round(fraction * task.rows)))
 
 
 def _share(examples: Examples, fraction: float) -> Examples:

@@ -70,6 +70,10 @@ def prepare(
     wanted: Experiment, workspace: Workspace, embedding: Embedding, *, refresh: bool = False
 ) -> Prepared:
     """Read the corpus, run the teacher once over it, mine hard negatives; skip what exists."""
+    if wanted.claims:
+        from stillhouse.sweeps.claim_data import prepare_claims
+
+        return prepare_claims(wanted, workspace, embedding, refresh=refresh)
     if wanted.parallel:
         return _prepare_parallel(wanted, workspace, embedding, refresh=refresh)
     from stillhouse.corpora.tables import open_rows

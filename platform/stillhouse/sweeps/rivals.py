@@ -8,12 +8,14 @@ import numpy as np
 from torch import nn
 
 from stillhouse.artifacts import Workspace
+from stillhouse.data import Scored
 from stillhouse.devices import usable_device
 from stillhouse.plan import Model, Stage
 from stillhouse.spec import fingerprint
 from stillhouse.sweeps.prepare import Prepared
 from stillhouse.sweeps.records import TrialRecord
 from stillhouse.training.module import build_student
+from stillhouse.training.pair_scores import teacher_scorer
 from stillhouse.training.run import encoder_in
 from stillhouse.training.watch import encoder_of
 from stillhouse.types import Encoder, FloatArray
@@ -50,16 +52,18 @@ class Rivals:
         stages = [self.champion.stage.fingerprint, self.baseline[0].fingerprint if self.baseline else ""]
         return fingerprint([self.prepared.test.fingerprint, *stages])
 
-    def encoders(self, workspace: Workspace) -> dict[str, tuple[Encoder, nn.Module]]:
+    def encoders(self, workspace: Workspace) -> dict[str, tuple[Any, nn.Module]]:
         """Name to the encoder and the module whose cost is measured."""
         setting = self.prepared.setting
         device = usable_device(self.device)
         student = encoder_in(self.champion.folder, device)
         start = untrained(first_of(self.champion.stage), device)
-        found = {
-            "teacher": teacher(setting.teacher, setting.max_length, device),
-            "student": (student, _module(student)),
-        }
+        found = {"student": (student, _module(student))}
+        taught = rating_teacher(self.champion.stage, workspace, device)
+        if taught is not None:
+            found["teacher"] = (taught, _module(taught))
+        elif setting.ranking is None:
+            found["teacher"] = teacher(setting.teacher, setting.max_length, device)
         if self.baseline:
             baseline = encoder_in(workspace.path(self.baseline[0]), device)
             found["baseline"] = (baseline, _module(baseline))
@@ -85,6 +89,14 @@ class TeacherEncoder:
         return np.asarray(vectors, dtype=np.float32)
 
 
+def rating_teacher(stage: Stage, workspace: Workspace, device: str) -> Any:
+    """The teacher whose recorded scores of pairs a stage reads, as a scorer; None where it reads none."""
+    for examples in stage.examples.sources():
+        if isinstance(examples.origin, Scored):
+            return teacher_scorer(examples.origin, workspace, device)
+    return None
+
+
 def teacher(model: Model, max_length: int, device: str) -> tuple[Encoder, nn.Module]:
     """The teacher as an encoder, and its module."""
     encoder = TeacherEncoder(model, max_length, device)
@@ -103,7 +115,7 @@ def first_of(stage: Stage) -> Stage:
     return stage
 
 
-def untrained(stage: Stage, device: str) -> Encoder:
+def untrained(stage: Stage, device: str) -> Any:
     """What a stage starts from: the chosen layers with the weights they had."""
     return encoder_of(build_student(stage), stage.max_length, "float32", device)
 

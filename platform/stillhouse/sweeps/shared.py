@@ -1,12 +1,15 @@
-"""Stages that no searched value changes: built once, where trials run, before the trials start."""
+"""Stages, and recorded scores, that no searched value changes: built once, where trials run, before them."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from stillhouse.artifacts import Workspace
 from stillhouse.console import say
+from stillhouse.data import Scored
+from stillhouse.devices import resolve_device, usable_device
 from stillhouse.errors import require
-from stillhouse.plan import Stage
+from stillhouse.plan import Examples, Stage
 from stillhouse.sweeps.room import Need, call
 from stillhouse.sweeps.space import Categorical, Space
 from stillhouse.sweeps.trial import Context
@@ -32,7 +35,19 @@ def build_shared(context: Context, space: Space, need: Need) -> list[Stage]:
                 reason=reason,
                 remedy="Change the hyper-parameters that the space fixes.",
             )
+    for examples in shared_scores(context, space):
+        if not workspace.finished(examples):
+            say("  recording the teacher's scores, which all trials share")
+            call(_record, examples, context, need=need)
     return stages
+
+
+def _record(examples: Examples, context: Context) -> None:
+    """Ask the teacher for every pair."""
+    from stillhouse.training.pair_scores import build_scored
+
+    device = usable_device(resolve_device(context.where.device))
+    build_scored(Workspace(Path(context.root)), examples, device=device)
 
 
 def _build(stage: Stage, context: Context) -> str:
@@ -46,18 +61,42 @@ def _build(stage: Stage, context: Context) -> str:
 
 def shared_stages(context: Context, space: Space) -> list[Stage]:
     """The stages of the plan that stay the same whatever searched value changes."""
+    stages = list(context.plan(some_point(space)).chain())
+    for plan in _varied(context, space):
+        kept = {stage.fingerprint for stage in plan.chain()}
+        stages = [stage for stage in stages if stage.fingerprint in kept]
+    return stages
+
+
+def shared_scores(context: Context, space: Space) -> list[Examples]:
+    """The examples with recorded scores that stay the same whatever searched value changes."""
+    found = [part for part in context.plan(some_point(space)).examples.sources() if _scored(part)]
+    for plan in _varied(context, space):
+        kept = {part.fingerprint for part in plan.examples.sources()}
+        found = [part for part in found if part.fingerprint in kept]
+    return found
+
+
+def _scored(examples: Examples) -> bool:
+    return isinstance(examples.origin, Scored)
+
+
+def _varied(context: Context, space: Space) -> Iterator[Stage]:
+    """Plans in which one searched value is another."""
     start = some_point(space)
-    stages = list(context.plan(start).chain())
     for name, domain in space.domains.items():
         for value in _values(domain)[1:]:
-            varied = {stage.fingerprint for stage in context.plan({**start, name: value}).chain()}
-            stages = [stage for stage in stages if stage.fingerprint in varied]
-    return stages
+            yield context.plan({**start, name: value})
 
 
 def some_point(space: Space) -> dict[str, Any]:
     """Hyper-parameters of the space, whichever."""
     return {**space.fixed, **{name: _values(domain)[0] for name, domain in space.domains.items()}}
+
+
+def first_point(space: Space) -> dict[str, Any]:
+    """The published hyper-parameters where the space names them, else some."""
+    return {**some_point(space), **(space.first or {})}
 
 
 def _values(domain: Any) -> tuple[Any, ...]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from stillhouse.evaluation.retrieval import SearchPool
 
 QUALITY, SIZE, LATENCY = "quality", "size", "latency"
-_CHANGES_COST = ("layers", "projection")
+_CHANGES_COST = ("layers", "projection", "encoder", "units", "hidden")
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ def _search_and_deliver(
     from stillhouse.sweeps.deliver import deliver
     from stillhouse.sweeps.observe import Observer, open_tracker
     from stillhouse.sweeps.search_loop import search
-    from stillhouse.sweeps.shared import build_shared, some_point
+    from stillhouse.sweeps.shared import build_shared, first_point, some_point
     from stillhouse.sweeps.trial import Context
     from stillhouse.training.run import Where
 
@@ -161,7 +161,7 @@ def _search_and_deliver(
     tracker = open_tracker(workspace, folder, options.name)
     with Observer(options.name, context, tracker, prepared.facts) as observer:
         build_shared(context, options.space, options.need)
-        baseline = Baseline(context, options.need, plan)
+        baseline = Baseline(context, options.need, plan, first_point(options.space))
         if LATENCY in options.objectives:
             baseline.wait()
         records = search(options, context, folder, observer, at_once)
@@ -243,6 +243,8 @@ def _at_once(options: SweepOptions) -> int:
 
 def _tell_prepared(prepared: Prepared) -> None:
     facts = prepared.facts
+    if prepared.setting.ranking is not None:
+        return  # Preparing claims says what there is.
     say(
         f"  {facts['sentences']:,} sentences of {facts['corpus']} embedded by {facts['teacher']} "
         f"({facts['compute']}), {facts['pairs']:,} labelled pairs, store {facts['store']}"

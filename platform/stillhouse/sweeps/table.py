@@ -76,11 +76,11 @@ def trial_table_markdown(
     return markdown(header, reasons, left={len(header) - 1})
 
 
-def comparison_table(tested: Mapping[str, Mapping[str, Mapping[str, float]]], width: int = WIDTH) -> str:
+def comparison_table(tested: Mapping[str, Mapping[str, Any]], width: int = WIDTH) -> str:
     """Teacher, best student, MSE baseline and untrained student on the test split, a line a model.
 
     Args:
-        tested: Model to ``{"metrics": figures, "cost": figures}``.
+        tested: Model to ``{"metrics": figures, "cost": figures}``, and a ``title`` that is not the usual one.
         width: Columns of the terminal; a longer table is cut into two, the cost below.
     """
     header, cells = _comparison_cells(tested)
@@ -94,7 +94,7 @@ def comparison_table(tested: Mapping[str, Mapping[str, Mapping[str, float]]], wi
     return "\n".join(told[:-1])
 
 
-def comparison_table_markdown(tested: Mapping[str, Mapping[str, Mapping[str, float]]]) -> str:
+def comparison_table_markdown(tested: Mapping[str, Mapping[str, Any]]) -> str:
     """The same comparison as a Markdown table."""
     return markdown(*_comparison_cells(tested), left={0})
 
@@ -171,19 +171,23 @@ def _ended(record: TrialRecord) -> str:
     return f"{WORDS[record.state]}: {reason}" if reason else WORDS[record.state]
 
 
-def _comparison_cells(tested: Mapping[str, Mapping[str, Mapping[str, float]]]) -> tuple[list[str], Cells]:
+def _comparison_cells(tested: Mapping[str, Mapping[str, Any]]) -> tuple[list[str], Cells]:
     names = _test_figures(tested)
     order = [who for who in _WHO if who in tested] + [who for who in tested if who not in _WHO]
     cells = []
     for who in order:
         metrics, cost = tested[who]["metrics"], tested[who].get("cost", {})
         cells.append(
-            [_WHO.get(who, who), *(_figure(metrics.get(n)) for n in names), *(_cost(n, cost) for n in _COST)]
+            [
+                tested[who].get("title") or _WHO.get(who, who),
+                *(_figure(metrics.get(n)) for n in names),
+                *(_cost(n, cost) for n in _COST),
+            ]
         )
     return ["", *_brief(names), *_COST.values()], cells
 
 
-def _test_figures(tested: Mapping[str, Mapping[str, Mapping[str, float]]]) -> list[str]:
+def _test_figures(tested: Mapping[str, Mapping[str, Any]]) -> list[str]:
     found = dict.fromkeys(name for figures in tested.values() for name in figures["metrics"])
     return [name for name in found if not name.endswith(GEOMETRY)]
 

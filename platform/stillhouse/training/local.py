@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from stillhouse.artifacts import Workspace
-from stillhouse.data import Recorded
+from stillhouse.data import Recorded, Scored
 from stillhouse.plan import Mined, Stage, Store
 from stillhouse.teachers.models import tokenizer_of
 from stillhouse.training.fit import Listen, fit
@@ -30,6 +30,7 @@ def prepare(stage: Stage, workspace: Workspace, *, device: str, threads: int) ->
     from stillhouse.corpora.tokens import build_tokens
     from stillhouse.teachers.embed import build_store
     from stillhouse.training.mining import build_mined
+    from stillhouse.training.pair_scores import build_scored
     from stillhouse.training.recording import build_recorded
 
     for store in stores_of(stage):
@@ -39,6 +40,8 @@ def prepare(stage: Stage, workspace: Workspace, *, device: str, threads: int) ->
             build_mined(workspace, examples, device=device)
         elif isinstance(examples.origin, Recorded):
             build_recorded(workspace, examples, device=device)
+        elif isinstance(examples.origin, Scored):
+            build_scored(workspace, examples, device=device)
     for table in token_tables(stage, tokenizer_of(stage)).values():
         build_tokens(workspace, table)
 

@@ -51,7 +51,7 @@ class StudentAndObjective(nn.Module):
         """The weighted terms of a batch."""
         device = next(iter(batch.rows.values())).device.type
         with torch.autocast(device, dtype=torch.bfloat16, enabled=self.autocast == "bfloat16"):
-            said = {column: self._said(self.student, tokens) for column, tokens in batch.tokens.items()}
+            said = self._student_said(batch)
             teacher = batch.teacher
             if self.live is not None:
                 with torch.no_grad():
@@ -61,6 +61,13 @@ class StudentAndObjective(nn.Module):
                 self.readings = self.objective.diagnostics(said)
         terms: Terms = self.objective(said, teacher, batch)
         return terms
+
+    def _student_said(self, batch: Batch) -> dict[str, Encoding]:
+        """What the student says of each column, or its scores where it reads columns together."""
+        together = getattr(self.student, "together", ())
+        if together:
+            return {"scores": Encoding(self.student(*(batch.tokens[column] for column in together)).float())}
+        return {column: self._said(self.student, tokens) for column, tokens in batch.tokens.items()}
 
     def train(self, mode: bool = True) -> "StudentAndObjective":
         """Training mode; a live teacher stays in evaluation."""

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import nn
@@ -28,10 +28,6 @@ from stillhouse.training.progress import Evaluation, Stopped
 from stillhouse.training.rebuild import class_of, rebuild
 from stillhouse.training.scorer import with_scores
 from stillhouse.training.watch import encoder_of
-
-if TYPE_CHECKING:
-    from stillhouse.students.encoder import StudentEncoder
-    from stillhouse.training.scorer import StudentScorer
 
 PLAN = "plan.json"
 """What a stage's folder holds from the start."""
@@ -96,10 +92,11 @@ def run(
     return workspace.path(stage)
 
 
-def encoder_in(folder: Path, device: str = "cpu") -> "StudentEncoder | StudentScorer":
+def encoder_in(folder: Path, device: str = "cpu") -> Any:
     """The trained student in the folder of a finished stage, as an encoder in full precision.
 
-    Where its objective gives scores, the encoder does too.
+    Where its objective gives scores, the encoder does too; a student that reads the texts of a pair together
+    is a scorer alone.
 
     Raises:
         BadInput: The folder is not a finished stage.

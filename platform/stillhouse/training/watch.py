@@ -3,7 +3,7 @@
 import platform
 from collections.abc import Callable
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,9 +16,6 @@ from stillhouse.training.module import StudentAndObjective
 from stillhouse.training.scorer import with_scores
 from stillhouse.training.table import TrainingTable
 from stillhouse.types import Encoder, FloatArray
-
-if TYPE_CHECKING:
-    from stillhouse.students.encoder import StudentEncoder
 
 Evaluate = Callable[[Encoder], dict[str, float]]
 
@@ -39,6 +36,9 @@ def measure(
 
     student = module.student
     with rng_untouched(), evaluating(student):
+        if hasattr(student, "together"):  # It gives no vectors that could collapse.
+            scorer = encoder_of(student, stage.max_length, stage.autocast, device)
+            return ({} if evaluate is None else dict(evaluate(scorer))), None
         vectors = watched_vectors(student, table, device)
         reason = collapse(vectors) if len(vectors) >= 2 else None
         if reason is not None or evaluate is None:
@@ -57,8 +57,12 @@ def watched_vectors(student: nn.Module, table: TrainingTable, device: str) -> Fl
     return np.concatenate(parts)
 
 
-def encoder_of(student: Any, max_length: int, autocast: str, device: str) -> "StudentEncoder":
-    """A student as an encoder of texts."""
+def encoder_of(student: Any, max_length: int, autocast: str, device: str) -> Any:
+    """A student as an encoder of texts, or as a scorer where it reads the texts of a pair together."""
+    if hasattr(student, "together"):
+        from stillhouse.students.pair_scorer import PairScorer
+
+        return PairScorer(student, student.tokenizer.path, max_length, device=device, autocast=autocast)
     from stillhouse.students.encoder import StudentEncoder
 
     return StudentEncoder(student, student.tokenizer.path, max_length, device=device, autocast=autocast)

@@ -1,0 +1,14 @@
+"""Search for the best retrieval KD student.
+
+ray job submit --working-dir . -- python jobs/sweep_retrieval_kd.py --help
+"""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "platform"))
+
+from stillhouse.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main(["sweep", "retrieval_kd", *sys.argv[1:]]))

@@ -1,0 +1,97 @@
+"""Published cross-encoders as teachers of retrieval distillation: whatever sentence-transformers loads."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch import nn
+
+from stillhouse.errors import BadInput, require
+from stillhouse.plan import Model
+from stillhouse.students.backbone import quiet
+from stillhouse.teachers.models import on_this_machine
+from stillhouse.types import FloatArray
+
+_CLASSIFIER = "ForSequenceClassification"
+
+
+class CrossEncoderScorer:
+    """Logits of pairs.
+
+    Args:
+        model: A model with one label.
+        max_length: Tokens a pair; no more than the model takes.
+        device: Where it runs.
+
+    Raises:
+        BadInput: sentence-transformers cannot load it, or it has no head or several labels.
+    """
+
+    def __init__(self, model: Model, max_length: int, device: str = "cpu") -> None:
+        from sentence_transformers import CrossEncoder
+
+        check_cross_encoder(model)
+        here = on_this_machine(model)
+        try:
+            with quiet():
+                self.student: Any = CrossEncoder(
+                    here.path,
+                    device=device,
+                    local_files_only=True,
+                    trust_remote_code=False,
+                    model_kwargs={"use_safetensors": True, "dtype": "float32"},
+                    max_length=min(max_length, positions_of(here)),
+                    activation_fn=nn.Identity(),
+                ).eval()
+        except (OSError, ValueError, KeyError, ImportError) as error:
+            raise BadInput(
+                f"{model.name or model.path} must be a cross-encoder that sentence-transformers loads, but "
+                f"loading it gave: {error}"
+            ) from error
+
+    def score(self, first: Sequence[str], second: Sequence[str] | None = None) -> FloatArray:
+        """Scores of pairs, (N, 1), in their order."""
+        assert second is not None, "a cross-encoder reads pairs"
+        pairs = list(zip(first, second, strict=True))
+        scores_N = self.student.predict(pairs, batch_size=32, show_progress_bar=False, convert_to_numpy=True)
+        return np.asarray(scores_N, np.float32).reshape(len(pairs), 1)
+
+
+def check_cross_encoder(model: Model) -> None:
+    """Refuse a model that gives no single score of a pair.
+
+    Raises:
+        BadInput: No classification head, or several labels.
+    """
+    config, name = _config(model), model.name or model.path
+    heads = list(getattr(config, "architectures", None) or [])
+    require(
+        any(head.endswith(_CLASSIFIER) for head in heads),
+        "a cross-encoder has a trained head (a model for sequence classification)",
+        cross_encoder=name,
+        architectures=heads,
+        remedy="Give one such as cross-encoder/ms-marco-MiniLM-L6-v2; an embedding model is none.",
+    )
+    require(
+        config.num_labels == 1,
+        "a cross-encoder that ranks has one label",
+        cross_encoder=name,
+        labels=config.num_labels,
+        remedy="One with several, such as an NLI model, gives no score to rank by.",
+    )
+
+
+def positions_of(model: Model) -> int:
+    """Tokens that a model reads at most."""
+    return int(getattr(_config(model), "max_position_embeddings", 512))
+
+
+def _config(model: Model) -> Any:
+    from transformers import AutoConfig
+
+    folder = Path(on_this_machine(model).path)
+    try:
+        return AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    except (OSError, ValueError, KeyError) as error:
+        raise BadInput(f"{folder} must hold a model's config.json, but reading it gave: {error}") from error

@@ -238,7 +238,8 @@ def test_the_end_of_a_sweep(
         context=context,
         tracker=tracker,
         key=("kd",),
-        report=told.update,
+        costs=lambda *given: None,
+        report=lambda report, teacher_dev: told.update(report),
         opened=lambda *given: None,
     )
     baseline: Any = SimpleNamespace(best=lambda: (context.plan(alone), alone))

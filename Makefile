@@ -16,7 +16,7 @@ sweep: $(READY)  ## the main job: embed, search, evaluate, export (again: goes o
 	$(BIN)/python jobs/sweep_ibkd.py $(ARGS)
 
 test: $(READY)   ## all tests, in two processes
-	$(BIN)/python -m pytest tests --numprocesses 2 --dist loadgroup --no-loadscope-reorder $(ARGS)
+	$(BIN)/python -m pytest tests --numprocesses 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 check: $(READY)  ## lint, format and types
 	$(BIN)/ruff check .

@@ -1,9 +1,11 @@
 """Fixtures that every test may use: a workspace, and a tiny model that costs nothing to run."""
 
+import functools
 import os
 import string
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,16 +36,28 @@ def _vocabulary() -> list[str]:
     return list(dict.fromkeys([*special, *pieces, *WORDS]))
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Of several processes one takes all tests that start Ray, and starts with them: they mostly wait.
+@functools.cache
+def starts_ray(file: str) -> bool:
+    """Whether tests of a file start Ray."""
+    return "@pytest.mark.ray" in (Path(__file__).parent.parent / file).read_text()
 
-    The other tests of a file stay together, since they share its fixtures.
-    """
-    for item in items:
-        ray = item.get_closest_marker("ray") is not None
-        item.add_marker(pytest.mark.xdist_group("ray" if ray else str(item.path)))
-    items.sort(key=lambda item: item.get_closest_marker("ray") is None)
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What starts Ray comes first: of several processes one is busy with it while the others do the rest."""
+    items.sort(key=lambda item: not starts_ray(item.nodeid.partition("::")[0]))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Of several processes one takes every file whose tests start Ray; other files go to whoever is free."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFile(LoadScopeScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.partition("::")[0]
+            return "ray" if starts_ray(file) else file
+
+    return ByFile(config, log)
 
 
 @pytest.fixture

@@ -1,0 +1,85 @@
+"""Two processes with one thread each against one process with one thread, at the same global batch.
+
+Both run the real loop on the same examples; two processes form a gloo group. The losses must agree.
+"""
+
+import sys
+import tempfile
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from harness import Row, arguments, at_least, finish, ratio, spread
+from stages import Marks, make_stage, opened
+from torch.multiprocessing.spawn import spawn
+
+from stillhouse.methods.bottlenecks import InformationBottleneck
+from stillhouse.plan import Stage
+from stillhouse.spec import spec
+from stillhouse.training.fit import CONTROL_EVERY, fit
+from stillhouse.training.spool import NAME, read_spool
+
+SAME = 2e-2
+"""Relative; the ranks cut their part of a batch into other groups, whose bfloat16 sums are rounded elsewhere."""
+
+
+def worker(rank: int, workers: int, stage: Stage, folder: str) -> None:
+    """A rank, from its start to its end; the first notes the seconds of a step."""
+    torch.set_num_threads(1)
+    store = f"file://{folder}/group"
+    dist.init_process_group("gloo", init_method=store, rank=rank, world_size=workers)
+    marks = Marks()
+    fit(stage, opened(stage), Path(folder) / "stage", asked=marks)
+    # Alone it is asked after every step, in a group after every tenth; the same steps are counted.
+    moments = marks.moments[CONTROL_EVERY - 1 :: CONTROL_EVERY] if workers == 1 else marks.moments
+    if rank == 0:
+        seconds = (moments[-1] - moments[0]) / (len(moments) - 1) / CONTROL_EVERY
+        (Path(folder) / "seconds").write_text(str(seconds))
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def measured(workers: int, stage: Stage) -> tuple[float, list[float]]:
+    """Seconds a step, and the losses that were logged."""
+    with tempfile.TemporaryDirectory() as folder:
+        spawn(worker, args=(workers, stage, folder), nprocs=workers)
+        lines = read_spool(Path(folder) / "stage" / NAME)
+        seconds = float((Path(folder) / "seconds").read_text())
+    return seconds, [line["metrics"]["loss"] for line in lines if "loss" in line["metrics"]]
+
+
+def main() -> int:
+    """One and two in turn."""
+    options = arguments(__doc__).parse_args()
+    batch = 16 if options.quick else 128
+    steps = 2 * CONTROL_EVERY + 1
+    stage = make_stage(spec(InformationBottleneck), quick=options.quick, batch=batch, steps=steps)
+    opened(stage)
+    seconds: dict[int, list[float]] = {1: [], 2: []}
+    apart = 0.0
+    for _ in range(1 if options.quick else min(3, options.repeats)):
+        losses = {}
+        for workers, found in seconds.items():
+            taken, losses[workers] = measured(workers, stage)
+            found.append(taken)
+        assert len(losses[1]) == len(losses[2]) > 0, "both log"
+        apart = max(abs(two / one - 1) for one, two in zip(losses[1], losses[2], strict=True))
+        assert apart <= SAME, (apart, losses)
+    steps_a_second = {workers: [1 / value for value in found] for workers, found in seconds.items()}
+    return finish(
+        [
+            Row(
+                f"DDP, two workers with one thread each, IBKD, global batch {batch}",
+                "one worker with one thread",
+                **at_least(ratio(seconds[1], seconds[2]), 1.8),
+                ours=spread(steps_a_second[2], "steps/s"),
+                peer=spread(steps_a_second[1], "steps/s"),
+                note=f"the losses agree to {100 * apart:.2f} %",
+            )
+        ],
+        options,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -2,6 +2,7 @@
 
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,10 @@ from stillhouse.teachers.models import resolve_model, tokenizer_of
 from stillhouse.training.fit import fit
 from stillhouse.training.local import prepare
 from stillhouse.training.module import StudentAndObjective, build_module, prefer_quick_attention
+from stillhouse.training.schedule import make_optimizer
 from stillhouse.training.spool import NAME, read_spool
 from stillhouse.training.table import TrainingTable, open_table
+from stillhouse.types import Batch
 
 MODEL, LAYERS, MAX_LENGTH = "all-MiniLM-L6-v2", (0, 2, 4), 64
 QUICK, WHOLE = 300, 8_000
@@ -59,6 +62,18 @@ def module_of(stage: Stage, training: TrainingTable) -> StudentAndObjective:
     module = build_module(stage, training.teacher_dim, None).train()
     prefer_quick_attention(module.student, "cpu")
     return module
+
+
+def stepping(stage: Stage, module: StudentAndObjective, given: list[Batch]) -> Iterator[float]:
+    """Seconds of one bare step after the other."""
+    optimizer = make_optimizer(module, stage.optimizer, "cpu")
+    for batch in given:
+        began = time.perf_counter()
+        terms = module(batch)
+        torch.autograd.backward(torch.stack(list(terms.values())).sum())
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        yield time.perf_counter() - began
 
 
 class Marks:

@@ -4,41 +4,26 @@ A step with the term and a step without it take turns on the same batch.
 """
 
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from harness import Row, arguments, at_most, finish, spread
-from stages import make_stage, milliseconds, module_of, opened, overhead
+from stages import make_stage, milliseconds, module_of, opened, overhead, stepping
 from torch.nn import functional
 
 from stillhouse.losses.hsic import HSIC
 from stillhouse.methods.bottlenecks import InformationBottleneck
 from stillhouse.methods.contrasts import ContrastiveDistillation
-from stillhouse.plan import Stage
 from stillhouse.spec import Spec, spec
 from stillhouse.students import pooling
 from stillhouse.training.feed import batches
 from stillhouse.training.module import StudentAndObjective
-from stillhouse.training.schedule import make_optimizer
 from stillhouse.training.table import TrainingTable
 from stillhouse.types import Batch
 
 SKIP = 1
 Check = Callable[[StudentAndObjective, StudentAndObjective, Batch], None]
-
-
-def stepping(stage: Stage, module: StudentAndObjective, given: list[Batch]) -> Iterator[float]:
-    """Seconds of one step after the other."""
-    optimizer = make_optimizer(module, stage.optimizer, "cpu")
-    for batch in given:
-        began = time.perf_counter()
-        terms = module(batch)
-        torch.autograd.backward(torch.stack(list(terms.values())).sum())
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-        yield time.perf_counter() - began
 
 
 def compared(

@@ -1,0 +1,127 @@
+"""How a training step grows: with the batch, for every objective, and with the memory bank.
+
+    python benchmarks/growth_training.py [--figures] [--quick]
+
+Whole steps of the three-layer student, and the objectives alone on made vectors, which shows from which batch
+on a term that is quadratic in it (HSIC, the contrasts) costs as much as the student. ``--figures`` draws both
+into ``docs/figures``.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from harness import ROOT, machine, median
+from stages import make_stage, module_of, opened, stepping
+from torch import nn
+
+from stillhouse.methods.bottlenecks import InformationBottleneck
+from stillhouse.methods.contrasts import ContrastiveDistillation, RepresentationContrast
+from stillhouse.methods.matching import Regression
+from stillhouse.spec import Spec, spec
+from stillhouse.training.feed import batches
+from stillhouse.types import Batch, Encoding
+
+OBJECTIVES: dict[str, Spec[Any]] = {
+    "MSE": spec(Regression),
+    "CKD": spec(ContrastiveDistillation),
+    "IBKD": spec(InformationBottleneck),
+    "CRD": spec(RepresentationContrast, items=100_000),
+}
+BANKED = ("CKD", "CRD")
+DIM = 384
+Times = dict[str, dict[int, float]]
+
+
+def step_seconds(objective: Spec[Any], batch: int, quick: bool) -> float:
+    """A whole step, the median of those after the first."""
+    stage = make_stage(objective, quick=quick, batch=batch, steps=2 if quick else 3)
+    training = opened(stage)
+    given = list(batches(stage, training, "cpu", 0))
+    return median(list(stepping(stage, module_of(stage, training), given))[1:])
+
+
+def objective_seconds(objective: Spec[Any], rows: int) -> float:
+    """Forward and backward of an objective alone, on made vectors."""
+    module: nn.Module = objective.build(student_dim=DIM, teacher_dim=DIM)
+    said_BD, input_B1H = (torch.randn(shape, requires_grad=True) for shape in ((rows, DIM), (rows, 1, DIM)))
+    encoding = Encoding(said_BD, (input_B1H, input_B1H), torch.ones(rows, 1))
+    batch = Batch({}, {"text": torch.arange(rows)}, {})
+    teacher = {"text": Encoding(torch.randn(rows, DIM))}
+    seconds = []
+    for _ in range(4):
+        began = time.perf_counter()
+        terms: Mapping[str, torch.Tensor] = module({"text": encoding}, teacher, batch)
+        torch.autograd.backward(torch.stack(list(terms.values())).sum())
+        seconds.append(time.perf_counter() - began)
+    return median(seconds[1:])
+
+
+def grown(
+    names: tuple[str, ...], sizes: list[int], seconds: Callable[[Spec[Any], int], float], what: str
+) -> Times:
+    """Seconds by objective and size, told as a table as they come."""
+    found: Times = {name: {} for name in names}
+    print(f"\n| {what} | {' | '.join(f'{name}, ms' for name in names)} |\n|{'---|' * (len(names) + 1)}")
+    for size in sizes:
+        for name in names:
+            found[name][size] = seconds(OBJECTIVES[name], size)
+        cells = [f"{1000 * found[name][size]:.1f}" for name in names]
+        print(f"| {size:,} | {' | '.join(cells)} |", flush=True)
+    return found
+
+
+def draw(file: str, parts: dict[str, Times], across: str) -> None:
+    """Milliseconds against a size, both logarithmic; the second part is dashed."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(7, 4.5), layout="constrained")
+    for style, (part, times) in zip(("o-", "s--"), parts.items(), strict=False):
+        for colour, (name, by_size) in enumerate(times.items()):
+            values = [1000 * value for value in by_size.values()]
+            axes.plot(list(by_size), values, style, color=f"C{colour}", label=f"{name}, {part}", ms=4)
+    axes.set(xlabel=across, ylabel="ms", yscale="log")
+    axes.set_xscale("symlog", base=2, linthresh=32)
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize=8, ncols=2)
+    path = ROOT / "docs" / "figures" / file
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=150)
+    print(f"written: {path.relative_to(ROOT)}")
+
+
+def main() -> int:
+    """Three tables, and the figures where they are asked for."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--figures", action="store_true", help="draw into docs/figures (needs matplotlib)")
+    parser.add_argument("--quick", action="store_true", help="small sizes: does it run, not how fast")
+    options = parser.parse_args()
+    quick = options.quick
+    print(", ".join(f"{name} {value}" for name, value in machine().items()))
+    exponents = (5, 6) if quick else (5, 6, 7, 8, 9, 10)
+    batch_sizes, rows = [2**power for power in exponents], [2**power for power in range(5, 8 if quick else 14)]
+    banks = [0, 1024] if quick else [0, 4096, 16_384, 65_536, 131_072]
+    anchored = 32 if quick else 128
+
+    def with_bank(objective: Spec[Any], size: int) -> float:
+        return step_seconds(objective.replace(bank_size=size), anchored, quick)
+
+    whole = grown(
+        tuple(OBJECTIVES), batch_sizes, lambda made, size: step_seconds(made, size, quick), "batch, whole step"
+    )
+    alone = grown(tuple(OBJECTIVES), rows, objective_seconds, "batch, objective alone")
+    banked = grown(BANKED, banks, with_bank, f"memory bank, whole step at batch {anchored}")
+    if options.figures:
+        draw("training_batch.png", {"whole step": whole, "objective alone": alone}, "batch")
+        draw("training_bank.png", {f"whole step, batch {anchored}": banked}, "slots of the memory bank")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -81,7 +81,7 @@ def draw(file: str, parts: dict[str, Times], across: str) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(figsize=(7, 4.5), layout="constrained")
+    figure, axes = pyplot.subplots(figsize=(8, 5), layout="constrained")
     for style, (part, times) in zip(("o-", "s--"), parts.items(), strict=False):
         for colour, (name, by_size) in enumerate(times.items()):
             values = [1000 * value for value in by_size.values()]
@@ -89,7 +89,7 @@ def draw(file: str, parts: dict[str, Times], across: str) -> None:
     axes.set(xlabel=across, ylabel="ms", yscale="log")
     axes.set_xscale("symlog", base=2, linthresh=32)
     axes.grid(alpha=0.3)
-    axes.legend(fontsize=8, ncols=2)
+    figure.legend(loc="outside lower center", fontsize=8, ncols=4)
     path = ROOT / "docs" / "figures" / file
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=150)

@@ -31,9 +31,11 @@ bench: $(READY) peers ## every claim of docs/benchmarks.md, measured anew; quick
 	$(BIN)/python benchmarks/run.py $(ARGS)
 
 peers: $(PEERS)/.ready
-$(PEERS)/.ready: benchmarks/peers/requirements.txt
+$(PEERS)/.ready: benchmarks/peers/requirements.txt benchmarks/peers/trainer.txt
 	test -x $(PEERS)/bin/python || $(PYTHON) -m venv $(PEERS)
 	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --requirement $<
+	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --upgrade \
+	    --target $(PEERS)/trainer --requirement benchmarks/peers/trainer.txt
 	touch $@
 
 ui: $(READY)     ## the MLflow UI over ./runs, on http://127.0.0.1:5000

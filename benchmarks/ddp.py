@@ -20,7 +20,7 @@ from stillhouse.training.fit import CONTROL_EVERY, fit
 from stillhouse.training.spool import NAME, read_spool
 
 SAME = 2e-2
-"""Relative; the ranks cut their part of a batch into other groups, whose bfloat16 sums are rounded elsewhere."""
+"""Relative: a rank groups its part of a batch otherwise, and bfloat16 is rounded at other places."""
 
 
 def worker(rank: int, workers: int, stage: Stage, folder: str) -> None:

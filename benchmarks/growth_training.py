@@ -105,7 +105,10 @@ def main() -> int:
     quick = options.quick
     print(", ".join(f"{name} {value}" for name, value in machine().items()))
     exponents = (5, 6) if quick else (5, 6, 7, 8, 9, 10)
-    batch_sizes, rows = [2**power for power in exponents], [2**power for power in range(5, 8 if quick else 14)]
+    batch_sizes, rows = (
+        [2**power for power in exponents],
+        [2**power for power in range(5, 8 if quick else 14)],
+    )
     banks = [0, 1024] if quick else [0, 4096, 16_384, 65_536, 131_072]
     anchored = 32 if quick else 128
 
@@ -113,7 +116,10 @@ def main() -> int:
         return step_seconds(objective.replace(bank_size=size), anchored, quick)
 
     whole = grown(
-        tuple(OBJECTIVES), batch_sizes, lambda made, size: step_seconds(made, size, quick), "batch, whole step"
+        tuple(OBJECTIVES),
+        batch_sizes,
+        lambda made, size: step_seconds(made, size, quick),
+        "batch, whole step",
     )
     alone = grown(tuple(OBJECTIVES), rows, objective_seconds, "batch, objective alone")
     banked = grown(BANKED, banks, with_bank, f"memory bank, whole step at batch {anchored}")

@@ -19,9 +19,10 @@ from harness import ROOT, Row, machine, table
 HERE = Path(__file__).resolve().parent
 SCRIPTS = {
     "Teacher embedding": ("embedding",),
-    "Training": (),
+    "Training": ("step", "loop", "terms", "ddp"),
     "Search": ("search",),
     "Stores and commands": ("store", "imports"),
+    "On a GPU": ("gpu",),
 }
 LIMIT_SECONDS = 600
 PAGE = ROOT / "docs" / "benchmarks.md"

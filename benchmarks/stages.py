@@ -31,9 +31,7 @@ QUICK, WHOLE = 300, 8_000
 def make_stage(objective: Spec[Any], *, quick: bool, batch: int, steps: int, **changes: Any) -> Stage:
     """Three layers of the teacher as the student, without dropout so that losses can be compared."""
     texts, model = table(QUICK if quick else WHOLE), resolve_model(MODEL)
-    student = spec(
-        TransformerStudent, base=model, layers=LAYERS, pooling="own", normalize=None, dropout=0.0
-    )
+    student = spec(TransformerStudent, base=model, layers=LAYERS, pooling="own", normalize=None, dropout=0.0)
     defaults: dict[str, Any] = {
         "optimizer": Optimizer(1e-4),
         "autocast": resolve_compute("cpu", "auto"),

@@ -35,9 +35,7 @@ def compared(
     given = list(batches(stages[0], training, "cpu", 0))
     without, with_term = (module_of(stage, training) for stage in stages)
     check(without, with_term, given[0])
-    turns = zip(
-        stepping(stages[0], without, given), stepping(stages[1], with_term, given), strict=True
-    )
+    turns = zip(stepping(stages[0], without, given), stepping(stages[1], with_term, given), strict=True)
     pairs = list(turns)[SKIP:]
     return [pair[0] for pair in pairs], [pair[1] for pair in pairs]
 
@@ -56,7 +54,9 @@ def check_hsic(without: StudentAndObjective, with_term: StudentAndObjective, bat
 def filled(module: StudentAndObjective, size: int) -> None:
     """Give the bank vectors of texts that are in no batch."""
     bank, generator = module.objective.bank, torch.Generator().manual_seed(0)
-    bank.vectors_ME.copy_(functional.normalize(torch.randn(size, bank.vectors_ME.shape[1], generator=generator)))
+    bank.vectors_ME.copy_(
+        functional.normalize(torch.randn(size, bank.vectors_ME.shape[1], generator=generator))
+    )
     bank.rows_M.copy_(torch.arange(size) + 10_000_000)
 
 

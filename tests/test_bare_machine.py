@@ -1,0 +1,19 @@
+"""What `benchmarks/gpu.py` uses is imported on a machine that has little more than torch and transformers."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+ABSENT = ("ray", "mlflow", "optuna", "faiss", "datasets", "nupunkt", "plotly", "matplotlib")
+CODE = f"""
+import sys
+sys.modules.update(dict.fromkeys({ABSENT!r}))
+sys.path[:0] = [{str(ROOT / "platform")!r}, {str(ROOT / "benchmarks")!r}]
+import gpu
+import stillhouse.commands, stillhouse.training.run, stillhouse.methods.ibkd
+"""
+
+
+def test_the_gpu_script_and_the_local_paths_need_no_ray() -> None:
+    subprocess.run([sys.executable, "-c", CODE], check=True)

@@ -9,6 +9,7 @@ Texts are made of common words. ``--shape`` takes random weights of that shape, 
 """
 
 import argparse
+import functools
 import sys
 import tempfile
 import time
@@ -73,7 +74,7 @@ def embedding(
     teacher = teacher_encoder(store, Workspace(Path("unused")), device)
     forward = Forward(teacher, tokenizer.pad_id, budget, compute, device)
     ids, offsets = tokenizer(texts)
-    kinds = {"default": {}, "bf16": {"dtype": torch.bfloat16}}
+    kinds: dict[str, dict[str, Any]] = {"default": {}, "bf16": {"dtype": torch.bfloat16}}
     peers = {n: SentenceTransformer(model.path, device=device, model_kwargs=k) for n, k in kinds.items()}
     for peer in peers.values():
         peer.max_seq_length = length
@@ -81,9 +82,8 @@ def embedding(
     runs: dict[str, Callable[[], Any]] = {"ours": lambda: forward(ids, offsets)}
     runs["with tokenising"] = lambda: forward(*tokenizer(texts))
     for name, peer in peers.items():
-        runs[name] = lambda peer=peer, size=sizes[name]: peer.encode(
-            texts, batch_size=size, show_progress_bar=False
-        )
+        given = {"batch_size": sizes[name], "show_progress_bar": False}
+        runs[name] = functools.partial(peer.encode, texts, **given)
     mine, exact = forward(ids, offsets), runs["default"]()
     cosine = float(
         ((mine * exact).sum(1) / np.linalg.norm(mine, axis=1) / np.linalg.norm(exact, axis=1)).min()
@@ -153,7 +153,7 @@ def step_seconds(model: Model, objective: Spec[Any], options: argparse.Namespace
 def training(model: Model, options: argparse.Namespace) -> Iterator[Row]:
     """Every objective, and what HSIC and a bank add."""
     batch, bank = (16, 256) if options.quick else (256, 65_536)
-    objectives = {
+    objectives: dict[str, Spec[Any]] = {
         "MSE": spec(Regression),
         "CKD": spec(ContrastiveDistillation),
         "CKD with a bank": spec(ContrastiveDistillation, bank_size=bank),

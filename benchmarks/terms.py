@@ -84,7 +84,7 @@ def main() -> int:
     options = arguments(__doc__).parse_args()
     batch, steps, size = (32, 4, 2048) if options.quick else (256, 9, 65_536)
     sizes = {"quick": options.quick, "batch": batch, "steps": steps}
-    terms = {
+    terms: dict[str, tuple[tuple[Spec[Any], Spec[Any]], Check, float]] = {
         "IBKD's HSIC term": (
             (spec(InformationBottleneck, beta=0.0), spec(InformationBottleneck, beta=1.0)),
             check_hsic,

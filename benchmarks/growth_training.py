@@ -87,7 +87,11 @@ def draw(file: str, parts: dict[str, Times], across: str) -> None:
             values = [1000 * value for value in by_size.values()]
             axes.plot(list(by_size), values, style, color=f"C{colour}", label=f"{name}, {part}", ms=4)
     axes.set(xlabel=across, ylabel="ms", yscale="log")
-    axes.set_xscale("symlog", base=2, linthresh=32)
+    # A logarithm has no place for no bank at all.
+    sizes = {size for times in parts.values() for by_size in times.values() for size in by_size}
+    least = min(sizes - {0})
+    scale: dict[str, Any] = {"value": "symlog", "linthresh": least} if 0 in sizes else {"value": "log"}
+    axes.set_xscale(base=2, **scale)
     axes.grid(alpha=0.3)
     figure.legend(loc="outside lower center", fontsize=8, ncols=4)
     path = ROOT / "docs" / "figures" / file

@@ -92,6 +92,7 @@ def draw(file: str, parts: dict[str, Times], across: str) -> None:
     least = min(sizes - {0})
     scale: dict[str, Any] = {"value": "symlog", "linthresh": least} if 0 in sizes else {"value": "log"}
     axes.set_xscale(base=2, **scale)
+    axes.set_xlim(left=-0.2 * least if 0 in sizes else 0.9 * least)
     axes.grid(alpha=0.3)
     figure.legend(loc="outside lower center", fontsize=8, ncols=4)
     path = ROOT / "docs" / "figures" / file

@@ -21,3 +21,13 @@ def sentences(count: int) -> list[str]:
     texts = open_texts(WORKSPACE, table(count))
     found = [text for shard in range(len(texts.shard_starts)) for text in texts.shard(shard)]
     return found[:count]
+
+
+def numbered(count: int, whole: int = 20_000) -> list[str]:
+    """So many different sentences: those there are, then the same with a number behind, as often as needed."""
+    real = sentences(min(count, whole))
+    return [text if copy == 0 else f"{text} ({copy})" for copy, text in _copies(real, count)]
+
+
+def _copies(real: list[str], count: int) -> list[tuple[int, str]]:
+    return [(row // len(real), real[row % len(real)]) for row in range(count)]

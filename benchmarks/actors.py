@@ -1,21 +1,21 @@
 """One teacher actor and two, each with one thread: how much quicker the second makes the same store.
 
-The rate is that of the running pool: from the moment every actor has made its first shard to the end, since a
-pool's start takes the same seconds whatever there is to embed. The two stores must be the same, byte for
-byte. What the machine itself gives is measured beside it: two plain processes of one thread against one.
+The rate is that of the running pool, by the times of the shards' files: from the moment as many are written as
+there are actors to the last, since a pool's start takes the same seconds whatever there is to embed. The two
+stores must be the same, byte for byte. What the machine itself gives is measured beside it: two plain processes of one thread against one.
 
     python benchmarks/actors.py [--shards 16]
 """
 
 import sys
 import tempfile
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from clusters import own_ray
 from harness import Row, arguments, at_least, finish, median, ratio, spread
 from models import first_layers
+from pools import running_rate
 from sentences import numbered
 from served import Served, write_texts
 
@@ -27,16 +27,11 @@ from stillhouse.teachers.embed import build_store, resolve_compute
 
 def pool(workspace: Workspace, store: Store, actors: int) -> tuple[float, list[str]]:
     """Seconds a row of the running pool, and the checksums of the shards; the store is gone afterwards."""
-    marks: list[tuple[int, float]] = []
-
-    def progress(done: int, total: int) -> None:
-        marks.append((done, time.perf_counter()))
-
-    build_store(workspace, store, actors=actors, threads=1, progress=progress)
+    build_store(workspace, store, actors=actors, threads=1)
+    seconds = 1 / running_rate(workspace, store, actors)
     shards = read_manifest(workspace.path(store))["shards"]
     remove(workspace.path(store))
-    (first, began), (last, ended) = marks[actors - 1], marks[-1]
-    return (ended - began) / (last - first), [shard["sha256"] for shard in shards]
+    return seconds, [shard["sha256"] for shard in shards]
 
 
 def machine_limit(folder: Path, model: Model, texts: list[str], repeats: int) -> float:

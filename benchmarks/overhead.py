@@ -1,0 +1,139 @@
+"""Where a sweep's time goes, part by part, and how much of it is no forward, backward or embedding arithmetic.
+
+From the workspace's own records: the study (when trials began and ended), the journal (when the data was
+ready, the report written, the last run closed), the manifests (seconds of the teacher's actors and of the
+steps) and the stages' metrics (seconds of dev evaluations). Seconds that two processes spend side by side
+count half each, as a wall clock sees them. Arithmetic is: the teacher's shards with their files, optimiser
+steps, dev evaluations, and the test split's evaluation. All else is overhead, waiting included.
+
+    python benchmarks/overhead.py --root runs          # of a sweep that has ended
+    python benchmarks/overhead.py                      # of one of its own, with a smaller budget
+"""
+
+import sys
+import tempfile
+import time
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from harness import Row, arguments, at_most, finish
+from sweeping import Trial, evaluation_seconds, journal, run_sweep, training_seconds, trials
+
+from stillhouse.artifacts import MANIFEST, read_json
+
+Parts = dict[str, float]
+STEPS, DEV, TEST, TEACHER = "optimiser steps", "dev evaluations", "test split and export", "teacher's shards"
+ARITHMETIC = (TEACHER, STEPS, DEV, TEST)
+QUICK = (
+    *("--trials", "2", "--sentences", "512", "--distil-budget", "256", "--pairs", "64"),
+    *("--finetune-budget", "64", "--held-out", "64", "--evaluations", "1", "--dev-queries", "16"),
+    *("--dev-passages", "32", "--test-queries", "16", "--test-passages", "32"),
+)
+FULL = ("--distil-budget", "4096", "--finetune-budget", "384")
+
+
+def began_by_log(root: Path) -> float:
+    """When the sweep's first driver opened its log, which is named by the time."""
+    first = min((root / "logs").glob("*.log")).name
+    return time.mktime(time.strptime(first[:15], "%Y%m%d-%H%M%S"))
+
+
+def opened(root: Path) -> float:
+    """When the test split was first opened."""
+    line = (root / "openings.jsonl").read_text().splitlines()[0]
+    return datetime.fromisoformat(line.split('"time": "')[1].split('"')[0]).timestamp()
+
+
+def beside(stages: set[Path], seconds: Any) -> float:
+    """The sum over stages."""
+    return float(sum(seconds(stage) for stage in sorted(stages)))
+
+
+def parts(root: Path, began: float, ended: float, at_once: int) -> Parts:
+    """Wall seconds by part; they add up to the whole."""
+    told, done = journal(root), trials(root)
+    ready = told[0]["time"] / 1000
+    reported = next(entry["time"] for entry in told if entry["do"] == "artifact") / 1000
+    first, last = min(trial.suggested for trial in done), max(trial.ended for trial in done)
+    tested = opened(root)
+    stores = [read_json(manifest) for manifest in (root / "stores").glob(f"*/{MANIFEST}")]
+    embedding = sum(store["seconds"] for store in stores) / at_once
+    stages = every_stage(root, done)
+    steps, dev = (beside(stages, each) / at_once for each in (training_seconds, evaluation_seconds))
+    note = min((file.stat().st_mtime for file in (root / "experiments").glob("*.json")), default=0.0)
+    # The time of a file that was copied since says nothing: then all is told as reading.
+    read = note if began < note < ready - embedding else ready - embedding
+    return {
+        "start, reading the corpus": read - began,
+        "teachers' start, mining": ready - read - embedding,
+        TEACHER: embedding,
+        "from the data to the first trial": first - ready,
+        STEPS: steps,
+        DEV: dev,
+        "trials' starts, checkpoints, reports, idle": last - first - steps - dev,
+        "teacher on dev, end of the search": max(0.0, tested - last),
+        TEST: reported - max(last, tested),
+        "figures, registry, end": ended - reported,
+    }
+
+
+def every_stage(root: Path, done: list[Trial]) -> set[Path]:
+    """Those of the trials, and the baseline's beside them."""
+    baseline = set((root / "stages").glob("mse-*/"))
+    return {stage for trial in done for stage in trial.stages} | {p for p in baseline if p.is_dir()}
+
+
+def summary(found: Parts) -> str:
+    """A bar a part."""
+    whole = sum(found.values())
+    lines = []
+    for name, seconds in found.items():
+        share = seconds / whole
+        mark = "#" if name in ARITHMETIC else "."
+        lines.append(f"{name:<44} {seconds:7.1f} s {100 * share:5.1f} %  {mark * round(50 * share)}")
+    return "\n".join([*lines, "(# arithmetic, . overhead)"])
+
+
+def main() -> int:
+    """Run a sweep, unless one is named; take it apart."""
+    parser = arguments(__doc__)
+    parser.add_argument("--root", type=Path, help="a workspace with a sweep that has ended; default: run one")
+    parser.add_argument(
+        "--at-once", type=int, default=2, help="trials and teacher actors at once (default 2)"
+    )
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as held:
+        root = options.root or Path(held) / "runs"
+        if options.root:
+            began, ended = began_by_log(root), journal(root)[-1]["time"] / 1000
+        else:
+            began, ended = run_sweep(root, *(QUICK if options.quick else FULL))
+        found, count = parts(root, began, ended, options.at_once), len(trials(root))
+    whole = sum(found.values())
+    assert abs(whole - (ended - began)) < 1 and min(found.values()) > -1, f"the parts do not add up: {found}"
+    spent = sum(seconds for name, seconds in found.items() if name not in ARITHMETIC)
+    print(summary(found), flush=True)
+    shares = ", ".join(f"{name} {100 * seconds / whole:.0f} %" for name, seconds in found.items())
+    return finish(
+        [
+            Row(
+                f"a sweep of {count} trials outside of forward, backward and embedding arithmetic",
+                "its whole time",
+                **at_most(100 * spent / whole, 15, "%"),
+                ours=f"{spent:.0f} s of {whole:.0f} s",
+                note=f"{'the workspace given' if options.root else 'budgets: ' + ' '.join(flags(options))}; "
+                f"{shares}",
+            )
+        ],
+        options,
+    )
+
+
+def flags(options: Any) -> tuple[str, ...]:
+    """Of the sweep that is run here."""
+    return QUICK if options.quick else FULL
+
+
+if __name__ == "__main__":
+    sys.exit(main())

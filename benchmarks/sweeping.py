@@ -1,0 +1,112 @@
+"""A sweep as `make sweep` runs it, and what its workspace says of where the time went."""
+
+import json
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from clusters import environment, ray_folder
+from harness import ROOT
+
+NAME = "ibkd"
+
+
+def run_sweep(root: Path, *flags: str) -> tuple[float, float]:
+    """Run the job in a process of its own; when it began and ended, in seconds since 1970."""
+    command = [sys.executable, str(ROOT / "jobs" / "sweep_ibkd.py"), "--root", str(root), *flags]
+    with ray_folder() as folder:
+        began = time.time()
+        told = subprocess.run(
+            command, env=environment() | {"RAY_TMPDIR": folder}, capture_output=True, text=True
+        )
+        ended = time.time()
+    assert told.returncode == 0, f"{' '.join(command)}\n{told.stdout[-2000:]}\n{told.stderr[-2000:]}"
+    return began, ended
+
+
+@dataclass(frozen=True)
+class Step:
+    """A line of a stage's metrics.
+
+    Attributes:
+        step: Steps made.
+        time: When it was written, in seconds since 1970.
+        training: Whether it is of the training; else of an evaluation.
+    """
+
+    step: int
+    time: float
+    training: bool
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A trial as the study and the journal have it.
+
+    Attributes:
+        number: Its place.
+        suggested: When the searcher issued it, in seconds since 1970.
+        ended: When the driver heard of its end.
+        stages: The folders of its stages, first to last.
+    """
+
+    number: int
+    suggested: float
+    ended: float
+    stages: tuple[Path, ...]
+
+
+def journal(root: Path) -> list[dict[str, Any]]:
+    """What the driver told its tracker, in order; times in milliseconds."""
+    lines = (root / "sweeps" / NAME / "journal.jsonl").read_text(encoding="utf-8").splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def trials(root: Path) -> list[Trial]:
+    """The trials of a sweep that has ended, by number."""
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    study = optuna.load_study(study_name=None, storage=f"sqlite:///{root}/sweeps/{NAME}/study.db")
+    stages: dict[str, list[Path]] = {}
+    for entry in journal(root):
+        if entry["do"] == "run" and len(entry["key"]) == 3:
+            _, trial, label = entry["key"]
+            folder = root / "stages" / f"{label}-{entry['parameters']['fingerprint']}"
+            if folder not in stages.setdefault(trial, []):
+                stages[trial].append(folder)
+    found = []
+    for trial in study.get_trials(deepcopy=False):
+        if trial.datetime_start and trial.datetime_complete:
+            times = trial.datetime_start.timestamp(), trial.datetime_complete.timestamp()
+            named = stages.get(f"trial-{trial.number:04d}", [])
+            found.append(Trial(trial.number, *times, tuple(named)))
+    return found
+
+
+def steps(stage: Path) -> list[Step]:
+    """The lines of a stage's metrics, in order."""
+    spool = stage / "metrics.jsonl"
+    lines = spool.read_text(encoding="utf-8").splitlines() if spool.exists() else []
+    found = [json.loads(line) for line in lines]
+    return [Step(line["step"], line["time"], "loss" in line["metrics"]) for line in found]
+
+
+def evaluation_seconds(stage: Path) -> float:
+    """Spent on dev evaluations: from the line of the last step before each to its own."""
+    told = steps(stage)
+    pairs = zip(told, told[1:], strict=False)
+    return sum(after.time - before.time for before, after in pairs if before.training and not after.training)
+
+
+def training_seconds(stage: Path) -> float:
+    """Spent on steps, as the stage says when it is finished; by its metrics where it was stopped early."""
+    manifest = stage / "manifest.json"
+    if manifest.exists():
+        return float(json.loads(manifest.read_bytes())["seconds"])
+    told = steps(stage)
+    pairs = zip(told, told[1:], strict=False)
+    return sum(after.time - before.time for before, after in pairs if after.training)

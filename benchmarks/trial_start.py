@@ -1,0 +1,61 @@
+"""From the searcher's suggestion to the end of the first optimiser step, of trials with one worker.
+
+A small sweep, whose stages are so short that every step is written down; the suggestion's time is the
+study's. The first trial of each process is left out, since it starts that process and loads its libraries.
+
+    python benchmarks/trial_start.py [--root RUNS]
+"""
+
+import sys
+import tempfile
+from pathlib import Path
+
+from harness import Row, arguments, at_most, finish, median, spread
+from sweeping import run_sweep, steps, trials
+
+SMALL = ("--pairs", "64", "--finetune-budget", "64", "--held-out", "64", "--evaluations", "1")
+SEARCH = ("--dev-queries", "16", "--dev-passages", "32", "--test-queries", "16", "--test-passages", "32")
+FIXED = ("--no-asha", "--set", "distil_batch_size=64", "--set", "distil_epochs=1")
+
+
+def starts(root: Path, processes: int) -> list[float]:
+    """Seconds of each trial but the first of each process, where its first step was written down."""
+    found = []
+    for trial in trials(root)[processes:]:
+        told = steps(trial.stages[0]) if trial.stages else []
+        if told and told[0].step == 1:
+            found.append(told[0].time - trial.suggested)
+    assert found, f"no trial of {root} wrote down its first step"
+    return found
+
+
+def main() -> int:
+    """Run a sweep, unless there is one; read its records."""
+    parser = arguments(__doc__)
+    parser.add_argument("--root", type=Path, help="a workspace with such a sweep; default: run one")
+    parser.add_argument("--processes", type=int, default=2, help="trials at once (default 2)")
+    options = parser.parse_args()
+    count = 4 if options.quick else 10
+    sizes = ("--trials", str(count), "--sentences", "512", "--distil-budget", "512", *SMALL, *SEARCH, *FIXED)
+    with tempfile.TemporaryDirectory() as held:
+        root = options.root or Path(held) / "runs"
+        if not options.root:
+            run_sweep(root, *sizes, "--concurrency", str(options.processes))
+        seconds = starts(root, options.processes)
+    return finish(
+        [
+            Row(
+                "from a suggestion to the end of the first step of 64 examples",
+                "–",
+                **at_most(median(seconds), 1.5, "s"),
+                ours=spread(seconds),
+                note=f"{len(seconds)} trials of one worker, {options.processes} at once, after the first "
+                "of each process; the step itself is in the time",
+            )
+        ],
+        options,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

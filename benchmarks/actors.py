@@ -1,8 +1,9 @@
 """One teacher actor and two, each with one thread: how much quicker the second makes the same store.
 
-The rate is that of the running pool, by the times of the shards' files: from the moment as many are written as
-there are actors to the last, since a pool's start takes the same seconds whatever there is to embed. The two
-stores must be the same, byte for byte. What the machine itself gives is measured beside it: two plain processes of one thread against one.
+The rate is that of the running pool, by the times of the shards' files: from the moment as many are written
+as there are actors to the last one, since a pool's start takes the same seconds whatever there is to embed.
+The two stores must be the same, byte for byte. What the machine itself gives is measured beside it: two plain
+processes of one thread against one.
 
     python benchmarks/actors.py [--shards 16]
 """
@@ -20,7 +21,8 @@ from sentences import numbered
 from served import Served, write_texts
 
 from stillhouse.artifacts import Workspace, read_manifest, remove
-from stillhouse.corpora.tables import ROWS_PER_SHARD, write_texts as write_table
+from stillhouse.corpora.tables import ROWS_PER_SHARD
+from stillhouse.corpora.tables import write_texts as write_table
 from stillhouse.plan import Model, Store
 from stillhouse.teachers.embed import build_store, resolve_compute
 

@@ -45,7 +45,7 @@ def part(name: str, folder: Path, rows: int) -> None:
         manifest = read_manifest(workspace.path(store))
         told = {name: manifest[name] for name in ("rows", "dim")}
         told["rate"] = running_rate(workspace, store, ACTORS)
-    print(json.dumps(told), flush=True)
+    print(json.dumps({**told, "seconds": time.perf_counter() - began}), flush=True)
 
 
 def held(process: psutil.Process) -> int:

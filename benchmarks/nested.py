@@ -17,7 +17,7 @@ from typing import Any
 from clusters import own_ray
 from harness import Row, arguments, finish, in_turn, ratio, spread
 from models import TINY, tiny_teacher
-from sentences import sentences
+from sentences import numbered
 
 from stillhouse.artifacts import Workspace, read_manifest
 from stillhouse.corpora.tables import write_texts
@@ -33,7 +33,7 @@ WORKERS, BATCH, STEPS, ROWS = 2, 8, 4, 64
 
 def stage(workspace: Workspace, teacher: Model, seed: int) -> Stage:
     """A stage whose inputs are built; another seed is another stage."""
-    table = write_texts(workspace, "sentences", sentences(ROWS))
+    table = write_texts(workspace, "sentences", numbered(ROWS))
     store = Store(table, teacher, max_length=32)
     setting = Setting(
         teacher=teacher,

@@ -1,4 +1,4 @@
-"""Where a sweep's time goes, part by part, and how much of it is no forward, backward or embedding arithmetic.
+"""Where a sweep's time goes, part by part: how much is no forward, backward or embedding arithmetic.
 
 From the workspace's own records: the study (when trials began and ended), the journal (when the data was
 ready, the report written, the last run closed), the manifests (seconds of the teacher's actors and of the

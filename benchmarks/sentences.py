@@ -9,6 +9,8 @@ from stillhouse.plan import TextTable
 
 WORKSPACE = Workspace(ROOT / "runs" / "benchmarks")
 """Kept between the scripts: the docstrings are read once."""
+REAL = 20_000
+"""Fewer than every installation has."""
 
 
 def table(count: int) -> TextTable:
@@ -23,11 +25,11 @@ def sentences(count: int) -> list[str]:
     return found[:count]
 
 
-def numbered(count: int, whole: int = 20_000) -> list[str]:
-    """So many different sentences: those there are, then the same with a number behind, as often as needed."""
-    real = sentences(min(count, whole))
-    return [text if copy == 0 else f"{text} ({copy})" for copy, text in _copies(real, count)]
+def numbered(count: int) -> list[str]:
+    """So many different sentences: up to `REAL` real ones, then these with a number behind."""
+    real = sentences(REAL)
+    return [_copy(real[row % len(real)], row // len(real)) for row in range(count)]
 
 
-def _copies(real: list[str], count: int) -> list[tuple[int, str]]:
-    return [(row // len(real), real[row % len(real)]) for row in range(count)]
+def _copy(text: str, number: int) -> str:
+    return f"{text} ({number})" if number else text

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -97,8 +98,7 @@ def steps(stage: Path) -> list[Step]:
 
 def evaluation_seconds(stage: Path) -> float:
     """Spent on dev evaluations: from the line of the last step before each to its own."""
-    told = steps(stage)
-    pairs = zip(told, told[1:], strict=False)
+    pairs = pairwise(steps(stage))
     return sum(after.time - before.time for before, after in pairs if before.training and not after.training)
 
 
@@ -107,6 +107,5 @@ def training_seconds(stage: Path) -> float:
     manifest = stage / "manifest.json"
     if manifest.exists():
         return float(json.loads(manifest.read_bytes())["seconds"])
-    told = steps(stage)
-    pairs = zip(told, told[1:], strict=False)
+    pairs = pairwise(steps(stage))
     return sum(after.time - before.time for before, after in pairs if after.training)

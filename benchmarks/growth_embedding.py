@@ -1,0 +1,135 @@
+"""How time and memory grow: embedding with rows and with length, a sweep with its trials. Plots and tables.
+
+    python benchmarks/growth_embedding.py --figures             # all; most of an hour on two cores
+    python benchmarks/growth_embedding.py --figures --only rows
+
+Writes ``docs/figures/growth-NAME.png`` and ``growth-NAME.csv`` beside it. Without ``--figures`` the tables are
+printed only. It is no part of `make bench`.
+"""
+
+import argparse
+import csv
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from harness import ROOT
+from memory import measured
+from models import first_layers, tiny_teacher
+from sentences import numbered
+from sweeping import run_sweep
+from trial_start import SEARCH, SMALL
+
+from stillhouse.artifacts import Workspace
+from stillhouse.corpora.tables import write_texts
+from stillhouse.plan import Store
+from stillhouse.teachers.embed import build_store
+
+Table = list[dict[str, float | str]]
+FIGURES = ROOT / "docs" / "figures"
+SEARCHED = {"the first stage": "distil_learning_rate", "the last stage only": "finetune_learning_rate"}
+
+
+def by_rows(folder: Path, quick: bool) -> Table:
+    """Seconds and peak memory of reading and embedding short rows with a tiny teacher, Ray's start included."""
+    tiny_teacher(folder)
+    table: Table = []
+    for exponent in (3.8, 4.0) if quick else (4.0, 4.5, 5.0, 5.5, 6.0, 6.5):
+        rows = round(10**exponent)
+        lines = (f"row {number}" for number in range(rows))
+        (folder / f"{rows}.txt").write_text("\n".join(lines), encoding="utf-8")
+        for name, verb in (("read", "reading"), ("embed", "embedding")):
+            told = measured(name, folder, rows)
+            line = {"x": rows, "seconds": told["seconds"], "MB": told["peak"]}
+            table.append({"series": verb, **line})
+    return table
+
+
+def by_length(folder: Path, quick: bool) -> Table:
+    """Seconds for 1000 sentences of so many words, with the real teacher, one thread, in this process."""
+    model, workspace = first_layers(folder, 1 if quick else 6), Workspace(folder / "runs")
+    rows, table = 64 if quick else 1024, Table()
+    words = " ".join(numbered(2000)).split()
+    for length in (4, 8) if quick else (4, 8, 16, 32, 64, 128, 256):
+        texts = [" ".join(words[row : row + length]) for row in range(rows)]
+        texts_table = write_texts(workspace, f"words-{length}", texts, deduplicate=False)
+        began = time.perf_counter()
+        build_store(workspace, Store(texts_table, model, max_length=512), local=True)
+        seconds = (time.perf_counter() - began) * 1000 / rows
+        table.append({"series": "one thread", "x": length, "seconds": seconds})
+    return table
+
+
+def by_trials(folder: Path, quick: bool) -> Table:
+    """Seconds of whole sweeps, where trials differ in their first stage and where they share it."""
+    table: Table = []
+    for series, name in SEARCHED.items():
+        space = folder / f"{name}.yaml"
+        space.write_text(
+            f"method: ibkd\nfixed: {{distil_batch_size: 64, finetune_batch_size: 32}}\n"
+            f"space:\n  {name}: {{low: 1e-5, high: 1e-3, log: true}}\n"
+        )
+        budget = "256" if quick else "4096"
+        sizes = ("--sentences", budget, "--distil-budget", budget, *SMALL, *SEARCH, "--no-asha")
+        for trials in (1,) if quick else (1, 2, 4, 8, 16):
+            root = folder / f"{name}-{trials}"
+            began, ended = run_sweep(root, "--space", str(space), "--trials", str(trials), *sizes)
+            table.append({"series": f"trials differ in {series}", "x": trials, "seconds": ended - began})
+    return table
+
+
+PLOTS: dict[str, tuple[Callable[[Path, bool], Table], str, str]] = {
+    "rows": (by_rows, "rows", "log"),
+    "length": (by_length, "words a sentence", "log"),
+    "trials": (by_trials, "trials of a sweep", "linear"),
+}
+
+
+def write(name: str, table: Table) -> None:
+    """The table as CSV, and its plot: a panel a measure, a line a series."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    _, label, scale = PLOTS[name]
+    FIGURES.mkdir(parents=True, exist_ok=True)
+    with (FIGURES / f"growth-{name}.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(table[0]))
+        writer.writeheader()
+        writer.writerows(table)
+    measures = [key for key in table[0] if key not in ("series", "x")]
+    figure, axes = pyplot.subplots(1, len(measures), figsize=(5 * len(measures), 3.5), squeeze=False)
+    for axis, measure in zip(axes[0], measures, strict=True):
+        for series in dict.fromkeys(line["series"] for line in table):
+            points: Any = [(line["x"], line[measure]) for line in table if line["series"] == series]
+            axis.plot(*zip(*points, strict=True), marker="o", label=series)
+        axis.set(xlabel=label, ylabel=measure, xscale=scale, yscale=scale)
+        axis.grid(alpha=0.3)
+        axis.legend()
+    figure.tight_layout()
+    figure.savefig(FIGURES / f"growth-{name}.png", dpi=120)
+
+
+def main() -> int:
+    """Measure, print, and write where it is asked for."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--figures", action="store_true", help="write docs/figures/growth-*.{png,csv}")
+    parser.add_argument("--only", choices=tuple(PLOTS), help="one of them")
+    parser.add_argument("--quick", action="store_true", help="small inputs: does it run?")
+    options = parser.parse_args()
+    for name in [options.only] if options.only else PLOTS:
+        with tempfile.TemporaryDirectory() as held:
+            table = PLOTS[name][0](Path(held), options.quick)
+        for line in table:
+            print(name, *(f"{key}={value}" for key, value in line.items()), flush=True)
+        if options.figures:
+            write(name, table)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,137 @@
+"""Eight IBKD trials over 20 000 sentences, against Optuna calling sentence-transformers' trainer eight times.
+
+Both start from a text file and the same teacher, and give every trial the same number of examples in batches
+of the same size (no trial is stopped early). Ours ends with its last trial: it has embedded the sentences
+once, trained three MSE students beside the trials, and evaluated all of them. The peer, `distil_peer.py`,
+encodes the sentences in every trial; two of its trials are run, and their mean stands for eight. A second
+figure has the peer's labels computed once, by taking them out of seven of eight trials.
+
+    python benchmarks/sweep.py
+"""
+
+import importlib.util
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from harness import Row, arguments, at_least, finish
+from models import TEACHER
+from sentences import numbered
+from served import PEERS_PYTHON, write_texts
+from sweeping import run_sweep, trials
+
+from stillhouse.artifacts import MANIFEST, Workspace, read_json, read_manifest
+from stillhouse.corpora.tables import open_texts
+from stillhouse.plan import TextTable
+from stillhouse.teachers.models import resolve_model
+from stillhouse.teachers.store import StoreReader
+
+BATCH, LENGTH, COSINE = 64, 64, 0.999
+SAME = ("--no-asha", "--set", f"distil_batch_size={BATCH}", "--set", "distil_epochs=0", "--pairs", "0")
+
+
+def peers_python() -> str | None:
+    """An interpreter with the trainer's `accelerate`: this one, or that of `make peers`."""
+    if importlib.util.find_spec("accelerate") is not None:
+        return sys.executable
+    return str(PEERS_PYTHON) if PEERS_PYTHON.exists() else None
+
+
+def peer(python: str, file: Path, held_out: int, budget: int) -> tuple[float, list[dict[str, float]], Any]:
+    """Two trials of the peer: seconds beside the trials, the parts of each trial, some labels."""
+    output = file.with_name("peer.json")
+    given = ["--model", resolve_model(TEACHER).path, "--texts", str(file), "--output", str(output)]
+    sizes = ["--budget", str(budget), "--batch", str(BATCH), "--held-out", str(held_out)]
+    script = str(Path(__file__).with_name("distil_peer.py"))
+    began = time.perf_counter()
+    subprocess.run([python, script, *given, *sizes, "--max-length", str(LENGTH)], check=True)
+    whole = time.perf_counter() - began
+    told: list[dict[str, float]] = json.loads(output.read_text())
+    return whole - sum(map(seconds_of, told)), told, np.load(output.with_suffix(".npy"))
+
+
+def seconds_of(trial: dict[str, float], *left_out: str) -> float:
+    """Of a trial of the peer, without some parts."""
+    return sum(trial[part] for part in ("encode", "train", "evaluate") if part not in left_out)
+
+
+def lowest_cosine(root: Path, rows: int, labels: dict[str, Any]) -> float:
+    """Of the peer's labels and the vectors of the same sentences in our store."""
+    manifests = [(file.parent, read_json(file)) for file in (root / "stores").glob(f"*/{MANIFEST}")]
+    folder, manifest = next(each for each in manifests if each[1]["rows"] == rows)
+    (found,) = [p for p in (root / "corpora").iterdir() if p.is_dir() and read_manifest(p)["rows"] == rows]
+    label, _, sha256 = found.name.rpartition("-")
+    texts = open_texts(Workspace(root), TextTable(sha256, label))[np.arange(rows)]
+    row_of = {text: row for row, text in enumerate(texts)}
+    both = [(row_of[text], vector) for text, vector in labels.items() if text in row_of]
+    assert both, f"none of the peer's sentences is among the {manifest['rows']} of ours"
+    ours = StoreReader(folder).gather(np.array([row for row, _ in both]))
+    theirs = np.stack([vector for _, vector in both])
+    norms = np.linalg.norm(ours, axis=1) * np.linalg.norm(theirs, axis=1)
+    return float(((ours * theirs).sum(axis=1) / norms).min())
+
+
+def main() -> int:
+    """Ours, then the peer."""
+    options = arguments(__doc__).parse_args()
+    count, held_out, budget, sentences = (2, 64, 128, 512) if options.quick else (8, 512, 2048, 20_000)
+    texts = numbered(sentences + 2 * held_out)
+    python = peers_python()
+    assert python is not None, "the peer's trainer wants `accelerate`: make peers"
+    flags = ("--held-out", str(held_out), "--distil-budget", str(budget), "--max-length", str(LENGTH))
+    with tempfile.TemporaryDirectory() as held:
+        folder, root = Path(held), Path(held) / "runs"
+        (folder / "corpus.txt").write_text("\n".join(texts), encoding="utf-8")
+        corpus = ("--corpus", str(folder / "corpus.txt"), "--sentences", "0", "--evaluations", "1")
+        began, ended = run_sweep(root, "--trials", str(count), *corpus, *flags, *SAME)
+        done = trials(root)
+        ours = max(trial.ended for trial in done) - began
+        steps = {read_manifest(stage)["steps"] for trial in done for stage in trial.stages}
+        file = write_texts(folder, texts[: sentences + held_out])
+        around, told, labels = peer(python, file, held_out, budget)
+        cosine = lowest_cosine(root, sentences, dict(zip(texts, labels, strict=False)))
+    assert steps == {trial["steps"] for trial in told} == {budget // BATCH}, f"other budgets: {steps}, {told}"
+    assert len(done) == count and cosine >= COSINE, f"{len(done)} trials, lowest cosine {cosine}"
+    each = [float(np.mean([seconds_of(trial, *out) for trial in told])) for out in ((), ("encode",))]
+    encode = float(np.mean([trial["encode"] for trial in told]))
+    naive, once = around + count * each[0], around + encode + count * each[1]
+    what = f"{count} IBKD trials of {budget:,} examples over {sentences:,} sentences, teacher included"
+    rate = f"{3600 * count / ours:.0f} trials/h"
+    note = (
+        f"ours {ours:.0f} s to the end of the last trial, {ended - began:.0f} s with test, export and report; "
+        f"the peer's {len(told)} trials: labels {encode:.0f} s, training and evaluation {each[1]:.0f} s; its "
+        f"loss is MSE; lowest cosine of labels {cosine:.5f}"
+    )
+    peers = {name: f"{3600 * count / s:.0f} trials/h" for name, s in (("naive", naive), ("once", once))}
+    naively = "Optuna and `SentenceTransformerTrainer`, labels in every trial"
+    said = {"ours": rate, "note": note}
+    return finish(
+        [
+            Row(
+                what,
+                naively,
+                **at_least(naive / ours, 5),
+                **said,
+                peer=f"{3600 * count / naive:.0f} trials/h",
+            ),
+            Row(
+                what,
+                "the same, labels computed once",
+                target="–",
+                measured=f"{once / ours:.2f}×",
+                met=True,
+                ours=rate,
+                peer=peers["once"],
+            ),
+        ],
+        options,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

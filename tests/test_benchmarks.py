@@ -1,0 +1,82 @@
+"""The arithmetic that the benchmarks share; none of them is run here."""
+
+import importlib
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+BENCHMARKS = Path(__file__).resolve().parent.parent / "benchmarks"
+
+
+@pytest.fixture
+def load(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Import a file of the folder; what was imported is forgotten, since the names are short."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    before = set(sys.modules)
+    yield importlib.import_module
+    for name in set(sys.modules) - before:
+        if str(getattr(sys.modules[name], "__file__", "") or "").startswith(str(BENCHMARKS)):
+            del sys.modules[name]
+
+
+def test_runs_take_turns_and_warm_ups_are_not_counted(load: Any) -> None:
+    order: list[str] = []
+    runs = {name: (lambda name=name: order.append(name)) for name in ("ours", "peer")}
+    seconds = load("harness").in_turn(runs, repeats=2, warmups=1)
+    assert order == ["ours", "peer"] * 3
+    assert {name: len(found) for name, found in seconds.items()} == {"ours": 2, "peer": 2}
+
+
+def test_the_ratio_is_the_median_of_pairs(load: Any) -> None:
+    harness = load("harness")
+    # Medians of each alone would give 4 / 2 = 2.
+    assert harness.ratio([2.0, 4.0, 30.0], [2.0, 1.0, 10.0]) == 3.0
+    with pytest.raises(ValueError):
+        harness.ratio([1.0], [1.0, 2.0])
+
+
+def test_a_row_says_whether_the_target_is_met(load: Any) -> None:
+    harness = load("harness")
+    assert harness.at_least(2.5, 2.5) == {"target": "≥ 2.5×", "measured": "2.50×", "met": True}
+    assert not harness.at_least(2.49, 2.5)["met"]
+    assert harness.at_most(0.3, 0.3, "s") == {"target": "≤ 0.3 s", "measured": "0.3 s", "met": True}
+    assert not harness.at_most(0.31, 0.3, "s")["met"]
+
+
+def test_the_table_marks_a_miss(load: Any) -> None:
+    harness = load("harness")
+    met = harness.Row("a", "b", **harness.at_least(3, 2))
+    missed = harness.Row("c", "d", **harness.at_least(1, 2))
+    _, _, first, second = harness.table([met, missed]).splitlines()
+    assert "missed" not in first and "**missed** 1.00×" in second
+    assert harness.spread([3.0, 1.0, 2.0]) == "2 s (1–3)"
+
+
+def test_every_script_that_is_run_is_there(load: Any) -> None:
+    run = load("run")
+    scripts = [script for section in run.SCRIPTS.values() for script in section]
+    assert all((BENCHMARKS / f"{script}.py").exists() for script in scripts)
+    page = run.page({"Search": [run.Row("a", "b", "≥ 1×", "2×", True)], "Empty": []}, ["`c.py` failed"])
+    assert "## Search" in page and "## Empty" not in page and "- `c.py` failed" in page
+
+
+def test_a_stages_metrics_tell_steps_from_evaluations(load: Any, tmp_path: Path) -> None:
+    sweeping = load("sweeping")
+    told = [(2, 10.0, {"loss": 1.0}), (4, 14.0, {"loss": 1.0}), (4, 17.0, {"agreement": 0.5})]
+    told += [(6, 20.0, {"loss": 1.0}), (6, 22.0, {"agreement": 0.6})]
+    lines = [json.dumps({"step": step, "time": at, "metrics": figures}) for step, at, figures in told]
+    (tmp_path / "metrics.jsonl").write_text("\n".join(lines))
+    assert sweeping.evaluation_seconds(tmp_path) == 5.0
+    assert sweeping.training_seconds(tmp_path) == 7.0
+    (tmp_path / "manifest.json").write_text('{"seconds": 9.5}')
+    assert sweeping.training_seconds(tmp_path) == 9.5
+
+
+def test_what_a_sweep_spends_beside_arithmetic_is_drawn_differently(load: Any) -> None:
+    overhead = load("overhead")
+    drawn = overhead.summary({overhead.STEPS: 3.0, "start": 1.0}).splitlines()
+    assert "75.0 %" in drawn[0] and "#" in drawn[0] and "." in drawn[1].rpartition("%")[2]

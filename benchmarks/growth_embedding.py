@@ -1,10 +1,10 @@
 """How time and memory grow: embedding with rows and with length, a sweep with its trials. Plots and tables.
 
-    python benchmarks/growth_embedding.py --figures             # all; most of an hour on two cores
+    python benchmarks/growth_embedding.py --figures             # all; most of an hour
     python benchmarks/growth_embedding.py --figures --only rows
 
-Writes ``docs/figures/growth-NAME.png`` and ``growth-NAME.csv`` beside it. Without ``--figures`` the tables are
-printed only. It is no part of `make bench`.
+Writes ``docs/figures/growth-NAME.png`` and ``growth-NAME.csv`` beside it. Without ``--figures`` the tables
+are printed only. It is no part of `make bench`.
 """
 
 import argparse
@@ -34,7 +34,7 @@ SEARCHED = {"the first stage": "distil_learning_rate", "the last stage only": "f
 
 
 def by_rows(folder: Path, quick: bool) -> Table:
-    """Seconds and peak memory of reading and embedding short rows with a tiny teacher, Ray's start included."""
+    """Seconds and peak memory of reading and embedding short rows, tiny teacher, Ray's start included."""
     tiny_teacher(folder)
     table: Table = []
     for exponent in (3.8, 4.0) if quick else (4.0, 4.5, 5.0, 5.5, 6.0, 6.5):
@@ -51,7 +51,8 @@ def by_rows(folder: Path, quick: bool) -> Table:
 def by_length(folder: Path, quick: bool) -> Table:
     """Seconds for 1000 sentences of so many words, with the real teacher, one thread, in this process."""
     model, workspace = first_layers(folder, 1 if quick else 6), Workspace(folder / "runs")
-    rows, table = 64 if quick else 1024, Table()
+    rows = 64 if quick else 1024
+    table: Table = []
     words = " ".join(numbered(2000)).split()
     for length in (4, 8) if quick else (4, 8, 16, 32, 64, 128, 256):
         texts = [" ".join(words[row : row + length]) for row in range(rows)]

@@ -103,7 +103,7 @@ def main() -> int:
     what = f"{count} IBKD trials of {budget:,} examples over {sentences:,} sentences, teacher included"
     rate = f"{3600 * count / ours:.0f} trials/h"
     note = (
-        f"ours {ours:.0f} s to the end of the last trial, {ended - began:.0f} s with test, export and report; "
+        f"ours {ours:.0f} s to the end of the last trial, {ended - began:.0f} s with test and report; "
         f"the peer's {len(told)} trials: labels {encode:.0f} s, training and evaluation {each[1]:.0f} s; its "
         f"loss is MSE; lowest cosine of labels {cosine:.5f}"
     )

@@ -7,6 +7,7 @@ every run is a stage of its own. The bare trainer imports torch and makes the pr
     python benchmarks/nested.py
 """
 
+import dataclasses
 import shutil
 import sys
 import tempfile
@@ -46,7 +47,7 @@ def stage(workspace: Workspace, teacher: Model, seed: int) -> Stage:
         max_length=32,
         seed=seed,
     )
-    made = mse.plan(mse.HyperParameters(batch_size=BATCH), setting)
+    made = dataclasses.replace(mse.plan(mse.HyperParameters(batch_size=BATCH), setting), dev=None)
     prepare(made, workspace, device="cpu", threads=1)
     return made
 

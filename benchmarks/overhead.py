@@ -8,6 +8,7 @@ steps, dev evaluations, and the test split's evaluation. All else is overhead, w
 
     python benchmarks/overhead.py --root runs          # of a sweep that has ended
     python benchmarks/overhead.py                      # of one of its own, with a smaller budget
+    python benchmarks/overhead.py --flame sweep.svg    # and where its processes' stacks were
 """
 
 import sys
@@ -102,13 +103,14 @@ def main() -> int:
     parser.add_argument(
         "--at-once", type=int, default=2, help="trials and teacher actors at once (default 2)"
     )
+    parser.add_argument("--flame", type=Path, metavar="FILE", help="flame graph (SVG) of the sweep run here")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as held:
         root = options.root or Path(held) / "runs"
         if options.root:
             began, ended = began_by_log(root), journal(root)[-1]["time"] / 1000
         else:
-            began, ended = run_sweep(root, *(QUICK if options.quick else FULL))
+            began, ended = run_sweep(root, *flags(options), flame=options.flame)
         found, count = parts(root, began, ended, options.at_once), len(trials(root))
     whole = sum(found.values())
     assert abs(whole - (ended - began)) < 1 and min(found.values()) > -1, f"the parts do not add up: {found}"

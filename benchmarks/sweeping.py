@@ -15,9 +15,19 @@ from harness import ROOT
 NAME = "ibkd"
 
 
-def run_sweep(root: Path, *flags: str) -> tuple[float, float]:
-    """Run the job in a process of its own; when it began and ended, in seconds since 1970."""
+def run_sweep(root: Path, *flags: str, flame: Path | None = None) -> tuple[float, float]:
+    """Run the job in a process of its own; when it began and ended, in seconds since 1970.
+
+    Args:
+        root: The workspace.
+        flags: Of the job.
+        flame: Where py-spy, which comes with Ray, writes a flame graph of all its processes.
+    """
     command = [sys.executable, str(ROOT / "jobs" / "sweep_ibkd.py"), "--root", str(root), *flags]
+    if flame:
+        spy = str(Path(sys.executable).with_name("py-spy"))
+        sampling = ["--subprocesses", "--nonblocking", "--rate", "20", "--output", str(flame)]
+        command = [spy, "record", *sampling, "--", *command]
     with ray_folder() as folder:
         began = time.time()
         told = subprocess.run(

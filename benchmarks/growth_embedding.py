@@ -9,6 +9,7 @@ are printed only. It is no part of `make bench`.
 
 import argparse
 import csv
+import json
 import sys
 import tempfile
 import time
@@ -19,9 +20,9 @@ from typing import Any
 from harness import ROOT
 from memory import measured
 from models import first_layers, tiny_teacher
-from sentences import numbered
+from sentences import numbered, text_file
 from sweeping import run_sweep
-from trial_start import SEARCH, SMALL
+from trial_start import HELD_OUT, SMALL
 
 from stillhouse.artifacts import Workspace
 from stillhouse.corpora.tables import write_texts
@@ -30,7 +31,7 @@ from stillhouse.teachers.embed import build_store
 
 Table = list[dict[str, float | str]]
 FIGURES = ROOT / "docs" / "figures"
-SEARCHED = {"the first stage": "distil_learning_rate", "the last stage only": "finetune_learning_rate"}
+SEARCHED = {"their first stage": "distil_learning_rate", "their last stage only": "finetune_learning_rate"}
 
 
 def by_rows(folder: Path, quick: bool) -> Table:
@@ -67,17 +68,22 @@ def by_length(folder: Path, quick: bool) -> Table:
 def by_trials(folder: Path, quick: bool) -> Table:
     """Seconds of whole sweeps, where trials differ in their first stage and where they share it."""
     table: Table = []
+    budget = 256 if quick else 4096
+    corpus, labelled = text_file(folder, budget + 2 * HELD_OUT), folder / "pairs.jsonl"
+    texts = numbered(2 * budget // 8)
+    pairs = [{"query": one, "passage": other} for one, other in zip(texts[::2], texts[1::2], strict=True)]
+    labelled.write_text("\n".join(map(json.dumps, pairs)))
+    data = ("--corpus", str(corpus), "--labelled", str(labelled), "--negatives", "0")
+    budgets = ("--distil-budget", str(budget), "--finetune-budget", str(budget // 8))
     for series, name in SEARCHED.items():
         space = folder / f"{name}.yaml"
         space.write_text(
             f"method: ibkd\nfixed: {{distil_batch_size: 64, finetune_batch_size: 32}}\n"
             f"space:\n  {name}: {{low: 1e-5, high: 1e-3, log: true}}\n"
         )
-        budget = "256" if quick else "4096"
-        sizes = ("--sentences", budget, "--distil-budget", budget, *SMALL, *SEARCH, "--no-asha")
         for trials in (1,) if quick else (1, 2, 4, 8, 16):
-            root = folder / f"{name}-{trials}"
-            began, ended = run_sweep(root, "--space", str(space), "--trials", str(trials), *sizes)
+            flags = ("--space", str(space), "--trials", str(trials), *data, *budgets, *SMALL)
+            began, ended = run_sweep(folder / f"{name}-{trials}", *flags)
             table.append({"series": f"trials differ in {series}", "x": trials, "seconds": ended - began})
     return table
 

@@ -7,7 +7,7 @@ count half each, as a wall clock sees them. Arithmetic is: the teacher's shards 
 steps, dev evaluations, and the test split's evaluation. All else is overhead, waiting included.
 
     python benchmarks/overhead.py --root runs          # of a sweep that has ended
-    python benchmarks/overhead.py                      # of one of its own, with a smaller budget
+    python benchmarks/overhead.py                      # of ./runs, else of one with a smaller budget
     python benchmarks/overhead.py --flame sweep.svg    # and where its processes' stacks were
 """
 
@@ -18,19 +18,17 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from harness import Row, arguments, at_most, finish
-from sweeping import Trial, evaluation_seconds, journal, run_sweep, training_seconds, trials
+from harness import ROOT, Row, arguments, at_most, finish
+from sentences import text_file
+from sweeping import NAME, Trial, evaluation_seconds, journal, run_sweep, training_seconds, trials
+from trial_start import HELD_OUT, SMALL
 
 from stillhouse.artifacts import MANIFEST, read_json
 
 Parts = dict[str, float]
 STEPS, DEV, TEST, TEACHER = "optimiser steps", "dev evaluations", "test split and export", "teacher's shards"
 ARITHMETIC = (TEACHER, STEPS, DEV, TEST)
-QUICK = (
-    *("--trials", "2", "--sentences", "512", "--distil-budget", "256", "--pairs", "64"),
-    *("--finetune-budget", "64", "--held-out", "64", "--evaluations", "1", "--dev-queries", "16"),
-    *("--dev-passages", "32", "--test-queries", "16", "--test-passages", "32"),
-)
+QUICK = ("--trials", "2", "--distil-budget", "128", "--set", "distil_batch_size=64", *SMALL)
 FULL = ("--distil-budget", "4096", "--finetune-budget", "384")
 
 
@@ -97,25 +95,33 @@ def summary(found: Parts) -> str:
 
 
 def main() -> int:
-    """Run a sweep, unless one is named; take it apart."""
+    """Take a sweep apart: the one that is named, else that of `make sweep`, else one that is run here."""
     parser = arguments(__doc__)
-    parser.add_argument("--root", type=Path, help="a workspace with a sweep that has ended; default: run one")
+    parser.add_argument("--root", type=Path, help="a workspace with a sweep that has ended")
     parser.add_argument(
         "--at-once", type=int, default=2, help="trials and teacher actors at once (default 2)"
     )
-    parser.add_argument("--flame", type=Path, metavar="FILE", help="flame graph (SVG) of the sweep run here")
+    parser.add_argument(
+        "--flame", type=Path, metavar="FILE", help="run one, and draw a flame graph (SVG) of it"
+    )
     options = parser.parse_args()
+    made = ROOT / "runs"
+    there = (made / "sweeps" / NAME / "report.json").exists() and not (options.quick or options.flame)
+    given = options.root or (made if there else None)
+    flags: tuple[str, ...] = QUICK if options.quick else FULL
     with tempfile.TemporaryDirectory() as held:
-        root = options.root or Path(held) / "runs"
-        if options.root:
+        root = given or Path(held) / "runs"
+        if given:
             began, ended = began_by_log(root), journal(root)[-1]["time"] / 1000
         else:
-            began, ended = run_sweep(root, *flags(options), flame=options.flame)
+            corpus = ("--corpus", str(text_file(Path(held), 128 + 2 * HELD_OUT))) if options.quick else ()
+            began, ended = run_sweep(root, *flags, *corpus, flame=options.flame)
         found, count = parts(root, began, ended, options.at_once), len(trials(root))
     whole = sum(found.values())
     assert abs(whole - (ended - began)) < 1 and min(found.values()) > -1, f"the parts do not add up: {found}"
     spent = sum(seconds for name, seconds in found.items() if name not in ARITHMETIC)
     print(summary(found), flush=True)
+    which = ("`make sweep`" if given == made else "a workspace") if given else " ".join(flags)
     shares = ", ".join(f"{name} {100 * seconds / whole:.0f} %" for name, seconds in found.items())
     return finish(
         [
@@ -124,17 +130,11 @@ def main() -> int:
                 "its whole time",
                 **at_most(100 * spent / whole, 15, "%"),
                 ours=f"{spent:.0f} s of {whole:.0f} s",
-                note=f"{'the workspace given' if options.root else 'budgets: ' + ' '.join(flags(options))}; "
-                f"{shares}",
+                note=f"{which}; {shares}",
             )
         ],
         options,
     )
-
-
-def flags(options: Any) -> tuple[str, ...]:
-    """Of the sweep that is run here."""
-    return QUICK if options.quick else FULL
 
 
 if __name__ == "__main__":

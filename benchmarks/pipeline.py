@@ -19,7 +19,7 @@ import torch
 from clusters import own_ray
 from harness import Row, arguments, at_least, finish
 from models import first_layers
-from sentences import numbered
+from sentences import numbered, text_file
 
 from stillhouse.artifacts import Workspace, read_manifest
 from stillhouse.corpora.ingest import ingest
@@ -89,12 +89,12 @@ def main() -> int:
     texts, compute = numbered(count), resolve_compute("cpu")
     with tempfile.TemporaryDirectory() as held:
         folder = Path(held)
-        (folder / "corpus.txt").write_text("\n".join(texts), encoding="utf-8")
+        corpus = text_file(folder, count)
         model, workspace = first_layers(folder, layers), Workspace(folder / "runs")
         plain = Plain(model, texts[::EVERY], compute)
         rates = [plain.rate()]
         with own_ray() as started:
-            store, parts = ours(workspace, folder / "corpus.txt", model, compute)
+            store, parts = ours(workspace, corpus, model, compute)
         rates.append(plain.rate())
         manifest, cosine = read_manifest(workspace.path(store)), lowest_cosine(workspace, store, plain)
     assert manifest["rows"] == count, f"{manifest['rows']} rows of {count} were embedded"

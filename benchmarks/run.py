@@ -6,6 +6,7 @@ A script that fails or outlives its time is reported as such; the others go on.
 """
 
 import argparse
+import contextlib
 import json
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import time
 from datetime import date
 from pathlib import Path
 
+import psutil
 from harness import ROOT, Row, machine, table
 
 HERE = Path(__file__).resolve().parent
@@ -35,15 +37,28 @@ def run(script: str, quick: bool) -> tuple[list[Row], str]:
         written = Path(held) / "rows.json"
         command = [sys.executable, str(HERE / f"{script}.py"), "--json", str(written)]
         began = time.perf_counter()
+        process = subprocess.Popen([*command, *(["--quick"] if quick else [])])
         try:
-            done = subprocess.run([*command, *(["--quick"] if quick else [])], timeout=LIMIT_SECONDS)
+            code = process.wait(LIMIT_SECONDS)
         except subprocess.TimeoutExpired:
+            end(process.pid)
             return [], f"`{script}.py` took more than {LIMIT_SECONDS} s"
-        if done.returncode != 0:
-            return [], f"`{script}.py` ended with exit code {done.returncode}"
+        if code != 0:
+            return [], f"`{script}.py` ended with exit code {code}"
         rows = [Row(**row) for row in json.loads(written.read_text())]
     print(f"{script}: {time.perf_counter() - began:.0f} s", flush=True)
     return rows, ""
+
+
+def end(pid: int) -> None:
+    """End a process and what it started: a sweep that goes on would disturb the next script."""
+    parent = psutil.Process(pid)
+    tree = [parent, *parent.children(recursive=True)]
+    for act in (psutil.Process.terminate, psutil.Process.kill):
+        for process in tree:
+            with contextlib.suppress(psutil.Error):
+                act(process)
+        psutil.wait_procs(tree, timeout=20)
 
 
 def page(sections: dict[str, list[Row]], faults: list[str]) -> str:

@@ -1,5 +1,7 @@
 """Real sentences that every machine has: the docstrings of the installed packages."""
 
+from pathlib import Path
+
 from harness import ROOT
 
 from stillhouse.artifacts import Workspace
@@ -29,6 +31,13 @@ def numbered(count: int) -> list[str]:
     """So many different sentences: up to `REAL` real ones, then these with a number behind."""
     real = sentences(REAL)
     return [_copy(real[row % len(real)], row // len(real)) for row in range(count)]
+
+
+def text_file(folder: Path, count: int) -> Path:
+    """So many of `numbered` as a corpus of one file, a line each."""
+    file = folder / "corpus.txt"
+    file.write_text("\n".join(numbered(count)), encoding="utf-8")
+    return file
 
 
 def _copy(text: str, number: int) -> str:

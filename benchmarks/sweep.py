@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from harness import Row, arguments, at_least, finish
 from models import TEACHER
-from sentences import numbered
+from sentences import numbered, text_file
 from served import PEERS_PYTHON, write_texts
 from sweeping import run_sweep, trials
 
@@ -86,8 +86,7 @@ def main() -> int:
     flags = ("--held-out", str(held_out), "--distil-budget", str(budget), "--max-length", str(LENGTH))
     with tempfile.TemporaryDirectory() as held:
         folder, root = Path(held), Path(held) / "runs"
-        (folder / "corpus.txt").write_text("\n".join(texts), encoding="utf-8")
-        corpus = ("--corpus", str(folder / "corpus.txt"), "--sentences", "0", "--evaluations", "1")
+        corpus = ("--corpus", str(text_file(folder, len(texts))), "--sentences", "0", "--evaluations", "1")
         began, ended = run_sweep(root, "--trials", str(count), *corpus, *flags, *SAME)
         done = trials(root)
         ours = max(trial.ended for trial in done) - began

@@ -11,11 +11,12 @@ import tempfile
 from pathlib import Path
 
 from harness import Row, arguments, at_most, finish, median, spread
+from sentences import text_file
 from sweeping import run_sweep, steps, trials
 
-SMALL = ("--pairs", "64", "--finetune-budget", "64", "--held-out", "64", "--evaluations", "1")
-SEARCH = ("--dev-queries", "16", "--dev-passages", "32", "--test-queries", "16", "--test-passages", "32")
-FIXED = ("--no-asha", "--set", "distil_batch_size=64", "--set", "distil_epochs=1")
+HELD_OUT = 64
+SMALL = ("--held-out", str(HELD_OUT), "--evaluations", "1", "--sentences", "0", "--no-asha")
+FIXED = ("--set", "distil_batch_size=64", "--set", "distil_epochs=0")
 
 
 def starts(root: Path, processes: int) -> list[float]:
@@ -35,12 +36,14 @@ def main() -> int:
     parser.add_argument("--root", type=Path, help="a workspace with such a sweep; default: run one")
     parser.add_argument("--processes", type=int, default=2, help="trials at once (default 2)")
     options = parser.parse_args()
-    count = 4 if options.quick else 10
-    sizes = ("--trials", str(count), "--sentences", "512", "--distil-budget", "512", *SMALL, *SEARCH, *FIXED)
+    trials_in_all, budget = (4, 128) if options.quick else (10, 512)
+    sizes = ("--trials", str(trials_in_all), "--distil-budget", str(budget))
     with tempfile.TemporaryDirectory() as held:
         root = options.root or Path(held) / "runs"
         if not options.root:
-            run_sweep(root, *sizes, "--concurrency", str(options.processes))
+            corpus = text_file(Path(held), budget + 2 * HELD_OUT)
+            flags = ("--corpus", str(corpus), *sizes, *SMALL, *FIXED)
+            run_sweep(root, *flags, "--concurrency", str(options.processes))
         seconds = starts(root, options.processes)
     return finish(
         [

@@ -2,7 +2,9 @@
 
 import importlib
 import json
+import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -64,6 +66,20 @@ def test_every_script_that_is_run_is_there(load: Any) -> None:
     assert "## Search" in page and "## Empty" not in page and "- `c.py` failed" in page
 
 
+def test_a_script_that_outlives_its_time_ends_with_its_children(load: Any) -> None:
+    psutil = pytest.importorskip("psutil")
+    child = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import time; time.sleep(60)'])"
+    process = subprocess.Popen([sys.executable, "-c", child])
+    started = psutil.Process(process.pid)
+    while not (children := started.children()):
+        time.sleep(0.01)
+    load("run").end(process.pid)
+    process.wait(5)
+    # An orphan whose new parent does not ask after it stays in the table.
+    left = [one for one in children if one.is_running() and one.status() != psutil.STATUS_ZOMBIE]
+    assert not left
+
+
 def test_a_stages_metrics_tell_steps_from_evaluations(load: Any, tmp_path: Path) -> None:
     sweeping = load("sweeping")
     told = [(2, 10.0, {"loss": 1.0}), (4, 14.0, {"loss": 1.0}), (4, 17.0, {"agreement": 0.5})]
@@ -74,9 +90,3 @@ def test_a_stages_metrics_tell_steps_from_evaluations(load: Any, tmp_path: Path)
     assert sweeping.training_seconds(tmp_path) == 7.0
     (tmp_path / "manifest.json").write_text('{"seconds": 9.5}')
     assert sweeping.training_seconds(tmp_path) == 9.5
-
-
-def test_what_a_sweep_spends_beside_arithmetic_is_drawn_differently(load: Any) -> None:
-    overhead = load("overhead")
-    drawn = overhead.summary({overhead.STEPS: 3.0, "start": 1.0}).splitlines()
-    assert "75.0 %" in drawn[0] and "#" in drawn[0] and "." in drawn[1].rpartition("%")[2]

@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -82,7 +83,10 @@ def main() -> int:
     default = "default (fp32, batch 32)"
     fastest = min((name for name in seconds if name != "ours"), key=lambda name: median(seconds[name]))
     what = f"teacher embedding, {len(texts):,} sentences of {len(ids) / len(texts):.0f} tokens"
-    said = {"ours": spread(speed["ours"], "sentences/s"), "note": f"lowest cosine to fp32 {lowest:.5f}"}
+    said: dict[str, Any] = {
+        "ours": spread(speed["ours"], "sentences/s"),
+        "note": f"lowest cosine to fp32 {lowest:.5f}",
+    }
     missing = "" if PEERS_PYTHON.exists() else "; ONNX and OpenVINO were not installed (`make peers`)"
     others = ", ".join(f"{name} {median(found):.0f}" for name, found in speed.items())
     achieved = linear_flops(len(ids)) / median(seconds["ours"])

@@ -35,8 +35,14 @@ def tiny_teacher(folder: Path) -> Model:
     from transformers import AutoTokenizer, BertConfig, BertModel
 
     tokenizer = AutoTokenizer.from_pretrained(resolve_model(TEACHER).path, local_files_only=True)
-    sizes = {"hidden_size": TINY, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
-    configuration = BertConfig(vocab_size=len(tokenizer), initializer_range=0.2, **sizes)
+    configuration = BertConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=TINY,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=2 * TINY,
+        initializer_range=0.2,
+    )
     with tempfile.TemporaryDirectory() as held, torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         BertModel(configuration).save_pretrained(held)

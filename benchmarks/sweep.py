@@ -108,7 +108,7 @@ def main() -> int:
     )
     peers = {name: f"{3600 * count / s:.0f} trials/h" for name, s in (("naive", naive), ("once", once))}
     naively = "Optuna and `SentenceTransformerTrainer`, labels in every trial"
-    said = {"ours": rate, "note": note}
+    said: dict[str, Any] = {"ours": rate, "note": note}
     return finish(
         [
             Row(

@@ -1,8 +1,8 @@
 """Eight IBKD trials over 20 000 sentences, against Optuna calling sentence-transformers' trainer eight times.
 
-Both start from a text file and the same teacher, and give every trial the same number of examples in batches
-of the same size (no trial is stopped early). Ours ends with its last trial: it has embedded the sentences
-once, trained three MSE students beside the trials, and evaluated all of them. The peer, `distil_peer.py`,
+Both have the same teacher and sentences, and give every trial the same number of examples in batches of the
+same size (no trial is stopped early). Ours ends with its last trial: it has embedded the sentences once,
+trained three MSE students beside the trials, and evaluated all of them. The peer, `distil_peer.py`,
 encodes the sentences in every trial; two of its trials are run, and their mean stands for eight. A second
 figure has the peer's labels computed once, by taking them out of seven of eight trials.
 
@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from harness import Row, arguments, at_least, finish
 from models import TEACHER
-from sentences import numbered, text_file
+from sentences import text_file
 from served import PEERS_PYTHON, write_texts
 from sweeping import run_sweep, trials
 
@@ -32,7 +32,10 @@ from stillhouse.teachers.models import resolve_model
 from stillhouse.teachers.store import StoreReader
 
 BATCH, LENGTH, COSINE = 64, 64, 0.999
-SAME = ("--no-asha", "--set", f"distil_batch_size={BATCH}", "--set", "distil_epochs=0", "--pairs", "0")
+SAME = (
+    *("--no-asha", "--set", f"distil_batch_size={BATCH}", "--set", "distil_epochs=0"),
+    *("--sentences", "0", "--evaluations", "1"),
+)
 
 
 def peers_python() -> str | None:
@@ -60,41 +63,46 @@ def seconds_of(trial: dict[str, float], *left_out: str) -> float:
     return sum(trial[part] for part in ("encode", "train", "evaluate") if part not in left_out)
 
 
-def lowest_cosine(root: Path, rows: int, labels: dict[str, Any]) -> float:
-    """Of the peer's labels and the vectors of the same sentences in our store."""
-    manifests = [(file.parent, read_json(file)) for file in (root / "stores").glob(f"*/{MANIFEST}")]
-    folder, manifest = next(each for each in manifests if each[1]["rows"] == rows)
-    (found,) = [p for p in (root / "corpora").iterdir() if p.is_dir() and read_manifest(p)["rows"] == rows]
-    label, _, sha256 = found.name.rpartition("-")
-    texts = open_texts(Workspace(root), TextTable(sha256, label))[np.arange(rows)]
-    row_of = {text: row for row, text in enumerate(texts)}
-    both = [(row_of[text], vector) for text, vector in labels.items() if text in row_of]
-    assert both, f"none of the peer's sentences is among the {manifest['rows']} of ours"
-    ours = StoreReader(folder).gather(np.array([row for row, _ in both]))
-    theirs = np.stack([vector for _, vector in both])
-    norms = np.linalg.norm(ours, axis=1) * np.linalg.norm(theirs, axis=1)
-    return float(((ours * theirs).sum(axis=1) / norms).min())
+def split(root: Path) -> dict[str, TextTable]:
+    """Our ``train``, ``dev`` and ``test`` texts, by name."""
+    (note,) = (root / "sources").glob("split-*.json")
+    return {label.rpartition("-")[2]: TextTable(sha256, label) for label, sha256 in read_json(note).items()}
+
+
+def all_texts(root: Path, table: TextTable) -> list[str]:
+    """Every text of a table, in order."""
+    texts = open_texts(Workspace(root), table)
+    return texts[np.arange(len(texts))]
+
+
+def lowest_cosine(root: Path, table: TextTable, labels: Any) -> float:
+    """Of the peer's labels and the vectors of the same sentences in our store: the first of the table."""
+    (manifest,) = (root / "stores").glob(f"{table.label}-*/{MANIFEST}")
+    ours = StoreReader(manifest.parent).gather(np.arange(len(labels)))
+    norms = np.linalg.norm(ours, axis=1) * np.linalg.norm(labels, axis=1)
+    return float(((ours * labels).sum(axis=1) / norms).min())
 
 
 def main() -> int:
     """Ours, then the peer."""
     options = arguments(__doc__).parse_args()
     count, held_out, budget, sentences = (2, 64, 128, 512) if options.quick else (8, 512, 2048, 20_000)
-    texts = numbered(sentences + 2 * held_out)
     python = peers_python()
     assert python is not None, "the peer's trainer wants `accelerate`: make peers"
     flags = ("--held-out", str(held_out), "--distil-budget", str(budget), "--max-length", str(LENGTH))
     with tempfile.TemporaryDirectory() as held:
         folder, root = Path(held), Path(held) / "runs"
-        corpus = ("--corpus", str(text_file(folder, len(texts))), "--sentences", "0", "--evaluations", "1")
+        corpus = ("--corpus", str(text_file(folder, sentences + 2 * held_out)))
         began, ended = run_sweep(root, "--trials", str(count), *corpus, *flags, *SAME)
         done = trials(root)
         ours = max(trial.ended for trial in done) - began
         steps = {read_manifest(stage)["steps"] for trial in done for stage in trial.stages}
-        file = write_texts(folder, texts[: sentences + held_out])
-        around, told, labels = peer(python, file, held_out, budget)
-        cosine = lowest_cosine(root, sentences, dict(zip(texts, labels, strict=False)))
-    assert steps == {trial["steps"] for trial in told} == {budget // BATCH}, f"other budgets: {steps}, {told}"
+        tables = split(root)
+        trained, dev = all_texts(root, tables["train"]), all_texts(root, tables["dev"])
+        around, told, labels = peer(python, write_texts(folder, trained + dev), len(dev), budget)
+        cosine, sentences = lowest_cosine(root, tables["train"], labels), len(trained)
+    steps |= {int(trial["steps"]) for trial in told}
+    assert steps == {budget // BATCH}, f"the budgets differ: {steps} steps"
     assert len(done) == count and cosine >= COSINE, f"{len(done)} trials, lowest cosine {cosine}"
     each = [float(np.mean([seconds_of(trial, *out) for trial in told])) for out in ((), ("encode",))]
     encode = float(np.mean([trial["encode"] for trial in told]))

@@ -3,7 +3,7 @@
 Ours reads, cleans and deduplicates the file, cuts it into shards, starts two teacher actors of one thread
 each, tokenises, embeds, writes and checks the shards. The peer has the token ids in memory and runs the same
 forward pass, in the same precision and with batches by length, with two threads in one process. It runs over
-every fifth row before and after ours, so that a machine that drifts is seen; its rate is taken as the mean.
+every tenth row before and after ours, so that a machine that drifts is seen; its rate is taken as the mean.
 
     python benchmarks/pipeline.py [--layers 6] [--sentences 100000]
 """
@@ -31,7 +31,7 @@ from stillhouse.teachers.models import teacher_encoder
 from stillhouse.teachers.store import open_store
 from stillhouse.tokenizing import FastTokenizer
 
-ACTORS, EVERY, LENGTH, COSINE = 2, 5, 128, 0.999
+ACTORS, EVERY, LENGTH, COSINE = 2, 10, 128, 0.999
 
 
 class Plain:

@@ -120,9 +120,7 @@ def attention(
     """
     assert attention_mask is None, "packed texts need no mask"
     tokens = [texts * length for texts, length in runs]
-    parts = zip(
-        runs, *(torch.split(side[0].transpose(0, 1), tokens) for side in (query, key, value)), strict=True
-    )
+    parts = zip(runs, *(side[0].transpose(0, 1).split(tokens) for side in (query, key, value)), strict=True)
     attended = []
     for (texts, length), *sides in parts:
         query_, key_, value_ = (side.unflatten(0, (texts, length)).transpose(1, 2) for side in sides)

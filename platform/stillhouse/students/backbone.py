@@ -145,20 +145,6 @@ def run_backbone(
     Raises:
         BadInput: A text with more tokens than the model has positions.
     """
-    check_length(tokens, positions)
-    words = {"input_ids": tokens.input_ids_BT} if words_BTH is None else {"inputs_embeds": words_BTH}
-    states: Any = backbone(**words, attention_mask=tokens.attention_mask_BT, output_hidden_states=True)
-    last_BTH: Tensor = states.last_hidden_state
-    # A model without layers records no states: what leaves it is what enters its first layer.
-    return last_BTH, tuple(states.hidden_states or ()) or (last_BTH,)
-
-
-def check_length(tokens: Tokens, positions: int) -> None:
-    """Refuse a text with more tokens than the model has positions.
-
-    Raises:
-        BadInput: There is one.
-    """
     longest = tokens.input_ids_BT.shape[1]
     require(
         longest <= positions,
@@ -167,6 +153,11 @@ def check_length(tokens: Tokens, positions: int) -> None:
         positions=positions,
         remedy="Lower `max_length`.",
     )
+    words = {"input_ids": tokens.input_ids_BT} if words_BTH is None else {"inputs_embeds": words_BTH}
+    states: Any = backbone(**words, attention_mask=tokens.attention_mask_BT, output_hidden_states=True)
+    last_BTH: Tensor = states.last_hidden_state
+    # A model without layers records no states: what leaves it is what enters its first layer.
+    return last_BTH, tuple(states.hidden_states or ()) or (last_BTH,)
 
 
 def checked_layers(layers: Sequence[int], total: int) -> tuple[int, ...]:

@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from stillhouse.errors import BadInput, require
 from stillhouse.plan import Model
 from stillhouse.students.backbone import (
-    check_length,
     checked_layers,
     load_backbone,
     max_tokens,
@@ -19,9 +18,8 @@ from stillhouse.students.backbone import (
 )
 from stillhouse.students.ending import check_states, finish, make_projection
 from stillhouse.students.head import own_head
-from stillhouse.students.packed import Layout, can_pack, run_packed
 from stillhouse.students.pooling import pool
-from stillhouse.types import Encoding, LazyStates, Tokens
+from stillhouse.types import Encoding, Tokens
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -107,26 +105,6 @@ class TransformerStudent(nn.Module):
             BadInput: A text with more tokens than the model has positions.
         """
         last_BTH, hidden = run_backbone(self.backbone, self.max_tokens, tokens, words_BTH)
-        return self._finished(last_BTH, hidden, tokens)
-
-    @property
-    def packs(self) -> bool:
-        """Whether `forward_packed` can be used."""
-        return can_pack(self.backbone)
-
-    def forward_packed(self, tokens: Tokens) -> Encoding:
-        """The same encodings as `forward`, computed without padding, which is quicker on a CPU.
-
-        Raises:
-            BadInput: A text with more tokens than the model has positions.
-        """
-        check_length(tokens, self.max_tokens)
-        layout = Layout(tokens.attention_mask_BT)
-        last_NH, states = run_packed(self.backbone, tokens, layout)
-        hidden = LazyStates(len(states), lambda layer: layout.padded(states[layer]))
-        return self._finished(layout.padded(last_NH), hidden, tokens)
-
-    def _finished(self, last_BTH: Tensor, hidden: Sequence[Tensor], tokens: Tokens) -> Encoding:
         pooled_BH = pool(self.pooling, last_BTH, tokens.attention_mask_BT)
         embedding_BD = finish(pooled_BH, self.projection, self.activation, normalize=self.normalize)
         return Encoding(embedding_BD, hidden, tokens.attention_mask_BT)

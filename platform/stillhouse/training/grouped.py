@@ -1,7 +1,7 @@
-"""A student's pass over a batch without most of its padding: the same encodings and the same gradient.
+"""A student's pass over a batch in groups of equally long texts: the same encodings with less padding.
 
 A random batch of sentences is two thirds padding when it is padded to its longest. Sorted and cut into groups
-of equally long texts it is a sixth; a student that packs its tokens has none.
+it is a sixth, and the gradient is the same.
 """
 
 from typing import Any
@@ -19,8 +19,6 @@ TEXTS_A_GROUP = {"cpu": 16}
 def encode_grouped(student: Any, tokens: Tokens, size: int = 0) -> Encoding:
     """Encode a batch group by group, shortest texts first, and put the encodings back in order.
 
-    On the CPU a student with ``forward_packed`` needs no groups, unless a size is given.
-
     A student with ``embed_words`` looks its word vectors up once for the whole batch: every look-up more
     would fill another gradient of the size of the vocabulary.
 
@@ -29,10 +27,7 @@ def encode_grouped(student: Any, tokens: Tokens, size: int = 0) -> Encoding:
         tokens: A padded batch.
         size: Texts a group; 0 takes what suits the device.
     """
-    device = tokens.input_ids_BT.device.type
-    if size == 0 and device == "cpu" and getattr(student, "packs", False):
-        return student.forward_packed(tokens)  # type: ignore[no-any-return]
-    size = size or TEXTS_A_GROUP.get(device, 0)
+    size = size or TEXTS_A_GROUP.get(tokens.input_ids_BT.device.type, 0)
     if size == 0 or len(tokens.input_ids_BT) <= size:
         return student(tokens)  # type: ignore[no-any-return]
     real_BT = tokens.attention_mask_BT.bool()

@@ -77,7 +77,7 @@ class Forward:
         # Not run by any test here: page-locked memory both ways, so that copies overlap with the products.
         pinned = Tokens(tokens.input_ids_BT.pin_memory(), tokens.attention_mask_BT.pin_memory())
         vectors_BE = self.teacher(pinned.to(self.device)).float().to("cpu", non_blocking=True)
-        there = torch.cuda.Event()
+        there = torch.cuda.Event()  # type: ignore[no-untyped-call]
         there.record()
         return _Said(rows, vectors_BE, there)
 

@@ -22,9 +22,7 @@ def table(count: int) -> TextTable:
 
 def sentences(count: int) -> list[str]:
     """So many sentences."""
-    texts = open_texts(WORKSPACE, table(count))
-    found = [text for shard in range(len(texts.shard_starts)) for text in texts.shard(shard)]
-    return found[:count]
+    return list(open_texts(WORKSPACE, table(count)))[:count]
 
 
 def numbered(count: int) -> list[str]:

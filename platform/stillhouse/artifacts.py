@@ -11,9 +11,12 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from stillhouse.errors import BadInput, Hindered, full_disk, tells_of_full_disk
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 MANIFEST = "manifest.json"
 _LEAST_ROOM = 1 << 16
@@ -74,6 +77,18 @@ def write_atomically(path: Path, data: bytes) -> None:
     """
     with replacing(path) as temporary:
         temporary.write_bytes(data)
+
+
+def write_array(path: Path, array: "npt.NDArray[Any]") -> None:
+    """Write an array as ``.npy``, there whole or not at all.
+
+    Raises:
+        Hindered: The disk is full.
+    """
+    import numpy as np  # `--help` and its kin want no array.
+
+    with replacing(path) as temporary, temporary.open("wb") as file:
+        np.save(file, array)
 
 
 @contextlib.contextmanager

@@ -49,8 +49,7 @@ def run_suites(options: Namespace, workspace: Workspace, device: str) -> dict[st
     from stillhouse.sweeps.openings import record_opening, tell_runs
 
     prepared = prepare_suites(options, workspace)
-    kept = _on_disk(options, workspace) is not None
-    models = {name: open_checked(name, workspace, device, identified=kept) for name in models_of(options)}
+    models = {name: open_checked(name, options, workspace, device) for name in models_of(options)}
     model, other = models[options.model], models.get(options.against)
     found: dict[str, Any] = {}
     compared = {}
@@ -71,13 +70,13 @@ def run_suites(options: Namespace, workspace: Workspace, device: str) -> dict[st
     return found | ({"against": told_against(options, compared)} if other is not None else {})
 
 
-def open_checked(name: str, workspace: Workspace, device: str, *, identified: bool) -> Checked:
-    """A model by its name; without one, for a run that is measured, none."""
+def open_checked(name: str, options: Namespace, workspace: Workspace, device: str) -> Checked:
+    """A model by its name, identified where vectors are kept; none for a run that is measured."""
     from stillhouse.training.run import identity_of, open_model
 
     if not name:
         return Checked(None)
-    identity = f"{identity_of(name, workspace)} {device}" if identified else ""
+    identity = f"{identity_of(name, workspace)} {device}" if _keeps_vectors(options) else ""
     return Checked(open_model(name, workspace, device), identity)
 
 
@@ -146,9 +145,13 @@ def check_flags(options: Namespace) -> None:
     require(alone, rule, model=options.model, suite=options.suite)
 
 
+def _keeps_vectors(options: Namespace) -> bool:
+    return options.search_shards != 1 or bool(options.index) or options.keep_vectors
+
+
 def _on_disk(options: Namespace, workspace: Workspace) -> OnDisk | None:
     """What the flags of retrieval ask for beyond vectors in memory."""
-    if options.search_shards == 1 and not options.index and not options.keep_vectors:
+    if not _keeps_vectors(options):
         return None
     indexes = tuple(parse_index(text) for text in options.index)
     return OnDisk(workspace, options.search_shards, indexes, options.keep_vectors)

@@ -36,8 +36,7 @@ def wordnet(tmp_path: Path) -> Path:
 
 
 def texts_of(workspace: Workspace, table: TextTable) -> list[str]:
-    texts = open_texts(workspace, table)
-    return [text for shard in range(len(texts.shard_starts)) for text in texts.shard(shard)]
+    return list(open_texts(workspace, table))
 
 
 def test_copies_come_after_the_sentences_and_nothing_comes_twice(workspace: Workspace, wordnet: Path) -> None:

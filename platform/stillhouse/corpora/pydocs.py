@@ -176,8 +176,7 @@ class _Selection:
         )
 
     def _everything(self, name: str) -> list[str]:
-        texts = self.all[name]
-        return [text for shard in range(len(texts.shard_starts)) for text in texts.shard(shard)]
+        return list(self.all[name])
 
     def _first(self, texts: list[str], size: int | None, name: str) -> list[int]:
         """The rows with the lowest hashes: the same for the same texts, and a prefix of any larger choice."""

@@ -7,7 +7,7 @@ the hashes that find duplicates; it takes its name, the hash of its shards, when
 import hashlib
 import json
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from stillhouse.artifacts import Workspace, locked, read_manifest, replacing, write_manifest
+from stillhouse.artifacts import Workspace, locked, read_manifest, replacing, write_array, write_manifest
 from stillhouse.corpora.sampling import chosen
 from stillhouse.corpora.writing import Rejected, ShardWriter, temporary_folder
 from stillhouse.data import Sampled
@@ -119,6 +119,11 @@ class Texts:
             local = pa.array(wanted[here] - self.shard_starts[shard])
             texts[here] = self._column(int(shard)).take(local).to_pylist()
         return list(texts)
+
+    def __iter__(self) -> Iterator[str]:
+        """All texts, in order, a shard in memory at a time."""
+        for shard in range(len(self.shard_starts)):
+            yield from self.shard(shard)
 
     def shard(self, index: int) -> list[str]:
         """All texts of one shard."""
@@ -285,6 +290,5 @@ def _write_arrays(
         if workspace.finished(artifact):
             return
         for name, array in arrays.items():
-            with replacing(folder / f"{name}.npy") as temporary, temporary.open("wb") as file:
-                np.save(file, array)
+            write_array(folder / f"{name}.npy", array)
         write_manifest(folder, manifest)

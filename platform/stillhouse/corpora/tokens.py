@@ -14,6 +14,7 @@ from stillhouse.artifacts import (
     read_manifest,
     remove_leftovers,
     replacing,
+    write_array,
     write_manifest,
 )
 from stillhouse.corpora.tables import open_texts
@@ -49,8 +50,7 @@ def build_tokens(
         tokenizer = FastTokenizer(Path(token_table.tokenizer.path), token_table.max_length)
         with replacing(folder / "ids.npy") as temporary, temporary.open("wb") as file:
             offsets = _write_ids(file, workspace, token_table, tokenizer, progress)
-        with replacing(folder / "offsets.npy") as temporary, temporary.open("wb") as file:
-            np.save(file, offsets)
+        write_array(folder / "offsets.npy", offsets)
         content = {
             "rows": len(offsets) - 1,
             "tokens": int(offsets[-1]),

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from stillhouse.artifacts import Workspace, remove_leftovers, replacing, sha256_of
+from stillhouse.artifacts import Workspace, remove_leftovers, sha256_of, write_array
 from stillhouse.corpora.judged import Entry, JudgedCollection
 from stillhouse.errors import BadInput, require
 from stillhouse.evaluation.search import TILE, finite
@@ -111,8 +111,7 @@ def write_vectors(
             remedy=f"Remove {folder}, and run the same command again.",
         )
         if not path.exists():
-            with replacing(path) as temporary, temporary.open("wb") as file:
-                np.save(file, np.ascontiguousarray(part, np.float32))
+            write_array(path, np.ascontiguousarray(part, np.float32))
         ids.append(pa.array([entry.id for entry in entries], pa.large_string()))
         rows += len(entries)
     require(rows > 0, "there are passages to encode", folder=str(folder))

@@ -18,11 +18,10 @@ SRA + KD (+ TS) is the method ``sra_kd``, the baseline without the first stage `
 from dataclasses import dataclass
 from typing import Any
 
-from stillhouse.methods.matching import CosineApproximation
-from stillhouse.methods.stages import distilled, require_transformer
-from stillhouse.methods.tasks import check_student, classified, recurrent
+from stillhouse.methods.stages import require_transformer
+from stillhouse.methods.tasks import approximated, check_student, classified, recurrent
 from stillhouse.plan import Model, Optimizer, Setting, Stage
-from stillhouse.spec import Spec, spec
+from stillhouse.spec import Spec
 
 PAPER = (
     "Wu et al., Towards Non-task-specific Distillation of BERT via Sentence Representation Approximation, "
@@ -99,19 +98,11 @@ def check(hp: HyperParameters, student: Spec[Any], teacher: Model) -> None:
 
 def plan(hp: HyperParameters, setting: Setting) -> Stage:
     """The fine-tuning stage after the distillation; the distillation alone where there is no task."""
-    before = distilled(
-        setting,
-        spec(CosineApproximation),
-        _optimizer(hp, hp.distil_learning_rate),
-        label="sra",
-        student=recurrent(
-            setting,
-            hidden=hp.hidden,
-            pooling=hp.pooling,
-            freeze_words=hp.freeze_words,
-            dropout=hp.dropout,
-        ),
-        batch_size=min(hp.distil_batch_size, setting.distil_budget),
+    student = recurrent(
+        setting, hidden=hp.hidden, pooling=hp.pooling, freeze_words=hp.freeze_words, dropout=hp.dropout
+    )
+    before = approximated(
+        setting, _optimizer(hp, hp.distil_learning_rate), student=student, batch_size=hp.distil_batch_size
     )
     if setting.task is None or setting.finetune_budget == 0:
         return before
@@ -119,7 +110,7 @@ def plan(hp: HyperParameters, setting: Setting) -> Stage:
         setting,
         setting.task,
         _optimizer(hp, hp.finetune_learning_rate),
-        student=before.student,
+        student=student,
         batch_size=hp.finetune_batch_size,
         head_hidden=hp.head_hidden,
         dropout=hp.dropout,

@@ -17,9 +17,9 @@ the paper's KD has BERT large.
 from dataclasses import dataclass
 from typing import Any
 
-from stillhouse.methods.matching import CosineApproximation
-from stillhouse.methods.stages import distilled, require_transformer
+from stillhouse.methods.stages import require_transformer
 from stillhouse.methods.tasks import (
+    approximated,
     check_student,
     check_transfer,
     classified,
@@ -29,7 +29,7 @@ from stillhouse.methods.tasks import (
     with_logits,
 )
 from stillhouse.plan import Model, Optimizer, Setting, Stage
-from stillhouse.spec import Spec, spec
+from stillhouse.spec import Spec
 from stillhouse.students.head import own_head
 
 PAPER = (
@@ -129,19 +129,11 @@ def plan(hp: HyperParameters, setting: Setting) -> Stage:
     """The fine-tuning stage after the distillation and the teacher's own fine-tuning."""
     task = setting.task
     assert task is not None, "a method that needs a task says so before it plans"
-    before = distilled(
-        setting,
-        spec(CosineApproximation),
-        _optimizer(hp, hp.distil_learning_rate),
-        label="sra",
-        student=recurrent(
-            setting,
-            hidden=hp.hidden,
-            pooling=hp.pooling,
-            freeze_words=hp.freeze_words,
-            dropout=hp.dropout,
-        ),
-        batch_size=min(hp.distil_batch_size, setting.distil_budget),
+    student = recurrent(
+        setting, hidden=hp.hidden, pooling=hp.pooling, freeze_words=hp.freeze_words, dropout=hp.dropout
+    )
+    before = approximated(
+        setting, _optimizer(hp, hp.distil_learning_rate), student=student, batch_size=hp.distil_batch_size
     )
     tutor = teacher(
         setting,
@@ -154,7 +146,7 @@ def plan(hp: HyperParameters, setting: Setting) -> Stage:
         setting,
         task,
         _optimizer(hp, hp.finetune_learning_rate),
-        student=before.student,
+        student=student,
         batch_size=hp.finetune_batch_size,
         head_hidden=hp.head_hidden,
         dropout=hp.dropout,

@@ -5,6 +5,8 @@ from typing import Any
 from stillhouse.data import Recorded
 from stillhouse.errors import require
 from stillhouse.methods.classified import Classified
+from stillhouse.methods.matching import CosineApproximation
+from stillhouse.methods.stages import distilled
 from stillhouse.plan import Examples, LabelledTask, Optimizer, Setting, Stage
 from stillhouse.spec import Spec, spec
 from stillhouse.students.bilstm import POOLINGS, BiLSTMStudent
@@ -50,6 +52,27 @@ def recurrent(
         freeze_words=freeze_words,
         dropout=dropout,
         seed=setting.seed,
+    )
+
+
+def approximated(
+    setting: Setting, optimizer: Optimizer, *, student: Spec[BiLSTMStudent], batch_size: int
+) -> Stage:
+    """SRA's first stage: the student nears the teacher's vectors of unlabelled text (eq. 1).
+
+    Args:
+        setting: Sentences, budget and the like.
+        optimizer: How the weights move.
+        student: What is trained.
+        batch_size: Global batch; no more than the budget is taken.
+    """
+    return distilled(
+        setting,
+        spec(CosineApproximation),
+        optimizer,
+        label="sra",
+        student=student,
+        batch_size=min(batch_size, setting.distil_budget),
     )
 
 

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from stillhouse.errors import require
 from stillhouse.plan import Model
+from stillhouse.students.pair_scorer import candidates_each
 from stillhouse.students.pooling import maximum
 from stillhouse.students.words import run_lstm, seeded, word_embedding
 from stillhouse.types import Tokens
@@ -96,18 +97,12 @@ class CoattentionScorer(nn.Module):
         Raises:
             BadInput: The documents are not C a claim.
         """
-        claims, rows = len(claim.input_ids_BT), len(documents.input_ids_BT)
-        require(
-            claims >= 1 and rows >= claims and rows % claims == 0,
-            "documents are C a claim",
-            claims=claims,
-            documents=rows,
-        )
+        each = candidates_each(claim, documents)
         queries_BSU, claim_mask_BS = self._encode(claim, self.sentinels[0])
         queries_BSU = torch.tanh(self.query(queries_BSU))
         documents_MTU, mask_MT = self._encode(documents, self.sentinels[1])
         queries_MSU, claim_mask_MS = (
-            states.repeat_interleave(rows // claims, dim=0) for states in (queries_BSU, claim_mask_BS)
+            states.repeat_interleave(each, dim=0) for states in (queries_BSU, claim_mask_BS)
         )
         seen_MTU = _coattention(queries_MSU, claim_mask_MS, documents_MTU, mask_MT)
         # The sentinel, which stands first, has been attended to; it is no word of the document.
@@ -116,7 +111,7 @@ class CoattentionScorer(nn.Module):
         )
         pooled_MU = self.dropout(maximum(fused_MTU, mask_MT[:, 1:]))
         scores_M: Tensor = self.head(pooled_MU).squeeze(-1)
-        return scores_M.to(torch.promote_types(scores_M.dtype, torch.float32)).view(claims, -1)
+        return scores_M.to(torch.promote_types(scores_M.dtype, torch.float32)).view(-1, each)
 
     def _encode(self, tokens: Tokens, sentinel_U: Tensor) -> tuple[Tensor, Tensor]:
         """States with the sentinel before them, and their mask."""

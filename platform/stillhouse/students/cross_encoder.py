@@ -13,8 +13,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from stillhouse.errors import require
 from stillhouse.plan import Model
+from stillhouse.students.pair_scorer import candidates_each
 from stillhouse.students.transformer import TransformerStudent
 from stillhouse.students.words import seeded
 from stillhouse.types import Tokens
@@ -74,18 +74,12 @@ class TransformerScorer(nn.Module):
         Raises:
             BadInput: The documents are not C a claim.
         """
-        claims, rows = len(claim.input_ids_BT), len(documents.input_ids_BT)
-        require(
-            claims >= 1 and rows >= claims and rows % claims == 0,
-            "documents are C a claim",
-            claims=claims,
-            documents=rows,
-        )
+        each = candidates_each(claim, documents)
         pairs = join_pairs(claim, documents, self.encoder.max_tokens)
         states_MH = self.encoder(pairs).embedding_BD
         with torch.autocast(states_MH.device.type, enabled=False):
             scores_M: Tensor = self.head(states_MH).squeeze(-1)
-        return scores_M.view(claims, -1)
+        return scores_M.view(-1, each)
 
 
 def join_pairs(claim: Tokens, documents: Tokens, most: int) -> Tokens:

@@ -85,15 +85,20 @@ class StudentEncoder:
         ids, offsets = self.tokenizer(texts)
         starts, lengths = offsets[:-1], np.diff(offsets)
         vectors_ND = np.empty((len(texts), self.dim), dtype=np.float32)
-        precision = torch.autocast(
-            torch.device(self.device).type, torch.bfloat16, enabled=self.autocast == "bfloat16"
-        )
-        with evaluating(self.student), torch.no_grad(), precision:
+        with inferring(self.student, self.device, self.autocast):
             for rows in token_batches(lengths, self.batch_tokens):
                 tokens = pad(ids, starts[rows], lengths[rows], self.tokenizer.pad_id)
                 encoding = self.student(tokens.to(self.device))
                 vectors_ND[rows] = encoding.embedding_BD.float().cpu().numpy()
         return vectors_ND
+
+
+@contextlib.contextmanager
+def inferring(student: "StudentModule | nn.Module", device: str, autocast: str) -> Iterator[None]:
+    """Evaluation mode without gradients, in a precision; see `evaluating`."""
+    precision = torch.autocast(torch.device(device).type, torch.bfloat16, enabled=autocast == "bfloat16")
+    with evaluating(student), torch.no_grad(), precision:
+        yield
 
 
 @contextlib.contextmanager

@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from stillhouse.errors import require
-from stillhouse.students.encoder import Vectors, evaluating
+from stillhouse.students.encoder import Vectors, inferring
 from stillhouse.tokenizing import FastTokenizer, pad, token_batches
+from stillhouse.types import Tokens
 
 
 class PairScorer:
@@ -62,10 +62,7 @@ class PairScorer:
         sides = [self._cut(first), self._cut(second or ())]
         lengths_N = sides[0][2] + sides[1][2]
         scores_N1 = np.empty((len(first), 1), np.float32)
-        precision = torch.autocast(
-            torch.device(self.device).type, torch.bfloat16, enabled=self.autocast == "bfloat16"
-        )
-        with evaluating(self.student), torch.no_grad(), precision:
+        with inferring(self.student, self.device, self.autocast):
             for rows in token_batches(lengths_N, self.batch_tokens):
                 claim, document = (
                     pad(ids, starts[rows], lengths[rows], self.tokenizer.pad_id).to(self.device)
@@ -80,3 +77,19 @@ class PairScorer:
         ids, offsets = self.tokenizer(list(row_of))
         rows = np.array([row_of[text] for text in texts])
         return ids, offsets[rows], np.diff(offsets)[rows]
+
+
+def candidates_each(claim: Tokens, documents: Tokens) -> int:
+    """C, where the C documents of a claim stand side by side.
+
+    Raises:
+        BadInput: The documents are not C a claim.
+    """
+    claims, rows = len(claim.input_ids_BT), len(documents.input_ids_BT)
+    require(
+        claims >= 1 and rows >= claims and rows % claims == 0,
+        "documents are C a claim",
+        claims=claims,
+        documents=rows,
+    )
+    return rows // claims

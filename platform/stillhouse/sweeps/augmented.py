@@ -113,13 +113,13 @@ def _rows(
     """The sentences as they are, then what is new of the copies, way by way."""
     texts = open_texts(workspace, sentences)
     seen = set()
-    for text in _all(texts):
+    for text in texts:
         seen.add(dedup_key(text))
         yield text
-    kept_back = {dedup_key(text) for table in held_out for text in _all(open_texts(workspace, table))}
+    kept_back = {dedup_key(text) for table in held_out for text in open_texts(workspace, table)}
     for copy in range(copies):
         for way in ways:
-            for text, varied in zip(_all(texts), way(texts, copy), strict=True):
+            for text, varied in zip(texts, way(texts, copy), strict=True):
                 found = clean(varied)
                 counts["copies"] += 1
                 counts["changed"] += found != text
@@ -146,7 +146,7 @@ def _synonyms(wanted: "Experiment") -> Copies:
 
     wordnet = read_wordnet(wanted.augment_wordnet)
     probability = wanted.augment_probability
-    return lambda texts, copy: with_synonyms(_all(texts), wordnet, probability=probability, seed=copy)
+    return lambda texts, copy: with_synonyms(texts, wordnet, probability=probability, seed=copy)
 
 
 def _back_translations(models: Sequence[Model], folder: Path, device: str) -> Copies:
@@ -187,8 +187,3 @@ def _translators(wanted: "Experiment") -> list[Model]:
         remedy="Such as Helsinki-NLP/opus-mt-en-de,Helsinki-NLP/opus-mt-de-en.",
     )
     return [resolve_model(name) for name in named]
-
-
-def _all(texts: Texts) -> Iterator[str]:
-    for shard in range(len(texts.shard_starts)):
-        yield from texts.shard(shard)

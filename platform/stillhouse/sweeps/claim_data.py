@@ -22,7 +22,7 @@ from stillhouse.plan import DevSuite, Examples, Model, Setting, Store, TestSuite
 from stillhouse.spec import spec
 from stillhouse.sweeps.experiment import Experiment
 from stillhouse.sweeps.fractions import cut
-from stillhouse.sweeps.prepare import Embedding, Prepared
+from stillhouse.sweeps.prepare import Embedding, Prepared, as_wanted
 from stillhouse.sweeps.student_kinds import student_spec
 from stillhouse.sweeps.task_data import word_vectors
 from stillhouse.teachers.models import resolve_model
@@ -95,15 +95,11 @@ def prepare_claims(
         student=student_spec(wanted, teacher),
         sentences=Store(train.columns["documents"], teacher, max_length=wanted.max_length),
         dev=task.dev,
-        distil_budget=wanted.distil_budget,
         sentence_rows=task.rows,
-        evaluations=wanted.evaluations,
-        patience=wanted.patience,
-        max_length=wanted.max_length,
         autocast=resolve_compute(embedding.device, wanted.compute),
-        seed=wanted.seed,
         words=word_vectors(workspace, wanted.words, tables, wanted.seed),
         ranking=task,
+        **as_wanted(wanted),
     )
     setting = cut(whole, wanted)
     assert setting.ranking is not None

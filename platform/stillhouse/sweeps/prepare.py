@@ -159,13 +159,15 @@ def _shared(wanted: Experiment, sentences: Store, told: "StoreReader") -> dict[s
         "sentences": sentences,
         "sentence_rows": len(told),
         "teacher_dim": told.dim,
-        "distil_budget": wanted.distil_budget,
-        "evaluations": wanted.evaluations,
-        "patience": wanted.patience,
-        "max_length": wanted.max_length,
         "autocast": sentences.compute,
-        "seed": wanted.seed,
+        **as_wanted(wanted),
     }
+
+
+def as_wanted(wanted: Experiment) -> dict[str, Any]:
+    """What a setting takes from an experiment as it stands."""
+    names = ("distil_budget", "evaluations", "patience", "max_length", "seed")
+    return {name: getattr(wanted, name) for name in names}
 
 
 def _facts(wanted: Experiment, corpus: str, setting: Setting, pairs: int) -> dict[str, Any]:

@@ -140,6 +140,4 @@ def _mnli_dev(root: str) -> str:
 
 def _texts(workspace: Workspace, tables: Sequence[TextTable]) -> Iterator[str]:
     for table in tables:
-        texts = open_texts(workspace, table)
-        for shard in range(len(texts.shard_starts)):
-            yield from texts.shard(shard)
+        yield from open_texts(workspace, table)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from stillhouse.artifacts import Workspace, locked, replacing, write_manifest
+from stillhouse.artifacts import Workspace, locked, write_array, write_manifest
 from stillhouse.errors import require
 from stillhouse.plan import Examples, Mined
 from stillhouse.spec import canonical
@@ -92,8 +92,7 @@ def _build(
     )
     arrays = {"query": query[enough], "passage": passage[enough], COLUMN: candidates[found[enough]]}
     for name, array in arrays.items():
-        with replacing(folder / f"{name}.npy") as temporary, temporary.open("wb") as file:
-            np.save(file, array.astype(np.int64))
+        write_array(folder / f"{name}.npy", array.astype(np.int64))
     dropped = {"without_vector": int((~known).sum()), "too_few_negatives": int((~enough).sum())}
     write_manifest(folder, {"rows": int(enough.sum()), "dropped": dropped, "plan": canonical(examples)})
 

@@ -1,18 +1,16 @@
 """What a teacher says of every claim and candidate, recorded once: examples whose origin is `Scored`."""
 
-import shutil
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stillhouse.artifacts import Workspace, locked, remove_leftovers, replacing, write_manifest
+from stillhouse.artifacts import Workspace
 from stillhouse.data import Scored
 from stillhouse.errors import require
 from stillhouse.plan import Examples, Stage
-from stillhouse.spec import canonical
-from stillhouse.types import FloatArray
+from stillhouse.training.recording import Ask, record
+from stillhouse.types import FloatArray, IntArray
 
 if TYPE_CHECKING:
     from stillhouse.corpora.tables import Texts
@@ -29,9 +27,7 @@ def build_scored(
     device: str = "cpu",
     progress: Callable[[int, int], None] | None = None,
 ) -> None:
-    """Ask the teacher for every pair, if nobody has yet; others who want it wait.
-
-    The scores are written part by part, each whole or not at all, so a killed process loses one part.
+    """Ask the teacher for every pair; see `recording.record`.
 
     Args:
         workspace: Where the rows are, and the stage that teaches.
@@ -42,47 +38,24 @@ def build_scored(
     Raises:
         BadInput: The teacher cannot be loaded, or a score is not finite.
     """
-    if workspace.finished(examples):
-        return
     origin = examples.origin
     assert isinstance(origin, Scored), "only scored examples are scored"
-    folder = workspace.path(examples)
-    with locked(folder.with_suffix(".lock")):
-        if not workspace.finished(examples):
-            remove_leftovers(folder)
-            _build(workspace, examples, origin, folder, device, progress)
+    record(
+        workspace,
+        examples,
+        SCORES,
+        lambda rows: _asked(workspace, origin, rows, device),
+        rows_at_once=AT_ONCE,
+        progress=progress,
+    )
 
 
-def _build(
-    workspace: Workspace,
-    examples: Examples,
-    origin: Scored,
-    folder: Path,
-    device: str,
-    progress: Callable[[int, int], None] | None,
-) -> None:
-    from stillhouse.corpora.tables import open_rows, open_texts, open_values
+def _asked(workspace: Workspace, origin: Scored, rows: Mapping[str, IntArray], device: str) -> Ask:
+    from stillhouse.corpora.tables import open_texts
 
-    columns, known = open_rows(workspace, origin.rows), open_values(workspace, origin.rows)
     texts = {name: open_texts(workspace, table) for name, table in origin.rows.columns.items()}
-    rows, scorer, parts = len(columns["claim"]), None, []
-    for start in range(0, rows, AT_ONCE):
-        part = folder / "parts" / f"{start:09d}.npy"
-        if not part.exists():
-            # Loaded when there is something to ask.
-            scorer = scorer or teacher_scorer(origin, workspace, device)
-            chosen = slice(start, start + AT_ONCE)
-            scores_QC = _scores(scorer, texts, columns["claim"][chosen], columns["documents"][chosen])
-            with replacing(part) as temporary, temporary.open("wb") as file:
-                np.save(file, scores_QC)
-        parts.append(np.load(part))
-        if progress:
-            progress(min(start + AT_ONCE, rows), rows)
-    for name, array in {**columns, **known, SCORES: np.concatenate(parts)}.items():
-        with replacing(folder / f"{name}.npy") as temporary, temporary.open("wb") as file:
-            np.save(file, array)
-    write_manifest(folder, {"rows": rows, "plan": canonical(examples)})
-    shutil.rmtree(folder / "parts", ignore_errors=True)
+    scorer = teacher_scorer(origin, workspace, device)
+    return lambda at: _scores(scorer, texts, rows["claim"][at], rows["documents"][at])
 
 
 def teacher_scorer(origin: Scored, workspace: Workspace, device: str = "cpu") -> Any:

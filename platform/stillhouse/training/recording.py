@@ -1,12 +1,12 @@
-"""What a trained stage says of examples, recorded once: a fine-tuned teacher's logits, for its students."""
+"""What a model says of examples, recorded once: beside their rows, for students that learn from it."""
 
 import shutil
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
-from stillhouse.artifacts import Workspace, locked, remove_leftovers, replacing, write_manifest
+from stillhouse.artifacts import Workspace, locked, remove_leftovers, write_array, write_manifest
 from stillhouse.data import Examples, Recorded
 from stillhouse.spec import canonical
 from stillhouse.types import IntArray, ValueArray
@@ -15,12 +15,14 @@ ROWS_AT_ONCE = 16384
 """Rows of a part: after a kill the recording goes on with the first part that is not there."""
 PARTS = "parts"
 
+Ask = Callable[[slice], ValueArray]
+"""From some rows to what is said of each."""
+
 
 def build_recorded(workspace: Workspace, examples: Examples, *, device: str = "cpu") -> None:
-    """Ask the stage of examples whose origin is `Recorded`, if nobody has yet; others who want it wait.
+    """Ask the stage of examples whose origin is `Recorded`; see `record`.
 
-    The student encodes in full precision and without dropout. Beside the new value, float32, the folder holds
-    the columns and values of the rows.
+    The student encodes in full precision and without dropout. What it says is float32.
 
     Args:
         workspace: Where the rows and the finished stage are.
@@ -30,53 +32,74 @@ def build_recorded(workspace: Workspace, examples: Examples, *, device: str = "c
     Raises:
         BadInput: The rows or the stage are not finished.
     """
+    origin = examples.origin
+    assert isinstance(origin, Recorded), "only recorded examples are recorded"
+    record(
+        workspace,
+        examples,
+        origin.value,
+        lambda rows: _asked(workspace, origin, rows, device),
+        rows_at_once=ROWS_AT_ONCE,
+    )
+
+
+def record(
+    workspace: Workspace,
+    examples: Examples,
+    value: str,
+    open_asked: Callable[[Mapping[str, IntArray]], Ask],
+    *,
+    rows_at_once: int,
+    progress: Callable[[int, int], None] | None = None,
+) -> None:
+    """Record a new value beside the rows of examples, if nobody has yet; others who want it wait.
+
+    It is written part by part, each whole or not at all, so a killed process loses one part. The folder then
+    holds the columns and values of the rows too.
+
+    Args:
+        workspace: Where the rows are.
+        examples: What to build; its origin has ``rows``.
+        value: The new value's name.
+        open_asked: From the rows by column to what answers; called when there is something to ask.
+        rows_at_once: Rows of a part.
+        progress: Told of rows done and in all.
+    """
     if workspace.finished(examples):
         return
     folder = workspace.path(examples)
     with locked(folder.with_suffix(".lock")):
-        if not workspace.finished(examples):
-            remove_leftovers(folder)
-            _build(workspace, examples, folder, device)
+        if workspace.finished(examples):
+            return
+        remove_leftovers(folder)
+        rows, values = _known(workspace, examples.origin)
+        count, ask, said = len(next(iter(rows.values()))), None, []
+        for start in range(0, count, rows_at_once):
+            part = folder / PARTS / f"{start:012}.npy"
+            if not part.exists():
+                ask = ask or open_asked(rows)
+                write_array(part, ask(slice(start, start + rows_at_once)))
+            said.append(np.load(part))
+            if progress:
+                progress(min(start + rows_at_once, count), count)
+        for name, array in {**rows, **values, value: np.concatenate(said)}.items():
+            write_array(folder / f"{name}.npy", array)
+        write_manifest(folder, {"rows": count, "plan": canonical(examples)})
+        shutil.rmtree(folder / PARTS, ignore_errors=True)
 
 
-def _build(workspace: Workspace, examples: Examples, folder: Path, device: str) -> None:
+def _known(workspace: Workspace, origin: Any) -> tuple[Mapping[str, IntArray], Mapping[str, ValueArray]]:
     from stillhouse.corpora.tables import open_rows, open_values
 
-    origin = examples.origin
-    assert isinstance(origin, Recorded), "only recorded examples are recorded"
-    rows, values = open_rows(workspace, origin.rows), open_values(workspace, origin.rows)
-    count = len(next(iter(rows.values())))
-    starts = range(0, count, ROWS_AT_ONCE)
-    parts = {folder / PARTS / f"{start:012}.npy": slice(start, start + ROWS_AT_ONCE) for start in starts}
-    _ask(workspace, origin, rows, {part: at for part, at in parts.items() if not part.exists()}, device)
-    said = np.concatenate([np.load(part) for part in parts])
-    for name, array in {**rows, **values, origin.value: said}.items():
-        _save(folder / f"{name}.npy", array)
-    write_manifest(folder, {"rows": count, "plan": canonical(examples)})
-    shutil.rmtree(folder / PARTS, ignore_errors=True)
+    return open_rows(workspace, origin.rows), open_values(workspace, origin.rows)
 
 
-def _ask(
-    workspace: Workspace,
-    origin: Recorded,
-    rows: Mapping[str, IntArray],
-    parts: Mapping[Path, slice],
-    device: str,
-) -> None:
-    """Write the parts that are missing."""
+def _asked(workspace: Workspace, origin: Recorded, rows: Mapping[str, IntArray], device: str) -> Ask:
     from stillhouse.corpora.tables import open_texts
     from stillhouse.training.run import encoder_in
     from stillhouse.training.scorer import StudentScorer
 
-    if not parts:
-        return
     scorer = encoder_in(workspace.path(origin.stage), device)
     assert isinstance(scorer, StudentScorer), "a stage that is asked has an objective that answers"
     texts = [(open_texts(workspace, origin.rows.columns[name]), rows[name]) for name in scorer.columns]
-    for part, at in parts.items():
-        _save(part, scorer.asked(origin.value, *(table[ids[at]] for table, ids in texts)))
-
-
-def _save(path: Path, array: ValueArray) -> None:
-    with replacing(path) as temporary, temporary.open("wb") as file:
-        np.save(file, array)
+    return lambda at: scorer.asked(origin.value, *(table[ids[at]] for table, ids in texts))

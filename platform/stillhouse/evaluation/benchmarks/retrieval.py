@@ -1,5 +1,7 @@
 """The suite of document retrieval on judged collections."""
 
+from collections.abc import Mapping
+
 from stillhouse.artifacts import sha256_of
 from stillhouse.corpora.judged import PLACES, find_collections
 from stillhouse.errors import require
@@ -25,8 +27,8 @@ def retrieval(root: str, options: Options) -> Benchmark:
         notes += more
 
     def measure(model: Checked) -> Measured:
-        items: dict[str, dict[str, Items]] = {}
-        indexes: Figures = {}
+        figures: Figures = {}
+        items: dict[str, Mapping[str, Items]] = {}
         for collection in collections:
             beside: Figures = {}
             if options.from_run is not None:
@@ -37,17 +39,10 @@ def retrieval(root: str, options: Options) -> Benchmark:
                 run = rank_collection(collection, model)
             if options.run is not None:
                 write_run(run_file(options.run, collection, alone=len(collections) == 1), run)
-            items[collection.name] = means(query_figures(run, collection.qrels))
-            indexes |= {f"{collection.name} {name}": each for name, each in beside.items()}
-        exact = measured(items)
-        # A collection's indexes stand behind it.
-        ordered = {
-            name: each
-            for collection in items
-            for name, each in (exact.figures | indexes).items()
-            if name == collection or name.startswith(f"{collection} ")
-        }
-        return Measured(ordered, exact.items)
+            own = measured({collection.name: means(query_figures(run, collection.qrels))})
+            items |= own.items
+            figures |= own.figures | {f"{collection.name} {name}": each for name, each in beside.items()}
+        return Measured(figures, items)
 
     known = {f"{each.name}/{path.name}": sha256_of(path) for each in collections for path in each.files}
     return itemised(measure, notes, opens=opened(options, known), across=False, digits=4)

@@ -6,6 +6,7 @@ from harness import ROOT
 
 from stillhouse.artifacts import Workspace
 from stillhouse.corpora.pydocs import pydocs
+from stillhouse.corpora.sentences import dedup_key
 from stillhouse.corpora.tables import open_texts
 from stillhouse.plan import TextTable
 
@@ -26,8 +27,8 @@ def sentences(count: int) -> list[str]:
 
 
 def numbered(count: int) -> list[str]:
-    """So many different sentences: up to `REAL` real ones, then these with a number behind."""
-    real = sentences(REAL)
+    """So many sentences that reading keeps: up to `REAL` real ones, then these with a number behind."""
+    real = list({dedup_key(text): text for text in sentences(REAL)}.values())
     return [_copy(real[row % len(real)], row // len(real)) for row in range(count)]
 
 

@@ -12,12 +12,13 @@ from sentences import WORKSPACE, table
 
 from stillhouse.plan import AllRows, Examples, Optimizer, Stage, Store
 from stillhouse.spec import Spec, spec
+from stillhouse.students.attention import prefer_quick_attention
 from stillhouse.students.transformer import TransformerStudent
 from stillhouse.teachers.embed import resolve_compute
 from stillhouse.teachers.models import resolve_model, tokenizer_of
 from stillhouse.training.fit import fit
 from stillhouse.training.local import prepare
-from stillhouse.training.module import StudentAndObjective, build_module, prefer_quick_attention
+from stillhouse.training.module import StudentAndObjective, build_module
 from stillhouse.training.schedule import make_optimizer
 from stillhouse.training.spool import NAME, read_spool
 from stillhouse.training.table import TrainingTable, open_table
@@ -58,7 +59,7 @@ def opened(stage: Stage) -> TrainingTable:
 def module_of(stage: Stage, training: TrainingTable) -> StudentAndObjective:
     """Student and objective as the loop has them at its first step."""
     module = build_module(stage, training.teacher_dim, None).train()
-    prefer_quick_attention(module.student, "cpu")
+    prefer_quick_attention(module, "cpu")
     return module
 
 

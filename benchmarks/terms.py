@@ -17,6 +17,7 @@ from stillhouse.methods.bottlenecks import InformationBottleneck
 from stillhouse.methods.contrasts import ContrastiveDistillation
 from stillhouse.spec import Spec, spec
 from stillhouse.students import pooling
+from stillhouse.teachers.embed import resolve_compute
 from stillhouse.training.feed import batches
 from stillhouse.training.module import StudentAndObjective
 from stillhouse.training.table import TrainingTable
@@ -91,7 +92,10 @@ def main() -> int:
             5,
         ),
         f"a memory bank of {size:,} × 384 in CKD": (
-            (spec(ContrastiveDistillation), spec(ContrastiveDistillation, bank_size=size)),
+            (
+                spec(ContrastiveDistillation),
+                spec(ContrastiveDistillation, bank_size=size, bank_precision=resolve_compute("cpu", "auto")),
+            ),
             check_bank,
             10,
         ),

@@ -1,12 +1,16 @@
 """Every docstring of the installed packages, cleaned and split by module: done once, on the driver."""
 
+import contextlib
 import importlib.metadata
 import importlib.util
+import multiprocessing
 import os
 import platform
+import signal
 import sysconfig
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
@@ -32,6 +36,8 @@ SKIPPED_FOLDERS = frozenset(
     "site-packages dist-packages __pycache__ idlelib lib2to3 pydoc_data turtledemo node_modules".split()
 )
 LARGEST_FILE = 2_000_000
+WORTH_PROCESSES, MOST_PROCESSES = 500, 8
+"""Files from which on several processes are quicker, and how many at most."""
 LEAST_PASSAGE, MOST_PASSAGE = 8, 128
 HELD_OUT = {"test": 10, "dev": 10}
 """Per cent of the modules' groups."""
@@ -65,6 +71,10 @@ class Document:
 
     query: str
     body: list[str]
+
+
+Found = tuple[list[tuple[bytes, Document | None]], str]
+"""A file's docstrings by key, and the error that ended its reading."""
 
 
 @dataclass
@@ -142,18 +152,42 @@ def _read(
     documents: dict[str, list[Document]] = {split: [] for split in (*HELD_OUT, "train")}
     skipped: Counter[str] = Counter()
     seen: set[bytes] = set()
-    for done, (package, path) in enumerate(files):
-        if progress is not None and done % 50 == 0:
-            progress(done, len(files))
-        try:
-            split = split_of(_group(package, path))
-            documents[split].extend(_documents(path, seen))
-        except (OSError, SyntaxError, ValueError, RecursionError, MemoryError) as error:
-            # Other people's files: some are templates, for another Python, or of another encoding.
-            skipped[type(error).__name__] += 1
+    with contextlib.closing(_each_read([path for _, path in files])) as found:
+        for done, ((package, path), (keyed, fault)) in enumerate(zip(files, found, strict=True)):
+            if progress is not None and done % 50 == 0:
+                progress(done, len(files))
+            new = {key: document for key, document in keyed if key not in seen}
+            seen.update(new)
+            documents[split_of(_group(package, path))].extend(filter(None, new.values()))
+            if fault:
+                skipped[fault] += 1
     if progress is not None:
         progress(len(files), len(files))
     return documents, skipped
+
+
+def _each_read(paths: Sequence[Path]) -> Generator[Found, None, None]:
+    """What stands in each file, in order; many files are read by a process for every core."""
+    processes = min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1, MOST_PROCESSES)
+    if processes == 1 or len(paths) < WORTH_PROCESSES:
+        yield from map(_read_file, paths)
+        return
+    fresh = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(processes, fresh, signal.signal, (signal.SIGINT, signal.SIG_IGN))
+    try:
+        yield from pool.map(_read_file, paths, chunksize=20)
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _read_file(path: Path) -> Found:
+    keyed: list[tuple[bytes, Document | None]] = []
+    try:
+        keyed.extend(_documents(path))
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        # Other people's files: some are templates, for another Python, or of another encoding.
+        return keyed, type(error).__name__
+    return keyed, ""
 
 
 def _sources(folder: Path) -> Iterator[Path]:
@@ -172,7 +206,8 @@ def _group(package: Package, path: Path) -> str:
     return "/".join((package.name, *(relative.parts if alone else relative.parts[:-1])))
 
 
-def _documents(path: Path, seen: set[bytes]) -> Iterator[Document]:
+def _documents(path: Path) -> Iterator[tuple[bytes, Document | None]]:
+    """A key for every docstring, and what is readable of it."""
     if path.stat().st_size > LARGEST_FILE:
         raise ValueError("too large")
     source = path.read_bytes()
@@ -180,15 +215,12 @@ def _documents(path: Path, seen: set[bytes]) -> Iterator[Document]:
         return
     for docstring in docstrings(source):
         key = blake2b(docstring.encode("utf-8", "surrogatepass"), digest_size=16).digest()
-        if key in seen:
-            continue
-        seen.add(key)
         lead, rest = paragraphs(docstring)
         opening = sentences(lead) if lead else []
         query = opening[0] if opening and readable(opening[0]) else ""
         following = [*opening[1 if query else 0 :], *(text for part in rest for text in sentences(part))]
-        if query or following:
-            yield Document(query, [sentence for sentence in following if readable(sentence)])
+        body = [sentence for sentence in following if readable(sentence)]
+        yield key, Document(query, body) if query or following else None
 
 
 def _assemble(documents: Iterable[Document], foreign: set[str]) -> tuple[_Split, set[str]]:

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from stillhouse.errors import BadInput, require
+from stillhouse.students.products import linear
 from stillhouse.types import FloatArray
 
 TILE = 2048
@@ -106,7 +107,7 @@ def search_stream(
                 _faiss_tile(asked, tile, k, at, best, threads)
             else:
                 for top, queries in zip(best, asked, strict=True):
-                    top.add(queries @ tile.T, at)
+                    top.add(linear(queries, tile), at)
             at += len(tile)
     require(at > first_id, "there are queries and passages to search")
     return _ranking(torch.cat([top.keys() for top in best]), min(k, at - first_id))

@@ -18,6 +18,7 @@ from stillhouse.losses.numerics import (
     unit,
     widen,
 )
+from stillhouse.losses.streaming import streamed_logsumexp
 
 
 class InfoNCE(nn.Module):
@@ -92,7 +93,8 @@ class InfoNCE(nn.Module):
             student_BD: Anchors.
             teacher_BE: Row i is the positive of anchor i, and a negative of the others.
             rows_B: Row ids of the texts; without them no duplicate is known.
-            bank_ME: Teacher's vectors of earlier batches, all of them negatives.
+            bank_ME: `keys` of earlier batches, all of them negatives; products with them are made in their
+                precision.
             bank_rows_M: Their row ids, negative for an empty slot; needed with a bank.
 
         Raises:
@@ -101,21 +103,24 @@ class InfoNCE(nn.Module):
         require_pairs(student_BD, teacher_BE, first_dim=self.student_dim, second_dim=self.teacher_dim)
         require_batch(len(student_BD))
         with full_precision(student_BD):
-            keys_CE = widen(teacher_BE)
-            if bank_ME is not None:
-                keys_CE = torch.cat([keys_CE, bank_ME.to(keys_CE.dtype)])
-            logits_BC = self.temperature(self._similarities(widen(student_BD), keys_CE))
-            hidden_BC = hidden_candidates(
-                logits_BC, rows_B, bank_rows_M, mask_duplicates=self.mask_duplicates
-            )
-            return _pick_diagonal(logits_BC, hidden_BC)
+            anchors_BE = self._anchors(widen(student_BD))
+            logits_BB = self.temperature(anchors_BE @ self.keys(teacher_BE).T)
+            hidden_BB = hidden_candidates(logits_BB, rows_B, mask_duplicates=self.mask_duplicates)
+            if bank_ME is None:
+                return _pick_diagonal(logits_BB, hidden_BB)
+            hidden_M = hidden_slots(bank_ME, bank_rows_M, rows_B, mask_duplicates=self.mask_duplicates)
+            beside_B = streamed_logsumexp(self.temperature(anchors_BE), bank_ME, hidden_M)
+            return _pick_diagonal(logits_BB, hidden_BB, beside_B)
 
-    def _similarities(self, anchors_BD: Tensor, keys_CE: Tensor) -> Tensor:
+    def keys(self, teacher_BE: Tensor) -> Tensor:
+        """The teacher's vectors as anchors are compared with them: what a bank holds."""
+        return unit(widen(teacher_BE)) if self.normalize else widen(teacher_BE)
+
+    def _anchors(self, student_BD: Tensor) -> Tensor:
+        """In the teacher's space: what is compared with its vectors by an inner product."""
         if self.similarity == "cosine":
-            return unit(self.projection(anchors_BD)) @ unit(keys_CE).T
-        if self.normalize:
-            anchors_BD, keys_CE = unit(anchors_BD), unit(keys_CE)
-        return torch.as_tensor(self.projection(anchors_BD) @ keys_CE.T)
+            return unit(self.projection(student_BD))
+        return torch.as_tensor(self.projection(unit(student_BD) if self.normalize else student_BD))
 
 
 class SupervisedInfoNCE(nn.Module):
@@ -217,41 +222,53 @@ class SupervisedInfoNCE(nn.Module):
         return torch.cat([answers_BB, negatives_hit], dim=1)
 
 
-def hidden_candidates(
-    logits_BC: Tensor, rows_B: Tensor | None, bank_rows_M: Tensor | None, *, mask_duplicates: bool = True
-) -> Tensor:
-    """Which candidates are no negatives of an anchor: empty slots of the bank and, by row id, equal texts.
+def hidden_candidates(logits_BB: Tensor, rows_B: Tensor | None, *, mask_duplicates: bool = True) -> Tensor:
+    """Which texts of the batch are no negatives of an anchor: by row id, those equal to it.
 
     Args:
-        logits_BC: Similarities to the batch and then to the bank; only the shape is read.
+        logits_BB: Similarities; only the shape is read.
         rows_B: Row ids of the texts; without them no duplicate is known.
-        bank_rows_M: Row ids of the bank, negative for an empty slot.
-        mask_duplicates: Hide equal texts too. A bank's vector of a text of this batch is then hidden from
-            every anchor, since it stands in the batch.
+        mask_duplicates: Without it none is hidden.
 
     Returns:
-        (B, C), bool; the diagonal, where the positives are, may be either.
+        (B, B), bool; the diagonal, where the positives are, may be either.
 
     Raises:
-        BadInput: Another number of row ids than of candidates.
+        BadInput: Another number of row ids than of texts.
     """
-    batch, candidates = logits_BC.shape
-    held = 0 if bank_rows_M is None else len(bank_rows_M)
-    require(
-        candidates == batch + held and (rows_B is None or rows_B.shape == (batch,)),
-        "one row id for every text of the batch and every slot of the bank",
-        rows=None if rows_B is None else tuple(rows_B.shape),
-        bank_rows=held,
-        candidates=candidates,
-    )
-    hidden_BC = torch.zeros_like(logits_BC, dtype=torch.bool)
-    if bank_rows_M is not None:
-        hidden_BC[:, batch:] = bank_rows_M < 0
-    if mask_duplicates and rows_B is not None:
-        hidden_BC[:, :batch] = rows_B[:, None] == rows_B[None, :]
-        if bank_rows_M is not None:
-            hidden_BC[:, batch:] |= torch.isin(bank_rows_M, rows_B)
-    return hidden_BC
+    _require_rows(len(logits_BB), rows_B)
+    if not mask_duplicates or rows_B is None:
+        return torch.zeros_like(logits_BB, dtype=torch.bool)
+    return rows_B[:, None] == rows_B[None, :]
+
+
+def hidden_slots(
+    bank_ME: Tensor, bank_rows_M: Tensor | None, rows_B: Tensor | None, *, mask_duplicates: bool = True
+) -> Tensor:
+    """Which slots of a bank are no negatives: empty ones and, by row id, the texts of this batch.
+
+    Args:
+        bank_ME: Only the number of slots is read.
+        bank_rows_M: Row ids of the bank, negative for an empty slot.
+        rows_B: Row ids of the batch; without them no duplicate is known.
+        mask_duplicates: A text of this batch is hidden from every anchor, since it stands in the batch.
+
+    Returns:
+        (M,), bool.
+
+    Raises:
+        BadInput: Another number of row ids than of slots.
+    """
+    held = None if bank_rows_M is None else tuple(bank_rows_M.shape)
+    require(held == (len(bank_ME),), "one row id for every slot of the bank", rows=held, slots=len(bank_ME))
+    assert bank_rows_M is not None
+    hidden_M = bank_rows_M < 0
+    return hidden_M | torch.isin(bank_rows_M, rows_B) if mask_duplicates and rows_B is not None else hidden_M
+
+
+def _require_rows(texts: int, rows_B: Tensor | None) -> None:
+    rows = None if rows_B is None else tuple(rows_B.shape)
+    require(rows in (None, (texts,)), "one row id for every text of the batch", rows=rows, texts=texts)
 
 
 def _require_negatives(query_BD: Tensor, negatives_BKD: Tensor, negative_rows_BK: Tensor | None) -> None:
@@ -270,8 +287,14 @@ def _require_negatives(query_BD: Tensor, negatives_BKD: Tensor, negative_rows_BK
     )
 
 
-def _pick_diagonal(logits_BC: Tensor, hidden_BC: Tensor) -> Tensor:
-    """Cross-entropy with candidate i right for anchor i; hidden ones do not count, a positive always does."""
+def _pick_diagonal(logits_BC: Tensor, hidden_BC: Tensor, beside_B: Tensor | None = None) -> Tensor:
+    """Cross-entropy with candidate i right for anchor i; hidden ones do not count, a positive always does.
+
+    ``beside_B`` is the log-sum-exp of the logits of candidates that are not in the matrix.
+    """
     positives_B = torch.arange(len(logits_BC), device=logits_BC.device)
     hidden_BC = hidden_BC.index_put((positives_B, positives_B), hidden_BC.new_tensor(False))
-    return F.cross_entropy(logits_BC.masked_fill(hidden_BC, float("-inf")), positives_B)
+    shown_BC = logits_BC.masked_fill(hidden_BC, float("-inf"))
+    if beside_B is None:
+        return F.cross_entropy(shown_BC, positives_B)
+    return (torch.logaddexp(shown_BC.logsumexp(dim=1), beside_B) - shown_BC.diagonal()).mean()

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from stillhouse.errors import require
-from stillhouse.losses.contrastive import hidden_candidates
+from stillhouse.losses.contrastive import hidden_candidates, hidden_slots
 from stillhouse.losses.numerics import (
     Temperature,
     aligning_layer,
@@ -97,10 +97,16 @@ class CRD(nn.Module):
                 keys_CE = torch.cat([keys_CE, bank_ME.to(keys_CE.dtype)])
             anchors = unit(self.student_head(widen(student_BD)))
             logits_BC = self.temperature(anchors @ unit(self.teacher_head(keys_CE)).T)
-            hidden_BC = hidden_candidates(
-                logits_BC, rows_B, bank_rows_M, mask_duplicates=self.mask_duplicates
-            )
+            batch, masked = len(student_BD), {"mask_duplicates": self.mask_duplicates}
+            hidden_BC = hidden_candidates(logits_BC[:, :batch], rows_B, **masked)
+            if bank_ME is not None:
+                hidden_M = hidden_slots(bank_ME, bank_rows_M, rows_B, **masked)
+                hidden_BC = torch.cat([hidden_BC, hidden_M.expand(batch, -1)], dim=1)
             return self._noise_contrast(logits_BC, hidden_BC)
+
+    def keys(self, teacher_BE: Tensor) -> Tensor:
+        """What a bank holds: the vectors as they are, since the critic's own layer is still to come."""
+        return widen(teacher_BE)
 
     def _noise_contrast(self, logits_BC: Tensor, hidden_BC: Tensor) -> Tensor:
         own_BC = torch.eye(*logits_BC.shape, dtype=torch.bool, device=logits_BC.device)

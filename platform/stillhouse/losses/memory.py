@@ -26,6 +26,7 @@ class MemoryBank(nn.Module):
     Args:
         size: M.
         dim: Of the vectors.
+        dtype: What they are held in.
 
     Raises:
         BadInput: ``size`` or ``dim`` below 1.
@@ -35,12 +36,12 @@ class MemoryBank(nn.Module):
     rows_M: Tensor
     next_slot: Tensor
 
-    def __init__(self, size: int, dim: int) -> None:
+    def __init__(self, size: int, dim: int, dtype: torch.dtype = torch.float32) -> None:
         super().__init__()
         require(size >= 1, "size of a memory bank >= 1", size=size)
         require(dim >= 1, "dim of a memory bank >= 1", dim=dim)
         self.size = size
-        self.register_buffer("vectors_ME", torch.zeros(size, dim))
+        self.register_buffer("vectors_ME", torch.zeros(size, dim, dtype=dtype))
         self.register_buffer("rows_M", torch.full((size,), EMPTY))
         self.register_buffer("next_slot", torch.tensor(0))
 
@@ -72,8 +73,8 @@ class MemoryBank(nn.Module):
         )
         slots_B = (self.next_slot + torch.arange(batch, device=rows_B.device)) % self.size
         repeated_B = (rows_B[:, None] == rows_B[None, :]).tril(diagonal=-1).any(dim=1)
-        kept_M = self.rows_M.masked_fill(torch.isin(self.rows_M, rows_B), EMPTY)
-        # New tensors, not writes in place: the backward pass of this batch still needs the old ones.
-        self.rows_M = kept_M.index_copy(0, slots_B, rows_B.masked_fill(repeated_B, EMPTY))
-        self.vectors_ME = self.vectors_ME.index_copy(0, slots_B, keys_BE.to(self.vectors_ME.dtype))
+        # In place, or every step would copy the whole bank: the losses keep nothing of it for their backward.
+        self.rows_M.masked_fill_(torch.isin(self.rows_M, rows_B), EMPTY)
+        self.rows_M.index_copy_(0, slots_B, rows_B.masked_fill(repeated_B, EMPTY))
+        self.vectors_ME.index_copy_(0, slots_B, keys_BE.to(self.vectors_ME.dtype))
         self.next_slot = (self.next_slot + batch) % self.size

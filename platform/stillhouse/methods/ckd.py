@@ -101,6 +101,8 @@ SOURCES = {
 
 def plan(hp: HyperParameters, setting: Setting) -> Stage:
     """The fine-tuning after the distillation; the distillation alone where nothing is labelled."""
+    # A bank is multiplied in the precision of the student's own products.
+    bank = {"bank_size": hp.bank_size, "bank_precision": setting.autocast} if hp.bank_size else {}
     kept = {"projection": setting.teacher_dim} if hp.keep_projection else {}
     distil = distilled(
         setting,
@@ -108,7 +110,7 @@ def plan(hp: HyperParameters, setting: Setting) -> Stage:
             ContrastiveDistillation,
             temperature=hp.temperature,
             learnable_scale=hp.learnable_scale,
-            bank_size=hp.bank_size,
+            **bank,
             projection=False if hp.keep_projection else None,
         ),
         Optimizer(hp.learning_rate, name=hp.optimizer, warmup=hp.warmup, decay=hp.decay),

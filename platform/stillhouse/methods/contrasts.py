@@ -20,6 +20,8 @@ from stillhouse.losses.regression import MSE
 from stillhouse.methods.bottlenecks import gathered_labelled
 from stillhouse.types import Batch, Encoding, Terms
 
+_PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+
 
 class ContrastiveDistillation(nn.Module):
     """CKD, the distillation of DistilCSE (arXiv:2112.05638), eq. 4–6: ``nce``. Column ``text``.
@@ -30,6 +32,7 @@ class ContrastiveDistillation(nn.Module):
         temperature: τ of eq. 4, which the paper does not print.
         bank_size: Teacher vectors of earlier batches kept as negatives (65 536 in the paper); 0 is no bank.
             Must hold the global batch.
+        bank_precision: ``float32`` or ``bfloat16``: what the bank is held in and multiplied in.
         projection: Learn M. None follows the paper: only where the dimensions differ.
         projection_bias: M has a bias.
         identity_init: M starts at the identity where the dimensions agree.
@@ -44,6 +47,7 @@ class ContrastiveDistillation(nn.Module):
         teacher_dim: int,
         temperature: float = 0.05,
         bank_size: int = 0,
+        bank_precision: str = "float32",
         projection: bool | None = None,
         projection_bias: bool = False,
         identity_init: bool = True,
@@ -52,6 +56,11 @@ class ContrastiveDistillation(nn.Module):
     ) -> None:
         super().__init__()
         require(bank_size >= 0, "bank_size >= 0", bank_size=bank_size)
+        require(
+            bank_precision in _PRECISIONS,
+            f"bank_precision in {(*_PRECISIONS,)}",
+            bank_precision=bank_precision,
+        )
         self.nce = InfoNCE(
             student_dim=student_dim,
             teacher_dim=teacher_dim,
@@ -63,7 +72,8 @@ class ContrastiveDistillation(nn.Module):
             learnable_scale=learnable_scale,
             mask_duplicates=mask_duplicates,
         )
-        self.bank = MemoryBank(bank_size, teacher_dim) if bank_size else None
+        dtype = _PRECISIONS[bank_precision]
+        self.bank = MemoryBank(bank_size, teacher_dim, dtype) if bank_size else None
 
     def forward(
         self, student: Mapping[str, Encoding], teacher: Mapping[str, Encoding], batch: Batch
@@ -143,7 +153,7 @@ class MetaDistillation(nn.Module):
 
 
 def _beside_bank(
-    loss: nn.Module,
+    loss: InfoNCE | CRD,
     bank: MemoryBank | None,
     student: Mapping[str, Encoding],
     teacher: Mapping[str, Encoding],
@@ -156,5 +166,5 @@ def _beside_bank(
     held = () if bank is None else (bank.vectors_ME, bank.rows_M)
     value: Tensor = loss(student_BD, teacher_BE, rows_B, *held)
     if bank is not None and bank.training:
-        bank.push(teacher_BE, rows_B)
+        bank.push(loss.keys(teacher_BE), rows_B)
     return value

@@ -11,6 +11,8 @@ import torch
 from torch import nn
 
 from stillhouse.errors import require
+from stillhouse.students.attention import prefer_quick_attention
+from stillhouse.students.products import quick_products
 from stillhouse.tokenizing import FastTokenizer, pad, token_batches
 from stillhouse.types import Encoding, Tokens
 
@@ -77,6 +79,7 @@ class StudentEncoder:
         self.device, self.autocast = device, autocast
         self.tokenizer = FastTokenizer(Path(tokenizer_path), max_length)
         student.to(device)
+        prefer_quick_attention(student, device)
 
     def encode(self, texts: Sequence[str]) -> Vectors:
         """Vectors of texts, (N, D), in their order."""
@@ -97,7 +100,7 @@ class StudentEncoder:
 def inferring(student: "StudentModule | nn.Module", device: str, autocast: str) -> Iterator[None]:
     """Evaluation mode without gradients, in a precision; see `evaluating`."""
     precision = torch.autocast(torch.device(device).type, torch.bfloat16, enabled=autocast == "bfloat16")
-    with evaluating(student), torch.no_grad(), precision:
+    with evaluating(student), torch.no_grad(), precision, quick_products(device, autocast):
         yield
 
 

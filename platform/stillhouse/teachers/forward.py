@@ -8,6 +8,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from stillhouse.students.products import quick_products
 from stillhouse.tokenizing import Ids, Offsets, pad, token_batches
 from stillhouse.types import Tokens
 
@@ -50,7 +51,8 @@ class Forward:
         kind = torch.device(self.device).type
         vectors_NE: Vectors | None = None
         # One context over all batches, not one a batch: it keeps what it casts.
-        with torch.inference_mode(), torch.autocast(kind, torch.bfloat16, enabled=self.compute == "bfloat16"):
+        precision = torch.autocast(kind, torch.bfloat16, enabled=self.compute == "bfloat16")
+        with torch.inference_mode(), precision, quick_products(self.device, self.compute):
             for rows, vectors_BE in self._batches(ids, offsets, lengths):
                 if vectors_NE is None:
                     vectors_NE = np.empty((len(lengths), vectors_BE.shape[1]), np.float32)

@@ -15,6 +15,7 @@ from torch import Tensor
 from stillhouse.artifacts import Workspace, sha256_of
 from stillhouse.errors import BadInput, require
 from stillhouse.plan import Model, Stage, Store
+from stillhouse.students.attention import prefer_quick_attention
 from stillhouse.students.backbone import quiet
 from stillhouse.teachers.forward import cast_products
 from stillhouse.tokenizing import FastTokenizer, first_module, is_static
@@ -143,7 +144,7 @@ def teacher_encoder(store: Store, workspace: Workspace, device: str = "cpu") -> 
     here = on_this_machine(store.teacher)
     check_teacher(here)
     model = load_sentence_transformer(here, device)
-    return _static(model) if is_static(Path(here.path)) else _contextual(model, store, here)
+    return _static(model) if is_static(Path(here.path)) else _contextual(model, store, here, device)
 
 
 def check_teacher(model: Model) -> None:
@@ -161,13 +162,16 @@ def check_teacher(model: Model) -> None:
     )
 
 
-def _contextual(model: "SentenceTransformer", store: Store, here: Model) -> Callable[[Tokens], Tensor]:
+def _contextual(
+    model: "SentenceTransformer", store: Store, here: Model, device: str
+) -> Callable[[Tokens], Tensor]:
     positions = getattr(model[0].auto_model.config, "max_position_embeddings", store.max_length)
     require(
         store.max_length <= positions, "max_length <= the teacher's positions", max_length=store.max_length
     )
     # Some poolings leave the prompt's tokens out; they are told how many there are, as `encode` tells them.
     cast_products(model, store.compute)
+    prefer_quick_attention(model, device)
     tokenizer = FastTokenizer(Path(here.path), store.max_length)
     prompt = {"prompt_length": tokenizer.prefix_length(store.prompt)} if store.prompt else {}
 
@@ -204,6 +208,7 @@ def _trained(stage: Stage, workspace: Workspace, device: str, compute: str) -> C
     student.load_state_dict(load_file(workspace.path(stage) / "student.safetensors"))
     student.to(device).eval()
     cast_products(student, compute)
+    prefer_quick_attention(student, device)
 
     def forward(tokens: Tokens) -> Tensor:
         vectors: Tensor = student(tokens).embedding_BD

@@ -15,11 +15,12 @@ from torch.nn.parallel import DistributedDataParallel
 from stillhouse.artifacts import write_manifest
 from stillhouse.distributed import rank, world_size
 from stillhouse.plan import Stage
+from stillhouse.students.attention import prefer_quick_attention
 from stillhouse.training import checkpoint
 from stillhouse.training.agree import Interrupted, any_rank, from_first, of_all, on_first, stop_signals
 from stillhouse.training.feed import batches, rank_share
 from stillhouse.training.meter import Meter
-from stillhouse.training.module import StudentAndObjective, build_module, distributed, prefer_quick_attention
+from stillhouse.training.module import StudentAndObjective, build_module, distributed
 from stillhouse.training.progress import Diverged, Evaluation, Progress, Stopped, evaluation_due
 from stillhouse.training.schedule import learning_rate, make_optimizer, set_learning_rate
 from stillhouse.training.spool import NAME, Spool
@@ -106,7 +107,7 @@ class _Loop:
         self.stage, self.table, self.folder, self.device = stage, table, folder, device
         self.checkpoint_seconds, self.keep = checkpoint_seconds, keep
         self.module = module.to(device).train()
-        prefer_quick_attention(self.module.student, device)
+        prefer_quick_attention(self.module, device)
         self.optimizer = make_optimizer(self.module, stage.optimizer, device)
         self.meter, self.progress = Meter(), Progress()
         # Ranks differ in dropout only; the first weights above were drawn from the same seed on all.

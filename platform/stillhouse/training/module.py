@@ -117,13 +117,6 @@ def _build_live(live: Live, weights: Path | None) -> Any:
     return teacher
 
 
-def prefer_quick_attention(student: nn.Module, device: str) -> None:
-    """Train with plain attention on the CPU, where the fused one's backward pass is slow."""
-    backbone = getattr(student, "backbone", None)
-    if device == "cpu" and backbone is not None and hasattr(backbone, "set_attn_implementation"):
-        backbone.set_attn_implementation("eager")
-
-
 def distributed(module: StudentAndObjective) -> nn.Module:
     """The module under DDP; as it is when there is one process.
 

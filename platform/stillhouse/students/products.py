@@ -1,0 +1,59 @@
+"""Matrix products in float32 on a CPU, by oneDNN rather than by the BLAS that torch was built with.
+
+Torch takes MKL for them, which uses half of an AMD processor's vector width; oneDNN uses all of it, for the
+same arithmetic in float32. Torch offers it through its own layout of tensors (`docs/benchmarks.md` has the
+measurements). Products in bfloat16 are oneDNN's anyway.
+
+N  rows    I  inputs    O  outputs
+"""
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+LEAST_ROWS = 16
+"""Fewer are as quick without the change of layout."""
+
+
+def linear(input_NI: Tensor, weight_OI: Tensor, bias_O: Tensor | None = None) -> Tensor:
+    """``x Wᵀ + b`` in float32 on the CPU, without gradients, (N, O)."""
+    if len(input_NI) < LEAST_ROWS or not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
+        return F.linear(input_NI, weight_OI, bias_O)
+    bias = bias_O if bias_O is None else bias_O.to_mkldnn()
+    return F.linear(input_NI.to_mkldnn(), weight_OI.to_mkldnn(), bias).to_dense()
+
+
+def quick_products(device: str, compute: str) -> contextlib.AbstractContextManager[object]:
+    """A context in which linear layers are computed by `linear`, where that is float32 on a CPU.
+
+    For passes without gradients; inside, autocast must be off.
+    """
+    if torch.device(device).type != "cpu" or compute != "float32":
+        return contextlib.nullcontext()
+    return _ByOneDNN()
+
+
+class _ByOneDNN(TorchFunctionMode):
+    def __torch_function__(
+        self,
+        func: Any,
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        if func is F.linear and not kwargs and all(_is_plain(each) for each in args):
+            states, weight, *bias = args
+            flat = linear(states.reshape(-1, states.shape[-1]), weight, *bias)
+            return flat.view(*states.shape[:-1], len(weight))
+        return func(*args, **(kwargs or {}))
+
+
+def _is_plain(tensor: Tensor | None) -> bool:
+    if tensor is None:
+        return True
+    return tensor.dtype == torch.float32 and tensor.device.type == "cpu" and not tensor.is_mkldnn

@@ -1,0 +1,68 @@
+"""Log-sum-exp over a bank in tiles: value and gradient against `torch.logsumexp` of the whole matrix."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from stillhouse.losses import streaming
+from stillhouse.losses.numerics import unit
+from stillhouse.losses.streaming import streamed_logsumexp
+
+KEYS, DIM = 23, 5
+
+
+@pytest.fixture(autouse=True)
+def _small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(streaming.TILE, "cpu", 4)
+
+
+def draw(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
+def test_tiles_give_the_value_and_the_gradient_of_the_whole_matrix(scale: float) -> None:
+    anchors = (scale * draw(7, DIM)).requires_grad_()
+    keys, hidden = draw(KEYS, DIM, seed=1), draw(KEYS, seed=2) > 0.5
+    weights = draw(7, seed=3)
+    logits = anchors @ keys.T
+    whole = logits.masked_fill(hidden, -math.inf).logsumexp(dim=1)
+    (expected,) = torch.autograd.grad((weights * whole).sum(), anchors)
+    tiles = streamed_logsumexp(anchors, keys, hidden)
+    (gradient,) = torch.autograd.grad((weights * tiles).sum(), anchors)
+    torch.testing.assert_close(tiles, whole, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(gradient, expected, rtol=1e-10, atol=1e-12)
+
+
+def test_tiles_that_are_hidden_first_last_or_all() -> None:
+    anchors, keys = draw(3, DIM).requires_grad_(), draw(KEYS, DIM, seed=1)
+    for shown in (slice(8, 9), slice(22, 23), slice(0, 1)):
+        hidden = torch.ones(KEYS, dtype=torch.bool)
+        hidden[shown] = False
+        value = streamed_logsumexp(anchors, keys, hidden)
+        torch.testing.assert_close(value, (anchors @ keys[shown].T)[:, 0])
+    nothing = streamed_logsumexp(anchors, keys, torch.ones(KEYS, dtype=torch.bool))
+    assert nothing.tolist() == [-math.inf] * 3
+    (gradient,) = torch.autograd.grad(torch.logaddexp(anchors.sum(dim=1), nothing).sum(), anchors)
+    assert torch.equal(gradient, torch.ones_like(anchors)), "an empty bank adds nothing, and no NaN"
+
+
+def test_keys_in_bfloat16_are_multiplied_so_and_summed_in_the_precision_of_the_anchors() -> None:
+    anchors, hidden = (20 * unit(draw(6, 64))).float().requires_grad_(), torch.zeros(KEYS, dtype=torch.bool)
+    keys = unit(draw(KEYS, 64, seed=1))
+    exact = (anchors.double() @ keys.T).logsumexp(dim=1)
+    value = streamed_logsumexp(anchors, keys.bfloat16(), hidden)
+    assert value.dtype == torch.float32
+    torch.testing.assert_close(value.double(), exact, rtol=0, atol=0.05)
+    (gradient,), (expected,) = (torch.autograd.grad(each.sum(), anchors) for each in (value, exact))
+    assert torch.nn.functional.cosine_similarity(gradient, expected).min() > 0.999
+
+
+def test_float32_stays_within_its_rounding() -> None:
+    anchors, keys = 20 * unit(draw(4, DIM)), draw(KEYS, DIM, seed=1)
+    hidden = torch.zeros(KEYS, dtype=torch.bool)
+    exact = streamed_logsumexp(anchors, keys, hidden)
+    value = streamed_logsumexp(anchors.float(), keys.float(), hidden)
+    torch.testing.assert_close(value.double(), exact, rtol=1e-6, atol=0)

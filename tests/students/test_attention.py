@@ -1,0 +1,92 @@
+"""Attention on a CPU: the numbers of the fused kernel, with and without gradients, short and long."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from transformers import BertConfig, BertModel
+
+from stillhouse.students import attention
+from stillhouse.students.attention import NAME, SHORT, prefer_quick_attention
+
+
+def model(**changes: Any) -> Any:
+    torch.manual_seed(0)
+    shape: Any = {
+        "hidden_size": 16,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "intermediate_size": 32,
+    }
+    return (
+        BertModel(BertConfig(vocab_size=50, attn_implementation="sdpa", **shape, **changes)).double().eval()
+    )
+
+
+def said(bert: Any, length: int) -> Tensor:
+    ids = torch.randint(1, 50, (3, length), generator=torch.Generator().manual_seed(1))
+    mask = torch.ones_like(ids)
+    mask[1, length // 2 :] = 0
+    return torch.as_tensor(bert(input_ids=ids, attention_mask=mask).last_hidden_state * mask[..., None])
+
+
+@pytest.mark.parametrize("length", [4, SHORT, SHORT + 1, 3 * SHORT])
+def test_the_states_and_the_gradients_are_those_of_the_fused_kernel(length: int) -> None:
+    fused, quick = model(), model()
+    prefer_quick_attention(quick, "cpu")
+    assert (fused.config._attn_implementation, quick.config._attn_implementation) == ("sdpa", NAME)
+    with torch.inference_mode():
+        torch.testing.assert_close(said(quick, length), said(fused, length))
+    for each in (fused, quick):
+        torch.autograd.backward(said(each, length).square().sum())
+    for mine, theirs in zip(quick.parameters(), fused.parameters(), strict=True):
+        assert (mine.grad is None) == (theirs.grad is None)
+        if mine.grad is not None:
+            torch.testing.assert_close(mine.grad, theirs.grad)
+
+
+def test_which_kernel_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[int] = []
+    kernel = nn.functional.scaled_dot_product_attention
+
+    def counting(*given: Any, **named: Any) -> Tensor:
+        calls.append(1)
+        return kernel(*given, **named)
+
+    monkeypatch.setattr(nn.functional, "scaled_dot_product_attention", counting)
+    bert = model()
+    prefer_quick_attention(bert, "cpu")
+    with torch.inference_mode():
+        said(bert, SHORT)
+        assert calls == []
+        said(bert, SHORT + 1)
+        assert len(calls) == 2
+    said(bert, SHORT + 1)
+    assert len(calls) == 2, "never with gradients"
+
+
+def test_a_decoder_still_sees_the_past_alone() -> None:
+    fused, quick = model(is_decoder=True), model(is_decoder=True)
+    prefer_quick_attention(quick, "cpu")
+    with torch.inference_mode():
+        torch.testing.assert_close(said(quick, 8), said(fused, 8))
+
+
+def test_another_device_or_another_kernel_is_left_alone() -> None:
+    bert = model()
+    prefer_quick_attention(bert, "cuda")
+    assert bert.config._attn_implementation == "sdpa"
+    bert.set_attn_implementation("eager")
+    prefer_quick_attention(bert, "cpu")
+    assert bert.config._attn_implementation == "eager"
+    prefer_quick_attention(nn.Linear(2, 2), "cpu")
+
+
+def test_a_saved_model_does_not_know_of_it(tmp_path: Path) -> None:
+    bert = model()
+    prefer_quick_attention(bert, "cpu")
+    bert.save_pretrained(tmp_path)
+    assert attention.NAME not in (tmp_path / "config.json").read_text()
+    assert BertModel.from_pretrained(tmp_path).config._attn_implementation == "sdpa"

@@ -52,10 +52,14 @@ class LazyStates(Sequence[Tensor]):
     Args:
         depth: Layers, the embedding layer included.
         state: Layer, from 0, to its state.
+        mean: Layer, from 0, to the mean of its state over the tokens, (B, H), where that takes less than the
+            state; see `students.pooling.mean_of`.
     """
 
-    def __init__(self, depth: int, state: Callable[[int], Tensor]) -> None:
-        self._depth, self._state = depth, state
+    def __init__(
+        self, depth: int, state: Callable[[int], Tensor], mean: Callable[[int], Tensor] | None = None
+    ) -> None:
+        self._depth, self._state, self.mean = depth, state, mean
 
     def __len__(self) -> int:
         """Layers."""

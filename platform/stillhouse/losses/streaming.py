@@ -44,12 +44,14 @@ class _LogSumExp(torch.autograd.Function):
         size, wide = TILE.get(anchors_BE.device.type, _TILE), anchors_BE.dtype
         asked_BE = anchors_BE.to(keys_ME.dtype)
         for keys, hidden in zip(torch.split(keys_ME, size), torch.split(hidden_M, size), strict=True):
-            weights = (asked_BE @ keys.T).to(wide).masked_fill_(hidden, float("-inf"))
+            if bool(hidden.any()):
+                keys = keys[~hidden]
+            if len(keys) == 0:
+                continue
+            weights = (asked_BE @ keys.T).to(wide)
             higher_B = torch.maximum(highest_B, weights.amax(dim=1))
-            # Where nothing was seen yet the maximum is −inf; −inf − 0 is fine, −inf + inf would be NaN.
-            base_B = higher_B.masked_fill(higher_B == float("-inf"), 0.0)
-            weights.sub_(base_B[:, None]).exp_()
-            shrunk_B = (highest_B - base_B).exp()
+            weights.sub_(higher_B[:, None]).exp_()
+            shrunk_B = (highest_B - higher_B).exp()
             total_B = total_B * shrunk_B + weights.sum(dim=1)
             if trains:
                 weighted_BE.mul_(shrunk_B[:, None]).add_(weights.to(keys.dtype) @ keys)

@@ -77,5 +77,5 @@ class Bottleneck(nn.Module):
         return {"kernel_mean_inputs": inputs.item(), "kernel_mean_student": student.item()}
 
     def _inputs(self, encoding: Encoding) -> Tensor:
-        assert encoding.mask_BT is not None and len(encoding.hidden) >= 2, "a student gives its hidden states"
-        return pooling.mean(encoding.hidden[self.layer], encoding.mask_BT)
+        assert len(encoding.hidden) >= 2, "a student gives its hidden states"
+        return pooling.mean_of(encoding, self.layer)

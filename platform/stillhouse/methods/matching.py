@@ -7,11 +7,10 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from stillhouse.errors import require
 from stillhouse.losses.cosine import CosineDistance, PairCosineMSE
-from stillhouse.losses.numerics import widen
 from stillhouse.losses.pca import Projection, fit_pca
 from stillhouse.losses.pkd import PKD, layer_pairs
 from stillhouse.losses.regression import MSE
@@ -167,15 +166,13 @@ class PatientRegression(nn.Module):
         pairs = layer_pairs(
             len(mine.hidden) - 1,
             len(theirs.hidden) - 1,
-            student_size=mine.hidden[0].shape[-1],
-            teacher_size=theirs.hidden[0].shape[-1],
+            student_size=pooling.mean_of(mine, 0).shape[-1],
+            teacher_size=pooling.mean_of(theirs, 0).shape[-1],
             match=self.match,
             final=self.final,
         )
-        states = ([_pooled(mine, s) for s, _ in pairs], [_pooled(theirs, t) for _, t in pairs])
+        states = (
+            [pooling.mean_of(mine, s) for s, _ in pairs],
+            [pooling.mean_of(theirs, t) for _, t in pairs],
+        )
         return {**terms, "layers": self.beta * self.patient(*states)}
-
-
-def _pooled(encoding: Encoding, layer: int) -> Tensor:
-    assert encoding.mask_BT is not None, "a model that runs gives its hidden states"
-    return pooling.mean(widen(encoding.hidden[layer]), encoding.mask_BT)

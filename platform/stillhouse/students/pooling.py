@@ -6,6 +6,8 @@ Shapes as in `stillhouse.types`. Sums are taken in float32 at least, so states i
 import torch
 from torch import Tensor
 
+from stillhouse.types import Encoding, LazyStates
+
 POOLINGS = ("mean", "cls", "max")
 
 
@@ -36,6 +38,15 @@ def mean(hidden_BTH: Tensor, mask_BT: Tensor) -> Tensor:
     # masked_fill, not a product: a product would let an infinite state of a padding token through as NaN.
     total_BH = states_BTH.masked_fill(mask_BT1 == 0, 0.0).sum(dim=1)
     return total_BH / mask_BT1.sum(dim=1).clamp(min=1)
+
+
+def mean_of(encoding: Encoding, layer: int) -> Tensor:
+    """`mean` of a hidden state, (B, H); negative layers count from the last."""
+    states = encoding.hidden
+    assert encoding.mask_BT is not None and states, "a student gives its hidden states"
+    if isinstance(states, LazyStates) and states.mean is not None:
+        return states.mean(range(len(states))[layer])
+    return mean(states[layer], encoding.mask_BT)
 
 
 def cls(hidden_BTH: Tensor) -> Tensor:

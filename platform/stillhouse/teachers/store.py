@@ -1,6 +1,7 @@
 """Read a store: memory-mapped shards of vectors, gathered by row id; and check that it is what it was."""
 
 import functools
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,8 @@ from stillhouse.errors import BadInput, Hindered, require
 from stillhouse.plan import Store
 from stillhouse.teachers.ledger import QUARANTINE
 from stillhouse.teachers.shards import schema
+from stillhouse.teachers.window import Window
 from stillhouse.types import IntArray
-
-_ROWS_A_SHARD = 6
-"""Measured at 384 dimensions: with fewer rows of each shard than this, row by row is quicker."""
 
 _REBUILD = "Remove that file and the store's manifest.json; the same command again makes what is missing."
 
@@ -50,7 +49,8 @@ class StoreReader:
             problem = _size_problem(folder, shard)
             if problem:
                 raise Hindered(f"a store's shards must be whole, but {problem}. {_REBUILD}")
-        self._mapped = functools.lru_cache(maxsize=None)(self._map)
+        self._quarantines = np.array([shard["quarantined"] > 0 for shard in self._shards])
+        self._window, self._mapping = Window(len(self._shards), self.dim, self.dtype), threading.Lock()
 
     def __len__(self) -> int:
         """The number of rows that have a vector."""
@@ -85,39 +85,19 @@ class StoreReader:
         low, high, total = int(flat.min()), int(flat.max()), self._table_rows
         require(0 <= low and high < total, f"row ids are in [0, {total})", lowest=low, highest=high)
         shard_of = np.searchsorted(self._starts, flat, side="right") - 1
-        found = np.unique(shard_of)
-        few = flat.size < _ROWS_A_SHARD * found.size
-        stored = (self._row_by_row if few else self._shard_by_shard)(flat, shard_of, found)
+        positions = flat - self._starts[shard_of]
+        for shard in np.unique(shard_of[self._quarantines[shard_of]]):
+            here = shard_of == shard
+            positions[here] = self._position(int(shard), flat[here])
+        if self._window.absent(shard_of):
+            self._map(shard_of)
+        stored = self._window.take(shard_of, positions)
         # NumPy converts half precision one value at a time.
         vectors: npt.NDArray[np.float32] = torch.from_numpy(stored).float().numpy()
         return vectors.reshape(*rows.shape, self.dim)
 
-    def _row_by_row(self, rows: IntArray, shard_of: IntArray, found: IntArray) -> npt.NDArray[np.floating]:
-        """Quicker where a batch has few rows of each shard: a shard then costs no more than its rows."""
-        positions = rows - self._starts[shard_of]
-        for shard in found:
-            if self._shards[shard]["quarantined"]:
-                here = shard_of == shard
-                positions[here] = self._position(int(shard), rows[here])
-        mapped = {int(shard): self._mapped(int(shard)) for shard in found}
-        pairs = zip(shard_of.tolist(), positions.tolist(), strict=True)
-        return np.concatenate([mapped[shard][position] for shard, position in pairs])
-
-    def _shard_by_shard(
-        self, rows: IntArray, shard_of: IntArray, found: IntArray
-    ) -> npt.NDArray[np.floating]:
-        stored = np.empty((len(rows), self.dim), self.dtype)
-        order = np.argsort(shard_of, kind="stable")
-        firsts = np.searchsorted(shard_of[order], found)
-        for shard, here in zip(found, np.split(order, firsts[1:]), strict=True):
-            stored[here] = self._mapped(int(shard))[self._position(int(shard), rows[here])]
-        return stored
-
     def _position(self, index: int, rows: IntArray) -> IntArray:
-        """Where in its shard each row stands."""
-        shard = self._shards[index]
-        if not shard["quarantined"]:
-            return rows - int(shard["first"])
+        """Where each row stands in a shard with gaps."""
         stored = self._row_column(index)
         position = np.searchsorted(stored, rows)
         inside = (
@@ -137,16 +117,18 @@ class StoreReader:
         rows: npt.NDArray[np.int64] = self._batch(index)["row"].to_numpy()
         return rows
 
-    def _map(self, index: int) -> npt.NDArray[np.floating]:
-        # Once a shard and process, when its bytes are wanted in memory anyway.
-        shard = self._shards[index]
-        if sha256_of(self.folder / shard["name"]) != shard["sha256"]:
-            raise Hindered(
-                f"a store's shards must be as they were written, but {shard['name']} of {self.folder} was "
-                f"altered. {_REBUILD}"
-            )
-        values: npt.NDArray[np.floating] = self._batch(index)["embedding"].flatten().to_numpy()
-        return values.reshape(-1, self.dim)
+    def _map(self, shards: IntArray) -> None:
+        with self._mapping:
+            for index in self._window.absent(shards):
+                # Once a shard and process, when its bytes are wanted in memory anyway.
+                shard = self._shards[index]
+                if sha256_of(self.folder / shard["name"]) != shard["sha256"]:
+                    raise Hindered(
+                        f"a store's shards must be as they were written, but {shard['name']} of "
+                        f"{self.folder} was altered. {_REBUILD}"
+                    )
+                values = self._batch(index)["embedding"].flatten().to_numpy()
+                self._window.add(index, values.reshape(-1, self.dim))
 
     def _batch(self, index: int) -> Any:
         return read_shard(self.folder / self._shards[index]["name"], self.dim, self.dtype)

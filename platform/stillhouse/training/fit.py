@@ -18,6 +18,7 @@ from stillhouse.plan import Stage
 from stillhouse.students.attention import prefer_quick_attention
 from stillhouse.training import checkpoint
 from stillhouse.training.agree import Interrupted, any_rank, from_first, of_all, on_first, stop_signals
+from stillhouse.training.allocation import keep_large_blocks
 from stillhouse.training.feed import batches, rank_share
 from stillhouse.training.meter import Meter
 from stillhouse.training.module import StudentAndObjective, build_module, distributed
@@ -76,6 +77,7 @@ def fit(
         BadInput: The batch cannot be cut evenly, or the figure that selects is not measured.
     """
     rank_share(stage)
+    keep_large_blocks()
     module = build_module(stage, table.teacher_dim, first_weights, live_weights)
     if hasattr(module.objective, "fit_teacher") and not checkpoint.steps(folder):
         module.objective.fit_teacher(table.teacher_blocks())

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from stillhouse.students import pooling
 from stillhouse.types import Encoding, LazyStates, Tokens
 
 TEXTS_A_GROUP = {"cpu": 16}
@@ -47,7 +48,9 @@ def encode_grouped(student: Any, tokens: Tokens, size: int = 0) -> Encoding:
     back_B = torch.argsort(order_B)
     depth, length = len(groups[0].hidden), tokens.input_ids_BT.shape[1]
     hidden = LazyStates(
-        depth, lambda layer: _joined([group.hidden[layer] for group in groups], length)[back_B]
+        depth,
+        lambda layer: _joined([group.hidden[layer] for group in groups], length)[back_B],
+        lambda layer: torch.cat([pooling.mean_of(group, layer) for group in groups])[back_B],
     )
     embedding_BD = torch.cat([group.embedding_BD for group in groups])[back_B]
     return Encoding(embedding_BD, hidden, tokens.attention_mask_BT if depth else None)

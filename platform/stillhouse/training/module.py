@@ -1,15 +1,17 @@
 """Student and objective as one module: what DDP wraps, the optimiser moves and a checkpoint holds."""
 
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from stillhouse.distributed import world_size
 from stillhouse.plan import Live, Stage
+from stillhouse.students import pooling
 from stillhouse.students.transformer import load_weights
 from stillhouse.training.checkpoint import seed_everything
 from stillhouse.training.grouped import encode_grouped
@@ -133,5 +135,9 @@ def distributed(module: StudentAndObjective) -> nn.Module:
 
 def _full_precision(encoding: Encoding) -> Encoding:
     states = encoding.hidden
-    hidden = LazyStates(len(states), lambda layer: states[layer].float()) if states else ()
+    hidden: Sequence[Tensor] = ()
+    if states:
+        hidden = LazyStates(
+            len(states), lambda layer: states[layer].float(), lambda layer: pooling.mean_of(encoding, layer)
+        )
     return Encoding(encoding.embedding_BD.float(), hidden, encoding.mask_BT)

@@ -88,7 +88,7 @@ class Store(Named):
     """
 
     kind: ClassVar[str] = "stores"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     texts: TextTable
     teacher: "Model | Stage"
     max_length: int = 128

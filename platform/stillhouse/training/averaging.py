@@ -29,6 +29,8 @@ def average_used_rows(wrapped: DistributedDataParallel) -> None:
     """
     if dist.get_backend() != "gloo":
         return
+    group = dist.group.WORLD
+    assert group is not None, "there is a process group"
     embeddings = [part.weight for part in wrapped.modules() if isinstance(part, nn.Embedding)]
     tables = {weight.data_ptr() for weight in embeddings if weight.numel() >= LEAST_VALUES}
 
@@ -36,7 +38,7 @@ def average_used_rows(wrapped: DistributedDataParallel) -> None:
         pairs = zip(bucket.parameters(), bucket.gradients(), strict=True)
         found = [gradient for parameter, gradient in pairs if parameter.data_ptr() in tables]
         if not found:
-            return allreduce_hook(dist.group.WORLD, bucket)
+            return allreduce_hook(group, bucket)
         _average_around(bucket.buffer(), found)
         done: Future[Tensor] = Future()
         done.set_result(bucket.buffer())

@@ -1,4 +1,5 @@
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +9,7 @@ import torch
 
 from stillhouse.errors import BadInput
 from stillhouse.evaluation import search as module
-from stillhouse.evaluation.search import QUERY_BLOCK, TILE, merge, search, shards
+from stillhouse.evaluation.search import QUERY_BLOCK, TILE, merge, search, search_stream, shards
 
 Floats = npt.NDArray[np.float32]
 
@@ -157,3 +158,20 @@ def test_keys_give_the_scores_back() -> None:
     keys = module._keys(scores, ids)
     assert torch.equal(module._scores(keys), scores)
     assert torch.equal(2**32 - 1 - (keys & (2**32 - 1)), ids)
+
+
+def test_only_the_search_has_its_own_number_of_threads() -> None:
+    seen: list[int] = []
+    before = torch.get_num_threads()
+
+    def encoded() -> Iterator[Floats]:
+        for start in range(0, 3 * TILE, TILE):
+            seen.append(torch.get_num_threads())
+            yield np.random.default_rng(start).standard_normal((TILE, 4)).astype(np.float32)
+
+    try:
+        torch.set_num_threads(2)
+        search_stream(np.eye(4, dtype=np.float32), encoded(), 3, threads=1)
+        assert seen == [2, 2, 2] and torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)

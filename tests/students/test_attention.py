@@ -14,15 +14,9 @@ from stillhouse.students.attention import NAME, SHORT, prefer_quick_attention
 
 def model(**changes: Any) -> Any:
     torch.manual_seed(0)
-    shape: Any = {
-        "hidden_size": 16,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "intermediate_size": 32,
-    }
-    return (
-        BertModel(BertConfig(vocab_size=50, attn_implementation="sdpa", **shape, **changes)).double().eval()
-    )
+    shape = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 32}
+    settings: Any = {"vocab_size": 50, "attn_implementation": "sdpa", **shape, **changes}
+    return BertModel(BertConfig(**settings)).double().eval()
 
 
 def said(bert: Any, length: int) -> Tensor:

@@ -49,6 +49,8 @@ def test_other_precisions_and_devices_are_left_alone(monkeypatch: pytest.MonkeyP
     with torch.inference_mode():
         with quick_products("cpu", "bfloat16"), torch.autocast("cpu", torch.bfloat16):
             assert layer(states).dtype == torch.bfloat16
+        with quick_products("cpu", "float32"), torch.autocast("cpu", torch.bfloat16):
+            assert layer(states).dtype == torch.bfloat16
         with quick_products("cpu", "float32"):
             assert layer.double()(states.double()).dtype == torch.float64
         with quick_products("cuda", "float32"):

@@ -99,16 +99,17 @@ def search_stream(
     asked = [_copied(queries_QD[at : at + QUERY_BLOCK]) for at in range(0, len(queries_QD), QUERY_BLOCK)]
     best = [_Top(k) for _ in asked]
     at = first_id
-    with _threads(threads):
-        for tile in _tiles(blocks, queries_QD.shape[1]):
-            require(0 <= at <= _LOW - len(tile), "ids fit 32 bits", first_id=at)
-            finite(tile, "passage vectors", at)
+    # The blocks may be encoded as they are asked for, with all threads: only the search has its own number.
+    for tile in _tiles(blocks, queries_QD.shape[1]):
+        require(0 <= at <= _LOW - len(tile), "ids fit 32 bits", first_id=at)
+        finite(tile, "passage vectors", at)
+        with _threads(threads):
             if index == "flat":
                 _faiss_tile(asked, tile, k, at, best, threads)
             else:
                 for top, queries in zip(best, asked, strict=True):
                     top.add(linear(queries, tile), at)
-            at += len(tile)
+        at += len(tile)
     require(at > first_id, "there are queries and passages to search")
     return _ranking(torch.cat([top.keys() for top in best]), min(k, at - first_id))
 
@@ -271,7 +272,10 @@ def _faiss() -> Any:
 @contextlib.contextmanager
 def _threads(threads: int | None) -> Iterator[None]:
     before = torch.get_num_threads()
-    torch.set_num_threads(threads or before)
+    if threads in (None, before):
+        yield
+        return
+    torch.set_num_threads(threads)
     try:
         yield
     finally:

@@ -31,7 +31,7 @@ def linear(input_NI: Tensor, weight_OI: Tensor, bias_O: Tensor | None = None) ->
 def quick_products(device: str, compute: str) -> contextlib.AbstractContextManager[object]:
     """A context in which linear layers are computed by `linear`, where that is float32 on a CPU.
 
-    For passes without gradients; inside, autocast must be off.
+    For passes without gradients. Under autocast, inside or outside, nothing changes.
     """
     if torch.device(device).type != "cpu" or compute != "float32":
         return contextlib.nullcontext()
@@ -46,7 +46,8 @@ class _ByOneDNN(TorchFunctionMode):
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        if func is F.linear and not kwargs and all(_is_plain(each) for each in args):
+        mine = func is F.linear and not kwargs and not torch.is_autocast_enabled("cpu")
+        if mine and all(_is_plain(each) for each in args):
             states, weight, *bias = args
             flat = linear(states.reshape(-1, states.shape[-1]), weight, *bias)
             return flat.view(*states.shape[:-1], len(weight))

@@ -12,6 +12,7 @@ from stillhouse.data import Scored
 from stillhouse.devices import usable_device
 from stillhouse.plan import Model, Stage
 from stillhouse.spec import fingerprint
+from stillhouse.students.products import quick_products
 from stillhouse.sweeps.prepare import Prepared
 from stillhouse.sweeps.records import TrialRecord
 from stillhouse.training.module import build_student
@@ -77,7 +78,8 @@ class TeacherEncoder:
         """Load it."""
         from stillhouse.teachers.models import load_sentence_transformer
 
-        self.module = load_sentence_transformer(model, usable_device(device))
+        self._device = usable_device(device)
+        self.module = load_sentence_transformer(model, self._device)
         if hasattr(self.module[0], "max_seq_length"):
             self.module.max_seq_length = max_length
         else:  # A static model has no length but its tokenizer's.
@@ -85,7 +87,8 @@ class TeacherEncoder:
 
     def encode(self, texts: Any) -> FloatArray:
         """Vectors of texts, (N, E), in their order."""
-        vectors = self.module.encode(list(texts), convert_to_numpy=True, show_progress_bar=False)
+        with quick_products(self._device, "float32"):
+            vectors = self.module.encode(list(texts), convert_to_numpy=True, show_progress_bar=False)
         return np.asarray(vectors, dtype=np.float32)
 
 

@@ -112,6 +112,7 @@ def load_sentence_transformer(model: Model, device: str = "cpu") -> "SentenceTra
             f"{model.name or model.path} must be a model that sentence-transformers loads, but loading it "
             f"gave: {error}"
         ) from error
+    prefer_quick_attention(loaded, device)
     return loaded.eval()
 
 
@@ -144,7 +145,7 @@ def teacher_encoder(store: Store, workspace: Workspace, device: str = "cpu") -> 
     here = on_this_machine(store.teacher)
     check_teacher(here)
     model = load_sentence_transformer(here, device)
-    return _static(model) if is_static(Path(here.path)) else _contextual(model, store, here, device)
+    return _static(model) if is_static(Path(here.path)) else _contextual(model, store, here)
 
 
 def check_teacher(model: Model) -> None:
@@ -162,16 +163,13 @@ def check_teacher(model: Model) -> None:
     )
 
 
-def _contextual(
-    model: "SentenceTransformer", store: Store, here: Model, device: str
-) -> Callable[[Tokens], Tensor]:
+def _contextual(model: "SentenceTransformer", store: Store, here: Model) -> Callable[[Tokens], Tensor]:
     positions = getattr(model[0].auto_model.config, "max_position_embeddings", store.max_length)
     require(
         store.max_length <= positions, "max_length <= the teacher's positions", max_length=store.max_length
     )
     # Some poolings leave the prompt's tokens out; they are told how many there are, as `encode` tells them.
     cast_products(model, store.compute)
-    prefer_quick_attention(model, device)
     tokenizer = FastTokenizer(Path(here.path), store.max_length)
     prompt = {"prompt_length": tokenizer.prefix_length(store.prompt)} if store.prompt else {}
 

@@ -16,7 +16,8 @@ def model(**changes: Any) -> Any:
     torch.manual_seed(0)
     shape = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 32}
     settings: Any = {"vocab_size": 50, "attn_implementation": "sdpa", **shape, **changes}
-    return BertModel(BertConfig(**settings)).double().eval()
+    made: nn.Module = BertModel(BertConfig(**settings)).double()
+    return made.eval()
 
 
 def said(bert: Any, length: int) -> Tensor:

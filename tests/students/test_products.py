@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from stillhouse.students import products
-from stillhouse.students.products import LEAST_ROWS, linear, quick_products
+from stillhouse.students.products import LEAST_ROWS, laid_out, linear, quick_products
 
 
 def draw(*shape: int, seed: int = 0) -> Tensor:
@@ -19,7 +19,8 @@ def draw(*shape: int, seed: int = 0) -> Tensor:
 def test_a_product_is_exact_to_the_rounding_of_float32(rows: int, bias: Tensor | None) -> None:
     states, weight = draw(rows, 33), draw(7, 33, seed=1)
     exact = nn.functional.linear(states.double(), weight.double(), None if bias is None else bias.double())
-    torch.testing.assert_close(linear(states, weight, bias).double(), exact, rtol=1e-5, atol=1e-5)
+    for given in (weight, laid_out(weight), laid_out(laid_out(weight))):
+        torch.testing.assert_close(linear(states, given, bias).double(), exact, rtol=1e-5, atol=1e-5)
 
 
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[Any]:

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from stillhouse.errors import BadInput, require
-from stillhouse.students.products import linear
+from stillhouse.students.products import laid_out, linear
 from stillhouse.types import FloatArray
 
 TILE = 2048
@@ -107,8 +107,9 @@ def search_stream(
             if index == "flat":
                 _faiss_tile(asked, tile, k, at, best, threads)
             else:
+                ready = laid_out(tile)
                 for top, queries in zip(best, asked, strict=True):
-                    top.add(linear(queries, tile), at)
+                    top.add(linear(queries, ready), at)
         at += len(tile)
     require(at > first_id, "there are queries and passages to search")
     return _ranking(torch.cat([top.keys() for top in best]), min(k, at - first_id))

@@ -20,12 +20,21 @@ LEAST_ROWS = 16
 """Fewer are as quick without the change of layout."""
 
 
+def laid_out(weight_OI: Tensor) -> Tensor:
+    """A weight in oneDNN's layout, for `linear` with several inputs; as it is where oneDNN is missing."""
+    there = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+    return weight_OI.to_mkldnn() if there and not weight_OI.is_mkldnn else weight_OI
+
+
 def linear(input_NI: Tensor, weight_OI: Tensor, bias_O: Tensor | None = None) -> Tensor:
-    """``x Wᵀ + b`` in float32 on the CPU, without gradients, (N, O)."""
-    if len(input_NI) < LEAST_ROWS or not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
-        return F.linear(input_NI, weight_OI, bias_O)
+    """``x Wᵀ + b`` in float32 on the CPU, without gradients, (N, O); the weight in either layout."""
+    if len(input_NI) < LEAST_ROWS:
+        return F.linear(input_NI, weight_OI.to_dense() if weight_OI.is_mkldnn else weight_OI, bias_O)
+    weight = laid_out(weight_OI)
+    if not weight.is_mkldnn:
+        return F.linear(input_NI, weight, bias_O)
     bias = bias_O if bias_O is None else bias_O.to_mkldnn()
-    return F.linear(input_NI.to_mkldnn(), weight_OI.to_mkldnn(), bias).to_dense()
+    return F.linear(input_NI.to_mkldnn(), weight, bias).to_dense()
 
 
 def quick_products(device: str, compute: str) -> contextlib.AbstractContextManager[object]:

@@ -12,7 +12,7 @@ from sentences import WORKSPACE, table
 
 from stillhouse.plan import AllRows, Examples, Optimizer, Stage, Store
 from stillhouse.spec import Spec, spec
-from stillhouse.students.attention import prefer_quick_attention
+from stillhouse.students.cpu import suit_cpu
 from stillhouse.students.transformer import TransformerStudent
 from stillhouse.teachers.embed import resolve_compute
 from stillhouse.teachers.models import resolve_model, tokenizer_of
@@ -59,7 +59,7 @@ def opened(stage: Stage) -> TrainingTable:
 def module_of(stage: Stage, training: TrainingTable) -> StudentAndObjective:
     """Student and objective as the loop has them at its first step."""
     module = build_module(stage, training.teacher_dim, None).train()
-    prefer_quick_attention(module, "cpu")
+    suit_cpu(module, "cpu")
     return module
 
 

@@ -22,6 +22,7 @@ LEVELS = [
         "errors",
         "console",
         "signals",
+        "allocation",
         "tokenizing",
     },
     {"corpora", "losses", "students"},

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from stillhouse.errors import require
-from stillhouse.students.attention import prefer_quick_attention
+from stillhouse.students.cpu import suit_cpu
 from stillhouse.students.products import quick_products
 from stillhouse.tokenizing import FastTokenizer, pad, token_batches
 from stillhouse.types import Encoding, Tokens
@@ -79,7 +79,7 @@ class StudentEncoder:
         self.device, self.autocast = device, autocast
         self.tokenizer = FastTokenizer(Path(tokenizer_path), max_length)
         student.to(device)
-        prefer_quick_attention(student, device)
+        suit_cpu(student, device)
 
     def encode(self, texts: Sequence[str]) -> Vectors:
         """Vectors of texts, (N, D), in their order."""

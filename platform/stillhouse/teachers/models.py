@@ -15,8 +15,8 @@ from torch import Tensor
 from stillhouse.artifacts import Workspace, sha256_of
 from stillhouse.errors import BadInput, require
 from stillhouse.plan import Model, Stage, Store
-from stillhouse.students.attention import prefer_quick_attention
 from stillhouse.students.backbone import quiet
+from stillhouse.students.cpu import suit_cpu
 from stillhouse.teachers.forward import cast_products
 from stillhouse.tokenizing import FastTokenizer, first_module, is_static
 from stillhouse.types import Tokens
@@ -112,7 +112,7 @@ def load_sentence_transformer(model: Model, device: str = "cpu") -> "SentenceTra
             f"{model.name or model.path} must be a model that sentence-transformers loads, but loading it "
             f"gave: {error}"
         ) from error
-    prefer_quick_attention(loaded, device)
+    suit_cpu(loaded, device)
     return loaded.eval()
 
 
@@ -206,7 +206,7 @@ def _trained(stage: Stage, workspace: Workspace, device: str, compute: str) -> C
     student.load_state_dict(load_file(workspace.path(stage) / "student.safetensors"))
     student.to(device).eval()
     cast_products(student, compute)
-    prefer_quick_attention(student, device)
+    suit_cpu(student, device)
 
     def forward(tokens: Tokens) -> Tensor:
         vectors: Tensor = student(tokens).embedding_BD

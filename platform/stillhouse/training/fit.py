@@ -15,10 +15,9 @@ from torch.nn.parallel import DistributedDataParallel
 from stillhouse.artifacts import write_manifest
 from stillhouse.distributed import rank, world_size
 from stillhouse.plan import Stage
-from stillhouse.students.attention import prefer_quick_attention
+from stillhouse.students.cpu import suit_cpu
 from stillhouse.training import checkpoint
 from stillhouse.training.agree import Interrupted, any_rank, from_first, of_all, on_first, stop_signals
-from stillhouse.training.allocation import keep_large_blocks
 from stillhouse.training.feed import batches, rank_share
 from stillhouse.training.meter import Meter
 from stillhouse.training.module import StudentAndObjective, build_module, distributed
@@ -77,7 +76,6 @@ def fit(
         BadInput: The batch cannot be cut evenly, or the figure that selects is not measured.
     """
     rank_share(stage)
-    keep_large_blocks()
     module = build_module(stage, table.teacher_dim, first_weights, live_weights)
     if hasattr(module.objective, "fit_teacher") and not checkpoint.steps(folder):
         module.objective.fit_teacher(table.teacher_blocks())
@@ -109,7 +107,7 @@ class _Loop:
         self.stage, self.table, self.folder, self.device = stage, table, folder, device
         self.checkpoint_seconds, self.keep = checkpoint_seconds, keep
         self.module = module.to(device).train()
-        prefer_quick_attention(self.module, device)
+        suit_cpu(self.module, device)
         self.optimizer = make_optimizer(self.module, stage.optimizer, device)
         self.meter, self.progress = Meter(), Progress()
         # Ranks differ in dropout only; the first weights above were drawn from the same seed on all.

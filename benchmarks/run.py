@@ -2,7 +2,8 @@
 
     python benchmarks/run.py [--quick] [--only search,store]
 
-A script that fails or outlives its time is reported as such; the others go on.
+A script that fails or outlives its time is reported as such; the others go on. What each measured is kept in
+``runs/benchmarks/results``, so some of them can be run again: the page is made of the newest of each.
 """
 
 import argparse
@@ -29,10 +30,11 @@ SCRIPTS = {
 }
 LIMIT_SECONDS = 600
 PAGE = ROOT / "docs" / "benchmarks.md"
+RESULTS = ROOT / "runs" / "benchmarks" / "results"
 
 
-def run(script: str, quick: bool) -> tuple[list[Row], str]:
-    """The rows of a script; none, and why, where it failed."""
+def run(script: str, quick: bool) -> str:
+    """Keep the rows of a script; why, where it failed. Quick ones are not kept."""
     with tempfile.TemporaryDirectory() as held:
         written = Path(held) / "rows.json"
         command = [sys.executable, str(HERE / f"{script}.py"), "--json", str(written)]
@@ -42,12 +44,16 @@ def run(script: str, quick: bool) -> tuple[list[Row], str]:
             code = process.wait(LIMIT_SECONDS)
         except subprocess.TimeoutExpired:
             end(process.pid)
-            return [], f"`{script}.py` took more than {LIMIT_SECONDS} s"
+            return f"`{script}.py` took more than {LIMIT_SECONDS} s"
         if code != 0:
-            return [], f"`{script}.py` ended with exit code {code}"
-        rows = [Row(**row) for row in json.loads(written.read_text())]
+            return f"`{script}.py` ended with exit code {code}"
+        rows = json.loads(written.read_text())
     print(f"{script}: {time.perf_counter() - began:.0f} s", flush=True)
-    return rows, ""
+    if not quick:
+        RESULTS.mkdir(parents=True, exist_ok=True)
+        kept = {"date": date.today().isoformat(), "machine": machine(), "rows": rows}
+        (RESULTS / f"{script}.json").write_text(json.dumps(kept, ensure_ascii=False, indent=1))
+    return ""
 
 
 def end(pid: int) -> None:
@@ -61,41 +67,41 @@ def end(pid: int) -> None:
         psutil.wait_procs(tree, timeout=20)
 
 
-def page(sections: dict[str, list[Row]], faults: list[str]) -> str:
-    """The page, with the machine and the versions."""
-    facts = ", ".join(f"{name} {value}" for name, value in machine().items())
+def page(faults: list[str]) -> str:
+    """The page, with the machine and the versions, of all results that are kept."""
+    kept = {file.stem: json.loads(file.read_text()) for file in sorted(RESULTS.glob("*.json"))}
+    dates = sorted({each["date"] for each in kept.values()})
+    facts = sorted(
+        {", ".join(f"{name} {v}" for name, v in each["machine"].items()) for each in kept.values()}
+    )
     parts = [
         "# Benchmarks\n",
-        f"`make bench`, {date.today().isoformat()}: {facts}.\n",
+        f"`make bench`, {' and '.join(dates)}: {'; '.join(facts)}.\n",
         "Each row: our path and the peer's on the same inputs, in turn, several times; medians with the "
         "lowest and the highest, and the median of the ratios pair by pair. A missed target is marked.\n",
     ]
-    for title, rows in sections.items():
+    for title, scripts in SCRIPTS.items():
+        rows = [Row(**row) for script in scripts for row in kept.get(script, {"rows": []})["rows"]]
         if rows:
             parts += [f"## {title}\n", table(rows) + "\n"]
-    parts += ["## Not measured\n", *(f"- {fault}\n" for fault in faults)] if faults else []
+    absent = [f"`{script}.py`" for scripts in SCRIPTS.values() for script in scripts if script not in kept]
+    missing = [*faults, *([f"not run yet: {', '.join(absent)}"] if absent else [])]
+    parts += ["## Not measured\n", *(f"- {each}\n" for each in missing)] if missing else []
     own = HERE / "notes.md"
-    return "\n".join([*parts, own.read_text() if own.exists() else ""])
+    return "\n".join([*parts, own.read_text(encoding="utf-8") if own.exists() else ""])
 
 
 def main() -> int:
-    """Run all, or some of them; only a whole run that is not quick writes the page."""
+    """Run all, or some of them; quick runs write no page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="small inputs: does all run? No page is written")
     parser.add_argument("--only", default="", help="names of scripts, separated by commas")
     options = parser.parse_args()
     wanted = set(filter(None, options.only.split(",")))
-    faults: list[str] = []
-    sections: dict[str, list[Row]] = {}
-    for title, scripts in SCRIPTS.items():
-        sections[title] = []
-        for script in scripts:
-            if not wanted or script in wanted:
-                rows, fault = run(script, options.quick)
-                sections[title] += rows
-                faults += [fault] if fault else []
-    if not wanted and not options.quick:
-        PAGE.write_text(page(sections, faults), encoding="utf-8")
+    scripts = [script for group in SCRIPTS.values() for script in group if not wanted or script in wanted]
+    faults = list(filter(None, (run(script, options.quick) for script in scripts)))
+    if not options.quick:
+        PAGE.write_text(page(faults), encoding="utf-8")
         print(f"written: {PAGE}")
     for fault in faults:
         print(fault, file=sys.stderr)

@@ -59,11 +59,20 @@ def test_the_table_marks_a_miss(load: Any) -> None:
 
 
 def test_every_script_that_is_run_is_there(load: Any) -> None:
-    run = load("run")
-    scripts = [script for section in run.SCRIPTS.values() for script in section]
+    scripts = [script for section in load("run").SCRIPTS.values() for script in section]
     assert all((BENCHMARKS / f"{script}.py").exists() for script in scripts)
-    page = run.page({"Search": [run.Row("a", "b", "≥ 1×", "2×", True)], "Empty": []}, ["`c.py` failed"])
-    assert "## Search" in page and "## Empty" not in page and "- `c.py` failed" in page
+
+
+def test_the_page_is_made_of_what_is_kept(load: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = load("run")
+    monkeypatch.setattr(run, "RESULTS", tmp_path)
+    row = {"what": "a", "against": "b", "target": "≥ 1×", "measured": "2×", "met": True}
+    kept = {"date": "2026-01-02", "machine": {"cpu": "some"}, "rows": [row]}
+    (tmp_path / "search.json").write_text(json.dumps(kept))
+    page = run.page(["`ddp.py` ended with exit code 1"])
+    assert "2026-01-02: cpu some" in page
+    assert "## Search" in page and "## Training" not in page and "| a | b | ≥ 1× | 2× |" in page
+    assert "- `ddp.py` ended" in page and "not run yet: `embedding.py`" in page and "`search.py`" not in page
 
 
 def test_a_script_that_outlives_its_time_ends_with_its_children(load: Any) -> None:

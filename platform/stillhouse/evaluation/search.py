@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from stillhouse.errors import BadInput, require
-from stillhouse.students.products import laid_out, linear
+from stillhouse.students.products import LEAST_ROWS, laid_out, linear
 from stillhouse.types import FloatArray
 
 TILE = 2048
@@ -107,7 +107,8 @@ def search_stream(
             if index == "flat":
                 _faiss_tile(asked, tile, k, at, best, threads)
             else:
-                ready = laid_out(tile)
+                # Few queries take the rows as they lie: changing the layout would cost more than the product.
+                ready = laid_out(tile) if len(asked[0]) >= LEAST_ROWS else tile
                 for top, queries in zip(best, asked, strict=True):
                     top.add(linear(queries, ready), at)
         at += len(tile)

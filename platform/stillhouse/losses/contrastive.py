@@ -236,7 +236,8 @@ def hidden_candidates(logits_BB: Tensor, rows_B: Tensor | None, *, mask_duplicat
     Raises:
         BadInput: Another number of row ids than of texts.
     """
-    _require_rows(len(logits_BB), rows_B)
+    texts, rows = len(logits_BB), None if rows_B is None else tuple(rows_B.shape)
+    require(rows in (None, (texts,)), "one row id for every text of the batch", rows=rows, texts=texts)
     if not mask_duplicates or rows_B is None:
         return torch.zeros_like(logits_BB, dtype=torch.bool)
     return rows_B[:, None] == rows_B[None, :]
@@ -264,11 +265,6 @@ def hidden_slots(
     assert bank_rows_M is not None
     hidden_M = bank_rows_M < 0
     return hidden_M | torch.isin(bank_rows_M, rows_B) if mask_duplicates and rows_B is not None else hidden_M
-
-
-def _require_rows(texts: int, rows_B: Tensor | None) -> None:
-    rows = None if rows_B is None else tuple(rows_B.shape)
-    require(rows in (None, (texts,)), "one row id for every text of the batch", rows=rows, texts=texts)
 
 
 def _require_negatives(query_BD: Tensor, negatives_BKD: Tensor, negative_rows_BK: Tensor | None) -> None:

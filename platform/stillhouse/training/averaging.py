@@ -14,6 +14,8 @@ from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_
 from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
+from stillhouse.distributed import parts_of_all
+
 LEAST_SAVED = 4
 """Rows travel where all ranks' together are fewer than a quarter of the table's."""
 LEAST_VALUES = 1_000_000
@@ -71,21 +73,15 @@ def average_rows_(gradient_NH: Tensor) -> None:
     # By far the quickest way to find the rows that are not all zeros; NaN is not zero.
     used = ((gradient_NH.amax(dim=1) != 0) | (gradient_NH.amin(dim=1) != 0)).nonzero().flatten()
     ranks = dist.get_world_size()
-    counts = _gathered(torch.tensor([len(used)]))
+    counts = parts_of_all(torch.tensor([len(used)]))
     most = int(max(counts))
     if int(sum(counts)) * LEAST_SAVED > len(gradient_NH):
         dist.all_reduce(gradient_NH)
         gradient_NH.div_(ranks)
         return
     padding = (0, most - len(used))
-    rows = _gathered(nn.functional.pad(used, padding))
-    values = _gathered(nn.functional.pad(gradient_NH[used] / ranks, (0, 0, *padding)))
+    rows = parts_of_all(nn.functional.pad(used, padding))
+    values = parts_of_all(nn.functional.pad(gradient_NH[used] / ranks, (0, 0, *padding)))
     gradient_NH.index_fill_(0, used, 0.0)
     for count, row, value in zip(counts, rows, values, strict=True):
         gradient_NH.index_add_(0, row[: int(count)], value[: int(count)])
-
-
-def _gathered(local: Tensor) -> list[Tensor]:
-    parts = [torch.empty_like(local) for _ in range(dist.get_world_size())]
-    dist.all_gather(parts, local)
-    return parts

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from stillhouse.errors import BadInput
-from stillhouse.evaluation import search as module
 from stillhouse.evaluation.search import QUERY_BLOCK, TILE, merge, search, search_stream, shards
+from stillhouse.evaluation.top import ids_of, keys_of, scores_of
 
 Floats = npt.NDArray[np.float32]
 
@@ -155,9 +155,9 @@ def test_missing_faiss_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> 
 def test_keys_give_the_scores_back() -> None:
     scores = torch.tensor([[3.5, -2.25, 0.0, 1e-30, -1e30]])
     ids = torch.tensor([[0, 5, 2**32 - 1, 7, 9]])
-    keys = module._keys(scores, ids)
-    assert torch.equal(module._scores(keys), scores)
-    assert torch.equal(2**32 - 1 - (keys & (2**32 - 1)), ids)
+    keys = keys_of(scores, ids)
+    assert torch.equal(scores_of(keys), scores)
+    assert torch.equal(ids_of(keys), ids)
 
 
 def test_only_the_search_has_its_own_number_of_threads() -> None:

@@ -4,10 +4,6 @@ A matrix product changes in its last digits with the shape of its operands. So p
 `TILE` rows aligned to their global ids, queries into blocks of `QUERY_BLOCK`, and every tile is copied to
 memory of its own: shards that are whole tiles, searched anywhere with as many threads, merge to the bits of
 the unsharded result. Equal scores are ranked by id, the lower one first, at the edge of the top k too.
-
-A score and its id are held as one integer, the key, that sorts as (score falling, id rising):
-
-    key = order(score) * 2**32 + (2**32 - 1 - id)
 """
 
 import contextlib
@@ -20,7 +16,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from stillhouse.allocation import keep_large_blocks
 from stillhouse.errors import BadInput, require
+from stillhouse.evaluation.top import MAX_ID, Top, ids_of, keys_of, scores_of
 from stillhouse.students.products import LEAST_ROWS, laid_out, linear
 from stillhouse.types import FloatArray
 
@@ -30,10 +28,6 @@ INDEXES = ("exact", "flat")
 
 Ranking = tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]
 """Scores (Q, K) and passage ids (Q, K), best first; K is at most the number of passages."""
-
-_LOW = 2**32 - 1
-_MAGNITUDE = 2**31 - 1
-_NONE = -(2**63)
 
 
 def search(
@@ -95,13 +89,14 @@ def search_stream(
     require(k >= 1, "k >= 1", k=k)
     require(index in INDEXES, f"index in {INDEXES}", index=index)
     require(len(queries_QD) > 0, "there are queries and passages to search")
+    keep_large_blocks()
     finite(queries_QD, "query vectors")
     asked = [_copied(queries_QD[at : at + QUERY_BLOCK]) for at in range(0, len(queries_QD), QUERY_BLOCK)]
-    best = [_Top(k) for _ in asked]
+    best = [Top(k) for _ in asked]
     at = first_id
     # The blocks may be encoded as they are asked for, with all threads: only the search has its own number.
     for tile in _tiles(blocks, queries_QD.shape[1]):
-        require(0 <= at <= _LOW - len(tile), "ids fit 32 bits", first_id=at)
+        require(0 <= at <= MAX_ID - len(tile), "ids fit 32 bits", first_id=at)
         finite(tile, "passage vectors", at)
         with _threads(threads):
             if index == "flat":
@@ -119,7 +114,7 @@ def search_stream(
 def merge(parts: Sequence[Ranking], k: int) -> Ranking:
     """The top k of rankings over disjoint passages, exactly as if they had been searched together."""
     require(len(parts) > 0, "at least one ranking is merged")
-    keys = [_keys(torch.tensor(scores), torch.tensor(ids)) for scores, ids in parts]
+    keys = [keys_of(torch.tensor(scores), torch.tensor(ids)) for scores, ids in parts]
     together = torch.cat(keys, dim=1)
     depth = min(k, together.shape[1])
     return _ranking(together.topk(depth, dim=1).values, depth)
@@ -173,77 +168,13 @@ def _copied(rows: FloatArray) -> Tensor:
     return torch.tensor(np.asarray(rows)).to(torch.float32).contiguous()
 
 
-def _order(scores: Tensor) -> Tensor:
-    """An int32 that sorts as the float32; both zeros become 0."""
-    bits = scores.view(torch.int32)
-    return torch.where(bits >= 0, bits, -(bits & _MAGNITUDE))
-
-
-def _scores(keys: Tensor) -> Tensor:
-    order = (keys >> 32).to(torch.int32)
-    return torch.where(order >= 0, order, -order ^ -(2**31)).view(torch.float32)
-
-
-def _keys(scores: Tensor, ids: Tensor) -> Tensor:
-    return (_order(scores).long() << 32) | (_LOW - ids)
-
-
 def _ranking(keys: Tensor, depth: int) -> Ranking:
     keys = keys[:, :depth]
-    return _scores(keys).numpy(), (_LOW - (keys & _LOW)).numpy()
-
-
-class _Top:
-    """The top k keys of a block of queries. What may get in is collected, and sorted when it is much."""
-
-    def __init__(self, k: int) -> None:
-        self.k = k
-        self.found: list[Tensor] = []
-        self.width = 0
-        self.lowest: Tensor | None = None
-
-    def add(self, scores: Tensor, first_id: int) -> None:
-        """One more tile. Later tiles have higher ids, so only a higher score than the k-th gets in."""
-        if self.lowest is not None:
-            entering = scores > self.lowest
-        elif scores.shape[1] > self.k:
-            entering = scores >= scores.topk(self.k, sorted=False).values.amin(dim=1, keepdim=True)
-        else:
-            self.take(_keys(scores, torch.arange(first_id, first_id + scores.shape[1])))
-            return
-        # NumPy finds the few hits among many misses several times faster than torch.
-        hits = torch.from_numpy(np.flatnonzero(entering.numpy()))
-        if len(hits) == 0:
-            return
-        query, column = hits // scores.shape[1], hits % scores.shape[1]
-        counts = torch.bincount(query, minlength=len(scores))
-        place = torch.arange(len(query)) - (counts.cumsum(0) - counts)[query]
-        keys = torch.full((len(scores), int(counts.max())), _NONE)
-        keys[query, place] = _keys(scores[query, column], first_id + column)
-        self.take(keys)
-
-    def take(self, keys: Tensor) -> None:
-        """Keys of one tile."""
-        self.found.append(keys)
-        self.width += keys.shape[1]
-        if self.width >= (self.k if self.lowest is None else 2 * self.k):
-            self._sort()
-
-    def keys(self) -> Tensor:
-        """The top k, best first; fewer where so many passages have not come."""
-        self._sort()
-        return self.found[0]
-
-    def _sort(self) -> None:
-        keys = torch.cat(self.found, dim=1)
-        keys = keys.topk(min(self.k, keys.shape[1]), dim=1).values
-        self.found, self.width = [keys], keys.shape[1]
-        if self.width == self.k:
-            self.lowest = _scores(keys[:, -1:])
+    return scores_of(keys).numpy(), ids_of(keys).numpy()
 
 
 def _faiss_tile(
-    blocks: list[Tensor], tile: Tensor, k: int, first_id: int, best: list[_Top], threads: int | None
+    blocks: list[Tensor], tile: Tensor, k: int, first_id: int, best: list[Top], threads: int | None
 ) -> None:
     faiss = _faiss()
     if threads is not None:
@@ -257,7 +188,7 @@ def _faiss_tile(
         while depth < len(tile) and bool((scores[:, -1] == scores[:, min(k, depth) - 1]).any()):
             depth = min(2 * depth, len(tile))
             scores, ids = flat.search(block.numpy(), depth)
-        top.take(_keys(torch.from_numpy(scores), torch.from_numpy(ids) + first_id))
+        top.take(keys_of(torch.from_numpy(scores), torch.from_numpy(ids) + first_id))
 
 
 def _faiss() -> Any:

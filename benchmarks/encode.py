@@ -1,7 +1,8 @@
 """A process that encodes a file of texts again and again: one peer, in the environment that it needs.
 
-It prints ``ready``, then for every line it reads the seconds of one more pass; ``save FILE`` writes the
-vectors of the last pass, ``quit`` ends it. Nothing of the platform is imported for a peer.
+It prints ``ready``, then for every line ``pass`` the seconds of one more pass, ``pass N`` in batches of N
+texts; ``save FILE`` writes the vectors of the last pass, ``quit`` ends it. Nothing of the platform is
+imported for a peer.
 """
 
 import argparse
@@ -14,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-Encode = Callable[[list[str]], Any]
+Encode = Callable[[list[str], int], Any]
 
 
 def of_sentence_transformers(options: argparse.Namespace) -> Encode:
@@ -26,7 +27,7 @@ def of_sentence_transformers(options: argparse.Namespace) -> Encode:
         model = SentenceTransformer(options.model, device=options.device, model_kwargs=kwargs)
     else:
         model = SentenceTransformer(options.model, backend=options.backend, device="cpu")
-    return lambda texts: model.encode(texts, batch_size=options.batch or 32, show_progress_bar=False)
+    return lambda texts, batch: model.encode(texts, batch_size=batch or 32, show_progress_bar=False)
 
 
 def of_ours(options: argparse.Namespace) -> Encode:
@@ -48,11 +49,11 @@ def of_ours(options: argparse.Namespace) -> Encode:
     forward = Forward(
         teacher_encoder(store, Workspace(Path("unused")), options.device),
         tokenizer.pad_id,
-        options.batch or usual_batch_tokens(options.device, torch.get_num_threads()),
+        usual_batch_tokens(options.device, torch.get_num_threads()),
         compute,
         options.device,
     )
-    return lambda texts: forward(*tokenizer(texts))
+    return lambda texts, batch: forward(*tokenizer(texts))
 
 
 def main() -> int:
@@ -64,7 +65,6 @@ def main() -> int:
     parser.add_argument("--backend", default="torch")
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--batch", type=int, default=0, help="texts; tokens for ours")
     parser.add_argument("--threads", type=int, default=0)
     parser.add_argument("--max-length", type=int, default=128)
     options = parser.parse_args()
@@ -74,7 +74,7 @@ def main() -> int:
         torch.set_num_threads(options.threads)
     encode = (of_ours if options.who == "ours" else of_sentence_transformers)(options)
     texts = json.loads(options.texts.read_text())
-    vectors = encode(texts[:256])
+    vectors = encode(texts[:256], 0)
     print("ready", flush=True)
     for line in sys.stdin:
         command, _, argument = line.strip().partition(" ")
@@ -85,7 +85,7 @@ def main() -> int:
             print("saved", flush=True)
             continue
         began = time.perf_counter()
-        vectors = encode(texts)
+        vectors = encode(texts, int(argument or 0))
         print(time.perf_counter() - began, flush=True)
     return 0
 

@@ -109,9 +109,22 @@ def exact_line(
     return ranking, first or digest, [name, same, "1", "1", "0", f"{seconds:.2f}", size, peak]
 
 
-def main() -> int:
-    """Print the table; 1 where a number of shards gave another result."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def measure(folder: Path, options: argparse.Namespace) -> Iterator[list[str]]:
+    """Write the passages there; the lines of the table, exact search first."""
+    files = write(folder, options)
+    queries = vectors(-1 & 0xFFFFFFFF, options.queries, options.dim, options.seed)
+    exact, digest = None, ""
+    for parts in options.shards:
+        exact, digest, line = exact_line(queries, files, options.k, parts, digest)
+        yield line
+    for text in options.index:
+        ((line,), _) = in_processes([(one_index, (queries, files, options.k, text, exact))])
+        yield line
+
+
+def arguments() -> argparse.ArgumentParser:
+    """What is searched, and how."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--rows", type=int, default=100_000, help="passages (default 100000)")
     parser.add_argument("--dim", type=int, default=384, help="dimension (default 384)")
     parser.add_argument("--queries", type=int, default=1000, help="queries (default 1000)")
@@ -120,20 +133,18 @@ def main() -> int:
     parser.add_argument("--index", nargs="*", default=["hnsw", "ivfpq"], help="default: hnsw ivfpq")
     parser.add_argument("--folder", type=Path, help="keep the passages there; default: a temporary folder")
     parser.add_argument("--seed", type=int, default=0, help="of the vectors (default 0)")
-    options = parser.parse_args()
+    return parser
+
+
+def main() -> int:
+    """Print the table; 1 where a number of shards gave another result."""
+    options, differs = arguments().parse_args(), False
+    print(", ".join(f"{name} {value}" for name, value in machine().items()))
+    print(f"{options.rows:,} passages × {options.dim}, {options.queries:,} queries, top {options.k}\n")
+    print(f"| {' | '.join(HEADER)} |\n|{'---|' * len(HEADER)}")
     with tempfile.TemporaryDirectory() as temporary:
-        files = write(options.folder or Path(temporary), options)
-        queries = vectors(-1 & 0xFFFFFFFF, options.queries, options.dim, options.seed)
-        print(", ".join(f"{name} {value}" for name, value in machine().items()))
-        print(f"{options.rows:,} passages × {options.dim}, {options.queries:,} queries, top {options.k}\n")
-        print(f"| {' | '.join(HEADER)} |\n|{'---|' * len(HEADER)}")
-        exact, digest, differs = None, "", False
-        for parts in options.shards:
-            exact, digest, line = exact_line(queries, files, options.k, parts, digest)
+        for line in measure(options.folder or Path(temporary), options):
             differs |= "NO" in line
-            print(f"| {' | '.join(line)} |", flush=True)
-        for text in options.index:
-            ((line,), _) = in_processes([(one_index, (queries, files, options.k, text, exact))])
             print(f"| {' | '.join(line)} |", flush=True)
     return int(differs)
 

@@ -349,6 +349,12 @@ def test_fever_ranks_the_candidates_of_its_claims(
     assert found["model"]["R_macro(3)"] == found["model"]["recall@3"] == pytest.approx(np.mean(macro))
     assert list(found["model"])[-3:] == ["mrr@4", "ndcg@4", "covered@4"]
     assert "note: dev split by the claims' hash" in capsys.readouterr().out
+    compared = ("--candidates", "4", "--against", str(tiny_model.parent / "bert"), "--resamples", "100")
+    against = measured(tiny_model, tmp_path, tmp_path, "--suite", "fever", *compared)["against"]["suites"]
+    micro_3 = against["fever"]["model"]["R_micro(3)"]
+    assert micro_3["items"] == len(data.splits["dev"]) and micro_3["low"] <= micro_3["high"]
+    assert against["fever"]["TF-IDF"]["DCG"]["difference"] == 0
+    assert against["fever"]["model"]["covered@4"]["p"] is None, "it is not made of claims"
     final = ["--suite", "fever", "--final"]
     assert measured(tiny_model, tmp_path, tmp_path, *final)["fever"]["TF-IDF"]["covered@10"] == 1
     assert (tmp_path / "runs/openings.jsonl").is_file()
@@ -389,3 +395,7 @@ def test_glue_reads_its_folders_and_says_what_is_missing(
     assert "note: SST-2: 60 rows of train that are measured too were left out" in shown
     assert "note: MNLI-mm: 5 rows of train that are measured too were left out" in shown
     assert "note: MRPC: no dev file" in shown and "note: MRPC: fitted on one half" in shown
+    compared = ("--against", str(tiny_model.parent / "bert"), "--resamples", "100")
+    against = measured(tiny_model, tmp_path, tmp_path, "--suite", "glue", *compared)["against"]["suites"]
+    for kind, one in against["glue"]["MRPC"].items():
+        assert one["items"] == 40 and one["p"] <= 1 and one["model"] == found["MRPC"][kind]

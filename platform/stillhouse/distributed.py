@@ -32,17 +32,12 @@ def gather(local: Tensor) -> Tensor:
     return local if world_size() == 1 else _Gather.apply(local)  # type: ignore[no-untyped-call]
 
 
-def parts_of_all(local: Tensor) -> list[Tensor]:
-    """A tensor of every rank, in the order of the ranks, without gradient; needs a process group."""
-    parts = [torch.empty_like(local) for _ in range(world_size())]
-    dist.all_gather(parts, local.contiguous())
-    return parts
-
-
 class _Gather(torch.autograd.Function):
     @staticmethod
     def forward(ctx: torch.autograd.function.FunctionCtx, local: Tensor) -> Tensor:
-        return torch.cat(parts_of_all(local))
+        parts = [torch.empty_like(local) for _ in range(world_size())]
+        dist.all_gather(parts, local.contiguous())
+        return torch.cat(parts)
 
     @staticmethod
     def backward(ctx: torch.autograd.function.FunctionCtx, *grads: Tensor) -> Tensor:

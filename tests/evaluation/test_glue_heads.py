@@ -11,6 +11,7 @@ from sklearn.metrics import f1_score
 from stillhouse.corpora.glue import Row
 from stillhouse.evaluation import glue
 from stillhouse.evaluation.glue import FIT_ROWS, glue_set, measure_glue, measure_head
+from stillhouse.evaluation.items import Items
 from stillhouse.evaluation.transfer import SPLIT_C, stratified_folds
 from stillhouse.types import FloatArray
 
@@ -45,11 +46,15 @@ def paraphrases(count: int) -> list[Row]:
     return rows
 
 
+def figures(items: dict[str, Items]) -> dict[str, float]:
+    return {name: each.figure() for name, each in items.items()}
+
+
 def test_tuned_is_scikit_learn_and_untuned_the_best_threshold() -> None:
     train, dev = paraphrases(200), paraphrases(120)
     data, notes = glue_set("qqp", train, dev)
     model = Letters()
-    found = measure_glue(data, model)
+    found = figures(measure_glue(data, model))
     assert notes == [] and len(model.seen) == len(set(model.seen))
 
     def sides(rows: list[Row]) -> tuple[FloatArray, FloatArray]:
@@ -85,9 +90,9 @@ def test_without_train_every_row_is_measured_by_the_other_half() -> None:
     ]
     data, notes = glue_set("sst2", [], rows)
     assert notes == ["fitted on one half of the rows, measured on the other, both ways"]
-    assert measure_glue(data, Letters()) == {"tuned_accuracy": 100, "tuned_f1": 100}
+    assert figures(measure_glue(data, Letters())) == {"tuned_accuracy": 100, "tuned_f1": 100}
     noise = [Row(word(), None, int(DRAW.integers(2))) for _ in range(300)]
-    fitted = measure_glue(glue_set("sst2", [], noise)[0], Letters())
+    fitted = figures(measure_glue(glue_set("sst2", [], noise)[0], Letters()))
     assert 40 < fitted["tuned_accuracy"] < 60, "labels that mean nothing are not learned by heart"
 
 
@@ -107,7 +112,7 @@ def test_entailment_has_a_head_of_three_classes_and_no_threshold() -> None:
         Row(first, {0: first, 1: "e" * 5, 2: first[0] * 7}[at % 3], at % 3)
         for at, first in ((at, word("ab") + word("cd")) for at in range(60))
     ]
-    found = measure_glue(glue_set("mnli", rows[:40], rows[40:])[0], Letters())
+    found = figures(measure_glue(glue_set("mnli", rows[:40], rows[40:])[0], Letters()))
     assert list(found) == ["tuned_accuracy"] and found["tuned_accuracy"] > 80
 
 
@@ -120,7 +125,7 @@ def test_a_head_scores_tasks_of_its_own_form() -> None:
             return np.array([[0.5, float(set(a) == set(b))] for a, b in zip(first, second, strict=True)])
 
     pairs = [Row("ab", "ba", 1), Row("ab", "cd", 0), Row("ab", "ab", 0), Row("a", "b", 1)]
-    found = measure_head(glue_set("qqp", [], pairs)[0], Head())
+    found = figures(measure_head(glue_set("qqp", [], pairs)[0], Head()))
     assert found == {"head_accuracy": 50, "head_f1": 50}
     assert measure_head(glue_set("mnli", [], pairs)[0], Head()) == {}
     assert measure_head(glue_set("sst2", [], [Row("a", None, 0)])[0], Head()) == {}

@@ -5,7 +5,7 @@ import torch
 
 from stillhouse.errors import BadInput
 from stillhouse.losses.contrastive import InfoNCE
-from stillhouse.losses.memory import EMPTY, MemoryBank
+from stillhouse.losses.memory import EMPTY, MemoryBank, among
 
 
 def keys(*rows: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -32,6 +32,13 @@ def test_the_newest_are_kept_and_the_oldest_go_first() -> None:
         assert held(bank) == set(seen[-5:])
         filled = bank.rows_M >= 0
         assert torch.equal(bank.vectors_ME[filled][:, 0], bank.rows_M[filled].float())
+
+
+def test_rows_among_others_are_those_of_isin() -> None:
+    draws = torch.Generator().manual_seed(0)
+    for many, few in ((1000, 1), (1000, 300), (1, 5)):
+        rows, wanted = (torch.randint(-1, 400, (count,), generator=draws) for count in (many, few))
+        assert torch.equal(among(rows, wanted), torch.isin(rows, wanted))
 
 
 def test_a_row_is_held_once() -> None:

@@ -63,9 +63,10 @@ def judge_candidates(
     return Judged(gains_QC, ideal_QR.astype(np.float64))
 
 
-def recall_micro(judged: Judged, k: int) -> float:
-    """The share of all relevant documents, those of all claims taken together, that are in a top k."""
-    return float((judged.gains_QK[:, :k] > 0).sum() / judged.relevant_Q.sum())
+def recall_micro(judged: Judged, k: int) -> Values:
+    """Of each claim; the mean is the share of all claims' relevant documents that are in a top k."""
+    found_Q = (judged.gains_QK[:, :k] > 0).sum(axis=1)
+    return np.asarray(found_Q / judged.relevant_Q.mean())
 
 
 def accuracy(judged: Judged, k: int) -> Values:
@@ -73,28 +74,35 @@ def accuracy(judged: Judged, k: int) -> Values:
     return np.asarray((judged.gains_QK[:, :k] > 0).any(axis=1), np.float64)
 
 
-def candidate_figures(judged: Judged, prefix: str, *, depths: Sequence[int] = (1, 3, 5)) -> dict[str, float]:
-    """The paper's figures and the usual ones beside them, all within the C candidates.
+def candidate_values(judged: Judged, *, depths: Sequence[int] = (1, 3, 5)) -> dict[str, Values]:
+    """The paper's figures and the usual ones beside them, all within the C candidates, claim by claim.
 
     Args:
         judged: From `judge_candidates`.
-        prefix: ``fever``: names are ``fever_accuracy@1``, ``fever_recall_micro@3``, ``fever_dcg``, ….
         depths: k of the recalls.
 
     Returns:
-        ``accuracy@1``, both recalls at every depth, ``dcg``, ``mrr@C`` and ``ndcg@C``. A perfect order falls
-        short of 1 in recall and nDCG where relevant documents are not among the candidates.
+        ``accuracy@1``, both recalls at every depth, ``dcg``, ``mrr@C`` and ``ndcg@C``; each figure is the
+        mean over the claims. A perfect order falls short of 1 in recall and nDCG where relevant documents
+        are not among the candidates.
 
     Raises:
         BadInput: A depth beyond the candidates.
     """
     width = judged.gains_QK.shape[1]
     require(all(1 <= k <= width for k in depths), "1 <= depth <= candidates", depths=depths, candidates=width)
-    figures = {"accuracy@1": float(accuracy(judged, 1).mean())}
+    values = {"accuracy@1": accuracy(judged, 1)}
     for k in depths:
-        figures[f"recall_micro@{k}"] = recall_micro(judged, k)
-        figures[f"recall_macro@{k}"] = float(recall(judged, k).mean())
-    figures["dcg"] = float(dcg(judged, width).mean())
-    figures[f"mrr@{width}"] = float(reciprocal_rank(judged, width).mean())
-    figures[f"ndcg@{width}"] = float(ndcg(judged, width).mean())
-    return {f"{prefix}_{name}": value for name, value in figures.items()}
+        values[f"recall_micro@{k}"] = recall_micro(judged, k)
+        values[f"recall_macro@{k}"] = recall(judged, k)
+    return values | {
+        "dcg": dcg(judged, width),
+        f"mrr@{width}": reciprocal_rank(judged, width),
+        f"ndcg@{width}": ndcg(judged, width),
+    }
+
+
+def candidate_figures(judged: Judged, prefix: str, *, depths: Sequence[int] = (1, 3, 5)) -> dict[str, float]:
+    """The means of `candidate_values`; of prefix ``fever``: ``fever_accuracy@1``, ``fever_dcg``, …."""
+    values = candidate_values(judged, depths=depths)
+    return {f"{prefix}_{name}": float(each.mean()) for name, each in values.items()}

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from stillhouse.corpora.glue import TASKS, LabelledData, Row, read_task, stratified
 from stillhouse.errors import require
+from stillhouse.evaluation.items import Items, Part, means
 from stillhouse.evaluation.metrics import Values, cosines
 from stillhouse.types import Encoder, FloatArray, IntArray
 
@@ -137,6 +138,15 @@ def f1(predicted_N: IntArray, labels_N: IntArray) -> float:
     predicted, there = predicted_N == POSITIVE, labels_N == POSITIVE
     total = int(predicted.sum() + there.sum())
     return 2 * int((predicted & there).sum()) / total if total else 0.0
+
+
+def class_items(name: str, predicted_N: IntArray, labels_N: IntArray, classes: int) -> dict[str, Items]:
+    """``{name}_accuracy``, of two classes ``{name}_f1``, × 100, as what they are made of."""
+    items = {f"{name}_accuracy": means({"": predicted_N == labels_N}, scale=100)[""]}
+    if classes == 2:
+        part = Part(np.asarray(predicted_N, np.float64), np.asarray(labels_N, np.float64))
+        items[f"{name}_f1"] = Items((part,), "f1", 100)
+    return items
 
 
 def best_threshold(cosines_N: Values, labels_N: IntArray, measure: str = "accuracy") -> float:

@@ -17,7 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from stillhouse.corpora.glue import TASKS, Row, stratified
-from stillhouse.evaluation.classification import Scorer, accuracy, best_threshold, f1
+from stillhouse.evaluation.classification import Scorer, best_threshold, class_items
+from stillhouse.evaluation.items import Items
 from stillhouse.evaluation.logistic import Weights, fit_logistic, predict_logistic
 from stillhouse.evaluation.metrics import Values, cosines
 from stillhouse.evaluation.search import finite
@@ -69,7 +70,7 @@ def glue_set(task: str, fit: Sequence[Row], rows: Sequence[Row]) -> tuple[GlueSe
     return GlueSet(task, kept, list(rows)), notes
 
 
-def measure_glue(data: GlueSet, model: Encoder) -> dict[str, float]:
+def measure_glue(data: GlueSet, model: Encoder) -> dict[str, Items]:
     """``tuned_accuracy``, of two classes ``tuned_f1``; of paraphrases ``cosine_accuracy``, ``cosine_f1``."""
     vectors = _vectors(data, model)
     fit_N, rows_N = labels(data.fit), labels(data.rows)
@@ -78,14 +79,11 @@ def measure_glue(data: GlueSet, model: Encoder) -> dict[str, float]:
     for inside, outside in _parts(data):
         known = (features(data, data.fit, vectors), fit_N) if data.fit else (x[inside], y[inside])
         predicted_N[outside] = predict_logistic(x[outside], fit_head(*known, data.classes))
-    figures = {"tuned_accuracy": 100 * accuracy(predicted_N, rows_N)}
-    if data.classes > 2:
-        return figures
-    figures["tuned_f1"] = 100 * f1(predicted_N, rows_N)
-    return figures | (_by_cosine(data, vectors) if data.pairs else {})
+    items = class_items("tuned", predicted_N, rows_N, data.classes)
+    return items | (_by_cosine(data, vectors) if data.pairs and data.classes == 2 else {})
 
 
-def measure_head(data: GlueSet, model: Scorer) -> dict[str, float]:
+def measure_head(data: GlueSet, model: Scorer) -> dict[str, Items]:
     """``head_accuracy``, of two classes ``head_f1``; none where the model's head is of another form."""
     first = [row.first for row in data.rows]
     second = [row.second or "" for row in data.rows] if data.pairs else None
@@ -96,9 +94,7 @@ def measure_head(data: GlueSet, model: Scorer) -> dict[str, float]:
     if scores.ndim != 2 or scores.shape[1] != data.classes:
         return {}
     finite(scores, "scores of the head")
-    predicted_N, rows_N = scores.argmax(axis=1), labels(data.rows)
-    figures = {"head_accuracy": 100 * accuracy(predicted_N, rows_N)}
-    return figures | ({"head_f1": 100 * f1(predicted_N, rows_N)} if data.classes == 2 else {})
+    return class_items("head", scores.argmax(axis=1), labels(data.rows), data.classes)
 
 
 def features(data: GlueSet, rows: Sequence[Row], vectors: Mapping[str, FloatArray]) -> FloatArray:
@@ -124,10 +120,10 @@ def labels(rows: Sequence[Row]) -> IntArray:
     return np.array([row.label for row in rows], np.int64)
 
 
-def _by_cosine(data: GlueSet, vectors: Mapping[str, FloatArray]) -> dict[str, float]:
+def _by_cosine(data: GlueSet, vectors: Mapping[str, FloatArray]) -> dict[str, Items]:
     rows_N, cosines_N = labels(data.rows), _cosines(data.rows, vectors)
-    figures = {}
-    for measure, name in ((accuracy, "accuracy"), (f1, "f1")):
+    items = {}
+    for name in ("accuracy", "f1"):
         predicted_N = np.empty(len(rows_N), np.int64)
         for inside, outside in _parts(data):
             known = (
@@ -136,8 +132,8 @@ def _by_cosine(data: GlueSet, vectors: Mapping[str, FloatArray]) -> dict[str, fl
                 else (cosines_N[inside], rows_N[inside])
             )
             predicted_N[outside] = cosines_N[outside] >= best_threshold(*known, name)
-        figures[f"cosine_{name}"] = 100 * measure(predicted_N, rows_N)
-    return figures
+        items[f"cosine_{name}"] = class_items("cosine", predicted_N, rows_N, 2)[f"cosine_{name}"]
+    return items
 
 
 def _parts(data: GlueSet) -> list[tuple[IntArray, IntArray]]:

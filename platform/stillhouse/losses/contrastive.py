@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from stillhouse.errors import require
+from stillhouse.losses.memory import among
 from stillhouse.losses.numerics import (
     Temperature,
     aligning_layer,
@@ -264,7 +265,7 @@ def hidden_slots(
     require(held == (len(bank_ME),), "one row id for every slot of the bank", rows=held, slots=len(bank_ME))
     assert bank_rows_M is not None
     hidden_M = bank_rows_M < 0
-    return hidden_M | torch.isin(bank_rows_M, rows_B) if mask_duplicates and rows_B is not None else hidden_M
+    return hidden_M | among(bank_rows_M, rows_B) if mask_duplicates and rows_B is not None else hidden_M
 
 
 def _require_negatives(query_BD: Tensor, negatives_BKD: Tensor, negative_rows_BK: Tensor | None) -> None:

@@ -13,7 +13,6 @@ from stillhouse.distributed import world_size
 from stillhouse.plan import Live, Stage
 from stillhouse.students import pooling
 from stillhouse.students.transformer import load_weights
-from stillhouse.training.averaging import average_used_rows
 from stillhouse.training.checkpoint import seed_everything
 from stillhouse.training.grouped import encode_grouped
 from stillhouse.types import Batch, Encoding, LazyStates, Terms, Tokens
@@ -131,11 +130,9 @@ def distributed(module: StudentAndObjective) -> nn.Module:
     with warnings.catch_warnings():
         # Its successor, `forward_sync_buffers`, is not in the oldest torch that is supported.
         warnings.filterwarnings("ignore", message=".*broadcast_buffers.*")
-        wrapped = DistributedDataParallel(
+        return DistributedDataParallel(
             module, broadcast_buffers=False, find_unused_parameters=True, gradient_as_bucket_view=True
         )
-    average_used_rows(wrapped)
-    return wrapped
 
 
 def _full_precision(encoding: Encoding) -> Encoding:

@@ -9,8 +9,9 @@ from stillhouse.corpora.candidates import Candidates, coverage, pick_candidates
 from stillhouse.corpora.fever import Fever, read_fever
 from stillhouse.corpora.tfidf import Scores, TfIdf
 from stillhouse.errors import require
-from stillhouse.evaluation.benchmarks.common import Benchmark, Figures, Options, opened
-from stillhouse.evaluation.candidates import candidate_figures, judge_candidates
+from stillhouse.evaluation.benchmarks.common import Benchmark, Options, itemised, opened
+from stillhouse.evaluation.candidates import candidate_values, judge_candidates
+from stillhouse.evaluation.items import Items, Measured, means, measured
 from stillhouse.evaluation.retrieval import unit
 from stillhouse.types import Encoder, FloatArray
 
@@ -36,18 +37,19 @@ def fever(root: str, options: Options) -> Benchmark:
     require(1 <= c <= documents, "1 <= --candidates <= documents", candidates=c, documents=documents)
     require(bool(asked), f"a claim is in the {split} split", file=str(claims), claims=data.summary())
 
-    def measure(model: Encoder) -> Figures:
+    def measure(model: Encoder) -> Measured:
         gold = [claim.gold for claim in asked]
         tfidf_QC, ids_QC = TfIdf(data.documents).nearest([claim.text for claim in asked], c)
         picked = pick_candidates(ids_QC, gold, c, force_gold=False)
         cosines_QC = _cosines(model, data, split, picked)
         covered = coverage(ids_QC, gold, (c,))[c]
-        figures = {"TF-IDF": _figures(tfidf_QC, picked), "model": _figures(cosines_QC, picked)}
-        return {name: each | {f"covered@{c}": covered} for name, each in figures.items()}
+        found = measured({"TF-IDF": _items(tfidf_QC, picked), "model": _items(cosines_QC, picked)})
+        figures = {name: each | {f"covered@{c}": covered} for name, each in found.figures.items()}
+        return Measured(figures, found.items)
 
     note = f"{split} split by the claims' hash, {len(asked)} claims of {claims.name}; {data.summary()}"
     known = (sha256_of(claims), split, len(asked), documents)
-    return Benchmark(measure, (note,), opened(options, known), digits=4)
+    return itemised(measure, (note,), opens=opened(options, known), digits=4)
 
 
 def _cosines(model: Encoder, data: Fever, split: str, picked: Candidates) -> FloatArray:
@@ -64,21 +66,21 @@ def _cosines(model: Encoder, data: Fever, split: str, picked: Candidates) -> Flo
     )
 
 
-def _figures(scores_QC: FloatArray | Scores, picked: Candidates) -> dict[str, float]:
+def _items(scores_QC: FloatArray | Scores, picked: Candidates) -> dict[str, Items]:
     """The paper's figures by the paper's names, then the standard ones, of which some are the same."""
     judged = judge_candidates(scores_QC, picked.labels_QC, picked.gold_counts_Q)
     c = picked.ids_QC.shape[1]
     depths = [k for k in DEPTHS if k <= c]
-    found = candidate_figures(judged, "c", depths=depths)
+    found = means(candidate_values(judged, depths=depths))
     return {
-        "R(1)": found["c_accuracy@1"],
-        **{f"R_micro({k})": found[f"c_recall_micro@{k}"] for k in depths},
-        **{f"R_macro({k})": found[f"c_recall_macro@{k}"] for k in depths},
-        "DCG": found["c_dcg"],
-        "accuracy@1": found["c_accuracy@1"],
-        **{f"recall@{k}": found[f"c_recall_macro@{k}"] for k in depths},
-        f"mrr@{c}": found[f"c_mrr@{c}"],
-        f"ndcg@{c}": found[f"c_ndcg@{c}"],
+        "R(1)": found["accuracy@1"],
+        **{f"R_micro({k})": found[f"recall_micro@{k}"] for k in depths},
+        **{f"R_macro({k})": found[f"recall_macro@{k}"] for k in depths},
+        "DCG": found["dcg"],
+        "accuracy@1": found["accuracy@1"],
+        **{f"recall@{k}": found[f"recall_macro@{k}"] for k in depths},
+        f"mrr@{c}": found[f"mrr@{c}"],
+        f"ndcg@{c}": found[f"ndcg@{c}"],
     }
 
 

@@ -8,10 +8,11 @@ from stillhouse.corpora.glue import Row, read_task, resolve_task
 from stillhouse.corpora.sentence_tasks import BY_CLASS, TASKS, read_tasks, task_files
 from stillhouse.corpora.sentence_tasks import PLACES as TRANSFER
 from stillhouse.errors import require
-from stillhouse.evaluation.benchmarks.common import Benchmark, Figures, Options, itemised, missing, opened
+from stillhouse.evaluation.benchmarks.common import Benchmark, Options, itemised, missing, opened
 from stillhouse.evaluation.checked import Checked
 from stillhouse.evaluation.glue import GlueSet, glue_set, measure_glue, measure_head
 from stillhouse.evaluation.items import Measured, average
+from stillhouse.evaluation.items import measured as measured_by
 from stillhouse.evaluation.transfer import FAST_FOLDS, FOLDS, measure_task
 from stillhouse.types import Encoder
 
@@ -82,16 +83,18 @@ def glue(root: str, options: Options) -> Benchmark:
         remedy="Put its folders (SST-2, QQP, MNLI, MRPC), from gluebenchmark.com, into glue there.",
     )
 
-    def measure(checked: Checked) -> Figures:
+    def measure(checked: Checked) -> Measured:
         scorer = checked.model if hasattr(checked.model, "score") else None
-        return {
-            name: measure_glue(data, checked) | (measure_head(data, scorer) if scorer else {})
-            for name, data in sets.items()
-        }
+        return measured_by(
+            {
+                name: measure_glue(data, checked) | (measure_head(data, scorer) if scorer else {})
+                for name, data in sets.items()
+            }
+        )
 
     there = {data.task for data in sets.values()}
     absent = missing("files of", [_GLUE_NAMES[task] for task in GLUE_PLACES if task not in there], "glue")
-    return Benchmark(measure, (*absent, *notes), across=False)
+    return itemised(measure, (*absent, *notes), across=False)
 
 
 def _glue_splits(root: str, task: str) -> dict[str, list[Row]]:

@@ -1,7 +1,7 @@
-"""How time and memory grow: embedding with rows and with length, a sweep with its trials. Plots and tables.
+"""How time and memory grow: embedding with rows and length, a sweep with its trials, search with passages.
 
-    python benchmarks/growth_embedding.py --figures             # all; most of an hour
-    python benchmarks/growth_embedding.py --figures --only rows
+    python benchmarks/growth.py --figures             # all; more than an hour
+    python benchmarks/growth.py --figures --only rows
 
 Writes ``docs/figures/growth-NAME.png`` and ``growth-NAME.csv`` beside it. Without ``--figures`` the tables
 are printed only. It is no part of `make bench`.
@@ -12,13 +12,15 @@ import csv
 import json
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from harness import ROOT
 from memory import measured
 from models import first_layers, tiny_teacher
+from retrieval_scale import HEADER, arguments
+from retrieval_scale import measure as measured_search
 from sentences import numbered, text_file
 from sweeping import run_sweep
 from trial_start import HELD_OUT, SMALL
@@ -29,27 +31,25 @@ from stillhouse.plan import Store
 from stillhouse.teachers.embed import build_store
 
 Table = list[dict[str, float | str]]
+Lines = Iterator[dict[str, float | str]]
 FIGURES = ROOT / "docs" / "figures"
 SEARCHED = {"their first stage": "distil_learning_rate", "their last stage only": "finetune_learning_rate"}
 
 
-def by_rows(folder: Path, quick: bool) -> Table:
+def by_rows(folder: Path, quick: bool) -> Lines:
     """Seconds and peak memory of reading and embedding short rows with a tiny teacher and Ray."""
     tiny_teacher(folder)
-    table: Table = []
     for exponent in (3.8, 4.0) if quick else (4.0, 4.5, 5.0, 5.5, 6.0, 6.5):
         rows = round(10**exponent)
         told = measured(folder, rows)
         parts = {"reading s": told["reading"], "embedding s": told["embedding"], "peak MB": told["peak"]}
-        table.append({"series": "tiny teacher, two actors", "x": rows, **parts})
-    return table
+        yield {"series": "tiny teacher, two actors", "x": rows, **parts}
 
 
-def by_length(folder: Path, quick: bool) -> Table:
+def by_length(folder: Path, quick: bool) -> Lines:
     """Seconds for 1000 sentences of so many words, with the real teacher, one thread, in this process."""
     model, workspace = first_layers(folder, 1 if quick else 6), Workspace(folder / "runs")
     rows = 64 if quick else 1024
-    table: Table = []
     words = " ".join(numbered(2000)).split()
     for length in (4, 8) if quick else (4, 8, 16, 32, 64, 128):
         texts = [" ".join(words[row : row + length]) for row in range(rows)]
@@ -58,13 +58,11 @@ def by_length(folder: Path, quick: bool) -> Table:
         build_store(workspace, store, local=True)
         # Of the passes and the file; loading the model is not in it.
         seconds = read_manifest(workspace.path(store))["seconds"] * 1000 / rows
-        table.append({"series": "one thread", "x": length, "seconds": seconds})
-    return table
+        yield {"series": "one thread", "x": length, "seconds": seconds}
 
 
-def by_trials(folder: Path, quick: bool) -> Table:
+def by_trials(folder: Path, quick: bool) -> Lines:
     """Seconds of whole sweeps, where trials differ in their first stage and where they share it."""
-    table: Table = []
     budget = 256 if quick else 4096
     corpus, labelled = text_file(folder, budget + 2 * HELD_OUT), folder / "pairs.jsonl"
     texts = numbered(2 * budget // 8)
@@ -81,14 +79,25 @@ def by_trials(folder: Path, quick: bool) -> Table:
         for trials in (1,) if quick else (1, 2, 4, 8, 16):
             flags = ("--space", str(space), "--trials", str(trials), *data, *budgets, *SMALL)
             began, ended = run_sweep(folder / f"{name}-{trials}", *flags)
-            table.append({"series": f"trials differ in {series}", "x": trials, "seconds": ended - began})
-    return table
+            yield {"series": f"trials differ in {series}", "x": trials, "seconds": ended - began}
 
 
-PLOTS: dict[str, tuple[Callable[[Path, bool], Table], str, str]] = {
+def by_search(folder: Path, quick: bool) -> Lines:
+    """Seconds and memory of exact search in shards and of each index, 1000 queries of 384 dimensions."""
+    for rows in (10_000, 16_384) if quick else (10_000, 31_623, 100_000, 316_228, 1_000_000):
+        options = arguments().parse_args(["--rows", str(rows), *(["--queries", "20"] if quick else [])])
+        for line in measured_search(folder / str(rows), options):
+            said = dict(zip(HEADER, line, strict=True))
+            assert said["same bits"] != "NO", f"{rows} passages: shards change the result"
+            parts = {name: float(value) for name, value in said.items() if name not in HEADER[:2]}
+            yield {"series": said["search"], "x": rows, **parts}
+
+
+PLOTS: dict[str, tuple[Callable[[Path, bool], Lines], str, str]] = {
     "rows": (by_rows, "rows", "log"),
     "length": (by_length, "words a sentence", "log"),
     "trials": (by_trials, "trials of a sweep", "linear"),
+    "search": (by_search, "passages", "log"),
 }
 
 
@@ -111,7 +120,8 @@ def write(name: str, table: Table) -> None:
         for series in dict.fromkeys(line["series"] for line in table):
             points: Any = [(line["x"], line[measure]) for line in table if line["series"] == series]
             axis.plot(*zip(*points, strict=True), marker="o", label=series)
-        axis.set(xlabel=label, ylabel=measure, xscale=scale, yscale=scale)
+        share = str(measure).startswith("recall")
+        axis.set(xlabel=label, ylabel=measure, xscale=scale, yscale="linear" if share else scale)
         axis.grid(alpha=0.3)
         axis.legend()
     figure.tight_layout()
@@ -127,9 +137,10 @@ def main() -> int:
     options = parser.parse_args()
     for name in [options.only] if options.only else PLOTS:
         with tempfile.TemporaryDirectory() as held:
-            table = PLOTS[name][0](Path(held), options.quick)
-        for line in table:
-            print(name, *(f"{key}={value}" for key, value in line.items()), flush=True)
+            table: Table = []
+            for line in PLOTS[name][0](Path(held), options.quick):
+                print(name, *(f"{key}={value}" for key, value in line.items()), flush=True)
+                table.append(line)
         if options.figures:
             write(name, table)
     return 0

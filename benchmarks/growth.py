@@ -63,7 +63,7 @@ def by_length(folder: Path, quick: bool) -> Lines:
 
 def by_trials(folder: Path, quick: bool) -> Lines:
     """Seconds of whole sweeps, where trials differ in their first stage and where they share it."""
-    budget = 256 if quick else 4096
+    budget = 256 if quick else 2048
     corpus, labelled = text_file(folder, budget + 2 * HELD_OUT), folder / "pairs.jsonl"
     texts = numbered(2 * budget // 8)
     pairs = [{"query": one, "passage": other} for one, other in zip(texts[::2], texts[1::2], strict=True)]
@@ -76,7 +76,7 @@ def by_trials(folder: Path, quick: bool) -> Lines:
             f"method: ibkd\nfixed: {{distil_batch_size: 64, finetune_batch_size: 32}}\n"
             f"space:\n  {name}: {{low: 1e-5, high: 1e-3, log: true}}\n"
         )
-        for trials in (1,) if quick else (1, 2, 4, 8, 16):
+        for trials in (1,) if quick else (1, 2, 4, 8):
             flags = ("--space", str(space), "--trials", str(trials), *data, *budgets, *SMALL)
             began, ended = run_sweep(folder / f"{name}-{trials}", *flags)
             yield {"series": f"trials differ in {series}", "x": trials, "seconds": ended - began}

@@ -95,20 +95,15 @@ def search_stream(
     best = [Top(k) for _ in asked]
     at = first_id
     # The blocks may be encoded as they are asked for, with all threads: only the search has its own number.
-    for tile in _tiles(blocks, queries_QD.shape[1]):
-        require(0 <= at <= MAX_ID - len(tile), "ids fit 32 bits", first_id=at)
-        finite(tile, "passage vectors", at)
+    for block in _checked(blocks, queries_QD.shape[1]):
         with _threads(threads):
-            if index == "flat":
-                _faiss_tile(asked, tile, k, at, best, threads)
-            else:
-                # Few queries take the rows as they lie: changing the layout would cost more than the product.
-                ready = laid_out(tile) if len(asked[0]) >= LEAST_ROWS else tile
-                for top, queries in zip(best, asked, strict=True):
-                    top.add(linear(queries, ready), at)
-        at += len(tile)
+            for start in range(0, len(block), TILE):
+                tile = _copied(block[start : start + TILE])
+                _search_tile(asked, tile, k, at, best, index, threads)
+                at += len(tile)
     require(at > first_id, "there are queries and passages to search")
-    return _ranking(torch.cat([top.keys() for top in best]), min(k, at - first_id))
+    with _threads(threads):
+        return _ranking(torch.cat([top.keys() for top in best]), min(k, at - first_id))
 
 
 def merge(parts: Sequence[Ranking], k: int) -> Ranking:
@@ -148,7 +143,7 @@ def finite(vectors: FloatArray | Tensor, what: str, first_row: int = 0) -> None:
         )
 
 
-def _tiles(blocks: Iterable[FloatArray], dim: int) -> Iterator[Tensor]:
+def _checked(blocks: Iterable[FloatArray], dim: int) -> Iterator[FloatArray]:
     whole = True
     for block in blocks:
         require(
@@ -159,8 +154,27 @@ def _tiles(blocks: Iterable[FloatArray], dim: int) -> Iterator[Tensor]:
         )
         assert whole, "every block but the last is of whole tiles"
         whole = len(block) % TILE == 0
-        for start in range(0, len(block), TILE):
-            yield _copied(block[start : start + TILE])
+        yield block
+
+
+def _search_tile(
+    blocks: list[Tensor],
+    tile: Tensor,
+    k: int,
+    first_id: int,
+    best: list[Top],
+    index: str,
+    threads: int | None,
+) -> None:
+    require(0 <= first_id <= MAX_ID - len(tile), "ids fit 32 bits", first_id=first_id)
+    finite(tile, "passage vectors", first_id)
+    if index == "flat":
+        _faiss_tile(blocks, tile, k, first_id, best, threads)
+        return
+    # Few queries take the rows as they lie: changing the layout would cost more than the product.
+    ready = laid_out(tile) if len(blocks[0]) >= LEAST_ROWS else tile
+    for top, queries in zip(best, blocks, strict=True):
+        top.add(linear(queries, ready), first_id)
 
 
 def _copied(rows: FloatArray) -> Tensor:

@@ -4,14 +4,23 @@ from stillhouse.artifacts import Workspace, read_manifest
 from stillhouse.plan import Store
 
 
-def running_rate(workspace: Workspace, store: Store, actors: int) -> float:
+def running_rate(
+    workspace: Workspace, store: Store, actors: int, share: tuple[float, float] = (0.0, 1.0)
+) -> float:
     """Rows a second once the pool ran: of the shards after the first ``actors``, by the times of their files.
 
     The shards of a store have equally many rows, but for the last.
+
+    Args:
+        workspace: Where the store is.
+        store: The store.
+        actors: Of its pool.
+        share: Of the shards in the order of their files, from where to where.
     """
     folder = workspace.path(store)
     shards = read_manifest(folder)["shards"]
     written = sorted(((folder / shard["name"]).stat().st_mtime, shard["rows"]) for shard in shards)
+    written = written[round(share[0] * len(written)) : round(share[1] * len(written))]
     assert len(written) > actors, f"{len(written)} shards tell nothing of the rate of {actors} actors"
     rows = sum(count for _, count in written[actors:])
     return float(rows / (written[-1][0] - written[actors - 1][0]))

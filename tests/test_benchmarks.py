@@ -2,11 +2,13 @@
 
 import importlib
 import json
+import os
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -39,6 +41,25 @@ def test_the_ratio_is_the_median_of_pairs(load: Any) -> None:
     assert harness.ratio([2.0, 4.0, 30.0], [2.0, 1.0, 10.0]) == 3.0
     with pytest.raises(ValueError):
         harness.ratio([1.0], [1.0, 2.0])
+
+
+def test_the_rate_of_a_pool_is_that_between_its_files(
+    load: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pools, names = load("pools"), [f"{number}.arrow" for number in range(9)]
+    # Two at once at first; then the later ones take twice as long.
+    moments = (10, 10, 11, 12, 13, 14, 16, 18, 20)
+    for name, moment in zip(names, moments, strict=True):
+        (tmp_path / name).touch()
+        os.utime(tmp_path / name, (moment, moment))
+    shards = [{"name": name, "rows": 100} for name in reversed(names)]
+    monkeypatch.setattr(pools, "read_manifest", lambda folder: {"shards": shards})
+    held = SimpleNamespace(path=lambda store: tmp_path)
+    assert pools.running_rate(held, None, 2) == pytest.approx(700 / 10)
+    assert pools.running_rate(held, None, 1, (1 / 3, 2 / 3)) == pytest.approx(200 / 2)
+    assert pools.running_rate(held, None, 1, (2 / 3, 1.0)) == pytest.approx(200 / 4)
+    with pytest.raises(AssertionError, match="tell nothing"):
+        pools.running_rate(held, None, 3, (0.0, 1 / 3))
 
 
 def test_a_row_says_whether_the_target_is_met(load: Any) -> None:

@@ -1,6 +1,7 @@
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -8,6 +9,7 @@ import pytest
 import torch
 
 from stillhouse.errors import BadInput
+from stillhouse.evaluation import search as module
 from stillhouse.evaluation.search import QUERY_BLOCK, TILE, merge, search, search_stream, shards
 from stillhouse.evaluation.top import ids_of, keys_of, scores_of
 
@@ -160,9 +162,19 @@ def test_keys_give_the_scores_back() -> None:
     assert torch.equal(ids_of(keys), ids)
 
 
-def test_only_the_search_has_its_own_number_of_threads() -> None:
+def test_only_the_search_has_its_own_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int] = []
+    searching: list[int] = []
     before = torch.get_num_threads()
+    # What is done to a tile belongs to the search: two shards would take each other's cores otherwise.
+    for part in ("finite", "_copied", "linear"):
+        whole = getattr(module, part)
+
+        def noted(*given: Any, whole: Any = whole) -> Any:
+            searching.append(torch.get_num_threads())
+            return whole(*given)
+
+        monkeypatch.setattr(module, part, noted)
 
     def encoded() -> Iterator[Floats]:
         for start in range(0, 3 * TILE, TILE):
@@ -173,5 +185,7 @@ def test_only_the_search_has_its_own_number_of_threads() -> None:
         torch.set_num_threads(2)
         search_stream(np.eye(4, dtype=np.float32), encoded(), 3, threads=1)
         assert seen == [2, 2, 2] and torch.get_num_threads() == 2
+        # The queries are looked at and copied first.
+        assert searching == [2, 2] + 3 * [1, 1, 1]
     finally:
         torch.set_num_threads(before)

@@ -76,7 +76,7 @@ def by_trials(folder: Path, quick: bool) -> Lines:
             f"method: ibkd\nfixed: {{distil_batch_size: 64, finetune_batch_size: 32}}\n"
             f"space:\n  {name}: {{low: 1e-5, high: 1e-3, log: true}}\n"
         )
-        for trials in (1,) if quick else (1, 2, 4):
+        for trials in (1,) if quick else (1, 2, 4, 8, 16):
             flags = ("--space", str(space), "--trials", str(trials), *data, *budgets, *SMALL)
             began, ended = run_sweep(folder / f"{name}-{trials}", *flags)
             yield {"series": f"trials differ in {series}", "x": trials, "seconds": ended - began}

@@ -136,7 +136,7 @@ def main() -> int:
     fastest = min(once, key=lambda name: once[name])
     teacher = peer_teacher(texts, bf16)
     seconds: dict[str, list[float]] = {"ours": [], "peer": [], "with teacher": []}
-    for _ in range(min(3, options.repeats)):
+    for _ in range(min(2, options.repeats)):
         seconds["ours"].append(run_loop(stage, training, SKIP)[0])
         seconds["peer"].append(peer(stage, texts, labels, **kinds[fastest])[0])
         seconds["with teacher"].append(seconds["peer"][-1] + teacher() / steps)

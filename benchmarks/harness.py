@@ -119,7 +119,7 @@ def arguments(description: str | None) -> argparse.ArgumentParser:
     """The options that all scripts have."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--json", type=Path, help="write the rows there")
-    parser.add_argument("--repeats", type=int, default=5, help="counted runs of each (default 5)")
+    parser.add_argument("--repeats", type=int, default=5, help="counted runs of each")
     parser.add_argument("--quick", action="store_true", help="small inputs: does it run, not how fast")
     return parser
 

@@ -72,7 +72,7 @@ def _nothing(config: Any = None) -> None:
 def main() -> int:
     """The bare trainer and ours in turn, in one cluster."""
     parser = arguments(__doc__)
-    parser.set_defaults(repeats=3)
+    parser.set_defaults(repeats=2)
     options = parser.parse_args()
     repeats, warmups = (1, 0) if options.quick else (options.repeats, 1)
     where = Where(device="cpu", threads=1, workers=WORKERS)

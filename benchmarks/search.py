@@ -11,7 +11,7 @@ import torch
 from harness import Row, arguments, at_least, finish, in_turn, median, ratio, spread
 from torch import Tensor
 
-from stillhouse.evaluation.judged_search import query_figures
+from stillhouse.evaluation.metrics import average_precision, judge, ndcg, recall, reciprocal_rank
 from stillhouse.evaluation.search import search
 from stillhouse.types import FloatArray
 
@@ -81,7 +81,8 @@ def figures(queries_QD: FloatArray, passages_ND: FloatArray, k: int, repeats: in
     held = {f"p{row}": "" for row in range(len(passages_ND))}
     near = search(queries_QD, passages_ND, 20)[1][:, (0, 7, 19)]
     relevant = {query: {f"p{row}" for row in rows} for query, rows in zip(asked, near, strict=True)}
-    gains = {query: dict.fromkeys(passages, 1) for query, passages in relevant.items()}
+    queries_Q = np.arange(len(queries_QD))
+    qrels_N3 = np.array([(query, row, 1) for query, rows in enumerate(near) for row in rows])
     evaluator = InformationRetrievalEvaluator(
         asked,
         held,
@@ -95,18 +96,12 @@ def figures(queries_QD: FloatArray, passages_ND: FloatArray, k: int, repeats: in
         write_csv=False,
     )
     model, corpus = Encoded(torch.from_numpy(queries_QD)), torch.from_numpy(passages_ND)
-    ids = list(held)
     found: dict[str, tuple[float, float]] = {}
 
     def ours() -> None:
-        scores, hits = search(queries_QD, passages_ND, k)
-        pairs = zip(scores.tolist(), hits.tolist(), strict=True)
-        run = {
-            query: [(ids[row], score) for score, row in zip(*line, strict=True)]
-            for query, line in zip(asked, pairs, strict=True)
-        }
-        each = query_figures(run, gains)
-        found["ours"] = (float(each["ndcg@10"].mean()), float(each["mrr@10"].mean()))
+        judged = judge(search(queries_QD, passages_ND, k)[1], queries_Q, qrels_N3)
+        average_precision(judged, k), [recall(judged, depth) for depth in (1, 10, k)]
+        found["ours"] = float(ndcg(judged, 10).mean()), float(reciprocal_rank(judged, 10).mean())
 
     def theirs() -> None:
         scores = evaluator.compute_all_metrics(model, corpus_embeddings=corpus)["dot"]

@@ -37,7 +37,7 @@ def main() -> int:
     parser.add_argument("--root", type=Path, help="a workspace with such a sweep; default: run one")
     parser.add_argument("--processes", type=int, default=2, help="trials at once (default 2)")
     options = parser.parse_args()
-    trials_in_all, budget = (4, 128) if options.quick else (10, 512)
+    trials_in_all, budget = (4, 128) if options.quick else (7, 512)
     sizes = ("--trials", str(trials_in_all), "--distil-budget", str(budget))
     with tempfile.TemporaryDirectory() as held:
         root = options.root or Path(held) / "runs"

@@ -74,7 +74,8 @@ def main() -> int:
         mine = stack.enter_context(Served(file, model, "ours", "--dtype", "auto"))
         passes: dict[str, Callable[[], float]] = {"ours": mine.seconds}
         running: dict[tuple[str, ...], Served] = {}
-        for name, (given, batch) in peers(options.quick).items():
+        kinds = peers(options.quick)
+        for name, (given, batch) in kinds.items():
             if given not in running:
                 python = PEERS_PYTHON if {"onnx", "openvino"} & set(given) else None
                 peer = Served(file, model, "sentence-transformers", *given, python=python)
@@ -86,7 +87,7 @@ def main() -> int:
             rates.append(product_rate(torch.bfloat16))
             for name, one_pass in passes.items():
                 seconds[name].append(one_pass())
-        ours, exact = mine.vectors(), running[peers(options.quick)[DEFAULT][0]].vectors()
+        ours, exact = mine.vectors(), running[kinds[DEFAULT][0]].vectors()
     norms = np.linalg.norm(ours, axis=1) * np.linalg.norm(exact, axis=1)
     lowest = float(((ours * exact).sum(axis=1) / norms).min())
     assert lowest >= COSINE, f"the lowest cosine to fp32 is {lowest}"
@@ -100,7 +101,7 @@ def main() -> int:
     missing = "" if PEERS_PYTHON.exists() else "; ONNX and OpenVINO were not installed (`make peers`)"
     others = ", ".join(f"{name} {median(found):.0f}" for name, found in speed.items())
     achieved = [linear_flops(len(ids)) / second for second in seconds["ours"]]
-    shares = [100 * mine / rate for mine, rate in zip(achieved, rates, strict=True)]
+    shares = [100 * reached / rate for reached, rate in zip(achieved, rates, strict=True)]
     rows = [
         Row(
             what,

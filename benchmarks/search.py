@@ -11,7 +11,7 @@ import torch
 from harness import Row, arguments, at_least, finish, in_turn, median, ratio, spread
 from torch import Tensor
 
-from stillhouse.evaluation.metrics import average_precision, judge, ndcg, recall, reciprocal_rank
+from stillhouse.evaluation.metrics import judge, ranking_values
 from stillhouse.evaluation.search import search
 from stillhouse.types import FloatArray
 
@@ -100,8 +100,9 @@ def figures(queries_QD: FloatArray, passages_ND: FloatArray, k: int, repeats: in
 
     def ours() -> None:
         judged = judge(search(queries_QD, passages_ND, k)[1], queries_Q, qrels_N3)
-        average_precision(judged, k), [recall(judged, depth) for depth in (1, 10, k)]
-        found["ours"] = float(ndcg(judged, 10).mean()), float(reciprocal_rank(judged, 10).mean())
+        values = ranking_values(judged, "ours", share=(1, 10, k), precision=(k,))
+        means = {name: float(each.mean()) for name, each in values.items()}
+        found["ours"] = means["ours_ndcg@10"], means["ours_mrr@10"]
 
     def theirs() -> None:
         scores = evaluator.compute_all_metrics(model, corpus_embeddings=corpus)["dot"]

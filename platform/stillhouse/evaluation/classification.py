@@ -140,12 +140,12 @@ def f1(predicted_N: IntArray, labels_N: IntArray) -> float:
     return 2 * int((predicted & there).sum()) / total if total else 0.0
 
 
-def class_items(name: str, predicted_N: IntArray, labels_N: IntArray, classes: int) -> dict[str, Items]:
-    """``{name}_accuracy``, of two classes ``{name}_f1``, × 100, as what they are made of."""
-    items = {f"{name}_accuracy": means({"": predicted_N == labels_N}, scale=100)[""]}
-    if classes == 2:
+def class_items(prefix: str, predicted_N: IntArray, labels_N: IntArray, *, with_f1: bool) -> dict[str, Items]:
+    """``{prefix}accuracy`` and, of class 1, ``{prefix}f1``, × 100, as what they are made of."""
+    items = means({f"{prefix}accuracy": predicted_N == labels_N}, scale=100)
+    if with_f1:
         part = Part(np.asarray(predicted_N, np.float64), np.asarray(labels_N, np.float64))
-        items[f"{name}_f1"] = Items((part,), "f1", 100)
+        items[f"{prefix}f1"] = Items((part,), "f1", 100)
     return items
 
 

@@ -79,7 +79,7 @@ def measure_glue(data: GlueSet, model: Encoder) -> dict[str, Items]:
     for inside, outside in _parts(data):
         known = (features(data, data.fit, vectors), fit_N) if data.fit else (x[inside], y[inside])
         predicted_N[outside] = predict_logistic(x[outside], fit_head(*known, data.classes))
-    items = class_items("tuned", predicted_N, rows_N, data.classes)
+    items = class_items("tuned_", predicted_N, rows_N, with_f1=data.classes == 2)
     return items | (_by_cosine(data, vectors) if data.pairs and data.classes == 2 else {})
 
 
@@ -94,7 +94,7 @@ def measure_head(data: GlueSet, model: Scorer) -> dict[str, Items]:
     if scores.ndim != 2 or scores.shape[1] != data.classes:
         return {}
     finite(scores, "scores of the head")
-    return class_items("head", scores.argmax(axis=1), labels(data.rows), data.classes)
+    return class_items("head_", scores.argmax(axis=1), labels(data.rows), with_f1=data.classes == 2)
 
 
 def features(data: GlueSet, rows: Sequence[Row], vectors: Mapping[str, FloatArray]) -> FloatArray:
@@ -132,7 +132,8 @@ def _by_cosine(data: GlueSet, vectors: Mapping[str, FloatArray]) -> dict[str, It
                 else (cosines_N[inside], rows_N[inside])
             )
             predicted_N[outside] = cosines_N[outside] >= best_threshold(*known, name)
-        items[f"cosine_{name}"] = class_items("cosine", predicted_N, rows_N, 2)[f"cosine_{name}"]
+        found = class_items("cosine_", predicted_N, rows_N, with_f1=True)
+        items[f"cosine_{name}"] = found[f"cosine_{name}"]
     return items
 
 

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from stillhouse.corpora.sentence_tasks import Labelled
-from stillhouse.evaluation.classification import accuracy
-from stillhouse.evaluation.items import Items, Part, means
+from stillhouse.evaluation.classification import accuracy, class_items
+from stillhouse.evaluation.items import Items, Part
 from stillhouse.evaluation.logistic import Weights, fit_logistic, predict_logistic
 from stillhouse.types import Encoder, FloatArray, IntArray
 
@@ -53,9 +53,7 @@ def measure_task(
     if "test" in splits:
         weights = fit_logistic(x["train"], y["train"], classes, best)
         predicted_N = predict_logistic(x["test"], weights)
-        items = means({"accuracy": predicted_N == y["test"]}, scale=100)
-        if task == "MRPC":
-            items["f1"] = Items((Part(np.asarray(predicted_N), np.asarray(y["test"])),), "f1", 100)
+        items = class_items("", predicted_N, y["test"], with_f1=task == "MRPC")
     figures = {name: each.figure() for name, each in items.items()}
     return {**figures, "dev_accuracy": 100 * float(figures_C.max())}, items
 

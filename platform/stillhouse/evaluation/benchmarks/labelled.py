@@ -11,8 +11,7 @@ from stillhouse.errors import require
 from stillhouse.evaluation.benchmarks.common import Benchmark, Options, itemised, missing, opened
 from stillhouse.evaluation.checked import Checked
 from stillhouse.evaluation.glue import GlueSet, glue_set, measure_glue, measure_head
-from stillhouse.evaluation.items import Measured, average
-from stillhouse.evaluation.items import measured as measured_by
+from stillhouse.evaluation.items import Measured, average, measured
 from stillhouse.evaluation.transfer import FAST_FOLDS, FOLDS, measure_task
 from stillhouse.types import Encoder
 
@@ -68,8 +67,8 @@ def glue(root: str, options: Options) -> Benchmark:
     notes: list[str] = []
     for task in GLUE_PLACES:
         splits = _glue_splits(root, task)
-        fit, measured = splits.pop("train", []), splits or {"dev": []}
-        for split, rows in measured.items():
+        fit, others = splits.pop("train", []), splits or {"dev": []}
+        for split, rows in others.items():
             if fit or rows:
                 name = _GLUE_NAMES[task] + _MEASURED[split]
                 sets[name], found = glue_set(task, fit if rows else [], rows or fit)
@@ -85,7 +84,7 @@ def glue(root: str, options: Options) -> Benchmark:
 
     def measure(checked: Checked) -> Measured:
         scorer = checked.model if hasattr(checked.model, "score") else None
-        return measured_by(
+        return measured(
             {
                 name: measure_glue(data, checked) | (measure_head(data, scorer) if scorer else {})
                 for name, data in sets.items()

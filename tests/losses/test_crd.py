@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from stillhouse.errors import BadInput
+from stillhouse.losses import streaming
 from stillhouse.losses.crd import CRD
 from stillhouse.losses.memory import EMPTY, MemoryBank
 
@@ -60,7 +61,9 @@ def slow(
 
 @pytest.mark.parametrize("masked", [True, False])
 @pytest.mark.parametrize("items", [3, 50, 10_000])
-def test_crd_is_the_equation(masked: bool, items: int) -> None:
+@pytest.mark.parametrize("tile", [1, 3, 2048])
+def test_crd_is_the_equation(masked: bool, items: int, tile: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(streaming.TILE, "cpu", tile)
     loss = built(items=items, masked=masked)
     student, teacher, bank = draw(5, 4), draw(5, 5, seed=1), draw(4, 5, seed=2)
     rows, bank_rows = [7, 8, 7, 9, 1], [8, EMPTY, 30, 31]

@@ -1,4 +1,4 @@
-"""Log-sum-exp over a bank in tiles: value and gradient against `torch.logsumexp` of the whole matrix."""
+"""Sums over a bank in tiles: value and gradient against those of the whole matrix."""
 
 import math
 
@@ -8,7 +8,7 @@ from torch import Tensor
 
 from stillhouse.losses import streaming
 from stillhouse.losses.numerics import unit
-from stillhouse.losses.streaming import streamed_logsumexp
+from stillhouse.losses.streaming import streamed_logsumexp, streamed_sum
 
 KEYS, DIM = 23, 5
 
@@ -66,3 +66,37 @@ def test_float32_stays_within_its_rounding() -> None:
     exact = streamed_logsumexp(anchors, keys, hidden)
     value = streamed_logsumexp(anchors.float(), keys.float(), hidden)
     torch.testing.assert_close(value.double(), exact, rtol=1e-6, atol=0)
+
+
+def test_a_sum_over_tiles_has_the_value_and_the_gradients_of_the_whole() -> None:
+    anchors, weight, fixed = (
+        draw(7, 3).requires_grad_(),
+        draw(3, DIM, seed=4).requires_grad_(),
+        draw(7, seed=5),
+    )
+    keys, hidden = draw(KEYS, DIM, seed=1), draw(KEYS, seed=2) > 0.5
+    sizes = []
+
+    def of_tile(keys_TE: Tensor, anchors: Tensor, fixed: Tensor, weight: Tensor) -> Tensor:
+        sizes.append(len(keys_TE))
+        return (fixed[:, None] - anchors @ (keys_TE @ weight.T).T).tanh().sum()
+
+    whole = of_tile(keys[~hidden], anchors, fixed, weight)
+    expected = torch.autograd.grad(3 * whole, (anchors, weight))
+    del sizes[:]
+    tiles = streamed_sum(of_tile, keys, hidden, anchors, fixed, weight)
+    gradients = torch.autograd.grad(3 * tiles, (anchors, weight))
+    assert max(sizes) <= 4 and sum(sizes) == int((~hidden).sum()), "a tile at a time, and each once"
+    torch.testing.assert_close(tiles, whole, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(gradients, expected, rtol=1e-10, atol=1e-12)
+    with torch.no_grad():
+        assert torch.equal(streamed_sum(of_tile, keys, hidden, anchors, fixed, weight), tiles)
+
+
+def test_a_sum_over_nothing_is_zero_and_its_gradient_too() -> None:
+    anchors, hidden = draw(3, DIM).requires_grad_(), torch.ones(KEYS, dtype=torch.bool)
+    nothing = streamed_sum(
+        lambda keys, asked: (asked @ keys.T).sum(), draw(KEYS, DIM, seed=1), hidden, anchors
+    )
+    (gradient,) = torch.autograd.grad(nothing, anchors)
+    assert nothing.item() == 0 and torch.equal(gradient, torch.zeros_like(anchors))

@@ -3,7 +3,7 @@
 Tian et al., Contrastive Representation Distillation, ICLR 2020, arXiv:1910.10699, §3.2.
 
 B  batch            D  student's dimension    E  teacher's dimension
-M  slots of a bank  C  candidates an anchor is compared with
+M  slots of a bank  T  of them in a tile       C  the critic's dimension
 """
 
 import torch
@@ -21,6 +21,7 @@ from stillhouse.losses.numerics import (
     unit,
     widen,
 )
+from stillhouse.losses.streaming import streamed_sum
 
 
 class CRD(nn.Module):
@@ -92,28 +93,40 @@ class CRD(nn.Module):
         require_pairs(student_BD, teacher_BE, first_dim=self.student_dim, second_dim=self.teacher_dim)
         require_batch(len(student_BD))
         with full_precision(student_BD):
-            keys_CE = widen(teacher_BE)
-            if bank_ME is not None:
-                keys_CE = torch.cat([keys_CE, bank_ME.to(keys_CE.dtype)])
-            anchors = unit(self.student_head(widen(student_BD)))
-            logits_BC = self.temperature(anchors @ unit(self.teacher_head(keys_CE)).T)
-            batch, masked = len(student_BD), {"mask_duplicates": self.mask_duplicates}
-            hidden_BC = hidden_candidates(logits_BC[:, :batch], rows_B, **masked)
-            if bank_ME is not None:
-                hidden_M = hidden_slots(bank_ME, bank_rows_M, rows_B, **masked)
-                hidden_BC = torch.cat([hidden_BC, hidden_M.expand(batch, -1)], dim=1)
-            return self._noise_contrast(logits_BC, hidden_BC)
+            asked_BC = self.temperature(unit(self.student_head(widen(student_BD))))
+            logits_BB = asked_BC @ unit(self.teacher_head(widen(teacher_BE))).T
+            masked = {"mask_duplicates": self.mask_duplicates}
+            negative_BB = ~hidden_candidates(logits_BB, rows_B, **masked)
+            negative_BB.fill_diagonal_(False)
+            negatives_B = negative_BB.sum(dim=1)
+            if bank_ME is None:
+                return -self._accepted(logits_BB, negative_BB, negatives_B) / len(logits_BB)
+            hidden_M = hidden_slots(bank_ME, bank_rows_M, rows_B, **masked)
+            negatives_B = negatives_B + (~hidden_M).sum()
+            within = self._accepted(logits_BB, negative_BB, negatives_B)
+            chance_B = self._chance(negatives_B, logits_BB.dtype)
+            head = tuple(self.teacher_head.parameters())
+            beside = streamed_sum(_refused, bank_ME, hidden_M, asked_BC, chance_B, *head)
+            return -(within + beside) / len(logits_BB)
 
     def keys(self, teacher_BE: Tensor) -> Tensor:
         """What a bank holds: the vectors as they are, since the critic's own layer is still to come."""
         return widen(teacher_BE)
 
-    def _noise_contrast(self, logits_BC: Tensor, hidden_BC: Tensor) -> Tensor:
-        own_BC = torch.eye(*logits_BC.shape, dtype=torch.bool, device=logits_BC.device)
-        negative_BC = ~hidden_BC & ~own_BC
-        negatives_B = negative_BC.sum(dim=1)
+    def _chance(self, negatives_B: Tensor, dtype: torch.dtype) -> Tensor:
+        """``log(N/items)``."""
+        return negatives_B.clamp(min=1).to(dtype).div(self.items).log()
+
+    def _accepted(self, logits_BB: Tensor, negative_BB: Tensor, negatives_B: Tensor) -> Tensor:
+        """The sum over the batch of both logarithms, without the bank's."""
         # log h = log σ(x − log(N/items)) and log(1 − h) = log σ(log(N/items) − x): no exponential overflows.
-        chance_B = negatives_B.clamp(min=1).to(logits_BC.dtype).div(self.items).log()
-        accepted_B = F.logsigmoid(logits_BC.diagonal() - chance_B).masked_fill(negatives_B == 0, 0.0)
-        refused_BC = F.logsigmoid(chance_B[:, None] - logits_BC).masked_fill(~negative_BC, 0.0)
-        return -(accepted_B + refused_BC.sum(dim=1)).mean()
+        chance_B = self._chance(negatives_B, logits_BB.dtype)
+        accepted_B = F.logsigmoid(logits_BB.diagonal() - chance_B).masked_fill(negatives_B == 0, 0.0)
+        refused_BB = F.logsigmoid(chance_B[:, None] - logits_BB).masked_fill(~negative_BB, 0.0)
+        return accepted_B.sum() + refused_BB.sum()
+
+
+def _refused(keys_TE: Tensor, asked_BC: Tensor, chance_B: Tensor, *head: Tensor) -> Tensor:
+    """``Σ_i Σ_j log(1 − h(t_j, s_i))`` over a tile of the bank: none of them is of this batch."""
+    keys_TC = unit(F.linear(keys_TE.to(asked_BC.dtype), *head))
+    return F.logsigmoid(chance_B[:, None] - asked_BC @ keys_TC.T).sum()

@@ -7,8 +7,8 @@ count half each, as a wall clock sees them. Arithmetic is: the teacher's shards 
 steps, dev evaluations, and the test split's evaluation. All else is overhead, waiting included.
 
     python benchmarks/overhead.py --root runs          # of a sweep that has ended
-    python benchmarks/overhead.py                      # of ./runs, else of one with a smaller budget
-    python benchmarks/overhead.py --flame sweep.svg    # and where its processes' stacks were
+    python benchmarks/overhead.py                      # of ./runs, of that of `sweep.py`, of one run here
+    python benchmarks/overhead.py --flame sweep.txt    # a whole `make sweep`: what was it busy with?
 """
 
 import sys
@@ -18,9 +18,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from flame import told
 from harness import ROOT, Row, arguments, at_most, finish
 from sentences import text_file
-from sweeping import NAME, Trial, evaluation_seconds, journal, run_sweep, training_seconds, trials
+from sweeping import KEPT, Trial, evaluation_seconds, has_ended, journal, run_sweep, training_seconds, trials
 from trial_start import HELD_OUT, SMALL
 
 from stillhouse.artifacts import MANIFEST, read_json
@@ -102,13 +103,16 @@ def main() -> int:
         "--at-once", type=int, default=2, help="trials and teacher actors at once (default 2)"
     )
     parser.add_argument(
-        "--flame", type=Path, metavar="FILE", help="run one, and draw a flame graph (SVG) of it"
+        "--flame",
+        type=Path,
+        metavar="FILE",
+        help="run the whole sweep with py-spy; FILE gets its collapsed stacks, for any flame graph viewer",
     )
     options = parser.parse_args()
     made = ROOT / "runs"
-    there = (made / "sweeps" / NAME / "report.json").exists() and not (options.quick or options.flame)
-    given = options.root or (made if there else None)
-    flags: tuple[str, ...] = QUICK if options.quick else FULL
+    there = [] if options.quick or options.flame else [root for root in (made, KEPT) if has_ended(root)]
+    given = options.root or next(iter(there), None)
+    flags: tuple[str, ...] = QUICK if options.quick else () if options.flame else FULL
     with tempfile.TemporaryDirectory() as held:
         root = given or Path(held) / "runs"
         if given:
@@ -121,7 +125,13 @@ def main() -> int:
     assert abs(whole - (ended - began)) < 1 and min(found.values()) > -1, f"the parts do not add up: {found}"
     spent = sum(seconds for name, seconds in found.items() if name not in ARITHMETIC)
     print(summary(found), flush=True)
-    which = ("`make sweep`" if given == made else "a workspace") if given else " ".join(flags)
+    if options.flame:
+        print(told(options.flame.read_text(encoding="utf-8").splitlines()), flush=True)
+    known = {
+        made: "`make sweep`",
+        KEPT: "the sweep of `sweep.py`",
+        None: " ".join(flags) or "a whole one, sampled",
+    }
     shares = ", ".join(f"{name} {100 * seconds / whole:.0f} %" for name, seconds in found.items())
     return finish(
         [
@@ -130,7 +140,7 @@ def main() -> int:
                 "its whole time",
                 **at_most(100 * spent / whole, 15, "%"),
                 ours=f"{spent:.0f} s of {whole:.0f} s",
-                note=f"{which}; {shares}",
+                note=f"{known.get(given, 'a workspace')}; {shares}",
             )
         ],
         options,

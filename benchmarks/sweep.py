@@ -4,13 +4,15 @@ Both have the same teacher and sentences, and give every trial the same number o
 same size (no trial is stopped early). Ours ends with its last trial: it has embedded the sentences once,
 trained three MSE students beside the trials, and evaluated all of them. The peer, `distil_peer.py`,
 encodes the sentences in every trial; one of its trials is run and stands for eight. A second figure has the
-peer's labels computed once, by taking them out of seven of eight trials.
+peer's labels computed once, by taking them out of seven of eight trials. Our workspace is kept, for
+`trial_start.py` and `overhead.py`.
 
     python benchmarks/sweep.py
 """
 
 import importlib.util
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -23,7 +25,7 @@ from harness import Row, arguments, at_least, finish
 from models import TEACHER
 from sentences import text_file
 from served import PEERS_PYTHON, write_texts
-from sweeping import run_sweep, trials
+from sweeping import KEPT, run_sweep, trials
 
 from stillhouse.artifacts import MANIFEST, Workspace, read_json, read_manifest
 from stillhouse.corpora.tables import open_texts
@@ -91,7 +93,8 @@ def main() -> int:
     assert python is not None, "the peer's trainer wants `accelerate`: make peers"
     flags = ("--held-out", str(held_out), "--distil-budget", str(budget), "--max-length", str(LENGTH))
     with tempfile.TemporaryDirectory() as held:
-        folder, root = Path(held), Path(held) / "runs"
+        folder, root = Path(held), Path(held) / "runs" if options.quick else KEPT
+        shutil.rmtree(root, ignore_errors=True)
         corpus = ("--corpus", str(text_file(folder, sentences + 2 * held_out)))
         began, ended = run_sweep(root, "--trials", str(count), *corpus, *flags, *SAME)
         done = trials(root)

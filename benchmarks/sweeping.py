@@ -13,6 +13,8 @@ from clusters import environment, ray_folder
 from harness import ROOT
 
 NAME = "ibkd"
+KEPT = ROOT / "runs" / "benchmarks" / "sweep"
+"""The workspace of the last sweep of `sweep.py`: what else is asked of a sweep is read there."""
 
 
 def run_sweep(root: Path, *flags: str, flame: Path | None = None) -> tuple[float, float]:
@@ -21,12 +23,21 @@ def run_sweep(root: Path, *flags: str, flame: Path | None = None) -> tuple[float
     Args:
         root: The workspace.
         flags: Of the job.
-        flame: Where py-spy, which comes with Ray, writes a flame graph of all its processes.
+        flame: Where py-spy, which comes with Ray, writes the stacks of all its processes: see `flame`.
     """
     command = [sys.executable, str(ROOT / "jobs" / "sweep_ibkd.py"), "--root", str(root), *flags]
     if flame:
         spy = str(Path(sys.executable).with_name("py-spy"))
-        sampling = ["--subprocesses", "--nonblocking", "--rate", "20", "--output", str(flame)]
+        sampling = [
+            "--subprocesses",
+            "--nonblocking",
+            "--rate",
+            "20",
+            "--format",
+            "raw",
+            "--output",
+            str(flame),
+        ]
         command = [spy, "record", *sampling, "--", *command]
     with ray_folder() as folder:
         began = time.time()
@@ -68,6 +79,11 @@ class Trial:
     suggested: float
     ended: float
     stages: tuple[Path, ...]
+
+
+def has_ended(root: Path) -> bool:
+    """Whether a workspace has a sweep that went to its end."""
+    return (root / "sweeps" / NAME / "report.json").exists()
 
 
 def journal(root: Path) -> list[dict[str, Any]]:

@@ -1,7 +1,8 @@
 """From the searcher's suggestion to the end of the first optimiser step, of trials with one worker.
 
-A small sweep, whose stages are so short that every step is written down; the suggestion's time is the
-study's. The first trial of each process is left out, since it starts that process and loads its libraries.
+The suggestion's time is the study's, the step's the stage's. The first trial of each process is left out,
+since it starts that process and loads its libraries. Where `sweep.py` was run, its sweep is read, else a
+small one is run.
 
     python benchmarks/trial_start.py [--root RUNS]
 """
@@ -12,7 +13,7 @@ from pathlib import Path
 
 from harness import Row, arguments, at_most, finish, median, spread
 from sentences import text_file
-from sweeping import run_sweep, steps, trials
+from sweeping import KEPT, has_ended, run_sweep, steps, trials
 
 HELD_OUT = 64
 SMALL = ("--held-out", str(HELD_OUT), "--evaluations", "1", "--sentences", "0", "--no-asha")
@@ -34,14 +35,15 @@ def starts(root: Path, processes: int) -> list[tuple[float, float]]:
 def main() -> int:
     """Run a sweep, unless there is one; read its records."""
     parser = arguments(__doc__)
-    parser.add_argument("--root", type=Path, help="a workspace with such a sweep; default: run one")
+    parser.add_argument("--root", type=Path, help="a workspace with a sweep; default: that of `sweep.py`")
     parser.add_argument("--processes", type=int, default=2, help="trials at once (default 2)")
     options = parser.parse_args()
     trials_in_all, budget = (4, 128) if options.quick else (7, 512)
     sizes = ("--trials", str(trials_in_all), "--distil-budget", str(budget))
     with tempfile.TemporaryDirectory() as held:
-        root = options.root or Path(held) / "runs"
-        if not options.root:
+        kept = options.root or (KEPT if has_ended(KEPT) and not options.quick else None)
+        root = kept or Path(held) / "runs"
+        if not kept:
             corpus = text_file(Path(held), budget + 2 * HELD_OUT)
             flags = ("--corpus", str(corpus), *sizes, *SMALL, *FIXED)
             run_sweep(root, *flags, "--concurrency", str(options.processes))

@@ -62,6 +62,21 @@ def test_the_rate_of_a_pool_is_that_between_its_files(
         pools.running_rate(held, None, 3, (0.0, 1 / 3))
 
 
+def test_a_flame_graph_is_summed_by_part_without_the_threads_that_wait(load: Any) -> None:
+    lines = [
+        "main (jobs/sweep_ibkd.py:9);docstrings (stillhouse/corpora/docstrings.py:64) 30",
+        "run (stillhouse/training/fit.py:90);<module> (<frozen importlib._bootstrap>);x (torch/a.py:1) 10",
+        "run (stillhouse/training/fit.py:90);_engine_run_backward (torch/autograd/graph.py:979) 50",
+        "main_loop (worker.py:1);Worker.main_loop (ray/_private/worker.py:1069) 900",
+        "somewhere (else.py:1) 10",
+        "",
+    ]
+    busy, waiting = load("flame").by_part(lines)
+    expected = {"backward passes": 50, "reading the corpus": 30, "importing libraries": 10, "other": 10}
+    assert list(busy.items()) == list(expected.items()) and waiting == 900
+    assert "reading the corpus" in load("flame").told(lines) and "30.0 %" in load("flame").told(lines)
+
+
 def test_a_row_says_whether_the_target_is_met(load: Any) -> None:
     harness = load("harness")
     assert harness.at_least(2.5, 2.5) == {"target": "≥ 2.5×", "measured": "2.50×", "met": True}

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from stillhouse.artifacts import Workspace, read_manifest
-from stillhouse.console import say
+from stillhouse.console import say, warn
 from stillhouse.plan import Collection, Store, TextTable
 from stillhouse.sweeps.experiment import Experiment
 from stillhouse.types import Encoder
@@ -36,6 +36,8 @@ def pooled_dev(workspace: Workspace, pool: "Pool") -> Collection:
         held = f"{made['passages']:,} of {made['of']:,} passages, {made['positives']:,} relevant"
         near = f"{made['teacher']:,} near by the teacher, {made['tfidf']:,} by TF-IDF"
         say(f"  dev pool: {held}, {near}, {made['random']:,} random; `stillhouse evaluate` calibrates it")
+        if made["passages"] == made["of"]:
+            warn("The dev pool is the whole collection: raise --dev-passages, or do without --dev-pool.")
     return sampled
 
 

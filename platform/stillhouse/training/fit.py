@@ -183,7 +183,7 @@ class _Loop:
         return norm
 
     def _logs_at(self, step: int) -> bool:
-        return step % self.log_every == 0 or evaluation_due(self.stage, step)
+        return step == 1 or step % self.log_every == 0 or evaluation_due(self.stage, step)
 
     def _log(self) -> None:
         """Read the means, which waits for the device, and refuse to go on when one is not finite."""

@@ -1,0 +1,78 @@
+"""What a sampled run was busy with, by part: a summary of py-spy's collapsed stacks.
+
+A line is a stack, outermost frame first, and how often it was seen. Samples of waiting threads are left out:
+Ray's idle workers would outweigh all else.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+
+WAITING = (
+    *(
+        "Worker.main_loop",
+        "select (selectors.py",
+        "poll (selectors.py",
+        "wait (threading.py",
+        "get (queue.py",
+    ),
+    *(
+        "_wait_for_tstate_lock",
+        "sleep",
+        "accept (socket.py",
+        "readinto (socket.py",
+        "communicate (subprocess.py",
+    ),
+    *("_try_wait (subprocess.py", "LogMonitor.run", "recv (multiprocessing", "_recv (multiprocessing"),
+    *(
+        "get_objects (ray/_private/worker.py",
+        "wait (ray/_private/worker.py",
+        "_next_batch (grpc",
+        "_blocking",
+    ),
+)
+"""A thread whose innermost frame is one of these does nothing."""
+
+PARTS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("importing libraries", ("<frozen importlib",)),
+    ("reading the corpus", ("stillhouse/corpora/",)),
+    ("dev and test evaluations", ("stillhouse/evaluation/", "stillhouse/training/evaluat")),
+    ("the teacher's passes and files", ("stillhouse/teachers/",)),
+    ("backward passes", ("_engine_run_backward",)),
+    ("optimiser's arithmetic", ("torch/optim/", "clip_grad", "get_total_norm")),
+    ("the student's forward passes and losses", ("stillhouse/training/module.py", "stillhouse/losses/")),
+    ("batches, checkpoints, metrics of the training", ("stillhouse/training/",)),
+    ("tracking", ("stillhouse/tracking/", "mlflow/")),
+    ("the searcher", ("optuna/",)),
+    ("Ray", ("ray/",)),
+)
+"""A stack belongs to the first part one of whose marks is in one of its frames."""
+OTHER = "other"
+
+
+def by_part(lines: Iterable[str]) -> tuple[dict[str, int], int]:
+    """Busy samples by part, most first; and how many samples were of waiting threads."""
+    busy: Counter[str] = Counter()
+    waiting = 0
+    for line in filter(None, map(str.rstrip, lines)):
+        stack, _, seen = line.rpartition(" ")
+        frames = stack.split(";")
+        if any(mark in frames[-1] for mark in WAITING):
+            waiting += int(seen)
+        else:
+            busy[_part(stack)] += int(seen)
+    return dict(busy.most_common()), waiting
+
+
+def _part(stack: str) -> str:
+    return next((name for name, marks in PARTS if any(mark in stack for mark in marks)), OTHER)
+
+
+def told(lines: Iterable[str]) -> str:
+    """A line a part, with its share of all busy samples."""
+    busy, waiting = by_part(lines)
+    whole = max(1, sum(busy.values()))
+    parts = [
+        f"{name:<46} {100 * seen / whole:5.1f} %  {'#' * round(50 * seen / whole)}"
+        for name, seen in busy.items()
+    ]
+    return "\n".join([*parts, f"({whole} busy samples; {waiting} of waiting threads left out)"])

@@ -61,17 +61,23 @@ def objective_seconds(objective: Spec[Any], rows: int) -> float:
 
 
 def grown(
-    names: tuple[str, ...], sizes: list[int], seconds: Callable[[Spec[Any], int], float], what: str
+    names: tuple[str, ...],
+    sizes: list[int],
+    seconds: Callable[[Spec[Any], int], float],
+    what: str,
+    rounds: int = 1,
 ) -> Times:
-    """Seconds by objective and size, told as a table as they come."""
-    found: Times = {name: {} for name in names}
+    """Seconds by objective and size: medians of rounds through all of them, told as a table."""
+    taken: dict[tuple[str, int], list[float]] = {(name, size): [] for size in sizes for name in names}
+    for _ in range(rounds):
+        for (name, size), found in taken.items():
+            found.append(seconds(OBJECTIVES[name], size))
+    by_size = {name: {size: median(taken[name, size]) for size in sizes} for name in names}
     print(f"\n| {what} | {' | '.join(f'{name}, ms' for name in names)} |\n|{'---|' * (len(names) + 1)}")
     for size in sizes:
-        for name in names:
-            found[name][size] = seconds(OBJECTIVES[name], size)
-        cells = [f"{1000 * found[name][size]:.1f}" for name in names]
+        cells = [f"{1000 * by_size[name][size]:.1f}" for name in names]
         print(f"| {size:,} | {' | '.join(cells)} |", flush=True)
-    return found
+    return by_size
 
 
 def draw(file: str, parts: dict[str, Times], across: str) -> None:
@@ -102,9 +108,10 @@ def draw(file: str, parts: dict[str, Times], across: str) -> None:
 
 
 def main() -> int:
-    """Three tables, and the figures where they are asked for."""
+    """The tables of both figures, and the figures where they are asked for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--figures", action="store_true", help="draw into docs/figures (needs matplotlib)")
+    parser.add_argument("--only", choices=("batch", "bank"), help="one of the two figures")
     parser.add_argument("--quick", action="store_true", help="small sizes: does it run, not how fast")
     options = parser.parse_args()
     quick = options.quick
@@ -122,17 +129,24 @@ def main() -> int:
 
     # The first process to compute fetches its memory from the system, which is not what is compared.
     step_seconds(OBJECTIVES["MSE"], batch_sizes[-1], quick)
-    whole = grown(
-        tuple(OBJECTIVES),
-        batch_sizes,
-        lambda made, size: step_seconds(made, size, quick),
-        "batch, whole step",
-    )
-    alone = grown(tuple(OBJECTIVES), rows, objective_seconds, "batch, objective alone")
-    banked = grown(BANKED, banks, with_bank, f"memory bank, whole step at batch {anchored}")
-    if options.figures:
-        draw("training_batch.png", {"whole step": whole, "objective alone": alone}, "batch")
-        draw("training_bank.png", {f"whole step, batch {anchored}": banked}, "slots of the memory bank")
+    drawn: dict[str, tuple[dict[str, Times], str]] = {}
+    if options.only != "bank":
+        by_batch = {
+            "whole step": grown(
+                tuple(OBJECTIVES),
+                batch_sizes,
+                lambda made, size: step_seconds(made, size, quick),
+                "batch, whole step",
+            ),
+            "objective alone": grown(tuple(OBJECTIVES), rows, objective_seconds, "batch, objective alone"),
+        }
+        drawn["training_batch.png"] = by_batch, "batch"
+    if options.only != "batch":
+        what = f"whole step, batch {anchored}"
+        banked = grown(BANKED, banks, with_bank, f"memory bank, {what}", 1 if quick else 3)
+        drawn["training_bank.png"] = {what: banked}, "slots of the memory bank"
+    for file, (parts, across) in drawn.items() if options.figures else ():
+        draw(file, parts, across)
     return 0
 
 

@@ -5,7 +5,7 @@ as there are actors to the last one, since a pool's start takes the same seconds
 The two stores must be the same, byte for byte. What the machine itself gives is measured beside it: two plain
 processes of one thread against one.
 
-    python benchmarks/actors.py [--shards 8]
+    python benchmarks/actors.py [--shards 6]
 """
 
 import sys
@@ -52,12 +52,12 @@ def machine_limit(folder: Path, model: Model, texts: list[str], repeats: int) ->
 def main() -> int:
     """One, two, one, two, …."""
     parser = arguments(__doc__)
-    parser.add_argument("--shards", type=int, default=0, help="of 2048 sentences; default 8, quick 4")
-    parser.add_argument("--layers", type=int, default=0, help="of the real teacher; default 3, quick 1")
+    parser.add_argument("--shards", type=int, default=0, help="of 2048 sentences; default 6, quick 4")
+    parser.add_argument("--layers", type=int, default=0, help="of the real teacher; default 2, quick 1")
     parser.set_defaults(repeats=2)
     options = parser.parse_args()
-    count = ROWS_PER_SHARD * (options.shards or (4 if options.quick else 8))
-    layers, repeats = options.layers or (1 if options.quick else 3), 1 if options.quick else options.repeats
+    count = ROWS_PER_SHARD * (options.shards or (4 if options.quick else 6))
+    layers, repeats = options.layers or (1 if options.quick else 2), 1 if options.quick else options.repeats
     texts, compute = numbered(count), resolve_compute()
     with tempfile.TemporaryDirectory() as held:
         folder = Path(held)

@@ -70,7 +70,7 @@ def main() -> int:
     """One and two in turn."""
     options = arguments(__doc__).parse_args()
     batch = 16 if options.quick else 128
-    steps = (3 if options.quick else 4) * CONTROL_EVERY + 1
+    steps = 3 * CONTROL_EVERY + 1
     stage = make_stage(spec(InformationBottleneck), quick=options.quick, batch=batch, steps=steps)
     opened(stage)
     half = dataclasses.replace(stage, batch_size=batch // 2, budget=steps * batch // 2)
@@ -82,7 +82,7 @@ def main() -> int:
         for workers, found in seconds.items():
             taken, losses[workers] = measured(workers, stage)
             found.append(taken)
-        limits.append(seconds[1][-1] / apart_seconds(half))
+        limits = limits or [seconds[1][-1] / apart_seconds(half)]
         assert len(losses[1]) == len(losses[2]) > 0, "both log"
         apart = max(abs(two / one - 1) for one, two in zip(losses[1], losses[2], strict=True))
         assert apart <= SAME, (apart, losses)

@@ -65,7 +65,7 @@ def main() -> int:
     parser = arguments(__doc__)
     parser.set_defaults(repeats=3)
     options = parser.parse_args()
-    texts = sentences(256 if options.quick else 1500)
+    texts = sentences(256 if options.quick else 1000)
     model = resolve_model("all-MiniLM-L6-v2").path
     ids, _ = FastTokenizer(Path(model), 128)(texts)
     compute = "bfloat16"

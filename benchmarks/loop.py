@@ -66,7 +66,7 @@ def main() -> int:
     training = opened(stage)
     loop: list[float] = []
     bare: list[float] = []
-    for _ in range(1 if options.quick else min(3, options.repeats)):
+    for _ in range(1 if options.quick else min(2, options.repeats)):
         turns = InTurn(stage, training)
         with tempfile.TemporaryDirectory() as held:
             fit(stage, training, Path(held), asked=turns)

@@ -104,7 +104,7 @@ def main() -> int:
     for what, (objectives, check, target) in terms.items():
         without: list[float] = []
         with_term: list[float] = []
-        for _ in range(1 if options.quick else min(3, options.repeats)):
+        for _ in range(1 if options.quick else min(2, options.repeats)):
             pairs = compared(objectives, check, **sizes)
             without += pairs[0]
             with_term += pairs[1]

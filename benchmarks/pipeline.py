@@ -5,7 +5,7 @@ each, tokenises, embeds, writes and checks the shards. The peer has the token id
 forward pass, in the same precision and with batches by length, with two threads in one process. It runs over
 every tenth row before and after ours, so that a machine that drifts is seen; its rate is taken as the mean.
 
-    python benchmarks/pipeline.py [--layers 4] [--sentences 100000]
+    python benchmarks/pipeline.py [--layers 6] [--sentences 100000]
 """
 
 import sys
@@ -77,11 +77,11 @@ def lowest_cosine(workspace: Workspace, store: Store, plain: Plain) -> float:
 def main() -> int:
     """Peer, ours, peer."""
     parser = arguments(__doc__)
-    parser.add_argument("--layers", type=int, default=0, help="of the real teacher; default 4, quick 1")
+    parser.add_argument("--layers", type=int, default=0, help="of the real teacher; default all, quick 1")
     parser.add_argument("--sentences", type=int, default=0, help="default 100 000, quick 4096")
     options = parser.parse_args()
     count = options.sentences or (4096 if options.quick else 100_000)
-    layers = options.layers or (1 if options.quick else 4)
+    layers = options.layers or (1 if options.quick else 6)
     texts, compute = numbered(count), resolve_compute("cpu")
     with tempfile.TemporaryDirectory() as held:
         folder = Path(held)

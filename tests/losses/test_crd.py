@@ -1,5 +1,6 @@
 """CRD against loops in plain Python, closed forms and invariants."""
 
+import itertools
 import math
 from typing import Any
 
@@ -53,7 +54,7 @@ def slow(
             twin = row == rows[i] if j < len(rows) else row in rows
             if j != i and row != EMPTY and not (loss.mask_duplicates and twin):
                 negatives.append(e[j])
-        chance = len(negatives) / loss.items
+        chance = len(negatives) / loss.items * loss.log_constant.exp().item()
         total -= math.log(e[i] / (e[i] + chance))
         total -= sum(math.log(1 - negative / (negative + chance)) for negative in negatives)
     return total / len(student)
@@ -69,6 +70,30 @@ def test_crd_is_the_equation(masked: bool, items: int, tile: int, monkeypatch: p
     rows, bank_rows = [7, 8, 7, 9, 1], [8, EMPTY, 30, 31]
     fast = loss(student, teacher, torch.tensor(rows), bank, torch.tensor(bank_rows))
     assert fast.item() == pytest.approx(slow(loss, student, teacher, bank, (rows, bank_rows)), rel=1e-12)
+
+
+def test_the_constant_is_the_first_batch_s_mean_and_stays() -> None:
+    torch.manual_seed(1)
+    loss = CRD(student_dim=4, teacher_dim=5, items=50, dim=3, temperature=0.2, estimated=True).double()
+    student, teacher, bank = draw(5, 4), draw(5, 5, seed=1), draw(4, 5, seed=2)
+    ids = [0, 1, 2, 3, 4], [7, 8, EMPTY, 9]
+    said = [embedded(loss.student_head, each) for each in student]
+    meant = [embedded(loss.teacher_head, each) for each in teacher]
+    pairs = itertools.product(said, meant)
+    e = [math.exp(sum(a * k for a, k in zip(one, other, strict=True)) / 0.2) for one, other in pairs]
+    loss(student, teacher)
+    assert loss.log_constant.item() == pytest.approx(math.log(50 * sum(e) / len(e)), rel=1e-12)
+    value = loss(student, teacher, torch.tensor(ids[0]), bank, torch.tensor(ids[1]))
+    expected = slow(loss, student, teacher, bank, ids)
+    assert value.item() == pytest.approx(expected, rel=1e-12)
+    before = loss.log_constant.clone()
+    loss(draw(5, 4, seed=8), teacher)
+    assert torch.equal(loss.log_constant, before) and "log_constant" in loss.state_dict()
+    near_chance = CRD(student_dim=4, teacher_dim=5, items=50, temperature=1e6, estimated=True).double()
+    # Nothing is told apart yet: h = 1 / (1 + N) for every pair, here with N = 4.
+    assert near_chance(student, teacher).item() == pytest.approx(
+        -math.log(1 / 5) - 4 * math.log(4 / 5), rel=1e-5
+    )
 
 
 def test_crd_without_ids_and_bank_takes_all_others_as_negatives() -> None:

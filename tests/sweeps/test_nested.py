@@ -22,7 +22,7 @@ QUALITY = "agreement_spearman_cosine"
 SPACE = """
 method: ibkd
 space:
-  distil_learning_rate: [1e-9, 3e-3, 5e-3]
+  distil_learning_rate: [1e-9, 5e-3]
 fixed:
   distil_batch_size: 32
 first:
@@ -70,12 +70,12 @@ def ray_folder() -> Iterator[str]:
 
 @pytest.mark.ray
 def test_trials_of_two_workers_on_two_cpus(tmp_path: Path, tiny_model: Path, ray_folder: str) -> None:
-    """One runs to its end and two are stopped: nothing is held any more, and nothing was told twice."""
+    """One runs to its end and one is stopped: nothing is held any more, and nothing was told twice."""
     (tmp_path / "words.txt").write_text(words(600))
     (tmp_path / "space.yaml").write_text(SPACE)
     flags = {
         "workers": 2,
-        "trials": 3,
+        "trials": 2,
         "sampler": "grid",
         "space": "space.yaml",
         "full": 0,
@@ -109,7 +109,7 @@ def test_trials_of_two_workers_on_two_cpus(tmp_path: Path, tiny_model: Path, ray
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
     states = json.loads((tmp_path / "placement_groups.json").read_text())
-    assert len(states) >= 4 and set(states) == {"REMOVED"}
+    assert len(states) >= 3 and set(states) == {"REMOVED"}
 
     report = json.loads((tmp_path / "report.json").read_text())
     check_trials(report["trials"])
@@ -118,16 +118,15 @@ def test_trials_of_two_workers_on_two_cpus(tmp_path: Path, tiny_model: Path, ray
 
 
 def check_trials(trials: list[dict[str, Any]]) -> None:
-    """The first ran to its end, the others were stopped at the first rung; the last report is what counts."""
-    assert [trial["state"] for trial in trials] == ["COMPLETE", "PRUNED", "PRUNED"]
-    full, *stopped = trials
+    """The first ran to its end, the other was stopped at the first rung; the last report is what counts."""
+    assert [trial["state"] for trial in trials] == ["COMPLETE", "PRUNED"]
+    full, stopped = trials
     quarters = [BUDGET * part // EVALUATIONS for part in range(1, EVALUATIONS + 1)]
     assert [examples for examples, _ in full["curve"]] == quarters
     assert full["examples"] == BUDGET
     assert full["values"] == [full["metrics"][QUALITY]] == [max(value for _, value in full["curve"])]
-    for trial in stopped:
-        assert [examples for examples, _ in trial["curve"]] == quarters[:1]
-        assert trial["values"] == [trial["curve"][0][1]] and trial["values"] < full["values"]
+    assert [examples for examples, _ in stopped["curve"]] == quarters[:1]
+    assert stopped["values"] == [stopped["curve"][0][1]] and stopped["values"] < full["values"]
 
 
 def told_twice(database: Path) -> list[Any]:

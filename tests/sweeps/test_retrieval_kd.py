@@ -21,7 +21,7 @@ from stillhouse.sweeps.export import export_stage
 from stillhouse.sweeps.prepare import Prepared
 from stillhouse.sweeps.records import TrialRecord
 from stillhouse.sweeps.rivals import untrained
-from stillhouse.sweeps.shared import shared_scores, shared_stages
+from stillhouse.sweeps.shared import shared_recordings, shared_stages
 from stillhouse.sweeps.space import Categorical, Space
 from stillhouse.sweeps.trial import Context
 from stillhouse.teachers.models import resolve_model
@@ -111,9 +111,9 @@ def test_without_a_teacher_there_is_no_such_stage(context: Context, home: Worksp
     space = Space("retrieval_kd", {"alpha": Categorical((0.2, 1.0)), "soft_loss": Categorical(("ce", "mse"))})
     context = dataclasses.replace(context, method="retrieval_kd")
     assert [stage.label for stage in shared_stages(context, space)] == ["teacher"]
-    assert [examples.label for examples in shared_scores(context, space)] == ["scored"]
+    assert [examples.label for examples in shared_recordings(context, space)] == ["scored"]
     with_none = Space("retrieval_kd", {"alpha": Categorical((0.0, 0.2))})
-    assert not shared_stages(context, with_none) and not shared_scores(context, with_none)
+    assert not shared_stages(context, with_none) and not shared_recordings(context, with_none)
 
 
 def test_a_share_of_the_claims_reads_the_scores_of_all(context: Context, home: Workspace) -> None:

@@ -1,5 +1,6 @@
 """Stages that no searched value changes are found, built once, and reused by every trial."""
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ from stillhouse.artifacts import Workspace
 from stillhouse.errors import BadInput
 from stillhouse.sweeps import shared as shared_module
 from stillhouse.sweeps.room import Need
-from stillhouse.sweeps.shared import build_shared, shared_stages
+from stillhouse.sweeps.shared import build_shared, shared_recordings, shared_stages
 from stillhouse.sweeps.space import Categorical, Float, Space
 from stillhouse.sweeps.trial import Context, follow
 
@@ -54,6 +55,18 @@ def test_trials_over_the_last_stage_reuse_the_first(context: Context) -> None:
         assert [report["examples_seen"] for report in told] == [32, 64, 80, 96, 96]
     assert (workspace.path(distilled) / "manifest.json").stat().st_mtime_ns == before
     assert len(workspace.listed("stages")) == 3
+
+
+def test_a_fine_tuned_teacher_that_trials_share_says_its_logits_before_them(context: Context) -> None:
+    context, workspace = dataclasses.replace(context, method="sra_kd"), Workspace(Path(context.root))
+    fixed = {"hidden": 8, "distil_batch_size": 8, "finetune_batch_size": 8}
+    searched = Space("sra_kd", {"kd_weight": Categorical((0.5, 1.0))}, fixed=fixed)
+    (logits,) = shared_recordings(context, searched)
+    assert not workspace.finished(logits)
+    stages = build_shared(context, searched, Need())
+    assert logits.origin.stage in stages and workspace.finished(logits)  # type: ignore[union-attr]
+    of_the_teacher = Space("sra_kd", {"teacher_learning_rate": Float(1e-5, 1e-3)}, fixed=fixed)
+    assert not shared_recordings(context, of_the_teacher)
 
 
 def test_a_shared_stage_that_diverges_ends_the_sweep(context: Context) -> None:

@@ -6,6 +6,8 @@ B  batch            D  student's dimension    E  teacher's dimension
 M  slots of a bank  T  of them in a tile       C  the critic's dimension
 """
 
+import math
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -28,13 +30,14 @@ class CRD(nn.Module):
     """A critic h must accept the student's vector with its teacher's, and refuse it with the others'.
 
     ``L = −E_pos[log h(t_i, s_i)] − N E_neg[log(1 − h(t_j, s_i))]``,
-    ``h(t, s) = e / (e + N/items)`` with ``e = exp(g_T(t)·g_S(s)/τ)``.
+    ``h(t, s) = e / (e + N/items)`` with ``e = exp(g_T(t)·g_S(s)/τ) / Z``.
 
     g_S and g_T are linear and followed by L2 normalisation. N is the number of negatives that an anchor has:
     the other texts of the batch and the bank. So N·E_neg is a plain sum, and an anchor without negatives has
-    no loss. The paper draws N = 16 384 from a buffer over all items; its code also divides e by a constant
-    estimated from the first batch and adds the same loss with the sides exchanged, neither of which is in the
-    equation or here. The bank holds the teacher's vectors as they are, so g_T is always the newest.
+    no loss. The paper draws N = 16 384 from a buffer over all items. Its equation has Z = 1; its code takes Z
+    once, from the first batch, so that the mean of e is 1/items and h begins near chance. The code also adds
+    the same loss with the sides exchanged, which is not here. The bank holds the teacher's vectors as they
+    are, so g_T is always the newest.
 
     Args:
         student_dim: D.
@@ -43,12 +46,15 @@ class CRD(nn.Module):
         dim: Of the space in which the critic compares.
         temperature: τ.
         bias: g_S and g_T have a bias.
+        estimated: Z is estimated from the first batch, and kept in the state; else it is 1.
         mask_duplicates: A candidate with the anchor's row id is no negative, and a bank's vector of a text of
             this batch is left out (it stands in the batch). Without it only empty slots are left out.
 
     Raises:
         BadInput: τ, ``items`` or ``dim`` not positive.
     """
+
+    log_constant: Tensor
 
     def __init__(
         self,
@@ -59,14 +65,16 @@ class CRD(nn.Module):
         dim: int = 128,
         temperature: float = 0.07,
         bias: bool = True,
+        estimated: bool = False,
         mask_duplicates: bool = True,
     ) -> None:
         super().__init__()
         require(items >= 1, "items >= 1", items=items)
         require(dim >= 1, "dim >= 1", dim=dim)
         self.student_dim, self.teacher_dim, self.items = student_dim, teacher_dim, items
-        self.mask_duplicates = mask_duplicates
+        self.mask_duplicates, self.estimated = mask_duplicates, estimated
         self.temperature = Temperature(temperature)
+        self.register_buffer("log_constant", torch.tensor(math.nan if estimated else 0.0))
         self.student_head = aligning_layer(student_dim, dim, learnt=True, bias=bias, identity_init=False)
         self.teacher_head = aligning_layer(teacher_dim, dim, learnt=True, bias=bias, identity_init=False)
 
@@ -95,6 +103,7 @@ class CRD(nn.Module):
         with full_precision(student_BD):
             asked_BC = self.temperature(unit(self.student_head(widen(student_BD))))
             logits_BB = asked_BC @ unit(self.teacher_head(widen(teacher_BE))).T
+            self._estimate(logits_BB.detach())
             masked = {"mask_duplicates": self.mask_duplicates}
             negative_BB = ~hidden_candidates(logits_BB, rows_B, **masked)
             negative_BB.fill_diagonal_(False)
@@ -114,12 +123,18 @@ class CRD(nn.Module):
         return widen(teacher_BE)
 
     def _chance(self, negatives_B: Tensor, dtype: torch.dtype) -> Tensor:
-        """``log(N/items)``."""
-        return negatives_B.clamp(min=1).to(dtype).div(self.items).log()
+        """``log(Z N/items)``: above it the critic accepts."""
+        return negatives_B.clamp(min=1).to(dtype).div(self.items).log() + self.log_constant
+
+    def _estimate(self, logits_BB: Tensor) -> None:
+        """Z of the first batch; later ones leave it. The device is not asked, and so not waited for."""
+        if self.estimated:
+            found = logits_BB.flatten().logsumexp(dim=0) + math.log(self.items / logits_BB.numel())
+            self.log_constant.copy_(torch.where(self.log_constant.isnan(), found, self.log_constant))
 
     def _accepted(self, logits_BB: Tensor, negative_BB: Tensor, negatives_B: Tensor) -> Tensor:
         """The sum over the batch of both logarithms, without the bank's."""
-        # log h = log σ(x − log(N/items)) and log(1 − h) = log σ(log(N/items) − x): no exponential overflows.
+        # log h = log σ(x − log(Z N/items)), log(1 − h) = log σ(log(Z N/items) − x): no exponential overflows.
         chance_B = self._chance(negatives_B, logits_BB.dtype)
         accepted_B = F.logsigmoid(logits_BB.diagonal() - chance_B).masked_fill(negatives_B == 0, 0.0)
         refused_BB = F.logsigmoid(chance_B[:, None] - logits_BB).masked_fill(~negative_BB, 0.0)

@@ -91,6 +91,7 @@ class RepresentationContrast(nn.Module):
         items: Texts that are trained on.
         temperature: τ of the critic.
         dim: Of the space in which the critic compares.
+        estimated: The critic's constant Z is estimated from the first batch; else it is 1.
         bank_size: Teacher vectors of earlier batches kept as negatives; 0 is no bank. Must hold the batch.
     """
 
@@ -102,12 +103,18 @@ class RepresentationContrast(nn.Module):
         items: int,
         temperature: float = 0.07,
         dim: int = 128,
+        estimated: bool = False,
         bank_size: int = 0,
     ) -> None:
         super().__init__()
         require(bank_size >= 0, "bank_size >= 0", bank_size=bank_size)
         self.crd = CRD(
-            student_dim=student_dim, teacher_dim=teacher_dim, items=items, dim=dim, temperature=temperature
+            student_dim=student_dim,
+            teacher_dim=teacher_dim,
+            items=items,
+            dim=dim,
+            temperature=temperature,
+            estimated=estimated,
         )
         self.bank = MemoryBank(bank_size, teacher_dim) if bank_size else None
 

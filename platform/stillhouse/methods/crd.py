@@ -6,10 +6,11 @@ Tian et al., Contrastive Representation Distillation, ICLR 2020, arXiv:1910.1069
     finetune   supervised InfoNCE, where labelled text is given
 
 Deviations: N negatives come from the batch and a bank of earlier teacher vectors with row ids (the published
-code keeps a buffer over the whole data set); no normalising constant is estimated from the first batch.
+code keeps a buffer over the whole data set, and adds the loss with the sides exchanged). ``repo`` estimates
+the critic's constant from the first batch, as that code does; the equation has none.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from stillhouse.errors import require
 from stillhouse.methods.contrasts import RepresentationContrast
@@ -30,6 +31,7 @@ class HyperParameters:
         batch_size: Global batch.
         temperature: τ of the critic.
         dim: Of the space in which the critic compares.
+        estimated: The critic's constant Z is estimated from the first batch; else it is 1.
         bank_size: Teacher vectors kept as further negatives; 0 is no bank.
         finetune_learning_rate: Of the fine-tuning stage.
         finetune_batch_size: Global batch of the fine-tuning stage.
@@ -43,6 +45,7 @@ class HyperParameters:
     batch_size: int = 128
     temperature: float = 0.07
     dim: int = 128
+    estimated: bool = False
     bank_size: int = 16384
     finetune_learning_rate: float = 3e-5
     finetune_batch_size: int = 128
@@ -63,10 +66,11 @@ class HyperParameters:
         )
 
 
-PRESETS = {"paper": HyperParameters(), "repo": HyperParameters()}
+PRESETS = {"paper": HyperParameters(), "repo": replace(HyperParameters(), estimated=True)}
 SOURCES = {
     "temperature": ("the text", "as the text"),
     "dim": ("the text", "as the text"),
+    "estimated": ("the equation has no constant", "code: Z of the first batch"),
     "bank_size": ("the text: N negatives", "as the text"),
 }
 """Where a preset's value stands: in the text, and in the authors' code."""
@@ -81,6 +85,7 @@ def plan(hp: HyperParameters, setting: Setting) -> Stage:
             items=setting.sentence_rows,
             temperature=hp.temperature,
             dim=hp.dim,
+            estimated=hp.estimated,
             bank_size=hp.bank_size,
         ),
         Optimizer(hp.learning_rate, name=hp.optimizer, warmup=hp.warmup),

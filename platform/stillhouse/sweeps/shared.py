@@ -1,4 +1,4 @@
-"""Stages, and recorded scores, that no searched value changes: built once, where trials run, before them."""
+"""Stages and teachers' recordings that all trials share: built once, where trials run, before them."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Any
 
 from stillhouse.artifacts import Workspace
 from stillhouse.console import say
-from stillhouse.data import Scored
+from stillhouse.data import Recorded, Scored
 from stillhouse.devices import resolve_device, usable_device
 from stillhouse.errors import require
 from stillhouse.plan import Examples, Stage
@@ -35,19 +35,19 @@ def build_shared(context: Context, space: Space, need: Need) -> list[Stage]:
                 reason=reason,
                 remedy="Change the hyper-parameters that the space fixes.",
             )
-    for examples in shared_scores(context, space):
+    for examples in shared_recordings(context, space):
         if not workspace.finished(examples):
-            say("  recording the teacher's scores, which all trials share")
+            say(f"  recording {examples.label}, which all trials share")
             call(_record, examples, context, need=need)
     return stages
 
 
 def _record(examples: Examples, context: Context) -> None:
-    """Ask the teacher for every pair."""
-    from stillhouse.training.pair_scores import build_scored
+    """Ask the teacher for every example."""
+    from stillhouse.training.local import build_examples
 
     device = usable_device(resolve_device(context.where.device))
-    build_scored(Workspace(Path(context.root)), examples, device=device)
+    build_examples(Workspace(Path(context.root)), examples, device=device)
 
 
 def _build(stage: Stage, context: Context) -> str:
@@ -68,17 +68,14 @@ def shared_stages(context: Context, space: Space) -> list[Stage]:
     return stages
 
 
-def shared_scores(context: Context, space: Space) -> list[Examples]:
-    """The examples with recorded scores that stay the same whatever searched value changes."""
-    found = [part for part in context.plan(some_point(space)).examples.sources() if _scored(part)]
+def shared_recordings(context: Context, space: Space) -> list[Examples]:
+    """Examples with a recording that stay the same whatever searched value changes; first ones first."""
+    plan = context.plan(some_point(space))
+    found = [part for part in plan.examples.sources() if isinstance(part.origin, Recorded | Scored)]
     for plan in _varied(context, space):
         kept = {part.fingerprint for part in plan.examples.sources()}
         found = [part for part in found if part.fingerprint in kept]
     return found
-
-
-def _scored(examples: Examples) -> bool:
-    return isinstance(examples.origin, Scored)
 
 
 def _varied(context: Context, space: Space) -> Iterator[Stage]:

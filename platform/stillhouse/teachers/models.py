@@ -34,6 +34,7 @@ TEACHERS = ("Transformer", "StaticEmbedding")
 _PARTS = {".safetensors", ".json", ".txt", ".model", ".spm"}
 _NOT_PARTS = {"data_config.json", "trainer_state.json", "train_results.json", "eval_results.json"}
 _OTHER_BACKENDS = {"onnx", "openvino"}
+_TOKENIZERS: dict[str, Model] = {}
 _PICKLES = ("pytorch_model*.bin", "*.pt", "*.pth", "*.ckpt")
 
 
@@ -126,12 +127,15 @@ def licence_of(model: Model) -> str:
 
 
 def tokenizer_of(teacher: Model | Stage) -> Model:
-    """The model whose folder holds the tokenizer of a teacher."""
+    """The model whose folder holds a teacher's tokenizer. A student is built for it once in a process."""
     if isinstance(teacher, Model):
         return teacher
-    tokenizer = teacher.student.build().tokenizer
-    assert isinstance(tokenizer, Model), f"{teacher.student} must name its tokenizer"
-    return tokenizer
+    # By its printed form, not its fingerprint: a path belongs to the first alone.
+    if (key := repr(teacher.student)) not in _TOKENIZERS:
+        tokenizer = teacher.student.build().tokenizer
+        assert isinstance(tokenizer, Model), f"{teacher.student} must name its tokenizer"
+        _TOKENIZERS[key] = tokenizer
+    return _TOKENIZERS[key]
 
 
 def teacher_encoder(store: Store, workspace: Workspace, device: str = "cpu") -> Callable[[Tokens], Tensor]:

@@ -8,7 +8,7 @@ import torch
 
 from stillhouse.artifacts import Workspace
 from stillhouse.data import Recorded, Scored
-from stillhouse.plan import Mined, Stage, Store
+from stillhouse.plan import Examples, Mined, Stage, Store
 from stillhouse.teachers.models import tokenizer_of
 from stillhouse.training.fit import Listen, fit
 from stillhouse.training.table import open_table, token_tables
@@ -29,21 +29,27 @@ def prepare(stage: Stage, workspace: Workspace, *, device: str, threads: int) ->
     """Build the stores, examples and tokens that a stage reads and nobody has built yet, right here."""
     from stillhouse.corpora.tokens import build_tokens
     from stillhouse.teachers.embed import build_store
-    from stillhouse.training.mining import build_mined
-    from stillhouse.training.pair_scores import build_scored
-    from stillhouse.training.recording import build_recorded
 
     for store in stores_of(stage):
         build_store(workspace, store, actors=1, threads=threads, local=True, device=device)
     for examples in stage.examples.sources():
-        if isinstance(examples.origin, Mined):
-            build_mined(workspace, examples, device=device)
-        elif isinstance(examples.origin, Recorded):
-            build_recorded(workspace, examples, device=device)
-        elif isinstance(examples.origin, Scored):
-            build_scored(workspace, examples, device=device)
+        build_examples(workspace, examples, device=device)
     for table in token_tables(stage, tokenizer_of(stage)).values():
         build_tokens(workspace, table)
+
+
+def build_examples(workspace: Workspace, examples: Examples, *, device: str) -> None:
+    """Mine or record examples whose sources are built; others are rows that came with the data."""
+    from stillhouse.training.mining import build_mined
+    from stillhouse.training.pair_scores import build_scored
+    from stillhouse.training.recording import build_recorded
+
+    if isinstance(examples.origin, Mined):
+        build_mined(workspace, examples, device=device)
+    elif isinstance(examples.origin, Recorded):
+        build_recorded(workspace, examples, device=device)
+    elif isinstance(examples.origin, Scored):
+        build_scored(workspace, examples, device=device)
 
 
 def fit_here(

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
-from harness import Row, arguments, at_least, finish, median, ratio, spread
+from harness import Row, arguments, at_least, finish, ratio, spread
 from stages import Marks, make_stage, opened
 from torch.multiprocessing.spawn import spawn
 
@@ -75,14 +75,13 @@ def main() -> int:
     opened(stage)
     half = dataclasses.replace(stage, batch_size=batch // 2, budget=steps * batch // 2)
     seconds: dict[int, list[float]] = {1: [], 2: []}
-    limits: list[float] = []
-    apart = 0.0
+    limit = apart = 0.0
     for _ in range(1 if options.quick else min(2, options.repeats)):
         losses = {}
         for workers, found in seconds.items():
             taken, losses[workers] = measured(workers, stage)
             found.append(taken)
-        limits = limits or [seconds[1][-1] / apart_seconds(half)]
+        limit = limit or seconds[1][-1] / apart_seconds(half)
         assert len(losses[1]) == len(losses[2]) > 0, "both log"
         apart = max(abs(two / one - 1) for one, two in zip(losses[1], losses[2], strict=True))
         assert apart <= SAME, (apart, losses)
@@ -96,7 +95,7 @@ def main() -> int:
                 ours=spread(steps_a_second[2], "steps/s"),
                 peer=spread(steps_a_second[1], "steps/s"),
                 note=f"the losses agree to {100 * apart:.2f} %; two processes that share nothing, each with "
-                f"half of the batch, reach {median(limits):.2f}× on this machine",
+                f"half of the batch, reach {limit:.2f}× on this machine",
             )
         ],
         options,

@@ -8,34 +8,30 @@ from collections import Counter
 from collections.abc import Iterable
 
 WAITING = (
-    *(
-        "Worker.main_loop",
-        "select (selectors.py",
-        "poll (selectors.py",
-        "wait (threading.py",
-        "get (queue.py",
-    ),
-    *(
-        "_wait_for_tstate_lock",
-        "sleep",
-        "accept (socket.py",
-        "readinto (socket.py",
-        "communicate (subprocess.py",
-    ),
-    *("_try_wait (subprocess.py", "LogMonitor.run", "recv (multiprocessing", "_recv (multiprocessing"),
-    *(
-        "get_objects (ray/_private/worker.py",
-        "wait (ray/_private/worker.py",
-        "_next_batch (grpc",
-        "_blocking",
-    ),
+    "Worker.main_loop",
+    "_blocking",
+    "_next_batch (grpc",
+    "_try_wait (subprocess.py",
+    "_wait_for_tstate_lock",
+    "accept (socket.py",
+    "communicate (subprocess.py",
+    "get (queue.py",
+    "get_objects (ray/_private/worker.py",
+    "LogMonitor.run",
+    "poll (selectors.py",
+    "readinto (socket.py",
+    "recv (multiprocessing",
+    "select (selectors.py",
+    "sleep",
+    "wait (ray/_private/worker.py",
+    "wait (threading.py",
 )
 """A thread whose innermost frame is one of these does nothing."""
 
 PARTS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("importing libraries", ("<frozen importlib",)),
     ("reading the corpus", ("stillhouse/corpora/",)),
-    ("dev and test evaluations", ("stillhouse/evaluation/", "stillhouse/training/evaluat")),
+    ("dev and test evaluations", ("stillhouse/evaluation/", "stillhouse/training/watch.py")),
     ("the teacher's passes and files", ("stillhouse/teachers/",)),
     ("backward passes", ("_engine_run_backward",)),
     ("optimiser's arithmetic", ("torch/optim/", "clip_grad", "get_total_norm")),

@@ -28,17 +28,8 @@ def run_sweep(root: Path, *flags: str, flame: Path | None = None) -> tuple[float
     command = [sys.executable, str(ROOT / "jobs" / "sweep_ibkd.py"), "--root", str(root), *flags]
     if flame:
         spy = str(Path(sys.executable).with_name("py-spy"))
-        sampling = [
-            "--subprocesses",
-            "--nonblocking",
-            "--rate",
-            "20",
-            "--format",
-            "raw",
-            "--output",
-            str(flame),
-        ]
-        command = [spy, "record", *sampling, "--", *command]
+        sampling = "--subprocesses --nonblocking --rate 20 --format raw --output".split()
+        command = [spy, "record", *sampling, str(flame), "--", *command]
     with ray_folder() as folder:
         began = time.time()
         told = subprocess.run(

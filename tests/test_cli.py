@@ -57,6 +57,21 @@ def test_nothing_heavy_is_imported_for_help() -> None:
     assert time.monotonic() - started < 5
 
 
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_reader_that_leaves_is_no_failure(unbuffered: str) -> None:
+    ran = subprocess.Popen(
+        [sys.executable, "-m", "stillhouse.cli", "presets", "ibkd"],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "platform"), "PYTHONUNBUFFERED": unbuffered},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert ran.stdout is not None and ran.stderr is not None
+    ran.stdout.close()
+    assert ran.stderr.read() == b""
+    assert ran.wait(timeout=60) == 141
+    ran.stderr.close()
+
+
 def test_every_option_of_an_experiment_is_documented_and_a_flag() -> None:
     told = attribute_docs(Experiment)
     flags = parser().parse_args(["embed"])

@@ -1,5 +1,7 @@
 """The console command, `stillhouse COMMAND`, and what the jobs call."""
 
+import os
+import select
 import sys
 import traceback
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
@@ -29,7 +31,8 @@ _EXAMPLES = """examples:
   stillhouse compare --experiment ibkd
   stillhouse store verify
 
-Exit codes: 0 done, 1 failed, 2 bad input, 130 interrupted (the same command goes on).
+Exit codes: 0 done, 1 failed, 2 bad input, 130 interrupted (the same command goes on),
+141 the output's reader has left.
 """
 
 
@@ -40,17 +43,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: As after the program's name; None takes the process's own.
 
     Returns:
-        The exit code: 0, 1 (failed), 2 (bad input) or 130 (interrupted).
+        The exit code: 0, 1 (failed), 2 (bad input), 130 (interrupted) or 141 (the output's reader has left).
     """
     private_environment()
     options = parser().parse_args(arguments)
     try:
         with sigterm_interrupts():
-            return _run(options)
+            outcome = _run(options)
+        sys.stdout.flush()
+        return outcome
     except KeyboardInterrupt:
         warn("interrupted. The same command goes on from here.")
         return 130
     except Exception as error:
+        if isinstance(error, BrokenPipeError) and _reader_left():
+            return 141
         mistake = mistake_in(error)
         if mistake is not None:
             warn(str(mistake))
@@ -89,6 +96,16 @@ def _run(options: Namespace) -> int:
     command = getattr(commands, options.command)
     outcome: int = command(options)
     return outcome
+
+
+def _reader_left() -> bool:
+    """Whether who read the standard output has closed it, as `head` does; then no more is written there."""
+    asked = select.poll()
+    asked.register(sys.stdout.fileno(), 0)
+    left = any(event & (select.POLLERR | select.POLLHUP) for _, event in asked.poll(0))
+    if left:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return left
 
 
 def _tell_failure(error: Exception, options: Namespace) -> None:

@@ -235,6 +235,19 @@ def test_epochs_take_the_place_of_the_budget() -> None:
     assert stage.budget == 3000
 
 
+def test_logits_without_weight_have_no_teacher() -> None:
+    values = {"hidden": 8, "kd_weight": 0.0}
+    plain, approximated = (
+        load_method(name).plan(hyper_parameters(load_method(name), values), setting())
+        for name in ("bilstm_kd", "sra_kd")
+    )
+    assert [stage.label for stage in plain.chain()] == ["kd"]
+    sra = load_method("sra").plan(hyper_parameters(load_method("sra"), {"hidden": 8}), setting())
+    assert approximated.fingerprint == sra.fingerprint
+    with pytest.raises(BadInput, match="kd_weight > 0 with varied rows"):
+        hyper_parameters(load_method("sra_kd"), {**values, "augment": "ts"})
+
+
 def test_a_projection_needs_the_fine_tuning_stage() -> None:
     method = load_method("ibkd")
     bare = dataclasses.replace(setting(), labelled=None, finetune_budget=0)

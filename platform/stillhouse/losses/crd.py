@@ -108,15 +108,15 @@ class CRD(nn.Module):
             negative_BB = ~hidden_candidates(logits_BB, rows_B, **masked)
             negative_BB.fill_diagonal_(False)
             negatives_B = negative_BB.sum(dim=1)
-            if bank_ME is None:
-                return -self._accepted(logits_BB, negative_BB, negatives_B) / len(logits_BB)
-            hidden_M = hidden_slots(bank_ME, bank_rows_M, rows_B, **masked)
-            negatives_B = negatives_B + (~hidden_M).sum()
-            within = self._accepted(logits_BB, negative_BB, negatives_B)
+            if bank_ME is not None:
+                hidden_M = hidden_slots(bank_ME, bank_rows_M, rows_B, **masked)
+                negatives_B = negatives_B + (~hidden_M).sum()
             chance_B = self._chance(negatives_B, logits_BB.dtype)
-            head = tuple(self.teacher_head.parameters())
-            beside = streamed_sum(_refused, bank_ME, hidden_M, asked_BC, chance_B, *head)
-            return -(within + beside) / len(logits_BB)
+            total = _accepted(logits_BB, negative_BB, chance_B, alone_B=negatives_B == 0)
+            if bank_ME is not None:
+                head = tuple(self.teacher_head.parameters())
+                total = total + streamed_sum(_refused, bank_ME, hidden_M, asked_BC, chance_B, *head)
+            return -total / len(logits_BB)
 
     def keys(self, teacher_BE: Tensor) -> Tensor:
         """What a bank holds: the vectors as they are, since the critic's own layer is still to come."""
@@ -132,13 +132,13 @@ class CRD(nn.Module):
             found = logits_BB.flatten().logsumexp(dim=0) + math.log(self.items / logits_BB.numel())
             self.log_constant.copy_(torch.where(self.log_constant.isnan(), found, self.log_constant))
 
-    def _accepted(self, logits_BB: Tensor, negative_BB: Tensor, negatives_B: Tensor) -> Tensor:
-        """The sum over the batch of both logarithms, without the bank's."""
-        # log h = log σ(x − log(Z N/items)), log(1 − h) = log σ(log(Z N/items) − x): no exponential overflows.
-        chance_B = self._chance(negatives_B, logits_BB.dtype)
-        accepted_B = F.logsigmoid(logits_BB.diagonal() - chance_B).masked_fill(negatives_B == 0, 0.0)
-        refused_BB = F.logsigmoid(chance_B[:, None] - logits_BB).masked_fill(~negative_BB, 0.0)
-        return accepted_B.sum() + refused_BB.sum()
+
+def _accepted(logits_BB: Tensor, negative_BB: Tensor, chance_B: Tensor, *, alone_B: Tensor) -> Tensor:
+    """The sum over the batch of both logarithms; an anchor that is alone has no negative, and no loss."""
+    # log h = log σ(x − log(Z N/items)), log(1 − h) = log σ(log(Z N/items) − x): no exponential overflows.
+    accepted_B = F.logsigmoid(logits_BB.diagonal() - chance_B).masked_fill(alone_B, 0.0)
+    refused_BB = F.logsigmoid(chance_B[:, None] - logits_BB).masked_fill(~negative_BB, 0.0)
+    return accepted_B.sum() + refused_BB.sum()
 
 
 def _refused(keys_TE: Tensor, asked_BC: Tensor, chance_B: Tensor, *head: Tensor) -> Tensor:

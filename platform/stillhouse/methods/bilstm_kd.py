@@ -24,9 +24,8 @@ from stillhouse.methods.tasks import (
     check_transfer,
     classified,
     recurrent,
-    teacher,
     transfer_rows,
-    with_logits,
+    transferred,
 )
 from stillhouse.plan import LabelledTask, Model, Optimizer, Setting, Stage
 from stillhouse.spec import Spec, spec
@@ -50,7 +49,8 @@ class HyperParameters:
     Attributes:
         fits: What the student fits: the fine-tuned teacher's ``logits``, or the ``cosines`` of pairs by the
             teacher as published, which no value about logits, teacher or classifier changes.
-        kd_weight: Weight of the teacher's logits; the labels have the rest. 1 leaves the labels out.
+        kd_weight: Weight of the teacher's logits; the labels have the rest. 1 leaves the labels out; 0 is a
+            plain BiLSTM, which has no teacher.
         augment: Rows of the student's stage: ``none`` takes the task's, ``ts`` the varied ones too.
         teacher_learning_rate: Of the teacher's fine-tuning.
         teacher_batch_size: Global batch of the teacher's fine-tuning; no more than the budget is taken.
@@ -142,13 +142,6 @@ def plan(hp: HyperParameters, setting: Setting) -> Stage:
     optimizer = Optimizer(hp.learning_rate, name=hp.optimizer, warmup=hp.warmup, decay=hp.decay)
     if hp.fits == "cosines":
         return _on_cosines(hp, setting, task, student, optimizer)
-    tutor = teacher(
-        setting,
-        task,
-        learning_rate=hp.teacher_learning_rate,
-        batch_size=hp.teacher_batch_size,
-        budget=hp.teacher_budget,
-    )
     return classified(
         setting,
         task,
@@ -158,7 +151,15 @@ def plan(hp: HyperParameters, setting: Setting) -> Stage:
         head_hidden=hp.head_hidden,
         dropout=hp.dropout,
         label="kd",
-        examples=with_logits(transfer_rows(task, hp.augment), tutor),
+        examples=transferred(
+            setting,
+            task,
+            augment=hp.augment,
+            kd_weight=hp.kd_weight,
+            learning_rate=hp.teacher_learning_rate,
+            batch_size=hp.teacher_batch_size,
+            budget=hp.teacher_budget,
+        ),
         kd_weight=hp.kd_weight,
     )
 

@@ -24,9 +24,7 @@ from stillhouse.methods.tasks import (
     check_transfer,
     classified,
     recurrent,
-    teacher,
-    transfer_rows,
-    with_logits,
+    transferred,
 )
 from stillhouse.plan import Model, Optimizer, Setting, Stage
 from stillhouse.spec import Spec
@@ -46,7 +44,8 @@ class HyperParameters:
     """What may be searched; defaults are those of section 4.3 where it prints one.
 
     Attributes:
-        kd_weight: Weight of the teacher's logits; the labels have the rest. 1 leaves the labels out.
+        kd_weight: Weight of the teacher's logits; the labels have the rest. 1 leaves the labels out; 0 is
+            `sra`.
         augment: Rows of the last stage: ``none`` takes the task's, ``ts`` the varied ones too.
         teacher_learning_rate: Of the teacher's fine-tuning.
         teacher_batch_size: Global batch of the teacher's fine-tuning; no more than the budget is taken.
@@ -135,13 +134,6 @@ def plan(hp: HyperParameters, setting: Setting) -> Stage:
     before = approximated(
         setting, _optimizer(hp, hp.distil_learning_rate), student=student, batch_size=hp.distil_batch_size
     )
-    tutor = teacher(
-        setting,
-        task,
-        learning_rate=hp.teacher_learning_rate,
-        batch_size=hp.teacher_batch_size,
-        budget=hp.teacher_budget,
-    )
     return classified(
         setting,
         task,
@@ -150,7 +142,15 @@ def plan(hp: HyperParameters, setting: Setting) -> Stage:
         batch_size=hp.finetune_batch_size,
         head_hidden=hp.head_hidden,
         dropout=hp.dropout,
-        examples=with_logits(transfer_rows(task, hp.augment), tutor),
+        examples=transferred(
+            setting,
+            task,
+            augment=hp.augment,
+            kd_weight=hp.kd_weight,
+            learning_rate=hp.teacher_learning_rate,
+            batch_size=hp.teacher_batch_size,
+            budget=hp.teacher_budget,
+        ),
         kd_weight=hp.kd_weight,
         before=before,
     )

@@ -32,9 +32,14 @@ def check_transfer(*, kd_weight: float, augment: str, teacher_budget: int) -> No
     Raises:
         BadInput: A value out of range.
     """
-    remedy = "Without logits it is another method: sra."
-    require(0 < kd_weight <= 1, "0 < kd_weight <= 1", kd_weight=kd_weight, remedy=remedy)
+    require(0 <= kd_weight <= 1, "0 <= kd_weight <= 1", kd_weight=kd_weight)
     require(augment in AUGMENT, f"augment in {AUGMENT}", augment=augment)
+    require(
+        kd_weight > 0 or augment == "none",
+        "kd_weight > 0 with varied rows, which have no label",
+        kd_weight=kd_weight,
+        augment=augment,
+    )
     require(teacher_budget >= 0, "teacher_budget >= 0", teacher_budget=teacher_budget)
 
 
@@ -168,7 +173,32 @@ def transfer_rows(task: LabelledTask, augment: str) -> Examples:
     return task.augmented
 
 
-def with_logits(rows: Examples, stage: Stage) -> Examples:
-    """Rows of a task beside the logits of a fine-tuned teacher, which are recorded once."""
+def transferred(
+    setting: Setting,
+    task: LabelledTask,
+    *,
+    augment: str,
+    kd_weight: float,
+    learning_rate: float,
+    batch_size: int,
+    budget: int,
+) -> Examples:
+    """The rows of a student's stage: beside a fine-tuned teacher's logits, unless these weigh nothing.
+
+    The logits are recorded once, whatever students read them.
+
+    Args:
+        setting: The teacher, seed and the like.
+        task: Its rows; the teacher learns their labels.
+        augment: As in `transfer_rows`.
+        kd_weight: Of the logits; with 0 there is no teacher.
+        learning_rate: Of the teacher.
+        batch_size: Global batch of the teacher; no more than the budget is taken.
+        budget: Examples that the teacher sees; 0 takes the setting's for fine-tuning.
+    """
+    rows = transfer_rows(task, augment)
+    if kd_weight == 0:
+        return rows
+    tutor = teacher(setting, task, learning_rate=learning_rate, batch_size=batch_size, budget=budget)
     values = (*rows.values, "logits")
-    return Examples(rows.columns, Recorded(rows, stage), label=f"{rows.label}-logits", values=values)
+    return Examples(rows.columns, Recorded(rows, tutor), label=f"{rows.label}-logits", values=values)

@@ -248,8 +248,15 @@ class Examples(Named):
             yield from self.origin.rows.sources()
         yield self
 
+    def stores(self) -> Iterator[Store]:
+        """The stores that these examples are mined from."""
+        for examples in self.sources():
+            if isinstance(examples.origin, Mined):
+                yield from (examples.origin.queries, examples.origin.passages)
+
     def teachers(self) -> Iterator["Model | Stage"]:
-        """Who said what is recorded beside these examples."""
+        """Whose vectors these examples are mined by, and who said what is recorded beside them."""
+        yield from (store.teacher for store in self.stores())
         for examples in self.sources():
             if isinstance(examples.origin, Recorded):
                 yield examples.origin.stage

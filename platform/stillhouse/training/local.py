@@ -18,11 +18,10 @@ if TYPE_CHECKING:
     from stillhouse.training.run import Where
 
 
-def stores_of(stage: Stage) -> list[Store]:
+def _stores_of(stage: Stage) -> list[Store]:
     """Every store that a stage reads, those its examples are mined from first."""
-    origins = [examples.origin for examples in stage.examples.sources()]
-    mined = [s for origin in origins if isinstance(origin, Mined) for s in (origin.queries, origin.passages)]
-    return list({store.fingerprint: store for store in [*mined, *stage.stores.values()]}.values())
+    stores = (*stage.examples.stores(), *stage.stores.values())
+    return list({store.fingerprint: store for store in stores}.values())
 
 
 def prepare(stage: Stage, workspace: Workspace, *, device: str, threads: int) -> None:
@@ -30,7 +29,7 @@ def prepare(stage: Stage, workspace: Workspace, *, device: str, threads: int) ->
     from stillhouse.corpora.tokens import build_tokens
     from stillhouse.teachers.embed import build_store
 
-    for store in stores_of(stage):
+    for store in _stores_of(stage):
         build_store(workspace, store, actors=1, threads=threads, local=True, device=device)
     for examples in stage.examples.sources():
         build_examples(workspace, examples, device=device)

@@ -23,7 +23,7 @@ from stillhouse.plan import Stage
 from stillhouse.spec import canonical
 from stillhouse.training.checkpoint import load_weights
 from stillhouse.training.fit import OBJECTIVE, STUDENT, Listen
-from stillhouse.training.local import fit_here, prepare, stores_of
+from stillhouse.training.local import fit_here, prepare
 from stillhouse.training.progress import Evaluation, Stopped
 from stillhouse.training.rebuild import class_of, rebuild
 from stillhouse.training.scorer import with_scores
@@ -170,9 +170,6 @@ def _run_one(stage: Stage, workspace: Workspace, where: Where, listen: Listen | 
 
 def _train(stage: Stage, workspace: Workspace, where: Where, listen: Listen | None) -> None:
     device = resolve_device(where.device)
-    for store in stores_of(stage):
-        if isinstance(store.teacher, Stage) and not workspace.finished(store):
-            run(store.teacher, workspace, where=where)
     prepare(stage, workspace, device=usable_device(device), threads=where.threads or torch.get_num_threads())
     if where.workers == 1 and is_here(device):
         fit_here(stage, workspace, where, device=device, listen=listen)

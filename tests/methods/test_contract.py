@@ -229,6 +229,11 @@ def _one_step(last: Stage) -> None:
         assert not missing
 
 
+def _first_loss(stage: Stage) -> float:
+    terms = build_module(stage, teacher_dim=24, first_weights=None).eval()(_batch(stage))
+    return float(terms["nce"].detach())
+
+
 def test_epochs_take_the_place_of_the_budget() -> None:
     method = load_method("ibkd")
     stage = next(method.plan(method.HyperParameters(distil_epochs=3), setting()).chain())
@@ -253,6 +258,20 @@ def test_a_projection_needs_the_fine_tuning_stage() -> None:
     bare = dataclasses.replace(setting(), labelled=None, finetune_budget=0)
     with pytest.raises(BadInput, match="projection = 0 without a fine-tuning stage"):
         method.plan(method.HyperParameters(projection=16), bare)
+
+
+def test_w_is_dropped_or_the_last_layer_of_the_student(tiny_model: Path) -> None:
+    method, given = load_method("ibkd"), setting(str(tiny_model))
+    dropped = method.plan(hyper_parameters(method, {}, "repo"), given)
+    kept = method.plan(hyper_parameters(method, {"keep_projection": True}, "repo"), given)
+    _one_step(kept)
+    first, last = (next(plan.chain()) for plan in (dropped, kept))
+    assert first.student.kwargs.get("projection") is None and last.student.kwargs["projection"] == 24
+    assert kept.student == last.student
+    losses = [_first_loss(stage) for stage in (first, last)]
+    assert losses[0] == pytest.approx(losses[1], rel=5e-3)  # the student's product may be bfloat16
+    with pytest.raises(BadInput, match="projection = 0 where W stays"):
+        method.HyperParameters(projection=8, keep_projection=True)
 
 
 def test_an_unknown_method_and_a_misspelt_hyper_parameter_list_the_near_ones() -> None:

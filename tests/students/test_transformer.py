@@ -148,6 +148,13 @@ def test_projection_is_orthogonal_seeded_and_comes_before_normalisation(make_mod
     assert narrow.dim == 8 and narrow.hidden_size == 32
 
 
+def test_a_projection_that_keeps_the_dimension_changes_nothing_at_first(make_model: MakeModel) -> None:
+    base = make_model("bert")
+    square = TransformerStudent(base, projection=32)
+    assert square.projection is not None
+    torch.testing.assert_close(encoded(square), encoded(TransformerStudent(base)))
+
+
 @pytest.mark.parametrize("layers", [None, (0, 1)])
 def test_a_new_student_is_in_training_mode(layers: tuple[int, ...] | None, make_model: MakeModel) -> None:
     assert all(part.training for part in TransformerStudent(make_model("bert"), layers=layers).modules())

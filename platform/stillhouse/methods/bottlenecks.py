@@ -28,6 +28,7 @@ class InformationBottleneck(nn.Module):
         beta: β₁.
         similarity: ``bilinear`` (sᵀWt) or ``cosine`` (of the projected student, as the authors' code has it).
         normalize_similarity: L2-normalise s and t before W.
+        projection: Learn W; without it the dimensions agree.
         identity_init: W starts at the identity where the dimensions agree.
         projection_bias: W has a bias.
         learnable_scale: Train 1/τ too.
@@ -50,6 +51,7 @@ class InformationBottleneck(nn.Module):
         beta: float = 1.0,
         similarity: str = "bilinear",
         normalize_similarity: bool = True,
+        projection: bool = True,
         identity_init: bool = True,
         projection_bias: bool = False,
         learnable_scale: bool = False,
@@ -69,7 +71,7 @@ class InformationBottleneck(nn.Module):
             temperature=temperature,
             similarity=similarity,
             normalize=normalize_similarity,
-            projection=True,
+            projection=projection,
             identity_init=identity_init,
             bias=projection_bias,
             learnable_scale=learnable_scale,

@@ -52,6 +52,8 @@ class HyperParameters:
         projection: d' of eq. 11; 0 leaves W_proj out.
         layers: The teacher's layers that the student keeps; empty takes the setting's student.
         similarity: ``bilinear`` (sᵀWt/τ, eq. 5) or ``cosine`` (of the projected student, /τ).
+        keep_projection: W (eq. 5) becomes the student's last layer, without a bias, and its vectors meet the
+            teacher's by their cosine; else W is dropped after the distillation.
         distil_input_layer: X while distilling: ``embedding`` or ``penultimate``.
         finetune_input_layer: X while fine-tuning.
         finetune_gamma: γ while fine-tuning; 0 takes ``gamma``.
@@ -76,6 +78,7 @@ class HyperParameters:
     projection: int = 0
     layers: tuple[int, ...] = ()
     similarity: str = "bilinear"
+    keep_projection: bool = False
     distil_input_layer: str = "embedding"
     finetune_input_layer: str = "embedding"
     finetune_gamma: float = 0.0
@@ -89,6 +92,12 @@ class HyperParameters:
         """Check what no loss or optimiser checks for itself."""
         object.__setattr__(self, "layers", tuple(self.layers))
         require(self.projection >= 0, "projection >= 0", projection=self.projection)
+        require(
+            self.projection == 0 or not self.keep_projection,
+            "projection = 0 where W stays the student's last layer",
+            projection=self.projection,
+            keep_projection=self.keep_projection,
+        )
         require(self.distil_epochs >= 0, "distil_epochs >= 0", distil_epochs=self.distil_epochs)
 
 
@@ -126,6 +135,7 @@ SOURCES = {
     "finetune_temperature": ("Table 1, STS", "shipped settings"),
     "beta2": ("section 4.3", "shipped settings (its λ)"),
     "similarity": ("eq. 5", "code: cosine of a projection with bias"),
+    "keep_projection": ("eq. 9: S, without W", "code: dropped"),
     "distil_input_layer": ("not printed; ours", "code: mean of the embedding layer"),
     "finetune_input_layer": ("not printed; ours", "code: hidden[-2]"),
     "finetune_gamma": ("section 4.3, as gamma", "code: fixed to 0.1"),
@@ -166,13 +176,13 @@ def plan(hp: HyperParameters, setting: Setting) -> Stage:
 
 
 def _distil(hp: HyperParameters, setting: Setting) -> Stage:
+    kept = {"projection": setting.teacher_dim} if hp.keep_projection else {}
     objective = spec(
         InformationBottleneck,
         temperature=hp.distil_temperature,
         beta=hp.beta1,
         gamma=hp.gamma,
-        similarity=hp.similarity,
-        projection_bias=hp.similarity == "cosine",
+        **_alignment(hp),
         input_layer=hp.distil_input_layer,
         **_kernel(hp),
     )
@@ -181,10 +191,17 @@ def _distil(hp: HyperParameters, setting: Setting) -> Stage:
         objective,
         Optimizer(hp.distil_learning_rate, name=hp.optimizer, warmup=hp.warmup),
         label="distil",
-        student=student_of(setting, hp.layers),
+        student=student_of(setting, hp.layers, **kept),
         batch_size=hp.distil_batch_size,
         budget=hp.distil_epochs * setting.sentence_rows,
     )
+
+
+def _alignment(hp: HyperParameters) -> dict[str, str | bool]:
+    """How S meets T: by W in the loss, or, where the student keeps W, by the cosine of its vectors."""
+    if hp.keep_projection:
+        return {"similarity": "cosine", "projection": False}
+    return {"similarity": hp.similarity, "projection_bias": hp.similarity == "cosine"}
 
 
 def _finetune(hp: HyperParameters, setting: Setting, before: Stage) -> Stage:

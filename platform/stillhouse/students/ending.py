@@ -25,7 +25,9 @@ def check_states(*, pooling: str, dropout: float | None = None, poolings: tuple[
 def make_projection(
     hidden_size: int, dim: int | None, activation: str, seed: int
 ) -> tuple[nn.Linear | None, Activation | None]:
-    """W_proj (IBKD, eq. 11), H → D without bias, orthogonal at the start; with a bias and tanh, HPD's layer.
+    """W_proj (IBKD, eq. 11), H → D without bias; with a bias and tanh, HPD's layer.
+
+    It starts at the identity where H = D, so that it changes nothing at first, else orthogonal.
 
     Args:
         hidden_size: H.
@@ -46,7 +48,10 @@ def make_projection(
     if dim is None:
         return None, None
     linear = nn.Linear(hidden_size, dim, bias=bool(activation), device="meta").to_empty(device="cpu")
-    nn.init.orthogonal_(linear.weight, generator=torch.Generator().manual_seed(seed))
+    if dim == hidden_size:
+        nn.init.eye_(linear.weight)
+    else:
+        nn.init.orthogonal_(linear.weight, generator=torch.Generator().manual_seed(seed))
     if activation:
         nn.init.zeros_(linear.bias)
     return linear, torch.tanh if activation else None

@@ -42,7 +42,7 @@ class StaticStudent(nn.Module):
         tokenizer: The base model; its path holds the tokenizer's files.
     """
 
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
 
     def __init__(
         self,

@@ -38,7 +38,7 @@ class TransformerStudent(nn.Module):
         tokenizer: The base model; its path holds the tokenizer's files.
     """
 
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
 
     def __init__(
         self,

@@ -1,6 +1,7 @@
 """What every method keeps: it builds, ids are stable, each hyper-parameter matters, its space loads."""
 
 import dataclasses
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -272,6 +273,23 @@ def test_w_is_dropped_or_the_last_layer_of_the_student(tiny_model: Path) -> None
     assert losses[0] == pytest.approx(losses[1], rel=5e-3)  # the student's product may be bfloat16
     with pytest.raises(BadInput, match="projection = 0 where W stays"):
         method.HyperParameters(projection=8, keep_projection=True)
+
+
+def test_a_teacher_of_unit_vectors_has_students_of_unit_vectors(tmp_path: Path) -> None:
+    method = load_method("crosslingual")
+    plain = method.plan(method.HyperParameters(), setting())
+    modules = [
+        {"type": f"sentence_transformers.models.{name}", "path": ""} for name in ("Transformer", "Normalize")
+    ]
+    (tmp_path / "modules.json").write_text(json.dumps(modules))
+    given = dataclasses.replace(setting(), teacher=Model("weights", path=str(tmp_path)))
+    unit = method.plan(method.HyperParameters(), given)
+    lengths = {
+        name: [stage.student.kwargs.get("normalize", False) for stage in plan.chain()]
+        for name, plan in (("plain", plain), ("unit", unit))
+    }
+    assert [stage.label for stage in unit.chain()] == ["assistant", "align", "student", "contrast"]
+    assert lengths == {"plain": [False] * 4, "unit": [True, False, True, True]}
 
 
 def test_an_unknown_method_and_a_misspelt_hyper_parameter_list_the_near_ones() -> None:

@@ -14,7 +14,9 @@ recurrent unit, applied as often as gives its depth. ``recipe`` has the single-s
 imitates the encoder as it is). Without a bottleneck there is nothing to align, and that stage is left out.
 
 Deviations: losses are means over the dimensions too, as MSE is computed; where the teacher's dimension
-differs from the encoder's, a projection is learnt beside the student and dropped (the paper's agree). Budgets
+differs from the encoder's, a projection is learnt beside the student and dropped (the paper's agree); of a
+teacher that gives vectors of length 1 (the paper's do not) assistant and student give such vectors too, or
+they would have to learn the length before anything else. Budgets
 are in examples: each of the stages 1 to 3 has the setting's, the last one ``contrast_factor`` times that (60
 epochs against 20).
 """
@@ -27,6 +29,7 @@ from stillhouse.methods.parallel import ParallelContrast, ParallelRegression
 from stillhouse.methods.stages import require_transformer
 from stillhouse.plan import Live, Model, Optimizer, Setting, Stage, Store
 from stillhouse.spec import Spec, spec
+from stillhouse.students.head import gives_unit_vectors
 from stillhouse.students.recurrent import RecurrentStudent
 from stillhouse.students.transformer import TransformerStudent
 
@@ -121,7 +124,7 @@ def plan(hp: HyperParameters, setting: Setting) -> Stage:
         "dropout": setting.student.kwargs.get("dropout"),
         "seed": setting.seed,
     }
-    student = spec(RecurrentStudent, repeats=hp.repeats or None, **shape)
+    student = spec(RecurrentStudent, repeats=hp.repeats or None, **shape, **_length(setting))
     followed = spec(ParallelRegression)
     if hp.recipe == "single":
         return _stage(hp, setting, "student", student, followed, _teacher(setting))
@@ -199,7 +202,12 @@ def _stage(
 def _whole(setting: Setting) -> Spec[Any]:
     """The multilingual encoder with all its layers, mean-pooled."""
     kwargs = setting.student.kwargs
-    return spec(TransformerStudent, base=kwargs["base"], normalize=False, dropout=kwargs.get("dropout"))
+    length = {"normalize": False, **_length(setting)}
+    return spec(TransformerStudent, base=kwargs["base"], dropout=kwargs.get("dropout"), **length)
+
+
+def _length(setting: Setting) -> dict[str, bool]:
+    return {"normalize": True} if gives_unit_vectors(setting.teacher) else {}
 
 
 def _teacher(setting: Setting) -> dict[str, Store]:

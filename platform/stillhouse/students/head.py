@@ -21,10 +21,9 @@ def own_head(base: Model) -> Head:
     Raises:
         BadInput: A pooling that is none of ours, or modules after it that change the vector otherwise.
     """
-    described = Path(base.path) / "modules.json"
-    if not described.is_file():
+    modules = _modules(base)
+    if not modules:
         return Head("mean", normalize=False)
-    modules = {module["type"].rpartition(".")[2]: module["path"] for module in read_json(described)}
     others = sorted(set(modules) - {"Transformer", "Pooling", "Normalize"})
     config = read_json(Path(base.path) / modules["Pooling"] / "config.json") if "Pooling" in modules else {}
     named = {
@@ -42,4 +41,17 @@ def own_head(base: Model) -> Head:
         pooling=chosen,
         modules=others,
     )
-    return Head(chosen[0], normalize="Normalize" in modules)
+    return Head(chosen[0], normalize=gives_unit_vectors(base))
+
+
+def gives_unit_vectors(base: Model) -> bool:
+    """Whether a model's sentence-transformers modules end by giving vectors of length 1."""
+    return "Normalize" in _modules(base)
+
+
+def _modules(base: Model) -> dict[str, str]:
+    """Names of the modules and where they lie; none for a plain Hugging Face encoder."""
+    described = Path(base.path) / "modules.json"
+    if not described.is_file():
+        return {}
+    return {module["type"].rpartition(".")[2]: module["path"] for module in read_json(described)}

@@ -9,6 +9,7 @@ import pytest
 from stillhouse.artifacts import Workspace
 from stillhouse.errors import BadInput
 from stillhouse.sweeps import shared as shared_module
+from stillhouse.sweeps.reuse import reuse, reuse_table, reuse_table_markdown
 from stillhouse.sweeps.room import Need
 from stillhouse.sweeps.shared import build_shared, shared_recordings, shared_stages
 from stillhouse.sweeps.space import Categorical, Float, Space
@@ -46,15 +47,26 @@ def test_trials_over_the_last_stage_reuse_the_first(context: Context) -> None:
     (distilled,) = build_shared(context, searched, Need())
     assert workspace.finished(distilled)
     before = (workspace.path(distilled) / "manifest.json").stat().st_mtime_ns
+    plans = []
     assert build_shared(context, searched, Need()) == [distilled]
     for beta2 in (0.1, 0.7):
         values = {**FIXED, "beta2": beta2, "finetune_learning_rate": 1e-4}
         told: list[dict[str, Any]] = []
         follow(values, context, told.append)
-        assert next(context.plan(values).chain()) == distilled and told[-1]["finished"]
+        plans.append(context.plan(values))
+        assert next(plans[-1].chain()) == distilled and told[-1]["finished"]
         assert [report["examples_seen"] for report in told] == [32, 64, 80, 96, 96]
     assert (workspace.path(distilled) / "manifest.json").stat().st_mtime_ns == before
     assert len(workspace.listed("stages")) == 3
+    first, last = found = reuse(plans, workspace)
+    assert (first.label, first.built, first.reused) == ("distil", 1, 1) and first.spared == first.seconds > 0
+    assert (last.label, last.built, last.reused, last.spared) == ("finetune", 2, 0, 0)
+    assert [line.split()[:3] for line in reuse_table(found).splitlines()[-2:]] == [
+        ["distil", "1", "1"],
+        ["finetune", "2", "0"],
+    ]
+    assert reuse_table_markdown(found).startswith("| stage | built | reused |")
+    assert reuse(plans[:1], workspace) == []
 
 
 def test_a_fine_tuned_teacher_that_trials_share_says_its_logits_before_them(context: Context) -> None:

@@ -24,6 +24,7 @@ from stillhouse.sweeps.observe import Observer
 from stillhouse.sweeps.openings import record_opening
 from stillhouse.sweeps.prepare import Prepared
 from stillhouse.sweeps.records import TrialRecord
+from stillhouse.sweeps.reuse import Reuse, reuse, reuse_table, reuse_table_markdown
 from stillhouse.sweeps.rivals import Champion, Rivals, rating_teacher, teacher
 from stillhouse.sweeps.table import (
     comparison_table,
@@ -54,14 +55,18 @@ def deliver(
     champion = _choose(records, context, workspace)
     teacher_dev = _teacher_dev(prepared, context, folder, champion)
     say(trial_table(records, context.quality, teacher_dev))
+    reused = reuse((context.plan(dict(r.hyper_parameters)) for r in records if r.values), workspace)
+    if reused:
+        say(f"\n{reuse_table(reused)}")
     best = front(records)
     if best:
         say(f"Pareto front, {second_name(records)}: trials {', '.join(str(r.number) for r in best)}")
     trials = [_trial(record) for record in records]
+    stages = [dataclasses.asdict(kind) for kind in reused]
     if champion is None:
         say("no trial ran to its end: see the reasons above.")
         nobody = dict.fromkeys(("champion", "teacher", "baseline", "untrained"))
-        return {**nobody, "trials": trials, "front": []}
+        return {**nobody, "trials": trials, "front": [], "stages": stages}
     rivals = Rivals(champion, baseline.best(), prepared, context.where.device)
     if rivals.baseline is None:
         say("no baseline: it diverged with each of its learning rates.")
@@ -73,6 +78,7 @@ def deliver(
     report = {
         **_report(tested, champion, rivals, export, trials),
         "front": [record.number for record in best],
+        "stages": stages,
     }
     for record, figures in costs_of(records, champion, tested["student"]["cost"], context, folder):
         observer.costs(record, figures)
@@ -155,9 +161,14 @@ def _tell(
     write_json(folder / "report.json", report)
     others = ("teacher", "baseline", "untrained", "TF-IDF")
     tested = {**{who: report[who] for who in others if report.get(who)}, "student": report["champion"]}
-    trials = trial_table_markdown(records, observer.context.quality)
-    text = f"# Sweep {observer.name}\n\n{comparison_table_markdown(tested)}\n\n{trials}\n"
-    write_atomically(folder / "report.md", text.encode())
+    reused = [Reuse(**kind) for kind in report["stages"]]
+    tables = [
+        comparison_table_markdown(tested),
+        trial_table_markdown(records, observer.context.quality),
+        *([reuse_table_markdown(reused)] if reused else []),
+    ]
+    text = "\n\n".join([f"# Sweep {observer.name}", *tables])
+    write_atomically(folder / "report.md", f"{text}\n".encode())
     observer.tracker.artifact(observer.key, folder / "report.md")
     quality, title = observer.context.quality, f"sweep {observer.name}"
     figures = write_figures(folder / "figures", records, quality, study=folder / "study.db", title=title)

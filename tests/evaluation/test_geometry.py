@@ -68,6 +68,7 @@ def test_a_network_trained_to_one_direction_is_reported() -> None:
     vectors = net(texts).detach().numpy()
     assert random_pair_cosine(vectors) < 0.5
     assert "of 32 dimensions" in str(collapse(vectors))
+    assert collapse(vectors, few_directions=True) is None
 
 
 def test_noise_does_not_hide_a_collapse() -> None:

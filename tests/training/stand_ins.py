@@ -69,6 +69,12 @@ class Flatten(nn.Module):
         return {"flat": (vectors - 1.0).pow(2).mean()}
 
 
+class Classes(Regress):
+    """Says that few directions are enough for it."""
+
+    few_directions = True
+
+
 class Words:
     """Random token ids of different lengths."""
 

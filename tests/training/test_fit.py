@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 import torch
-from stand_ins import Flatten, Regress, Tiny, dev, stage, table, tensors, weight_figure  # type: ignore[import-not-found]
+from stand_ins import Classes, Flatten, Regress, Tiny, dev, stage, table, tensors, weight_figure  # type: ignore[import-not-found]
 
 from stillhouse.artifacts import read_manifest
 from stillhouse.errors import BadInput
+from stillhouse.evaluation import geometry
 from stillhouse.plan import Optimizer
 from stillhouse.spec import spec
 from stillhouse.training import checkpoint
@@ -136,6 +137,16 @@ def test_a_collapse_ends_it_with_a_reason(tmp_path: Path) -> None:
     )
     with pytest.raises(Diverged, match=r"the student collapsed by step \d+ of 500 .*mean cosine"):
         fit(plan, table(), tmp_path, evaluate=weight_figure)
+
+
+@pytest.mark.parametrize(("objective", "few"), [(Regress, False), (Classes, True)])
+def test_the_rank_is_judged_unless_classes_are_fitted(
+    objective: type[Regress], few: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[bool] = []
+    monkeypatch.setattr(geometry, "collapse", lambda vectors, few_directions: asked.append(few_directions))
+    fit(stage(objective=spec(objective), dev=dev()), table(), tmp_path, evaluate=weight_figure)
+    assert asked and set(asked) == {few}
 
 
 def test_a_listener_stops_it_and_another_goes_on(tmp_path: Path) -> None:

@@ -73,7 +73,11 @@ def uniformity(vectors_ND: FloatArray, *, t: float = 2.0) -> float:
 
 
 def collapse(
-    vectors_ND: FloatArray, *, cosine_limit: float = COSINE_LIMIT, rank_share: float = RANK_SHARE
+    vectors_ND: FloatArray,
+    *,
+    cosine_limit: float = COSINE_LIMIT,
+    rank_share: float = RANK_SHARE,
+    few_directions: bool = False,
 ) -> str | None:
     """Why these vectors of different texts are useless, or None when they are not.
 
@@ -83,6 +87,7 @@ def collapse(
         cosine_limit: The mean cosine of random pairs must stay below.
         rank_share: The effective rank of the variances must stay above this share of min(N - 1, D), and
             above `RANK_FLOOR`.
+        few_directions: The rank is not judged: telling C classes apart takes no more than C − 1 directions.
 
     Returns:
         A sentence for people.
@@ -100,7 +105,7 @@ def collapse(
     full = min(len(vectors) - 1, vectors.shape[1])
     limit = max(RANK_FLOOR, rank_share * full)
     rank = effective_rank(_unit(vectors), power=2, centre=True)
-    if full >= 15 and rank < limit:
+    if not few_directions and full >= 15 and rank < limit:
         return f"collapsed: the vectors use {rank:.1f} of {full} dimensions (limit {limit:.1f})"
     return None
 

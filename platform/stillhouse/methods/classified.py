@@ -4,6 +4,7 @@ Nothing is gathered but how many rows have a label: augmented rows have none, an
 """
 
 from collections.abc import Mapping
+from typing import ClassVar
 
 from torch import Tensor, nn
 
@@ -25,6 +26,9 @@ class Classified(nn.Module):
         dropout: Of the head.
         alpha: α, the weight of the labels.
     """
+
+    few_directions: ClassVar[bool] = True
+    """Vectors that tell the classes apart, and nothing else, are what it asks for."""
 
     def __init__(
         self,

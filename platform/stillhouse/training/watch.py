@@ -40,7 +40,8 @@ def measure(
             scorer = encoder_of(student, stage.max_length, stage.autocast, device)
             return ({} if evaluate is None else dict(evaluate(scorer))), None
         vectors = watched_vectors(student, table, device)
-        reason = collapse(vectors) if len(vectors) >= 2 else None
+        few = getattr(module.objective, "few_directions", False)
+        reason = collapse(vectors, few_directions=few) if len(vectors) >= 2 else None
         if reason is not None or evaluate is None:
             return {}, reason
         encoder = encoder_of(student, stage.max_length, stage.autocast, device)

@@ -103,9 +103,11 @@ def collapse(
     if cosine > cosine_limit:
         return f"collapsed: the mean cosine of random pairs is {cosine:.5f} (limit {cosine_limit})"
     full = min(len(vectors) - 1, vectors.shape[1])
+    if few_directions or full < 15:
+        return None
     limit = max(RANK_FLOOR, rank_share * full)
     rank = effective_rank(_unit(vectors), power=2, centre=True)
-    if not few_directions and full >= 15 and rank < limit:
+    if rank < limit:
         return f"collapsed: the vectors use {rank:.1f} of {full} dimensions (limit {limit:.1f})"
     return None
 

@@ -41,7 +41,7 @@ def own_head(base: Model) -> Head:
         pooling=chosen,
         modules=others,
     )
-    return Head(chosen[0], normalize=gives_unit_vectors(base))
+    return Head(chosen[0], normalize="Normalize" in modules)
 
 
 def gives_unit_vectors(base: Model) -> bool:

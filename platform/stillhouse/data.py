@@ -147,9 +147,10 @@ class Mined:
         min_score: A negative's cosine is at least this; -1 allows all.
         sampling: ``top`` takes the nearest of what is left, ``random`` any.
         seed: Of ``random``.
+        index: ``exact``, or an index of FAISS that finds ``range_max`` passages, and may miss some.
     """
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     pairs: "Examples"
     queries: Store
     passages: Store
@@ -162,6 +163,7 @@ class Mined:
     min_score: float = -1.0
     sampling: str = "top"
     seed: int = 0
+    index: str = "exact"
 
     def __post_init__(self) -> None:
         """Check the rule."""

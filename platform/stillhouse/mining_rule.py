@@ -4,7 +4,7 @@ from stillhouse.errors import require
 
 MINING_RULE = (
     *("range_min", "range_max", "relative_margin", "absolute_margin"),
-    *("max_score", "min_score", "sampling", "seed"),
+    *("max_score", "min_score", "sampling", "seed", "index"),
 )
 
 
@@ -19,6 +19,7 @@ def check_mining(
     min_score: float,
     sampling: str,
     seed: int,
+    index: str,
 ) -> None:
     """Refuse a rule by which nothing can be mined.
 
@@ -50,3 +51,10 @@ def check_mining(
     )
     require(sampling in ("top", "random"), "sampling in (top, random)", sampling=sampling)
     require(0 <= seed < 2**32, "0 <= seed < 2**32", seed=seed)
+    require(
+        index == "exact" or range_max > 0,
+        "range_max > 0 with an index",
+        index=index,
+        range_max=range_max,
+        remedy="It finds so many of the nearest, and the rule chooses among them: say how many.",
+    )

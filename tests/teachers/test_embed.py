@@ -1,9 +1,10 @@
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,16 +15,19 @@ from torch import Tensor
 
 import stillhouse
 from stillhouse.artifacts import Workspace, read_json, read_manifest, write_manifest
-from stillhouse.corpora.tables import open_texts, write_texts
+from stillhouse.corpora.tables import open_rows, open_texts, write_rows, write_texts
 from stillhouse.errors import BadInput
-from stillhouse.plan import AllRows, Examples, Model, Optimizer, Stage, Store
+from stillhouse.plan import AllRows, Examples, Mined, Model, Optimizer, Stage, Store
 from stillhouse.spec import spec
 from stillhouse.students.transformer import TransformerStudent
+from stillhouse.sweeps.negatives import mine_negatives
+from stillhouse.sweeps.prepare import Embedding
 from stillhouse.teachers import embed, models, shards
 from stillhouse.teachers.embed import build_store, resolve_compute
 from stillhouse.teachers.models import load_sentence_transformer
 from stillhouse.teachers.store import open_store, verify_store
 from stillhouse.tokenizing import FastTokenizer, pad
+from stillhouse.training import mining
 from stillhouse.types import IntArray, Tokens
 
 
@@ -255,16 +259,15 @@ def damaged(workspace: Workspace, store: Store) -> Store:
     return replace(store, texts=texts)
 
 
-@pytest.mark.ray
-def test_the_bytes_do_not_depend_on_the_number_of_actors(
-    workspace: Workspace, store: Store, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    import ray
-
+def test_without_ray_it_says_what_to_do(workspace: Workspace, store: Store) -> None:
     with pytest.raises(BadInput, match="Ray runs before"):
         build_store(workspace, store)
-    corpora = workspace.root.resolve() / "corpora"
-    made = []
+
+
+@pytest.fixture(scope="module")
+def on_ray() -> Iterator[None]:
+    import ray
+
     with tempfile.TemporaryDirectory(prefix="sh", dir="/tmp") as short:
         ray.init(
             address="local",
@@ -276,21 +279,53 @@ def test_the_bytes_do_not_depend_on_the_number_of_actors(
             runtime_env={"env_vars": {"PYTHONPATH": str(Path(stillhouse.__file__).parents[1])}},
         )
         try:
-            for actors in (1, 2):
-                space = Workspace(tmp_path / f"by-{actors}")
-                space.root.mkdir()
-                (space.root / "corpora").symlink_to(corpora)
-                seen: list[tuple[int, int]] = []
-                capfd.readouterr()
-                build_store(space, store, actors=actors, progress=lambda *now, seen=seen: seen.append(now))
-                assert capfd.readouterr().out == ""
-                assert seen[-1] == (44, 44) and len(seen) == 5
-                assert verify_store(space.path(store)) == []
-                made.append(files(space.path(store)))
-            with pytest.raises(BadInput, match="must be a whole Parquet file") as refusal:
-                build_store(workspace, damaged(workspace, store), actors=2)
-            assert "Traceback" not in str(refusal.value)
+            yield
         finally:
             ray.shutdown()
+
+
+@pytest.mark.ray
+def test_the_bytes_do_not_depend_on_the_number_of_actors(
+    workspace: Workspace, store: Store, tmp_path: Path, on_ray: None, capfd: pytest.CaptureFixture[str]
+) -> None:
+    corpora = workspace.root.resolve() / "corpora"
+    made = []
+    for actors in (1, 2):
+        space = Workspace(tmp_path / f"by-{actors}")
+        space.root.mkdir()
+        (space.root / "corpora").symlink_to(corpora)
+        seen: list[tuple[int, int]] = []
+        capfd.readouterr()
+        build_store(space, store, actors=actors, progress=lambda *now, seen=seen: seen.append(now))
+        assert capfd.readouterr().out == ""
+        assert seen[-1] == (44, 44) and len(seen) == 5
+        assert verify_store(space.path(store)) == []
+        made.append(files(space.path(store)))
+    with pytest.raises(BadInput, match="must be a whole Parquet file") as refusal:
+        build_store(workspace, damaged(workspace, store), actors=2)
+    assert "Traceback" not in str(refusal.value)
     torch.set_num_threads(1)
     assert made[0] == made[1] == build(workspace, store)
+
+
+@pytest.mark.ray
+def test_hard_negatives_are_those_of_one_process(
+    workspace: Workspace,
+    store: Store,
+    on_ray: None,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(mining, "QUERY_TILE", 10)
+    build(workspace, store)
+    columns = {"query": store.texts, "passage": store.texts}
+    rows = open_store(workspace, store).rows
+    pairs = write_rows(workspace, columns, {"query": rows, "passage": np.roll(rows, 1)}, "pairs")
+    rule = Mined(pairs, store, store, negatives=2, relative_margin=-1.0, sampling="random")
+    examples, found = Examples({**columns, "negatives": store.texts}, rule, "mined"), []
+    for local in (False, True):
+        mine_negatives(workspace, examples, Embedding(local=local))
+        found.append(open_rows(workspace, examples)["negatives"].tolist())
+        shutil.rmtree(workspace.path(examples))
+    assert found[0] == found[1] and len(found[0]) > 20
+    assert "mining:" in capsys.readouterr().out

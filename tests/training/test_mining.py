@@ -1,5 +1,7 @@
 """Mining against the rule word for word, and against sentence-transformers under the same settings."""
 
+import pickle
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,8 @@ from stillhouse.plan import Examples, Given, Mined, Model, Store, TextTable
 from stillhouse.teachers.embed import build_stores
 from stillhouse.teachers.models import resolve_model
 from stillhouse.training import mining
-from stillhouse.training.mining import build_mined, first_of_equal, known_positives, nearest
+from stillhouse.training.mining import Miner, build_mined, first_of_equal
+from stillhouse.training.nearest import known_positives, nearest
 
 TEXTS = TextTable(sha256="0" * 64)
 WORDS = "cat dog sat mat house river water sun moon red green blue fast slow array list text word".split()
@@ -180,6 +183,45 @@ def by_texts(workspace: Workspace, examples: Examples) -> dict[tuple[str, str], 
     return {pair: set(passages[row]) for pair, row in zip(pairs, rows["negatives"], strict=True)}
 
 
+def test_it_goes_on_where_it_was_stopped_and_parts_may_be_made_elsewhere(
+    workspace: Workspace, planned: Callable[..., Examples], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In any order: what a random choice takes is the part's own."""
+    monkeypatch.setattr(mining, "QUERY_TILE", 8)
+    answers = sentences(36, 6)
+    pairs = [(f"{text} query", text) for text in answers]
+    made: list[int] = []
+
+    def backwards(miner: Miner, until: int) -> Callable[[list[int]], Any]:
+        def parts(starts: list[int]) -> Any:
+            for start in reversed(starts):
+                if len(made) == until:
+                    raise KeyboardInterrupt
+                made.append(start)
+                yield start, pickle.loads(pickle.dumps(miner)).part(start)
+
+        return parts
+
+    examples = planned(pairs, negatives=2, sampling="random", **FREE)
+    with pytest.raises(KeyboardInterrupt):
+        build_mined(workspace, examples, spread=lambda miner: backwards(miner, 2))
+    assert made == [32, 24] and not workspace.finished(examples)
+    told: list[tuple[int, int]] = []
+    build_mined(
+        workspace,
+        examples,
+        spread=lambda miner: backwards(miner, 9),
+        progress=lambda done, all: told.append((done, all)),
+    )
+    assert made == [32, 24, 16, 8, 0] and told == [(20, 36), (28, 36), (36, 36)]
+    folder = workspace.path(examples)
+    assert not (folder / "parts").exists()
+    found = open_rows(workspace, examples)["negatives"].tolist()
+    shutil.rmtree(folder)
+    build_mined(workspace, examples)
+    assert open_rows(workspace, examples)["negatives"].tolist() == found
+
+
 def by_their_miner(pairs: list[tuple[str, str]], model: Path, **values: Any) -> dict[Any, set[str]]:
     from datasets import Dataset
     from sentence_transformers import SentenceTransformer
@@ -241,3 +283,32 @@ def test_positives_and_their_duplicates_are_never_negatives(
     for (query, _), wrong in found.items():
         assert len(wrong) == 16 and not wrong & answers[query]
     assert found == by_their_miner(pairs, tiny_model, num_negatives=16)
+
+
+@pytest.mark.parametrize(
+    ("values", "whole"),
+    [
+        ({"range_max": 20, "index": "flat", "max_score": 0.98, **FREE}, True),
+        ({"range_max": 12, "range_min": 2, "index": "flat", **FREE}, True),
+        ({"range_max": 9, "index": "flat", "sampling": "random", **FREE}, True),
+        ({"range_max": 20, **FREE, "index": "hnsw:m=4,ef_construction=8,ef_search=4"}, False),
+    ],
+)
+def test_an_index_finds_and_the_rule_judges_by_the_vectors_themselves(
+    values: dict[str, Any], whole: bool, workspace: Workspace, planned: Callable[..., Examples]
+) -> None:
+    """Two positives a query, so an index is asked for more than it may keep; `flat` misses nothing."""
+    once = sentences(300, 5)
+    pairs = [(f"{text} query", text) for text in once] + [
+        (f"{once[i]} query", once[i - 1]) for i in range(300)
+    ]
+    exact, found = (
+        by_texts(workspace, planned(pairs, negatives=2, **given))
+        for given in ({**values, "index": "exact"}, values)
+    )
+    shared = [pair for pair in exact if exact[pair] == found.get(pair)]
+    assert len(exact) > 40 and (len(shared) == len(exact) == len(found) if whole else shared)
+    answers: dict[str, set[str]] = {}
+    for query, passage in pairs:
+        answers.setdefault(query, set()).add(passage)
+    assert all(not wrong & answers[query] for (query, _), wrong in found.items())

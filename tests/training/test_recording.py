@@ -94,7 +94,7 @@ def test_a_recording_goes_on_where_it_was_killed_and_is_never_made_again(
     assert calls == [10, 10, 10, 10, 6]
     build_recorded(workspace, told)
     folder = workspace.path(told)
-    assert len(calls) == 5 and not (folder / recording.PARTS).exists() and read_manifest(folder)["rows"] == 36
+    assert len(calls) == 5 and not (folder / "parts").exists() and read_manifest(folder)["rows"] == 36
     monkeypatch.undo()
     again = recorded(dataclasses.replace(teacher, label="teacher"))
     assert again.fingerprint == told.fingerprint

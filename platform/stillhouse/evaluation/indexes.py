@@ -11,15 +11,14 @@ given distances, by which its centroids are placed and its codes are closer.
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from stillhouse.errors import BadInput, nearest, require
 from stillhouse.evaluation.search import Ranking
-from stillhouse.evaluation.vector_files import VectorFiles
 from stillhouse.types import FloatArray, IntArray
 
 PARAMETERS: dict[str, dict[str, tuple[int, int, int]]] = {
@@ -51,6 +50,24 @@ class IndexChoice:
 
     kind: str
     parameters: Mapping[str, int]
+
+
+class Vectors(Protocol):
+    """Passages as an index takes them in: float32 vectors of length 1."""
+
+    @property
+    def rows(self) -> int:
+        """N."""
+
+    @property
+    def dim(self) -> int:
+        """E."""
+
+    def blocks(self) -> Iterator[FloatArray]:
+        """All, some at a time, in order."""
+
+    def gather(self, rows: IntArray, /) -> FloatArray:
+        """Some, by their number, ascending."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +131,7 @@ def check_index(choice: IndexChoice) -> None:
     )
 
 
-def build_index(choice: IndexChoice, files: VectorFiles, *, seed: int = 0) -> Built:
+def build_index(choice: IndexChoice, files: Vectors, *, seed: int = 0) -> Built:
     """Train the index and add the passages, part by part.
 
     Args:
@@ -171,17 +188,17 @@ def recall_of_exact(found_QK: IntArray, exact_QK: IntArray, k: int) -> float:
     return float(np.mean([len(set(found) & set(exact)) / k for found, exact in pairs]))
 
 
-def _flat(parameters: Mapping[str, int], files: VectorFiles, seed: int) -> tuple[Any, int]:
+def _flat(parameters: Mapping[str, int], files: Vectors, seed: int) -> tuple[Any, int]:
     return _faiss().IndexFlatIP(files.dim), 0
 
 
-def _flat_gpu(parameters: Mapping[str, int], files: VectorFiles, seed: int) -> tuple[Any, int]:
+def _flat_gpu(parameters: Mapping[str, int], files: Vectors, seed: int) -> tuple[Any, int]:
     faiss = _faiss()
     resources = faiss.StandardGpuResources()
     return faiss.index_cpu_to_gpu(resources, parameters["device"], faiss.IndexFlatIP(files.dim)), 0
 
 
-def _hnsw(parameters: Mapping[str, int], files: VectorFiles, seed: int) -> tuple[Any, int]:
+def _hnsw(parameters: Mapping[str, int], files: Vectors, seed: int) -> tuple[Any, int]:
     faiss = _faiss()
     index = faiss.IndexHNSWFlat(files.dim, parameters["m"], faiss.METRIC_INNER_PRODUCT)
     index.hnsw.efConstruction = parameters["ef_construction"]
@@ -189,7 +206,7 @@ def _hnsw(parameters: Mapping[str, int], files: VectorFiles, seed: int) -> tuple
     return index, 0
 
 
-def _ivfpq(parameters: Mapping[str, int], files: VectorFiles, seed: int) -> tuple[Any, int]:
+def _ivfpq(parameters: Mapping[str, int], files: Vectors, seed: int) -> tuple[Any, int]:
     """Lists: √N, as many as the passages can place; a byte for 8 dimensions."""
     faiss = _faiss()
     fitting = files.rows // POINTS_PER_CENTROID

@@ -52,6 +52,7 @@ class Experiment:
         mine_min_score: A mined negative's cosine is at least this.
         mine_sampling: ``top`` takes the nearest of what the rules leave, ``random`` any.
         mine_seed: Of the random choice.
+        mine_index: ``exact``, or an index of FAISS (see ``evaluate --index``) that finds ``range_max``.
         dev_queries: Queries (or claims, at most) of the dev split.
         dev_passages: Passages of the dev split.
         dev_pool: Random passages of a pool that dev queries search, beside the relevant ones and those near
@@ -123,6 +124,7 @@ class Experiment:
     mine_min_score: float = -1.0
     mine_sampling: str = "top"
     mine_seed: int = 0
+    mine_index: str = "exact"
     dev_queries: int = 250
     dev_passages: int = 800
     dev_pool: int = 0
@@ -227,6 +229,10 @@ class Experiment:
         self._check_augmentation()
         self._check_pool()
         check_mining(negatives=self.negatives, **self.mining_rule())
+        if self.mine_index != "exact":
+            from stillhouse.evaluation.indexes import parse_index
+
+            parse_index(self.mine_index)
 
     def _check_select(self) -> None:
         require(self.select in ("", *SELECTS), f"select in {tuple(SELECTS)}", select=self.select)

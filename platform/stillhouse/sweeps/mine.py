@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from stillhouse.artifacts import Workspace, read_json, read_manifest, replacing, sha256_of, write_json
-from stillhouse.console import Progress, say
+from stillhouse.console import say
 from stillhouse.errors import require
 from stillhouse.plan import Examples, Mined, Store, TextTable
 from stillhouse.sweeps.experiment import Experiment
-from stillhouse.sweeps.prepare import Embedding, embed_stores, read_pydocs, with_negatives
+from stillhouse.sweeps.negatives import mine_negatives, with_negatives
+from stillhouse.sweeps.prepare import Embedding, embed_stores, read_pydocs
 from stillhouse.types import FloatArray
 
 _ROWS = 2048
@@ -66,7 +67,6 @@ def mine(
         BadInput: There is no usable pair, or no pair has enough negatives.
     """
     from stillhouse.corpora.ingest import note_path
-    from stillhouse.training.mining import build_mined
 
     started = time.monotonic()
     examples, rule = _planned(wanted, workspace, embedding, refresh=refresh)
@@ -77,8 +77,7 @@ def mine(
         report: dict[str, Any] = kept["report"]
         return report
     embed_stores([rule.queries, rule.passages], workspace, embedding)
-    device = embedding.device if embedding.local else "cpu"
-    build_mined(workspace, examples, device=device, progress=Progress("mining", "pairs"))
+    mine_negatives(workspace, examples, embedding)
     means = _write(workspace, examples, rule, output)
     report = _report(wanted, read_manifest(workspace.path(examples)), output, means, started)
     write_json(note, {"sha256": sha256_of(output), "report": report})

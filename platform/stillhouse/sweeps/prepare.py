@@ -1,7 +1,6 @@
 """From an experiment to a `Setting`: read the corpus, run the teacher once, mine hard negatives."""
 
 import os
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ from stillhouse.spec import canonical, fingerprint
 from stillhouse.sweeps.dev_pool import dev_pool, pooled_dev
 from stillhouse.sweeps.experiment import Experiment
 from stillhouse.sweeps.fractions import cut
+from stillhouse.sweeps.negatives import mine_negatives, with_negatives
 from stillhouse.sweeps.room import teacher_actors
 from stillhouse.sweeps.student_kinds import student_spec
 from stillhouse.sweeps.suites import dev_suite, test_suite
@@ -81,7 +81,6 @@ def prepare(
     from stillhouse.teachers.embed import resolve_compute
     from stillhouse.teachers.models import resolve_model
     from stillhouse.teachers.store import open_store
-    from stillhouse.training.mining import build_mined
 
     check_augmentation(wanted)
     teacher = resolve_model(wanted.teacher)
@@ -100,7 +99,7 @@ def prepare(
     pooled = [pool.queries, pool.passages] if pool else []
     embed_stores([sentences, *mined_from, dev, test, *pooled], workspace, embedding)
     if labelled and mined_from:
-        build_mined(workspace, labelled)
+        mine_negatives(workspace, labelled, embedding)
     told = open_store(workspace, sentences)
     task, words, final = task_and_words(wanted, workspace, data.sentences)
     whole = Setting(
@@ -266,18 +265,4 @@ def embed_stores(stores: list[Store], workspace: Workspace, embedding: Embedding
         local=embedding.local,
         device=embedding.device,
         progress=Progress("embedding", "texts"),
-    )
-
-
-def with_negatives(
-    wanted: Experiment, pairs: Examples | None, store: Callable[[TextTable], Store]
-) -> Examples | None:
-    """The pairs with hard negatives, which are still to be mined; as they are where none is wanted."""
-    if pairs is None or wanted.negatives == 0 or "negatives" in pairs.columns:
-        return pairs
-    queries, passages = store(pairs.columns["query"]), store(pairs.columns["passage"])
-    return Examples(
-        columns={**pairs.columns, "negatives": pairs.columns["passage"]},
-        origin=Mined(pairs, queries, passages, negatives=wanted.negatives, **wanted.mining_rule()),
-        label="mined",
     )

@@ -1,6 +1,8 @@
 """Hard negatives: for every (query, passage) pair the passages nearest to the query by the teacher."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from hashlib import blake2b
 from itertools import chain
 from pathlib import Path
@@ -15,14 +17,128 @@ from stillhouse.artifacts import Workspace, locked, write_array, write_manifest
 from stillhouse.errors import require
 from stillhouse.plan import Examples, Mined
 from stillhouse.spec import canonical
-from stillhouse.types import IntArray
+from stillhouse.training.nearest import known_positives, nearest, nearest_of
+from stillhouse.training.parts import Make, in_parts, remove_parts
+from stillhouse.types import FloatArray, IntArray
 
 if TYPE_CHECKING:
     from stillhouse.corpora.tables import Texts
+    from stillhouse.evaluation.indexes import Built
     from stillhouse.teachers.store import StoreReader
 
 COLUMN = "negatives"
 QUERY_TILE, PASSAGE_TILE = 1024, 8192
+"""Pairs of a part, each whole or not at all, and passages that are in memory at once."""
+_GATHERED = 1 << 26
+"""Values of the vectors that an index found, in memory at once."""
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """The passages that may be negatives, as unit vectors.
+
+    Attributes:
+        store: The teacher's vectors.
+        ids: Row of each in the store, ascending.
+    """
+
+    store: "StoreReader"
+    ids: IntArray
+
+    @property
+    def rows(self) -> int:
+        """Their number, N."""
+        return len(self.ids)
+
+    @property
+    def dim(self) -> int:
+        """Dimension of a vector, E."""
+        return self.store.dim
+
+    def gather(self, rows: IntArray | slice) -> FloatArray:
+        """Vectors by index among the candidates: the shape of ``rows``, and E."""
+        return _unit(self.store.gather(self.ids[rows])).numpy()
+
+    def blocks(self) -> Iterator[FloatArray]:
+        """All vectors, some at a time."""
+        for start in range(0, self.rows, PASSAGE_TILE):
+            yield self.gather(slice(start, start + PASSAGE_TILE))
+
+
+@dataclass(frozen=True)
+class Miner:
+    """Mines a part of the pairs, whichever is asked for; it travels to other processes.
+
+    Attributes:
+        queries: The teacher's vectors of the queries.
+        passages: The candidates.
+        query: Row of each pair's query.
+        passage: Candidate index of each pair's passage.
+        rule: Which passages may be negatives.
+        at_once: Pairs of a part.
+    """
+
+    queries: "StoreReader"
+    passages: Candidates
+    query: IntArray
+    passage: IntArray
+    rule: Mined
+    at_once: int
+
+    def part(self, start: int, device: str = "cpu") -> IntArray:
+        """(Q, K) candidate indices for the pairs from ``start``; -1 where there are not enough."""
+        chosen = slice(start, start + self.at_once)
+        queries_QE = _unit(self.queries.gather(self.query[chosen])).to(device)
+        told_QE = torch.from_numpy(self.passages.gather(self.passage[chosen])).to(device)
+        positive_Q = (queries_QE * told_QE).sum(dim=1)
+        positives = known_positives(self.query[chosen], self.query, self.passage)
+        # A part's draws are its own: they do not depend on who mines it, nor on what was mined before.
+        seed = int(np.random.SeedSequence([self.rule.seed, start]).generate_state(1)[0])
+        draws = torch.Generator().manual_seed(seed)
+        if self.rule.index == "exact":
+            found = nearest(queries_QE, self._tiles(device), positive_Q, positives, self.rule, draws)
+        else:
+            # What an index says of a cosine may be rounded: the rule judges by the vectors themselves.
+            ids_QN = self._indexed(queries_QE, int(np.bincount(positives[0]).max()))
+            cosine_QN = self._cosines(queries_QE, ids_QN)
+            found = nearest_of(cosine_QN, ids_QN, positive_Q, positives, self.rule, draws)
+        return np.asarray(found.cpu().numpy(), np.int64)
+
+    def parts(self, starts: list[int], device: str = "cpu") -> Iterator[tuple[int, IntArray]]:
+        """Some parts, one after the other."""
+        return ((start, self.part(start, device)) for start in starts)
+
+    def _tiles(self, device: str) -> Iterator[tuple[int, Tensor]]:
+        start = 0
+        for block in self.passages.blocks():
+            yield start, torch.from_numpy(block).to(device)
+            start += len(block)
+
+    @cached_property
+    def _built(self) -> "Built":
+        from stillhouse.evaluation.indexes import build_index, parse_index
+
+        return build_index(parse_index(self.rule.index), self.passages)
+
+    def _indexed(self, queries_QE: Tensor, positives: int) -> Tensor:
+        """(Q, N) candidate indices: so many of the nearest that ``range_max`` are left without positives."""
+        from stillhouse.evaluation.indexes import search_index
+
+        depth = min(self.rule.range_max + positives, self.passages.rows)
+        (_, ids), _ = search_index(
+            self._built, queries_QE.cpu().numpy(), depth, threads=torch.get_num_threads()
+        )
+        return torch.from_numpy(ids).to(queries_QE.device)
+
+    def _cosines(self, queries_QE: Tensor, ids_QN: Tensor) -> Tensor:
+        rows = ids_QN.clamp_min(0).cpu().numpy()
+        at_once = max(1, _GATHERED // (rows.shape[1] * self.passages.dim))
+        parts = []
+        for start in range(0, len(rows), at_once):
+            found_QNE = torch.from_numpy(self.passages.gather(rows[start : start + at_once]))
+            asked_QE1 = queries_QE[start : start + at_once, :, None]
+            parts.append((found_QNE.to(queries_QE.device) @ asked_QE1).squeeze(-1))
+        return torch.cat(parts)
 
 
 def build_mined(
@@ -31,17 +147,19 @@ def build_mined(
     *,
     device: str = "cpu",
     progress: Callable[[int, int], None] | None = None,
+    spread: Callable[[Miner], Make] | None = None,
 ) -> None:
     """Mine the negatives of examples whose origin is `Mined`, if nobody has yet; others who want it wait.
 
     Pairs for which the rule leaves fewer than K negatives, or without a teacher vector, are left out and
-    counted in the manifest. Of equal texts the first row stands for all.
+    counted in the manifest. Of equal texts the first row stands for all. A killed process loses one part.
 
     Args:
         workspace: Where the pairs and both stores are.
         examples: What to build; beside ``query`` and ``passage`` it has the column ``negatives``.
         device: Where the products are computed.
         progress: Told of pairs done and in all.
+        spread: Has a miner's parts made elsewhere, in any order; None makes them here.
 
     Raises:
         BadInput: No pair has enough negatives, or what it is mined from is not there.
@@ -59,17 +177,15 @@ def build_mined(
     folder = workspace.path(examples)
     with locked(folder.with_suffix(".lock")):
         if not workspace.finished(examples):
-            _build(workspace, examples, rule, folder, device, progress)
+            miner, without_vector = _miner(workspace, rule)
+            make = spread(miner) if spread else lambda starts: miner.parts(starts, device)
+            found = np.asarray(in_parts(folder, len(miner.query), miner.at_once, make, progress), np.int64)
+            _finish(folder, examples, miner, found, without_vector)
+            remove_parts(folder)
 
 
-def _build(
-    workspace: Workspace,
-    examples: Examples,
-    rule: Mined,
-    folder: Path,
-    device: str,
-    progress: Callable[[int, int], None] | None,
-) -> None:
+def _miner(workspace: Workspace, rule: Mined) -> tuple[Miner, int]:
+    """What mines, and how many pairs it leaves out since they have no vector."""
     from stillhouse.corpora.tables import open_rows, open_texts
     from stillhouse.teachers.store import open_store
 
@@ -79,48 +195,31 @@ def _build(
     first = first_of_equal(open_texts(workspace, rule.passages.texts))
     passage, candidates = first[pairs["passage"]], np.intersect1d(first, passages.rows)
     known = np.isin(query, queries.rows) & np.isin(passage, candidates)
-    query, passage = query[known], passage[known]
-    found = _mine(queries, passages, query, passage, candidates, rule, device, progress)
-    enough = (found >= 0).all(axis=1)
+    place = np.searchsorted(candidates, passage[known])
+    require(bool(known.any()), "some pair has vectors of both its texts", pairs=len(query))
+    miner = Miner(queries, Candidates(passages, candidates), query[known], place, rule, QUERY_TILE)
+    return miner, int((~known).sum())
+
+
+def _finish(folder: Path, examples: Examples, miner: Miner, found: IntArray, without_vector: int) -> None:
+    enough, candidates = (found >= 0).all(axis=1), miner.passages.ids
     require(
         bool(enough.any()),
         "some pair has K hard negatives",
-        negatives=rule.negatives,
+        negatives=miner.rule.negatives,
         passages=len(candidates),
-        pairs=len(query),
+        pairs=len(found),
         remedy="Ask for fewer negatives, loosen the rule, or give more passages.",
     )
-    arrays = {"query": query[enough], "passage": passage[enough], COLUMN: candidates[found[enough]]}
+    arrays = {
+        "query": miner.query[enough],
+        "passage": candidates[miner.passage[enough]],
+        COLUMN: candidates[found[enough]],
+    }
     for name, array in arrays.items():
-        write_array(folder / f"{name}.npy", array.astype(np.int64))
-    dropped = {"without_vector": int((~known).sum()), "too_few_negatives": int((~enough).sum())}
+        write_array(folder / f"{name}.npy", array)
+    dropped = {"without_vector": without_vector, "too_few_negatives": int((~enough).sum())}
     write_manifest(folder, {"rows": int(enough.sum()), "dropped": dropped, "plan": canonical(examples)})
-
-
-def _mine(
-    queries: "StoreReader",
-    passages: "StoreReader",
-    query: IntArray,
-    passage: IntArray,
-    candidates: IntArray,
-    rule: Mined,
-    device: str,
-    progress: Callable[[int, int], None] | None,
-) -> IntArray:
-    """(N, K) indices into the candidates, a row a pair; -1 where there are not enough."""
-    draws = torch.Generator().manual_seed(rule.seed)
-    place = np.searchsorted(candidates, passage)
-    found = np.empty((len(query), rule.negatives), dtype=np.int64)
-    for start in range(0, len(query), QUERY_TILE):
-        chosen = slice(start, start + QUERY_TILE)
-        queries_QE = _unit(queries.gather(query[chosen])).to(device)
-        positive_Q = (queries_QE * _unit(passages.gather(passage[chosen])).to(device)).sum(dim=1)
-        positives = known_positives(query[chosen], query, place)
-        tiles = _tiles(passages, candidates, device)
-        found[chosen] = nearest(queries_QE, tiles, positive_Q, positives, rule, draws).cpu().numpy()
-        if progress:
-            progress(min(start + QUERY_TILE, len(query)), len(query))
-    return found
 
 
 def first_of_equal(texts: "Texts") -> IntArray:
@@ -132,135 +231,6 @@ def first_of_equal(texts: "Texts") -> IntArray:
     keys = np.frombuffer(b"".join(digests), dtype=np.uint64)
     _, first, place = np.unique(keys, return_index=True, return_inverse=True)
     return np.asarray(first[place], dtype=np.int64)
-
-
-def _tiles(passages: "StoreReader", candidates: IntArray, device: str) -> Iterator[tuple[int, Tensor]]:
-    for start in range(0, len(candidates), PASSAGE_TILE):
-        yield start, _unit(passages.gather(candidates[start : start + PASSAGE_TILE])).to(device)
-
-
-def known_positives(tile: IntArray, query: IntArray, passage: IntArray) -> tuple[IntArray, IntArray]:
-    """Every passage that answers a query of the tile, in any pair: none of them may be a negative.
-
-    Args:
-        tile: Query ids.
-        query: Query id of every pair.
-        passage: Candidate index of every pair.
-
-    Returns:
-        Position in the tile, and candidate index, of each.
-    """
-    order = np.argsort(query, kind="stable")
-    first = np.searchsorted(query[order], tile, side="left")
-    count = np.searchsorted(query[order], tile, side="right") - first
-    where = np.repeat(np.arange(len(tile)), count)
-    offset = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
-    return where, passage[order][np.repeat(first, count) + offset]
-
-
-def nearest(
-    queries_QE: Tensor,
-    tiles: Iterable[tuple[int, Tensor]],
-    positive_Q: Tensor,
-    positives: tuple[IntArray, IntArray],
-    rule: Mined,
-    draws: torch.Generator,
-) -> Tensor:
-    """K passages a query that the rule allows; memory holds one tile of the passages.
-
-    Args:
-        queries_QE: Unit vectors.
-        tiles: Unit vectors of candidates, (N, E), after the index of the first.
-        positive_Q: Cosine of each query with its positive.
-        positives: What `known_positives` returns.
-        rule: Which passages may be negatives.
-        draws: Of a random choice.
-
-    Returns:
-        (Q, K) candidate indices, the nearest first where they are taken; -1 where there are not enough.
-    """
-    limit_Q1 = _limit(positive_Q, rule)[:, None]
-    row, column = (torch.from_numpy(ids).to(queries_QE.device) for ids in positives)
-    from_all = rule.sampling == "random" and rule.range_max == 0
-    depth = rule.range_min + rule.negatives
-    best = _Top(len(queries_QE), rule.range_max or (rule.range_min if from_all else depth), queries_QE)
-    drawn = _Top(len(queries_QE), depth if from_all else 0, queries_QE)
-    for start, passages_NE in tiles:
-        cosine_QN = queries_QE @ passages_NE.T
-        here = (column >= start) & (column < start + len(passages_NE))
-        cosine_QN[row[here], column[here] - start] = -torch.inf
-        if rule.range_max == 0:
-            cosine_QN = _allowed(cosine_QN, limit_Q1, rule)
-        best.add(cosine_QN, start)
-        if from_all:
-            drawn.add(_shuffled(cosine_QN, draws), start)
-    if from_all:
-        return drawn.without(best).first(rule.negatives)
-    best.scores = _allowed(best.scores, limit_Q1, rule)
-    best.skip(rule.range_min)
-    if rule.sampling == "random":
-        best.scores = _shuffled(best.scores, draws)
-    return best.first(rule.negatives)
-
-
-def _limit(positive_Q: Tensor, rule: Mined) -> Tensor:
-    """A negative's cosine is below this."""
-    limit_Q = torch.full_like(positive_Q, torch.inf)
-    if rule.relative_margin >= 0:
-        # A share of the cosine itself would raise the limit above it where the cosine is negative.
-        limit_Q = torch.minimum(limit_Q, positive_Q - rule.relative_margin * positive_Q.abs())
-    if rule.absolute_margin >= 0:
-        limit_Q = torch.minimum(limit_Q, positive_Q - rule.absolute_margin)
-    return limit_Q
-
-
-def _allowed(cosine_QN: Tensor, limit_Q1: Tensor, rule: Mined) -> Tensor:
-    """The cosines, those that the rule forbids at minus infinity."""
-    forbidden_QN = cosine_QN >= limit_Q1
-    # A cosine of 1 is a little more or less in floating point, and the ends of the range forbid nothing.
-    if rule.max_score < 1:
-        forbidden_QN |= cosine_QN > rule.max_score
-    if rule.min_score > -1:
-        forbidden_QN |= cosine_QN < rule.min_score
-    return cosine_QN.masked_fill(forbidden_QN, -torch.inf)
-
-
-def _shuffled(cosine_QN: Tensor, draws: torch.Generator) -> Tensor:
-    """A random number in the place of every cosine that is allowed."""
-    random_QN = torch.rand(cosine_QN.shape, generator=draws).to(cosine_QN)
-    return random_QN.masked_fill(cosine_QN == -torch.inf, -torch.inf)
-
-
-class _Top:
-    """The best of all tiles so far."""
-
-    def __init__(self, rows: int, depth: int, like: Tensor) -> None:
-        self.depth = depth
-        self.scores = torch.full((rows, depth), -torch.inf, dtype=like.dtype, device=like.device)
-        self.ids = torch.full((rows, depth), -1, dtype=torch.int64, device=like.device)
-
-    def add(self, score_QN: Tensor, start: int) -> None:
-        if self.depth == 0:
-            return
-        scores, ids = score_QN.topk(min(self.depth, score_QN.shape[1]), dim=1)
-        both = torch.cat([self.scores, scores], dim=1)
-        self.scores, place = both.topk(self.depth, dim=1)
-        self.ids = torch.cat([self.ids, ids + start], dim=1).gather(1, place)
-
-    def without(self, other: "_Top") -> "_Top":
-        repeated = (self.ids[:, :, None] == other.ids[:, None, :]).any(dim=2)
-        self.scores = self.scores.masked_fill(repeated, -torch.inf)
-        return self
-
-    def skip(self, count: int) -> None:
-        self.scores, place = self.scores.sort(dim=1, descending=True)
-        self.ids = self.ids.gather(1, place)
-        self.scores[:, :count] = -torch.inf
-
-    def first(self, count: int) -> Tensor:
-        """The ids of the best, -1 where there are not so many."""
-        scores, place = self.scores.topk(count, dim=1)
-        return self.ids.gather(1, place).masked_fill(scores == -torch.inf, -1)
 
 
 def _unit(vectors: object) -> Tensor:

@@ -1,19 +1,16 @@
 """What a model says of examples, recorded once: beside their rows, for students that learn from it."""
 
-import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
-
-import numpy as np
 
 from stillhouse.artifacts import Workspace, locked, remove_leftovers, write_array, write_manifest
 from stillhouse.data import Examples, Recorded
 from stillhouse.spec import canonical
+from stillhouse.training.parts import in_parts, remove_parts
 from stillhouse.types import IntArray, ValueArray
 
 ROWS_AT_ONCE = 16384
-"""Rows of a part: after a kill the recording goes on with the first part that is not there."""
-PARTS = "parts"
+"""Rows of a part: after a kill the recording goes on with the parts that are not there."""
 
 Ask = Callable[[slice], ValueArray]
 """From some rows to what is said of each."""
@@ -73,19 +70,17 @@ def record(
             return
         remove_leftovers(folder)
         rows, values = _known(workspace, examples.origin)
-        count, ask, said = len(next(iter(rows.values()))), None, []
-        for start in range(0, count, rows_at_once):
-            part = folder / PARTS / f"{start:012}.npy"
-            if not part.exists():
-                ask = ask or open_asked(rows)
-                write_array(part, ask(slice(start, start + rows_at_once)))
-            said.append(np.load(part))
-            if progress:
-                progress(min(start + rows_at_once, count), count)
-        for name, array in {**rows, **values, value: np.concatenate(said)}.items():
+        count = len(next(iter(rows.values())))
+
+        def asked(starts: list[int]) -> Iterator[tuple[int, ValueArray]]:
+            ask = open_asked(rows)
+            return ((start, ask(slice(start, start + rows_at_once))) for start in starts)
+
+        said = in_parts(folder, count, rows_at_once, asked, progress)
+        for name, array in {**rows, **values, value: said}.items():
             write_array(folder / f"{name}.npy", array)
         write_manifest(folder, {"rows": count, "plan": canonical(examples)})
-        shutil.rmtree(folder / PARTS, ignore_errors=True)
+        remove_parts(folder)
 
 
 def _known(workspace: Workspace, origin: Any) -> tuple[Mapping[str, IntArray], Mapping[str, ValueArray]]:

@@ -4,8 +4,10 @@ One spawned group of two runs every case and leaves its results in files; the te
 process at the whole batch. Everything is float64, so that equal means equal to 1e-10.
 """
 
+import itertools
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ from torch.multiprocessing.spawn import spawn
 from torch.nn.parallel import DistributedDataParallel
 
 from stillhouse.distributed import gather, rank, world_size
-from stillhouse.methods import bottleneck, bottlenecks, classified, contrasts, matching
+from stillhouse.methods import bottleneck, bottlenecks, classified, contrasts, matching, parallel, ranking
 from stillhouse.types import Batch, Encoding, Terms, Tokens
 
 WORDS, HIDDEN, DIM, TEACHER, ROWS, K = 40, 6, 5, 7, 8, 2
@@ -52,8 +54,30 @@ CASES: dict[str, Make] = {
     "metakd": lambda: contrasts.MetaDistillation(student_dim=DIM, teacher_dim=TEACHER),
     "mse": lambda: matching.Regression(student_dim=DIM, teacher_dim=TEACHER),
     "classified": lambda: classified.Classified(student_dim=DIM, classes=3, pair=False, alpha=0.6),
+    "hpd": lambda: matching.ProjectedRegression(student_dim=DIM, teacher_dim=TEACHER),
+    "pkd": lambda: matching.PatientRegression(student_dim=DIM, teacher_dim=TEACHER),
+    "sra": matching.CosineApproximation,
+    "pair-cosines": matching.PairCosines,
+    "parallel": lambda: parallel.ParallelRegression(student_dim=DIM, teacher_dim=TEACHER),
+    "contrast": lambda: parallel.ParallelContrast(student_dim=DIM, teacher_dim=TEACHER),
+    "contrast-same": lambda: parallel.ParallelContrast(student_dim=DIM, teacher_dim=TEACHER, contrast="same"),
+    "contrast-ce": lambda: parallel.ParallelContrast(
+        student_dim=DIM, teacher_dim=TEACHER, contrast="ce", temperature=0.5
+    ),
+    "candidates": lambda: ranking.JoinedCandidates(student_dim=DIM),
+    "candidates-mse": lambda: ranking.JoinedCandidates(
+        student_dim=DIM, joiner="features", soft_loss="mse", gold="mean"
+    ),
 }
-COUPLED = [name for name in CASES if name not in ("mse", "metakd", "classified")]
+COUPLED = [name for name in CASES if name.startswith(("ibkd", "supervised", "ckd", "crd", "contrast"))]
+COLUMNS = {
+    **dict.fromkeys(("supervised", "supervised-shared", "metakd"), ("query", "passage", "negatives")),
+    **dict.fromkeys(("parallel", "contrast", "contrast-same", "contrast-ce"), ("source", "target")),
+    **dict.fromkeys(("candidates", "candidates-mse"), ("claim", "documents")),
+    "pair-cosines": ("text", "other"),
+}
+"""Of a case; else ``text`` alone."""
+REPEATED = ("negatives", "documents")
 
 
 class ToyStudent(nn.Module):
@@ -91,7 +115,8 @@ def make_batch(step: int, part: slice) -> Batch:
     """Rows ``part`` of the whole batch of a step; each part is padded to its own longest text."""
     generator = torch.Generator().manual_seed(step)
     tokens, rows, teacher = {}, {}, {}
-    for column, repeat in (("text", 1), ("query", 1), ("passage", 1), ("negatives", K)):
+    for column in dict.fromkeys(("text", *itertools.chain(*COLUMNS.values()))):
+        repeat = K if column in REPEATED else 1
         shape = (ROWS, repeat)
         ids = torch.randint(0, WORDS, (*shape, 9), generator=generator)
         lengths = torch.randint(1, 5, shape, generator=generator)
@@ -103,25 +128,32 @@ def make_batch(step: int, part: slice) -> Batch:
         mask_BT = (torch.arange(longest) < lengths_B[:, None]).long()
         tokens[column] = Tokens(ids[part].flatten(0, 1)[:, :longest] * mask_BT, mask_BT)
         rows[column] = rows_BK[part].squeeze(1) if repeat == 1 else rows_BK[part]
-        teacher[column] = Encoding(vectors[rows_BK[part].flatten()])
+        hidden = tuple(layer[tokens[column].input_ids_BT] for layer in _teacher_layers())
+        teacher[column] = Encoding(vectors[rows_BK[part].flatten()], hidden, mask_BT)
     logits = torch.randn(ROWS, 3, dtype=torch.float64, generator=generator)
     # The ranks differ in how many rows have a label.
     label = torch.tensor([0, -1, -1, -1, 2, 1, -1, 0])
-    return Batch(tokens, rows, teacher, {"label": label[part], "logits": logits[part]})
+    scores = torch.randn(ROWS, K, dtype=torch.float64, generator=generator)
+    gold = torch.tensor([[1, 0], [0, 1]]).repeat(ROWS // 2, 1)
+    values = {"label": label, "logits": logits, "scores": scores, "gold": gold}
+    return Batch(tokens, rows, teacher, {name: value[part] for name, value in values.items()})
 
 
-def only(batch: Batch, columns: tuple[str, ...]) -> Batch:
+def _teacher_layers() -> Tensor:
+    """Of a live teacher, as a table of words: (5, WORDS, HIDDEN)."""
+    generator = torch.Generator().manual_seed(98)
+    return torch.randn(5, WORDS, HIDDEN, dtype=torch.float64, generator=generator)
+
+
+def only(batch: Batch, name: str) -> Batch:
+    """What a case reads; SRA's teacher has the student's dimension."""
+    columns = COLUMNS.get(name, ("text",))
+    teacher = {c: batch.teacher[c] for c in columns}
+    if name == "sra":
+        teacher = {c: replace(said, embedding_BD=said.embedding_BD[:, :DIM]) for c, said in teacher.items()}
     return Batch(
-        {c: batch.tokens[c] for c in columns},
-        {c: batch.rows[c] for c in columns},
-        {c: batch.teacher[c] for c in columns},
-        batch.values,
+        {c: batch.tokens[c] for c in columns}, {c: batch.rows[c] for c in columns}, teacher, batch.values
     )
-
-
-def columns_of(name: str) -> tuple[str, ...]:
-    labelled = name.startswith("supervised") or name == "metakd"
-    return ("query", "passage", "negatives") if labelled else ("text",)
 
 
 def build(name: str) -> Wrapped:
@@ -140,7 +172,7 @@ def train(
         for number, part in enumerate(parts):
             last = number + 1 == len(parts) or not isinstance(module, DistributedDataParallel)
             with nullcontext() if last else module.no_sync():  # type: ignore[operator]
-                terms = module(only(make_batch(step, part), columns_of(name)))
+                terms = module(only(make_batch(step, part), name))
                 torch.autograd.backward(torch.stack(list(terms.values())).sum() / len(parts))
             if step == 0 and number == 0:
                 result["terms"] = {term: value.detach() for term, value in terms.items()}
@@ -186,7 +218,8 @@ def worker(number: int, folder: str) -> None:
     quarters = [slice(number * 2, number * 2 + 2), slice(4 + number * 2, 6 + number * 2)]
     module = DistributedDataParallel(wrapped, broadcast_buffers=False)
     results["accumulated"] = train("ckd-bank", module, wrapped, quarters)
-    bottlenecks.gather = bottleneck.gather = contrasts.gather = detached  # type: ignore[attr-defined]
+    for module_of in (bottlenecks, bottleneck, contrasts, parallel):
+        module_of.gather = detached  # type: ignore[attr-defined]
     for name in COUPLED:
         wrapped = build(name)
         results[f"detached {name}"] = train(name, DistributedDataParallel(wrapped), wrapped, [half], steps=1)
@@ -221,6 +254,11 @@ def assert_equal(one: dict[str, Tensor], other: dict[str, Tensor]) -> None:
         assert torch.allclose(value, other[name], rtol=1e-10, atol=1e-12), f"{name} differs by {apart}"
 
 
+def coupled(terms: dict[str, Tensor]) -> dict[str, Tensor]:
+    """All but the regression beside a contrast."""
+    return {name: value for name, value in terms.items() if name != "mse"}
+
+
 def difference(one: dict[str, Tensor], other: dict[str, Tensor]) -> float:
     """Relative distance of two gradients over all parameters."""
     apart = sum((one[n] - other[n]).square().sum() for n in other)
@@ -243,19 +281,15 @@ def test_gather_keeps_the_order_of_the_ranks_and_sums_the_gradients(ranks: list[
         assert torch.equal(got["gradient"], 11 * weights)
 
 
-@pytest.mark.parametrize("name", [*COUPLED, "accumulated"])
+@pytest.mark.parametrize("name", [*CASES, "accumulated"])
 def test_two_ranks_have_the_terms_of_one_process(
     name: str, ranks: list[dict[str, Any]], alone: dict[str, Any]
 ) -> None:
-    for result in ranks:
-        assert_equal(result[name]["terms"], alone[name]["terms"])
-
-
-def test_the_mean_of_the_local_regressions_is_that_of_one_process(
-    ranks: list[dict[str, Any]], alone: dict[str, Any]
-) -> None:
-    mean = torch.stack([result["mse"]["terms"]["mse"] for result in ranks]).mean()
-    torch.testing.assert_close(mean, alone["mse"]["terms"]["mse"], rtol=1e-12, atol=0)
+    """A coupled term on each rank, a local one in the mean."""
+    terms = [result[name]["terms"] for result in ranks]
+    assert_equal({term: (terms[0][term] + terms[1][term]) / 2 for term in terms[0]}, alone[name]["terms"])
+    for mine in terms if name in COUPLED else ():
+        assert_equal(coupled(mine), coupled(alone[name]["terms"]))
 
 
 @pytest.mark.parametrize("name", [*CASES, "accumulated"])
@@ -289,5 +323,5 @@ def test_a_detached_gather_has_the_same_terms_and_another_gradient(
 ) -> None:
     for result in ranks:
         wrong = result[f"detached {name}"]
-        assert_equal(wrong["terms"], alone[name]["terms"])
+        assert_equal(coupled(wrong["terms"]), coupled(alone[name]["terms"]))
         assert difference(wrong["gradients"], alone[name]["gradients"]) > 0.01

@@ -14,6 +14,7 @@ from stillhouse.methods import Method
 from stillhouse.plan import Stage
 from stillhouse.sweeps.experiment import Experiment
 from stillhouse.sweeps.prepare import Embedding, prepare
+from stillhouse.sweeps.remarks import tell_full_bank
 from stillhouse.sweeps.table import aligned
 from stillhouse.training.progress import Evaluation
 from stillhouse.training.run import Where, run
@@ -69,6 +70,7 @@ def train_at(
         given = dataclasses.replace(wanted, fraction=fraction)
         prepared = prepare(given, workspace, embedding, refresh=refresh and place == 0)
         stage = method.plan(hp, prepared.setting)
+        tell_full_bank([stage], prepared.setting.sentence_rows)
         plans.append((fraction, stage, _checked_rows(workspace, stage, fraction)))
     points = []
     for fraction, stage, rows in plans:

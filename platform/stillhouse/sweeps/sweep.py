@@ -15,6 +15,7 @@ from stillhouse.spec import canonical, fingerprint
 from stillhouse.sweeps.cluster import connect, disconnect, refuse_hidden_root
 from stillhouse.sweeps.experiment import Experiment
 from stillhouse.sweeps.prepare import Embedding, Prepared, prepare
+from stillhouse.sweeps.remarks import tell_full_bank
 from stillhouse.sweeps.room import Need, cluster_device, concurrency
 from stillhouse.sweeps.space import Space
 
@@ -158,6 +159,7 @@ def _search_and_deliver(
     plan = context.plan(some_point(options.space))
     # A task has a figure of its own, which the last stage selects by.
     context = dataclasses.replace(context, quality=plan.dev.select if plan.dev else context.quality)
+    tell_full_bank(map(context.plan, options.space.probes()), prepared.setting.sentence_rows)
     tracker = open_tracker(workspace, folder, options.name)
     with Observer(options.name, context, tracker, prepared.facts) as observer:
         build_shared(context, options.space, options.need)

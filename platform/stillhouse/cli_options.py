@@ -81,6 +81,7 @@ def probe_all(
     """Refuse missing data, a model, a layer or a hyper-parameter that cannot be, before any work."""
     from stillhouse.corpora.glue import TASKS, resolve_task
     from stillhouse.corpora.wordnet import wordnet_files
+    from stillhouse.evaluation.crosslingual_sts import resolve_crosslingual_sts
     from stillhouse.evaluation.sts import resolve_sts
     from stillhouse.methods import check_data, hyper_parameters, placeholder, placeholder_task, probe
     from stillhouse.students.backbone import layer_count
@@ -99,7 +100,9 @@ def probe_all(
         task=bool(wanted.task and wanted.finetune_budget),
         claims=bool(wanted.claims),
     )
-    if wanted.select == "stsb":
+    if wanted.select == "stsb" and wanted.parallel:
+        resolve_crosslingual_sts(wanted.data_root, "stsb", "dev")
+    elif wanted.select == "stsb":
         resolve_sts(wanted.data_root, "dev", ("STSB",))
     if wanted.claims:
         fever_files(wanted.claims)

@@ -1,5 +1,6 @@
 """The cross-lingual method from files to a student: split, four stages, translation accuracy, export."""
 
+import dataclasses
 import random
 from pathlib import Path
 
@@ -113,6 +114,31 @@ def test_the_student_starts_from_the_assistant_and_the_aligned_words(
     assert layers and all(start[name].equal(weights[0][name]) for name in layers)
     words = [name for name in start if "word_embeddings" in name]
     assert words and all(start[name].equal(weights[1][name]) for name in words)
+
+
+@pytest.mark.parametrize(
+    ("languages", "figure"), [("de", "en-de"), ("de es", "cross_avg")], ids=["one pair", "several"]
+)
+def test_sts_between_languages_may_select(
+    languages: str, figure: str, wanted: Experiment, workspace: Workspace, tmp_path: Path
+) -> None:
+    for language in ("en", *languages.split()):
+        lines = [f"{WORDS[row]} {WORDS[row + 1]},{WORDS[row + 2]} {WORDS[0]},{row % 5}\n" for row in range(9)]
+        (tmp_path / f"stsb-{language}-dev.csv").write_text("".join(lines))
+    (tmp_path / "STS.input.track1.ar-ar.txt").write_text("cat dog\tdog cat\nred\tblue\n")
+    (tmp_path / "STS.gs.track1.ar-ar.txt").write_text("5\n1\n")
+    chosen = dataclasses.replace(wanted, select="stsb", data_root=str(tmp_path))
+    setting = prepare(chosen, workspace, Embedding(local=True)).setting
+    assert setting.dev.select == f"xsts_{figure}_spearman_cosine_x100"
+    method = load_method("crosslingual")
+    values = {"batch_size": 16, "unit": 1, "bottleneck": 0, "recipe": "single"}
+    folder = run(method.plan(hyper_parameters(method, values), setting), workspace, where=WHERE)
+    assert {setting.dev.select, "translation_mean_accuracy"} <= set(read_manifest(folder)["metrics"])
+
+
+def test_only_sts_may_select_in_the_place_of_translation(wanted: Experiment) -> None:
+    with pytest.raises(BadInput, match="selects by its translation accuracy, or by stsb"):
+        dataclasses.replace(wanted, select="agreement")
 
 
 def test_train_and_export_by_the_command_line(wanted: Experiment, tmp_path: Path, tiny_model: Path) -> None:

@@ -237,8 +237,8 @@ class Experiment:
     def _check_select(self) -> None:
         require(self.select in ("", *SELECTS), f"select in {tuple(SELECTS)}", select=self.select)
         require(
-            not (self.select and self.parallel),
-            "parallel text selects by its translation accuracy",
+            not (self.select in ("search", "agreement") and self.parallel),
+            "parallel text selects by its translation accuracy, or by stsb",
             select=self.select,
             parallel=self.parallel,
             remedy="Leave --select out.",

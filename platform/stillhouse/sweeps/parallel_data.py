@@ -68,14 +68,28 @@ def read_parallel_data(
         return train, dev, test
 
 
-def parallel_suites(dev: Examples, test: Examples, data_root: str) -> tuple[DevSuite, TestSuite]:
-    """Translation accuracy, and STS between languages where the data root has it."""
+def parallel_suites(
+    dev: Examples, test: Examples, data_root: str, chosen: str = ""
+) -> tuple[DevSuite, TestSuite]:
+    """Translation accuracy, and STS between languages where the data root has it.
+
+    Args:
+        dev: Pairs of the dev split.
+        test: Pairs of the test split.
+        data_root: Where translations of STS-B lie; empty leaves STS out.
+        chosen: ``stsb`` selects by its mean over the pairs of languages, else translation accuracy does.
+    """
     from stillhouse.evaluation.crosslingual_sts import CrossLingualSTS, resolve_crosslingual_sts
     from stillhouse.evaluation.translation import Translations
 
     steering: list[Spec[object]] = [spec(Translations, examples=dev)]
     final: list[Spec[object]] = [spec(Translations, examples=test, split="test")]
-    if data_root:
-        steering.append(spec(CrossLingualSTS, data=resolve_crosslingual_sts(data_root, "stsb", "dev")))
+    select = SELECT
+    if data_root or chosen == "stsb":
+        stsb = resolve_crosslingual_sts(data_root, "stsb", "dev")
+        steering.append(spec(CrossLingualSTS, data=stsb))
+        if chosen == "stsb":
+            mean = "cross_avg" if len(stsb.pairs) > 1 else stsb.pairs[0]
+            select = f"xsts_{mean}_spearman_cosine_x100"
         final.append(spec(CrossLingualSTS, data=resolve_crosslingual_sts(data_root, "sts2017", "test")))
-    return DevSuite(tuple(steering), select=SELECT), TestSuite(tuple(final))
+    return DevSuite(tuple(steering), select=select), TestSuite(tuple(final))

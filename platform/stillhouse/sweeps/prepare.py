@@ -141,7 +141,7 @@ def _prepare_parallel(
     sources = Store(train.columns["source"], teacher, max_length=wanted.max_length, compute=compute)
     embed_stores([sources], workspace, embedding)
     told = open_store(workspace, sources)
-    steering, final = parallel_suites(dev, test, wanted.data_root)
+    steering, final = parallel_suites(dev, test, wanted.data_root, wanted.select)
     whole = Setting(**_shared(wanted, sources, told), dev=steering, parallel=train, parallel_store=sources)
     setting = cut(whole, wanted)
     assert setting.parallel is not None

@@ -136,11 +136,6 @@ def test_sts_between_languages_may_select(
     assert {setting.dev.select, "translation_mean_accuracy"} <= set(read_manifest(folder)["metrics"])
 
 
-def test_only_sts_may_select_in_the_place_of_translation(wanted: Experiment) -> None:
-    with pytest.raises(BadInput, match="selects by its translation accuracy, or by stsb"):
-        dataclasses.replace(wanted, select="agreement")
-
-
 def test_train_and_export_by_the_command_line(wanted: Experiment, tmp_path: Path, tiny_model: Path) -> None:
     from sentence_transformers import SentenceTransformer
 

@@ -89,7 +89,7 @@ def test_the_student_keeps_the_layers_that_are_asked_for(
         ({"compute": "float8"}, "compute in"),
         ({"select": "mrr"}, "select in"),
         ({"select": "search", "corpus": "a.txt"}, "a corpus that has queries"),
-        ({"select": "stsb", "parallel": "de=x"}, "translation accuracy"),
+        ({"select": "agreement", "parallel": "de=x"}, "translation accuracy, or by stsb"),
     ],
 )
 def test_a_wrong_experiment_is_refused(values: dict[str, object], message: str) -> None:

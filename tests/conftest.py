@@ -51,13 +51,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Of several processes one takes every file whose tests start Ray; other files go to whoever is free."""
+    """At most two clusters at once: the file that takes longest, and all others whose tests start Ray.
+
+    Other files go to whoever is free.
+    """
     from xdist.scheduler import LoadScopeScheduling
 
     class ByFile(LoadScopeScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
             file = nodeid.partition("::")[0]
-            return "ray" if starts_ray(file) else file
+            return "ray" if starts_ray(file) and not file.endswith("test_sweep_kill.py") else file
 
     return ByFile(config, log)
 

@@ -20,11 +20,11 @@ from pools import running_rate
 from sentences import numbered
 from served import Served, write_texts
 
-from stillhouse.artifacts import Workspace, read_manifest, remove
+from stillhouse.core.artifacts import Workspace, read_manifest, remove
 from stillhouse.corpora.tables import ROWS_PER_SHARD
 from stillhouse.corpora.tables import write_texts as write_table
-from stillhouse.plan import Model, Store
-from stillhouse.teachers.embed import build_store, resolve_compute
+from stillhouse.plan.data import Model, Store
+from stillhouse.teachers.embedding import build_store, resolve_compute
 
 
 def pool(workspace: Workspace, store: Store, actors: int) -> tuple[float, list[str]]:

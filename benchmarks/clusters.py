@@ -10,7 +10,7 @@ from typing import Any
 
 from harness import ROOT
 
-from stillhouse.console import private_environment
+from stillhouse.core.console import private_environment
 
 PLATFORM = str(ROOT / "platform")
 

@@ -15,11 +15,11 @@ from harness import Row, arguments, at_least, finish, ratio, spread
 from stages import Marks, make_stage, opened
 from torch.multiprocessing.spawn import spawn
 
-from stillhouse.methods.bottlenecks import InformationBottleneck
-from stillhouse.plan import Stage
-from stillhouse.spec import spec
+from stillhouse.core.identity import spec
+from stillhouse.objectives.bottleneck import InformationBottleneck
+from stillhouse.plan.stage import Stage
 from stillhouse.training.fit import CONTROL_EVERY, fit
-from stillhouse.training.spool import NAME, read_spool
+from stillhouse.training.metrics_log import NAME, read_spool
 
 SAME = 2e-2
 """Relative: a rank groups its part of a batch otherwise, and bfloat16 is rounded at other places."""

@@ -20,8 +20,8 @@ from harness import Row, arguments, at_least, finish, median, ratio, spread
 from sentences import sentences
 from served import PEERS_PYTHON, Served, write_texts
 
-from stillhouse.teachers.models import resolve_model
-from stillhouse.tokenizing import FastTokenizer
+from stillhouse.core.tokenizing import FastTokenizer
+from stillhouse.teachers.weights import resolve_model
 
 COSINE = 0.999
 HIDDEN, LAYERS = 384, 6

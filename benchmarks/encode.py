@@ -35,12 +35,12 @@ def of_ours(options: argparse.Namespace) -> Encode:
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "platform"))
     import torch
 
-    from stillhouse.artifacts import Workspace
-    from stillhouse.plan import Store, TextTable
-    from stillhouse.teachers.embed import resolve_compute
+    from stillhouse.core.artifacts import Workspace
+    from stillhouse.core.tokenizing import FastTokenizer
+    from stillhouse.plan.data import Store, TextTable
+    from stillhouse.teachers.embedding import resolve_compute
     from stillhouse.teachers.forward import Forward, usual_batch_tokens
-    from stillhouse.teachers.models import resolve_model, teacher_encoder
-    from stillhouse.tokenizing import FastTokenizer
+    from stillhouse.teachers.weights import resolve_model, teacher_encoder
 
     compute = resolve_compute(options.device, options.dtype)
     model = resolve_model(options.model)

@@ -22,19 +22,20 @@ import torch
 from gpu_parts import MadeTokens, MadeVectors, made_model, made_texts, search_rows
 from harness import Row, arguments, at_least, at_most, finish, in_turn, median, ratio, spread
 
-from stillhouse.artifacts import Workspace
-from stillhouse.devices import is_here
-from stillhouse.methods.bottlenecks import InformationBottleneck
-from stillhouse.methods.contrasts import ContrastiveDistillation, RepresentationContrast
-from stillhouse.methods.matching import Regression
-from stillhouse.plan import AllRows, Examples, Model, Optimizer, Stage, Store, TextTable
-from stillhouse.spec import Spec, spec
+from stillhouse.core.artifacts import Workspace
+from stillhouse.core.devices import is_here
+from stillhouse.core.identity import Spec, spec
+from stillhouse.core.tokenizing import FastTokenizer
+from stillhouse.objectives.bottleneck import InformationBottleneck
+from stillhouse.objectives.contrasts import ContrastiveDistillation, RepresentationContrast
+from stillhouse.objectives.matching import Regression
+from stillhouse.plan.data import AllRows, Examples, Model, Store, TextTable
+from stillhouse.plan.stage import Optimizer, Stage
 from stillhouse.students.backbone import layer_count, read_config
 from stillhouse.students.transformer import TransformerStudent, select_layers
-from stillhouse.teachers.embed import resolve_compute
+from stillhouse.teachers.embedding import resolve_compute
 from stillhouse.teachers.forward import Forward, usual_batch_tokens
-from stillhouse.teachers.models import resolve_model, teacher_encoder
-from stillhouse.tokenizing import FastTokenizer
+from stillhouse.teachers.weights import resolve_model, teacher_encoder
 from stillhouse.training.fit import fit
 from stillhouse.training.table import TrainingTable
 

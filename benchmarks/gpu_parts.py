@@ -10,12 +10,12 @@ import torch
 from harness import Row, at_least, in_turn, ratio, spread
 from torch import Tensor
 
-from stillhouse.evaluation.search import search
-from stillhouse.plan import Model
+from stillhouse.core.tokenizing import FastTokenizer, pad
+from stillhouse.core.types import FloatArray, IntArray, Tokens
+from stillhouse.evaluation.search.exact import search
+from stillhouse.plan.data import Model
 from stillhouse.students.backbone import fresh, read_config, transformer_folder
-from stillhouse.teachers.models import resolve_model
-from stillhouse.tokenizing import FastTokenizer, pad
-from stillhouse.types import FloatArray, IntArray, Tokens
+from stillhouse.teachers.weights import resolve_model
 
 WORDS = (
     "the of and to in is was for on that with as by from at it an are this be which or have not one all "

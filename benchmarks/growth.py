@@ -25,10 +25,10 @@ from sentences import numbered, text_file
 from sweeping import run_sweep
 from trial_start import HELD_OUT, SMALL
 
-from stillhouse.artifacts import Workspace, read_manifest
+from stillhouse.core.artifacts import Workspace, read_manifest
 from stillhouse.corpora.tables import write_texts
-from stillhouse.plan import Store
-from stillhouse.teachers.embed import build_store
+from stillhouse.plan.data import Store
+from stillhouse.teachers.embedding import build_store
 
 Table = list[dict[str, float | str]]
 Lines = Iterator[dict[str, float | str]]

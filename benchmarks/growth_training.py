@@ -18,12 +18,12 @@ from harness import ROOT, machine, median
 from stages import make_stage, module_of, opened, stepping
 from torch import nn
 
-from stillhouse.methods.bottlenecks import InformationBottleneck
-from stillhouse.methods.contrasts import ContrastiveDistillation, RepresentationContrast
-from stillhouse.methods.matching import Regression
-from stillhouse.spec import Spec, spec
-from stillhouse.training.feed import batches
-from stillhouse.types import Batch, Encoding
+from stillhouse.core.identity import Spec, spec
+from stillhouse.core.types import Batch, Encoding
+from stillhouse.objectives.bottleneck import InformationBottleneck
+from stillhouse.objectives.contrasts import ContrastiveDistillation, RepresentationContrast
+from stillhouse.objectives.matching import Regression
+from stillhouse.training.prefetch import batches
 
 OBJECTIVES: dict[str, Spec[Any]] = {
     "MSE": spec(Regression),

@@ -20,7 +20,7 @@ def python(code: str) -> str:
 def main() -> int:
     """Measure a bare interpreter, the import, and the help."""
     options = arguments(__doc__).parse_args()
-    helps = "import sys; sys.argv = ['stillhouse', '--help']; from stillhouse.cli import main; main()"
+    helps = "import sys; sys.argv = ['stillhouse', '--help']; from stillhouse.cli.main import main; main()"
     seconds = in_turn(
         {
             "bare": lambda: python("pass"),

@@ -14,11 +14,11 @@ from harness import Row, arguments, at_most, finish, median, spread
 from safetensors.torch import load_file
 from stages import make_stage, milliseconds, module_of, opened, overhead
 
-from stillhouse.methods.matching import Regression
-from stillhouse.plan import Optimizer, Stage
-from stillhouse.spec import spec
-from stillhouse.training.feed import batches
+from stillhouse.core.identity import spec
+from stillhouse.objectives.matching import Regression
+from stillhouse.plan.stage import Optimizer, Stage
 from stillhouse.training.fit import STUDENT, fit
+from stillhouse.training.prefetch import batches
 from stillhouse.training.schedule import make_optimizer
 from stillhouse.training.table import TrainingTable
 

@@ -22,12 +22,12 @@ from harness import Row, arguments, at_least, finish
 from models import TINY, tiny_teacher
 from pools import running_rate
 
-from stillhouse.artifacts import Workspace, read_manifest
-from stillhouse.corpora.ingest import ingest
-from stillhouse.corpora.readers import ReadOptions
-from stillhouse.plan import Store
-from stillhouse.teachers.embed import build_store
-from stillhouse.teachers.models import resolve_model
+from stillhouse.core.artifacts import Workspace, read_manifest
+from stillhouse.corpora.reading.corpus import ReadOptions
+from stillhouse.corpora.reading.ingest import ingest
+from stillhouse.plan.data import Store
+from stillhouse.teachers.embedding import build_store
+from stillhouse.teachers.weights import resolve_model
 
 SAMPLE_SECONDS, ACTORS = 0.5, 2
 CHILD = "--part"

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import torch
 
-from stillhouse.console import private_environment
-from stillhouse.plan import Model
-from stillhouse.teachers.models import load_sentence_transformer, resolve_model
+from stillhouse.core.console import private_environment
+from stillhouse.plan.data import Model
+from stillhouse.teachers.weights import load_sentence_transformer, resolve_model
 
 private_environment()
 

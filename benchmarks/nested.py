@@ -20,14 +20,16 @@ from harness import Row, arguments, finish, in_turn, ratio, spread
 from models import TINY, tiny_teacher
 from sentences import numbered
 
-from stillhouse.artifacts import Workspace, read_manifest
+from stillhouse.core.artifacts import Workspace, read_manifest
+from stillhouse.core.identity import spec
 from stillhouse.corpora.tables import write_texts
 from stillhouse.methods import mse
-from stillhouse.plan import DevSuite, Model, Setting, Stage, Store
-from stillhouse.spec import spec
+from stillhouse.plan.data import Model, Store
+from stillhouse.plan.setting import Setting
+from stillhouse.plan.stage import DevSuite, Stage
 from stillhouse.students.transformer import TransformerStudent
 from stillhouse.training.local import prepare
-from stillhouse.training.run import Where, run
+from stillhouse.training.walk import Where, run
 
 WORKERS, BATCH, STEPS, ROWS = 2, 8, 4, 64
 

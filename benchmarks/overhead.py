@@ -24,7 +24,7 @@ from sentences import text_file
 from sweeping import KEPT, Trial, evaluation_seconds, has_ended, journal, run_sweep, training_seconds, trials
 from trial_start import HELD_OUT, SMALL
 
-from stillhouse.artifacts import MANIFEST, read_json
+from stillhouse.core.artifacts import MANIFEST, read_json
 
 Parts = dict[str, float]
 STEPS, DEV, TEST, TEACHER = "optimiser steps", "dev evaluations", "test split and export", "teacher's shards"

@@ -21,15 +21,15 @@ from harness import Row, arguments, at_least, finish
 from models import first_layers
 from sentences import numbered, text_file
 
-from stillhouse.artifacts import Workspace, read_manifest
-from stillhouse.corpora.ingest import ingest
-from stillhouse.corpora.readers import ReadOptions
-from stillhouse.plan import Model, Store, TextTable
-from stillhouse.teachers.embed import build_store, resolve_compute
+from stillhouse.core.artifacts import Workspace, read_manifest
+from stillhouse.core.tokenizing import FastTokenizer
+from stillhouse.corpora.reading.corpus import ReadOptions
+from stillhouse.corpora.reading.ingest import ingest
+from stillhouse.plan.data import Model, Store, TextTable
+from stillhouse.teachers.embedding import build_store, resolve_compute
 from stillhouse.teachers.forward import Forward, usual_batch_tokens
-from stillhouse.teachers.models import teacher_encoder
 from stillhouse.teachers.store import open_store
-from stillhouse.tokenizing import FastTokenizer
+from stillhouse.teachers.weights import teacher_encoder
 
 ACTORS, EVERY, LENGTH, COSINE = 2, 10, 128, 0.999
 

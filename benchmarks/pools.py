@@ -1,7 +1,7 @@
 """What the files of a store tell of the pool that made it."""
 
-from stillhouse.artifacts import Workspace, read_manifest
-from stillhouse.plan import Store
+from stillhouse.core.artifacts import Workspace, read_manifest
+from stillhouse.plan.data import Store
 
 
 def running_rate(

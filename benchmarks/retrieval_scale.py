@@ -23,12 +23,12 @@ from typing import Any
 import numpy as np
 from harness import machine
 
-from stillhouse.corpora.judged import Entry
-from stillhouse.evaluation.indexes import build_index, parse_index, recall_of_exact, search_index
-from stillhouse.evaluation.search import Ranking, merge, shards
-from stillhouse.evaluation.sharded import search_shard
-from stillhouse.evaluation.vector_files import VectorFiles, write_vectors
-from stillhouse.types import FloatArray
+from stillhouse.core.types import FloatArray
+from stillhouse.corpora.published.judged import Entry
+from stillhouse.evaluation.search.exact import Ranking, merge, shards
+from stillhouse.evaluation.search.indexes import build_index, parse_index, recall_of_exact, search_index
+from stillhouse.evaluation.search.sharded import search_shard
+from stillhouse.evaluation.search.vector_files import VectorFiles, write_vectors
 
 SPAN, TOPICS = 64, 1000
 """Dimensions of the subspace, and centres in it; passages differ from theirs as much as centres differ."""

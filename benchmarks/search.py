@@ -11,9 +11,9 @@ import torch
 from harness import Row, arguments, at_least, finish, in_turn, median, ratio, spread
 from torch import Tensor
 
+from stillhouse.core.types import FloatArray
 from stillhouse.evaluation.metrics import judge, ranking_values
-from stillhouse.evaluation.search import search
-from stillhouse.types import FloatArray
+from stillhouse.evaluation.search.exact import search
 
 
 def main() -> int:

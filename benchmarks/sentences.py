@@ -4,11 +4,11 @@ from pathlib import Path
 
 from harness import ROOT
 
-from stillhouse.artifacts import Workspace
-from stillhouse.corpora.pydocs import pydocs
-from stillhouse.corpora.sentences import dedup_key
+from stillhouse.core.artifacts import Workspace
+from stillhouse.corpora.pydocs.selection import pydocs
+from stillhouse.corpora.reading.sentences import dedup_key
 from stillhouse.corpora.tables import open_texts
-from stillhouse.plan import TextTable
+from stillhouse.plan.data import TextTable
 
 WORKSPACE = Workspace(ROOT / "runs" / "benchmarks")
 """Kept between the scripts: the docstrings are read once."""

@@ -10,19 +10,20 @@ import torch
 from harness import median
 from sentences import WORKSPACE, table
 
-from stillhouse.plan import AllRows, Examples, Optimizer, Stage, Store
-from stillhouse.spec import Spec, spec
-from stillhouse.students.cpu import suit_cpu
+from stillhouse.core.identity import Spec, spec
+from stillhouse.core.types import Batch
+from stillhouse.plan.data import AllRows, Examples, Store
+from stillhouse.plan.stage import Optimizer, Stage
+from stillhouse.students.cpu.suit import suit_cpu
 from stillhouse.students.transformer import TransformerStudent
-from stillhouse.teachers.embed import resolve_compute
-from stillhouse.teachers.models import resolve_model, tokenizer_of
+from stillhouse.teachers.embedding import resolve_compute
+from stillhouse.teachers.weights import resolve_model, tokenizer_of
 from stillhouse.training.fit import fit
 from stillhouse.training.local import prepare
+from stillhouse.training.metrics_log import NAME, read_spool
 from stillhouse.training.module import StudentAndObjective, build_module
 from stillhouse.training.schedule import make_optimizer
-from stillhouse.training.spool import NAME, read_spool
 from stillhouse.training.table import TrainingTable, open_table
-from stillhouse.types import Batch
 
 MODEL, LAYERS, MAX_LENGTH = "all-MiniLM-L6-v2", (0, 2, 4), 64
 QUICK, WHOLE = 300, 8_000

@@ -16,10 +16,10 @@ from harness import ROOT, Row, arguments, at_least, finish, median, ratio, sprea
 from sentences import sentences
 from stages import LAYERS, MAX_LENGTH, QUICK, WHOLE, Marks, make_stage, milliseconds, opened, run_loop
 
-from stillhouse.methods.matching import Regression
-from stillhouse.plan import Stage
-from stillhouse.spec import spec
-from stillhouse.teachers.models import resolve_model
+from stillhouse.core.identity import spec
+from stillhouse.objectives.matching import Regression
+from stillhouse.plan.stage import Stage
+from stillhouse.teachers.weights import resolve_model
 from stillhouse.training.sampler import Order
 
 # What its trainer needs beside it, where `make peers` put it.

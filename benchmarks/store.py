@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from harness import Row, arguments, at_least, at_most, finish, in_turn, median, ratio, spread
 
-from stillhouse.artifacts import sha256_of, write_json
+from stillhouse.core.artifacts import sha256_of, write_json
 from stillhouse.teachers.shards import part_name, schema
 from stillhouse.teachers.store import StoreReader
 

@@ -27,11 +27,11 @@ from sentences import text_file
 from served import PEERS_PYTHON, write_texts
 from sweeping import KEPT, run_sweep, trials
 
-from stillhouse.artifacts import MANIFEST, Workspace, read_json, read_manifest
+from stillhouse.core.artifacts import MANIFEST, Workspace, read_json, read_manifest
 from stillhouse.corpora.tables import open_texts
-from stillhouse.plan import TextTable
-from stillhouse.teachers.models import resolve_model
+from stillhouse.plan.data import TextTable
 from stillhouse.teachers.store import StoreReader
+from stillhouse.teachers.weights import resolve_model
 
 BATCH, LENGTH, COSINE = 64, 64, 0.999
 SAME = (

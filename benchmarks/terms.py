@@ -12,16 +12,16 @@ from harness import Row, arguments, at_most, finish, spread
 from stages import make_stage, milliseconds, module_of, opened, overhead, stepping
 from torch.nn import functional
 
+from stillhouse.core.identity import Spec, spec
+from stillhouse.core.types import Batch
 from stillhouse.losses.hsic import HSIC
-from stillhouse.methods.bottlenecks import InformationBottleneck
-from stillhouse.methods.contrasts import ContrastiveDistillation
-from stillhouse.spec import Spec, spec
+from stillhouse.objectives.bottleneck import InformationBottleneck
+from stillhouse.objectives.contrasts import ContrastiveDistillation
 from stillhouse.students import pooling
-from stillhouse.teachers.embed import resolve_compute
-from stillhouse.training.feed import batches
+from stillhouse.teachers.embedding import resolve_compute
 from stillhouse.training.module import StudentAndObjective
+from stillhouse.training.prefetch import batches
 from stillhouse.training.table import TrainingTable
-from stillhouse.types import Batch
 
 SKIP = 1
 Check = Callable[[StudentAndObjective, StudentAndObjective, Batch], None]

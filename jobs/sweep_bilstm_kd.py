@@ -8,7 +8,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "platform"))
 
-from stillhouse.cli import main
+from stillhouse.cli.main import main
 
 if __name__ == "__main__":
     sys.exit(main(["sweep", "bilstm_kd", *sys.argv[1:]]))

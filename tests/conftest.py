@@ -14,7 +14,9 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # The processes share the cores.
 
-from stillhouse.artifacts import Workspace
+from stillhouse.core.artifacts import Workspace
+
+pytest_plugins = ["small_experiment"]
 
 LAYERS, HIDDEN = 4, 32
 

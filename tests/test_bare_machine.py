@@ -11,7 +11,7 @@ import sys
 sys.modules.update(dict.fromkeys({ABSENT!r}))
 sys.path[:0] = [{str(ROOT / "platform")!r}, {str(ROOT / "benchmarks")!r}]
 import gpu
-import stillhouse.commands, stillhouse.training.run, stillhouse.methods.ibkd
+import stillhouse.cli.commands, stillhouse.training.walk, stillhouse.methods.ibkd
 """
 
 

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import torch
 
-from stillhouse.artifacts import Workspace, replacing, write_manifest
+from stillhouse.core.artifacts import Workspace, replacing, write_manifest
+from stillhouse.core.errors import Hindered, mistake_in
 from stillhouse.corpora.tables import write_texts
-from stillhouse.errors import Hindered, mistake_in
 from stillhouse.teachers.shards import _write as write_shard
 from stillhouse.training import checkpoint
-from stillhouse.training.spool import Spool, read_spool
+from stillhouse.training.metrics_log import Spool, read_spool
 
 WEIGHTS = {"weight": torch.zeros(100_000)}
 

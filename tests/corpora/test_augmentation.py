@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import pytest
 
+from stillhouse.core.errors import BadInput
 from stillhouse.corpora.augmentation import MASK, Rules, augment, with_synonyms
-from stillhouse.corpora.glue import Row
+from stillhouse.corpora.published.glue import Row
 from stillhouse.corpora.wordnet import Synset, WordNet
-from stillhouse.errors import BadInput
 from stillhouse.losses.heads import UNLABELLED
 
 NOUNS, VERBS = {"cat", "dog", "house"}, {"sees", "likes"}

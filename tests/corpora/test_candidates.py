@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
+from stillhouse.core.errors import BadInput
 from stillhouse.corpora.candidates import coverage, pick_candidates
-from stillhouse.errors import BadInput
 
 RANKED = np.array([[5, 3, 1, 0, 9], [2, 4, 6, 8, 0], [7, 1, 2, 3, 4]])
 GOLD = [[3], {8, 0, 2}, (30, 20)]

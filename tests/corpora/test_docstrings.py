@@ -1,7 +1,7 @@
 import pytest
 
-from stillhouse.corpora.docstrings import docstrings, paragraphs
-from stillhouse.corpora.prose import outline, plain, readable, sentences
+from stillhouse.corpora.pydocs.docstrings import docstrings, paragraphs
+from stillhouse.corpora.pydocs.prose import outline, plain, readable, sentences
 
 NUMPYDOC = """
     Compute the mean along an axis.

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from stillhouse.core.errors import BadInput
 from stillhouse.corpora.candidates import coverage
-from stillhouse.corpora.fever import Fever, page_title, read_fever
+from stillhouse.corpora.published.fever import Fever, page_title, read_fever
 from stillhouse.corpora.tfidf import TfIdf
-from stillhouse.errors import BadInput
 
 PAGES = {
     "Soul Food (film)": "Soul Food is a 1997 film.\nIt was released by Fox.",

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from stillhouse.artifacts import Workspace, read_manifest, remove
-from stillhouse.corpora import ingest as module
-from stillhouse.corpora.ingest import ingest
-from stillhouse.corpora.readers import ReadOptions
+from stillhouse.core.artifacts import Workspace, read_manifest, remove
+from stillhouse.core.errors import BadInput
+from stillhouse.corpora.reading import ingest as module
+from stillhouse.corpora.reading.corpus import ReadOptions
+from stillhouse.corpora.reading.ingest import ingest
 from stillhouse.corpora.tables import open_texts
-from stillhouse.errors import BadInput
 
 OPTIONS = ReadOptions()
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from stillhouse.artifacts import Workspace
-from stillhouse.corpora.labelled import read_labelled, roles
+from stillhouse.core.artifacts import Workspace
+from stillhouse.core.errors import BadInput
+from stillhouse.corpora.reading.labelled import read_labelled, roles
 from stillhouse.corpora.tables import open_rows, open_texts
-from stillhouse.errors import BadInput
-from stillhouse.plan import Examples
+from stillhouse.plan.data import Examples
 
 
 def lines(path: Path, rows: list[dict[str, Any]]) -> str:

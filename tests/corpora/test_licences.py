@@ -1,6 +1,6 @@
 """Licences of the docstrings' packages come from the packages' own metadata."""
 
-from stillhouse.corpora.licences import package_licences
+from stillhouse.corpora.pydocs.licences import package_licences
 
 
 def test_known_packages_have_their_licence() -> None:

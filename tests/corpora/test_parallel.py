@@ -5,13 +5,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stillhouse.artifacts import Workspace, read_manifest
-from stillhouse.corpora.parallel import Parallel, moses_pair, read_parallel
+from stillhouse.core.artifacts import Workspace, read_manifest
+from stillhouse.core.errors import BadInput
+from stillhouse.corpora.reading.parallel import Parallel, moses_pair, read_parallel
+from stillhouse.corpora.reading.translations import language_spans, write_parallel
 from stillhouse.corpora.tables import open_rows, open_texts
-from stillhouse.corpora.translations import language_spans, write_parallel
 from stillhouse.corpora.writing import Rejected
-from stillhouse.errors import BadInput
-from stillhouse.plan import Examples
+from stillhouse.plan.data import Examples
 
 PAIRS = [("Go.", "Va !"), ("Run!", "Cours\x85 !"), ("A cup of tea.", "Une tasse de thé.")]
 CLEANED = [("Go.", "Va !"), ("Run!", "Cours !"), ("A cup of tea.", "Une tasse de thé.")]

@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from stillhouse.artifacts import Workspace, read_json, read_manifest, remove
-from stillhouse.corpora import pydocs as module
-from stillhouse.corpora.docstrings import docstrings
-from stillhouse.corpora.extraction import installed_packages, split_of
-from stillhouse.corpora.prose import outline, readable
-from stillhouse.corpora.pydocs import Pydocs, pydocs
+from stillhouse.core.artifacts import Workspace, read_json, read_manifest, remove
+from stillhouse.core.errors import BadInput
+from stillhouse.corpora.pydocs import selection as module
+from stillhouse.corpora.pydocs.docstrings import docstrings
+from stillhouse.corpora.pydocs.extraction import installed_packages, split_of
+from stillhouse.corpora.pydocs.prose import outline, readable
+from stillhouse.corpora.pydocs.selection import Pydocs, pydocs
 from stillhouse.corpora.tables import open_qrels, open_rows, open_texts
-from stillhouse.errors import BadInput
-from stillhouse.plan import TextTable
+from stillhouse.plan.data import TextTable
 
 SIZES: Any = {"dev_queries": 5, "dev_passages": 12, "test_queries": 5, "test_passages": 12}
 VERBS = "compute return open close write read merge split sort filter load store remove append".split()

@@ -5,11 +5,11 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from stillhouse.artifacts import Workspace
-from stillhouse.corpora.sampling import chosen
+from stillhouse.core.artifacts import Workspace
+from stillhouse.core.errors import BadInput
+from stillhouse.corpora.shares import chosen
 from stillhouse.corpora.tables import open_rows, open_values, write_rows, write_texts
-from stillhouse.data import AllRows, Examples, Sampled
-from stillhouse.errors import BadInput
+from stillhouse.plan.data import AllRows, Examples, Sampled
 
 LABEL = np.array([0] * 80 + [1] * 20)
 

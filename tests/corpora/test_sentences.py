@@ -1,6 +1,6 @@
 import pytest
 
-from stillhouse.corpora.sentences import clean, dedup_key, split_sentences
+from stillhouse.corpora.reading.sentences import clean, dedup_key, split_sentences
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,11 @@
 
 import pytest
 
-from stillhouse.artifacts import Workspace
+from stillhouse.core.artifacts import Workspace
+from stillhouse.core.errors import BadInput
 from stillhouse.corpora.splits import split_table
 from stillhouse.corpora.tables import open_texts, write_texts
-from stillhouse.errors import BadInput
-from stillhouse.plan import TextTable
+from stillhouse.plan.data import TextTable
 
 
 def texts_of(workspace: Workspace, table: TextTable) -> list[str]:

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stillhouse.artifacts import Workspace, read_manifest, sha256_of
+from stillhouse.core.artifacts import Workspace, read_manifest, sha256_of
+from stillhouse.core.errors import BadInput
 from stillhouse.corpora.tables import (
     open_qrels,
     open_rows,
@@ -20,8 +21,7 @@ from stillhouse.corpora.tables import (
     write_texts,
 )
 from stillhouse.corpora.writing import Rejected
-from stillhouse.errors import BadInput
-from stillhouse.plan import AllRows, Examples, Given
+from stillhouse.plan.data import AllRows, Examples, Given
 
 TEXTS = [f"This is sentence number {i}." for i in range(23)]
 

@@ -7,9 +7,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from stillhouse.core.errors import BadInput
 from stillhouse.corpora import tfidf
 from stillhouse.corpora.tfidf import TfIdf
-from stillhouse.errors import BadInput
 
 
 def some_texts(count: int, seed: int, longest: int = 40) -> list[str]:

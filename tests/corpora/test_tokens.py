@@ -4,11 +4,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stillhouse.artifacts import Workspace
+from stillhouse.core.artifacts import Workspace
+from stillhouse.core.errors import BadInput
 from stillhouse.corpora.tables import write_texts
 from stillhouse.corpora.tokens import TokenReader, build_tokens, open_tokens
-from stillhouse.errors import BadInput
-from stillhouse.plan import Model, TokenTable
+from stillhouse.plan.data import Model, TokenTable
 
 TEXTS = [
     "the cat sat on the mat",

@@ -9,10 +9,10 @@ import numpy.typing as npt
 import pytest
 from safetensors.numpy import load_file
 
+from stillhouse.core.errors import BadInput
+from stillhouse.core.tokenizing import FastTokenizer
 from stillhouse.corpora.word_vectors import count_words, write_vectors, write_vocabulary
-from stillhouse.errors import BadInput
-from stillhouse.teachers.models import resolve_model
-from stillhouse.tokenizing import FastTokenizer
+from stillhouse.teachers.weights import resolve_model
 
 GLOVE = """\
 the 1 0 0

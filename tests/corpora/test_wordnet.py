@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from stillhouse.core.errors import BadInput
 from stillhouse.corpora.wordnet import Synset, WordNet, read_wordnet
-from stillhouse.errors import BadInput
 
 NOUNS = """\
 00000001-n:

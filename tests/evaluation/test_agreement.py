@@ -5,17 +5,17 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from stillhouse.artifacts import Workspace
+from stillhouse.core.artifacts import Workspace
+from stillhouse.core.errors import BadInput
+from stillhouse.core.types import FloatArray
 from stillhouse.corpora.tables import open_texts, write_texts
-from stillhouse.errors import BadInput
 from stillhouse.evaluation import agreement
 from stillhouse.evaluation.agreement import Agreement
 from stillhouse.evaluation.retrieval import LocalSearch
-from stillhouse.plan import Store
-from stillhouse.teachers.embed import build_store
-from stillhouse.teachers.models import load_sentence_transformer, resolve_model
+from stillhouse.plan.data import Store
+from stillhouse.teachers.embedding import build_store
 from stillhouse.teachers.store import open_store
-from stillhouse.types import FloatArray
+from stillhouse.teachers.weights import load_sentence_transformer, resolve_model
 
 NOUNS = "cat dog mat house river sun moon model vector matrix array".split()
 VERBS = "reads writes loads saves returns sorts finds".split()

@@ -8,8 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from stillhouse.corpora.glue import LabelledData, resolve_task
-from stillhouse.errors import BadInput
+from stillhouse.core.errors import BadInput
+from stillhouse.core.types import FloatArray
+from stillhouse.corpora.published.glue import LabelledData, resolve_task
 from stillhouse.evaluation.classification import (
     Classification,
     CosineThreshold,
@@ -19,7 +20,6 @@ from stillhouse.evaluation.classification import (
     f1,
 )
 from stillhouse.losses.heads import ClassificationHead
-from stillhouse.types import FloatArray
 
 
 class Toy:

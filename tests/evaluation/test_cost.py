@@ -8,11 +8,11 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from stillhouse.errors import BadInput
+from stillhouse.core.errors import BadInput
+from stillhouse.core.types import FloatArray
 from stillhouse.evaluation.cost import cost, latency_ms, sentences_per_second, sizes
 from stillhouse.evaluation.footprint import int8_megabytes, measure_speed, onnx_megabytes
 from stillhouse.students.pooling import mean
-from stillhouse.types import FloatArray
 
 
 class Sleeper:

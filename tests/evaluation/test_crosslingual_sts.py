@@ -5,13 +5,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from stillhouse.artifacts import Workspace
-from stillhouse.errors import BadInput
+from stillhouse.core.artifacts import Workspace
+from stillhouse.core.errors import BadInput
+from stillhouse.core.identity import fingerprint, spec
+from stillhouse.core.types import FloatArray
 from stillhouse.evaluation.crosslingual_sts import CrossLingualSTS, resolve_crosslingual_sts
 from stillhouse.evaluation.suites import run_suite
-from stillhouse.plan import DevSuite, TestSuite
-from stillhouse.spec import fingerprint, spec
-from stillhouse.types import FloatArray
+from stillhouse.plan.stage import DevSuite, TestSuite
 
 Rows = list[tuple[str, str, float]]
 

@@ -8,10 +8,10 @@ import numpy.typing as npt
 import pytest
 import torch
 
-from stillhouse.errors import BadInput
-from stillhouse.evaluation import search as module
-from stillhouse.evaluation.search import QUERY_BLOCK, TILE, merge, search, search_stream, shards
-from stillhouse.evaluation.top import ids_of, keys_of, scores_of
+from stillhouse.core.errors import BadInput
+from stillhouse.evaluation.search import exact as module
+from stillhouse.evaluation.search.exact import QUERY_BLOCK, TILE, merge, search, search_stream, shards
+from stillhouse.evaluation.search.top_k import ids_of, keys_of, scores_of
 
 Floats = npt.NDArray[np.float32]
 

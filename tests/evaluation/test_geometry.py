@@ -7,13 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from stillhouse.evaluation.geometry import (
-    alignment,
-    collapse,
-    effective_rank,
-    random_pair_cosine,
-    uniformity,
-)
+from stillhouse.evaluation.geometry import alignment, collapse, effective_rank, random_pair_cosine, uniformity
 
 Floats = npt.NDArray[np.float32]
 

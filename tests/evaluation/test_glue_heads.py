@@ -8,12 +8,12 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score
 
-from stillhouse.corpora.glue import Row
+from stillhouse.core.types import FloatArray
+from stillhouse.corpora.published.glue import Row
 from stillhouse.evaluation import glue
 from stillhouse.evaluation.glue import FIT_ROWS, glue_set, measure_glue, measure_head
 from stillhouse.evaluation.items import Items
 from stillhouse.evaluation.transfer import SPLIT_C, stratified_folds
-from stillhouse.types import FloatArray
 
 DRAW = np.random.default_rng(0)
 LETTERS = "abcde"

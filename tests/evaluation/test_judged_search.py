@@ -9,16 +9,22 @@ import numpy as np
 import pytest
 from ir_measures import AP, RR, R, nDCG
 
-from stillhouse.artifacts import Workspace
-from stillhouse.corpora.judged import find_collections, open_collection
-from stillhouse.corpora.smart import read_sentences
-from stillhouse.errors import BadInput
-from stillhouse.evaluation.checked import Checked
-from stillhouse.evaluation.indexes import parse_index
-from stillhouse.evaluation.judged_search import open_run, rank_collection, read_run, run_figures, write_run
-from stillhouse.evaluation.retrieval_suite import OnDisk, rank_on_disk
-from stillhouse.evaluation.search import TILE
-from stillhouse.types import FloatArray
+from stillhouse.core.artifacts import Workspace
+from stillhouse.core.errors import BadInput
+from stillhouse.core.types import FloatArray
+from stillhouse.corpora.published.judged import find_collections, open_collection
+from stillhouse.corpora.published.smart_format import read_sentences
+from stillhouse.evaluation.benchmarks.judged_search import (
+    open_run,
+    rank_collection,
+    read_run,
+    run_figures,
+    write_run,
+)
+from stillhouse.evaluation.benchmarks.retrieval_options import OnDisk, rank_on_disk
+from stillhouse.evaluation.finite_encoder import Checked
+from stillhouse.evaluation.search.exact import TILE
+from stillhouse.evaluation.search.indexes import parse_index
 
 
 class Coarse:

@@ -8,7 +8,7 @@ import torch
 from scipy import stats
 from sklearn.metrics import average_precision_score, ndcg_score
 
-from stillhouse.errors import BadInput
+from stillhouse.core.errors import BadInput
 from stillhouse.evaluation.metrics import (
     average_precision,
     cosines,
@@ -19,7 +19,7 @@ from stillhouse.evaluation.metrics import (
     reciprocal_rank,
     spearman,
 )
-from stillhouse.evaluation.search import search
+from stillhouse.evaluation.search.exact import search
 
 Ints = npt.NDArray[np.int64]
 

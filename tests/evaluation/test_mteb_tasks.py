@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from stillhouse.errors import BadInput
+from stillhouse.core.errors import BadInput
+from stillhouse.core.types import FloatArray
 from stillhouse.evaluation.benchmarks.common import Options
+from stillhouse.evaluation.benchmarks.mteb_tasks import load_tasks, measure_tasks, open_tasks
 from stillhouse.evaluation.benchmarks.table import OF_HUB, SUITES, from_hub, suites_named
-from stillhouse.evaluation.mteb_tasks import load_tasks, measure_tasks, open_tasks
-from stillhouse.types import FloatArray
 
 INSTALLED = importlib.util.find_spec("mteb") is not None
 needs_mteb = pytest.mark.skipif(not INSTALLED, reason="the extra mteb is not installed")

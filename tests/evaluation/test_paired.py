@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from stillhouse.errors import BadInput
+from stillhouse.core.errors import BadInput
 from stillhouse.evaluation.items import Items, Part, Statistic, average, means
 from stillhouse.evaluation.paired import Paired, compare_figures, compare_items, holm, share_kept
 

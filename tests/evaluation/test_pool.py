@@ -7,16 +7,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stillhouse.artifacts import Workspace, read_manifest
+from stillhouse.core.artifacts import Workspace, read_manifest
+from stillhouse.core.errors import BadInput
+from stillhouse.core.types import FloatArray
 from stillhouse.corpora.tables import open_qrels, open_texts, write_collection, write_texts
-from stillhouse.errors import BadInput
 from stillhouse.evaluation.pool import CALIBRATION, Pool, build_pool, calibrate
-from stillhouse.plan import Store
-from stillhouse.sweeps.dev_pool import calibrated, dev_pool, pooled_dev
-from stillhouse.sweeps.experiment import experiment
-from stillhouse.teachers.embed import build_stores
-from stillhouse.teachers.models import resolve_model
-from stillhouse.types import FloatArray
+from stillhouse.experiments.dev_pool import calibrated, dev_pool, pooled_dev
+from stillhouse.experiments.experiment import experiment
+from stillhouse.plan.data import Store
+from stillhouse.teachers.embedding import build_stores
+from stillhouse.teachers.weights import resolve_model
 
 WORDS = "cat dog sat mat house river water sun moon red green blue fast slow array list text word".split()
 

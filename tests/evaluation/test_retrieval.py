@@ -10,16 +10,16 @@ import numpy.typing as npt
 import pytest
 
 import stillhouse
-from stillhouse.artifacts import Workspace
-from stillhouse.corpora.judged import Entry
+from stillhouse.core.artifacts import Workspace
+from stillhouse.core.errors import BadInput
+from stillhouse.core.types import FloatArray
+from stillhouse.corpora.published.judged import Entry
 from stillhouse.corpora.tables import write_collection, write_texts
-from stillhouse.errors import BadInput
 from stillhouse.evaluation.retrieval import DocSearch, LocalSearch, SearchPool, start_search_pool, unit
-from stillhouse.evaluation.search import TILE, Ranking
-from stillhouse.evaluation.sharded import search_files
-from stillhouse.evaluation.vector_files import write_vectors
-from stillhouse.plan import Collection
-from stillhouse.types import FloatArray
+from stillhouse.evaluation.search.exact import TILE, Ranking
+from stillhouse.evaluation.search.sharded import search_files
+from stillhouse.evaluation.search.vector_files import write_vectors
+from stillhouse.plan.data import Collection
 
 Floats = npt.NDArray[np.float32]
 

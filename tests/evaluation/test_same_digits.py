@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from stillhouse.core.types import FloatArray
 from stillhouse.evaluation.benchmarks.common import Figures, Options
 from stillhouse.evaluation.benchmarks.table import suites_named
-from stillhouse.evaluation.checked import Checked
-from stillhouse.types import FloatArray
+from stillhouse.evaluation.finite_encoder import Checked
 
 WORDS = "cat dog sat mat house river water sun moon red green blue fast slow array list text word".split()
 

@@ -7,12 +7,18 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from stillhouse.corpora.judged import Entry
-from stillhouse.errors import BadInput
-from stillhouse.evaluation.indexes import build_index, check_index, parse_index, recall_of_exact, search_index
-from stillhouse.evaluation.search import TILE, merge, search, search_stream, shards
-from stillhouse.evaluation.sharded import search_files, search_shard
-from stillhouse.evaluation.vector_files import PART, VectorFiles, part_path, write_vectors
+from stillhouse.core.errors import BadInput
+from stillhouse.corpora.published.judged import Entry
+from stillhouse.evaluation.search.exact import TILE, merge, search, search_stream, shards
+from stillhouse.evaluation.search.indexes import (
+    build_index,
+    check_index,
+    parse_index,
+    recall_of_exact,
+    search_index,
+)
+from stillhouse.evaluation.search.sharded import search_files, search_shard
+from stillhouse.evaluation.search.vector_files import PART, VectorFiles, part_path, write_vectors
 
 Floats = npt.NDArray[np.float32]
 DIM = 32

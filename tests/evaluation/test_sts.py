@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from stillhouse.errors import BadInput
+from stillhouse.core.errors import BadInput
+from stillhouse.core.identity import fingerprint, spec
+from stillhouse.core.types import FloatArray
 from stillhouse.evaluation.sts import PARTS, STS, resolve_sts
-from stillhouse.spec import fingerprint, spec
-from stillhouse.types import FloatArray
 
 
 class Lengths:

@@ -5,14 +5,14 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from stillhouse.artifacts import Workspace
-from stillhouse.errors import BadInput
+from stillhouse.core.artifacts import Workspace
+from stillhouse.core.errors import BadInput
+from stillhouse.core.identity import spec
+from stillhouse.core.types import Encoder, FloatArray
 from stillhouse.evaluation import suites
 from stillhouse.evaluation.retrieval import LocalSearch, Search
 from stillhouse.evaluation.suites import run_suite
-from stillhouse.plan import DevSuite, TestSuite
-from stillhouse.spec import spec
-from stillhouse.types import Encoder, FloatArray
+from stillhouse.plan.stage import DevSuite, TestSuite
 
 
 class Length:

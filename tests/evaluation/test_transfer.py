@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from stillhouse.corpora.sentence_tasks import read_tasks, task_files
-from stillhouse.errors import BadInput
+from stillhouse.core.errors import BadInput
+from stillhouse.core.types import FloatArray, IntArray
+from stillhouse.corpora.published.sentence_tasks import read_tasks, task_files
 from stillhouse.evaluation.logistic import fit_logistic, predict_logistic
 from stillhouse.evaluation.transfer import measure_task, stratified_folds
-from stillhouse.types import FloatArray, IntArray
 
 
 class Letters:

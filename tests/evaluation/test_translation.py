@@ -4,14 +4,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stillhouse.artifacts import Workspace
+from stillhouse.core.artifacts import Workspace
+from stillhouse.core.errors import BadInput
+from stillhouse.core.identity import fingerprint, spec
+from stillhouse.core.types import FloatArray
 from stillhouse.corpora.tables import write_rows, write_texts
-from stillhouse.errors import BadInput
 from stillhouse.evaluation.suites import run_suite
 from stillhouse.evaluation.translation import TranslationAccuracy
-from stillhouse.plan import DevSuite, Examples, TestSuite
-from stillhouse.spec import fingerprint, spec
-from stillhouse.types import FloatArray
+from stillhouse.plan.data import Examples
+from stillhouse.plan.stage import DevSuite, TestSuite
 
 
 class Known:

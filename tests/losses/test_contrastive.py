@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from stillhouse.errors import BadInput
+from stillhouse.core.errors import BadInput
 from stillhouse.losses.contrastive import InfoNCE, SupervisedInfoNCE
 from stillhouse.losses.memory import EMPTY
 

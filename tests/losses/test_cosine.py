@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from stillhouse.errors import BadInput
+from stillhouse.core.errors import BadInput
 from stillhouse.losses.cosine import CosineDistance, PairCosineMSE
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from stillhouse.errors import BadInput
+from stillhouse.core.errors import BadInput
 from stillhouse.losses.heads import UNLABELLED, ClassificationHead, LabelsAndLogits, compared
 
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from stillhouse.errors import BadInput
+from stillhouse.core.errors import BadInput
 from stillhouse.losses.contrastive import InfoNCE
 from stillhouse.losses.memory import EMPTY, MemoryBank, among
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from sklearn.decomposition import PCA, TruncatedSVD
 
-from stillhouse.errors import BadInput
+from stillhouse.core.errors import BadInput
 from stillhouse.losses.pca import Projection, fit_pca
 
 Array = npt.NDArray[np.float32]

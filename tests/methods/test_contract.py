@@ -10,29 +10,18 @@ from typing import Any
 import pytest
 import torch
 
+from stillhouse.core.errors import BadInput
+from stillhouse.core.identity import spec
+from stillhouse.core.types import Batch, Encoding, Tokens
 from stillhouse.corpora.word_vectors import write_vocabulary
-from stillhouse.data import RankingTask
-from stillhouse.errors import BadInput
 from stillhouse.methods import check_data, hyper_parameters, known_methods, load_method, presets
-from stillhouse.plan import (
-    AllRows,
-    DevSuite,
-    Examples,
-    Given,
-    LabelledTask,
-    Mined,
-    Model,
-    Setting,
-    Stage,
-    Store,
-    TextTable,
-)
-from stillhouse.spec import spec
+from stillhouse.plan.data import AllRows, Examples, Given, Mined, Model, RankingTask, Store, TextTable
+from stillhouse.plan.setting import LabelledTask, Setting
+from stillhouse.plan.stage import DevSuite, Stage
+from stillhouse.search.space import check, load_space
 from stillhouse.students.transformer import TransformerStudent
-from stillhouse.sweeps.space import check, load_space
 from stillhouse.sweeps.sweep import default_space
 from stillhouse.training.module import build_module
-from stillhouse.types import Batch, Encoding, Tokens
 
 METHODS = known_methods()
 OTHER: dict[str, Any] = {

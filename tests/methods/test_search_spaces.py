@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from stillhouse.methods import load_method
-from stillhouse.sweeps.space import check, load_space
+from stillhouse.search.space import check, load_space
 
 ROOT = Path(__file__).resolve().parents[2]
 SHIPPED = sorted((ROOT / "search_spaces").glob("*.yaml"))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from stillhouse.plan import Model
+from stillhouse.plan.data import Model
 
 LAYERS, HIDDEN, POSITIONS = 4, 32, 64
 MakeModel = Callable[[str], Model]

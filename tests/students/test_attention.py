@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 from transformers import BertConfig, BertModel
 
-from stillhouse.students import attention
-from stillhouse.students.attention import NAME, SHORT, prefer_quick_attention
+from stillhouse.students.cpu import attention
+from stillhouse.students.cpu.attention import NAME, SHORT, prefer_quick_attention
 
 
 def model(**changes: Any) -> Any:

@@ -10,18 +10,18 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from stillhouse.core.errors import BadInput
+from stillhouse.core.identity import fingerprint, spec
+from stillhouse.core.types import Tokens
 from stillhouse.corpora.word_vectors import write_vocabulary
-from stillhouse.errors import BadInput
 from stillhouse.evaluation.cost import sizes
 from stillhouse.losses.heads import ClassificationHead
-from stillhouse.plan import Model
-from stillhouse.spec import fingerprint, spec
+from stillhouse.plan.data import Model
 from stillhouse.students.bilstm import BiLSTMStudent
 from stillhouse.students.encoder import StudentEncoder
-from stillhouse.students.export import check_parity, export_student
-from stillhouse.students.export_modules import _lstm_weights
+from stillhouse.students.export.modules import _lstm_weights
+from stillhouse.students.export.sentence_transformers import check_parity, export_student
 from stillhouse.students.transformer import load_weights
-from stillhouse.types import Tokens
 
 POOLINGS = ["last", "mean", "max"]
 TEXTS = ["The river.", "it's a model of the river, and far too long to be read whole", "zebra", "THE MODEL"]

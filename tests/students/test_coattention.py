@@ -8,11 +8,11 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from stillhouse.errors import BadInput
-from stillhouse.plan import Model
+from stillhouse.core.errors import BadInput
+from stillhouse.core.types import Tokens
+from stillhouse.plan.data import Model
 from stillhouse.students.coattention import CoattentionScorer
 from stillhouse.students.transformer import load_weights
-from stillhouse.types import Tokens
 
 VOCABULARY, DIM = 20, 5
 CLAIMS = [[2, 3, 4], [5], [6, 7, 8, 9, 10]]

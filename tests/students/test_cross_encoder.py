@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from stillhouse.errors import BadInput
+from stillhouse.core.errors import BadInput
+from stillhouse.core.tokenizing import FastTokenizer
+from stillhouse.core.types import Tokens
 from stillhouse.students.cross_encoder import TransformerScorer, join_pairs
 from stillhouse.students.pair_scorer import PairScorer
-from stillhouse.teachers.models import resolve_model
-from stillhouse.tokenizing import FastTokenizer
-from stillhouse.types import Tokens
+from stillhouse.teachers.weights import resolve_model
 
 CLAIMS, DOCUMENTS = [[2, 7, 3], [2, 8, 9, 3]], [[2, 5, 3], [2, 4, 4, 4, 3], [2, 3], [2, 6, 7, 3]]
 

@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch import nn
 
-from stillhouse.errors import BadInput
-from stillhouse.plan import Model
+from stillhouse.core.errors import BadInput
+from stillhouse.core.types import Encoding, Tokens
+from stillhouse.plan.data import Model
 from stillhouse.students.encoder import StudentEncoder
 from stillhouse.students.transformer import TransformerStudent
-from stillhouse.types import Encoding, Tokens
 
 MakeModel = Callable[[str], Model]
 TEXTS = [

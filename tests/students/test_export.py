@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import torch
 
-from stillhouse.errors import BadInput
-from stillhouse.plan import Model
+from stillhouse.core.errors import BadInput
+from stillhouse.core.types import FloatArray
+from stillhouse.plan.data import Model
 from stillhouse.students.encoder import StudentEncoder
-from stillhouse.students.export import check_parity, export_student
+from stillhouse.students.export.sentence_transformers import check_parity, export_student
 from stillhouse.students.transformer import TransformerStudent
-from stillhouse.types import FloatArray
 
 MakeModel = Callable[[str], Model]
 TEXTS = ["The river.", "a model of the river, long enough to be cut in two", "z", "the MODEL, 0 1 2 3 4"]
@@ -119,7 +119,7 @@ def test_a_broken_export_leaves_the_earlier_one(
     def full(*args: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("stillhouse.students.export.write_pooling", full)
+    monkeypatch.setattr("stillhouse.students.export.sentence_transformers.write_pooling", full)
     with pytest.raises(BadInput, match="room on the disk"):
         exported(TransformerStudent(make_model("bert"), layers=(1,)), tmp_path / "export")
     assert [folder.name for folder in tmp_path.iterdir()] == ["export"]

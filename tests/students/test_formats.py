@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from torch import nn
 
+from stillhouse.core.errors import BadInput
 from stillhouse.corpora.word_vectors import write_vocabulary
-from stillhouse.errors import BadInput
-from stillhouse.plan import Model
+from stillhouse.plan.data import Model
 from stillhouse.students.bilstm import BiLSTMStudent
 from stillhouse.students.encoder import StudentEncoder
-from stillhouse.students.export import same_vectors
-from stillhouse.students.formats import FORMATS, why_not, write_format
-from stillhouse.students.onnx_export import OnnxEncoder
+from stillhouse.students.export.formats import FORMATS, why_not, write_format
+from stillhouse.students.export.onnx import OnnxEncoder
+from stillhouse.students.export.sentence_transformers import same_vectors
 from stillhouse.students.recurrent import RecurrentStudent
 from stillhouse.students.static import StaticStudent
 from stillhouse.students.transformer import TransformerStudent
@@ -75,7 +75,7 @@ def test_eight_bits_are_smaller_and_stand_in_one_file(
     student = StaticStudent(make_model("bert"), projection=8, normalize=False)
     student.words = nn.Embedding(4000, 32)
     encoder = StudentEncoder(student, student.tokenizer.path, 12)
-    monkeypatch.setattr("stillhouse.students.onnx_export._LARGEST_FILE", 100)
+    monkeypatch.setattr("stillhouse.students.export.onnx._LARGEST_FILE", 100)
     write_format(INT8, encoder, tmp_path / INT8, TEXTS)
     assert (tmp_path / INT8 / "model.onnx").stat().st_size < 0.4 * 4 * 4000 * 32
     assert not (tmp_path / INT8 / "model.onnx.data").exists()

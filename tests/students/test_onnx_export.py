@@ -8,15 +8,15 @@ import pytest
 import torch
 from torch import nn
 
-from stillhouse.errors import BadInput
-from stillhouse.plan import Model
-from stillhouse.students import onnx_export
+from stillhouse.core.errors import BadInput
+from stillhouse.core.types import Encoding, Tokens
+from stillhouse.plan.data import Model
 from stillhouse.students.encoder import StudentEncoder
-from stillhouse.students.onnx_export import OnnxEncoder, check_onnx, export_onnx
+from stillhouse.students.export import onnx as onnx_export
+from stillhouse.students.export.onnx import OnnxEncoder, check_onnx, export_onnx
 from stillhouse.students.pooling import mean
 from stillhouse.students.static import StaticStudent
 from stillhouse.students.transformer import TransformerStudent
-from stillhouse.types import Encoding, Tokens
 
 for package in ("onnx", "onnxscript", "onnxruntime"):
     pytest.importorskip(package)

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from stillhouse.students import products
-from stillhouse.students.products import LEAST_ROWS, laid_out, linear, quick_products
+from stillhouse.students.cpu import products
+from stillhouse.students.cpu.products import LEAST_ROWS, laid_out, linear, quick_products
 
 
 def draw(*shape: int, seed: int = 0) -> Tensor:

@@ -6,14 +6,14 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from stillhouse.errors import BadInput
-from stillhouse.plan import Model
-from stillhouse.students.compact import read_compact, write_compact
+from stillhouse.core.errors import BadInput
+from stillhouse.core.types import Encoding, Tokens
+from stillhouse.plan.data import Model
 from stillhouse.students.encoder import StudentEncoder
-from stillhouse.students.export import check_parity, export_student
+from stillhouse.students.export.compact import read_compact, write_compact
+from stillhouse.students.export.sentence_transformers import check_parity, export_student
 from stillhouse.students.recurrent import RecurrentStudent
 from stillhouse.students.transformer import TransformerStudent, load_weights
-from stillhouse.types import Encoding, Tokens
 
 MakeModel = Callable[[str], Model]
 KINDS = ["bert", "roberta", "xlm-roberta", "distilbert", "mpnet", "modernbert"]

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from stillhouse.errors import BadInput
-from stillhouse.plan import Model
+from stillhouse.core.errors import BadInput
+from stillhouse.plan.data import Model
 from stillhouse.students.recurrent import RecurrentStudent
 from stillhouse.students.sizes import count_parameters
 

@@ -10,16 +10,16 @@ import pytest
 import torch
 from sklearn.decomposition import PCA
 
-from stillhouse.errors import BadInput
-from stillhouse.plan import Model
-from stillhouse.spec import fingerprint, spec
+from stillhouse.core.errors import BadInput
+from stillhouse.core.identity import fingerprint, spec
+from stillhouse.core.tokenizing import FastTokenizer
+from stillhouse.core.types import Tokens
+from stillhouse.plan.data import Model
 from stillhouse.students.encoder import StudentEncoder
-from stillhouse.students.export import check_parity, export_student
+from stillhouse.students.export.sentence_transformers import check_parity, export_student
 from stillhouse.students.static import StaticStudent
 from stillhouse.students.transformer import TransformerStudent, load_weights
-from stillhouse.tokenizing import FastTokenizer
 from stillhouse.training.grouped import encode_grouped
-from stillhouse.types import Tokens
 
 MakeModel = Callable[[str], Model]
 MAX_LENGTH = 12

@@ -9,12 +9,12 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from stillhouse.core.errors import BadInput
 from stillhouse.corpora.word_vectors import write_vocabulary
-from stillhouse.errors import BadInput
-from stillhouse.losses.joiner import Joiner
-from stillhouse.plan import Model
+from stillhouse.losses.pair_head import Joiner
+from stillhouse.plan.data import Model
 from stillhouse.students.encoder import StudentEncoder
-from stillhouse.students.tower_export import export_towers
+from stillhouse.students.export.towers import export_towers
 from stillhouse.students.towers import SimpleCNN, SimpleLSTM
 
 WORDS = [f"word{row}" for row in range(30)]

@@ -11,12 +11,12 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from stillhouse.errors import BadInput
-from stillhouse.plan import Model
+from stillhouse.core.errors import BadInput
+from stillhouse.core.types import Encoding, Tokens
+from stillhouse.plan.data import Model
 from stillhouse.students.encoder import StudentEncoder
 from stillhouse.students.towers import SimpleCNN, SimpleLSTM
 from stillhouse.students.transformer import load_weights
-from stillhouse.types import Encoding, Tokens
 
 WORDS = ["[PAD]", "[UNK]", *"the red green river sun moon flows past a big house slowly".split()]
 DIM = 6

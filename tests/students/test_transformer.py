@@ -8,14 +8,11 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from stillhouse.errors import BadInput
-from stillhouse.plan import Model
+from stillhouse.core.errors import BadInput
+from stillhouse.core.types import Encoding, Tokens
+from stillhouse.plan.data import Model
 from stillhouse.students.backbone import layer_count, transformer_folder
-from stillhouse.students.transformer import (
-    TransformerStudent,
-    select_layers,
-)
-from stillhouse.types import Encoding, Tokens
+from stillhouse.students.transformer import TransformerStudent, select_layers
 
 MakeModel = Callable[[str], Model]
 KINDS = ["bert", "roberta", "distilbert", "mpnet", "modernbert"]

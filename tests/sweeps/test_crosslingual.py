@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from stillhouse.artifacts import Workspace, read_manifest
-from stillhouse.cli import main
+from stillhouse.cli.main import main
+from stillhouse.core.artifacts import Workspace, read_manifest
+from stillhouse.core.errors import BadInput
+from stillhouse.corpora.reading.translations import language_spans
 from stillhouse.corpora.tables import open_rows, open_texts
-from stillhouse.corpora.translations import language_spans
-from stillhouse.errors import BadInput
+from stillhouse.experiments.experiment import Experiment
+from stillhouse.experiments.parallel_data import parallel_corpora, read_parallel_data
+from stillhouse.experiments.preparation import Embedding, Prepared, prepare
 from stillhouse.methods import hyper_parameters, load_method
-from stillhouse.plan import Examples
-from stillhouse.sweeps.experiment import Experiment
-from stillhouse.sweeps.parallel_data import parallel_corpora, read_parallel_data
-from stillhouse.sweeps.prepare import Embedding, Prepared, prepare
-from stillhouse.training.run import Where, run
+from stillhouse.plan.data import Examples
+from stillhouse.training.walk import Where, run
 
 WORDS = "cat dog sat mat house river water sun moon red green blue fast slow".split()
 WHERE = Where(device="cpu", threads=1)

@@ -9,17 +9,18 @@ import numpy as np
 import pytest
 from safetensors.torch import load_file
 
-from stillhouse.artifacts import Workspace, read_manifest
+from stillhouse.core.artifacts import Workspace, read_manifest
 from stillhouse.corpora.tables import open_texts
 from stillhouse.evaluation.agreement import Agreement
 from stillhouse.methods import hyper_parameters, known_methods, load_method
-from stillhouse.plan import Setting, Stage
+from stillhouse.plan.setting import Setting
+from stillhouse.plan.stage import Stage
+from stillhouse.search.trial import Context
+from stillhouse.sweeps.contenders import untrained
 from stillhouse.sweeps.export import export_stage
-from stillhouse.sweeps.rivals import untrained
-from stillhouse.sweeps.trial import Context
 from stillhouse.teachers.store import open_store
 from stillhouse.training.progress import Stopped
-from stillhouse.training.run import Where, encoder_in, run
+from stillhouse.training.walk import Where, encoder_in, run
 
 BATCH = 16
 SMALL: dict[str, dict[str, Any]] = {

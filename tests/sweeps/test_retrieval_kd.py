@@ -9,24 +9,25 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stillhouse.artifacts import Workspace, read_manifest
+from stillhouse.core.artifacts import Workspace, read_manifest
+from stillhouse.core.errors import BadInput
 from stillhouse.corpora.tables import open_rows, open_texts, open_values
-from stillhouse.data import Sampled, Scored
-from stillhouse.errors import BadInput
 from stillhouse.evaluation.cost import sizes
+from stillhouse.experiments.preparation import Prepared
 from stillhouse.methods import hyper_parameters, load_method
-from stillhouse.plan import Setting, Stage, TestSuite
-from stillhouse.sweeps.entries import COSTS
+from stillhouse.plan.data import Sampled, Scored
+from stillhouse.plan.setting import Setting
+from stillhouse.plan.stage import Stage, TestSuite
+from stillhouse.reports.entries import COSTS
+from stillhouse.search.records import TrialRecord
+from stillhouse.search.shared_stages import shared_recordings, shared_stages
+from stillhouse.search.space import Categorical, Space
+from stillhouse.search.trial import Context
+from stillhouse.sweeps.contenders import untrained
 from stillhouse.sweeps.export import export_stage
-from stillhouse.sweeps.prepare import Prepared
-from stillhouse.sweeps.records import TrialRecord
-from stillhouse.sweeps.rivals import untrained
-from stillhouse.sweeps.shared import shared_recordings, shared_stages
-from stillhouse.sweeps.space import Categorical, Space
-from stillhouse.sweeps.trial import Context
-from stillhouse.teachers.models import resolve_model
+from stillhouse.teachers.weights import resolve_model
 from stillhouse.training import pair_scores
-from stillhouse.training.run import Where, encoder_in, run
+from stillhouse.training.walk import Where, encoder_in, run
 
 METHOD = load_method("retrieval_kd")
 SMALL: dict[str, Any] = {"units": 4, "teacher_units": 4, "batch_size": 16, "teacher_batch_size": 16}

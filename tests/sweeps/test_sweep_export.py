@@ -5,14 +5,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stillhouse.artifacts import Workspace
-from stillhouse.cli import main
-from stillhouse.errors import BadInput
+from stillhouse.cli.main import main
+from stillhouse.core.artifacts import Workspace
+from stillhouse.core.errors import BadInput
+from stillhouse.experiments.preparation import Prepared
 from stillhouse.methods import load_method
+from stillhouse.search.trial import Context, follow
 from stillhouse.sweeps.export import export_stage, model_card_of
-from stillhouse.sweeps.prepare import Prepared
-from stillhouse.sweeps.trial import Context, follow
-from stillhouse.training.run import encoder_in
+from stillhouse.training.walk import encoder_in
 
 VALUES = {"distil_batch_size": 16, "finetune_batch_size": 16, "projection": 8}
 TEXTS = ["the cat sat on the mat", "river", "a sun and a moon " * 20]

@@ -24,9 +24,9 @@ from typing import Any
 import psutil
 import pytest
 
-from stillhouse.artifacts import Workspace, locked, read_json, read_manifest
-from stillhouse.cli import main
-from stillhouse.training.spool import read_spool
+from stillhouse.cli.main import main
+from stillhouse.core.artifacts import Workspace, locked, read_json, read_manifest
+from stillhouse.training.metrics_log import read_spool
 
 ROOT = Path(__file__).resolve().parents[2]
 TRIALS, TEXTS = 4, 9000
@@ -187,10 +187,10 @@ def straight(job: Job) -> dict[str, Any]:
     """The same search, undisturbed, one trial after the other in this process."""
     import torch
 
-    from stillhouse.sweeps.prepare import Embedding, prepare
-    from stillhouse.sweeps.search import StudySearcher
-    from stillhouse.sweeps.trial import Context, follow
-    from stillhouse.training.run import Where
+    from stillhouse.experiments.preparation import Embedding, prepare
+    from stillhouse.search.searcher import StudySearcher
+    from stillhouse.search.trial import Context, follow
+    from stillhouse.training.walk import Where
 
     threads = torch.get_num_threads()
     with pytest.MonkeyPatch.context() as patch:
@@ -201,7 +201,7 @@ def straight(job: Job) -> dict[str, Any]:
             return {"champion": None}
 
         patch.setattr("stillhouse.sweeps.sweep.sweep", take)
-        patch.setattr("stillhouse.commands._write", lambda options, report: None)
+        patch.setattr("stillhouse.cli.commands._write", lambda options, report: None)
         patch.setattr("os.cpu_count", lambda: 1)
         main(["sweep", "ibkd", *job.arguments()])
         (options,) = taken

@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stillhouse.artifacts import Workspace
+from stillhouse.core.artifacts import Workspace
 from stillhouse.corpora.tables import write_texts
-from stillhouse.plan import Store
-from stillhouse.teachers.models import resolve_model
+from stillhouse.plan.data import Store
+from stillhouse.teachers.weights import resolve_model
 
 WORDS = (
     "the cat dog sat mat river water moon red old small returns value array of in and sort rows name".split()

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import torch
 
-from stillhouse.errors import BadInput
-from stillhouse.plan import Model
+from stillhouse.core.errors import BadInput
+from stillhouse.plan.data import Model
 from stillhouse.teachers.translation import Translator, back_translated, check_translator
 
 WORDS = "<pad> </s> <unk> <s> the a cat dog river model sees likes of".split()

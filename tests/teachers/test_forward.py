@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import torch
 
+from stillhouse.core.tokenizing import FastTokenizer, pad
+from stillhouse.core.types import Tokens
 from stillhouse.students.transformer import TransformerStudent
 from stillhouse.teachers.forward import Forward, cast_products
-from stillhouse.teachers.models import resolve_model
-from stillhouse.tokenizing import FastTokenizer, pad
-from stillhouse.types import Tokens
+from stillhouse.teachers.weights import resolve_model
 
 TEXTS = ["a cat", "the river runs by the old house", "red", "two dogs and one cat sat on the mat", "a moon"]
 

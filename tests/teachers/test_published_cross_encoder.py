@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from torch import nn
 
-from stillhouse.errors import BadInput
+from stillhouse.core.errors import BadInput
 from stillhouse.teachers.cross_encoder import CrossEncoderScorer, check_cross_encoder
-from stillhouse.teachers.models import resolve_model
+from stillhouse.teachers.weights import resolve_model
 
 MakeCrossEncoder = Callable[[int], Path]
 

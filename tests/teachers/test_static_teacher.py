@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 import torch
 
-from stillhouse.artifacts import Workspace
+from stillhouse.core.artifacts import Workspace
+from stillhouse.core.errors import BadInput
+from stillhouse.core.tokenizing import FastTokenizer
+from stillhouse.core.types import FloatArray
 from stillhouse.corpora.tables import write_texts
-from stillhouse.errors import BadInput
-from stillhouse.plan import Model, Store
-from stillhouse.teachers.embed import build_store
-from stillhouse.teachers.models import load_sentence_transformer, resolve_model
+from stillhouse.plan.data import Model, Store
+from stillhouse.teachers.embedding import build_store
 from stillhouse.teachers.store import open_store
-from stillhouse.tokenizing import FastTokenizer
-from stillhouse.types import FloatArray
+from stillhouse.teachers.weights import load_sentence_transformer, resolve_model
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ def test_modules_after_the_table_are_applied(
 def test_half_precision_runs_too(
     workspace: Workspace, store: Store, static_model: Path, texts: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stillhouse.teachers.embed._has_bfloat16", lambda kind: True)
+    monkeypatch.setattr("stillhouse.teachers.embedding._has_bfloat16", lambda kind: True)
     exact = built(workspace, planned(store, static_model))
     rounded = built(workspace, replace(planned(store, static_model), compute="bfloat16", dtype="float16"))
     assert np.abs(exact - rounded).max() < 0.01

@@ -7,10 +7,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from stillhouse.artifacts import Workspace, read_manifest, sha256_of, write_json
-from stillhouse.errors import BadInput
-from stillhouse.plan import Store
-from stillhouse.teachers.embed import build_store
+from stillhouse.core.artifacts import Workspace, read_manifest, sha256_of, write_json
+from stillhouse.core.errors import BadInput
+from stillhouse.plan.data import Store
+from stillhouse.teachers.embedding import build_store
 from stillhouse.teachers.store import StoreReader, open_store, verify_store
 
 

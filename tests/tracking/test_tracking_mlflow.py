@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stillhouse.errors import BadInput
+from stillhouse.core.errors import BadInput
 from stillhouse.tracking import Row
 from stillhouse.tracking.mlflow_tracker import MLflowTracker, prepare, tracking_uri, ui_command
 

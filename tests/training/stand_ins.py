@@ -9,11 +9,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from stillhouse.distributed import gather
-from stillhouse.plan import AllRows, DevSuite, Examples, Optimizer, Stage, TextTable
-from stillhouse.spec import spec
+from stillhouse.core.distributed import gather
+from stillhouse.core.identity import spec
+from stillhouse.core.types import Batch, Encoding, IntArray, Terms, Tokens
+from stillhouse.plan.data import AllRows, Examples, TextTable
+from stillhouse.plan.stage import DevSuite, Optimizer, Stage
 from stillhouse.training.table import TrainingTable
-from stillhouse.types import Batch, Encoding, IntArray, Terms, Tokens
 
 VOCABULARY, TEACHER_DIM = 50, 6
 

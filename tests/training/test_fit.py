@@ -7,14 +7,14 @@ import pytest
 import torch
 from stand_ins import Classes, Flatten, Regress, Tiny, dev, stage, table, tensors, weight_figure  # type: ignore[import-not-found]
 
-from stillhouse.artifacts import read_manifest
-from stillhouse.errors import BadInput
+from stillhouse.core.artifacts import read_manifest
+from stillhouse.core.errors import BadInput
+from stillhouse.core.identity import spec
 from stillhouse.evaluation import geometry
-from stillhouse.plan import Optimizer
-from stillhouse.spec import spec
+from stillhouse.plan.stage import Optimizer
 from stillhouse.training import checkpoint
 from stillhouse.training.fit import Diverged, Evaluation, Interrupted, Stopped, fit
-from stillhouse.training.spool import read_spool
+from stillhouse.training.metrics_log import read_spool
 
 pytestmark = pytest.mark.usefixtures("one_thread", "bare_encoder")
 

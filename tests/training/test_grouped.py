@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from stillhouse.plan import Model
+from stillhouse.core.types import Encoding, Tokens
+from stillhouse.plan.data import Model
 from stillhouse.students.transformer import TransformerStudent
 from stillhouse.training.grouped import encode_grouped
-from stillhouse.types import Encoding, Tokens
 
 
 @pytest.fixture

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from stand_ins import dev, stage, table, weight_figure  # type: ignore[import-not-found]
 
-from stillhouse.artifacts import read_manifest
-from stillhouse.plan import Stage
+from stillhouse.core.artifacts import read_manifest
+from stillhouse.plan.stage import Stage
 from stillhouse.training import checkpoint
-from stillhouse.training.agree import Interrupted
 from stillhouse.training.fit import fit
-from stillhouse.training.spool import read_spool
+from stillhouse.training.metrics_log import read_spool
+from stillhouse.training.rank_sync import Interrupted
 
 pytestmark = pytest.mark.usefixtures("one_thread", "bare_encoder")
 

@@ -6,18 +6,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stillhouse.artifacts import Workspace, read_manifest
+from stillhouse.core.artifacts import Workspace, read_manifest
+from stillhouse.core.identity import spec
 from stillhouse.corpora.tables import open_rows, open_values, write_rows, write_texts
-from stillhouse.data import Recorded, Sampled
-from stillhouse.methods.classified import Classified
-from stillhouse.plan import Examples, Optimizer, Stage
-from stillhouse.spec import spec
+from stillhouse.objectives.classified import Classified
+from stillhouse.plan.data import Examples, Recorded, Sampled
+from stillhouse.plan.stage import Optimizer, Stage
 from stillhouse.students.transformer import TransformerStudent
-from stillhouse.teachers.models import resolve_model
+from stillhouse.teachers.weights import resolve_model
 from stillhouse.training import recording
 from stillhouse.training.recording import build_recorded
-from stillhouse.training.run import Where, encoder_in, run
 from stillhouse.training.scorer import StudentScorer
+from stillhouse.training.walk import Where, encoder_in, run
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 WORDS = ["cat", "river", "sun", "house", "red", "list"]

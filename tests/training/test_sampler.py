@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from stillhouse.errors import BadInput
+from stillhouse.core.errors import BadInput
 from stillhouse.training.sampler import Order
 
 BIG = {"plain": 100, "block": 16, "window": 4}

@@ -5,7 +5,7 @@ import torch
 from stand_ins import stage  # type: ignore[import-not-found]
 from torch import nn
 
-from stillhouse.plan import Optimizer
+from stillhouse.plan.stage import Optimizer
 from stillhouse.training.progress import evaluation_due
 from stillhouse.training.schedule import learning_rate, make_optimizer, parameter_groups
 

@@ -8,20 +8,21 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from stillhouse.artifacts import Workspace, read_manifest
-from stillhouse.corpora.glue import resolve_task
+from stillhouse.core.artifacts import Workspace, read_manifest
+from stillhouse.core.errors import BadInput
+from stillhouse.core.identity import spec
+from stillhouse.core.types import Batch, Encoding, Terms
+from stillhouse.corpora.published.glue import resolve_task
 from stillhouse.corpora.tables import write_rows, write_texts
-from stillhouse.errors import BadInput
 from stillhouse.evaluation.classification import Classification
 from stillhouse.evaluation.suites import run_suite
 from stillhouse.losses.heads import ClassificationHead, cross_entropy
-from stillhouse.plan import DevSuite, Model, Optimizer, Stage, TestSuite
-from stillhouse.spec import spec
+from stillhouse.plan.data import Model
+from stillhouse.plan.stage import DevSuite, Optimizer, Stage, TestSuite
 from stillhouse.students.transformer import TransformerStudent
-from stillhouse.teachers.models import resolve_model
-from stillhouse.training.run import Where, encoder_in, run
+from stillhouse.teachers.weights import resolve_model
 from stillhouse.training.scorer import StudentScorer
-from stillhouse.types import Batch, Encoding, Terms
+from stillhouse.training.walk import Where, encoder_in, run
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

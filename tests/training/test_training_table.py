@@ -3,8 +3,8 @@ import pytest
 import torch
 from stand_ins import TEACHER_DIM, Vectors, Words, stage, table  # type: ignore[import-not-found]
 
-from stillhouse.errors import BadInput
-from stillhouse.training.feed import batches, rank_share
+from stillhouse.core.errors import BadInput
+from stillhouse.training.prefetch import batches, rank_share
 from stillhouse.training.sampler import Order
 from stillhouse.training.table import TrainingTable, on_device
 
@@ -74,16 +74,16 @@ def test_teachers_of_two_dimensions_are_refused() -> None:
 @pytest.mark.parametrize("world", [1, 2, 4])
 def test_ranks_see_together_what_one_process_sees(monkeypatch: pytest.MonkeyPatch, world: int) -> None:
     plan, rows = stage(accumulate=2, budget=8 * 30), table(100)
-    monkeypatch.setattr("stillhouse.training.feed.world_size", lambda: world)
+    monkeypatch.setattr("stillhouse.training.prefetch.world_size", lambda: world)
     seen = []
     for rank in range(world):
-        monkeypatch.setattr("stillhouse.training.feed.rank", lambda rank=rank: rank)
+        monkeypatch.setattr("stillhouse.training.prefetch.rank", lambda rank=rank: rank)
         seen.append([batch.rows["text"].numpy() for batch in batches(plan, rows, "cpu", 5)])
     together = np.concatenate([np.concatenate(parts) for parts in zip(*seen, strict=True)])
     np.testing.assert_array_equal(together, Order(100, plan.seed).take(5 * 8, 25 * 8))
 
 
 def test_a_batch_that_cannot_be_cut_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stillhouse.training.feed.world_size", lambda: 3)
+    monkeypatch.setattr("stillhouse.training.prefetch.world_size", lambda: 3)
     with pytest.raises(BadInput, match="multiple of workers"):
         rank_share(stage())

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stillhouse.corpora.glue import Row
+from stillhouse.core.errors import require
+from stillhouse.corpora.published.glue import Row
 from stillhouse.corpora.wordnet import WordNet
-from stillhouse.errors import require
 from stillhouse.losses.heads import UNLABELLED
 
 Tagger = Callable[[Sequence[str]], Sequence[str | None]]

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from stillhouse.errors import require
-from stillhouse.types import IntArray
+from stillhouse.core.errors import require
+from stillhouse.core.types import IntArray
 
 Gold = Sequence[Collection[int]]
 """The ids of the relevant documents of every claim."""

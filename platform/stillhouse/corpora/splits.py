@@ -3,10 +3,10 @@
 import hashlib
 from collections.abc import Iterator
 
-from stillhouse.artifacts import Workspace, locked, read_json, write_json
+from stillhouse.core.artifacts import Workspace, locked, read_json, write_json
+from stillhouse.core.errors import require
 from stillhouse.corpora.tables import Texts, open_texts, write_texts
-from stillhouse.errors import require
-from stillhouse.plan import TextTable
+from stillhouse.plan.data import TextTable
 
 _BUCKETS = 1 << 20
 

@@ -17,13 +17,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from stillhouse.artifacts import Workspace, locked, read_manifest, replacing, write_array, write_manifest
-from stillhouse.corpora.sampling import chosen
+from stillhouse.core.artifacts import Workspace, locked, read_manifest, replacing, write_array, write_manifest
+from stillhouse.core.errors import BadInput, Hindered, require
+from stillhouse.core.types import IntArray, ValueArray
+from stillhouse.corpora.shares import chosen
 from stillhouse.corpora.writing import Rejected, ShardWriter, temporary_folder
-from stillhouse.data import Sampled
-from stillhouse.errors import BadInput, Hindered, require
-from stillhouse.plan import AllRows, Collection, Examples, Given, TextTable
-from stillhouse.types import IntArray, ValueArray
+from stillhouse.plan.data import AllRows, Collection, Examples, Given, Sampled, TextTable
 
 ROWS_PER_SHARD = 2048
 QUARANTINE = "quarantine.jsonl"

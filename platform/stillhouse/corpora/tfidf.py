@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from stillhouse.errors import require
+from stillhouse.core.errors import require
 
 Scores = npt.NDArray[np.float64]
 Ids = npt.NDArray[np.int64]

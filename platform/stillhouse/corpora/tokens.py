@@ -8,7 +8,7 @@ from typing import BinaryIO
 import numpy as np
 import numpy.typing as npt
 
-from stillhouse.artifacts import (
+from stillhouse.core.artifacts import (
     Workspace,
     locked,
     read_manifest,
@@ -17,12 +17,12 @@ from stillhouse.artifacts import (
     write_array,
     write_manifest,
 )
+from stillhouse.core.errors import BadInput, require
+from stillhouse.core.identity import canonical
+from stillhouse.core.tokenizing import FastTokenizer, Offsets, pad
+from stillhouse.core.types import IntArray, Tokens
 from stillhouse.corpora.tables import open_texts
-from stillhouse.errors import BadInput, require
-from stillhouse.plan import TokenTable
-from stillhouse.spec import canonical
-from stillhouse.tokenizing import FastTokenizer, Offsets, pad
-from stillhouse.types import IntArray, Tokens
+from stillhouse.plan.data import TokenTable
 
 _AT_ONCE = 4096
 

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stillhouse.artifacts import write_atomically, write_json
-from stillhouse.errors import BadInput, require
+from stillhouse.core.artifacts import write_atomically, write_json
+from stillhouse.core.errors import BadInput, require
 
 PAD, UNKNOWN, MASK = "[PAD]", "[UNK]", "[MASK]"
 SPECIAL = (PAD, UNKNOWN, MASK)

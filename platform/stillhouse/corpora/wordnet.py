@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from stillhouse.errors import BadInput, require
+from stillhouse.core.errors import BadInput, require
 
 FUNCTION_WORDS = frozenset(
     """

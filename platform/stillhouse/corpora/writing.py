@@ -13,9 +13,9 @@ from typing import IO, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from stillhouse.artifacts import locked, replacing, sha256_of
-from stillhouse.corpora.sentences import dedup_key
-from stillhouse.errors import BadInput
+from stillhouse.core.artifacts import locked, replacing, sha256_of
+from stillhouse.core.errors import BadInput
+from stillhouse.corpora.reading.sentences import dedup_key
 
 _SHOWN = 200
 _TEMPORARY = ".writing-"

@@ -5,13 +5,13 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from stillhouse.artifacts import Workspace
-from stillhouse.errors import require
+from stillhouse.core.artifacts import Workspace
+from stillhouse.core.errors import require
+from stillhouse.core.types import Encoder, FloatArray
 from stillhouse.evaluation.items import Items, Part
 from stillhouse.evaluation.metrics import Values, cosines, spearman
 from stillhouse.evaluation.retrieval import LocalSearch, Search, unit
-from stillhouse.plan import Store
-from stillhouse.types import Encoder, FloatArray
+from stillhouse.plan.data import Store
 
 Ids = npt.NDArray[np.int64]
 

@@ -17,10 +17,10 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from stillhouse.errors import require
+from stillhouse.core.errors import require
+from stillhouse.core.types import FloatArray, IntArray
 from stillhouse.evaluation.metrics import Judged, Values, dcg, ndcg, recall, reciprocal_rank
-from stillhouse.evaluation.search import finite
-from stillhouse.types import FloatArray, IntArray
+from stillhouse.evaluation.search.exact import finite
 
 
 def judge_candidates(

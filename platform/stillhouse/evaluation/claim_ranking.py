@@ -7,10 +7,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from stillhouse.artifacts import Workspace
+from stillhouse.core.artifacts import Workspace
+from stillhouse.core.types import FloatArray
 from stillhouse.evaluation.candidates import candidate_figures, judge_candidates
-from stillhouse.plan import Examples
-from stillhouse.types import FloatArray
+from stillhouse.plan.data import Examples
 
 DEPTHS = (1, 3, 5)
 PAIRS_AT_ONCE = 1 << 16

@@ -8,11 +8,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from stillhouse.corpora.glue import TASKS, LabelledData, Row, read_task, stratified
-from stillhouse.errors import require
+from stillhouse.core.errors import require
+from stillhouse.core.types import Encoder, FloatArray, IntArray
+from stillhouse.corpora.published.glue import TASKS, LabelledData, Row, read_task, stratified
 from stillhouse.evaluation.items import Items, Part, means
 from stillhouse.evaluation.metrics import Values, cosines
-from stillhouse.types import Encoder, FloatArray, IntArray
 
 POSITIVE = 1
 

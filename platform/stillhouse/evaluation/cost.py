@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from stillhouse.errors import require
-from stillhouse.types import Encoder
+from stillhouse.core.errors import require
+from stillhouse.core.types import Encoder
 
 CHUNKS = (32, 128)
 

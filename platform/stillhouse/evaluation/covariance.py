@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from stillhouse.types import FloatArray
+from stillhouse.core.types import FloatArray
 
 SHOWN = 16
 """Features in the paper's figure, the first ones."""

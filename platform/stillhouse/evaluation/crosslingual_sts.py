@@ -19,7 +19,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from stillhouse.errors import require
+from stillhouse.core.errors import require
+from stillhouse.core.types import Encoder
 from stillhouse.evaluation.metrics import Values, spearman
 from stillhouse.evaluation.sts import (
     Pairs,
@@ -30,7 +31,6 @@ from stillhouse.evaluation.sts import (
     tab_columns,
     text_rows,
 )
-from stillhouse.types import Encoder
 
 # Where the files of a layout may lie below a data root, and what they are called.
 FOLDERS = {

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from stillhouse.core.types import Encoder, Encoding, Tokens
 from stillhouse.evaluation.cost import TEXTS, latency_ms, speeds
-from stillhouse.types import Encoder, Encoding, Tokens
 
 BATCHES = (1, 8, 32, 64)
 
@@ -42,7 +42,7 @@ def onnx_megabytes(module: Any) -> dict[str, float]:
     Raises:
         BadInput: The graph cannot be written.
     """
-    from stillhouse.students.onnx_export import quantise, write_graph
+    from stillhouse.students.export.onnx import quantise, write_graph
 
     published = not hasattr(module, "dim")
     with tempfile.TemporaryDirectory(prefix="onnx-") as folder:

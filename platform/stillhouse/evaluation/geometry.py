@@ -14,7 +14,7 @@ after its first steps only.
 import numpy as np
 import numpy.typing as npt
 
-from stillhouse.types import FloatArray
+from stillhouse.core.types import FloatArray
 
 COSINE_LIMIT = 0.999
 RANK_SHARE = 0.02

@@ -16,14 +16,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stillhouse.corpora.glue import TASKS, Row, stratified
+from stillhouse.core.types import Encoder, FloatArray, IntArray
+from stillhouse.corpora.published.glue import TASKS, Row, stratified
 from stillhouse.evaluation.classification import Scorer, best_threshold, class_items
 from stillhouse.evaluation.items import Items
 from stillhouse.evaluation.logistic import Weights, fit_logistic, predict_logistic
 from stillhouse.evaluation.metrics import Values, cosines
-from stillhouse.evaluation.search import finite
+from stillhouse.evaluation.search.exact import finite
 from stillhouse.evaluation.transfer import SPLIT_C, path_accuracy, stratified_folds
-from stillhouse.types import Encoder, FloatArray, IntArray
 
 FIT_ROWS = 20_000
 """Rows that are fitted on at most; more of them move the figures little and cost hours in float64."""
@@ -36,7 +36,7 @@ class GlueSet:
     """A task's rows to fit on and to measure.
 
     Attributes:
-        task: Of `corpora.glue.TASKS`.
+        task: Of `corpora.published.glue.TASKS`.
         fit: Rows to fit on; empty where the measured rows are halved.
         rows: Rows to measure.
     """

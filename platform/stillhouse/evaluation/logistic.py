@@ -10,8 +10,8 @@ import numpy.typing as npt
 from scipy.optimize import minimize
 from scipy.special import expit, log_softmax
 
-from stillhouse.errors import require
-from stillhouse.types import FloatArray, IntArray
+from stillhouse.core.errors import require
+from stillhouse.core.types import FloatArray, IntArray
 
 Weights = npt.NDArray[np.float64]
 """(D + 1, K), the intercepts in the last row."""

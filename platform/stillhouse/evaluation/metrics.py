@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from stillhouse.errors import require
-from stillhouse.evaluation.search import finite
-from stillhouse.types import FloatArray, IntArray
+from stillhouse.core.errors import require
+from stillhouse.core.types import FloatArray, IntArray
+from stillhouse.evaluation.search.exact import finite
 
 Values = npt.NDArray[np.float64]
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from stillhouse.errors import require
+from stillhouse.core.errors import require
 from stillhouse.evaluation.items import Items, Part, Statistic, statistic
 from stillhouse.evaluation.metrics import Values
 

@@ -12,14 +12,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from stillhouse.artifacts import Workspace, locked, read_json, read_manifest, write_json, write_manifest
-from stillhouse.data import Named
-from stillhouse.errors import require
+from stillhouse.core.artifacts import Workspace, locked, read_json, read_manifest, write_json, write_manifest
+from stillhouse.core.errors import require
+from stillhouse.core.identity import canonical, fingerprint
+from stillhouse.core.types import Encoder, IntArray
 from stillhouse.evaluation.retrieval import DocSearch, Search, unit
-from stillhouse.evaluation.search import search
-from stillhouse.plan import Collection, Store, TextTable
-from stillhouse.spec import canonical, fingerprint
-from stillhouse.types import Encoder, IntArray
+from stillhouse.evaluation.search.exact import search
+from stillhouse.plan.data import Collection, Named, Store, TextTable
 
 CALIBRATION = "calibration.json"
 NAME = "docsearch_pool"

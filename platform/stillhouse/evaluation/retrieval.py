@@ -10,14 +10,14 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from stillhouse.artifacts import Workspace
-from stillhouse.errors import require
+from stillhouse.core.artifacts import Workspace
+from stillhouse.core.errors import require
+from stillhouse.core.types import Encoder, FloatArray
 from stillhouse.evaluation.geometry import alignment, uniformity
 from stillhouse.evaluation.items import Items, means
 from stillhouse.evaluation.metrics import judge, ranking_values
-from stillhouse.evaluation.search import INDEXES, Ranking, merge, search, shards
-from stillhouse.plan import Collection
-from stillhouse.types import Encoder, FloatArray
+from stillhouse.evaluation.search.exact import INDEXES, Ranking, merge, search, shards
+from stillhouse.plan.data import Collection
 
 log = logging.getLogger(__name__)
 

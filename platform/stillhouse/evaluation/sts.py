@@ -14,10 +14,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from stillhouse.errors import BadInput, nearest, require
+from stillhouse.core.errors import BadInput, nearest, require
+from stillhouse.core.types import Encoder, FloatArray
 from stillhouse.evaluation.items import Items, Part, average
 from stillhouse.evaluation.metrics import Values, cosines
-from stillhouse.types import Encoder, FloatArray
 
 PARTS = {
     "STS12": ("MSRpar", "MSRvid", "SMTeuroparl", "surprise.OnWN", "surprise.SMTnews"),

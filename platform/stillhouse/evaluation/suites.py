@@ -4,13 +4,13 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
-from stillhouse.artifacts import Workspace
-from stillhouse.errors import BadInput, nearest, require
+from stillhouse.core.artifacts import Workspace
+from stillhouse.core.errors import BadInput, nearest, require
+from stillhouse.core.identity import Spec, fingerprint
+from stillhouse.core.types import Encoder, Evaluator
 from stillhouse.evaluation.items import Items
 from stillhouse.evaluation.retrieval import Search
-from stillhouse.plan import DevSuite, TestSuite
-from stillhouse.spec import Spec, fingerprint
-from stillhouse.types import Encoder, Evaluator
+from stillhouse.plan.stage import DevSuite, TestSuite
 
 BUILT_AT_MOST = 8
 

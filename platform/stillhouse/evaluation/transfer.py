@@ -14,11 +14,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from stillhouse.corpora.sentence_tasks import Labelled
+from stillhouse.core.types import Encoder, FloatArray, IntArray
+from stillhouse.corpora.published.sentence_tasks import Labelled
 from stillhouse.evaluation.classification import accuracy, class_items
 from stillhouse.evaluation.items import Items, Part
 from stillhouse.evaluation.logistic import Weights, fit_logistic, predict_logistic
-from stillhouse.types import Encoder, FloatArray, IntArray
 
 FOLDS, FAST_FOLDS = 10, 5
 SEED = 1111

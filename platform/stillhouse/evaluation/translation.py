@@ -5,11 +5,11 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from stillhouse.artifacts import Workspace
-from stillhouse.errors import require
+from stillhouse.core.artifacts import Workspace
+from stillhouse.core.errors import require
+from stillhouse.core.types import Encoder, FloatArray
 from stillhouse.evaluation.retrieval import LocalSearch, Search, unit
-from stillhouse.plan import Examples
-from stillhouse.types import Encoder, FloatArray
+from stillhouse.plan.data import Examples
 
 
 class TranslationAccuracy:
@@ -78,7 +78,7 @@ class Translations:
     """`TranslationAccuracy` for every language of a corpus, and ``{name}_mean_accuracy``, their mean.
 
     Args:
-        examples: As `corpora.translations` writes them, with the language of every row.
+        examples: As `corpora.reading.translations` writes them, with the language of every row.
         workspace: Where the examples and their texts lie.
         split: ``dev`` may select; ``test`` is for the final report.
         name: First part of the figures' names; the language follows.
@@ -95,7 +95,7 @@ class Translations:
         name: str = "translation",
         search: Search | None = None,
     ) -> None:
-        from stillhouse.corpora.translations import language_spans
+        from stillhouse.corpora.reading.translations import language_spans
 
         self.name, self.split = name, split
         self.languages = [

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from stillhouse.errors import require
+from stillhouse.core.errors import require
 from stillhouse.losses.contrastive import hidden_candidates, hidden_slots
 from stillhouse.losses.numerics import (
     Temperature,

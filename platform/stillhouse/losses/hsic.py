@@ -8,7 +8,7 @@ B  batch    H  dimension of the inputs X    D  dimension of the student's vector
 import torch
 from torch import Tensor, nn
 
-from stillhouse.errors import nearest, require
+from stillhouse.core.errors import nearest, require
 from stillhouse.losses.numerics import full_precision, require_batch, require_pairs, unit, widen
 
 KERNELS = ("rbf", "imq", "linear")

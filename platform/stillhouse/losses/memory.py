@@ -8,7 +8,7 @@ M  slots of the bank
 import torch
 from torch import Tensor, nn
 
-from stillhouse.errors import require
+from stillhouse.core.errors import require
 
 EMPTY = -1
 """The row id of a slot that holds nothing yet, or whose text stands in a newer slot."""

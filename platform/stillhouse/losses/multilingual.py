@@ -10,15 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from stillhouse.errors import require
-from stillhouse.losses.numerics import (
-    Temperature,
-    full_precision,
-    require_batch,
-    require_pairs,
-    unit,
-    widen,
-)
+from stillhouse.core.errors import require
+from stillhouse.losses.numerics import Temperature, full_precision, require_batch, require_pairs, unit, widen
 
 
 class MultilingualContrast(nn.Module):

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from stillhouse.errors import require
+from stillhouse.core.errors import require
 from stillhouse.losses.numerics import full_precision, widen
 
 Vectors = npt.NDArray[np.float32]

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from stillhouse.errors import require
+from stillhouse.core.errors import require
 from stillhouse.losses.numerics import full_precision, require_pairs, unit, widen
 
 MATCHES = ("skip", "last")

@@ -6,7 +6,7 @@ B  batch    D  student's dimension    E  teacher's dimension
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from stillhouse.errors import require
+from stillhouse.core.errors import require
 from stillhouse.losses.numerics import aligning_layer, full_precision, require_pairs, widen
 
 

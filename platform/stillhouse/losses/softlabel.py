@@ -12,7 +12,7 @@ B  claims of the batch    C  candidates a claim
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from stillhouse.errors import require
+from stillhouse.core.errors import require
 from stillhouse.losses.numerics import full_precision, widen
 
 SOFT = ("ce", "mse")

@@ -29,10 +29,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from stillhouse.data import RankingTask
-from stillhouse.errors import BadInput, nearest, require
-from stillhouse.plan import AllRows, DevSuite, Examples, LabelledTask, Model, Setting, Stage, Store, TextTable
-from stillhouse.spec import Spec, spec
+from stillhouse.core.errors import BadInput, nearest, require
+from stillhouse.core.identity import Spec, spec
+from stillhouse.plan.data import AllRows, Examples, Model, RankingTask, Store, TextTable
+from stillhouse.plan.setting import LabelledTask, Setting
+from stillhouse.plan.stage import DevSuite, Stage
 from stillhouse.students.backbone import checked_layers
 from stillhouse.students.recurrent import checked_repeats
 

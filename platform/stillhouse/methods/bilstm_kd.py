@@ -16,10 +16,13 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
-from stillhouse.errors import require
-from stillhouse.methods.matching import PairCosines
-from stillhouse.methods.stages import require_transformer
-from stillhouse.methods.tasks import (
+from stillhouse.core.errors import require
+from stillhouse.core.identity import Spec, spec
+from stillhouse.objectives.matching import PairCosines
+from stillhouse.plan.data import Model
+from stillhouse.plan.setting import LabelledTask, Setting
+from stillhouse.plan.stage import Optimizer, Stage
+from stillhouse.recipes.labelled_tasks import (
     check_student,
     check_transfer,
     classified,
@@ -27,8 +30,7 @@ from stillhouse.methods.tasks import (
     transfer_rows,
     transferred,
 )
-from stillhouse.plan import LabelledTask, Model, Optimizer, Setting, Stage
-from stillhouse.spec import Spec, spec
+from stillhouse.recipes.two_stages import require_transformer
 from stillhouse.students.bilstm import BiLSTMStudent
 from stillhouse.students.head import own_head
 

@@ -17,11 +17,12 @@ in their code, unless ``keep_projection`` makes it the student's last layer.
 
 from dataclasses import dataclass, replace
 
-from stillhouse.errors import require
-from stillhouse.methods.contrasts import ContrastiveDistillation
-from stillhouse.methods.stages import distilled, finetuned, student_of
-from stillhouse.plan import Optimizer, Setting, Stage
-from stillhouse.spec import spec
+from stillhouse.core.errors import require
+from stillhouse.core.identity import spec
+from stillhouse.objectives.contrasts import ContrastiveDistillation
+from stillhouse.plan.setting import Setting
+from stillhouse.plan.stage import Optimizer, Stage
+from stillhouse.recipes.two_stages import distilled, finetuned, student_of
 
 PAPER = (
     "Gao et al., DistilCSE: Effective Knowledge Distillation For Contrastive Sentence Embeddings, "

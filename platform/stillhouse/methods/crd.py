@@ -12,11 +12,12 @@ the critic's constant from the first batch, as that code does; the equation has 
 
 from dataclasses import dataclass, replace
 
-from stillhouse.errors import require
-from stillhouse.methods.contrasts import RepresentationContrast
-from stillhouse.methods.stages import distilled, finetuned, student_of
-from stillhouse.plan import Optimizer, Setting, Stage
-from stillhouse.spec import spec
+from stillhouse.core.errors import require
+from stillhouse.core.identity import spec
+from stillhouse.objectives.contrasts import RepresentationContrast
+from stillhouse.plan.setting import Setting
+from stillhouse.plan.stage import Optimizer, Stage
+from stillhouse.recipes.two_stages import distilled, finetuned, student_of
 
 PAPER = "Tian et al., Contrastive Representation Distillation, ICLR 2020, arXiv:1910.10699"
 PRUNABLE_FROM = "crd"

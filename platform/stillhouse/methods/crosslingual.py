@@ -24,11 +24,13 @@ epochs against 20).
 from dataclasses import dataclass, replace
 from typing import Any
 
-from stillhouse.errors import require
-from stillhouse.methods.parallel import ParallelContrast, ParallelRegression
-from stillhouse.methods.stages import require_transformer
-from stillhouse.plan import Live, Model, Optimizer, Setting, Stage, Store
-from stillhouse.spec import Spec, spec
+from stillhouse.core.errors import require
+from stillhouse.core.identity import Spec, spec
+from stillhouse.objectives.parallel import ParallelContrast, ParallelRegression
+from stillhouse.plan.data import Model, Store
+from stillhouse.plan.setting import Setting
+from stillhouse.plan.stage import Live, Optimizer, Stage
+from stillhouse.recipes.two_stages import require_transformer
 from stillhouse.students.head import gives_unit_vectors
 from stillhouse.students.recurrent import RecurrentStudent
 from stillhouse.students.transformer import TransformerStudent

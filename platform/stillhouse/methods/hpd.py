@@ -12,11 +12,12 @@ the first step: centred (``paper``: the text says PCA), or not (``repo``: the pu
 
 from dataclasses import dataclass, replace
 
-from stillhouse.errors import require
-from stillhouse.methods.matching import ProjectedRegression
-from stillhouse.methods.stages import distilled, finetuned, student_of
-from stillhouse.plan import Optimizer, Setting, Stage
-from stillhouse.spec import spec
+from stillhouse.core.errors import require
+from stillhouse.core.identity import spec
+from stillhouse.objectives.matching import ProjectedRegression
+from stillhouse.plan.setting import Setting
+from stillhouse.plan.stage import Optimizer, Stage
+from stillhouse.recipes.two_stages import distilled, finetuned, student_of
 
 PAPER = (
     "Zhao et al., Compressing Sentence Representation for Semantic Retrieval via Homomorphic Projective "

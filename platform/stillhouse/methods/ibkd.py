@@ -19,11 +19,13 @@ authors' code.
 from dataclasses import dataclass, replace
 from typing import Any
 
-from stillhouse.errors import require
-from stillhouse.methods.bottlenecks import InformationBottleneck, SupervisedBottleneck
-from stillhouse.methods.stages import changed, distilled, student_of, supervised
-from stillhouse.plan import Model, Optimizer, Setting, Stage
-from stillhouse.spec import Spec, spec
+from stillhouse.core.errors import require
+from stillhouse.core.identity import Spec, spec
+from stillhouse.objectives.bottleneck import InformationBottleneck, SupervisedBottleneck
+from stillhouse.plan.data import Model
+from stillhouse.plan.setting import Setting
+from stillhouse.plan.stage import Optimizer, Stage
+from stillhouse.recipes.two_stages import changed, distilled, student_of, supervised
 from stillhouse.students.static import StaticStudent
 
 PAPER = (

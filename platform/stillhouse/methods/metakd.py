@@ -13,10 +13,11 @@ student follows the head as it is at each step, without a gradient back into it.
 
 from dataclasses import dataclass
 
-from stillhouse.methods.contrasts import MetaDistillation
-from stillhouse.methods.stages import student_of, supervised
-from stillhouse.plan import Optimizer, Setting, Stage
-from stillhouse.spec import spec
+from stillhouse.core.identity import spec
+from stillhouse.objectives.contrasts import MetaDistillation
+from stillhouse.plan.setting import Setting
+from stillhouse.plan.stage import Optimizer, Stage
+from stillhouse.recipes.two_stages import student_of, supervised
 
 PAPER = (
     "after Pan et al., Meta-KD: A Meta Knowledge Distillation Framework for Language Model Compression "

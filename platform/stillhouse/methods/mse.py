@@ -9,10 +9,11 @@ same unit of work.
 
 from dataclasses import dataclass
 
-from stillhouse.methods.matching import Regression
-from stillhouse.methods.stages import distilled, finetuned, student_of
-from stillhouse.plan import Optimizer, Setting, Stage
-from stillhouse.spec import spec
+from stillhouse.core.identity import spec
+from stillhouse.objectives.matching import Regression
+from stillhouse.plan.setting import Setting
+from stillhouse.plan.stage import Optimizer, Stage
+from stillhouse.recipes.two_stages import distilled, finetuned, student_of
 
 PAPER = "a regression on the teacher's vectors, the baseline of the papers (no paper of its own)"
 PRUNABLE_FROM = "mse"

@@ -14,15 +14,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from stillhouse.errors import require
+from stillhouse.core.errors import require
+from stillhouse.core.identity import Spec, spec
+from stillhouse.core.tokenizing import FastTokenizer
 from stillhouse.losses.pkd import layer_pairs
-from stillhouse.methods.matching import PatientRegression
-from stillhouse.methods.stages import distilled, finetuned, require_transformer, student_of
-from stillhouse.plan import Live, Model, Optimizer, Setting, Stage
-from stillhouse.spec import Spec, spec
+from stillhouse.objectives.matching import PatientRegression
+from stillhouse.plan.data import Model
+from stillhouse.plan.setting import Setting
+from stillhouse.plan.stage import Live, Optimizer, Stage
+from stillhouse.recipes.two_stages import distilled, finetuned, require_transformer, student_of
 from stillhouse.students.backbone import layer_count, read_config
 from stillhouse.students.transformer import TransformerStudent
-from stillhouse.tokenizing import FastTokenizer
 
 PAPER = "Sun et al., Patient Knowledge Distillation for BERT Model Compression, EMNLP 2019, arXiv:1908.09355"
 PRUNABLE_FROM = "pkd"

@@ -23,13 +23,14 @@ dev and test keep what TF-IDF misses.
 from dataclasses import dataclass
 from typing import Any
 
-from stillhouse.data import RankingTask, Sampled, Scored
-from stillhouse.errors import require
-from stillhouse.losses.joiner import KINDS
+from stillhouse.core.errors import require
+from stillhouse.core.identity import Spec, spec
+from stillhouse.losses.pair_head import KINDS
 from stillhouse.losses.softlabel import SoftAndHard
-from stillhouse.methods.ranking import JoinedCandidates, LabelledCandidates
-from stillhouse.plan import Examples, Model, Optimizer, Setting, Stage
-from stillhouse.spec import Spec, spec
+from stillhouse.objectives.ranking import JoinedCandidates, LabelledCandidates
+from stillhouse.plan.data import Examples, Model, RankingTask, Sampled, Scored
+from stillhouse.plan.setting import Setting
+from stillhouse.plan.stage import Optimizer, Stage
 from stillhouse.students.coattention import CoattentionScorer
 from stillhouse.students.cross_encoder import TransformerScorer
 from stillhouse.students.towers import POOLINGS, SimpleCNN, SimpleLSTM

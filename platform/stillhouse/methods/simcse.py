@@ -12,10 +12,11 @@ export without it is what the other methods' students are compared with.
 
 from dataclasses import dataclass, replace
 
-from stillhouse.methods.bottlenecks import SupervisedBottleneck
-from stillhouse.methods.stages import student_of, supervised
-from stillhouse.plan import Optimizer, Setting, Stage
-from stillhouse.spec import spec
+from stillhouse.core.identity import spec
+from stillhouse.objectives.bottleneck import SupervisedBottleneck
+from stillhouse.plan.setting import Setting
+from stillhouse.plan.stage import Optimizer, Stage
+from stillhouse.recipes.two_stages import student_of, supervised
 
 PAPER = "Gao et al., SimCSE: Simple Contrastive Learning of Sentence Embeddings, EMNLP 2021, arXiv:2104.08821"
 PRUNABLE_FROM = "simcse"

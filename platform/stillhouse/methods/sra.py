@@ -18,10 +18,12 @@ SRA + KD (+ TS) is the method ``sra_kd``, the baseline without the first stage `
 from dataclasses import dataclass
 from typing import Any
 
-from stillhouse.methods.stages import require_transformer
-from stillhouse.methods.tasks import approximated, check_student, classified, recurrent
-from stillhouse.plan import Model, Optimizer, Setting, Stage
-from stillhouse.spec import Spec
+from stillhouse.core.identity import Spec
+from stillhouse.plan.data import Model
+from stillhouse.plan.setting import Setting
+from stillhouse.plan.stage import Optimizer, Stage
+from stillhouse.recipes.labelled_tasks import approximated, check_student, classified, recurrent
+from stillhouse.recipes.two_stages import require_transformer
 
 PAPER = (
     "Wu et al., Towards Non-task-specific Distillation of BERT via Sentence Representation Approximation, "

@@ -17,8 +17,11 @@ the paper's KD has BERT large.
 from dataclasses import dataclass
 from typing import Any
 
-from stillhouse.methods.stages import require_transformer
-from stillhouse.methods.tasks import (
+from stillhouse.core.identity import Spec
+from stillhouse.plan.data import Model
+from stillhouse.plan.setting import Setting
+from stillhouse.plan.stage import Optimizer, Stage
+from stillhouse.recipes.labelled_tasks import (
     approximated,
     check_student,
     check_transfer,
@@ -26,8 +29,7 @@ from stillhouse.methods.tasks import (
     recurrent,
     transferred,
 )
-from stillhouse.plan import Model, Optimizer, Setting, Stage
-from stillhouse.spec import Spec
+from stillhouse.recipes.two_stages import require_transformer
 from stillhouse.students.head import own_head
 
 PAPER = (

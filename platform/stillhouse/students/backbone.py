@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from stillhouse.errors import BadInput, require
-from stillhouse.plan import Model
-from stillhouse.tokenizing import transformer_part
-from stillhouse.types import Tokens
+from stillhouse.core.errors import BadInput, require
+from stillhouse.core.tokenizing import transformer_part
+from stillhouse.core.types import Tokens
+from stillhouse.plan.data import Model
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel

@@ -9,11 +9,11 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from stillhouse.errors import require
-from stillhouse.plan import Model
-from stillhouse.students.ending import check_states
+from stillhouse.core.errors import require
+from stillhouse.core.types import Encoding, LazyStates, Tokens
+from stillhouse.plan.data import Model
+from stillhouse.students.output_head import check_states
 from stillhouse.students.pooling import maximum, mean
-from stillhouse.types import Encoding, LazyStates, Tokens
 
 POOLINGS = ("last", "mean", "max")
 

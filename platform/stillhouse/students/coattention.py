@@ -16,12 +16,12 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from stillhouse.errors import require
-from stillhouse.plan import Model
+from stillhouse.core.errors import require
+from stillhouse.core.types import Tokens
+from stillhouse.plan.data import Model
 from stillhouse.students.pair_scorer import candidates_each
 from stillhouse.students.pooling import maximum
 from stillhouse.students.words import run_lstm, seeded, word_embedding
-from stillhouse.types import Tokens
 
 
 class CoattentionScorer(nn.Module):

@@ -13,11 +13,11 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from stillhouse.plan import Model
+from stillhouse.core.types import Tokens
+from stillhouse.plan.data import Model
 from stillhouse.students.pair_scorer import candidates_each
 from stillhouse.students.transformer import TransformerStudent
 from stillhouse.students.words import seeded
-from stillhouse.types import Tokens
 
 
 class TransformerScorer(nn.Module):

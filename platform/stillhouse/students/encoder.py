@@ -10,11 +10,11 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
-from stillhouse.errors import require
-from stillhouse.students.cpu import suit_cpu
-from stillhouse.students.products import quick_products
-from stillhouse.tokenizing import FastTokenizer, pad, token_batches
-from stillhouse.types import Encoding, Tokens
+from stillhouse.core.errors import require
+from stillhouse.core.tokenizing import FastTokenizer, pad, token_batches
+from stillhouse.core.types import Encoding, Tokens
+from stillhouse.students.cpu.products import quick_products
+from stillhouse.students.cpu.suit import suit_cpu
 
 Vectors = npt.NDArray[np.float32]
 

@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import NamedTuple
 
-from stillhouse.artifacts import read_json
-from stillhouse.errors import require
-from stillhouse.plan import Model
+from stillhouse.core.artifacts import read_json
+from stillhouse.core.errors import require
+from stillhouse.plan.data import Model
 
 
 class Head(NamedTuple):

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from stillhouse.errors import require
+from stillhouse.core.errors import require
+from stillhouse.core.tokenizing import FastTokenizer, pad, token_batches
+from stillhouse.core.types import Tokens
 from stillhouse.students.encoder import Vectors, inferring
-from stillhouse.tokenizing import FastTokenizer, pad, token_batches
-from stillhouse.types import Tokens
 
 
 class PairScorer:

@@ -1,12 +1,12 @@
 """From one state a token to one vector a text; padding never counts.
 
-Shapes as in `stillhouse.types`. Sums are taken in float32 at least, so states in bfloat16 lose nothing here.
+Shapes as in `stillhouse.core.types`. Sums are taken in float32 at least, so states in bfloat16 lose nothing.
 """
 
 import torch
 from torch import Tensor
 
-from stillhouse.types import Encoding, LazyStates
+from stillhouse.core.types import Encoding, LazyStates
 
 POOLINGS = ("mean", "cls", "max")
 

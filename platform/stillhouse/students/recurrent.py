@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch import Tensor, nn
 
-from stillhouse.errors import require
-from stillhouse.plan import Model
+from stillhouse.core.errors import require
+from stillhouse.core.types import Encoding, Tokens
+from stillhouse.plan.data import Model
 from stillhouse.students.backbone import (
     build_options,
     fresh,
@@ -25,10 +26,9 @@ from stillhouse.students.backbone import (
     transformer_folder,
     with_layers,
 )
-from stillhouse.students.ending import check_states, finish
 from stillhouse.students.factorised import narrow_words, words_name
+from stillhouse.students.output_head import check_states, finish
 from stillhouse.students.pooling import pool
-from stillhouse.types import Encoding, Tokens
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

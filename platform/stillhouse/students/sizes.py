@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from stillhouse.plan import Model
+from stillhouse.plan.data import Model
 from stillhouse.students.backbone import (
     build_options,
     fresh,

@@ -15,15 +15,15 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from stillhouse.errors import require
+from stillhouse.core.errors import require
+from stillhouse.core.tokenizing import FastTokenizer
+from stillhouse.core.types import Encoding, Tokens
 from stillhouse.losses.pca import Projection, fit_pca
-from stillhouse.plan import Model
+from stillhouse.plan.data import Model
 from stillhouse.students.backbone import transformer_folder
-from stillhouse.students.ending import check_states, finish, make_projection
+from stillhouse.students.output_head import check_states, finish, make_projection
 from stillhouse.students.pooling import mean
 from stillhouse.students.transformer import TransformerStudent
-from stillhouse.tokenizing import FastTokenizer
-from stillhouse.types import Encoding, Tokens
 
 STARTS = ("words", "contextless")
 _ROWS_AT_ONCE = 512

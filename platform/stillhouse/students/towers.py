@@ -2,11 +2,9 @@
 
 Shakeri et al., Knowledge Distillation in Document Retrieval, §3.2: "single layer CNN and LSTM models",
 "separately applied to claim and document to create the encodings". One tower encodes both sides, each without
-the other, so that documents can be indexed; `stillhouse.losses.joiner` joins the two vectors. The paper gives
-no sizes but 141 k parameters for SimpleLSTM: over 300-d word vectors that stay as they are, the defaults here
-have 140 800.
-
-d  dimension of a word vector    D  dimension of a text's vector
+the other, so that documents can be indexed; `stillhouse.losses.pair_head` joins the two vectors. The paper
+gives no sizes but 141 k parameters for SimpleLSTM: over fixed 300-d word vectors, the defaults
+here have 140 800.
 """
 
 from typing import ClassVar
@@ -15,11 +13,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from stillhouse.errors import require
-from stillhouse.plan import Model
+from stillhouse.core.errors import require
+from stillhouse.core.types import Encoding, Tokens
+from stillhouse.plan.data import Model
 from stillhouse.students.pooling import maximum, pool
 from stillhouse.students.words import run_lstm, seeded, word_embedding
-from stillhouse.types import Encoding, Tokens
 
 POOLINGS = ("last", "mean", "max")
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch import Tensor, nn
 
-from stillhouse.errors import BadInput, require
-from stillhouse.plan import Model
+from stillhouse.core.errors import BadInput, require
+from stillhouse.core.types import Encoding, Tokens
+from stillhouse.plan.data import Model
 from stillhouse.students.backbone import (
     checked_layers,
     load_backbone,
@@ -16,10 +17,9 @@ from stillhouse.students.backbone import (
     run_backbone,
     transformer_folder,
 )
-from stillhouse.students.ending import check_states, finish, make_projection
 from stillhouse.students.head import own_head
+from stillhouse.students.output_head import check_states, finish, make_projection
 from stillhouse.students.pooling import pool
-from stillhouse.types import Encoding, Tokens
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

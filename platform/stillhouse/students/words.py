@@ -11,8 +11,8 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from stillhouse.errors import BadInput, require
-from stillhouse.plan import Model
+from stillhouse.core.errors import BadInput, require
+from stillhouse.plan.data import Model
 
 
 def word_embedding(words: Model, *, dim: int | None, trained: bool) -> nn.Embedding:

@@ -8,12 +8,14 @@ import math
 from pathlib import Path
 from typing import Any
 
-from stillhouse.artifacts import Workspace
-from stillhouse.console import say
+from stillhouse.cluster.resources import Need, concurrency
+from stillhouse.core.artifacts import Workspace
+from stillhouse.core.console import say
 from stillhouse.methods import load_method
-from stillhouse.plan import Examples, Mined, Setting, Stage
-from stillhouse.sweeps.room import Need, concurrency
-from stillhouse.sweeps.trial import Context, follow
+from stillhouse.plan.data import Examples, Mined
+from stillhouse.plan.setting import Setting
+from stillhouse.plan.stage import Stage
+from stillhouse.search.trial import Context, follow
 
 LEARNING_RATES = (1e-4, 3e-4, 1e-3)
 OWN_RATES = (3e-4, 1e-3, 3e-3)
@@ -68,7 +70,7 @@ class Baseline:
 
     def best(self) -> tuple[Stage, dict[str, Any]] | None:
         """The stage with the best dev figure, and its hyper-parameters; None when all of them diverged."""
-        from stillhouse.artifacts import read_manifest
+        from stillhouse.core.artifacts import read_manifest
 
         workspace = Workspace(Path(self.context.root))
 

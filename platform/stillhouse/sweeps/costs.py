@@ -4,15 +4,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from stillhouse.artifacts import Workspace, read_json, write_json
-from stillhouse.devices import usable_device
+from stillhouse.core.artifacts import Workspace, read_json, write_json
+from stillhouse.core.devices import usable_device
+from stillhouse.core.identity import fingerprint
 from stillhouse.evaluation.cost import cost
-from stillhouse.spec import fingerprint
-from stillhouse.sweeps.entries import COSTS
-from stillhouse.sweeps.records import TrialRecord
-from stillhouse.sweeps.rivals import Champion
-from stillhouse.sweeps.trial import Context
-from stillhouse.training.run import encoder_in
+from stillhouse.reports.entries import COSTS
+from stillhouse.search.records import TrialRecord
+from stillhouse.search.trial import Context
+from stillhouse.sweeps.contenders import Champion
+from stillhouse.training.walk import encoder_in
 
 _RUNS, _CALLS = 1, 20
 

@@ -5,19 +5,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from stillhouse.artifacts import Workspace, read_manifest
-from stillhouse.console import say
+from stillhouse.core.artifacts import Workspace, read_manifest
+from stillhouse.core.console import say
+from stillhouse.core.errors import require
 from stillhouse.corpora.tables import open_rows
-from stillhouse.data import Examples, Recorded, Sampled, Scored
-from stillhouse.errors import require
+from stillhouse.experiments.experiment import Experiment
+from stillhouse.experiments.preparation import Embedding, prepare
+from stillhouse.experiments.remarks import tell_full_bank
 from stillhouse.methods import Method
-from stillhouse.plan import Stage
-from stillhouse.sweeps.experiment import Experiment
-from stillhouse.sweeps.prepare import Embedding, prepare
-from stillhouse.sweeps.remarks import tell_full_bank
-from stillhouse.sweeps.table import aligned
+from stillhouse.plan.data import Examples, Recorded, Sampled, Scored
+from stillhouse.plan.stage import Stage
+from stillhouse.reports.tables import aligned
 from stillhouse.training.progress import Evaluation
-from stillhouse.training.run import Where, run
+from stillhouse.training.walk import Where, run
 
 
 @dataclass(frozen=True)

@@ -8,31 +8,31 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from stillhouse.artifacts import Workspace, read_json, read_manifest, write_atomically, write_json
-from stillhouse.console import say
+from stillhouse.core.artifacts import Workspace, read_json, read_manifest, write_atomically, write_json
+from stillhouse.core.console import say
+from stillhouse.core.devices import usable_device
 from stillhouse.corpora.tables import open_texts
-from stillhouse.devices import usable_device
 from stillhouse.evaluation.cost import cost, pairs_per_second, sizes
 from stillhouse.evaluation.suites import run_suite
+from stillhouse.experiments.preparation import Prepared
 from stillhouse.methods import load_method
-from stillhouse.sweeps.baseline import Baseline
-from stillhouse.sweeps.costs import costs_of
-from stillhouse.sweeps.export import export_stage, model_card_of
-from stillhouse.sweeps.figures import write_figures
-from stillhouse.sweeps.figures_data import front, second_name
-from stillhouse.sweeps.observe import Observer
-from stillhouse.sweeps.openings import record_opening
-from stillhouse.sweeps.prepare import Prepared
-from stillhouse.sweeps.records import TrialRecord
-from stillhouse.sweeps.reuse import Reuse, reuse, reuse_table, reuse_table_markdown
-from stillhouse.sweeps.rivals import Champion, Rivals, rating_teacher, teacher
-from stillhouse.sweeps.table import (
+from stillhouse.reports.figures import write_figures
+from stillhouse.reports.figures_data import front, second_name
+from stillhouse.reports.reuse import Reuse, reuse, reuse_table, reuse_table_markdown
+from stillhouse.reports.tables import (
     comparison_table,
     comparison_table_markdown,
     trial_table,
     trial_table_markdown,
 )
-from stillhouse.sweeps.trial import Context
+from stillhouse.search.observer import Observer
+from stillhouse.search.records import TrialRecord
+from stillhouse.search.trial import Context
+from stillhouse.sweeps.baseline import Baseline
+from stillhouse.sweeps.contenders import Champion, Rivals, rating_teacher, teacher
+from stillhouse.sweeps.costs import costs_of
+from stillhouse.sweeps.export import export_stage, model_card_of
+from stillhouse.sweeps.test_log import record_opening
 
 
 def deliver(

@@ -7,25 +7,25 @@ from typing import Any
 import numpy as np
 import torch
 
-from stillhouse.corpora.licences import package_licences
-from stillhouse.errors import require
+from stillhouse.core.errors import require
+from stillhouse.core.identity import Spec
+from stillhouse.core.types import Encoder, FloatArray
+from stillhouse.corpora.pydocs.licences import package_licences
 from stillhouse.evaluation.geometry import GEOMETRY
-from stillhouse.losses.joiner import Joiner
+from stillhouse.experiments.preparation import Prepared
+from stillhouse.losses.pair_head import Joiner
 from stillhouse.methods import Method
-from stillhouse.plan import Stage
-from stillhouse.spec import Spec
-from stillhouse.students.card import model_card
-from stillhouse.students.export import check_parity
-from stillhouse.students.formats import FORMATS, why_not, write_format
+from stillhouse.plan.stage import Stage
+from stillhouse.reports.model_card import model_card
+from stillhouse.students.export.formats import FORMATS, why_not, write_format
+from stillhouse.students.export.sentence_transformers import check_parity
+from stillhouse.students.export.towers import export_towers, usage
 from stillhouse.students.static import StaticStudent
-from stillhouse.students.tower_export import export_towers, usage
 from stillhouse.students.towers import SimpleCNN, SimpleLSTM
-from stillhouse.sweeps.prepare import Prepared
-from stillhouse.teachers.models import licence_of
-from stillhouse.training.run import encoder_in
+from stillhouse.teachers.weights import licence_of
 from stillhouse.training.scorer import StudentScorer
+from stillhouse.training.walk import encoder_in
 from stillhouse.training.watch import versions
-from stillhouse.types import Encoder, FloatArray
 
 _PARITY_TEXTS = (
     "Return the eigenvalues of a symmetric matrix in ascending order.",

@@ -1,94 +1,24 @@
 """A sweep, from a corpus to the best student: prepare, search, compare, deliver. The same call goes on."""
 
 import dataclasses
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stillhouse.artifacts import Workspace, locked, read_json, remove_leftovers, write_json
-from stillhouse.console import diverted_chatter, say
-from stillhouse.errors import BadInput, require
+from stillhouse.cluster.connection import connect, disconnect, refuse_hidden_root
+from stillhouse.cluster.resources import cluster_device, concurrency
+from stillhouse.core.artifacts import Workspace, locked, read_json, remove_leftovers, write_json
+from stillhouse.core.console import diverted_chatter, say
+from stillhouse.core.errors import BadInput
+from stillhouse.core.identity import canonical, fingerprint
+from stillhouse.core.signals import signals_kept
+from stillhouse.experiments.preparation import Prepared, prepare
+from stillhouse.experiments.remarks import tell_full_bank
 from stillhouse.methods import load_method
-from stillhouse.plan import DevSuite
-from stillhouse.signals import signals_kept
-from stillhouse.spec import canonical, fingerprint
-from stillhouse.sweeps.cluster import connect, disconnect, refuse_hidden_root
-from stillhouse.sweeps.experiment import Experiment
-from stillhouse.sweeps.prepare import Embedding, Prepared, prepare
-from stillhouse.sweeps.remarks import tell_full_bank
-from stillhouse.sweeps.room import Need, cluster_device, concurrency
-from stillhouse.sweeps.space import Space
+from stillhouse.plan.stage import DevSuite
+from stillhouse.search.options import LATENCY, SweepOptions
 
 if TYPE_CHECKING:
     from stillhouse.evaluation.retrieval import SearchPool
-
-QUALITY, SIZE, LATENCY = "quality", "size", "latency"
-_CHANGES_COST = ("layers", "projection", "encoder", "units", "hidden")
-
-
-@dataclass(frozen=True)
-class SweepOptions:
-    """What a sweep is, and where it runs.
-
-    Attributes:
-        name: Its folder in the workspace, and its experiment in MLflow.
-        method: What is searched.
-        preset: Where hyper-parameters come from that the space does not name.
-        space: What is searched, checked against the method.
-        experiment: What all trials share.
-        root: The workspace.
-        trials: How many in all.
-        sampler: ``tpe``, ``random``, ``qmc`` or ``grid``.
-        objectives: ``quality`` alone, or with ``size`` or ``latency``.
-        asha: Stop weak trials early.
-        full: Trials that are never stopped early.
-        at_once: Trials at once; 0 takes what fits.
-        need: Resources of a trial.
-        embedding: How the teacher runs.
-        device: Of teacher and training; ``auto`` takes a GPU where the cluster has one, else the CPU.
-        address: Of a Ray cluster.
-        register: Name in the model registry; empty takes the sweep's.
-        refresh: Read the corpus again.
-        verbose: Show the libraries' chatter.
-    """
-
-    name: str
-    method: str
-    space: Space
-    experiment: Experiment
-    root: Path
-    preset: str = "paper"
-    trials: int = 8
-    sampler: str = "tpe"
-    objectives: tuple[str, ...] = (QUALITY,)
-    asha: bool = True
-    full: int = 3
-    at_once: int = 0
-    need: Need = dataclasses.field(default_factory=Need)
-    embedding: Embedding = dataclasses.field(default_factory=Embedding)
-    device: str = "cpu"
-    address: str | None = None
-    register: str = ""
-    refresh: bool = False
-    verbose: bool = False
-
-    def __post_init__(self) -> None:
-        """Check what the parts cannot check for themselves."""
-        require(self.trials >= 1, "trials >= 1", trials=self.trials)
-        known = ((QUALITY,), (QUALITY, SIZE), (QUALITY, LATENCY))
-        require(
-            self.objectives in known,
-            "objectives is quality, or quality,size, or quality,latency",
-            objectives=",".join(self.objectives),
-        )
-        if len(self.objectives) > 1:
-            varied = [name for name in _CHANGES_COST if name in self.space.domains]
-            require(
-                bool(varied),
-                f"a second objective needs a space that varies {' or '.join(_CHANGES_COST)}",
-                space=sorted(self.space.domains),
-                remedy="Every student of this space costs the same.",
-            )
 
 
 def sweep(options: SweepOptions) -> dict[str, Any]:
@@ -134,13 +64,13 @@ def on_the_cluster(options: SweepOptions) -> SweepOptions:
 def _search_and_deliver(
     options: SweepOptions, prepared: Prepared, workspace: Workspace, folder: Path, at_once: int
 ) -> dict[str, Any]:
+    from stillhouse.search.observer import Observer, open_tracker
+    from stillhouse.search.shared_stages import build_shared, first_point, some_point
+    from stillhouse.search.trial import Context
+    from stillhouse.search.tuner import search
     from stillhouse.sweeps.baseline import Baseline
     from stillhouse.sweeps.deliver import deliver
-    from stillhouse.sweeps.observe import Observer, open_tracker
-    from stillhouse.sweeps.search_loop import search
-    from stillhouse.sweeps.shared import build_shared, first_point, some_point
-    from stillhouse.sweeps.trial import Context
-    from stillhouse.training.run import Where
+    from stillhouse.training.walk import Where
 
     where = Where(
         device=options.device,

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from stillhouse.errors import BadInput, require
-from stillhouse.plan import Model
+from stillhouse.core.errors import BadInput, require
+from stillhouse.core.types import FloatArray
+from stillhouse.plan.data import Model
 from stillhouse.students.backbone import quiet
-from stillhouse.teachers.models import on_this_machine
-from stillhouse.types import FloatArray
+from stillhouse.teachers.weights import on_this_machine
 
 _CLASSIFIER = "ForSequenceClassification"
 

@@ -8,9 +8,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from stillhouse.students.products import quick_products
-from stillhouse.tokenizing import Ids, Offsets, pad, token_batches
-from stillhouse.types import Tokens
+from stillhouse.core.tokenizing import Ids, Offsets, pad, token_batches
+from stillhouse.core.types import Tokens
+from stillhouse.students.cpu.products import quick_products
 
 Vectors = npt.NDArray[np.float32]
 

@@ -17,14 +17,14 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from stillhouse.artifacts import Workspace, read_manifest, replacing, sha256_of, write_json
+from stillhouse.core.artifacts import Workspace, read_manifest, replacing, sha256_of, write_json
+from stillhouse.core.identity import fingerprint
+from stillhouse.core.tokenizing import FastTokenizer, Ids, Offsets
+from stillhouse.core.types import IntArray, Tokens
 from stillhouse.corpora.tables import Texts
-from stillhouse.plan import Model, Store
-from stillhouse.spec import fingerprint
+from stillhouse.plan.data import Model, Store
 from stillhouse.teachers.forward import Forward, Vectors
-from stillhouse.teachers.models import on_this_machine, teacher_encoder
-from stillhouse.tokenizing import FastTokenizer, Ids, Offsets
-from stillhouse.types import IntArray, Tokens
+from stillhouse.teachers.weights import on_this_machine, teacher_encoder
 
 ARROW_TYPE = {"float16": pa.float16(), "float32": pa.float32()}
 """A store's dtype to the type of its values on the disk."""

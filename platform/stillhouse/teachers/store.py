@@ -11,13 +11,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import torch
 
-from stillhouse.artifacts import MANIFEST, Workspace, read_json, read_manifest, sha256_of
-from stillhouse.errors import BadInput, Hindered, require
-from stillhouse.plan import Store
-from stillhouse.teachers.ledger import QUARANTINE
+from stillhouse.core.artifacts import MANIFEST, Workspace, read_json, read_manifest, sha256_of
+from stillhouse.core.errors import BadInput, Hindered, require
+from stillhouse.core.types import IntArray
+from stillhouse.plan.data import Store
+from stillhouse.teachers.build_state import QUARANTINE
+from stillhouse.teachers.mapped_rows import Window
 from stillhouse.teachers.shards import schema
-from stillhouse.teachers.window import Window
-from stillhouse.types import IntArray
 
 _REBUILD = "Remove that file and the store's manifest.json; the same command again makes what is missing."
 

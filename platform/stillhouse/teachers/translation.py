@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
-from stillhouse.errors import BadInput, require
-from stillhouse.plan import Model
+from stillhouse.core.errors import BadInput, require
+from stillhouse.plan.data import Model
 from stillhouse.students.backbone import quiet
 
 BATCH = 32

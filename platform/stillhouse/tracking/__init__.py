@@ -18,6 +18,8 @@ from typing import Protocol
 Key = tuple[str, ...]
 """Which run: (sweep,), (sweep, trial) or (sweep, trial, stage); the parent is the key less its last part."""
 
+CHAMPION_IS = "champion/trial"
+"""The figure of a sweep's run that holds the number of its best trial."""
 ENDED = ("finished", "stopped early", "failed", "interrupted")
 _PACKAGES = "stillhouse torch transformers sentence-transformers ray optuna mlflow numpy faiss-cpu faiss-gpu"
 

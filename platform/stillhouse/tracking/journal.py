@@ -9,7 +9,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from stillhouse.artifacts import read_json, write_json
+from stillhouse.core.artifacts import read_json, write_json
 from stillhouse.tracking import Key
 
 Entry = dict[str, Any]

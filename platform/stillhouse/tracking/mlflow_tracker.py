@@ -19,8 +19,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from stillhouse.artifacts import locked, replacing, sha256_of
-from stillhouse.errors import require
+from stillhouse.core.artifacts import locked, replacing, sha256_of
+from stillhouse.core.errors import require
 from stillhouse.tracking import ENDED, Key, Row, flatten
 from stillhouse.tracking.journal import Entry, Journal, stamp
 

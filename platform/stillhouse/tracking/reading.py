@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from stillhouse.errors import BadInput, nearest, require
+from stillhouse.core.errors import BadInput, nearest, require
 from stillhouse.tracking.mlflow_tracker import ENVIRONMENT, sqlite_path
 
 COMPARISON = "stillhouse.comparison"

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from stillhouse.artifacts import remove_leftovers, replacing
-from stillhouse.errors import BadInput
+from stillhouse.core.artifacts import remove_leftovers, replacing
+from stillhouse.core.errors import BadInput
 
 FOLDER = "checkpoints"
 

@@ -12,22 +12,22 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from stillhouse.artifacts import write_manifest
-from stillhouse.distributed import rank, world_size
-from stillhouse.plan import Stage
-from stillhouse.students.cpu import suit_cpu
+from stillhouse.core.artifacts import write_manifest
+from stillhouse.core.distributed import rank, world_size
+from stillhouse.core.types import Batch
+from stillhouse.plan.stage import Stage
+from stillhouse.students.cpu.suit import suit_cpu
 from stillhouse.training import checkpoint
-from stillhouse.training.agree import Interrupted, any_rank, from_first, of_all, on_first, stop_signals
-from stillhouse.training.feed import batches, rank_share
 from stillhouse.training.meter import Meter
+from stillhouse.training.metrics_log import NAME, Spool
 from stillhouse.training.module import StudentAndObjective, build_module, distributed
+from stillhouse.training.prefetch import batches, rank_share
 from stillhouse.training.progress import Diverged, Evaluation, Progress, Stopped, evaluation_due
+from stillhouse.training.rank_sync import Interrupted, any_rank, from_first, of_all, on_first, stop_signals
 from stillhouse.training.schedule import learning_rate, make_optimizer, set_learning_rate
-from stillhouse.training.spool import NAME, Spool
 from stillhouse.training.summary import summary
 from stillhouse.training.table import TrainingTable
 from stillhouse.training.watch import Evaluate, measure
-from stillhouse.types import Batch
 
 __all__ = ["STUDENT", "Diverged", "Evaluation", "Interrupted", "Stopped", "fit"]
 

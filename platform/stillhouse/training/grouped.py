@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from stillhouse.core.types import Encoding, LazyStates, Tokens
 from stillhouse.students import pooling
-from stillhouse.types import Encoding, LazyStates, Tokens
 
 TEXTS_A_GROUP = {"cpu": 16}
 """Where a small matrix product is nearly as quick a row as a large one; elsewhere a batch stays whole."""

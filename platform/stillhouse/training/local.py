@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from stillhouse.artifacts import Workspace
-from stillhouse.data import Recorded, Scored
-from stillhouse.plan import Examples, Mined, Stage, Store
-from stillhouse.teachers.models import tokenizer_of
+from stillhouse.core.artifacts import Workspace
+from stillhouse.plan.data import Examples, Mined, Recorded, Scored, Store
+from stillhouse.plan.stage import Stage
+from stillhouse.teachers.weights import tokenizer_of
 from stillhouse.training.fit import Listen, fit
 from stillhouse.training.table import open_table, token_tables
 from stillhouse.training.watch import Evaluate
 
 if TYPE_CHECKING:
-    from stillhouse.training.run import Where
+    from stillhouse.training.walk import Where
 
 
 def _stores_of(stage: Stage) -> list[Store]:
@@ -27,7 +27,7 @@ def _stores_of(stage: Stage) -> list[Store]:
 def prepare(stage: Stage, workspace: Workspace, *, device: str, threads: int) -> None:
     """Build the stores, examples and tokens that a stage reads and nobody has built yet, right here."""
     from stillhouse.corpora.tokens import build_tokens
-    from stillhouse.teachers.embed import build_store
+    from stillhouse.teachers.embedding import build_store
 
     for store in _stores_of(stage):
         build_store(workspace, store, actors=1, threads=threads, local=True, device=device)
@@ -39,7 +39,7 @@ def prepare(stage: Stage, workspace: Workspace, *, device: str, threads: int) ->
 
 def build_examples(workspace: Workspace, examples: Examples, *, device: str) -> None:
     """Mine or record examples whose sources are built; others are rows that came with the data."""
-    from stillhouse.training.mining import build_mined
+    from stillhouse.examples.mining import build_mined
     from stillhouse.training.pair_scores import build_scored
     from stillhouse.training.recording import build_recorded
 

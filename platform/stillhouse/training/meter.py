@@ -4,8 +4,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from stillhouse.distributed import world_size
-from stillhouse.types import Terms
+from stillhouse.core.distributed import world_size
+from stillhouse.core.types import Terms
 
 
 class Meter:

@@ -9,13 +9,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from stillhouse.distributed import world_size
-from stillhouse.plan import Live, Stage
+from stillhouse.core.distributed import world_size
+from stillhouse.core.types import Batch, Encoding, LazyStates, Terms, Tokens
+from stillhouse.plan.stage import Live, Stage
 from stillhouse.students import pooling
 from stillhouse.students.transformer import load_weights
 from stillhouse.training.checkpoint import seed_everything
 from stillhouse.training.grouped import encode_grouped
-from stillhouse.types import Batch, Encoding, LazyStates, Terms, Tokens
 
 
 class StudentAndObjective(nn.Module):

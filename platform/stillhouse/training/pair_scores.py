@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stillhouse.artifacts import Workspace
-from stillhouse.data import Scored
-from stillhouse.errors import require
-from stillhouse.plan import Examples, Stage
+from stillhouse.core.artifacts import Workspace
+from stillhouse.core.errors import require
+from stillhouse.core.types import FloatArray, IntArray
+from stillhouse.plan.data import Examples, Scored
+from stillhouse.plan.stage import Stage
 from stillhouse.training.recording import Ask, record
-from stillhouse.types import FloatArray, IntArray
 
 if TYPE_CHECKING:
     from stillhouse.corpora.tables import Texts
@@ -65,7 +65,7 @@ def teacher_scorer(origin: Scored, workspace: Workspace, device: str = "cpu") ->
         BadInput: Its stage is not finished, or it cannot be loaded.
     """
     if isinstance(origin.teacher, Stage):
-        from stillhouse.training.run import encoder_in
+        from stillhouse.training.walk import encoder_in
 
         return encoder_in(workspace.path(origin.teacher), device)
     from stillhouse.teachers.cross_encoder import CrossEncoderScorer

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from stillhouse.errors import nearest, require
-from stillhouse.plan import Stage
+from stillhouse.core.errors import nearest, require
+from stillhouse.plan.stage import Stage
 
 
 class Diverged(Exception):

@@ -6,9 +6,9 @@ from typing import Any
 
 from torch import nn
 
-from stillhouse.errors import BadInput
-from stillhouse.plan import Model
-from stillhouse.spec import Spec
+from stillhouse.core.errors import BadInput
+from stillhouse.core.identity import Spec
+from stillhouse.plan.data import Model
 
 
 def describe(part: Spec[Any]) -> dict[str, Any]:

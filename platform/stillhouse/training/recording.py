@@ -3,11 +3,11 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from stillhouse.artifacts import Workspace, locked, remove_leftovers, write_array, write_manifest
-from stillhouse.data import Examples, Recorded
-from stillhouse.spec import canonical
-from stillhouse.training.parts import in_parts, remove_parts
-from stillhouse.types import IntArray, ValueArray
+from stillhouse.core.artifacts import Workspace, locked, remove_leftovers, write_array, write_manifest
+from stillhouse.core.identity import canonical
+from stillhouse.core.types import IntArray, ValueArray
+from stillhouse.examples.resumable_parts import in_parts, remove_parts
+from stillhouse.plan.data import Examples, Recorded
 
 ROWS_AT_ONCE = 16384
 """Rows of a part: after a kill the recording goes on with the parts that are not there."""
@@ -91,8 +91,8 @@ def _known(workspace: Workspace, origin: Any) -> tuple[Mapping[str, IntArray], M
 
 def _asked(workspace: Workspace, origin: Recorded, rows: Mapping[str, IntArray], device: str) -> Ask:
     from stillhouse.corpora.tables import open_texts
-    from stillhouse.training.run import encoder_in
     from stillhouse.training.scorer import StudentScorer
+    from stillhouse.training.walk import encoder_in
 
     scorer = encoder_in(workspace.path(origin.stage), device)
     assert isinstance(scorer, StudentScorer), "a stage that is asked has an objective that answers"

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from stillhouse.errors import require
-from stillhouse.types import IntArray
+from stillhouse.core.errors import require
+from stillhouse.core.types import IntArray
 
 PLAIN = 1_000_000
 

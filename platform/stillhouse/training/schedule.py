@@ -5,7 +5,7 @@ import math
 import torch
 from torch import nn
 
-from stillhouse.plan import Optimizer
+from stillhouse.plan.stage import Optimizer
 
 
 def learning_rate(optimizer: Optimizer, step: int, steps: int) -> float:

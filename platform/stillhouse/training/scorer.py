@@ -7,9 +7,9 @@ import numpy as np
 import torch
 from torch import nn
 
-from stillhouse.errors import require
+from stillhouse.core.errors import require
+from stillhouse.core.types import Encoding
 from stillhouse.students.encoder import StudentEncoder, Vectors, evaluating
-from stillhouse.types import Encoding
 
 ROWS_AT_ONCE = 1024
 

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from stillhouse.distributed import world_size
-from stillhouse.plan import Stage
-from stillhouse.spec import canonical
+from stillhouse.core.distributed import world_size
+from stillhouse.core.identity import canonical
+from stillhouse.plan.stage import Stage
 from stillhouse.training.progress import Progress
 from stillhouse.training.rebuild import describe
 from stillhouse.training.watch import versions

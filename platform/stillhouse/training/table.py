@@ -6,10 +6,11 @@ from typing import Protocol
 import numpy as np
 import torch
 
-from stillhouse.artifacts import Workspace
-from stillhouse.errors import require
-from stillhouse.plan import Model, Stage, TokenTable
-from stillhouse.types import Batch, Encoding, FloatArray, IntArray, Tokens, ValueArray
+from stillhouse.core.artifacts import Workspace
+from stillhouse.core.errors import require
+from stillhouse.core.types import Batch, Encoding, FloatArray, IntArray, Tokens, ValueArray
+from stillhouse.plan.data import Model, TokenTable
+from stillhouse.plan.stage import Stage
 
 
 class TokenColumn(Protocol):
@@ -158,7 +159,7 @@ def token_tables(stage: Stage, tokenizer: Model) -> dict[str, TokenTable]:
 
 
 def open_table(workspace: Workspace, stage: Stage, tokenizer: Model) -> TrainingTable:
-    """Open what `training.run` has built: examples, tokens and teacher vectors.
+    """Open what `training.walk` has built: examples, tokens and teacher vectors.
 
     Raises:
         BadInput: No example is left, or fewer than a batch.

@@ -9,13 +9,13 @@ import numpy as np
 import torch
 from torch import nn
 
-from stillhouse.plan import Stage
+from stillhouse.core.types import Encoder, FloatArray
+from stillhouse.plan.stage import Stage
 from stillhouse.students.encoder import evaluating
 from stillhouse.training.checkpoint import rng_untouched
 from stillhouse.training.module import StudentAndObjective
 from stillhouse.training.scorer import with_scores
 from stillhouse.training.table import TrainingTable
-from stillhouse.types import Encoder, FloatArray
 
 Evaluate = Callable[[Encoder], dict[str, float]]
 

@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.distributed as dist
 
-from stillhouse.artifacts import Workspace, locked
-from stillhouse.distributed import rank
-from stillhouse.errors import BadInput, require
-from stillhouse.plan import Stage
-from stillhouse.training.agree import Interrupted, from_first, stop_signals
+from stillhouse.core.artifacts import Workspace, locked
+from stillhouse.core.distributed import rank
+from stillhouse.core.errors import BadInput, require
+from stillhouse.plan.stage import Stage
 from stillhouse.training.fit import Listen
 from stillhouse.training.local import fit_here
-from stillhouse.training.post import Post
 from stillhouse.training.progress import Diverged, Stopped
+from stillhouse.training.rank_sync import Interrupted, from_first, stop_signals
+from stillhouse.training.worker_mailbox import Post
 
 if TYPE_CHECKING:
-    from stillhouse.training.run import Where
+    from stillhouse.training.walk import Where
 
 COLLECTIVE_SECONDS = 7200
 """Ranks wait so long for each other: rank 0 evaluates while the others wait."""

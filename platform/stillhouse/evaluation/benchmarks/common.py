@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stillhouse.evaluation.checked import Checked
+from stillhouse.core.identity import fingerprint
+from stillhouse.evaluation.benchmarks.retrieval_options import OnDisk
+from stillhouse.evaluation.finite_encoder import Checked
 from stillhouse.evaluation.items import Figures, Measured
-from stillhouse.evaluation.retrieval_suite import OnDisk
-from stillhouse.spec import fingerprint
 
 __all__ = ["Benchmark", "Figures", "Options", "Suite", "itemised", "missing", "opened"]
 

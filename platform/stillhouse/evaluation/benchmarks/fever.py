@@ -4,16 +4,16 @@ from pathlib import Path
 
 import numpy as np
 
-from stillhouse.artifacts import sha256_of
+from stillhouse.core.artifacts import sha256_of
+from stillhouse.core.errors import require
+from stillhouse.core.types import Encoder, FloatArray
 from stillhouse.corpora.candidates import Candidates, coverage, pick_candidates
-from stillhouse.corpora.fever import Fever, read_fever
+from stillhouse.corpora.published.fever import Fever, read_fever
 from stillhouse.corpora.tfidf import Scores, TfIdf
-from stillhouse.errors import require
 from stillhouse.evaluation.benchmarks.common import Benchmark, Options, itemised, opened
 from stillhouse.evaluation.candidates import candidate_values, judge_candidates
 from stillhouse.evaluation.items import Items, Measured, means, measured
 from stillhouse.evaluation.retrieval import unit
-from stillhouse.types import Encoder, FloatArray
 
 PLACES = ("fever", ".")
 CLAIMS = ("train.jsonl", "paper_dev.jsonl", "shared_task_dev.jsonl", "fever_labelled_dev.json")

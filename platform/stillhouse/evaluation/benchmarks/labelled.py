@@ -2,18 +2,18 @@
 
 from pathlib import Path
 
-from stillhouse.artifacts import sha256_of
-from stillhouse.corpora.glue import TASKS as GLUE
-from stillhouse.corpora.glue import Row, read_task, resolve_task
-from stillhouse.corpora.sentence_tasks import BY_CLASS, TASKS, read_tasks, task_files
-from stillhouse.corpora.sentence_tasks import PLACES as TRANSFER
-from stillhouse.errors import require
+from stillhouse.core.artifacts import sha256_of
+from stillhouse.core.errors import require
+from stillhouse.core.types import Encoder
+from stillhouse.corpora.published.glue import TASKS as GLUE
+from stillhouse.corpora.published.glue import Row, read_task, resolve_task
+from stillhouse.corpora.published.sentence_tasks import BY_CLASS, TASKS, read_tasks, task_files
+from stillhouse.corpora.published.sentence_tasks import PLACES as TRANSFER
 from stillhouse.evaluation.benchmarks.common import Benchmark, Options, itemised, missing, opened
-from stillhouse.evaluation.checked import Checked
+from stillhouse.evaluation.finite_encoder import Checked
 from stillhouse.evaluation.glue import GlueSet, glue_set, measure_glue, measure_head
 from stillhouse.evaluation.items import Measured, average, measured
 from stillhouse.evaluation.transfer import FAST_FOLDS, FOLDS, measure_task
-from stillhouse.types import Encoder
 
 GLUE_PLACES = {
     "sst2": ("glue/SST-2", "SST-2"),

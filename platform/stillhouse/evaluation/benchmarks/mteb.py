@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
+from stillhouse.core.types import Encoder
 from stillhouse.evaluation.benchmarks.common import Benchmark, Figures, Options, opened
-from stillhouse.evaluation.mteb_tasks import load_tasks, measure_tasks, open_tasks
-from stillhouse.types import Encoder
+from stillhouse.evaluation.benchmarks.mteb_tasks import load_tasks, measure_tasks, open_tasks
 
 PREFIX = "mteb:"
 

@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping
 
-from stillhouse.artifacts import sha256_of
-from stillhouse.corpora.judged import PLACES, find_collections
-from stillhouse.errors import require
+from stillhouse.core.artifacts import sha256_of
+from stillhouse.core.errors import require
+from stillhouse.corpora.published.judged import PLACES, find_collections
 from stillhouse.evaluation.benchmarks.common import Benchmark, Figures, Options, itemised, opened
-from stillhouse.evaluation.checked import Checked
+from stillhouse.evaluation.benchmarks.judged_search import query_figures, rank_collection, write_run
+from stillhouse.evaluation.benchmarks.retrieval_options import rank_on_disk, run_file, runs_of
+from stillhouse.evaluation.finite_encoder import Checked
 from stillhouse.evaluation.items import Items, Measured, means, measured
-from stillhouse.evaluation.judged_search import query_figures, rank_collection, write_run
-from stillhouse.evaluation.retrieval_suite import rank_on_disk, run_file, runs_of
 
 
 def retrieval(root: str, options: Options) -> Benchmark:

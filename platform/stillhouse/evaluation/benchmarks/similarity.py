@@ -1,9 +1,10 @@
 """The suites of semantic similarity and translation: STS, STS between languages, Tatoeba."""
 
-from stillhouse.errors import require
+from stillhouse.core.errors import require
+from stillhouse.core.types import Encoder
+from stillhouse.evaluation.benchmarks.bitexts import FOLDERS as BITEXTS
+from stillhouse.evaluation.benchmarks.bitexts import find_bitexts, measure_bitext, sha256_of_bitexts
 from stillhouse.evaluation.benchmarks.common import Benchmark, Options, itemised, missing, opened
-from stillhouse.evaluation.bitexts import FOLDERS as BITEXTS
-from stillhouse.evaluation.bitexts import find_bitexts, measure_bitext, sha256_of_bitexts
 from stillhouse.evaluation.crosslingual_sts import (
     FOLDERS,
     CrossLingualSTS,
@@ -13,7 +14,6 @@ from stillhouse.evaluation.crosslingual_sts import (
 )
 from stillhouse.evaluation.items import Items, Measured, average, measured
 from stillhouse.evaluation.sts import SETS, STS, correlations, resolve_sts, unscored
-from stillhouse.types import Encoder
 
 _PRINTED = {"STSB": "STS-B", "SICK": "SICK-R"}
 _TRANSLATED = {"sts2017": "STS2017", "extended": "STS2017-extended", "stsb": "STS-B"}

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from stillhouse.errors import BadInput, nearest, require
+from stillhouse.core.errors import BadInput, nearest, require
 from stillhouse.evaluation.benchmarks.common import Suite
 from stillhouse.evaluation.benchmarks.fever import fever
 from stillhouse.evaluation.benchmarks.labelled import glue, transfer

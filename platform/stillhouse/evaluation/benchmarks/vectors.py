@@ -2,16 +2,16 @@
 
 import numpy as np
 
-from stillhouse.errors import require
+from stillhouse.core.errors import require
+from stillhouse.core.types import Encoder
 from stillhouse.evaluation.benchmarks.common import Benchmark, Figures, Options, opened
-from stillhouse.evaluation.checked import Checked
 from stillhouse.evaluation.cost import sizes
 from stillhouse.evaluation.covariance import draw_covariance, feature_correlation
+from stillhouse.evaluation.finite_encoder import Checked
 from stillhouse.evaluation.footprint import index_megabytes, int8_megabytes, measure_speed, onnx_megabytes
 from stillhouse.evaluation.geometry import alignment, effective_rank, random_pair_cosine, uniformity
 from stillhouse.evaluation.sts import STS, resolve_sts
-from stillhouse.students.onnx_export import require_extra
-from stillhouse.types import Encoder
+from stillhouse.students.export.onnx import require_extra
 
 _POSITIVE_ABOVE = 4.0
 

@@ -1,0 +1,108 @@
+"""`stillhouse evaluate MODEL … --against OTHER`: both models on the same items, figure by figure."""
+
+from argparse import Namespace
+from dataclasses import asdict
+from typing import Any
+
+from stillhouse.core.console import say
+from stillhouse.core.errors import require
+from stillhouse.evaluation.items import Measured
+from stillhouse.evaluation.paired import Paired, compare_figures
+from stillhouse.evaluation.suites import Asked
+
+Compared = dict[str, dict[str, Paired]]
+"""Set to figure to what was found."""
+
+
+def check_against(options: Namespace) -> None:
+    """Refuse what cannot be meant, before any work.
+
+    Raises:
+        BadInput: ``--resamples`` without ``--against``, or too few of them.
+    """
+    alone = options.resamples is None or options.against is not None
+    require(alone, "--resamples goes with --against", resamples=options.resamples)
+    enough = options.resamples is None or options.resamples >= 100
+    require(enough, "--resamples >= 100", resamples=options.resamples)
+
+
+def beside(model: Measured, other: Measured, options: Namespace) -> Compared:
+    """The figures of two models compared, with the seed and the samples that were asked for."""
+    return compare_figures(
+        model.figures,
+        other.figures,
+        (model.items, other.items),
+        resamples=options.resamples or 0,
+        seed=options.seed or 0,
+    )
+
+
+def compare_suites(name: str, model: Asked, other: Asked, options: Namespace) -> Compared:
+    """The experiment's own suite of two models: compared and shown."""
+    mine, theirs = (Measured({name: figures}, {name: items}) for figures, items in (model, other))
+    found = beside(mine, theirs, options)
+    show_against(name, found, options, digits=4)
+    return found
+
+
+def models_of(options: Namespace) -> list[str]:
+    """The model, and the one that it is compared with."""
+    return [options.model, *([options.against] if options.against else [])]
+
+
+def show_against(name: str, found: Compared, options: Namespace, digits: int) -> None:
+    """A line a figure: both values, the difference with its interval, p, and the share kept."""
+    from stillhouse.reports.tables import aligned
+
+    ones = [(set_, kind, one) for set_, figures in found.items() for kind, one in figures.items()]
+    tested = any(one.items for _, _, one in ones)
+    header = ["set", "figure", "model", "other", "difference"]
+    header += ["95 % interval", "p", "p (Holm)", "share"] if tested else []
+    cells = [[set_, kind, *_written(one, digits)][: len(header)] for set_, kind, one in ones]
+    say()
+    say(f"{name}: {options.model} against {options.against}")
+    for line in aligned(header, cells, left={0, 1}):
+        say(line)
+    drawn = sorted({one.resamples for _, _, one in ones if one.resamples})
+    if drawn:
+        counts = " and ".join(f"{count:,}" for count in drawn)
+        say(f"note: paired bootstrap and two-sided randomisation, {counts} samples, seed {options.seed or 0}")
+
+
+def told_against(options: Namespace, found: dict[str, Compared]) -> dict[str, Any]:
+    """What `--json` has beside the figures: suite to set to figure to the comparison."""
+    return {
+        "model": options.against,
+        "seed": options.seed or 0,
+        "suites": {
+            suite: {
+                set_: {kind: asdict(one) for kind, one in figures.items()} for set_, figures in each.items()
+            }
+            for suite, each in found.items()
+        },
+    }
+
+
+def _written(one: Paired, digits: int) -> list[str]:
+    def number(value: float, sign: str = "") -> str:
+        whole = abs(value) >= 1000 and value == int(value)
+        return f"{value:{sign},.{0 if whole else digits}f}"
+
+    ends = [number(end, "+") for end in (one.low, one.high) if end is not None]
+    share = "" if one.share is None else f"{100 * one.share:.1f} %"
+    return [
+        number(one.model),
+        number(one.other),
+        number(one.difference, "+"),
+        " … ".join(ends),
+        _p(one.p),
+        _p(one.p_holm),
+        share,
+    ]
+
+
+def _p(p: float | None) -> str:
+    """Three digits behind the point, or that it is less."""
+    if p is None:
+        return ""
+    return f"{p:.3f}" if p >= 0.001 else "< 0.001"

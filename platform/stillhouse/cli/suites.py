@@ -1,0 +1,194 @@
+"""`stillhouse evaluate MODEL --suite …`: the published benchmarks, without an experiment of ours."""
+
+import os
+from argparse import Namespace
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from stillhouse.core.artifacts import Workspace
+from stillhouse.core.console import say
+from stillhouse.core.errors import require
+from stillhouse.evaluation.benchmarks.common import Benchmark, Figures, Options, Suite
+from stillhouse.evaluation.benchmarks.retrieval_options import OnDisk
+from stillhouse.evaluation.benchmarks.table import HUB, NEED_NO_DATA, from_hub, suites_named
+from stillhouse.evaluation.finite_encoder import Checked
+from stillhouse.evaluation.items import Measured
+from stillhouse.evaluation.search.indexes import check_index, parse_index
+
+FLAGS: dict[str, tuple[str, Any]] = {
+    "run": ("retrieval", None),
+    "from_run": ("retrieval", None),
+    "search_shards": ("retrieval", 1),
+    "index": ("retrieval", []),
+    "keep_vectors": ("retrieval", False),
+    "candidates": ("fever", None),
+    "fast": ("transfer", False),
+    "onnx": ("cost", False),
+    "figures": ("geometry", None),
+}
+"""Flags that are of one suite alone, and what they are where they are not given."""
+
+
+def run_suites(options: Namespace, workspace: Workspace, device: str) -> dict[str, Any]:
+    """Prepare every suite, open the model, measure it, and show a table a suite.
+
+    Args:
+        options: ``model``, ``suite``, ``data_root``, ``final``, and those of `FLAGS`; ``against``,
+            ``resamples``, ``seed``.
+        workspace: Where stages are looked for, and openings of test sets recorded.
+        device: Where the model encodes.
+
+    Returns:
+        Suite to set to figure; with another model ``against`` beside, the comparison.
+
+    Raises:
+        BadInput: An unknown suite, missing or malformed files, or no such model.
+    """
+    from stillhouse.cli.against import beside, models_of, show_against, told_against
+    from stillhouse.sweeps.test_log import record_opening, tell_runs
+
+    prepared = prepare_suites(options, workspace)
+    models = {name: open_checked(name, options, workspace, device) for name in models_of(options)}
+    model, other = models[options.model], models.get(options.against)
+    found: dict[str, Any] = {}
+    compared = {}
+    for name, benchmark in prepared.items():
+        if benchmark.opens:
+            measured = " against ".join(models) or str(options.from_run)
+            before = record_opening(workspace, benchmark.opens, measured)
+            told = sum(tell_runs(workspace, benchmark.opens, each) for each in models if each)
+            say(f"{name}: test sets opened (before: {before} times{_runs(told)})")
+        # The model comes last, so that what `--run` and `--figures` write is its own.
+        theirs = None if other is None else _measured(benchmark, other)
+        mine = _measured(benchmark, model)
+        found[name] = mine.figures
+        _show(name, benchmark, mine.figures)
+        if theirs is not None:
+            compared[name] = beside(mine, theirs, options)
+            show_against(name, compared[name], options, benchmark.digits)
+    return found | ({"against": told_against(options, compared)} if other is not None else {})
+
+
+def open_checked(name: str, options: Namespace, workspace: Workspace, device: str) -> Checked:
+    """A model by its name, identified where vectors are kept; none for a run that is measured."""
+    from stillhouse.training.walk import identity_of, open_model
+
+    if not name:
+        return Checked(None)
+    identity = f"{identity_of(name, workspace)} {device}" if _keeps_vectors(options) else ""
+    return Checked(open_model(name, workspace, device), identity)
+
+
+def _runs(told: int) -> str:
+    return f"; noted in {told} run{'s' if told > 1 else ''} of MLflow" if told else ""
+
+
+def _measured(benchmark: Benchmark, model: Checked) -> Measured:
+    if benchmark.itemised is not None:
+        return benchmark.itemised(model)
+    return Measured(benchmark.measure(model), {})
+
+
+def prepare_suites(options: Namespace, workspace: Workspace) -> dict[str, Benchmark]:
+    """The suites that ``--suite`` names, their files read and checked."""
+    wanted: Mapping[str, Suite] = suites_named(options.suite)
+    root = options.data_root or os.environ.get("STILLHOUSE_DATA", "")
+    if root == HUB:
+        wanted = from_hub(wanted)
+    elif any(name not in NEED_NO_DATA for name in wanted):
+        require(
+            bool(root) and Path(root).is_dir(),
+            "--data-root is the folder with the published files",
+            data_root=root,
+            remedy=f"Give --data-root DIR, or set STILLHOUSE_DATA; {HUB} takes mteb's data from the hub.",
+        )
+    how = Options(
+        final=options.final,
+        run=options.run,
+        from_run=options.from_run,
+        on_disk=_on_disk(options, workspace),
+        candidates=10 if options.candidates is None else options.candidates,
+        fast=options.fast,
+        onnx=options.onnx,
+        figures=options.figures,
+    )
+    return {name: suite(root, how) for name, suite in wanted.items()}
+
+
+def refuse_suite_flags(options: Namespace, wanted: Collection[str] = ()) -> None:
+    """Refuse flags that say how a suite is run where that suite is not among those that are wanted."""
+    for name, (suite, default) in FLAGS.items():
+        given, flag = getattr(options, name), name.replace("_", "-")
+        if name == "candidates" and options.claims:
+            continue  # Claims to train and measure on have candidates too.
+        require(
+            suite in wanted or given == default, f"--{flag} goes with --suite {suite}", **{name: str(given)}
+        )
+
+
+def check_flags(options: Namespace) -> None:
+    """Refuse flags that do not go together, before Ray is started or a file is read."""
+    wanted = suites_named(options.suite)
+    refuse_suite_flags(options, wanted)
+    require(options.search_shards >= 1, "search_shards >= 1", search_shards=options.search_shards)
+    for text in options.index:
+        check_index(parse_index(text))
+    if options.from_run is None:
+        require(bool(options.model), "a model is given", remedy="Give MODEL, or --from-run FILE.")
+        return
+    for name in ("run", "search_shards", "index", "keep_vectors"):
+        flag = name.replace("_", "-")
+        require(getattr(options, name) == FLAGS[name][1], f"--{flag} and --from-run are not given together")
+    alone = not options.model and not options.against and list(wanted) == ["retrieval"]
+    rule = "--from-run goes without a model, with --suite retrieval alone"
+    require(alone, rule, model=options.model, suite=options.suite)
+
+
+def _keeps_vectors(options: Namespace) -> bool:
+    return options.search_shards != 1 or bool(options.index) or options.keep_vectors
+
+
+def _on_disk(options: Namespace, workspace: Workspace) -> OnDisk | None:
+    """What the flags of retrieval ask for beyond vectors in memory."""
+    if not _keeps_vectors(options):
+        return None
+    indexes = tuple(parse_index(text) for text in options.index)
+    return OnDisk(workspace, options.search_shards, indexes, options.keep_vectors)
+
+
+def _show(name: str, benchmark: Benchmark, figures: Figures) -> None:
+    from stillhouse.reports.tables import aligned
+
+    kinds = list(dict.fromkeys(kind for each in figures.values() for kind in each))
+    lines = kinds if benchmark.across else list(figures)
+    columns = list(figures) if benchmark.across else kinds
+
+    def cell(line: str, column: str) -> str:
+        found, kind = (column, line) if benchmark.across else (line, column)
+        return _written(figures[found].get(kind), benchmark.digits)
+
+    cells = [[line, *(cell(line, column) for column in columns)] for line in lines]
+    say()
+    for text in aligned([name, *columns], cells, left={0}):
+        say(text)
+    for note in (*benchmark.notes, *_undefined(figures)):
+        say(f"note: {note}")
+
+
+def _undefined(figures: Figures) -> list[str]:
+    """The note on figures that are no number, such as a correlation with cosines that are all equal."""
+    found = [
+        f"{kind} of {name}"
+        for name, each in figures.items()
+        for kind, value in each.items()
+        if value != value
+    ]
+    return [f"not defined for these vectors, null in --json: {', '.join(found)}"] if found else []
+
+
+def _written(value: float | None, digits: int) -> str:
+    if value is None:
+        return ""
+    whole = abs(value) >= 1000 and value == int(value)
+    return f"{value:,.0f}" if whole else f"{value:.{digits}f}"

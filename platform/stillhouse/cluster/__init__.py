@@ -1,0 +1,1 @@
+"""The Ray cluster: joining or starting one, and what fits on it."""

@@ -1,0 +1,1 @@
+"""What every room stands on: errors, identity, artifacts, the console, devices and processes."""

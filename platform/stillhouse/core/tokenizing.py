@@ -1,0 +1,160 @@
+"""From texts to padded batches of token ids; training, embedding and evaluation all cut and pad here."""
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from stillhouse.core.errors import BadInput, require
+from stillhouse.core.types import IntArray, Tokens
+
+Ids = npt.NDArray[np.int32]
+Offsets = npt.NDArray[np.int64]
+
+
+class FastTokenizer:
+    """Texts to token ids, special tokens included, cut at a maximum length, without padding.
+
+    A static model, one that is a table of token vectors, gets no special tokens, as it does from stock
+    sentence-transformers; a shorter length that its own file states holds too.
+
+    Attributes:
+        pad_id: What a batch is padded with.
+
+    Args:
+        folder: A Hugging Face or sentence-transformers folder.
+        max_length: Tokens a text, special ones included.
+
+    Raises:
+        BadInput: The folder has no fast tokenizer, or its model takes fewer tokens.
+    """
+
+    def __init__(self, folder: Path, max_length: int) -> None:
+        self._special = not is_static(folder)
+        folder = transformer_part(folder)
+        self._lower = lower_cases(folder)
+        if self._special:
+            self._backend, most, self.pad_id = _of_transformer(folder)
+        else:
+            self._backend, most, self.pad_id = _of_table(folder)
+            # Stock sentence-transformers cuts at what the file says, and nowhere without.
+            cut = (self._backend.truncation or {}).get("max_length", max_length)
+            max_length = min(max_length, cut)
+        require(
+            3 <= max_length <= most, f"3 <= max_length <= {most}, what the model takes", max_length=max_length
+        )
+        # Some published tokenizers carry a truncation and a padding of their own.
+        self._backend.no_padding()
+        self._backend.enable_truncation(max_length)
+        self._max_length = max_length
+
+    def __call__(self, texts: Sequence[str]) -> tuple[Ids, Offsets]:
+        """The ids of all texts end to end, and where each begins (one more offset than texts)."""
+        texts = [text.lower() for text in texts] if self._lower else list(texts)
+        encoded = self._backend.encode_batch_fast(texts, add_special_tokens=self._special)
+        rows = [text.ids for text in encoded]
+        offsets = np.zeros(len(rows) + 1, np.int64)
+        np.cumsum([len(row) for row in rows], out=offsets[1:])
+        return np.fromiter((i for row in rows for i in row), np.int32, int(offsets[-1])), offsets
+
+    def same_as(self, other: "FastTokenizer") -> bool:
+        """Whether both have the same words with the same ids, and treat case alike."""
+        mine, theirs = self._backend.get_vocab(), other._backend.get_vocab()
+        return bool(mine == theirs and self._lower == other._lower and self.around() == other.around())
+
+    def prefix_length(self, prompt: str) -> int:
+        """The tokens that a prompt puts in front of every text, special ones before it included."""
+        encoded = self._backend.encode(prompt, add_special_tokens=self._special)
+        return len(encoded.ids) - int(encoded.special_tokens_mask[-1])
+
+    def around(self) -> tuple[list[int], list[int]]:
+        """The special tokens before and after every text."""
+        encoded = self._backend.encode("a", add_special_tokens=self._special)
+        own = [place for place, special in enumerate(encoded.special_tokens_mask) if not special]
+        return encoded.ids[: own[0]], encoded.ids[own[-1] + 1 :]
+
+    def write_static(self, file: Path) -> None:
+        """Write the tokenizer of a static model: the same tokens, cut at the same one, none around."""
+        import tokenizers
+
+        bare: Any = tokenizers.Tokenizer.from_str(self._backend.to_str())
+        bare.enable_truncation(self._max_length - sum(len(ids) for ids in self.around()))
+        if self._lower:
+            lower, own = tokenizers.normalizers.Lowercase(), bare.normalizer
+            bare.normalizer = tokenizers.normalizers.Sequence([lower, own] if own else [lower])
+        bare.save(str(file))
+
+
+def token_batches(lengths: IntArray, batch_tokens: int) -> Iterator[IntArray]:
+    """Cut rows, longest first, into batches of at most ``batch_tokens`` padded tokens, or of one row.
+
+    Longest first, so that a batch that does not fit the memory fails at once.
+    """
+    order = np.argsort(-lengths, kind="stable")
+    first = 0
+    while first < len(order):
+        last = first + max(1, batch_tokens // max(1, int(lengths[order[first]])))
+        yield order[first:last]
+        first = last
+
+
+def pad(ids: IntArray, starts_B: IntArray, lengths_B: IntArray, pad_id: int) -> Tokens:
+    """Cut texts out of ids that lie end to end, and pad them on the right to the longest."""
+    columns_T = np.arange(max(1, int(lengths_B.max(initial=1))))
+    mask_BT = columns_T < lengths_B[:, None]
+    ids_BT = np.full(mask_BT.shape, pad_id, np.int64)
+    ids_BT[mask_BT] = ids[(starts_B[:, None] + columns_T)[mask_BT]]
+    return Tokens(torch.from_numpy(ids_BT), torch.from_numpy(mask_BT.astype(np.int64)))
+
+
+def transformer_part(folder: Path) -> Path:
+    """Where a model keeps its tokenizer: the first module of a sentence-transformers folder, else itself."""
+    modules = _modules(folder)
+    return folder / modules[0]["path"] if modules else folder
+
+
+def is_static(folder: Path) -> bool:
+    """Whether the first module of a sentence-transformers folder is a table of token vectors."""
+    return first_module(folder) == "StaticEmbedding"
+
+
+def first_module(folder: Path) -> str:
+    """The class of the first module of a sentence-transformers folder; of a plain one, a transformer."""
+    modules = _modules(folder)
+    return str(modules[0]["type"]).rpartition(".")[2] if modules else "Transformer"
+
+
+def lower_cases(folder: Path) -> bool:
+    """Whether sentence-transformers lowers texts before this folder's tokenizer sees them."""
+    settings = sorted(folder.glob("sentence_*_config.json"))
+    return any(json.loads(path.read_bytes()).get("do_lower_case", False) for path in settings)
+
+
+def _modules(folder: Path) -> list[dict[str, Any]]:
+    described = folder / "modules.json"
+    return json.loads(described.read_bytes()) if described.is_file() else []
+
+
+def _of_transformer(folder: Path) -> tuple[Any, int, int]:
+    """A backend, the tokens that its model takes, and what it pads with."""
+    from transformers import AutoTokenizer
+
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    except (OSError, ValueError, KeyError) as error:
+        raise BadInput(f"{folder} must hold a tokenizer, but loading it gave: {error}") from error
+    require(bool(tokenizer.is_fast), "a model has a fast tokenizer", folder=str(folder))
+    return tokenizer.backend_tokenizer, int(tokenizer.model_max_length), int(tokenizer.pad_token_id or 0)
+
+
+def _of_table(folder: Path) -> tuple[Any, int, int]:
+    import tokenizers
+
+    file = folder / "tokenizer.json"
+    require(file.is_file(), "a static model's folder holds its tokenizer.json", folder=str(folder))
+    return tokenizers.Tokenizer.from_file(str(file)), sys.maxsize, 0

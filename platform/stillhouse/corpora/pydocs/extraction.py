@@ -1,0 +1,273 @@
+"""Every docstring of the installed packages, cleaned and split by module: done once, on the driver."""
+
+import contextlib
+import importlib.metadata
+import importlib.util
+import multiprocessing
+import os
+import platform
+import signal
+import sysconfig
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from pathlib import Path
+
+from stillhouse.core.artifacts import Workspace
+from stillhouse.corpora.pydocs.docstrings import docstrings, paragraphs
+from stillhouse.corpora.pydocs.prose import outline, readable, sentences
+from stillhouse.corpora.tables import write_texts
+from stillhouse.plan.data import TextTable
+
+STANDARD_LIBRARY = "python"
+PACKAGES = tuple(
+    (
+        "numpy scipy pandas sklearn torch matplotlib transformers optuna ray mlflow sentence_transformers "
+        "datasets pyarrow networkx sympy mpmath PIL sqlalchemy pydantic huggingface_hub tokenizers fontTools "
+        "narwhals aiohttp jinja2 requests urllib3 flask werkzeug fsspec joblib setuptools alembic click rich "
+        "filelock safetensors cryptography starlette fastapi gunicorn docker git skops packaging cloudpickle "
+        "dill smart_open wrapt jsonschema tqdm psutil graphene graphql opentelemetry nupunkt faiss"
+    ).split()
+)
+SKIPPED_FOLDERS = frozenset(
+    "tests test testing _vendor vendored externals third_party thirdparty thirdparty_files _thirdparty "
+    "site-packages dist-packages __pycache__ idlelib lib2to3 pydoc_data turtledemo node_modules".split()
+)
+LARGEST_FILE = 2_000_000
+WORTH_PROCESSES, MOST_PROCESSES = 500, 8
+"""Files from which on several processes are quicker, and how many at most."""
+LEAST_PASSAGE, MOST_PASSAGE = 8, 128
+HELD_OUT = {"test": 10, "dev": 10}
+"""Per cent of the modules' groups."""
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Package:
+    """A folder of sources.
+
+    Attributes:
+        name: As it is imported.
+        version: Of its distribution.
+        folder: Where its sources are.
+    """
+
+    name: str
+    version: str
+    folder: Path
+
+
+@dataclass(slots=True)
+class Document:
+    """A docstring's readable sentences.
+
+    Attributes:
+        query: The first one, if it opens the docstring; else "".
+        body: The others, in order.
+    """
+
+    query: str
+    body: list[str]
+
+
+Found = tuple[list[tuple[bytes, Document | None]], str]
+"""A file's docstrings by key, and the error that ended its reading."""
+
+
+@dataclass
+class _Split:
+    """What a split holds; ``passages`` starts with the answers of ``queries``, row by row."""
+
+    sentences: list[str] = field(default_factory=list)
+    queries: list[str] = field(default_factory=list)
+    passages: list[str] = field(default_factory=list)
+
+
+def installed_packages() -> list[Package]:
+    """The packages of the fixed list that are installed, and the standard library; nothing is imported."""
+    found = [
+        Package(STANDARD_LIBRARY, platform.python_version(), Path(sysconfig.get_paths()["stdlib"])),
+    ]
+    distributions = importlib.metadata.packages_distributions()
+    for name in PACKAGES:
+        there = importlib.util.find_spec(name)
+        for folder in list(there.submodule_search_locations or [])[:1] if there else []:
+            known = distributions.get(name, [])
+            version = importlib.metadata.version(known[0]) if known else "unknown"
+            found.append(Package(name, version, Path(folder)))
+    return found
+
+
+def packages_below(roots: Sequence[Path]) -> list[Package]:
+    """Every folder below the roots as a package."""
+    folders = [folder for root in roots for folder in sorted(root.iterdir()) if folder.is_dir()]
+    return [Package(folder.name, "unknown", folder) for folder in folders]
+
+
+def split_of(group: str) -> str:
+    """The split of a group of modules, by the hash of its name."""
+    place = int.from_bytes(blake2b(group.encode(), digest_size=8).digest()) % 100
+    for split, share in HELD_OUT.items():
+        if place < share:
+            return split
+        place -= share
+    return "train"
+
+
+def extract(
+    workspace: Workspace, packages: Sequence[Package], progress: Progress | None
+) -> dict[str, TextTable]:
+    """Write sentences, queries and passages of each split; no text of a held-out split is in another.
+
+    Row i of ``<split>_queries`` is answered by row i of ``<split>_passages``; later passages answer none.
+
+    Args:
+        workspace: Where the tables stand.
+        packages: What is read.
+        progress: Told of files done and files in all.
+
+    Returns:
+        Tables by the names ``train_sentences``, ``dev_queries``, ….
+    """
+    documents, skipped = _read(packages, progress)
+    origin = {"packages": {package.name: package.version for package in packages}, "skipped": dict(skipped)}
+    tables, foreign = {}, set[str]()
+    for split in (*HELD_OUT, "train"):
+        held, outlines = _assemble(documents[split], foreign)
+        foreign |= outlines
+        for name, texts in vars(held).items():
+            label = f"pydocs-{split}-{name}-all"
+            table = write_texts(workspace, label, texts, deduplicate=False, origin=origin)
+            tables[f"{split}_{name}"] = table
+    return tables
+
+
+def _read(
+    packages: Sequence[Package], progress: Progress | None
+) -> tuple[dict[str, list[Document]], Counter[str]]:
+    files = [(package, path) for package in packages for path in _sources(package.folder)]
+    documents: dict[str, list[Document]] = {split: [] for split in (*HELD_OUT, "train")}
+    skipped: Counter[str] = Counter()
+    seen: set[bytes] = set()
+    with contextlib.closing(_each_read([path for _, path in files])) as found:
+        for done, ((package, path), (keyed, fault)) in enumerate(zip(files, found, strict=True)):
+            if progress is not None and done % 50 == 0:
+                progress(done, len(files))
+            new = {key: document for key, document in keyed if key not in seen}
+            seen.update(new)
+            documents[split_of(_group(package, path))].extend(filter(None, new.values()))
+            if fault:
+                skipped[fault] += 1
+    if progress is not None:
+        progress(len(files), len(files))
+    return documents, skipped
+
+
+def _each_read(paths: Sequence[Path]) -> Generator[Found, None, None]:
+    """What stands in each file, in order; many files are read by a process for every core."""
+    processes = min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1, MOST_PROCESSES)
+    if processes == 1 or len(paths) < WORTH_PROCESSES:
+        yield from map(_read_file, paths)
+        return
+    fresh = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(processes, fresh, signal.signal, (signal.SIGINT, signal.SIG_IGN))
+    try:
+        yield from pool.map(_read_file, paths, chunksize=20)
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _read_file(path: Path) -> Found:
+    keyed: list[tuple[bytes, Document | None]] = []
+    try:
+        keyed.extend(_documents(path))
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        # Other people's files: some are templates, for another Python, or of another encoding.
+        return keyed, type(error).__name__
+    return keyed, ""
+
+
+def _sources(folder: Path) -> Iterator[Path]:
+    for base, folders, files in os.walk(folder):
+        folders[:] = sorted(name for name in folders if name not in SKIPPED_FOLDERS)
+        for name in sorted(files):
+            path = Path(base, name)
+            if name.endswith(".py") and not name.endswith("_pb2.py") and path.is_file():
+                yield path
+
+
+def _group(package: Package, path: Path) -> str:
+    """Modules of one folder stay together, since they say the same; top modules of Python stand alone."""
+    relative = path.relative_to(package.folder)
+    alone = package.name == STANDARD_LIBRARY and len(relative.parts) == 1
+    return "/".join((package.name, *(relative.parts if alone else relative.parts[:-1])))
+
+
+def _documents(path: Path) -> Iterator[tuple[bytes, Document | None]]:
+    """A key for every docstring, and what is readable of it."""
+    if path.stat().st_size > LARGEST_FILE:
+        raise ValueError("too large")
+    source = path.read_bytes()
+    if b'"""' not in source and b"'''" not in source:
+        return
+    for docstring in docstrings(source):
+        key = blake2b(docstring.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+        lead, rest = paragraphs(docstring)
+        opening = sentences(lead) if lead else []
+        query = opening[0] if opening and readable(opening[0]) else ""
+        following = [*opening[1 if query else 0 :], *(text for part in rest for text in sentences(part))]
+        body = [sentence for sentence in following if readable(sentence)]
+        yield key, Document(query, body) if query or following else None
+
+
+def _assemble(documents: Iterable[Document], foreign: set[str]) -> tuple[_Split, set[str]]:
+    """The texts of a split without anything whose outline is in a split before it, and their outlines."""
+    made, seen, within = _Split(), set[str](), set[str]()
+    answers: dict[str, list[str]] = {}
+    spare: list[str] = []
+    for document in documents:
+        query = "" if outline(document.query) in foreign else document.query
+        body = [text for text in document.body if outline(text) not in foreign]
+        for text in [query, *body] if query else body:
+            if (key := outline(text)) not in seen:
+                seen.add(key)
+                made.sentences.append(text)
+        passage = _passage(query, body)
+        if passage and query:
+            answers.setdefault(query, []).append(passage)
+        elif passage:
+            spare.append(passage)
+        within.update(key for text in body if (key := outline(text)) != outline(query))
+    _pair(made, answers, spare, within)
+    return made, seen
+
+
+def _passage(query: str, body: list[str]) -> str:
+    """The sentences after the query, each once, as many as fit; "" if they are too few words."""
+    chosen: dict[str, str] = {outline(query): ""}
+    words = 0
+    for text in body:
+        length = text.count(" ") + 1
+        if words + length > MOST_PASSAGE:
+            break
+        if (key := outline(text)) not in chosen:
+            chosen[key] = text
+            words += length
+    return " ".join(text for text in chosen.values() if text) if words >= LEAST_PASSAGE else ""
+
+
+def _pair(made: _Split, answers: Mapping[str, list[str]], spare: list[str], within: set[str]) -> None:
+    """Keep the queries with one answer of their own that stand in no passage; other passages answer none."""
+    times = Counter(passage for passages in answers.values() for passage in set(passages))
+    unused = []
+    for query, passages in answers.items():
+        alone = len(set(passages)) == 1 and times[passages[0]] == 1 and query not in passages[0]
+        if alone and outline(query) not in within:
+            made.queries.append(query)
+            made.passages.append(passages[0])
+        else:
+            unused.extend(passages)
+    made.passages.extend(dict.fromkeys([*unused, *spare]))

@@ -1,0 +1,235 @@
+"""The corpus ``pydocs``: technical English out of the docstrings of installed packages.
+
+Sentences for distillation, query–passage pairs (first sentence → the rest of the docstring) for fine-tuning,
+and a documentation search for evaluation. Dev and test come from modules of their own, and no text of theirs
+is in the training texts. The docstrings are extracted once; a selection of them is a matter of seconds.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stillhouse.core.artifacts import Workspace, locked, read_json, write_json
+from stillhouse.core.errors import require
+from stillhouse.corpora.pydocs.extraction import Progress, extract, installed_packages, packages_below
+from stillhouse.corpora.reading.ingest import note_path
+from stillhouse.corpora.tables import Texts, open_texts, write_collection, write_rows, write_texts
+from stillhouse.plan.data import Collection, Examples, Given, TextTable
+
+VERSION = 1
+"""Raised when the extraction changes its meaning."""
+
+
+@dataclass(frozen=True)
+class Pydocs:
+    """A selection of the corpus.
+
+    Attributes:
+        sentences: Unlabelled text for distillation.
+        pairs: Columns ``query`` and ``passage``.
+        dev: Documentation search that may steer.
+        test: Documentation search of the locked split.
+        dev_sentences: Unlabelled text of the dev modules.
+        test_sentences: Unlabelled text of the test modules.
+    """
+
+    sentences: TextTable
+    pairs: Examples
+    dev: Collection
+    test: Collection
+    dev_sentences: TextTable
+    test_sentences: TextTable
+
+
+def pydocs(
+    workspace: Workspace,
+    *,
+    sentences: int | None = None,
+    pairs: int | None = None,
+    dev_queries: int = 500,
+    dev_passages: int = 2000,
+    test_queries: int = 500,
+    test_passages: int = 2000,
+    held_out_sentences: int = 2000,
+    seed: int = 0,
+    refresh: bool = False,
+    progress: Progress | None = None,
+    roots: Sequence[Path] | None = None,
+) -> Pydocs:
+    """Select from the corpus, extracting it if that has not been done.
+
+    Args:
+        workspace: Where everything stands.
+        sentences: Training sentences; None takes all.
+        pairs: Training pairs; None takes all.
+        dev_queries: Queries of the dev search, each with one relevant passage.
+        dev_passages: Passages of the dev search, the relevant ones included.
+        test_queries: Queries of the test search.
+        test_passages: Passages of the test search.
+        held_out_sentences: Dev and test sentences, as many as there are up to this.
+        seed: Of the selection; a smaller selection is part of a larger one.
+        refresh: Extract again, from the packages as they are now.
+        progress: Told of source files done and in all, while extracting.
+        roots: Folders of packages to read instead of the installed ones.
+
+    Raises:
+        BadInput: More is asked for than there is.
+    """
+    sizes = {
+        "sentences": sentences,
+        "pairs": pairs,
+        "dev_queries": dev_queries,
+        "dev_passages": dev_passages,
+        "test_queries": test_queries,
+        "test_passages": test_passages,
+    }
+    for name, size in sizes.items():
+        require(size is None or size > 0, f"{name} > 0", got=size)
+    tables = _extracted(workspace, refresh, progress, roots)
+    wanted = {**sizes, "held_out_sentences": held_out_sentences, "seed": seed, "tables": tables}
+    note = note_path(workspace, "pydocs-selection", wanted)
+    with locked(note.with_suffix(".lock")):
+        if note.exists() and _is_whole(workspace, found := _recall(read_json(note))):
+            return found
+        chosen = _Selection(workspace, {name: open_texts(workspace, t) for name, t in tables.items()}, seed)
+        selected = Pydocs(
+            sentences=chosen.texts("train_sentences", sentences, "sentences"),
+            pairs=chosen.pairs(pairs),
+            dev=chosen.search("dev", dev_queries, dev_passages),
+            test=chosen.search("test", test_queries, test_passages),
+            dev_sentences=chosen.held_out("dev", held_out_sentences),
+            test_sentences=chosen.held_out("test", held_out_sentences),
+        )
+        write_json(note, _noted(selected))
+    return selected
+
+
+def _extracted(
+    workspace: Workspace, refresh: bool, progress: Progress | None, roots: Sequence[Path] | None
+) -> dict[str, TextTable]:
+    """The tables of everything by name. What is installed now does not matter once they are there."""
+    where = None if roots is None else [str(root) for root in roots]
+    note = note_path(workspace, "pydocs", {"version": VERSION, "roots": where})
+    with locked(note.with_suffix(".lock")):
+        if note.exists() and not refresh:
+            tables = {
+                name: TextTable(sha, f"pydocs-{name.replace('_', '-')}-all")
+                for name, sha in read_json(note)["tables"].items()
+            }
+            if all(workspace.finished(table) for table in tables.values()):
+                return tables
+        packages = installed_packages() if roots is None else packages_below(roots)
+        tables = extract(workspace, packages, progress)
+        versions = {package.name: package.version for package in packages}
+        write_json(note, {"tables": {n: t.sha256 for n, t in tables.items()}, "packages": versions})
+    return tables
+
+
+@dataclass
+class _Selection:
+    workspace: Workspace
+    all: Mapping[str, Texts]
+    seed: int
+
+    def texts(self, name: str, size: int | None, label: str) -> TextTable:
+        texts = self._everything(name)
+        return self._write(label, [texts[row] for row in self._first(texts, size, label)])
+
+    def held_out(self, split: str, size: int) -> TextTable:
+        there = len(self.all[f"{split}_sentences"])
+        return self.texts(f"{split}_sentences", min(size, there), f"{split}-sentences")
+
+    def pairs(self, size: int | None) -> Examples:
+        queries, passages = self._everything("train_queries"), self._everything("train_passages")
+        rows = self._first(queries, size, "pairs")
+        columns = {
+            "query": self._write("queries", [queries[row] for row in rows]),
+            "passage": self._write("passages", [passages[row] for row in rows]),
+        }
+        ids = np.arange(len(rows))
+        return write_rows(self.workspace, columns, {name: ids for name in columns}, "pydocs-pairs")
+
+    def search(self, split: str, queries: int, passages: int) -> Collection:
+        """Queries, their answers, and other passages of the same modules, in an order that tells nothing."""
+        name = {"queries": f"{split}_queries", "passages": f"{split}_passages"}
+        require(queries <= passages, f"{name['queries']} <= {name['passages']}", got=(queries, passages))
+        asked, searched = self._everything(name["queries"]), self._everything(name["passages"])
+        chosen = self._first(asked, queries, name["queries"])
+        answers = set(chosen)
+        others = [row for row in self._first(searched, None, name["passages"]) if row not in answers]
+        most = len(answers) + len(others)
+        require(passages <= most, f"{name['passages']} <= {most}, all there are", got=passages)
+        shown = [*chosen, *others[: passages - len(chosen)]]
+        shown.sort(key=lambda row: self._place(searched[row]))
+        row_of = {row: place for place, row in enumerate(shown)}
+        qrels_N3 = np.array([[place, row_of[row], 1] for place, row in enumerate(chosen)])
+        return write_collection(
+            self.workspace,
+            f"pydocs-{split}",
+            self._write(f"{split}-queries", [asked[row] for row in chosen]),
+            self._write(f"{split}-passages", [searched[row] for row in shown]),
+            qrels_N3,
+        )
+
+    def _everything(self, name: str) -> list[str]:
+        return list(self.all[name])
+
+    def _first(self, texts: list[str], size: int | None, name: str) -> list[int]:
+        """The rows with the lowest hashes: the same for the same texts, and a prefix of any larger choice."""
+        require(size is None or size <= len(texts), f"{name} <= {len(texts)}, all there are", got=size)
+        return sorted(range(len(texts)), key=lambda row: self._place(texts[row]))[:size]
+
+    def _place(self, text: str) -> bytes:
+        return blake2b(f"{self.seed}:{text}".encode(), digest_size=8).digest()
+
+    def _write(self, label: str, texts: list[str]) -> TextTable:
+        origin = {"selected_from": "pydocs", "seed": self.seed}
+        return write_texts(self.workspace, f"pydocs-{label}", texts, deduplicate=False, origin=origin)
+
+
+def _noted(selected: Pydocs) -> dict[str, Any]:
+    assert isinstance(selected.pairs.origin, Given)
+    return {
+        "sentences": selected.sentences.sha256,
+        "dev_sentences": selected.dev_sentences.sha256,
+        "test_sentences": selected.test_sentences.sha256,
+        "pairs": [*(table.sha256 for table in selected.pairs.columns.values()), selected.pairs.origin.sha256],
+        "dev": [selected.dev.queries.sha256, selected.dev.passages.sha256, selected.dev.sha256],
+        "test": [selected.test.queries.sha256, selected.test.passages.sha256, selected.test.sha256],
+    }
+
+
+def _recall(noted: Mapping[str, Any]) -> Pydocs:
+    query, passage, rows = noted["pairs"]
+    columns = {"query": TextTable(query, "pydocs-queries"), "passage": TextTable(passage, "pydocs-passages")}
+    return Pydocs(
+        sentences=TextTable(noted["sentences"], "pydocs-sentences"),
+        pairs=Examples(columns=columns, origin=Given(rows), label="pydocs-pairs"),
+        dev=_recalled_search(noted["dev"], "dev"),
+        test=_recalled_search(noted["test"], "test"),
+        dev_sentences=TextTable(noted["dev_sentences"], "pydocs-dev-sentences"),
+        test_sentences=TextTable(noted["test_sentences"], "pydocs-test-sentences"),
+    )
+
+
+def _recalled_search(noted: Sequence[str], split: str) -> Collection:
+    queries, passages, qrels = noted
+    return Collection(
+        queries=TextTable(queries, f"pydocs-{split}-queries"),
+        passages=TextTable(passages, f"pydocs-{split}-passages"),
+        sha256=qrels,
+        label=f"pydocs-{split}",
+    )
+
+
+def _is_whole(workspace: Workspace, selected: Pydocs) -> bool:
+    searches = (selected.dev, selected.test)
+    held_out = [table for search in searches for table in (search.queries, search.passages)]
+    texts = (selected.sentences, selected.dev_sentences, selected.test_sentences)
+    tables = (*texts, *selected.pairs.columns.values(), *held_out)
+    whole = all(workspace.finished(table) for table in tables) and workspace.finished(selected.pairs)
+    return whole and all(workspace.finished(search) for search in searches)

@@ -1,0 +1,1 @@
+"""Reading a user's own text: corpora, labelled pairs and parallel sentences."""

@@ -1,0 +1,210 @@
+"""Reading a corpus, whatever its form, as a stream of cleaned texts; what cannot be used is named, not lost.
+
+Sources: text (one a line), JSON lines, CSV, TSV, Parquet and WikiExtractor's ``<doc>`` files, each plain or
+gzipped; a folder or a glob of them; the same under ``s3://`` and ``gs://``; ``hf:name[:config][:split]``.
+"""
+
+import fnmatch
+import glob
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from stillhouse.core.errors import BadInput, require
+from stillhouse.corpora.reading import formats
+from stillhouse.corpora.reading.sentences import clean, split_sentences
+from stillhouse.corpora.writing import Rejected
+
+_REMOTE = ("s3://", "gs://", "file://")
+_HUB = "hf:"
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """How a corpus is read; part of what the result is made of.
+
+    Attributes:
+        column: The field with the text, for formats that have fields; None takes ``text``, ``sentence``, or
+            the only one.
+        split_sentences: Cut every text into sentences; None does so for WikiExtractor files only.
+        min_characters: Shorter texts are quarantined.
+        max_characters: Longer texts are quarantined.
+        min_words: Texts of fewer words are quarantined.
+        max_words: Texts of more words are quarantined.
+        deduplicate: Keep the first of equal texts.
+        limit: Stop after so many usable texts, before duplicates are dropped; None reads everything.
+        encoding: Of text files.
+    """
+
+    column: str | None = None
+    split_sentences: bool | None = None
+    min_characters: int = 1
+    max_characters: int = 20_000
+    min_words: int = 1
+    max_words: int = 4_000
+    deduplicate: bool = True
+    limit: int | None = None
+    encoding: str = "utf-8"
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        characters, words = (self.min_characters, self.max_characters), (self.min_words, self.max_words)
+        require(0 < characters[0] <= characters[1], "0 < min_characters <= max_characters", got=characters)
+        require(0 < words[0] <= words[1], "0 < min_words <= max_words", got=words)
+        require(self.limit is None or self.limit > 0, "limit > 0", limit=self.limit)
+        formats.check_encoding(self.encoding)
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """A file of a corpus: enough to read it, and to see that it changed.
+
+    Attributes:
+        path: As its file system knows it.
+        size: Bytes.
+        modified: Nanoseconds since 1970; 0 where the file system does not say.
+    """
+
+    path: str
+    size: int
+    modified: int
+
+
+def read_texts(source: str, options: ReadOptions) -> Iterator[str | Rejected]:
+    """The texts of a corpus in order: files by name, rows as they stand.
+
+    Args:
+        source: A file, folder, glob, ``s3://…``, ``gs://…`` or ``hf:name[:config][:split]``.
+        options: How to read it.
+
+    Yields:
+        Cleaned texts within the limits, and `Rejected` rows.
+
+    Raises:
+        BadInput: The source is missing, empty, unreadable or of another encoding, or has not that column.
+    """
+    usable = 0
+    for raw, running_text in _raw_texts(source, options):
+        if isinstance(raw, Rejected):
+            yield raw
+            continue
+        split = running_text if options.split_sentences is None else options.split_sentences
+        for text in (split_sentences(raw) if split else [clean(raw)]) or [""]:
+            rejected = _outside(text, options)
+            yield rejected or text
+            usable += rejected is None
+            if usable == options.limit:
+                return
+
+
+def list_files(source: str) -> tuple[Any, list[SourceFile]]:
+    """The file system of a source and its files by name; names that start with ``.`` or ``_`` are skipped.
+
+    Raises:
+        BadInput: There are none, or they cannot be listed.
+    """
+    from pyarrow import fs
+
+    try:
+        system, files = _remote_files(source) if source.startswith(_REMOTE) else _local_files(source)
+    except (OSError, ValueError) as error:
+        raise BadInput(f"{source} must be readable, but listing it gave: {error}.") from error
+    kept = [
+        SourceFile(file.path, int(file.size), int(file.mtime_ns or 0))
+        for file in sorted(files, key=lambda file: str(file.path))
+        if file.type == fs.FileType.File and not file.base_name.startswith((".", "_"))
+    ]
+    require(bool(kept), "a corpus has at least one file", source=source, remedy="Check the folder or glob.")
+    empty = all(file.size == 0 for file in kept)
+    require(not empty, "a corpus has at least one file that is not empty", source=source, files=len(kept))
+    return system, kept
+
+
+def hub_name(source: str) -> tuple[str, str | None, str] | None:
+    """Name, configuration and split of an ``hf:`` source; None for any other.
+
+    Raises:
+        BadInput: The name is missing, or there are too many parts.
+    """
+    if not source.startswith(_HUB):
+        return None
+    name, *more = source.removeprefix(_HUB).split(":")
+    rule = "a hub corpus is hf:name[:config][:split]"
+    require(bool(name) and len(more) <= 2, rule, corpus=source, remedy="Write hf:name::split for no config.")
+    config, split = [*more, "", ""][:2]
+    return name, config or None, split or "train"
+
+
+def _raw_texts(source: str, options: ReadOptions) -> Iterator[tuple[str | Rejected, bool]]:
+    """Texts as they are in the source, and whether they are running text."""
+    if (hub := hub_name(source)) is not None:
+        for text in _read_hub(source, *hub, options):
+            yield text, False
+        return
+    system, files = list_files(source)
+    for file in files:
+        if file.size:
+            yield from formats.read_file(system, file.path, options.column, options.encoding)
+
+
+def _outside(text: str, options: ReadOptions) -> Rejected | None:
+    if not text:
+        return Rejected(text, "empty")
+    if len(text) < options.min_characters:
+        return Rejected(text, f"fewer than {options.min_characters} characters")
+    if len(text) > options.max_characters:
+        return Rejected(text, f"more than {options.max_characters} characters")
+    words = text.count(" ") + 1
+    if words < options.min_words:
+        return Rejected(text, f"fewer than {options.min_words} words")
+    return Rejected(text, f"more than {options.max_words} words") if words > options.max_words else None
+
+
+def _local_files(source: str) -> tuple[Any, list[Any]]:
+    from pyarrow import fs
+
+    system = fs.LocalFileSystem()
+    path = Path(source).expanduser().absolute()
+    if path.is_dir():
+        return system, list(system.get_file_info(fs.FileSelector(str(path), recursive=True)))
+    if path.exists():
+        return system, [system.get_file_info(str(path))]
+    matches = glob.glob(str(path), recursive=True)
+    remedy = "Give a file, a folder, a glob, s3://…, gs://… or hf:name."
+    require(bool(matches), "the corpus exists", corpus=source, remedy=remedy)
+    return system, list(system.get_file_info(sorted(matches)))
+
+
+def _remote_files(source: str) -> tuple[Any, list[Any]]:
+    from pyarrow import fs
+
+    scheme, _, rest = source.partition("://")
+    pattern = ""
+    if glob.has_magic(rest):
+        # Everything before the first wildcard's folder can be listed; the rest is matched by name.
+        parts = rest.split("/")
+        first = next(i for i, part in enumerate(parts) if glob.has_magic(part))
+        pattern, rest = rest, "/".join(parts[:first])
+    system, path = fs.FileSystem.from_uri(f"{scheme}://{rest}")
+    info = system.get_file_info(path)
+    require(info.type != fs.FileType.NotFound, "the corpus exists", corpus=source)
+    if info.type == fs.FileType.File:
+        return system, [info]
+    files = system.get_file_info(fs.FileSelector(path, recursive=True))
+    return system, [file for file in files if not pattern or fnmatch.fnmatch(file.path, pattern)]
+
+
+def _read_hub(
+    source: str, name: str, config: str | None, split: str, options: ReadOptions
+) -> Iterator[str | Rejected]:
+    import datasets
+
+    try:
+        rows = datasets.load_dataset(name, config, split=split, streaming=True)
+        columns = list(rows.column_names or next(iter(rows)))
+    except Exception as error:  # The hub's client raises all kinds; what the user can mend is the name.
+        raise BadInput(f"{source} must be a data set that can be loaded, but got: {error}") from error
+    column = formats.pick_column(columns, options.column, source)
+    for row in rows:
+        yield formats.field(row, column)

@@ -1,0 +1,198 @@
+"""Labelled text: (query, passage) pairs with or without hard negatives, or NLI pairs with their labels.
+
+Read whole, since equal texts get one id: a million triples take about a gigabyte.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from stillhouse.core.artifacts import Workspace, locked, read_json, write_json
+from stillhouse.core.console import say
+from stillhouse.core.errors import BadInput, require
+from stillhouse.corpora.reading.corpus import hub_name, list_files
+from stillhouse.corpora.reading.ingest import note_path, noted, recalled
+from stillhouse.corpora.reading.sentences import clean
+from stillhouse.corpora.tables import write_rows, write_texts
+from stillhouse.plan.data import Examples
+
+VERSION = 1
+_NAMES = {
+    "query": ("query", "anchor", "premise", "sentence1", "sent0", "question", "s1", "text"),
+    "passage": ("passage", "positive", "hypothesis", "sentence2", "sent1", "answer", "document", "s2"),
+    "negatives": ("negatives", "negative", "hard_neg", "hard_negatives", "neg"),
+    "label": ("label", "gold_label", "labels"),
+}
+_NLI = {"entailment": "entailment", "contradiction": "contradiction", "0": "entailment", "2": "contradiction"}
+_KINDS = {".jsonl": "json", ".json": "json", ".csv": "csv", ".tsv": "csv", ".parquet": "parquet"}
+
+Triple = tuple[str, str, tuple[str, ...]]
+
+
+def read_labelled(
+    workspace: Workspace, source: str, *, negatives: int = 0, limit: int = 0, refresh: bool = False
+) -> Examples:
+    """Labelled text as examples; read at the first call, and again when a file or an option has changed.
+
+    Columns are known by their usual names (``query``, ``anchor``, ``premise``, ``sentence1``, …); two or
+    three columns of other names are taken in their order. With a label column the rows are NLI pairs: a
+    premise's entailments become passages, and its contradictions their hard negatives.
+
+    Args:
+        workspace: Where the tables stand.
+        source: JSON lines, CSV, TSV or Parquet: a file, a folder or a glob; or ``hf:name[:config][:split]``.
+        negatives: K, hard negatives a row that the source brings; rows with fewer are left out. 0 takes none.
+        limit: Rows to keep; 0 keeps all.
+        refresh: Read it again, whatever is remembered.
+
+    Returns:
+        ``query``, ``passage`` and, where the source brings them and K > 0, ``negatives``, (N, K), into the
+        table of the passages.
+
+    Raises:
+        BadInput: The source cannot be read, its columns are not known, or no row is left.
+    """
+    files = [] if hub_name(source) else list_files(source)[1]
+    options = {"negatives": negatives, "limit": limit}
+    note = note_path(workspace, "labelled", {"version": VERSION, "source": source, "files": files, **options})
+    with locked(note.with_suffix(".lock")):
+        if not refresh and note.exists() and (found := recalled(workspace, read_json(note))) is not None:
+            return found
+        rows = _rows(source, [file.path for file in files])
+        triples, dropped = _kept(_triples(rows, source, negatives), negatives, limit)
+        require(
+            bool(triples),
+            "labelled text holds at least one usable row",
+            source=source,
+            dropped=dropped,
+            negatives=negatives,
+            remedy="Check the columns, or lower --negatives.",
+        )
+        examples = _write(workspace, source, triples, given=bool(triples[0][2]))
+        say(f"  {source}: {len(triples):,} labelled rows kept, {dropped:,} left out")
+        write_json(note, noted(examples))
+        return examples
+
+
+def roles(columns: Sequence[str], source: str) -> dict[str, list[str]]:
+    """Which columns hold the query, the passage, the negatives and the label.
+
+    Raises:
+        BadInput: The names are unknown and there are neither two nor three of them.
+    """
+    found = {role: [name for name in names if name in columns] for role, names in _NAMES.items()}
+    numbered = [name for name in columns if name.startswith(("negative_", "neg_"))]
+    found["negatives"] = found["negatives"][:1] or numbered
+    if found["query"] and found["passage"]:
+        return {**found, "query": found["query"][:1], "passage": found["passage"][:1]}
+    require(
+        len(columns) in (2, 3) and not found["label"],
+        "labelled text has the columns query and passage, and negatives or label where there are any",
+        source=source,
+        columns=list(columns),
+        remedy="Rename them, or give two or three columns in this order.",
+    )
+    query, passage, *negatives = columns
+    return {"query": [query], "passage": [passage], "negatives": negatives, "label": []}
+
+
+def _rows(source: str, files: Sequence[str]) -> Iterator[Mapping[str, Any]]:
+    """The rows of a source as the datasets library reads them, one after the other."""
+    import datasets
+
+    try:
+        if (hub := hub_name(source)) is not None:
+            name, config, split = hub
+            yield from datasets.load_dataset(name, config, split=split, streaming=True)
+            return
+        for file in files:
+            suffix = next((end for end in _KINDS if file.lower().removesuffix(".gz").endswith(end)), "")
+            require(
+                bool(suffix), f"labelled text is one of {', '.join(_KINDS)}", file=file, remedy="Convert it."
+            )
+            options = {"sep": "\t"} if suffix == ".tsv" else {}
+            yield from datasets.load_dataset(
+                _KINDS[suffix], data_files=file, split="train", streaming=True, **options
+            )
+    except BadInput:
+        raise
+    except Exception as error:  # The library raises all kinds; what the user can mend is the source.
+        raise BadInput(f"{source} must be readable as labelled text, but got: {error}") from error
+
+
+def _triples(rows: Iterable[Mapping[str, Any]], source: str, negatives: int) -> Iterator[Triple | None]:
+    """A triple for every usable row; None for another."""
+    iterator = iter(rows)
+    first = next(iterator, None)
+    require(first is not None, "labelled text is not empty", source=source)
+    assert first is not None
+    named = roles(list(first), source)
+    everything = chain([first], iterator)
+    yield from _nli(everything, named) if named["label"] else _plain(everything, named, negatives)
+
+
+def _plain(
+    rows: Iterable[Mapping[str, Any]], named: Mapping[str, Sequence[str]], negatives: int
+) -> Iterator[Triple | None]:
+    for row in rows:
+        given = [row[name] for name in named["negatives"]] if negatives else []
+        flat = chain.from_iterable(value if isinstance(value, list) else [value] for value in given)
+        hard = tuple(text for text in map(_text, flat) if text)
+        query, passage = _text(row[named["query"][0]]), _text(row[named["passage"][0]])
+        enough = not given or len(hard) >= negatives
+        yield (query, passage, hard[:negatives]) if query and passage and enough else None
+
+
+def _nli(rows: Iterable[Mapping[str, Any]], named: Mapping[str, Sequence[str]]) -> Iterator[Triple | None]:
+    """Each entailment of a premise, with its contradictions in turn; a premise without either is left out."""
+    query, passage, label = (named[role][0] for role in ("query", "passage", "label"))
+    said: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for row in rows:
+        kind, premise, text = _NLI.get(str(row[label])), _text(row[query]), _text(row[passage])
+        if kind and premise and text:
+            said[premise][kind].append(text)
+    for premise, kinds in said.items():
+        wrong = kinds["contradiction"]
+        for index, right in enumerate(kinds["entailment"]):
+            yield (premise, right, (wrong[index % len(wrong)],)) if wrong else None
+
+
+def _kept(found: Iterable[Triple | None], negatives: int, limit: int) -> tuple[list[Triple], int]:
+    """The first different triples, and how many rows were left out before the limit was met."""
+    kept: dict[Triple, None] = {}
+    dropped = 0
+    for triple in found:
+        if triple is None:
+            dropped += 1
+            continue
+        kept.setdefault(triple if negatives else (*triple[:2], ()))
+        if len(kept) == limit:
+            break
+    return list(kept), dropped
+
+
+def _text(value: Any) -> str:
+    return clean(value) if isinstance(value, str) else ""
+
+
+def _write(workspace: Workspace, source: str, triples: Sequence[Triple], *, given: bool) -> Examples:
+    queries = {text: row for row, text in enumerate(dict.fromkeys(query for query, _, _ in triples))}
+    texts = chain.from_iterable((passage, *hard) for _, passage, hard in triples)
+    passages = {text: row for row, text in enumerate(dict.fromkeys(texts))}
+    origin = {"labelled": source}
+    tables = {
+        name: write_texts(workspace, f"labelled-{name}", known, deduplicate=False, origin=origin)
+        for name, known in (("queries", queries), ("passages", passages))
+    }
+    columns = {"query": tables["queries"], "passage": tables["passages"]}
+    rows = {
+        "query": np.array([queries[query] for query, _, _ in triples]),
+        "passage": np.array([passages[passage] for _, passage, _ in triples]),
+    }
+    if given:
+        columns["negatives"] = tables["passages"]
+        rows["negatives"] = np.array([[passages[text] for text in hard] for _, _, hard in triples])
+    return write_rows(workspace, columns, rows, "labelled")

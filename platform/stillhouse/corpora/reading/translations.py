@@ -1,0 +1,196 @@
+"""Parallel corpora as examples with the columns ``source`` and ``target``.
+
+Equal sentences become one row of their table: a source that is translated into several languages is embedded
+by a teacher once.
+"""
+
+import itertools
+import tempfile
+from array import array
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import blake2b
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from stillhouse.core.artifacts import Workspace, read_manifest
+from stillhouse.core.console import say
+from stillhouse.core.errors import require
+from stillhouse.core.types import IntArray
+from stillhouse.corpora.reading.parallel import Parallel, read_parallel
+from stillhouse.corpora.reading.sentences import dedup_key
+from stillhouse.corpora.tables import open_rows, open_texts, write_rows, write_texts
+from stillhouse.corpora.writing import Rejected
+from stillhouse.plan.data import Examples, TextTable
+
+
+def write_parallel(
+    workspace: Workspace,
+    corpora: Sequence[Parallel],
+    label: str = "parallel",
+    held_out: Sequence[Parallel] = (),
+) -> Examples:
+    """Write corpora, one after the other, as examples; a pair that came before is dropped.
+
+    The manifest's ``parallel`` says of every corpus its language and how many rows were read, kept, dropped
+    as duplicates and set aside, by reason.
+
+    Args:
+        workspace: Where tables and rows will stand.
+        corpora: At least one.
+        label: Readable name.
+        held_out: Corpora that are for evaluation: a pair with a sentence of theirs, on either side and up to
+            case, white space and closing punctuation, is set aside. Collections of common sentences overlap.
+
+    Raises:
+        BadInput: See `read_parallel`; or not one usable pair is there.
+    """
+    require(len(corpora) > 0, "a parallel corpus is given", corpora=len(corpora))
+    kept_back = {dedup_key(text) for corpus in held_out for text in _sentences(corpus)}
+    workspace.root.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=workspace.root, prefix=".parallel-") as folder:
+        sides = {name: _Side(Path(folder) / name) for name in ("source", "target")}
+        seen: set[tuple[int, int]] = set()
+        notes = [_take(corpus, sides, seen, kept_back) for corpus in corpora]
+        require(bool(seen), "a parallel corpus has at least one usable pair", read=notes)
+        rows = {name: np.array(side.rows, dtype=np.int64) for name, side in sides.items()}
+        tables = {name: side.write(workspace, f"{label}-{name}") for name, side in sides.items()}
+    examples = write_rows(workspace, tables, rows, label, {"parallel": notes})
+    for note in notes:
+        aside = ", ".join(f"{count:,} {reason}" for reason, count in note["set_aside"].items())
+        say(
+            f"  {label} {note['language']}: {note['read']:,} pairs read, {note['rows']:,} kept, "
+            f"{note['duplicates']:,} duplicates, set aside: {aside or 'none'}"
+        )
+    return examples
+
+
+def language_spans(workspace: Workspace, examples: Examples) -> list[tuple[str, range]]:
+    """The target's language of every run of rows, in order.
+
+    Raises:
+        BadInput: The examples are not finished, or no parallel corpus.
+    """
+    manifest = read_manifest(workspace.path(examples))
+    require("parallel" in manifest, "the examples are a parallel corpus", examples=examples.label)
+    ends = itertools.accumulate(note["rows"] for note in manifest["parallel"])
+    notes = zip(manifest["parallel"], ends, strict=True)
+    return [(note["language"], range(end - note["rows"], end)) for note, end in notes]
+
+
+def split_parallel(
+    workspace: Workspace, examples: Examples, held_out: int
+) -> tuple[Examples, Examples, Examples]:
+    """Training, dev and test pairs; no sentence of a dev or test pair, on either side, is trained on.
+
+    Which sources may be held out is decided by a hash of their text, and dev and test share none.
+
+    Args:
+        workspace: Where the examples stand.
+        examples: From `write_parallel`.
+        held_out: Pairs of each language for dev, and as many for test; no more than a tenth of a language.
+
+    Raises:
+        BadInput: A language has too few pairs, or nothing is left to train on.
+    """
+    rows = {name: np.asarray(ids) for name, ids in open_rows(workspace, examples).items()}
+    place_N = _places(workspace, examples.columns["source"])[rows["source"]]
+    chosen: dict[str, dict[str, npt.NDArray[np.int64]]] = {"dev": {}, "test": {}}
+    found = language_spans(workspace, examples)
+    spans = {language: np.arange(span.start, span.stop) for language, span in found}
+    for language, mine in spans.items():
+        size = min(held_out, len(mine) // 10)
+        require(size >= 2, "a language has at least 20 pairs", language=language, pairs=len(mine))
+        for parity, split in enumerate(chosen):
+            able = mine[place_N[mine] % 2 == parity]
+            chosen[split][language] = np.sort(able[np.argsort(place_N[able], kind="stable")[:size]])
+    held = np.concatenate([ids for split in chosen.values() for ids in split.values()])
+    taken_N = np.logical_or.reduce([np.isin(ids, ids[held]) for ids in rows.values()])
+    train = {language: mine[~taken_N[mine]] for language, mine in spans.items()}
+    made = [
+        _part(workspace, examples, rows, part, f"{examples.label}-{name}")
+        for name, part in {"train": train, **chosen}.items()
+    ]
+    return made[0], made[1], made[2]
+
+
+def _places(workspace: Workspace, table: TextTable) -> npt.NDArray[np.uint64]:
+    """A number for every text, decided by the text alone."""
+    texts = open_texts(workspace, table)
+    shards = (texts.shard(index) for index in range(len(texts.shard_starts)))
+    hashes = (blake2b(text.encode(), digest_size=8).digest() for shard in shards for text in shard)
+    return np.frombuffer(b"".join(hashes), dtype=np.uint64)
+
+
+def _part(
+    workspace: Workspace,
+    examples: Examples,
+    rows: Mapping[str, IntArray],
+    part: Mapping[str, npt.NDArray[np.int64]],
+    label: str,
+) -> Examples:
+    everything = np.concatenate(list(part.values()))
+    notes = [{"language": language, "rows": len(ids)} for language, ids in part.items()]
+    picked = {name: ids[everything] for name, ids in rows.items()}
+    return write_rows(workspace, examples.columns, picked, label, {"parallel": notes})
+
+
+class _Side:
+    """The different texts of one column, in a file, and the row ids; memory holds 16 bytes a text."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.rows = path, array("q")
+        self.row_of: dict[bytes, int] = {}
+        self.file: IO[str] = path.open("w", encoding="utf-8", newline="\n")
+
+    def place(self, text: str) -> int:
+        key = blake2b(text.encode(), digest_size=16).digest()
+        if key not in self.row_of:
+            self.row_of[key] = len(self.row_of)
+            self.file.write(text + "\n")
+        return self.row_of[key]
+
+    def write(self, workspace: Workspace, label: str) -> TextTable:
+        self.file.close()
+        with self.path.open(encoding="utf-8", newline="\n") as lines:
+            texts = (line.removesuffix("\n") for line in lines)
+            return write_texts(workspace, label, texts, deduplicate=False, origin={"parallel": True})
+
+
+def _sentences(corpus: Parallel) -> Iterator[str]:
+    for pair in read_parallel(corpus):
+        yield from () if isinstance(pair, Rejected) else pair
+
+
+def _take(
+    corpus: Parallel, sides: Mapping[str, _Side], seen: set[tuple[int, int]], kept_back: set[bytes]
+) -> dict[str, Any]:
+    read, duplicates, kept, reasons = 0, 0, 0, Counter[str]()
+    for pair in read_parallel(corpus):
+        read += 1
+        if isinstance(pair, Rejected):
+            reasons[pair.reason] += 1
+            continue
+        if kept_back and not kept_back.isdisjoint(map(dedup_key, pair)):
+            reasons["held out"] += 1
+            continue
+        rows = sides["source"].place(pair[0]), sides["target"].place(pair[1])
+        if rows in seen:
+            duplicates += 1
+            continue
+        seen.add(rows)
+        for side, row in zip(sides.values(), rows, strict=True):
+            side.rows.append(row)
+        kept += 1
+        if kept == corpus.limit:
+            break
+    counts = {
+        "rows": kept,
+        "read": read,
+        "duplicates": duplicates,
+        "set_aside": dict(sorted(reasons.items())),
+    }
+    return {"language": corpus.language, "source": corpus.source, "target": corpus.target, **counts}

@@ -1,0 +1,1 @@
+"""Nearest-neighbour search: exact, sharded, and by the indexes of FAISS."""

@@ -1,0 +1,229 @@
+"""Exact nearest-neighbour search by inner product whose result does not depend on how it was split.
+
+A matrix product changes in its last digits with the shape of its operands. So passages are cut into tiles of
+`TILE` rows aligned to their global ids, queries into blocks of `QUERY_BLOCK`, and every tile is copied to
+memory of its own: shards that are whole tiles, searched anywhere with as many threads, merge to the bits of
+the unsharded result. Equal scores are ranked by id, the lower one first, at the edge of the top k too.
+"""
+
+import contextlib
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from stillhouse.core.allocation import keep_large_blocks
+from stillhouse.core.errors import BadInput, require
+from stillhouse.core.types import FloatArray
+from stillhouse.evaluation.search.top_k import MAX_ID, Top, ids_of, keys_of, scores_of
+from stillhouse.students.cpu.products import LEAST_ROWS, laid_out, linear
+
+TILE = 2048
+QUERY_BLOCK = 256
+INDEXES = ("exact", "flat")
+
+Ranking = tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]
+"""Scores (Q, K) and passage ids (Q, K), best first; K is at most the number of passages."""
+
+
+def search(
+    queries_QD: FloatArray,
+    passages_ND: FloatArray,
+    k: int,
+    first_id: int = 0,
+    *,
+    index: str = "exact",
+    threads: int | None = None,
+) -> Ranking:
+    """The k passages with the highest inner product for every query.
+
+    Args:
+        queries_QD: Query vectors.
+        passages_ND: Passage vectors of any floating type; a memory map is read tile by tile.
+        k: Depth of the ranking.
+        first_id: The id of the first passage, a multiple of `TILE` for shards that are to be merged.
+        index: ``exact`` (torch) or ``flat`` (a FAISS flat index a tile).
+        threads: Threads to compute with; None leaves them as they are.
+
+    Returns:
+        float32 scores and int64 ids.
+
+    Raises:
+        BadInput: A vector that is not finite, dimensions that differ, or FAISS is asked for and missing.
+    """
+    require(
+        queries_QD.ndim == 2 and passages_ND.ndim == 2 and queries_QD.shape[1] == passages_ND.shape[1],
+        "queries and passages have one dimension",
+        queries=queries_QD.shape,
+        passages=passages_ND.shape,
+    )
+    return search_stream(queries_QD, [passages_ND], k, first_id, index=index, threads=threads)
+
+
+def search_stream(
+    queries_QD: FloatArray,
+    blocks: Iterable[FloatArray],
+    k: int,
+    first_id: int = 0,
+    *,
+    index: str = "exact",
+    threads: int | None = None,
+) -> Ranking:
+    """As `search`, over passages that come in blocks and are never together in memory.
+
+    Args:
+        queries_QD: Query vectors.
+        blocks: Passage vectors in the order of their ids, every block but the last of whole tiles.
+        k: Depth of the ranking.
+        first_id: The id of the first passage.
+        index: ``exact`` or ``flat``.
+        threads: Threads to compute with; None leaves them as they are.
+
+    Raises:
+        BadInput: As for `search`.
+    """
+    require(k >= 1, "k >= 1", k=k)
+    require(index in INDEXES, f"index in {INDEXES}", index=index)
+    require(len(queries_QD) > 0, "there are queries and passages to search")
+    keep_large_blocks()
+    finite(queries_QD, "query vectors")
+    asked = [_copied(queries_QD[at : at + QUERY_BLOCK]) for at in range(0, len(queries_QD), QUERY_BLOCK)]
+    best = [Top(k) for _ in asked]
+    at = first_id
+    # The blocks may be encoded as they are asked for, with all threads: only the search has its own number.
+    for block in _checked(blocks, queries_QD.shape[1]):
+        with _threads(threads):
+            for start in range(0, len(block), TILE):
+                tile = _copied(block[start : start + TILE])
+                _search_tile(asked, tile, k, at, best, index, threads)
+                at += len(tile)
+    require(at > first_id, "there are queries and passages to search")
+    with _threads(threads):
+        return _ranking(torch.cat([top.keys() for top in best]), min(k, at - first_id))
+
+
+def merge(parts: Sequence[Ranking], k: int) -> Ranking:
+    """The top k of rankings over disjoint passages, exactly as if they had been searched together."""
+    require(len(parts) > 0, "at least one ranking is merged")
+    keys = [keys_of(torch.tensor(scores), torch.tensor(ids)) for scores, ids in parts]
+    together = torch.cat(keys, dim=1)
+    depth = min(k, together.shape[1])
+    return _ranking(together.topk(depth, dim=1).values, depth)
+
+
+def shards(passages: int, parts: int) -> list[tuple[int, int]]:
+    """Split rows into at most ``parts`` ranges of whole tiles, as even as tiles allow; none is empty."""
+    tiles = -(-passages // TILE)
+    edges = [tiles * part // min(parts, tiles) * TILE for part in range(min(parts, tiles) + 1)]
+    return [(start, min(stop, passages)) for start, stop in itertools.pairwise(edges)]
+
+
+def finite(vectors: FloatArray | Tensor, what: str, first_row: int = 0) -> None:
+    """Refuse vectors that hold NaN or infinity.
+
+    Raises:
+        BadInput: Names the first row and how many there are.
+    """
+    tensor = vectors if isinstance(vectors, Tensor) else torch.tensor(np.asarray(vectors))
+    if bool(tensor.sum().isfinite()):
+        return
+    bad = ~torch.isfinite(tensor).all(dim=1)
+    if bool(bad.any()):
+        row = first_row + int(bad.nonzero()[0])
+        require(
+            False,
+            f"{what} are finite",
+            first_row=row,
+            rows=int(bad.sum()),
+            remedy="The model gave NaN or infinity: it has diverged, or its weights are damaged.",
+        )
+
+
+def _checked(blocks: Iterable[FloatArray], dim: int) -> Iterator[FloatArray]:
+    whole = True
+    for block in blocks:
+        require(
+            block.ndim == 2 and block.shape[1] == dim,
+            "passages have the dimension of the queries",
+            queries=dim,
+            passages=block.shape,
+        )
+        assert whole, "every block but the last is of whole tiles"
+        whole = len(block) % TILE == 0
+        yield block
+
+
+def _search_tile(
+    blocks: list[Tensor],
+    tile: Tensor,
+    k: int,
+    first_id: int,
+    best: list[Top],
+    index: str,
+    threads: int | None,
+) -> None:
+    require(0 <= first_id <= MAX_ID - len(tile), "ids fit 32 bits", first_id=first_id)
+    finite(tile, "passage vectors", first_id)
+    if index == "flat":
+        _faiss_tile(blocks, tile, k, first_id, best, threads)
+        return
+    # Few queries take the rows as they lie: changing the layout would cost more than the product.
+    ready = laid_out(tile) if len(blocks[0]) >= LEAST_ROWS else tile
+    for top, queries in zip(best, blocks, strict=True):
+        top.add(linear(queries, ready), first_id)
+
+
+def _copied(rows: FloatArray) -> Tensor:
+    # torch aligns what it allocates: how the source lay in memory can no longer change a digit.
+    return torch.tensor(np.asarray(rows)).to(torch.float32).contiguous()
+
+
+def _ranking(keys: Tensor, depth: int) -> Ranking:
+    keys = keys[:, :depth]
+    return scores_of(keys).numpy(), ids_of(keys).numpy()
+
+
+def _faiss_tile(
+    blocks: list[Tensor], tile: Tensor, k: int, first_id: int, best: list[Top], threads: int | None
+) -> None:
+    faiss = _faiss()
+    if threads is not None:
+        faiss.omp_set_num_threads(threads)
+    flat = faiss.IndexFlatIP(tile.shape[1])
+    flat.add(tile.numpy())
+    for top, block in zip(best, blocks, strict=True):
+        depth = min(k + 1, len(tile))
+        scores, ids = flat.search(block.numpy(), depth)
+        # FAISS keeps any of those that tie for the last place: look deeper until the tie is seen whole.
+        while depth < len(tile) and bool((scores[:, -1] == scores[:, min(k, depth) - 1]).any()):
+            depth = min(2 * depth, len(tile))
+            scores, ids = flat.search(block.numpy(), depth)
+        top.take(keys_of(torch.from_numpy(scores), torch.from_numpy(ids) + first_id))
+
+
+def _faiss() -> Any:
+    try:
+        import faiss
+    except ImportError:
+        raise BadInput(
+            "`faiss` must be installed for index='flat', but it is not. Install the extra `cpu` "
+            "(faiss-cpu) or `gpu` (faiss-gpu), or use index='exact'."
+        ) from None
+    return faiss
+
+
+@contextlib.contextmanager
+def _threads(threads: int | None) -> Iterator[None]:
+    before = torch.get_num_threads()
+    if threads in (None, before):
+        yield
+        return
+    torch.set_num_threads(threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

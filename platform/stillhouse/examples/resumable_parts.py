@@ -1,0 +1,56 @@
+"""Long answers to many rows, written part by part: a killed process loses one part."""
+
+import shutil
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import numpy as np
+
+from stillhouse.core.artifacts import remove_leftovers, write_array
+from stillhouse.core.types import ValueArray
+
+FOLDER = "parts"
+
+Make = Callable[[list[int]], Iterable[tuple[int, ValueArray]]]
+"""From the first rows of some parts to the parts, each beside its first row, in any order."""
+
+
+def in_parts(
+    folder: Path,
+    rows: int,
+    rows_at_once: int,
+    make: Make,
+    progress: Callable[[int, int], None] | None = None,
+) -> ValueArray:
+    """What is said of all rows; parts that are there are not made again. Called under the folder's lock.
+
+    Args:
+        folder: What is being built; the parts lie in a folder inside, until `remove_parts`.
+        rows: Their number.
+        rows_at_once: Rows of a part.
+        make: Makes the parts that are missing; not called where none is.
+        progress: Told of rows done and in all.
+
+    Returns:
+        (rows, …), the parts in the order of their rows.
+    """
+    parts = folder / FOLDER
+    remove_leftovers(parts)
+    paths = {start: parts / f"{start:012}.npy" for start in range(0, rows, rows_at_once)}
+    missing = [start for start, path in paths.items() if not path.exists()]
+    left = _rows_of(missing, rows, rows_at_once)
+    for start, part in make(missing) if missing else ():
+        write_array(paths[start], part)
+        left -= _rows_of([start], rows, rows_at_once)
+        if progress:
+            progress(rows - left, rows)
+    return np.concatenate([np.load(path) for path in paths.values()])
+
+
+def remove_parts(folder: Path) -> None:
+    """Remove the parts of what is finished."""
+    shutil.rmtree(folder / FOLDER, ignore_errors=True)
+
+
+def _rows_of(starts: list[int], rows: int, rows_at_once: int) -> int:
+    return sum(min(rows_at_once, rows - start) for start in starts)

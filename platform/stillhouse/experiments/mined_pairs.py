@@ -1,0 +1,174 @@
+"""Hard negatives as a file: (query, passage) pairs with what the teacher takes for near, for any trainer."""
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stillhouse.core.artifacts import Workspace, read_json, read_manifest, replacing, sha256_of, write_json
+from stillhouse.core.console import say
+from stillhouse.core.errors import require
+from stillhouse.core.types import FloatArray
+from stillhouse.experiments.experiment import Experiment
+from stillhouse.experiments.negatives import mine_negatives, with_negatives
+from stillhouse.experiments.preparation import Embedding, embed_stores, read_pydocs
+from stillhouse.plan.data import Examples, Mined, Store, TextTable
+
+_ROWS = 2048
+
+
+def check_mine(wanted: Experiment, output: Path) -> None:
+    """Refuse missing text, a missing teacher, or a file that cannot be written, before any work.
+
+    Raises:
+        BadInput: One of these.
+    """
+    from stillhouse.corpora.reading.corpus import hub_name, list_files
+    from stillhouse.teachers.weights import resolve_model
+
+    require(wanted.negatives >= 1, "negatives >= 1", negatives=wanted.negatives)
+    require(output.suffix == ".jsonl" and not output.is_dir(), "--output is FILE.jsonl", output=str(output))
+    require(
+        bool(wanted.labelled) or wanted.pairs >= 1,
+        "pairs >= 1",
+        pairs=wanted.pairs,
+        remedy="Only --labelled takes 0 for all.",
+    )
+    if wanted.labelled and hub_name(wanted.labelled) is None:
+        files = [Path(file.path).resolve() for file in list_files(wanted.labelled)[1]]
+        require(
+            output.resolve() not in files,
+            "--output is another file than --labelled",
+            output=str(output),
+            remedy="Name a new file.",
+        )
+    resolve_model(wanted.teacher)
+
+
+def mine(
+    wanted: Experiment, workspace: Workspace, embedding: Embedding, output: Path, *, refresh: bool = False
+) -> dict[str, Any]:
+    """Read the pairs, run the teacher once over them, mine, and write the file; what exists is skipped.
+
+    Args:
+        wanted: Its labelled text (negatives that come with it are set aside), teacher and rule.
+        workspace: Where pairs, vectors and mined rows are kept.
+        embedding: Where the teacher runs.
+        output: A row a line: ``query``, ``passage``, ``negatives``, ``passage_cosine``, ``negatives_cosine``.
+        refresh: Read the pairs again.
+
+    Returns:
+        What `--json` writes.
+
+    Raises:
+        BadInput: There is no usable pair, or no pair has enough negatives.
+    """
+    from stillhouse.corpora.reading.ingest import note_path
+
+    started = time.monotonic()
+    examples, rule = _planned(wanted, workspace, embedding, refresh=refresh)
+    signature = {"examples": examples.fingerprint, "output": str(output.resolve())}
+    note = note_path(workspace, "mined-file", signature)
+    if note.exists() and output.exists() and (kept := read_json(note))["sha256"] == sha256_of(output):
+        say(f"  {output} is there, as this command writes it")
+        report: dict[str, Any] = kept["report"]
+        return report
+    embed_stores([rule.queries, rule.passages], workspace, embedding)
+    mine_negatives(workspace, examples, embedding)
+    means = _write(workspace, examples, rule, output)
+    report = _report(wanted, read_manifest(workspace.path(examples)), output, means, started)
+    write_json(note, {"sha256": sha256_of(output), "report": report})
+    return report
+
+
+def _report(
+    wanted: Experiment, manifest: dict[str, Any], output: Path, means: dict[str, float], started: float
+) -> dict[str, Any]:
+    return {
+        "output": str(output),
+        "pairs": manifest["rows"],
+        "left_out": manifest["dropped"],
+        "negatives": wanted.negatives,
+        **means,
+        "teacher": wanted.teacher,
+        "rule": wanted.mining_rule(),
+        "seconds": round(time.monotonic() - started, 3),
+    }
+
+
+def _planned(
+    wanted: Experiment, workspace: Workspace, embedding: Embedding, *, refresh: bool
+) -> tuple[Examples, Mined]:
+    from stillhouse.corpora.reading.labelled import read_labelled
+    from stillhouse.teachers.embedding import resolve_compute
+    from stillhouse.teachers.weights import resolve_model
+
+    teacher, compute = resolve_model(wanted.teacher), resolve_compute(embedding.device, wanted.compute)
+
+    def store(texts: TextTable) -> Store:
+        return Store(texts=texts, teacher=teacher, max_length=wanted.max_length, compute=compute)
+
+    if wanted.labelled:
+        pairs: Examples | None = read_labelled(
+            workspace, wanted.labelled, limit=wanted.pairs, refresh=refresh
+        )
+    else:
+        pairs = read_pydocs(wanted, workspace, refresh=refresh).pairs
+    examples = with_negatives(wanted, pairs, store)
+    assert examples is not None and isinstance(examples.origin, Mined), "pairs came, and negatives are wanted"
+    return examples, examples.origin
+
+
+def _write(workspace: Workspace, examples: Examples, rule: Mined, output: Path) -> dict[str, float]:
+    """The file, whole or not at all; the mean cosines of its positives and of its negatives."""
+    positives, negatives = [], []
+    with replacing(output) as path, path.open("w", encoding="utf-8") as file:
+        for lines, cosine_R, cosine_RK in _lines(workspace, examples, rule):
+            file.write(lines)
+            positives.append(cosine_R)
+            negatives.append(cosine_RK)
+    return {
+        "mean_positive_cosine": round(float(np.concatenate(positives).mean()), 6),
+        "mean_negative_cosine": round(float(np.concatenate(negatives).mean()), 6),
+    }
+
+
+def _lines(
+    workspace: Workspace, examples: Examples, rule: Mined
+) -> Iterator[tuple[str, FloatArray, FloatArray]]:
+    """The lines of some rows, with the cosines of their positives (R,) and negatives (R, K)."""
+    from stillhouse.corpora.tables import open_rows, open_texts
+    from stillhouse.teachers.store import open_store
+
+    rows = open_rows(workspace, examples)
+    asked, told = open_store(workspace, rule.queries), open_store(workspace, rule.passages)
+    queries, passages = open_texts(workspace, rule.queries.texts), open_texts(workspace, rule.passages.texts)
+    for start in range(0, len(rows["query"]), _ROWS):
+        query, passage, negatives_RK = (
+            rows[name][start : start + _ROWS] for name in ("query", "passage", "negatives")
+        )
+        query_RE = _unit(asked.gather(query))
+        cosine_R = (query_RE * _unit(told.gather(passage))).sum(axis=-1)
+        cosine_RK = (query_RE[:, None] * _unit(told.gather(negatives_RK))).sum(axis=-1)
+        wrong = iter(passages[negatives_RK.reshape(-1)])
+        written = (
+            {
+                "query": question,
+                "passage": answer,
+                "negatives": [next(wrong) for _ in cosines],
+                "passage_cosine": round(float(cosine), 6),
+                "negatives_cosine": [round(float(value), 6) for value in cosines],
+            }
+            for question, answer, cosine, cosines in zip(
+                queries[query], passages[passage], cosine_R, cosine_RK, strict=True
+            )
+        )
+        yield "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in written), cosine_R, cosine_RK
+
+
+def _unit(vectors: FloatArray) -> FloatArray:
+    unit: FloatArray = vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
+    return unit

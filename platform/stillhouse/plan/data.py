@@ -1,0 +1,300 @@
+"""The nouns of the data: frozen values that name models, texts, tokens, teacher stores, examples and qrels.
+
+Nothing here reads anything: each value names an artifact, a folder of the workspace.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, ClassVar
+
+from stillhouse.core.errors import require
+from stillhouse.core.identity import fingerprint
+from stillhouse.plan.mining_rule import MINING_RULE, check_mining
+
+if TYPE_CHECKING:
+    from stillhouse.plan.stage import DevSuite, Stage
+
+
+class Named:
+    """Gives a frozen value its fingerprint; its fields decide it."""
+
+    @property
+    def fingerprint(self) -> str:
+        """What the value means, in sixteen hexadecimal digits."""
+        return fingerprint(self)
+
+
+@dataclass(frozen=True)
+class Model(Named):
+    """Published weights: a teacher, or what a student starts from.
+
+    Attributes:
+        name: As the user gave it; shown, not part of the identity.
+        sha256: Hash over the weights, the configuration and the tokenizer.
+        path: The local folder; not part of the identity.
+    """
+
+    sha256: str
+    name: str = field(default="", metadata={"identity": False})
+    path: str = field(default="", metadata={"identity": False})
+
+
+@dataclass(frozen=True)
+class TextTable(Named):
+    """Cleaned, deduplicated texts in shards of a fixed number of rows; a row id is a text for ever.
+
+    On disk: ``part-00000.parquet``, … (one column, ``text``) and a manifest with ``rows``, ``input_rows``,
+    ``duplicates``, ``quarantined`` and ``shards`` (name, rows, sha256).
+    """
+
+    kind: ClassVar[str] = "corpora"
+    sha256: str
+    label: str = field(default="texts", metadata={"identity": False})
+
+
+@dataclass(frozen=True)
+class TokenTable(Named):
+    """The token ids of a `TextTable` under one tokenizer, special tokens included.
+
+    On disk: ``ids.npy`` (int32, all rows end to end), ``offsets.npy`` (int64, rows + 1) and a manifest.
+    """
+
+    kind: ClassVar[str] = "tokens"
+    version: ClassVar[int] = 1
+    texts: TextTable
+    tokenizer: Model
+    max_length: int
+
+    @property
+    def label(self) -> str:
+        """The texts' label."""
+        return self.texts.label
+
+
+@dataclass(frozen=True)
+class Store(Named):
+    """What a teacher says of every row of a text table.
+
+    On disk: one Arrow IPC file a shard of the table (``row`` int64, ``embedding`` fixed-size list), a
+    quarantine file, and a manifest with ``rows``, ``dim``, ``shards`` (name, rows, sha256).
+
+    Attributes:
+        texts: The rows.
+        teacher: Published weights, or a stage whose student teaches.
+        max_length: Tokens, special ones included; longer texts are cut.
+        prompt: Put before every text.
+        compute: ``float32`` or ``bfloat16``, the precision of the forward pass.
+        dtype: ``float32`` or ``float16``, the precision on the disk.
+    """
+
+    kind: ClassVar[str] = "stores"
+    version: ClassVar[int] = 2
+    texts: TextTable
+    teacher: "Model | Stage"
+    max_length: int = 128
+    prompt: str = ""
+    compute: str = "float32"
+    dtype: str = "float16"
+
+    def __post_init__(self) -> None:
+        """Refuse a precision that no store has."""
+        require(
+            self.compute in ("float32", "bfloat16"), "compute in (float32, bfloat16)", compute=self.compute
+        )
+        require(self.dtype in ("float32", "float16"), "dtype in (float32, float16)", dtype=self.dtype)
+        require(self.max_length >= 3, "max_length >= 3", max_length=self.max_length)
+
+    @property
+    def label(self) -> str:
+        """The texts' label."""
+        return self.texts.label
+
+
+@dataclass(frozen=True)
+class AllRows:
+    """Origin: every row of the one column's table, in order. Needs no folder."""
+
+
+@dataclass(frozen=True)
+class Given:
+    """Origin: rows that came with the data, written when it was read.
+
+    Attributes:
+        sha256: Hash over the column files.
+    """
+
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Mined:
+    """Origin: pairs with hard negatives, the passages nearest to the query by the teacher's vectors.
+
+    The rule's names are those of sentence-transformers' ``mine_hard_negatives``. A positive of the query, and
+    a passage with the text of one, is never a negative, and counts in no rank.
+
+    Attributes:
+        pairs: Examples with the columns ``query`` and ``passage``.
+        queries: Teacher's vectors of the queries.
+        passages: Teacher's vectors of the passages.
+        negatives: K, hard negatives a row.
+        range_min: Of the passages that the other rules leave, so many of the nearest are skipped.
+        range_max: Only so many of the nearest passages are looked at, before any other rule; 0 looks at all.
+        relative_margin: A negative's cosine is below the positive's by more than this share of its size;
+            negative: no rule.
+        absolute_margin: A negative's cosine is below the positive's by more than this; negative: no rule.
+        max_score: A negative's cosine is at most this; 1 allows all.
+        min_score: A negative's cosine is at least this; -1 allows all.
+        sampling: ``top`` takes the nearest of what is left, ``random`` any.
+        seed: Of ``random``.
+        index: ``exact``, or an index of FAISS that finds ``range_max`` passages, and may miss some.
+    """
+
+    version: ClassVar[int] = 3
+    pairs: "Examples"
+    queries: Store
+    passages: Store
+    negatives: int = 8
+    range_min: int = 0
+    range_max: int = 0
+    relative_margin: float = 0.05
+    absolute_margin: float = -1.0
+    max_score: float = 1.0
+    min_score: float = -1.0
+    sampling: str = "top"
+    seed: int = 0
+    index: str = "exact"
+
+    def __post_init__(self) -> None:
+        """Check the rule."""
+        require(self.negatives >= 1, "negatives >= 1", negatives=self.negatives)
+        rule = {field.name: getattr(self, field.name) for field in fields(self)}
+        check_mining(**{name: rule[name] for name in MINING_RULE}, negatives=self.negatives)
+
+
+@dataclass(frozen=True)
+class Scored:
+    """Origin: other examples, and beside them a teacher's scores of every pair: the value ``scores``, (N, C).
+
+    Attributes:
+        rows: Examples with the columns ``claim``, (N,), and ``documents``, (N, C).
+        teacher: A published cross-encoder, or a stage whose student reads both texts of a pair.
+        max_length: Tokens a pair for a published one; a stage has its own.
+    """
+
+    version: ClassVar[int] = 1
+    rows: "Examples"
+    teacher: "Model | Stage"
+    max_length: int = 0
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """Origin: a share of the rows of other examples. A smaller share is part of a larger. Needs no folder.
+
+    Attributes:
+        rows: The examples, whose columns and values these have.
+        fraction: The share; of the rows of every ``label`` where there are labels, one at least.
+        seed: Of the choice.
+    """
+
+    rows: "Examples"
+    fraction: float
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """Origin: the rows of other examples, and beside them what a trained stage says of each.
+
+    Attributes:
+        rows: The examples, whose columns and values these have.
+        stage: Whose student and objective are asked.
+        value: The objective's method that says it, which is the new value's name.
+    """
+
+    rows: "Examples"
+    stage: "Stage"
+    value: str = "logits"
+
+
+@dataclass(frozen=True)
+class Examples(Named):
+    """Rows of integer ids into text tables, and what is known of each row beside its texts.
+
+    On disk: ``<column>.npy``, int64, (N,) or (N, K); ``<value>.npy``, int64 (labels) or float32 (scores,
+    logits), (N,) or (N, C); and a manifest with ``rows``.
+
+    Attributes:
+        columns: Column name to the table that its ids point into.
+        origin: Where the rows come from.
+        values: Names of the values; they are part of the rows that came with the data.
+    """
+
+    kind: ClassVar[str] = "examples"
+    columns: Mapping[str, TextTable]
+    origin: AllRows | Given | Mined | Sampled | Recorded | Scored
+    label: str = field(default="examples", metadata={"identity": False})
+    values: tuple[str, ...] = field(default=(), metadata={"identity": "unless_default"})
+
+    def __post_init__(self) -> None:
+        """Refuse a value that has the name of a column."""
+        both = sorted(set(self.values) & set(self.columns))
+        require(not both, "values and columns of examples have names of their own", twice=both)
+        known = (Given, Sampled, Recorded, Scored)
+        assert not self.values or isinstance(self.origin, known), "values are given or recorded"
+
+    def sources(self) -> Iterator["Examples"]:
+        """The examples that these are made of, the first ones first, and these."""
+        if isinstance(self.origin, Sampled | Recorded | Scored):
+            yield from self.origin.rows.sources()
+        yield self
+
+    def stores(self) -> Iterator[Store]:
+        """The stores that these examples are mined from."""
+        for examples in self.sources():
+            if isinstance(examples.origin, Mined):
+                yield from (examples.origin.queries, examples.origin.passages)
+
+    def teachers(self) -> Iterator["Model | Stage"]:
+        """Whose vectors these examples are mined by, and who said what is recorded beside them."""
+        yield from (store.teacher for store in self.stores())
+        for examples in self.sources():
+            if isinstance(examples.origin, Recorded):
+                yield examples.origin.stage
+            elif isinstance(examples.origin, Scored):
+                yield examples.origin.teacher
+
+
+@dataclass(frozen=True)
+class RankingTask:
+    """Claims with C candidate documents each.
+
+    Attributes:
+        examples: Columns ``claim``, (N,), and ``documents``, (N, C); value ``gold``, (N, C): 1 for a relevant
+            document. A teacher that is trained learns from all of them.
+        dev: What selects; its evaluators ask for scores of pairs.
+        rows: Claims that a student learns from, N times the fraction.
+        fraction: The share of the claims that a student learns from.
+        cross_encoder: A published teacher; None where there is none.
+    """
+
+    examples: Examples
+    dev: "DevSuite"
+    rows: int = 0
+    fraction: float = 1.0
+    cross_encoder: Model | None = None
+
+
+@dataclass(frozen=True)
+class Collection(Named):
+    """A retrieval test collection: queries, passages, and which passage answers which query.
+
+    On disk: ``qrels.npy``, int64 (N, 3): query row, passage row, gain; and a manifest.
+    """
+
+    kind: ClassVar[str] = "collections"
+    queries: TextTable
+    passages: TextTable
+    sha256: str
+    label: str = field(default="collection", metadata={"identity": False})

@@ -1,0 +1,60 @@
+"""By which rule hard negatives are mined: its names, and what it refuses."""
+
+from stillhouse.core.errors import require
+
+MINING_RULE = (
+    *("range_min", "range_max", "relative_margin", "absolute_margin"),
+    *("max_score", "min_score", "sampling", "seed", "index"),
+)
+
+
+def check_mining(
+    *,
+    negatives: int,
+    range_min: int,
+    range_max: int,
+    relative_margin: float,
+    absolute_margin: float,
+    max_score: float,
+    min_score: float,
+    sampling: str,
+    seed: int,
+    index: str,
+) -> None:
+    """Refuse a rule by which nothing can be mined.
+
+    Raises:
+        BadInput: A value is out of its range, or no negative can obey all of them.
+    """
+    require(range_min >= 0, "range_min >= 0", range_min=range_min)
+    require(range_max >= 0, "range_max >= 0", range_max=range_max)
+    require(
+        range_max == 0 or range_min < range_max,
+        "range_min < range_max",
+        range_min=range_min,
+        range_max=range_max,
+    )
+    require(
+        range_max == 0 or negatives <= range_max - range_min,
+        "negatives <= range_max - range_min",
+        negatives=negatives,
+        range_min=range_min,
+        range_max=range_max,
+    )
+    require(relative_margin < 1, "relative_margin < 1", relative_margin=relative_margin)
+    require(absolute_margin < 2, "absolute_margin < 2", absolute_margin=absolute_margin)
+    require(
+        -1 <= min_score < max_score <= 1,
+        "-1 <= min_score < max_score <= 1",
+        min_score=min_score,
+        max_score=max_score,
+    )
+    require(sampling in ("top", "random"), "sampling in (top, random)", sampling=sampling)
+    require(0 <= seed < 2**32, "0 <= seed < 2**32", seed=seed)
+    require(
+        index == "exact" or range_max > 0,
+        "range_max > 0 with an index",
+        index=index,
+        range_max=range_max,
+        remedy="It finds so many of the nearest, and the rule chooses among them: say how many.",
+    )

@@ -1,0 +1,189 @@
+"""The nouns of a plan: frozen values that say what is trained, each stage naming an artifact.
+
+Nothing here runs anything. A `Stage` reaches everything it needs (its student's first weights, examples,
+stores, the stage before it), so the last stage of a method is the whole plan.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from stillhouse.core.errors import require
+from stillhouse.core.identity import Spec
+from stillhouse.plan.data import Examples, Named, Store
+
+
+@dataclass(frozen=True)
+class DevSuite(Named):
+    """Evaluators that may steer: they pick checkpoints and trials.
+
+    Attributes:
+        evaluators: Specs of `Evaluator`; building one adds ``workspace`` and ``search``.
+        select: The figure that is maximised.
+    """
+
+    evaluators: tuple[Spec[Any], ...]
+    select: str
+    label: str = field(default="dev", metadata={"identity": False})
+
+
+@dataclass(frozen=True)
+class TestSuite(Named):
+    """Evaluators of the locked test split. No stage or sweep takes one; only a final report opens it."""
+
+    __test__: ClassVar[bool] = False
+    evaluators: tuple[Spec[Any], ...]
+    label: str = field(default="test", metadata={"identity": False})
+
+
+@dataclass(frozen=True)
+class Optimizer:
+    """How the weights move.
+
+    Attributes:
+        learning_rate: At its highest.
+        name: ``adamw`` or ``adam`` (the papers print Adam).
+        weight_decay: Decoupled for AdamW; not applied to biases and LayerNorm.
+        warmup: Share of the steps with a linearly growing rate.
+        decay: ``linear`` (to 0), ``cosine`` (to 0) or ``constant``.
+        clip_norm: Largest norm of the gradient; 0 turns clipping off.
+    """
+
+    learning_rate: float
+    name: str = "adamw"
+    weight_decay: float = 0.0
+    warmup: float = 0.0
+    decay: str = "linear"
+    clip_norm: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        require(self.learning_rate > 0, "learning_rate > 0", learning_rate=self.learning_rate)
+        require(self.name in ("adamw", "adam"), "optimizer in (adamw, adam)", optimizer=self.name)
+        require(
+            self.decay in ("linear", "cosine", "constant"),
+            "decay in (linear, cosine, constant)",
+            decay=self.decay,
+        )
+        require(0 <= self.warmup < 1, "0 <= warmup < 1", warmup=self.warmup)
+        require(self.clip_norm >= 0, "clip_norm >= 0", clip_norm=self.clip_norm)
+
+
+@dataclass(frozen=True)
+class Live(Named):
+    """A teacher that runs while a stage trains, where states are needed that no store keeps.
+
+    It is frozen, in evaluation mode, and reads the student's tokens: both have one tokenizer.
+
+    Attributes:
+        model: Spec of a `Student`, with the weights that it starts from.
+        start_from: The stage whose student it is; None leaves the weights of ``model``.
+    """
+
+    model: Spec[Any]
+    start_from: "Stage | None" = None
+
+
+@dataclass(frozen=True)
+class Stage(Named):
+    """One training run.
+
+    Attributes:
+        label: ``distil``, ``finetune``, ….
+        student: Spec of a `Student`.
+        objective: Spec of an `Objective`; building it adds ``student_dim`` and ``teacher_dim``.
+        examples: What is trained on.
+        stores: Column name to the store with its teacher vectors; may name fewer columns than the examples.
+        budget: Examples seen at the end, over all ranks.
+        batch_size: Examples a step over all ranks: the global batch.
+        optimizer: How the weights move.
+        max_length: Tokens a text for the student.
+        accumulate: Micro-batches a step. Terms that couple a batch then couple the micro-batch only.
+        autocast: ``float32`` or ``bfloat16``.
+        seed: Of the first weights, the order of the examples and dropout.
+        start_from: The stage whose student this one goes on from.
+        live: A teacher that is asked of every column; such a stage reads no store.
+        dev: What picks the checkpoint; None keeps the last one.
+        evaluate_every: Examples between two evaluations; 0 evaluates at the end only.
+        patience: Evaluations without a better figure before the stage ends; 0 never ends it.
+    """
+
+    kind: ClassVar[str] = "stages"
+    version: ClassVar[int] = 1
+    label: str
+    student: Spec[Any]
+    objective: Spec[Any]
+    examples: Examples
+    stores: Mapping[str, Store]
+    budget: int
+    batch_size: int
+    optimizer: Optimizer
+    max_length: int = 128
+    accumulate: int = 1
+    autocast: str = "float32"
+    seed: int = 0
+    start_from: "Stage | None" = None
+    live: Live | None = None
+    dev: DevSuite | None = None
+    evaluate_every: int = 0
+    patience: int = 0
+
+    def __post_init__(self) -> None:
+        """Check the ranges, and that nothing of the test split steers training."""
+        require(self.batch_size >= 2, "batch_size >= 2", batch_size=self.batch_size)
+        require(
+            self.budget >= self.batch_size,
+            "budget >= batch_size",
+            budget=self.budget,
+            batch_size=self.batch_size,
+        )
+        require(self.accumulate >= 1, "accumulate >= 1", accumulate=self.accumulate)
+        require(
+            self.batch_size % self.accumulate == 0,
+            "batch_size is a multiple of accumulate",
+            batch_size=self.batch_size,
+            accumulate=self.accumulate,
+        )
+        require(
+            self.autocast in ("float32", "bfloat16"),
+            "autocast in (float32, bfloat16)",
+            autocast=self.autocast,
+        )
+        require(
+            self.dev is None or isinstance(self.dev, DevSuite),
+            "a stage is given a dev suite, never a test suite",
+            suite=type(self.dev).__name__,
+        )
+        assert not (self.live and self.stores), "a live teacher says what a store would"
+        unknown = sorted(set(self.stores) - set(self.examples.columns))
+        require(
+            not unknown,
+            "stores name columns of the examples",
+            columns=sorted(self.examples.columns),
+            stores=unknown,
+        )
+
+    @property
+    def steps(self) -> int:
+        """Optimiser steps: the budget over the batch, rounded down."""
+        return self.budget // self.batch_size
+
+    def chain(self) -> Iterator["Stage"]:
+        """The stages from the first to this one, those of its teachers among them, each once."""
+        seen: set[str] = set()
+        for before in self._before():
+            for stage in before.chain():
+                if stage.fingerprint not in seen:
+                    seen.add(stage.fingerprint)
+                    yield stage
+        yield self
+
+    def _before(self) -> Iterator["Stage"]:
+        """The stages that this one reads: its teachers, then what it starts from."""
+        for teacher in (*self.examples.teachers(), *(store.teacher for store in self.stores.values())):
+            if isinstance(teacher, Stage):
+                yield teacher
+        if self.live is not None and self.live.start_from is not None:
+            yield self.live.start_from
+        if self.start_from is not None:
+            yield self.start_from

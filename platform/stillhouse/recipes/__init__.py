@@ -1,0 +1,1 @@
+"""Stages that several methods share."""

@@ -1,0 +1,1 @@
+"""What is written for people: tables, figures, comparisons and model cards."""

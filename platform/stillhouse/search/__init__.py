@@ -1,0 +1,1 @@
+"""The search itself: spaces, samplers, trials, and the resources they run on."""

@@ -1,0 +1,194 @@
+"""What the driver tells of a sweep while it goes on: lines to the person, runs to the tracker."""
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from ray.tune import Callback
+from ray.tune.experiment import Trial
+
+from stillhouse.core.artifacts import Workspace
+from stillhouse.core.console import say, warn
+from stillhouse.core.errors import Hindered
+from stillhouse.core.identity import canonical
+from stillhouse.plan.stage import Stage
+from stillhouse.search.records import TrialRecord
+from stillhouse.search.trial import Context
+from stillhouse.tracking import CHAMPION_IS, Key, Row, SpoolTail, Tracker, provenance
+from stillhouse.training.walk import PLAN
+
+_ENDED = {"COMPLETE": "finished", "PRUNED": "stopped early", "FAIL": "failed", "RUNNING": "interrupted"}
+
+
+class Observer(Callback):  # type: ignore[misc]
+    """Follow the trials of one sweep. The driver's only voice, and MLflow's only writer."""
+
+    def __init__(self, name: str, context: Context, tracker: Tracker, facts: dict[str, Any]) -> None:
+        """Open the sweep's run.
+
+        Args:
+            name: Of the sweep.
+            context: What all trials are told.
+            tracker: Where runs are told.
+            facts: What the run says of the data.
+        """
+        self.name, self.context, self.tracker = name, context, tracker
+        self.workspace = Workspace(Path(context.root))
+        self.tail = SpoolTail(tracker.metrics)
+        self.key: Key = (name,)
+        tracker.run(
+            self.key,
+            f"{context.method} sweep {name}",
+            parameters={
+                "method": context.method,
+                "preset": context.preset,
+                "seed": context.setting.seed,
+                "selected_by": context.quality,
+                **facts,
+            },
+            tags=provenance(),
+            documents={"setting.json": canonical(context.setting)},
+        )
+        self._live: dict[int, dict[str, Any]] = {}
+        self._reused: dict[int, set[str]] = {}
+        self._opened: set[Key] = set()
+        self._hindered = ""
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Tune pickles its callbacks for a restore that is never made: nothing of a live observer is kept."""
+        return {}
+
+    def on_trial_start(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
+        """A trial begins, or goes on after a failure."""
+        number, values = trial.config["trial"], trial.config["hyper_parameters"]
+        key = self.trial_key(number)
+        say(f"  trial {number}: {_short(values)}")
+        plan = self.context.plan(values)
+        self.tracker.run(key, f"trial {number}", parameters=values, documents={"plan.json": canonical(plan)})
+        self._live[number] = values
+        self._reused[number] = {stage.label for stage in plan.chain() if self.workspace.finished(stage)}
+        self._follow(number, values)
+
+    def on_trial_result(
+        self, iteration: int, trials: list[Trial], trial: Trial, result: dict[str, Any], **info: Any
+    ) -> None:
+        """A trial was evaluated, or says how it ended."""
+        number, quality = trial.config["trial"], self.context.quality
+        self._follow(number, trial.config["hyper_parameters"])
+        if result.get("hindered"):
+            self._hindered = result["hindered"]
+            return
+        if result.get("reason"):
+            say(f"  trial {number}: diverged, {result['reason']}")
+            return
+        figure = result.get(quality, float("nan"))
+        ended = f", done in {result['seconds']:.0f} s" if result.get("finished") else ""
+        say(f"  trial {number}: {result['examples_seen']:,} examples, {quality} {figure:.4f}{ended}")
+        figures = {f"dev/{name}": value for name, value in result["metrics"].items()}
+        if result.get("finished"):
+            figures["seconds"] = result["seconds"]
+        row = Row(int(result["examples_seen"]), time.time(), figures)
+        self.tracker.metrics(self.trial_key(number), [row])
+
+    def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
+        """End the search where the workspace cannot serve it: every other trial would meet the same."""
+        if self._hindered:
+            raise Hindered(self._hindered)
+
+    def ended(self, record: TrialRecord) -> None:
+        """Close the run of a trial and of its stages, as the study has it, whichever process ran it."""
+        self._live.pop(record.number, None)
+        self._close(record.number, dict(record.hyper_parameters), _ENDED[record.state], record.reason or "")
+
+    def opened(self, suite: str, before: int) -> None:
+        """The test suite is about to be opened: how often that was done in this workspace, this time too."""
+        self.tracker.metrics(self.key, [Row(before, time.time(), {f"opened/{suite}": before + 1.0})])
+
+    def costs(self, record: TrialRecord, cost: Mapping[str, float]) -> None:
+        """What a trial's student costs, as metrics of the trial's run."""
+        row = {f"cost/{name}": value for name, value in cost.items()}
+        self.tracker.metrics(self.trial_key(record.number), [Row(record.examples, time.time(), row)])
+
+    def report(self, report: dict[str, Any], teacher_dev: Mapping[str, float]) -> None:
+        """The test figures, as metrics of the sweep's run; the step is the number of trials."""
+        row = {
+            f"test/{who}/{name}": float(value)
+            for who in ("champion", "teacher", "baseline", "untrained")
+            if report[who]
+            for part in ("metrics", "cost")
+            for name, value in report[who][part].items()
+        }
+        row |= {f"dev/teacher/{name}": value for name, value in teacher_dev.items()}
+        row[CHAMPION_IS] = float(report["champion"]["trial"])
+        self.tracker.metrics(self.key, [Row(len(report["trials"]), time.time(), row)])
+
+    def trial_key(self, number: int) -> Key:
+        """The run of a trial."""
+        return (*self.key, f"trial-{number:04d}")
+
+    def __enter__(self) -> "Observer":
+        """Follow the spools until the block ends."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Send what waits; say what could not be sent."""
+        goes_on = kind is not None and issubclass(kind, KeyboardInterrupt | Hindered)
+        state = "finished" if kind is None else "interrupted" if goes_on else "failed"
+        for number, values in self._live.items():
+            self._close(number, values, "interrupted", str(error or ""))
+        self.tail.close()
+        self.tracker.finish(self.key, state, str(error or ""))
+        waiting = self.tracker.close(30.0 if kind is None else 5.0)
+        if waiting:
+            warn(waiting)
+
+    def _follow(self, number: int, values: dict[str, Any]) -> list[Key]:
+        """Open a run for each stage that a trial has begun, and follow its figures; these runs."""
+        keys = []
+        for index, stage in enumerate(self.context.plan(values).chain()):
+            key = (*self.trial_key(number), stage.label)
+            if index and not (self.workspace.path(stage) / PLAN).exists():
+                break
+            keys.append(key)
+            if key not in self._opened:
+                self._opened.add(key)
+                self._open(key, stage, reused=stage.label in self._reused.get(number, ()))
+        return keys
+
+    def _open(self, key: Key, stage: Stage, *, reused: bool) -> None:
+        self.tracker.run(
+            key,
+            stage.label,
+            parameters={
+                "budget": stage.budget,
+                "batch_size": stage.batch_size,
+                "fingerprint": stage.fingerprint,
+            },
+            tags={"reused": "yes"} if reused else {},
+        )
+        self.tail.follow(key, self.workspace.path(stage) / "metrics.jsonl")
+
+    def _close(self, number: int, values: dict[str, Any], state: str, reason: str) -> None:
+        keys = self._follow(number, values)
+        self.tail.poll()
+        for key in [*keys, self.trial_key(number)]:
+            self.tracker.finish(key, state, reason)
+
+
+def _short(values: dict[str, Any]) -> str:
+    shown = [
+        f"{name}={value:.3g}" if isinstance(value, float) else f"{name}={value}"
+        for name, value in values.items()
+    ]
+    return ", ".join(shown)
+
+
+def open_tracker(workspace: Workspace, folder: Path, name: str) -> Tracker:
+    """MLflow, at ``$MLFLOW_TRACKING_URI`` or in the workspace, through a journal in the sweep's folder."""
+    from stillhouse.tracking.mlflow_tracker import MLflowTracker, tracking_uri
+
+    return MLflowTracker(tracking_uri(workspace.root), f"stillhouse-{name}", folder)

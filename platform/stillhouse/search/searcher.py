@@ -1,0 +1,287 @@
+"""The searcher that Tune asks: an Optuna study in a file, which outlives the process.
+
+Tune's own Optuna searcher leaves a trial with a NaN objective running for ever, tells a trial that the
+scheduler stopped as complete, raises on a missing metric, and repeats itself after a restart. Here every
+start is a new ``Tuner`` whose searcher continues the study:
+
+* a trial is written in one transaction, with all its parameters, once they are known: a kill leaves a whole
+  trial or none;
+* trials that a dead process left running are given out again, with the same number and parameters, before
+  any new one; their artifacts make them resume;
+* the sampler is a function of the seed and the trials so far (`stillhouse.search.samplers`).
+
+With one trial at a time (``TuneConfig(max_concurrent_trials=1)``; without that option Tune asks for the next
+trial while one runs) a killed and restarted sweep proposes exactly what an undisturbed one does.
+"""
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import optuna
+from optuna.trial import FrozenTrial, TrialState, create_trial
+from ray.tune import Callback
+from ray.tune.search.searcher import Searcher
+
+from stillhouse.core.errors import require
+from stillhouse.search.records import REPORT, TrialRecord, attributes, is_finite, record
+from stillhouse.search.samplers import check_sampler, decode, distributions, encode, propose
+from stillhouse.search.space import Space
+
+__all__ = ["ExplainErrors", "Measure", "StudySearcher", "TrialRecord"]
+
+Measure = Callable[[dict[str, Any]], dict[str, float]]
+
+_STUDY = "sweep"
+_VOID = "void"
+
+
+class StudySearcher(Searcher):  # type: ignore[misc]
+    """Tune's side of the study: suggests, listens, and writes down how each trial ended.
+
+    The configuration of a trial is ``{"hyper_parameters": {…}, "trial": number}``. ``TuneConfig`` is given
+    neither metric nor mode: with them Tune raises on a report that lacks the metric.
+
+    Args:
+        storage_path: The SQLite file; made when absent, continued when present.
+        space: What is searched.
+        sampler: ``tpe``, ``random``, ``qmc`` or ``grid``.
+        trials: How many the study will have in all, those of earlier processes included.
+        seed: Of the sampler.
+        first: The point that is tried first; None takes the space's.
+        objective: The reported figure that is maximised, and read at each evaluation.
+        objectives: (figure, ``max`` or ``min``) for a search of a Pareto front; None maximises ``objective``.
+        full_budget: Examples of a trial that ran to its end.
+        measure: Figures that the driver measures once a trial has finished, from its last report.
+
+    Raises:
+        BadInput: A sampler that does not suit the space, or a study that was begun with another space.
+    """
+
+    def __init__(
+        self,
+        storage_path: str | Path,
+        space: Space,
+        *,
+        sampler: str = "tpe",
+        trials: int,
+        seed: int = 0,
+        first: Mapping[str, Any] | None = None,
+        objective: str,
+        objectives: Sequence[tuple[str, str]] | None = None,
+        full_budget: int,
+        measure: Measure | None = None,
+    ) -> None:
+        super().__init__()
+        check_sampler(sampler, space)
+        require(trials >= 1, "trials >= 1", trials=trials)
+        space = space if first is None else replace(space, first=dict(first))
+        self._path, self._space = Path(storage_path).resolve(), space
+        self._sampler, self._trials, self._seed = sampler, trials, seed
+        self._first = dict(space.first or {})
+        self._objective, self._full_budget, self._measure = objective, full_budget, measure
+        self._objectives = list(objectives) if objectives else [(objective, "max")]
+        self._live: dict[str, int] = {}
+        self._open_storage: tuple[Any, int] | None = None
+        self._check_same_search()
+        self._orphans = deque(self._running())
+
+    # What Tune calls.
+
+    def suggest(self, trial_id: str) -> dict[str, Any] | str:
+        """The next configuration, or ``FINISHED``."""
+        number = self._orphans.popleft() if self._orphans else self._issue()
+        if number is None:
+            return str(Searcher.FINISHED)
+        self._live[trial_id] = number
+        point = decode(self._trial(number).params, self._space)
+        return {"hyper_parameters": point, "trial": number}
+
+    def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
+        """Write an evaluation down, if there is one in the report."""
+        if trial_id in self._live:
+            self._note_evaluation(self._live[trial_id], result)
+
+    def on_trial_complete(
+        self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
+    ) -> None:
+        """Write down how a trial ended.
+
+        One that was cancelled before it ran has neither result nor error, and one that the workspace could
+        not serve has not failed: both are left running in the study, and the next process takes them up.
+        """
+        number = self._live.get(trial_id)
+        if number is None or (result is None and not error) or (result or {}).get("hindered"):
+            return
+        trial = self._trial(number)
+        if trial.state.is_finished():
+            return
+        result = dict(result or {})
+        state, values, reason = self._outcome(result, error)
+        if state == TrialState.PRUNED:
+            self._note_evaluation(number, result)
+            curve = self._trial(number).intermediate_values
+            values = [curve[max(curve)]] if curve and len(self._objectives) == 1 else None
+        storage, _ = self._storage
+        for name, _ in self._objectives[1:]:
+            result.update({f"metrics/{name}": result[name]} if name in result else {})
+        storage.set_trial_user_attr(trial._trial_id, REPORT, attributes(result, reason))
+        storage.set_trial_state_values(trial._trial_id, state, values)
+        del self._live[trial_id]
+
+    def save(self, checkpoint_path: str) -> None:
+        """Nothing to save: the study is on the disk already."""
+
+    def restore(self, checkpoint_path: str) -> None:
+        """Nothing to restore."""
+
+    # What a sweep calls.
+
+    def explain(self, number: int, reason: str) -> None:
+        """Say why a trial failed; may come after it ended."""
+        storage, study = self._storage
+        storage.set_study_user_attr(study, f"reason:{number}", reason)
+
+    def records(self) -> list[TrialRecord]:
+        """All trials that count, by number."""
+        storage, study = self._storage
+        explained = storage.get_study_user_attrs(study)
+        return [record(t, self._space, explained.get(f"reason:{t.number}")) for t in self._counted()]
+
+    def study(self) -> Any:
+        """The Optuna study, to read."""
+        return optuna.load_study(study_name=_STUDY, storage=self._storage[0])
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the connection, and without the driver's own function."""
+        return {**self.__dict__, "_open_storage": None, "_measure": None}
+
+    # The study.
+
+    @property
+    def _storage(self) -> tuple[Any, int]:
+        """The storage and the study's id in it."""
+        if self._open_storage is None:
+            optuna.logging.set_verbosity(optuna.logging.WARNING)
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            storage = optuna.storages.RDBStorage(
+                f"sqlite:///{self._path}", engine_kwargs={"connect_args": {"timeout": 60}}
+            )
+            study = optuna.create_study(
+                storage=storage, study_name=_STUDY, directions=self._directions, load_if_exists=True
+            )
+            self._open_storage = storage, study._study_id
+        return self._open_storage
+
+    @property
+    def _directions(self) -> list[str]:
+        return ["maximize" if mode == "max" else "minimize" for _, mode in self._objectives]
+
+    def _check_same_search(self) -> None:
+        storage, study = self._storage
+        search = {"space": self._space.fingerprint, "objectives": [list(pair) for pair in self._objectives]}
+        begun = storage.get_study_user_attrs(study).get("search")
+        if begun is None:
+            storage.set_study_user_attr(study, "search", search)
+        require(
+            begun in (None, search),
+            "a sweep is resumed with the space and the objectives it was begun with",
+            begun=begun,
+            now=search,
+            remedy=f"Restore the search space, or begin another sweep beside {self._path.parent}.",
+        )
+
+    def _running(self) -> list[int]:
+        """Trials of a dead process. One without all its parameters never began: it is void."""
+        storage, study = self._storage
+        running = storage.get_all_trials(study, deepcopy=False, states=(TrialState.RUNNING,))
+        for trial in running:
+            if set(trial.params) != set(self._space.domains):
+                storage.set_trial_user_attr(trial._trial_id, _VOID, True)
+                storage.set_trial_state_values(trial._trial_id, TrialState.FAIL)
+        return [trial.number for trial in running if set(trial.params) == set(self._space.domains)]
+
+    def _counted(self) -> list[FrozenTrial]:
+        storage, study = self._storage
+        trials = storage.get_all_trials(study, deepcopy=False)
+        return [trial for trial in trials if _VOID not in trial.user_attrs]
+
+    def _trial(self, number: int) -> FrozenTrial:
+        storage, study = self._storage
+        return storage.get_trial(storage.get_trial_id_from_study_id_trial_number(study, number))
+
+    def _issue(self) -> int | None:
+        past = self._counted()
+        if len(past) >= self._trials:
+            return None
+        point: dict[str, Any] | None = self._first
+        if not self._first or any(t.params == encode(self._first, self._space) for t in past):
+            point = propose(
+                self._space,
+                past,
+                sampler=self._sampler,
+                seed=self._seed,
+                trials=self._trials,
+                directions=self._directions,
+            )
+        if point is None:
+            return None
+        storage, study = self._storage
+        template = create_trial(
+            state=TrialState.RUNNING,
+            params=encode(point, self._space),
+            distributions=distributions(self._space),
+        )
+        template.datetime_start = datetime.now()
+        return int(storage.get_trial(storage.create_new_trial(study, template)).number)
+
+    def _note_evaluation(self, number: int, result: Mapping[str, Any]) -> None:
+        value, examples = result.get(self._objective), result.get("examples_seen")
+        if is_finite(value) and is_finite(examples) and not result.get("finished"):
+            storage, _ = self._storage
+            trial_id = self._trial(number)._trial_id
+            storage.set_trial_intermediate_value(trial_id, int(examples), float(value))  # type: ignore[arg-type]
+
+    def _full(self, result: Mapping[str, Any]) -> bool:
+        examples = result.get("examples_seen")
+        return is_finite(examples) and int(examples) >= self._full_budget  # type: ignore[arg-type]
+
+    def _outcome(
+        self, result: dict[str, Any], error: bool
+    ) -> tuple[TrialState, list[float] | None, str | None]:
+        if error or result.get("reason"):
+            return TrialState.FAIL, None, str(result.get("reason") or "the trial ended with an error")
+        if not result.get("finished") and not self._full(result):
+            stopped = is_finite(result.get(self._objective)) and len(self._objectives) == 1
+            reason = None if stopped else f"ended early with {self._objective}={result.get(self._objective)}"
+            return TrialState.PRUNED if stopped else TrialState.FAIL, None, reason
+        if self._measure is not None:
+            result.update(self._measure(result))
+        values = [result.get(name, result.get(f"metrics/{name}")) for name, _ in self._objectives]
+        wrong = [
+            f"{name}={v}" for (name, _), v in zip(self._objectives, values, strict=True) if not is_finite(v)
+        ]
+        if wrong:
+            return TrialState.FAIL, None, f"the objective is not a finite number: {', '.join(wrong)}"
+        return TrialState.COMPLETE, [float(v) for v in values if v is not None], None
+
+
+class ExplainErrors(Callback):  # type: ignore[misc]
+    """Keeps the last line of an error that ended a trial, which Tune does not hand to a searcher."""
+
+    def __init__(self, searcher: StudySearcher) -> None:
+        self._searcher = searcher
+
+    def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        """Called by Tune after the searcher was told."""
+        # `trial.get_error()` looks where the file is only copied to later.
+        file = trial.error_file
+        if not file or not Path(file).exists() or "trial" not in trial.config:
+            return
+        lines = Path(file).read_text(errors="replace").splitlines()
+        said = [line for line in lines if line.strip() and not line[0].isspace()]
+        if said:
+            self._searcher.explain(trial.config["trial"], said[-1].strip())

@@ -1,0 +1,118 @@
+"""One trial: hyper-parameters in, a trained student in the workspace, evaluations out."""
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from stillhouse.core.artifacts import Workspace
+from stillhouse.core.errors import Hindered, mistake_in
+from stillhouse.methods import hyper_parameters, load_method
+from stillhouse.plan.setting import Setting
+from stillhouse.plan.stage import Stage
+from stillhouse.training.fit import Diverged, Evaluation
+from stillhouse.training.walk import Where, run
+
+Report = Callable[[dict[str, Any]], None]
+
+
+@dataclass(frozen=True)
+class Context:
+    """What all trials of a sweep are told.
+
+    Attributes:
+        method: Its name.
+        preset: Where hyper-parameters that are neither searched nor fixed come from.
+        setting: Everything but the hyper-parameters.
+        root: The workspace's folder.
+        where: Device, threads, workers.
+        quality: The dev figure that is maximised.
+    """
+
+    method: str
+    preset: str
+    setting: Setting
+    root: str
+    where: Where
+    quality: str
+
+    def plan(self, values: dict[str, Any]) -> Stage:
+        """The last stage for some hyper-parameters."""
+        method = load_method(self.method)
+        return method.plan(hyper_parameters(method, values, self.preset), self.setting)
+
+
+def run_trial(config: dict[str, Any], context: Context) -> None:
+    """What Tune calls: run the plan and report each evaluation, then the result.
+
+    A workspace that cannot serve the trial is reported too: it is not the trial that failed.
+    """
+    from ray import tune
+
+    try:
+        follow(config["hyper_parameters"], context, tune.report)
+    except Exception as error:
+        mistake = mistake_in(error)
+        if not isinstance(mistake, Hindered):
+            raise
+        tune.report({"hindered": str(mistake), "examples_seen": 0, "finished": False})
+
+
+def follow(values: dict[str, Any], context: Context, report: Report) -> None:
+    """Run the plan of some hyper-parameters.
+
+    A stage that is finished replays its evaluations, so a trial that was interrupted, or shares a stage
+    with another, reports the same curve as one that was not. The last report says ``finished``; one of a
+    trial that diverged says why in ``reason``.
+    """
+    stage = context.plan(values)
+    prunable_from = load_method(context.method).PRUNABLE_FROM
+    labels = [s.label for s in stage.chain()]
+    first = labels.index(prunable_from) if prunable_from in labels else 0
+    budget = sum(s.steps * s.batch_size for s in stage.chain())
+    started, last = time.monotonic(), {context.quality: math.nan}
+
+    def result(evaluation: Evaluation | None, **more: Any) -> dict[str, Any]:
+        return {
+            context.quality: last.get(context.quality, math.nan),
+            "examples_seen": evaluation.examples if evaluation else 0,
+            "metrics": dict(last),
+            "seconds": time.monotonic() - started,
+            "finished": False,
+            **more,
+        }
+
+    def listen(evaluation: Evaluation) -> bool:
+        last.clear()
+        last.update(evaluation.metrics)
+        if labels.index(evaluation.stage) >= first:
+            report(result(evaluation))
+        return False
+
+    try:
+        folder = run(stage, Workspace(Path(context.root)), where=context.where, listen=listen)
+    except Diverged as diverged:
+        last[context.quality] = math.nan
+        report(result(None, reason=str(diverged)))
+        return
+    report(final_report(folder, context.quality, budget, time.monotonic() - started))
+
+
+def final_report(folder: Path, quality: str, budget: int, seconds: float) -> dict[str, Any]:
+    """The last report of a trial that ran to its end: the figures of the checkpoint that was kept."""
+    from stillhouse.core.artifacts import read_manifest
+
+    manifest = read_manifest(folder)
+    metrics = manifest["metrics"]
+    return {
+        quality: metrics.get(quality, math.nan),
+        "examples_seen": budget,
+        "metrics": metrics,
+        "seconds": seconds,
+        "finished": True,
+        "size_mb": (folder / "student.safetensors").stat().st_size / 1e6,
+        "folder": str(folder),
+        "weights_sha256": manifest["weights_sha256"],
+    }

@@ -1,0 +1,1 @@
+"""Writing a trained student in the forms in which it is deployed."""

@@ -1,0 +1,82 @@
+"""A recurrent student as small as it is: its tied weights once, its word vectors factorised.
+
+Stock libraries cannot read this form; `export_student` writes the one that they can. The folder holds
+``config.json`` (the base's shape), ``recurrent.json`` (how it is used), ``model.safetensors`` and the
+tokenizer's files.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from stillhouse.core.artifacts import read_json, write_json
+from stillhouse.core.errors import require
+from stillhouse.plan.data import Model
+from stillhouse.students.backbone import quiet, with_layers
+from stillhouse.students.export.modules import copy_tokenizer
+from stillhouse.students.export.sentence_transformers import replacing_folder
+from stillhouse.students.recurrent import RecurrentStudent
+from stillhouse.students.transformer import load_weights
+
+DESCRIPTION = "recurrent.json"
+WEIGHTS = "model.safetensors"
+FORMAT = 1
+
+
+def write_compact(
+    student: RecurrentStudent, tokenizer_path: str | Path, max_length: int, folder: str | Path
+) -> None:
+    """Write a student's compact form; the folder appears whole, and one that is there is replaced.
+
+    Args:
+        student: Any mode, any device; unchanged.
+        tokenizer_path: Folder whose tokenizer files are copied as they are.
+        max_length: Tokens a text, special ones included.
+        folder: Its place.
+
+    Raises:
+        BadInput: No tokenizer files, a length past the model's positions, a folder that holds something else,
+            or a full disk.
+    """
+    from safetensors.torch import save_file
+
+    place, positions = Path(folder), student.max_tokens
+    rule = "max_length <= positions of the model"
+    require(max_length <= positions, rule, max_length=max_length, positions=positions)
+    free = not place.exists() or (place / DESCRIPTION).is_file() or not any(place.iterdir())
+    rule, remedy = "a compact form replaces nothing but a compact form", "Give an empty or a new folder."
+    require(free, rule, folder=str(place), remedy=remedy)
+    with replacing_folder(place) as temporary:
+        # As deep as the unit at least, whatever the repeats: reading it back asks for that many layers.
+        depth = tuple(range(student.unit)) * max(1, student.repeats)
+        with quiet():
+            with_layers(student.backbone.config, depth).save_pretrained(temporary)
+        copy_tokenizer(Path(tokenizer_path), temporary)
+        state = {name: tensor.detach().cpu().contiguous() for name, tensor in student.state_dict().items()}
+        save_file(state, temporary / WEIGHTS, {"format": "pt"})
+        write_json(temporary / DESCRIPTION, {"format": FORMAT, "max_length": max_length, **_shape(student)})
+
+
+def read_compact(folder: str | Path) -> tuple[RecurrentStudent, int]:
+    """A student out of its compact form, in evaluation mode, and the tokens a text it was written with.
+
+    Raises:
+        BadInput: No such folder, another format, or weights that do not fit.
+    """
+    described: dict[str, Any] = read_json(Path(folder) / DESCRIPTION)
+    found = described.pop("format", None)
+    require(found == FORMAT, f"format of a compact student = {FORMAT}", folder=str(folder), format=found)
+    max_length = int(described.pop("max_length"))
+    base = Model(sha256="", name=Path(folder).name, path=str(folder))
+    student = RecurrentStudent(base, pretrained=False, **described)
+    load_weights(student, Path(folder) / WEIGHTS, new=())
+    return student.eval(), max_length
+
+
+def _shape(student: RecurrentStudent) -> dict[str, Any]:
+    return {
+        "unit": student.unit,
+        "repeats": student.repeats,
+        "bottleneck": student.bottleneck,
+        "pooling": student.pooling,
+        "normalize": student.normalize,
+    }

@@ -1,0 +1,144 @@
+"""What of a store is done: the shards an earlier run finished, and the manifest that declares it whole."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from stillhouse.core.artifacts import (
+    Workspace,
+    read_json,
+    read_manifest,
+    remove_leftovers,
+    sha256_of,
+    write_json,
+    write_manifest,
+)
+from stillhouse.core.identity import canonical
+from stillhouse.plan.data import Model
+from stillhouse.teachers.shards import ARROW_TYPE, Shard, Work, part_name, quarantine_name, shard_rows
+
+QUARANTINE = "quarantine.json"
+"""A store's rows without a vector, a list of row and reason."""
+
+
+class Build:
+    """A store under construction.
+
+    Args:
+        work: What is made. Shards that an earlier run finished stay; what is half-written is removed.
+    """
+
+    def __init__(self, work: Work) -> None:
+        self.work = work
+        self._table_rows = shard_rows(work.texts_folder)
+        self._seconds = 0.0
+        work.folder.mkdir(parents=True, exist_ok=True)
+        remove_leftovers(work.folder)
+        found = (_found(work, index, rows) for index, rows in enumerate(self._table_rows))
+        self._shards = {shard.part: shard for shard in found if shard is not None}
+
+    @property
+    def total(self) -> int:
+        """Rows of the text table."""
+        return sum(self._table_rows)
+
+    @property
+    def done(self) -> int:
+        """Rows that are stored or set apart."""
+        return sum(shard.rows + shard.quarantined for shard in self._shards.values())
+
+    def missing(self) -> list[int]:
+        """The shards still to make."""
+        return [index for index in range(len(self._table_rows)) if index not in self._shards]
+
+    def add(self, shard: Shard) -> None:
+        """A shard was made."""
+        self._shards[shard.part] = shard
+        self._seconds += shard.seconds
+
+    def finish(self) -> None:
+        """Declare the store finished."""
+        finish(self.work, [self._shards[index] for index in sorted(self._shards)], self._seconds)
+
+
+def finish(work: Work, shards: list[Shard], seconds: float) -> None:
+    """Gather the quarantine, check that every input row is accounted for, and declare the store finished.
+
+    Args:
+        work: What was made.
+        shards: All of them, in order.
+        seconds: Of the teacher, over all actors of the last run.
+    """
+    store, folder, texts = work.store, work.folder, read_manifest(work.texts_folder)
+    rejected = [row for shard in shards for row in _quarantine(folder, shard.part)]
+    stored, unread = sum(shard.rows for shard in shards), int(texts["quarantined"])
+    accounted = stored + len(rejected) + unread + texts["duplicates"]
+    assert len(shards) == len(texts["shards"]) and texts["input_rows"] == accounted, (
+        "a row is unaccounted for"
+    )
+    (dim,) = {shard.dim for shard in shards}
+    write_json(folder / QUARANTINE, rejected)
+    content = {
+        "rows": stored,
+        "dim": dim,
+        "dtype": store.dtype,
+        "compute": store.compute,
+        "table_rows": stored + len(rejected),
+        "input_rows": texts["input_rows"],
+        "duplicates": texts["duplicates"],
+        "quarantined": len(rejected) + unread,
+        "quarantined_vectors": len(rejected),
+        "teacher": _identity(work),
+        "tokens": sum(shard.tokens for shard in shards),
+        "seconds": round(seconds, 3),
+        "rows_this_run": sum(shard.rows for shard in shards if shard.seconds),
+        "shards": _described(work, shards),
+        "plan": canonical(store),
+    }
+    write_manifest(folder, content)
+
+
+def _described(work: Work, shards: list[Shard]) -> list[dict[str, Any]]:
+    starts = np.cumsum([0, *shard_rows(work.texts_folder)])
+    return [
+        {
+            "name": part_name(shard.part),
+            "first": int(starts[shard.part]),
+            "rows": shard.rows,
+            "quarantined": shard.quarantined,
+            "bytes": shard.bytes,
+            "sha256": shard.sha256,
+        }
+        for shard in shards
+    ]
+
+
+def _identity(work: Work) -> dict[str, str]:
+    teacher = work.store.teacher
+    if isinstance(teacher, Model):
+        return {"name": teacher.name or Path(teacher.path).name, "sha256": teacher.sha256}
+    weights = read_manifest(Workspace(work.root).path(teacher)).get("weights_sha256", "")
+    return {"name": f"{teacher.label}-{teacher.fingerprint}", "sha256": weights}
+
+
+def _found(work: Work, index: int, table_rows: int) -> Shard | None:
+    """A shard that is there, readable, and accounts for every row of its texts; else None."""
+    path = work.folder / part_name(index)
+    try:
+        with pa.memory_map(str(path)) as source, pa.ipc.open_file(source) as reader:
+            rows, tokens = reader.get_batch(0).num_rows, int(reader.schema.metadata[b"tokens"])
+            embedding = reader.schema.field("embedding").type
+    except (FileNotFoundError, pa.ArrowInvalid):
+        return None
+    rejected = len(_quarantine(work.folder, index))
+    if rows + rejected != table_rows or embedding.value_type != ARROW_TYPE[work.store.dtype]:
+        return None
+    size, sha256 = path.stat().st_size, sha256_of(path)
+    return Shard(index, rows, rejected, embedding.list_size, tokens, size, sha256)
+
+
+def _quarantine(folder: Path, index: int) -> list[dict[str, Any]]:
+    path = folder / quarantine_name(index)
+    return list(read_json(path)) if path.exists() else []

@@ -1,0 +1,70 @@
+"""Rows of many memory-mapped arrays, taken with one indexing.
+
+A batch of random rows has a row or two of each shard of a large store. Indexing shard by shard costs more
+than the rows themselves, so all shards are seen through one array that begins at the lowest of their
+addresses and has an element for every byte: the row that begins there. Only the beginnings of rows that are
+mapped are ever asked for; what lies between the shards is not touched.
+"""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from stillhouse.core.types import IntArray
+
+_ABSENT = -1
+_Seen = tuple[npt.NDArray[np.int64], int, npt.NDArray[Any]]
+"""The address of each array, the lowest of them, and the rows from there on, one at every byte."""
+
+
+class Window:
+    """Arrays of one width and type, added one by one.
+
+    Args:
+        arrays: How many there will be.
+        dim: Values a row.
+        dtype: Of a value.
+    """
+
+    def __init__(self, arrays: int, dim: int, dtype: str) -> None:
+        self.dim, self.dtype = dim, np.dtype(dtype)
+        self._row = np.dtype((np.void, dim * self.dtype.itemsize))
+        self._held: dict[int, npt.NDArray[np.floating]] = {}
+        # One tuple, so that a thread that reads while another adds sees the state before or after.
+        self._seen: _Seen = (np.full(arrays, _ABSENT, np.int64), 0, np.empty(0, self._row))
+
+    def absent(self, indices: IntArray) -> list[int]:
+        """Those of some arrays that were not added yet, each once."""
+        return sorted({int(index) for index in indices[self._seen[0][indices] == _ABSENT]})
+
+    def add(self, index: int, values_ND: npt.NDArray[np.floating]) -> None:
+        """Add an array; it is kept alive as long as the window."""
+        assert values_ND.dtype == self.dtype and values_ND.flags.c_contiguous
+        self._held[index] = values_ND
+        addresses = self._seen[0].copy()
+        addresses[index] = _address(values_ND)
+        filled = [array for array in self._held.values() if len(array)]
+        if not filled:
+            self._seen = (addresses, 0, self._seen[2])
+            return
+        first = min(filled, key=_address)
+        lowest, last = _address(first), max(_address(array) + array.nbytes for array in filled)
+        rows = np.lib.stride_tricks.as_strided(
+            first.view(self._row)[:, 0], (last - self._row.itemsize - lowest + 1,), (1,), writeable=False
+        )
+        self._seen = (addresses, lowest, rows)
+
+    def take(self, indices: IntArray, positions: IntArray) -> npt.NDArray[np.floating]:
+        """Row ``positions[i]`` of array ``indices[i]``, (N, dim), copied.
+
+        The arrays were added, and the positions are inside them: this is not looked at again.
+        """
+        addresses, lowest, rows = self._seen
+        offsets = addresses[indices] + positions * self._row.itemsize - lowest
+        taken: npt.NDArray[np.floating] = rows[offsets].view(self.dtype).reshape(-1, self.dim)
+        return taken
+
+
+def _address(array: npt.NDArray[np.floating]) -> int:
+    return int(array.__array_interface__["data"][0])

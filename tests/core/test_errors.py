@@ -1,0 +1,47 @@
+"""What a user is told, wherever the mistake was met."""
+
+import pickle
+
+import pytest
+
+from stillhouse.core.errors import BadInput, Hindered, mistake_in, nearest, require
+
+
+def test_a_rule_what_was_given_and_a_remedy() -> None:
+    with pytest.raises(BadInput, match=r"^`rate > 0` must hold, but got rate=0\. Try 1e-4\.$"):
+        require(False, "rate > 0", rate=0, remedy="Try 1e-4.")
+
+
+def test_advice_that_a_library_adds_is_not_told() -> None:
+    mistake = Hindered("no room.")
+    mistake.args = ("no room.\nTo change retry attempts, configure the context.",)
+    travelled = pickle.loads(pickle.dumps(mistake))
+    assert type(travelled) is Hindered and str(travelled) == "no room."
+
+
+@pytest.mark.parametrize(
+    "raised",
+    [
+        OSError(28, "No space left on device"),
+        OSError(122, "Disk quota exceeded"),
+        RuntimeError("I/O error: No space left on device (os error 28)"),
+        RuntimeError("(sqlite3.OperationalError) database or disk is full"),
+    ],
+)
+def test_a_full_disk_behind_another_error(raised: Exception) -> None:
+    try:
+        try:
+            raise raised
+        except Exception as error:
+            raise ValueError("a trial ended") from error
+    except ValueError as wrapped:
+        mistake = mistake_in(wrapped)
+    assert isinstance(mistake, Hindered) and "must be room on the disk" in str(mistake)
+
+
+def test_any_other_error_is_no_mistake_of_the_user() -> None:
+    assert mistake_in(RuntimeError("a bug")) is None
+
+
+def test_near_names_are_shown() -> None:
+    assert nearest("disstil", ["distil", "finetune"]) == "Did you mean distil?"

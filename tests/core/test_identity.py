@@ -1,0 +1,95 @@
+"""Fingerprints: equal for equal meaning, different for different meaning, stable across processes."""
+
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import pytest
+
+from stillhouse.core.errors import BadInput
+from stillhouse.core.identity import Spec, canonical, fingerprint, spec
+
+
+class Thing:
+    version: ClassVar[int] = 1
+
+    def __init__(self, size: int, rate: float = 0.1, *, name: str = "a", runtime: int | None = None) -> None:
+        self.size, self.rate, self.name, self.runtime = size, rate, name, runtime
+
+
+@dataclass(frozen=True)
+class Value:
+    number: float
+    part: Spec[Thing]
+    where: str = field(default="here", metadata={"identity": False})
+
+
+def test_a_spelt_out_default_changes_nothing() -> None:
+    assert fingerprint(spec(Thing, size=3)) == fingerprint(spec(Thing, size=3, rate=0.1, name="a"))
+
+
+def test_every_argument_changes_it() -> None:
+    prints = {fingerprint(spec(Thing, **k)) for k in ({"size": 3}, {"size": 4}, {"size": 3, "rate": 0.2})}
+    assert len(prints) == 3
+
+
+def test_a_number_and_its_text_differ() -> None:
+    assert len({fingerprint(1), fingerprint("1"), fingerprint(1.0), fingerprint(True)}) == 4
+
+
+def test_where_it_runs_is_no_part_of_it() -> None:
+    part = spec(Thing, size=1)
+    assert fingerprint(Value(1.0, part, "here")) == fingerprint(Value(1.0, part, "there"))
+    assert fingerprint(Value(1.0, part)) != fingerprint(Value(2.0, part))
+
+
+def test_a_raised_version_changes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = fingerprint(spec(Thing, size=1))
+    monkeypatch.setattr(Thing, "version", 2)
+    assert fingerprint(spec(Thing, size=1)) != before
+
+
+def test_it_is_the_same_in_another_process() -> None:
+    program = "from stillhouse.plan import Model; print(Model('ab', name='x').fingerprint)"
+    other = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PYTHONPATH": _platform()},
+    )
+    from stillhouse.plan.data import Model
+
+    assert other.stdout.strip() == Model("ab", name="y").fingerprint
+
+
+def test_build_adds_only_what_is_wanted() -> None:
+    built = spec(Thing, size=2).build(runtime=7, unwanted=1)
+    assert (built.size, built.runtime) == (2, 7)
+
+
+def test_replace() -> None:
+    assert spec(Thing, size=2).replace(size=5).build().size == 5
+
+
+@pytest.mark.parametrize("value", [lambda: 1, object(), {1, 2}], ids=["lambda", "object", "set"])
+def test_a_value_without_identity_is_refused_by_name(value: object) -> None:
+    with pytest.raises(BadInput, match=r"argument `name` of `.*Thing`: a stable identity must exist"):
+        spec(Thing, size=1, name=value)
+
+
+def test_a_misspelt_argument_is_refused_with_the_near_ones() -> None:
+    with pytest.raises(BadInput, match=r"takes no argument `rat`\. Did you mean rate"):
+        spec(Thing, size=1, rat=2)
+
+
+def test_canonical_is_json_and_keeps_order_out() -> None:
+    assert fingerprint({"a": 1, "b": 2}) == fingerprint({"b": 2, "a": 1})
+    assert canonical((1, [2, None])) == [1, [2, None]]
+
+
+def _platform() -> str:
+    from pathlib import Path
+
+    return str(Path(__file__).resolve().parents[2] / "platform")

@@ -1,0 +1,182 @@
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from stillhouse.core.errors import BadInput
+from stillhouse.corpora.reading.corpus import ReadOptions, read_texts
+from stillhouse.corpora.writing import Rejected
+
+ROWS = ["The first row is here.", "Second row, naïve café.", "And a third, 東京."]
+PLAIN = ReadOptions()
+
+
+def usable(source: str | Path, options: ReadOptions = PLAIN) -> list[str]:
+    return [text for text in read_texts(str(source), options) if isinstance(text, str)]
+
+
+def rejected(source: str | Path, options: ReadOptions = PLAIN) -> list[tuple[str, str]]:
+    read = read_texts(str(source), options)
+    return [(row.reason, row.raw) for row in read if isinstance(row, Rejected)]
+
+
+def write_all_formats(folder: Path) -> list[Path]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    lines = "".join(row + "\n" for row in ROWS)
+    objects = "".join(json.dumps({"id": i, "text": row}) + "\n" for i, row in enumerate(ROWS))
+    files = {
+        "plain.txt": lines.encode(),
+        "windows.txt": lines.replace("\n", "\r\n").encode("utf-8-sig"),
+        "zipped.txt.gz": gzip.compress(lines.encode()),
+        "zipped_but_does_not_say_so.txt": gzip.compress(lines.encode()),
+        "rows.jsonl": objects.encode(),
+        "without_suffix": objects.encode(),
+        "zipped.jsonl.gz": gzip.compress(objects.encode()),
+        "rows.csv": ("id,text\n" + "".join(f'{i},"{row}"\n' for i, row in enumerate(ROWS))).encode(),
+        "rows.tsv": ("id\ttext\n" + "".join(f"{i}\t{row}\n" for i, row in enumerate(ROWS))).encode(),
+        "wiki_00": ('<doc id="1" url="u" title="A title">\nA title\n\n' + lines + "\n</doc>\n").encode(),
+    }
+    for name, data in files.items():
+        (folder / name).write_bytes(data)
+    pq.write_table(pa.table({"id": [0, 1, 2], "text": ROWS}), folder / "rows.parquet")
+    return [*(folder / name for name in files), folder / "rows.parquet"]
+
+
+def test_every_format_gives_the_same_rows(tmp_path: Path) -> None:
+    for path in write_all_formats(tmp_path):
+        assert usable(path) == ROWS, path.name
+
+
+def test_a_folder_and_a_glob_read_their_files_by_name(tmp_path: Path) -> None:
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "b.txt").write_text("Two.\n")
+    (tmp_path / "a.txt").write_text("One.\n")
+    (tmp_path / "deep" / "c.txt").write_text("Three.\n")
+    (tmp_path / "_SUCCESS").write_text("")
+    (tmp_path / ".hidden.txt").write_text("Hidden.\n")
+    assert usable(tmp_path) == ["One.", "Two.", "Three."]
+    assert usable(tmp_path / "*.txt") == ["One.", "Two."]
+    assert usable(tmp_path / "**" / "*.txt") == ["One.", "Two.", "Three."]
+
+
+def test_other_file_systems_go_through_pyarrow(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("One.\n")
+    (tmp_path / "b.jsonl").write_text('{"text": "Two."}\n')
+    assert usable(f"file://{tmp_path}") == ["One.", "Two."]
+    assert usable(f"file://{tmp_path}/*.jsonl") == ["Two."]
+    assert usable(f"file://{tmp_path}/a.txt") == ["One."]
+    with pytest.raises(BadInput, match="the corpus exists"):
+        usable(f"file://{tmp_path}/none")
+
+
+def test_a_data_set_of_the_hub_s_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "set").mkdir()
+    (tmp_path / "set" / "train.jsonl").write_text('{"text": "One."}\n{"text": null}\n{"text": "Two."}\n')
+    source = f"hf:{tmp_path / 'set'}::train"
+    assert usable(source) == ["One.", "Two."]
+    assert rejected(source)[0][0] == "no text"
+    with pytest.raises(BadInput, match="body"):
+        usable(source, ReadOptions(column="body"))
+    with pytest.raises(BadInput, match="must be a data set that can be loaded"):
+        usable(f"hf:{tmp_path / 'nothing'}")
+    with pytest.raises(BadInput, match="hf:name"):
+        usable("hf:a:b:c:d")
+
+
+def test_running_text_is_cut_into_sentences(tmp_path: Path) -> None:
+    text = "It has 3.5 m of rain, e.g. in May. Dr. Smith measured it! Is that so?"
+    cut = ["It has 3.5 m of rain, e.g. in May.", "Dr. Smith measured it!", "Is that so?"]
+    (tmp_path / "wiki_00").write_text(f'<doc id="1" title="Rain">\nRain\n\n{text}\n</doc>\n')
+    (tmp_path / "a.txt").write_text(text + "\n")
+    assert usable(tmp_path / "wiki_00") == cut
+    assert usable(tmp_path / "wiki_00", ReadOptions(split_sentences=False)) == [text]
+    assert usable(tmp_path / "a.txt") == [text]
+    assert usable(tmp_path / "a.txt", ReadOptions(split_sentences=True)) == cut
+
+
+def test_only_the_first_title_line_is_dropped(tmp_path: Path) -> None:
+    (tmp_path / "wiki_00").write_text('<doc id="1" title="Rain">\nRain\n\nIt falls.\nRain\n</doc>\n')
+    assert usable(tmp_path / "wiki_00") == ["It falls.", "Rain"]
+
+
+def test_limits(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("One\nOne two\nOne two three\nOne two three four five six\n")
+    options = ReadOptions(min_words=2, max_words=5, min_characters=8, max_characters=20)
+    assert usable(tmp_path / "a.txt", options) == ["One two three"]
+    reasons = [reason for reason, _ in rejected(tmp_path / "a.txt", options)]
+    assert reasons == ["fewer than 8 characters", "fewer than 8 characters", "more than 20 characters"]
+    assert usable(tmp_path / "a.txt", ReadOptions(limit=2)) == ["One", "One two"]
+
+
+def test_lines_that_are_not_text_are_lost_alone(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(b"Good.\n" + "caf\xe9\n".encode("latin-1") + b"\nAlso good.\n")
+    assert usable(tmp_path / "a.txt") == ["Good.", "Also good."]
+    assert [reason for reason, _ in rejected(tmp_path / "a.txt")] == ["not utf-8", "empty"]
+    assert usable(tmp_path / "a.txt", ReadOptions(encoding="latin-1")) == ["Good.", "café", "Also good."]
+
+
+def test_rows_of_json_that_cannot_be_used(tmp_path: Path) -> None:
+    lines = ['{"text": "Good."}', "{broken", "[1]", '{"other": 1}', '{"text": 3}', "", '{"text": "caf\xe9"}']
+    (tmp_path / "a.jsonl").write_bytes("\n".join(lines).encode("latin-1"))
+    reasons = [reason for reason, _ in rejected(tmp_path / "a.jsonl")]
+    assert usable(tmp_path / "a.jsonl") == ["Good."]
+    assert reasons == ["not JSON", "not a JSON object", "no text", "text is not text", "empty", "not utf-8"]
+
+
+def test_wide_encodings_are_refused_unless_named(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes("One.\nTwo.\n".encode("utf-16"))
+    with pytest.raises(BadInput, match=r"a\.txt is utf-8 text.*UTF-16 byte order mark.*Give its encoding"):
+        usable(tmp_path / "a.txt")
+    assert usable(tmp_path / "a.txt", ReadOptions(encoding="utf-16")) == ["One.", "Two."]
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "options", "message"),
+    [
+        ("a.txt", b"\x89PNG\r\n\x00\x00\x01", PLAIN, "zero bytes"),
+        ("a.txt", b"", PLAIN, "at least one file that is not empty"),
+        ("a.txt", b"One.\n", ReadOptions(column="text"), "leave it out"),
+        ("a.csv", b"id,body,kind\n1,x,y\n", PLAIN, "id.*body.*kind.*Say which one"),
+        ("a.csv", b"id,body\n1,x\n", ReadOptions(column="boddy"), "Its columns: id, body. Did you mean body"),
+        ("a.jsonl", b'{"id": 1, "body": "x"}\n', ReadOptions(column="text"), "Its columns: id, body"),
+        ("a.parquet", b"PAR1 but not really", PLAIN, "must be a whole Parquet file"),
+        ("a.txt.gz", gzip.compress(b"One.\n" * 9999, mtime=0)[:-40], PLAIN, "must be readable"),
+    ],
+)
+def test_a_bad_file_is_refused(
+    tmp_path: Path, name: str, data: bytes, options: ReadOptions, message: str
+) -> None:
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(BadInput, match=message):
+        list(read_texts(str(tmp_path / name), options))
+
+
+def test_a_parquet_column_of_another_type_is_refused(tmp_path: Path) -> None:
+    write_all_formats(tmp_path)
+    with pytest.raises(BadInput, match=r"column id of .*rows\.parquet holds text.*int64"):
+        usable(tmp_path / "rows.parquet", ReadOptions(column="id"))
+    with pytest.raises(BadInput, match=r"Its columns: id, text\. Did you mean text"):
+        usable(tmp_path / "rows.parquet", ReadOptions(column="txt"))
+
+
+def test_a_source_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="the corpus exists"):
+        usable(tmp_path / "none.txt")
+    with pytest.raises(BadInput, match="the corpus exists"):
+        usable(tmp_path / "*.txt")
+    with pytest.raises(BadInput, match="at least one file"):
+        usable(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"min_words": 0}, {"max_characters": 0}, {"limit": 0}, {"encoding": "utf-9"}, {"max_words": -1}],
+)
+def test_options_out_of_range(options: dict[str, int]) -> None:
+    with pytest.raises(BadInput):
+        ReadOptions(**options)  # type: ignore[arg-type]

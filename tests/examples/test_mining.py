@@ -1,0 +1,314 @@
+"""Mining against the rule word for word, and against sentence-transformers under the same settings."""
+
+import pickle
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional
+
+from stillhouse.core.artifacts import Workspace, read_manifest
+from stillhouse.core.errors import BadInput
+from stillhouse.corpora.tables import open_rows, open_texts, write_rows, write_texts
+from stillhouse.examples import mining
+from stillhouse.examples.mining import Miner, build_mined, first_of_equal
+from stillhouse.examples.negative_selection import known_positives, nearest
+from stillhouse.plan.data import Examples, Given, Mined, Model, Store, TextTable
+from stillhouse.teachers.embedding import build_stores
+from stillhouse.teachers.weights import resolve_model
+
+TEXTS = TextTable(sha256="0" * 64)
+WORDS = "cat dog sat mat house river water sun moon red green blue fast slow array list text word".split()
+FREE = {"relative_margin": -1.0}
+
+
+def rule(**values: Any) -> Mined:
+    store = Store(TEXTS, Model("1" * 64))
+    pairs = Examples({"query": TEXTS, "passage": TEXTS}, Given("2" * 64))
+    return Mined(pairs, store, store, **values)
+
+
+def allowed(cosines: list[float], positive: float, known: set[int], how: Mined) -> list[int]:
+    """What may be a negative, nearest first: the rule, word for word."""
+    ranked = sorted(set(range(len(cosines))) - known, key=lambda passage: -cosines[passage])
+    kept = []
+    for passage in ranked[: how.range_max or None]:
+        cosine = cosines[passage]
+        near = how.relative_margin >= 0 and cosine >= positive - how.relative_margin * abs(positive)
+        near |= how.absolute_margin >= 0 and cosine >= positive - how.absolute_margin
+        if not near and how.min_score <= cosine <= how.max_score:
+            kept.append(passage)
+    return kept[how.range_min :]
+
+
+def made() -> tuple[torch.Tensor, torch.Tensor, np.ndarray, np.ndarray]:
+    """Query vectors of 30 pairs, 40 passages, and the query's and the passage's id of each pair."""
+    random = np.random.default_rng(0)
+    passages = functional.normalize(torch.from_numpy(random.normal(size=(40, 5))), dim=-1)
+    query, own = random.integers(0, 12, 30), random.integers(0, 40, 30)
+    shift = functional.normalize(torch.from_numpy(random.normal(size=(12, 5))), dim=-1)
+    return functional.normalize(shift[query] + passages[own], dim=-1), passages, query, own
+
+
+def mined(how: Mined, tile: int = 7) -> tuple[list[list[int]], list[list[int]]]:
+    """What `nearest` finds over tiles of passages, and what the rule allows, for 30 pairs."""
+    queries, passages, query, own = made()
+    tiles = ((start, passages[start : start + tile]) for start in range(0, 40, tile))
+    positive = (queries * passages[own]).sum(dim=1)
+    draws = torch.Generator().manual_seed(how.seed)
+    found = nearest(queries, tiles, positive, known_positives(query, query, own), how, draws).tolist()
+    cosines = (queries @ passages.T).tolist()
+    known = [set(own[query == q].tolist()) for q in query]
+    told = zip(cosines, positive.tolist(), known, strict=True)
+    return found, [allowed(row, mine, answers, how) for row, mine, answers in told]
+
+
+RULES: list[dict[str, Any]] = [
+    {"negatives": 3, "relative_margin": 0.0},
+    {"negatives": 4, "range_min": 2, "relative_margin": 0.1},
+    {"negatives": 2, "range_min": 3, "range_max": 9, **FREE},
+    {"negatives": 2, "range_max": 30, "relative_margin": 0.3},
+    {"negatives": 3, "absolute_margin": 0.4, **FREE},
+    {"negatives": 3, "max_score": 0.3, "min_score": 0.1, **FREE},
+    {"negatives": 5, "range_max": 40, "absolute_margin": 0.1, "max_score": 0.6, "min_score": -0.2},
+]
+
+
+@pytest.mark.parametrize("values", RULES)
+def test_the_nearest_equal_the_rule(values: dict[str, Any]) -> None:
+    how = rule(**values)
+    found, expected = mined(how)
+    for got, right in zip(found, expected, strict=True):
+        assert [p for p in got if p >= 0] == right[: how.negatives]
+        assert len(got) == how.negatives
+
+
+@pytest.mark.parametrize("values", RULES)
+def test_a_random_choice_is_of_what_the_rule_allows(values: dict[str, Any]) -> None:
+    how = rule(sampling="random", **values)
+    found, expected = mined(how)
+    for got, right in zip(found, expected, strict=True):
+        chosen = [p for p in got if p >= 0]
+        assert set(chosen) <= set(right)
+        assert len(set(chosen)) == len(chosen) == min(how.negatives, len(right))
+    assert mined(how)[0] == found
+    assert mined(rule(sampling="random", seed=1, **values))[0] != found
+
+
+@pytest.mark.parametrize("range_max", [0, 10])
+def test_a_random_choice_is_uniform(range_max: int) -> None:
+    queries = functional.normalize(torch.ones(4000, 2), dim=-1)
+    angles = torch.linspace(0.1, 1.0, 12)
+    passages = torch.stack([angles.cos(), angles.sin()], dim=1)
+    nobody = (np.empty(0, np.int64), np.empty(0, np.int64))
+    how = rule(negatives=2, range_min=2, range_max=range_max, sampling="random", **FREE)
+    tiles = ((start, passages[start : start + 5]) for start in range(0, 12, 5))
+    draws = torch.Generator().manual_seed(0)
+    found = nearest(queries, tiles, torch.ones(4000), nobody, how, draws)
+    counts = torch.bincount(found.reshape(-1), minlength=12).double()
+    options = (range_max or 12) - 2
+    assert (counts > 0).sum() == options
+    assert (counts[counts > 0] - 8000 / options).abs().max() < 5 * (8000 / options) ** 0.5
+
+
+def test_every_positive_of_a_query_is_known() -> None:
+    query, passage = np.array([5, 2, 5, 9, 2, 5]), np.array([0, 1, 2, 3, 4, 5])
+    where, which = known_positives(np.array([9, 5, 5]), query, passage)
+    assert sorted(zip(where.tolist(), which.tolist(), strict=True)) == [
+        (0, 3), (1, 0), (1, 2), (1, 5), (2, 0), (2, 2), (2, 5)
+    ]  # fmt: skip
+
+
+def test_the_first_of_equal_texts_stands_for_all(workspace: Workspace) -> None:
+    table = write_texts(workspace, "t", ["a", "b", "a", "A", "b"], rows_per_shard=2, deduplicate=False)
+    assert first_of_equal(open_texts(workspace, table)).tolist() == [0, 1, 0, 3, 1]
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"negatives": 0}, "negatives >= 1"),
+        ({"range_min": 5, "range_max": 5, "negatives": 1}, "range_min < range_max"),
+        ({"range_min": 5, "range_max": 7, "negatives": 3}, "negatives <= range_max - range_min"),
+        ({"range_min": -1}, "range_min >= 0"),
+        ({"min_score": 0.5, "max_score": 0.5}, "min_score < max_score"),
+        ({"relative_margin": 1.0}, "relative_margin < 1"),
+        ({"absolute_margin": 2.5}, "absolute_margin < 2"),
+        ({"sampling": "best"}, "sampling in"),
+        ({"seed": -1}, "0 <= seed"),
+    ],
+)
+def test_a_rule_that_cannot_be_is_refused(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(BadInput) as refused:
+        rule(**values)
+    assert message in str(refused.value)
+
+
+def sentences(count: int, seed: int) -> list[str]:
+    random = np.random.default_rng(seed)
+    return [" ".join(random.choice(WORDS, random.integers(3, 9))) for _ in range(count)]
+
+
+@pytest.fixture
+def planned(workspace: Workspace, tiny_model: Path) -> Callable[..., Examples]:
+    """Embeds pairs of texts, each in a row of its own, equal or not; plans to mine them under a rule."""
+    teacher = resolve_model(str(tiny_model))
+
+    def plan(pairs: list[tuple[str, str]], **values: Any) -> Examples:
+        tables = {
+            name: write_texts(workspace, name, texts, deduplicate=False)
+            for name, texts in zip(("query", "passage"), zip(*pairs, strict=True), strict=True)
+        }
+        rows = np.arange(len(pairs))
+        given = write_rows(workspace, tables, {"query": rows, "passage": rows}, "pairs")
+        asked, told = (Store(table, teacher, dtype="float32") for table in tables.values())
+        build_stores(workspace, [asked, told], local=True)
+        return Examples(
+            {**tables, "negatives": tables["passage"]}, Mined(given, asked, told, **values), "mined"
+        )
+
+    return plan
+
+
+def by_texts(workspace: Workspace, examples: Examples) -> dict[tuple[str, str], set[str]]:
+    """Query and passage to the negatives, in words."""
+    build_mined(workspace, examples)
+    rows = open_rows(workspace, examples)
+    queries, passages = (open_texts(workspace, examples.columns[name]) for name in ("query", "passage"))
+    pairs = zip(queries[rows["query"]], passages[rows["passage"]], strict=True)
+    return {pair: set(passages[row]) for pair, row in zip(pairs, rows["negatives"], strict=True)}
+
+
+def test_it_goes_on_where_it_was_stopped_and_parts_may_be_made_elsewhere(
+    workspace: Workspace, planned: Callable[..., Examples], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In any order: what a random choice takes is the part's own."""
+    monkeypatch.setattr(mining, "QUERY_TILE", 8)
+    answers = sentences(36, 6)
+    pairs = [(f"{text} query", text) for text in answers]
+    made: list[int] = []
+
+    def backwards(miner: Miner, until: int) -> Callable[[list[int]], Any]:
+        def parts(starts: list[int]) -> Any:
+            for start in reversed(starts):
+                if len(made) == until:
+                    raise KeyboardInterrupt
+                made.append(start)
+                yield start, pickle.loads(pickle.dumps(miner)).part(start)
+
+        return parts
+
+    examples = planned(pairs, negatives=2, sampling="random", **FREE)
+    with pytest.raises(KeyboardInterrupt):
+        build_mined(workspace, examples, spread=lambda miner: backwards(miner, 2))
+    assert made == [32, 24] and not workspace.finished(examples)
+    told: list[tuple[int, int]] = []
+    build_mined(
+        workspace,
+        examples,
+        spread=lambda miner: backwards(miner, 9),
+        progress=lambda done, all: told.append((done, all)),
+    )
+    assert made == [32, 24, 16, 8, 0] and told == [(20, 36), (28, 36), (36, 36)]
+    folder = workspace.path(examples)
+    assert not (folder / "parts").exists()
+    found = open_rows(workspace, examples)["negatives"].tolist()
+    shutil.rmtree(folder)
+    build_mined(workspace, examples)
+    assert open_rows(workspace, examples)["negatives"].tolist() == found
+
+
+def by_their_miner(pairs: list[tuple[str, str]], model: Path, **values: Any) -> dict[Any, set[str]]:
+    from datasets import Dataset
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.util import mine_hard_negatives
+
+    table = Dataset.from_dict({"query": [q for q, _ in pairs], "passage": [p for _, p in pairs]})
+    values = {"range_max": len(pairs) + values.get("range_min", 0), "use_faiss": False, **values}
+    found = mine_hard_negatives(
+        table, SentenceTransformer(str(model), device="cpu"), output_format="n-tuple", verbose=False, **values
+    )
+    return {
+        (row["query"], row["passage"]): {row[name] for name in row if name.startswith("negative")}
+        for row in found
+    }
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        ({}, {"relative_margin": 0.05}),
+        ({"range_min": 4}, {"relative_margin": 0.05, "range_min": 4}),
+        ({"relative_margin": 0.02, "max_score": 0.9}, {"relative_margin": 0.02, "max_score": 0.9}),
+        ({**FREE, "absolute_margin": 0.03}, {"absolute_margin": 0.03}),
+        ({**FREE, "max_score": 0.9, "min_score": 0.85}, {"max_score": 0.9, "min_score": 0.85}),
+        ({**FREE, "range_min": 3, "range_max": 12}, {"range_min": 3, "range_max": 12}),
+        ({**FREE, "range_min": 3, "range_max": 6, "sampling": "random"}, {"range_min": 3, "range_max": 6}),
+    ],
+)
+def test_equals_the_miner_of_sentence_transformers(
+    ours: dict[str, Any],
+    theirs: dict[str, Any],
+    workspace: Workspace,
+    planned: Callable[..., Examples],
+    tiny_model: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(mining, "PASSAGE_TILE", 16)
+    monkeypatch.setattr(mining, "QUERY_TILE", 8)
+    answers = sentences(60, 1)
+    pairs = [(f"{a.split()[0]} {q}", a) for q, a in zip(sentences(60, 2), answers, strict=True)]
+    expected = by_their_miner(pairs, tiny_model, num_negatives=3, **theirs)
+    examples = planned(pairs, negatives=3, **ours)
+    assert by_texts(workspace, examples) == expected and 5 < len(expected)
+    dropped = read_manifest(workspace.path(examples))["dropped"]
+    assert dropped == {"without_vector": 0, "too_few_negatives": 60 - len(expected)}
+
+
+def test_positives_and_their_duplicates_are_never_negatives(
+    workspace: Workspace, planned: Callable[..., Examples], tiny_model: Path
+) -> None:
+    """Queries and passages come twice, as rows of their own; every query has two positives."""
+    once = sentences(20, 3)
+    pairs = [(f"{text} query", text) for text in once] + [
+        (f"{once[i]} query", once[i - 1]) for i in range(20)
+    ]
+    found = by_texts(workspace, planned(pairs, negatives=16, **FREE))
+    answers = {query: {passage for asked, passage in pairs if asked == query} for query, _ in pairs}
+    assert len(found) == 40
+    for (query, _), wrong in found.items():
+        assert len(wrong) == 16 and not wrong & answers[query]
+    assert found == by_their_miner(pairs, tiny_model, num_negatives=16)
+
+
+@pytest.mark.parametrize(
+    ("values", "whole"),
+    [
+        ({"range_max": 20, "index": "flat", "max_score": 0.98, **FREE}, True),
+        ({"range_max": 12, "range_min": 2, "index": "flat", **FREE}, True),
+        ({"range_max": 9, "index": "flat", "sampling": "random", **FREE}, True),
+        ({"range_max": 20, **FREE, "index": "hnsw:m=4,ef_construction=8,ef_search=4"}, False),
+    ],
+)
+def test_an_index_finds_and_the_rule_judges_by_the_vectors_themselves(
+    values: dict[str, Any], whole: bool, workspace: Workspace, planned: Callable[..., Examples]
+) -> None:
+    """Two positives a query, so an index is asked for more than it may keep; `flat` misses nothing."""
+    once = sentences(300, 5)
+    pairs = [(f"{text} query", text) for text in once] + [
+        (f"{once[i]} query", once[i - 1]) for i in range(300)
+    ]
+    exact, found = (
+        by_texts(workspace, planned(pairs, negatives=2, **given))
+        for given in ({**values, "index": "exact"}, values)
+    )
+    shared = [pair for pair in exact if exact[pair] == found.get(pair)]
+    assert len(exact) > 40 and (len(shared) == len(exact) == len(found) if whole else shared)
+    answers: dict[str, set[str]] = {}
+    for query, passage in pairs:
+        answers.setdefault(query, set()).add(passage)
+    assert all(not wrong & answers[query] for (query, _), wrong in found.items())

@@ -1,0 +1,128 @@
+"""Augmented sentences: what is added, what is left out, built once, and within the store of an experiment."""
+
+import dataclasses
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stillhouse.core.artifacts import Workspace
+from stillhouse.core.errors import BadInput
+from stillhouse.corpora.tables import open_texts, write_texts
+from stillhouse.experiments import augmented
+from stillhouse.experiments.augmented import augment_table, check_augmentation
+from stillhouse.experiments.experiment import Experiment
+from stillhouse.experiments.preparation import Embedding, prepare
+from stillhouse.plan.data import Model, TextTable
+from stillhouse.teachers import translation
+from stillhouse.teachers.store import open_store
+
+SENTENCES = ["the cat sat", "a dog", "an apple", "The feline sat!"]
+
+
+@pytest.fixture
+def wordnet(tmp_path: Path) -> Path:
+    folder = tmp_path / "wordnet"
+    folder.mkdir()
+    synsets = {"1-n": ["cat", "feline"], "2-n": ["dog", "hound"], "3-n": ["river", "stream"]}
+    lines = [
+        line
+        for name, members in synsets.items()
+        for line in (f"{name}:", "  members:", *(f"  - {word}" for word in members), "  partOfSpeech: n")
+    ]
+    (folder / "noun.test.yaml").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+def texts_of(workspace: Workspace, table: TextTable) -> list[str]:
+    return list(open_texts(workspace, table))
+
+
+def test_copies_come_after_the_sentences_and_nothing_comes_twice(workspace: Workspace, wordnet: Path) -> None:
+    table = write_texts(workspace, "sentences", SENTENCES)
+    held_out = write_texts(workspace, "dev", ["A hound."])
+    wanted = Experiment(augment_wordnet=str(wordnet), augment_probability=1.0)
+    made, counts = augment_table(wanted, workspace, table, [held_out], "cpu")
+    # "the feline sat" is there already, "a hound" is held out, "an apple" has no synonym.
+    assert texts_of(workspace, made) == [*SENTENCES, "The cat sat!"][:4]
+    assert counts == {
+        **{"augmented_copies": 4, "augmented_changed": 3, "augmented_added": 0},
+        **{"augmented_duplicates": 3, "augmented_held_out": 1, "augmented_empty": 0},
+    }
+    free, counts = augment_table(wanted, workspace, table, [], "cpu")
+    assert texts_of(workspace, free) == [*SENTENCES, "a hound"] and counts["augmented_added"] == 1
+    assert augment_table(Experiment(), workspace, table, [], "cpu") == (table, {})
+
+
+def test_it_is_made_once_and_anew_when_an_input_changes(
+    workspace: Workspace, wordnet: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = write_texts(workspace, "sentences", SENTENCES)
+    wanted = Experiment(augment_wordnet=str(wordnet), augment_probability=0.5, augment_each=3)
+    first = augment_table(wanted, workspace, table, [], "cpu")
+    with monkeypatch.context() as patch:
+        patch.setattr(augmented, "write_texts", None)
+        assert augment_table(wanted, workspace, table, [], "cpu") == first
+    with (wordnet / "noun.test.yaml").open("a") as file:
+        file.write("4-n:\n  members:\n  - apple\n  - pome\n  partOfSpeech: n\n")
+    changed = [
+        augment_table(wanted, workspace, table, [], "cpu"),
+        augment_table(dataclasses.replace(wanted, augment_each=4), workspace, table, [], "cpu"),
+    ]
+    assert all(counts["augmented_copies"] in (12, 16) for _, counts in changed)
+    assert all(a[0] != b[0] or a[1] != b[1] for a, b in itertools.pairwise([first, *changed]))
+
+
+def test_back_translation_goes_on_where_it_was_stopped(
+    workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = write_texts(workspace, "sentences", SENTENCES, rows_per_shard=1)
+    asked: list[str] = []
+
+    class Echo:
+        def __init__(self, model: Model, device: str) -> None:
+            self.name = model.name
+
+        def __call__(self, texts: list[str], seed: int | None) -> list[str]:
+            if len(asked) == 5:
+                asked.append("stop")
+                raise KeyboardInterrupt
+            asked.append(texts[0])
+            return [f"{text} {self.name}" for text in texts]
+
+    monkeypatch.setattr(translation, "Translator", Echo)
+    monkeypatch.setattr(augmented, "_translators", lambda wanted: [Model("a", "von"), Model("b", "from")])
+    wanted = Experiment(augment_translators="a,b")
+    with pytest.raises(KeyboardInterrupt):
+        augment_table(wanted, workspace, table, [], "cpu")
+    made, counts = augment_table(wanted, workspace, table, [], "cpu")
+    assert texts_of(workspace, made)[4:] == [f"{text} von from" for text in SENTENCES]
+    assert counts["augmented_added"] == 4 and asked.count("the cat sat") == 1
+    assert not [path for path in (workspace.root / "sources").iterdir() if path.is_dir()]
+
+
+def test_an_experiment_embeds_and_trains_on_the_copies(
+    wanted: Experiment, workspace: Workspace, wordnet: Path
+) -> None:
+    more = dataclasses.replace(wanted, augment_wordnet=str(wordnet), augment_probability=1.0)
+    prepared = prepare(more, workspace, Embedding(local=True))
+    facts, rows = prepared.facts, len(open_store(workspace, prepared.setting.sentences))
+    assert facts["sentences"] == prepared.setting.sentence_rows == rows
+    assert 0 < facts["augmented_added"] == rows - facts["augmented_copies"]
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"augment_each": 0}, "augment_each >= 1"),
+        ({"augment_probability": 1.5}, "augment_probability <= 1"),
+        ({"parallel": "de=x", "augment_wordnet": "w"}, "parallel text is not augmented"),
+        ({"augment_wordnet": "nowhere"}, "holds its YAML files"),
+        ({"augment_translators": "one"}, "two models, there and back"),
+        ({"augment_translators": "./a,./b"}, "the model's folder exists"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_any_work(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(BadInput, match=message):
+        check_augmentation(Experiment(**values))

@@ -1,0 +1,153 @@
+"""From a folder of FEVER to claims with candidates, and to a setting that is trained on."""
+
+import dataclasses
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from stillhouse.cli.main import main
+from stillhouse.core.artifacts import Workspace
+from stillhouse.core.errors import BadInput
+from stillhouse.corpora.tables import open_rows, open_texts, open_values
+from stillhouse.evaluation.suites import run_suite
+from stillhouse.experiments.claim_data import cross_encoder_of, fever_files
+from stillhouse.experiments.experiment import Experiment, experiment
+from stillhouse.experiments.preparation import Embedding, prepare
+from stillhouse.methods import check_data, load_method
+
+PAGES = 60
+
+
+@pytest.fixture(scope="module")
+def fever(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two claims a page; a page says little beside its number."""
+    folder = tmp_path_factory.mktemp("fever")
+    titles = [f"Page{n}" for n in range(PAGES)]
+    docs = [f'<doc title="{t}">\n{t}\n\n{t} is about number{n}.\n</doc>' for n, t in enumerate(titles)]
+    (folder / "wikipages.docs.txt").write_text("\n".join(docs))
+    claims = [
+        {"id": 2 * n + k, "label": "SUPPORTS", "claim": claim, "evidence_pages": [title]}
+        for n, title in enumerate(titles)
+        for k, claim in enumerate((f"Is number{n} in a page?", f"Something of {title} is said."))
+    ]
+    (folder / "fever_labelled_dev.json").write_text(json.dumps(claims))
+    return folder
+
+
+def words(text: str) -> set[str]:
+    """Titles and numbers."""
+    return set(re.findall(r"(?:Page|number)\d+", text))
+
+
+@pytest.fixture
+def given(wanted: Experiment, fever: Path) -> Experiment:
+    return dataclasses.replace(
+        wanted, claims=str(fever), candidates=4, fraction=0.5, dev_queries=5, test_queries=50
+    )
+
+
+def test_claims_their_candidates_and_what_is_said_of_them(
+    given: Experiment, workspace: Workspace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    prepared = prepare(given, workspace, Embedding(local=True))
+    task, facts = prepared.setting.ranking, prepared.facts
+    assert task is not None and prepared.setting.words is not None
+    rows, gold = open_rows(workspace, task.examples), open_values(workspace, task.examples)["gold"]
+    assert rows["documents"].shape == gold.shape == (len(rows["claim"]), 4) and task.rows == len(gold) // 2
+    assert (gold.sum(axis=1) == 1).all(), "in training the relevant page is there"
+    claims = open_texts(workspace, task.examples.columns["claim"])[rows["claim"]]
+    pages = open_texts(workspace, task.examples.columns["documents"])[rows["documents"][gold > 0]]
+    assert all(words(claim) & words(page) for claim, page in zip(claims, pages, strict=True))
+    said = capsys.readouterr()
+    assert facts["coverage"].startswith("C=1 ") and "C=4" in facts["coverage"]
+    assert facts["coverage"] in said.out + said.err and "accuracy@1" in said.out + said.err
+    assert facts["tfidf_dev_accuracy@1"] == 1.0
+    (evaluator,) = task.dev.evaluators
+    assert len(open_rows(workspace, evaluator.kwargs["examples"])["claim"]) == 5
+
+    class Exact:
+        """Knows the page by its title or its number."""
+
+        def score(self, first: list[str], second: list[str]) -> np.ndarray:
+            pairs = zip(first, second, strict=True)
+            return np.array([float(bool(words(claim) & words(page))) for claim, page in pairs])
+
+    figures = run_suite(task.dev, Exact(), workspace)  # type: ignore[arg-type]
+    assert figures["fever_accuracy@1"] == figures["fever_recall_macro@3"] == figures["fever_dcg"] == 1.0
+    assert prepare(given, workspace, Embedding(local=True)).setting == prepared.setting
+    wider = dataclasses.replace(given, candidates=5)
+    other = prepare(wider, workspace, Embedding(local=True)).setting.ranking
+    assert other is not None and other.examples != task.examples
+
+
+def test_a_wrong_folder_and_bad_values_are_refused(
+    given: Experiment, fever: Path, tmp_path: Path, tiny_model: Path
+) -> None:
+    with pytest.raises(BadInput, match="--claims names a folder"):
+        fever_files(str(tmp_path / "nowhere"))
+    with pytest.raises(BadInput, match=r"holds the claims of FEVER: train\.jsonl"):
+        fever_files(str(tmp_path))
+    (tmp_path / "train.jsonl").write_text("")
+    with pytest.raises(BadInput, match="holds the pages of FEVER: wiki-pages"):
+        fever_files(str(tmp_path))
+    assert fever_files(str(fever))[0].name == "fever_labelled_dev.json"
+    for values, message in (
+        ({"fraction": 0.0}, "0 < fraction <= 1"),
+        ({"fraction": 1.5}, "0 < fraction <= 1"),
+        ({"candidates": 1}, "candidates >= 2"),
+        ({"claims": "x", "parallel": "de=x.tsv"}, "claims come without parallel"),
+        ({"claims": "x", "select": "agreement"}, "select by their DCG"),
+    ):
+        with pytest.raises(BadInput, match=message):
+            experiment(values)
+    with pytest.raises(BadInput, match="trained head"):
+        cross_encoder_of(dataclasses.replace(given, cross_encoder=str(tiny_model)))
+    assert cross_encoder_of(given) is None
+
+
+def test_by_the_command_line(
+    fever: Path, tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = ["--root", str(tmp_path)]
+    data = ["--claims", str(fever), "--candidates", "3", "--teacher", str(tiny_model), *root]
+    small = ["batch_size=16", "teacher_batch_size=16", "units=4", "teacher_units=4", "train_words=true"]
+    chosen = [part for value in small for part in ("--set", value)]
+    budget = ["--distil-budget", "32", "--max-length", "12", "--evaluations", "1", "--json"]
+    command = ["train", "retrieval_kd", "--local", *data, *chosen, *budget, str(tmp_path / "told.json")]
+    assert main(command) == 0
+    said = capsys.readouterr().out
+    assert "teacher: 32 examples, fever_dcg" in said and "retrieval_kd: 64 examples" in said
+    folder = json.loads((tmp_path / "told.json").read_text())["folder"]
+    assert main(["export", folder, str(tmp_path / "towers"), *root]) == 0
+    assert main(["evaluate", folder, "--final", *data]) == 0
+    assert "fever_recall_macro@3" in capsys.readouterr().out
+    assert main([*command, "--fractions", "1,0.5"]) == 0
+    rows = [point["rows"] for point in json.loads((tmp_path / "told.json").read_text())]
+    assert (
+        rows[1]["retrieval_kd"] == rows[0]["retrieval_kd"] // 2 and rows[0]["teacher"] == rows[1]["teacher"]
+    )
+    for wrong, message in (
+        (["--claims", str(tmp_path / "none")], "--claims names a folder"),
+        (["--claims", ""], "retrieval_kd is given claims"),
+        (["--set", "alpha=2"], "0 <= alpha <= 1"),
+        (["--set", "teacher_model=published"], "comes with a cross-encoder"),
+        (["--cross-encoder", str(tiny_model)], "trained head"),
+    ):
+        assert main([*command, *wrong]) == 2
+        assert message in capsys.readouterr().err
+
+
+def test_more_candidates_than_documents_are_refused(given: Experiment, workspace: Workspace) -> None:
+    with pytest.raises(BadInput, match="candidates <= documents"):
+        prepare(dataclasses.replace(given, candidates=PAGES + 1), workspace, Embedding(local=True))
+
+
+def test_claims_and_methods_that_do_not_go_together() -> None:
+    check_data(load_method("retrieval_kd"), (), words=True, claims=True)
+    with pytest.raises(BadInput, match="retrieval_kd is given claims"):
+        check_data(load_method("retrieval_kd"), (), words=True)
+    with pytest.raises(BadInput, match="mse reads sentences"):
+        check_data(load_method("mse"), (), claims=True)

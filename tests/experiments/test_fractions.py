@@ -1,0 +1,119 @@
+"""Shares of the training rows: what is cut, what stays, and the curve that `train --fractions` prints."""
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from stillhouse.core.artifacts import Workspace
+from stillhouse.core.errors import BadInput
+from stillhouse.corpora.tables import open_rows
+from stillhouse.experiments.experiment import Experiment, experiment
+from stillhouse.experiments.fractions import check_fraction, cut
+from stillhouse.experiments.preparation import Embedding, Prepared, prepare
+from stillhouse.methods import hyper_parameters, known_methods, load_method, placeholder, placeholder_task
+from stillhouse.plan.data import Mined
+from stillhouse.search.trial import Context
+from stillhouse.sweeps.curve import curve_table, train_at
+from stillhouse.training.walk import Where, run
+
+WHERE = Where(device="cpu", threads=1)
+TASK = placeholder_task(pair=False, classes=2, augmented=True)
+
+
+def share(of: str, fraction: float = 0.5) -> Experiment:
+    return Experiment(fraction=fraction, fraction_of=of)
+
+
+@pytest.mark.parametrize("name", known_methods())
+def test_a_share_changes_every_methods_plan(name: str) -> None:
+    method, whole = load_method(name), placeholder(task=TASK)
+    hp = hyper_parameters(method, {})
+    ids = [method.plan(hp, cut(whole, share("all", f))).fingerprint for f in (1.0, 0.5, 0.1)]
+    assert len(set(ids)) == 3 and ids[0] == method.plan(hp, whole).fingerprint
+    check_fraction(method, hp, whole, share("all"))
+
+
+@pytest.mark.parametrize(
+    ("name", "of"), [("simcse", "sentences"), ("bilstm_kd", "sentences"), ("hpd", "labels")]
+)
+def test_a_share_of_what_a_method_does_not_read_is_refused(name: str, of: str) -> None:
+    method = load_method(name)
+    setting = placeholder(labelled=name == "simcse", task=TASK)
+    with pytest.raises(BadInput, match=f"names rows that {name} trains on here"):
+        check_fraction(method, hyper_parameters(method, {}), setting, share(of))
+
+
+def test_what_is_cut_and_what_stays(context: Context) -> None:
+    whole, workspace = context.setting, Workspace(Path(context.root))
+    half = cut(whole, share("labels"))
+    assert half.texts is None and half.parallel == whole.parallel
+    assert half.labelled and whole.labelled and half.task and whole.task
+    assert isinstance(whole.labelled.origin, Mined) and half.labelled_stores == whole.labelled_stores
+    assert len(open_rows(workspace, half.task.examples)["text"]) == 30
+    other = cut(whole, share("sentences"))
+    assert (
+        other.labelled == whole.labelled and other.task == whole.task and other.sentences == whole.sentences
+    )
+    assert other.texts and len(open_rows(workspace, other.texts)["text"]) == other.sentence_rows
+    assert other.sentence_rows == round(whole.sentence_rows / 2)
+    assert other.parallel and len(open_rows(workspace, other.parallel)["source"]) == 20
+
+
+def test_a_share_of_mined_pairs_is_mined_of_all_and_trained_on(context: Context) -> None:
+    method, workspace = load_method("simcse"), Workspace(Path(context.root))
+    setting = dataclasses.replace(context.setting, finetune_budget=8)
+    half = method.plan(hyper_parameters(method, {"batch_size": 8}), cut(setting, share("labels")))
+    run(half, workspace, where=WHERE)
+    assert setting.labelled and workspace.finished(setting.labelled)
+    whole, part = (open_rows(workspace, rows) for rows in (setting.labelled, half.examples))
+    at = {int(query): place for place, query in enumerate(whole["query"])}
+    assert len(part["query"]) == round(len(whole["query"]) / 2)
+    assert all(
+        np.array_equal(whole["negatives"][at[int(query)]], negatives)
+        for query, negatives in zip(part["query"], part["negatives"], strict=True)
+    )
+
+
+def test_a_curve_embeds_once_and_is_instant_again(
+    wanted: Experiment, prepared: Prepared, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stores = {path: path.stat().st_mtime_ns for path in (workspace.root / "stores").rglob("*.arrow")}
+    method = load_method("hpd")
+    hp = hyper_parameters(method, {"dim": 8, "batch_size": 16})
+    told = []
+    for _ in range(2):
+        told.append(train_at((1.0, 0.5), method, hp, wanted, workspace, Embedding(local=True), WHERE))
+        monkeypatch.setattr("stillhouse.training.walk._train", None)
+    after = {path: path.stat().st_mtime_ns for path in (workspace.root / "stores").rglob("*.arrow")}
+    assert after == stores and len(stores) >= 3
+    assert told[0] == told[1] and len({point.folder for point in told[0]}) == 2
+    rows = prepared.setting.sentence_rows
+    assert [point.rows for point in told[0]] == [{"hpd": rows}, {"hpd": round(rows / 2)}]
+    header, *lines = curve_table(told[0]).split("\n")[-4:]
+    assert "fraction" in header and lines[1].split()[:2] == ["1", str(rows)]
+    assert lines[2].split()[:2] == ["0.5", str(round(rows / 2))]
+    facts = prepare(dataclasses.replace(wanted, fraction=0.5), workspace, Embedding(local=True)).facts
+    assert facts["sentences"] == round(rows / 2) and facts["fraction"] == 0.5
+
+
+def test_too_small_a_share_is_refused_before_any_training(
+    wanted: Experiment, prepared: Prepared, workspace: Workspace
+) -> None:
+    method = load_method("mse")
+    hp = hyper_parameters(method, {"batch_size": 16})
+    with pytest.raises(BadInput, match=r"rows of the stage \w+ >= its batch_size.*fraction=0.1"):
+        train_at((1.0, 0.1), method, hp, wanted, workspace, Embedding(local=True), WHERE)
+    assert not workspace.listed("stages")
+
+
+def test_values_out_of_range() -> None:
+    for values, told in (
+        ({"fraction": 0.0}, "0 < fraction <= 1"),
+        ({"fraction_of": "rows"}, "fraction_of in"),
+        ({"wordnet": "yaml"}, "rows are varied of a task"),
+        ({"augment_copies": 0}, "augment_copies > 0"),
+    ):
+        with pytest.raises(BadInput, match=told):
+            experiment(values)

@@ -1,0 +1,36 @@
+"""What is said of an experiment that can run, but may not be what was meant."""
+
+import dataclasses
+
+import pytest
+
+from stillhouse.experiments.preparation import Prepared
+from stillhouse.experiments.remarks import tell_full_bank
+from stillhouse.search.trial import Context
+from stillhouse.training.walk import Where
+
+
+@pytest.mark.parametrize(
+    ("method", "sizes", "told"),
+    [
+        ("ckd", (0, 64), False),
+        ("ckd", (64, 4096), True),
+        ("crd", (100,), True),
+        ("crd", (99,), False),
+    ],
+)
+def test_a_bank_that_holds_all_of_the_text_is_told_with_both_numbers(
+    method: str,
+    sizes: tuple[int, ...],
+    told: bool,
+    prepared: Prepared,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    setting = dataclasses.replace(prepared.setting, sentence_rows=100)
+    context = Context(
+        method=method, preset="paper", setting=setting, root="", where=Where(), quality=setting.dev.select
+    )
+    tell_full_bank((context.plan({"batch_size": 16, "bank_size": size}) for size in sizes), 100)
+    said = capsys.readouterr().err
+    assert (f"bank_size={max(sizes):,} is no smaller than the text, of 100 rows" in said) is told
+    assert told or not said

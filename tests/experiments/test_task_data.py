@@ -1,0 +1,96 @@
+"""From the files of a task and of word vectors to what a plan reads."""
+
+import dataclasses
+import functools
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from stillhouse.core.artifacts import Workspace
+from stillhouse.core.errors import BadInput
+from stillhouse.core.tokenizing import FastTokenizer
+from stillhouse.corpora.tables import open_rows, open_texts, open_values, write_texts
+from stillhouse.experiments.experiment import Experiment, experiment
+from stillhouse.experiments.preparation import Embedding, Prepared, prepare
+from stillhouse.experiments.task_data import read_labelled_task, word_vectors
+from stillhouse.experiments.task_rows import augmented_rows
+from stillhouse.losses.heads import UNLABELLED
+from stillhouse.methods import load_method
+
+PAIRS = [("a cat", "the cat", 1), ("a dog", "a house", 0), ("a cat", "a  dog", 0), (" ", "nothing", 1)]
+
+
+@pytest.fixture
+def qqp(tmp_path: Path) -> Path:
+    folder = tmp_path / "QQP"
+    folder.mkdir()
+    lines = ["question1\tquestion2\tis_duplicate", *(f"{a}\t{b}\t{label}" for a, b, label in PAIRS)]
+    for split in ("train", "dev"):
+        (folder / f"{split}.tsv").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+def test_pairs_and_their_labels(workspace: Workspace, qqp: Path) -> None:
+    task, final = read_labelled_task(workspace, "QQP", str(qqp))
+    rows, labels = open_rows(workspace, task.examples), open_values(workspace, task.examples)["label"]
+    texts = {name: open_texts(workspace, table) for name, table in task.examples.columns.items()}
+    found = zip(texts["text"][rows["text"]], texts["other"][rows["other"]], labels.tolist(), strict=True)
+    assert list(task.examples.columns) == ["text", "other"] and task.classes == 2
+    assert list(found) == [("a cat", "the cat", 1), ("a dog", "a house", 0), ("a cat", "a dog", 0)]
+    assert task.dev.select == "qqp_accuracy" and final == ()
+    assert task.untuned is not None and task.untuned.select == "qqp_cosine_accuracy"
+    with pytest.raises(BadInput, match="the train file of mrpc is there"):
+        read_labelled_task(workspace, "MRPC", str(qqp.parent))
+
+
+def test_words_are_counted_or_read(workspace: Workspace, tmp_path: Path) -> None:
+    tables = [write_texts(workspace, "a", ["A cat sat.", "a dog"]), write_texts(workspace, "b", ["the sun"])]
+    counted = word_vectors(workspace, "", tables)
+    assert word_vectors(workspace, "count", tables) == counted
+    ids, _ = FastTokenizer(Path(counted.path), 8)(["the cat sat ."])
+    assert len(set(ids.tolist())) == 4 and min(ids.tolist()) > 2, "no word is unknown"
+    file = tmp_path / "vectors.json"
+    file.write_text(json.dumps({"cat": [1.0, 2.0], "moon": [3.0, 4.0]}))
+    read = word_vectors(workspace, str(file), tables)
+    ids, _ = FastTokenizer(Path(read.path), 8)(["cat moon"])
+    assert ids.tolist()[0] > 2 and ids.tolist()[1] == 1, "the moon is not in the texts"
+    with pytest.raises(BadInput, match="the file of word vectors exists"):
+        word_vectors(workspace, str(tmp_path / "nothing.txt"), tables)
+
+
+def test_an_experiment_with_a_task(
+    wanted: Experiment, prepared: Prepared, workspace: Workspace, qqp: Path
+) -> None:
+    given = dataclasses.replace(wanted, task="QQP", task_root=str(qqp), finetune_budget=6)
+    setting = prepare(given, workspace, Embedding(local=True)).setting
+    assert prepared.setting.words is None and prepared.setting.task is None
+    assert setting.words is not None and setting.task is not None and setting.finetune_budget == 6
+    method = load_method("sra")
+    labels = [stage.label for stage in method.plan(method.HyperParameters(), setting).chain()]
+    assert labels == ["sra", "finetune"]
+    assert setting.teacher_dim == 32 and np.isin(["text", "other"], list(setting.task.examples.columns)).all()
+
+
+def test_varied_rows_have_no_label_and_are_made_once(
+    workspace: Workspace, qqp: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nouns = "".join(f"  - {noun}\n" for noun in ("cat", "dog", "house"))
+    (tmp_path / "noun.act.yaml").write_text(f"00000001-n:\n  members:\n{nouns}  partOfSpeech: n\n")
+    task, _ = read_labelled_task(workspace, "QQP", str(qqp))
+    vary = functools.partial(augmented_rows, workspace, task.examples, str(tmp_path), copies=20)
+    whole, few = vary(most=0), vary(most=5)
+    label = open_values(workspace, whole)["label"]
+    assert label[:3].tolist() == [1, 0, 0] and len(label) > 6 and set(label[3:].tolist()) == {UNLABELLED}
+    assert len(open_values(workspace, few)["label"]) == 5
+    assert open_values(workspace, vary(most=2))["label"].tolist() == [1, 0, 0]
+    monkeypatch.setattr("stillhouse.experiments.task_rows.read_wordnet", None)
+    assert vary(most=0) == whole and vary(most=5) == few
+
+
+def test_a_task_wants_its_folder_and_no_parallel_text(qqp: Path) -> None:
+    with pytest.raises(BadInput, match="given with the folder of its files"):
+        experiment({"task": "qqp"})
+    with pytest.raises(BadInput, match="comes without a task"):
+        experiment({"words": "count", "parallel": "de=de.tsv"})

@@ -1,0 +1,54 @@
+"""The head's objective: its terms are the losses it is made of, its scores are probabilities."""
+
+import pytest
+import torch
+from torch.nn import functional
+
+from stillhouse.core.errors import BadInput
+from stillhouse.core.types import Batch, Encoding
+from stillhouse.objectives.classified import Classified
+from stillhouse.objectives.matching import CosineApproximation, PairCosines
+
+TEXTS = {"text": Encoding(torch.randn(4, 6)), "other": Encoding(torch.randn(4, 6))}
+LABEL, LOGITS = torch.tensor([0, 2, 1, 2]), torch.randn(4, 3)
+
+
+def batch(**values: torch.Tensor) -> Batch:
+    return Batch({}, {"text": torch.arange(4)}, {}, values)
+
+
+@pytest.mark.parametrize("pair", [False, True])
+def test_labels_and_logits(pair: bool) -> None:
+    said = TEXTS if pair else {"text": TEXTS["text"]}
+    objective = Classified(student_dim=6, classes=3, pair=pair, hidden=5, alpha=0.25)
+    terms = objective(said, {}, batch(label=LABEL, logits=LOGITS))
+    logits = objective.head(*(encoding.embedding_BD for encoding in said.values()))
+    torch.testing.assert_close(terms["labels"], 0.25 * functional.cross_entropy(logits, LABEL))
+    torch.testing.assert_close(terms["logits"], 0.75 * functional.mse_loss(logits, LOGITS))
+    torch.testing.assert_close(objective.score(said), logits.softmax(-1).detach())
+    torch.testing.assert_close(objective.logits(said), logits)
+
+
+def test_labels_alone_need_no_logits_and_logits_are_asked_for() -> None:
+    assert set(Classified(student_dim=6, classes=3, pair=True)(TEXTS, {}, batch(label=LABEL))) == {"labels"}
+    with pytest.raises(BadInput, match="teacher's logits are given where alpha < 1"):
+        Classified(student_dim=6, classes=3, pair=True, alpha=0.5)(TEXTS, {}, batch(label=LABEL))
+    with pytest.raises(BadInput, match="labels are given where alpha > 0"):
+        Classified(student_dim=6, classes=3, pair=True)(TEXTS, {}, batch())
+
+
+def test_the_cosine_to_the_teacher() -> None:
+    mine, theirs = TEXTS["text"].embedding_BD, TEXTS["other"].embedding_BD
+    terms = CosineApproximation()({"text": TEXTS["text"]}, {"text": TEXTS["other"]}, batch())
+    expected = (0.5 * (1 - functional.cosine_similarity(mine, theirs))).mean()
+    torch.testing.assert_close(terms["cosine"], expected)
+
+
+def test_the_cosines_of_pairs() -> None:
+    theirs = {"text": Encoding(torch.randn(4, 9)), "other": Encoding(torch.randn(4, 9))}
+    mine_B, theirs_B = (
+        functional.cosine_similarity(said["text"].embedding_BD, said["other"].embedding_BD)
+        for said in (TEXTS, theirs)
+    )
+    terms = PairCosines()(TEXTS, theirs, batch())
+    torch.testing.assert_close(terms["cosine"], (mine_B - theirs_B).square().mean())

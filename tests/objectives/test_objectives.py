@@ -1,0 +1,191 @@
+"""Objectives: which terms, over which texts, at what weight, and what a zero weight costs."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from stillhouse.core.errors import BadInput
+from stillhouse.core.identity import spec
+from stillhouse.core.types import Batch, Encoding
+from stillhouse.losses.contrastive import InfoNCE, SupervisedInfoNCE
+from stillhouse.losses.hsic import HSIC
+from stillhouse.objectives.bottleneck import InformationBottleneck, SupervisedBottleneck
+from stillhouse.objectives.contrasts import ContrastiveDistillation
+from stillhouse.objectives.matching import Regression
+
+BATCH, TOKENS, HIDDEN, DIM, TEACHER, K = 6, 4, 5, 3, 4, 2
+
+
+def draw(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def encoding(texts: int, seed: int) -> Encoding:
+    mask_BT = torch.ones(texts, TOKENS, dtype=torch.long)
+    mask_BT[0, 2:] = 0
+    hidden = tuple(draw(texts, TOKENS, HIDDEN, seed=10 * seed + layer) for layer in range(4))
+    return Encoding(draw(texts, DIM, seed=seed).requires_grad_(), hidden, mask_BT)
+
+
+def distillation() -> tuple[dict[str, Encoding], dict[str, Encoding], Batch]:
+    rows = torch.tensor([4, 5, 4, 7, 8, 9])
+    return (
+        {"text": encoding(BATCH, 1)},
+        {"text": Encoding(draw(BATCH, TEACHER))},
+        Batch({}, {"text": rows}, {}),
+    )
+
+
+def labelled() -> tuple[dict[str, Encoding], dict[str, Encoding], Batch]:
+    student = {
+        "query": encoding(BATCH, 1),
+        "passage": encoding(BATCH, 2),
+        "negatives": encoding(BATCH * K, 3),
+    }
+    rows = {
+        "query": torch.tensor([0, 1, 2, 3, 4, 0]),
+        "passage": torch.tensor([10, 11, 10, 13, 14, 15]),
+        "negatives": torch.arange(9, 9 + BATCH * K).view(BATCH, K),
+    }
+    return student, {}, Batch({}, rows, {})
+
+
+def pooled(states: Encoding, layer: int) -> Tensor:
+    """The mean over the real tokens, text by text."""
+    assert states.mask_BT is not None
+    lengths = states.mask_BT.sum(1).tolist()
+    return torch.stack([states.hidden[layer][i, :n].mean(0) for i, n in enumerate(lengths)])
+
+
+@pytest.mark.parametrize(("input_layer", "index"), [("embedding", 0), ("penultimate", 2)])
+def test_distillation_is_infonce_and_weighted_hsic(input_layer: str, index: int) -> None:
+    student, teacher, batch = distillation()
+    torch.manual_seed(0)
+    objective = InformationBottleneck(
+        student_dim=DIM, teacher_dim=TEACHER, beta=0.7, gamma=0.2, input_layer=input_layer, temperature=0.3
+    )
+    torch.manual_seed(0)
+    nce = InfoNCE(student_dim=DIM, teacher_dim=TEACHER, temperature=0.3)
+    terms = objective(student, teacher, batch)
+    assert list(terms) == ["nce", "hsic"]
+    vectors = student["text"].embedding_BD
+    expected = nce(vectors, teacher["text"].embedding_BD, batch.rows["text"])
+    torch.testing.assert_close(terms["nce"], expected)
+    torch.testing.assert_close(terms["hsic"], 0.7 * HSIC(gamma=0.2)(pooled(student["text"], index), vectors))
+
+
+def test_fine_tuning_is_supervised_infonce_and_hsic_of_the_queries() -> None:
+    student, teacher, batch = labelled()
+    terms = SupervisedBottleneck(beta=0.5)(student, teacher, batch)
+    vectors = {column: states.embedding_BD for column, states in student.items()}
+    nce = SupervisedInfoNCE()(
+        vectors["query"],
+        vectors["passage"],
+        torch.stack([vectors["negatives"][K * i : K * i + K] for i in range(BATCH)]),
+        *batch.rows.values(),
+    )
+    torch.testing.assert_close(terms["nce"], nce)
+    torch.testing.assert_close(terms["hsic"], 0.5 * HSIC()(pooled(student["query"], 0), vectors["query"]))
+
+
+def test_fine_tuning_goes_without_mined_negatives() -> None:
+    student, teacher, batch = labelled()
+    pairs = {column: student[column] for column in ("query", "passage")}
+    terms = SupervisedBottleneck(mask_duplicates=False)(pairs, teacher, batch)
+    expected = SupervisedInfoNCE()(pairs["query"].embedding_BD, pairs["passage"].embedding_BD)
+    torch.testing.assert_close(terms["nce"], expected)
+
+
+class Untouchable(tuple[Tensor, ...]):
+    """Hidden states that must not be read."""
+
+    def __getitem__(self, index: Any) -> Any:
+        raise AssertionError("a term of weight 0 was computed")
+
+
+@pytest.mark.parametrize("make", [InformationBottleneck, SupervisedBottleneck])
+def test_a_weight_of_zero_costs_nothing(make: type[nn.Module]) -> None:
+    student, teacher, batch = distillation() if make is InformationBottleneck else labelled()
+    unread = {c: Encoding(e.embedding_BD, Untouchable(e.hidden), e.mask_BT) for c, e in student.items()}
+    objective = spec(make, beta=0.0).build(student_dim=DIM, teacher_dim=TEACHER)
+    assert list(objective(unread, teacher, batch)) == ["nce"]
+    assert isinstance(objective, InformationBottleneck | SupervisedBottleneck)
+    assert objective.diagnostics(unread) == {}
+    with pytest.raises(AssertionError, match="weight 0"):
+        spec(make, beta=0.1).build(student_dim=DIM, teacher_dim=TEACHER)(unread, teacher, batch)
+
+
+def test_diagnostics_are_the_means_of_the_kernels() -> None:
+    student, _, _ = distillation()
+    figures = InformationBottleneck(student_dim=DIM, teacher_dim=TEACHER).diagnostics(student)
+    expected = HSIC().kernel_means(pooled(student["text"], 0), student["text"].embedding_BD)
+    assert figures["kernel_mean_inputs"] == pytest.approx(expected[0].item())
+    assert figures["kernel_mean_student"] == pytest.approx(expected[1].item())
+
+
+def test_the_bank_takes_in_a_batch_after_its_loss_and_only_in_training() -> None:
+    student, teacher, batch = distillation()
+    plain = ContrastiveDistillation(student_dim=DIM, teacher_dim=TEACHER)
+    banked = ContrastiveDistillation(student_dim=DIM, teacher_dim=TEACHER, bank_size=8)
+    banked.nce.load_state_dict(plain.nce.state_dict())
+    assert banked.bank is not None
+    banked.eval()
+    banked(student, teacher, batch)
+    assert (banked.bank.rows_M < 0).all()
+    banked.train()
+    first = banked(student, teacher, batch)["nce"]
+    torch.testing.assert_close(first, plain(student, teacher, batch)["nce"])
+    assert set(banked.bank.rows_M.tolist()) == {-1, 4, 5, 7, 8, 9}
+    other = Batch({}, {"text": torch.arange(20, 20 + BATCH)}, {})
+    assert banked(student, teacher, other)["nce"] > plain(student, teacher, other)["nce"]
+    first.backward()
+
+
+def test_a_bank_smaller_than_the_batch_is_refused() -> None:
+    student, teacher, batch = distillation()
+    objective = ContrastiveDistillation(student_dim=DIM, teacher_dim=TEACHER, bank_size=BATCH - 1)
+    with pytest.raises(BadInput, match="memory bank >= batch"):
+        objective(student, teacher, batch)
+
+
+def test_regression_is_the_mean_squared_error() -> None:
+    student, teacher, batch = distillation()
+    objective = Regression(student_dim=DIM, teacher_dim=TEACHER)
+    (weight,) = objective.parameters()
+    apart = student["text"].embedding_BD @ weight.T - teacher["text"].embedding_BD
+    torch.testing.assert_close(objective(student, teacher, batch), {"mse": apart.square().mean()})
+
+
+@pytest.mark.parametrize(
+    "make", [InformationBottleneck, SupervisedBottleneck, ContrastiveDistillation, Regression]
+)
+def test_defaults_build_from_a_spec_and_every_parameter_gets_a_gradient(make: type[nn.Module]) -> None:
+    student, teacher, batch = labelled() if make is SupervisedBottleneck else distillation()
+    objective = spec(make).build(student_dim=DIM, teacher_dim=TEACHER)
+    total = sum(objective(student, teacher, batch).values())
+    assert total.isfinite()
+    total.backward()
+    assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in objective.parameters())
+    assert all(states.embedding_BD.grad is not None for states in student.values())
+
+
+@pytest.mark.parametrize(
+    ("make", "switches"),
+    [
+        (InformationBottleneck, {"beta": -1.0}),
+        (InformationBottleneck, {"input_layer": "last"}),
+        (InformationBottleneck, {"kernel": "laplace"}),
+        (InformationBottleneck, {"gamma": 0.0}),
+        (InformationBottleneck, {"temperature": 0.0}),
+        (InformationBottleneck, {"similarity": "l2"}),
+        (SupervisedBottleneck, {"beta": -1.0}),
+        (SupervisedBottleneck, {"temperature": -0.1}),
+        (ContrastiveDistillation, {"bank_size": -1}),
+        (Regression, {"dimensions": "max"}),
+    ],
+)
+def test_bad_values_are_refused_even_at_zero_weight(make: type[nn.Module], switches: dict[str, Any]) -> None:
+    with pytest.raises(BadInput):
+        spec(make, **switches).build(student_dim=DIM, teacher_dim=TEACHER)

@@ -1,0 +1,46 @@
+"""What steers training is a dev suite: a test suite is of another type, which only a report takes."""
+
+from typing import Any
+
+import pytest
+
+from stillhouse.core.errors import BadInput
+from stillhouse.core.identity import spec
+from stillhouse.losses.regression import MSE
+from stillhouse.methods import hyper_parameters, load_method
+from stillhouse.plan.data import AllRows, Examples, Model, Store, TextTable
+from stillhouse.plan.setting import Setting
+from stillhouse.plan.stage import DevSuite, Optimizer, Stage, TestSuite
+from stillhouse.students.transformer import TransformerStudent
+
+TEACHER, TEXTS = Model("teacher"), TextTable("texts")
+STUDENT = spec(TransformerStudent, base=TEACHER, layers=(0,))
+
+
+def stage(dev: Any) -> Stage:
+    return Stage(
+        label="distil",
+        student=STUDENT,
+        objective=spec(MSE),
+        examples=Examples({"text": TEXTS}, AllRows()),
+        stores={},
+        budget=64,
+        batch_size=16,
+        optimizer=Optimizer(1e-3),
+        dev=dev,
+    )
+
+
+def sweep(dev: Any) -> Stage:
+    """What the trials of a sweep are planned from."""
+    method = load_method("mse")
+    setting = Setting(TEACHER, STUDENT, Store(TEXTS, TEACHER), dev, 64, sentence_rows=64, teacher_dim=4)
+    return method.plan(hyper_parameters(method, {"batch_size": 16}, "paper"), setting)
+
+
+@pytest.mark.parametrize("made", [stage, sweep])
+def test_neither_a_stage_nor_a_sweep_takes_a_test_suite(made: Any) -> None:
+    suite = DevSuite((), select="quality")
+    assert made(suite).dev == suite
+    with pytest.raises(BadInput, match=r"never a test suite.*suite='TestSuite'"):
+        made(TestSuite(()))

@@ -1,0 +1,140 @@
+"""A sweep whose trials have two workers each, from texts to a student. As a script, this is its driver."""
+
+import json
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import psutil
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+BUDGET, BATCH, EVALUATIONS = 1024, 32, 4
+QUALITY = "agreement_spearman_cosine"
+SPACE = """
+method: ibkd
+space:
+  distil_learning_rate: [1e-9, 5e-3]
+fixed:
+  distil_batch_size: 32
+first:
+  distil_learning_rate: 1e-9
+"""
+"""A random teacher's own layers are the best student there is: who learns nothing wins, for certain."""
+
+
+def main(arguments: list[str]) -> int:
+    """The command as it is, with one MSE baseline; what is held of the cluster is noted before it ends."""
+    import ray
+
+    from stillhouse.cli.main import main as command
+    from stillhouse.cluster.connection import disconnect
+    from stillhouse.sweeps import baseline, sweep
+
+    def note_and_leave() -> None:
+        states = [group["state"] for group in ray.util.placement_group_table().values()]
+        Path("placement_groups.json").write_text(json.dumps(states))
+        disconnect()
+
+    with (
+        patch.object(sweep, "disconnect", note_and_leave),
+        patch.object(baseline, "LEARNING_RATES", (1e-3,)),
+    ):
+        return command(arguments)
+
+
+def words(count: int) -> str:
+    random = np.random.default_rng(0)
+    nouns = "cat dog sat mat house river water sun moon red green blue fast slow array list text".split()
+    lines = [" ".join(random.choice(nouns, random.integers(4, 10))) for _ in range(count)]
+    return "\n".join(lines) + "\n"
+
+
+@pytest.fixture
+def ray_folder() -> Iterator[str]:
+    folder = tempfile.mkdtemp(prefix="sn-", dir="/tmp")
+    yield folder
+    for process in psutil.process_iter(["cmdline"]):
+        if folder in " ".join(process.info["cmdline"] or []):
+            process.kill()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.mark.ray
+def test_trials_of_two_workers_on_two_cpus(tmp_path: Path, tiny_model: Path, ray_folder: str) -> None:
+    """One runs to its end and one is stopped: nothing is held any more, and nothing was told twice."""
+    (tmp_path / "words.txt").write_text(words(600))
+    (tmp_path / "space.yaml").write_text(SPACE)
+    flags = {
+        "workers": 2,
+        "trials": 2,
+        "sampler": "grid",
+        "space": "space.yaml",
+        "full": 0,
+        "teacher": tiny_model,
+        "corpus": "words.txt",
+        "distil-budget": BUDGET,
+        "evaluations": EVALUATIONS,
+        "held-out": 60,
+        "compute": "float32",
+        "device": "cpu",
+        "root": "runs",
+        "json": "report.json",
+    }
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT / "platform"),
+        "RAY_AUTH_MODE": "disabled",
+        "RAY_TMPDIR": ray_folder,
+        "OMP_NUM_THREADS": "1",
+    }
+    command = [
+        sys.executable,
+        __file__,
+        "sweep",
+        "ibkd",
+        *(text for name, value in flags.items() for text in (f"--{name}", str(value))),
+    ]
+    ran = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=400, check=False
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+    states = json.loads((tmp_path / "placement_groups.json").read_text())
+    assert len(states) >= 3 and set(states) == {"REMOVED"}
+
+    report = json.loads((tmp_path / "report.json").read_text())
+    check_trials(report["trials"])
+    assert report["champion"]["trial"] == 0 and Path(report["champion"]["export"]).is_dir()
+    assert told_twice(tmp_path / "runs" / "mlflow.db") == []
+
+
+def check_trials(trials: list[dict[str, Any]]) -> None:
+    """The first ran to its end, the other was stopped at the first rung; the last report is what counts."""
+    assert [trial["state"] for trial in trials] == ["COMPLETE", "PRUNED"]
+    full, stopped = trials
+    quarters = [BUDGET * part // EVALUATIONS for part in range(1, EVALUATIONS + 1)]
+    assert [examples for examples, _ in full["curve"]] == quarters
+    assert full["examples"] == BUDGET
+    assert full["values"] == [full["metrics"][QUALITY]] == [max(value for _, value in full["curve"])]
+    assert [examples for examples, _ in stopped["curve"]] == quarters[:1]
+    assert stopped["values"] == [stopped["curve"][0][1]] and stopped["values"] < full["values"]
+
+
+def told_twice(database: Path) -> list[Any]:
+    """Figures that MLflow has more than once for one run and step."""
+    with sqlite3.connect(database) as connection:
+        counted = "select run_uuid, key, step, count(*) as times from metrics group by run_uuid, key, step"
+        return connection.execute(f"select * from ({counted}) where times > 1").fetchall()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

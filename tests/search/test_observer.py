@@ -1,0 +1,130 @@
+"""What the driver tells of trials: every run is closed, and none fails for what is not its fault."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from studies import searcher  # type: ignore[import-not-found]
+
+from stillhouse.core.artifacts import Workspace
+from stillhouse.core.errors import Hindered
+from stillhouse.search.observer import Observer
+from stillhouse.search.records import TrialRecord
+from stillhouse.search.trial import Context, follow, run_trial
+from stillhouse.tracking import Key
+from stillhouse.training.walk import run
+
+QUICK = {"distil_batch_size": 16, "finetune_batch_size": 16}
+FULL_DISK = "there must be room on the disk for x, but it is full."
+
+
+class Told:
+    """A tracker that remembers."""
+
+    def __init__(self) -> None:
+        self.ended: dict[Key, str] = {}
+        self.steps: dict[Key, list[int]] = {}
+
+    def run(self, key: Key, name: str, *told: Any, **more: Any) -> None: ...
+
+    def artifact(self, key: Key, path: Path, folder: str = "") -> None: ...
+
+    def register(self, *told: Any, **more: Any) -> str | None: ...
+
+    def metrics(self, key: Key, rows: Any) -> None:
+        self.steps.setdefault(key, []).extend(row.step for row in rows)
+
+    def finish(self, key: Key, state: str = "finished", reason: str = "") -> None:
+        self.ended[key] = state
+
+    def close(self, seconds: float = 10.0) -> str:
+        return ""
+
+
+def trial(number: int = 0) -> Any:
+    return SimpleNamespace(config={"trial": number, "hyper_parameters": QUICK})
+
+
+def record(state: str) -> TrialRecord:
+    return TrialRecord(0, QUICK, state, (0.5,), {}, None, 1.0, 96, {}, {})
+
+
+def test_a_trial_of_an_earlier_process_is_told_to_its_end(context: Context) -> None:
+    follow(QUICK, context, lambda report: None)
+    tracker = Told()
+    with Observer("s", context, tracker, {}) as observer:
+        observer.ended(record("COMPLETE"))
+    trial_key = ("s", "trial-0000")
+    assert tracker.ended == {
+        (*trial_key, "distil"): "finished",
+        (*trial_key, "finetune"): "finished",
+        trial_key: "finished",
+        ("s",): "finished",
+    }
+    assert tracker.steps[(*trial_key, "distil")][-1] == 4
+
+
+@pytest.mark.parametrize(
+    ("error", "state"), [(KeyboardInterrupt, "interrupted"), (Hindered, "interrupted"), (OSError, "failed")]
+)
+def test_a_live_trial_is_interrupted_with_the_sweep(
+    context: Context, error: type[BaseException], state: str
+) -> None:
+    tracker = Told()
+    with pytest.raises(error), Observer("s", context, tracker, {}) as observer:
+        observer.on_trial_start(0, [], trial())
+        raise error
+    assert tracker.ended.pop(("s",)) == state
+    trial_key = ("s", "trial-0000")
+    assert tracker.ended == {(*trial_key, "distil"): "interrupted", trial_key: "interrupted"}
+
+
+def test_a_stage_that_a_trial_never_reached_has_no_run(context: Context) -> None:
+    stage = next(context.plan(QUICK).chain())
+    run(stage, Workspace(Path(context.root)), where=context.where)
+    tracker = Told()
+    with Observer("s", context, tracker, {}) as observer:
+        observer.on_trial_start(0, [], trial())
+        observer.ended(record("PRUNED"))
+    trial_key = ("s", "trial-0000")
+    assert tracker.ended == {
+        (*trial_key, "distil"): "stopped early",
+        trial_key: "stopped early",
+        ("s",): "finished",
+    }
+
+
+def test_a_trial_that_the_workspace_cannot_serve_ends_the_search(
+    context: Context, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def refuse(*arguments: Any, **named: Any) -> None:
+        raise OSError(28, "No space left on device", "x")
+
+    reports: list[dict[str, Any]] = []
+    monkeypatch.setattr("stillhouse.search.trial.run", refuse)
+    monkeypatch.setattr("ray.tune.report", reports.append)
+    run_trial({"trial": 0, "hyper_parameters": QUICK}, context)
+    assert FULL_DISK in reports[-1]["hindered"] and not reports[-1]["finished"]
+
+    search = searcher(tmp_path)
+    config = search.suggest("first")
+    search.on_trial_result("first", reports[-1])
+    search.on_trial_complete("first", reports[-1])
+    assert [known.state for known in search.records()] == ["RUNNING"]
+    assert searcher(tmp_path).suggest("second") == config
+
+    with pytest.raises(Hindered, match="full"), Observer("s", context, Told(), {}) as observer:
+        observer.on_step_end(0, [])
+        observer.on_trial_start(0, [], trial())
+        observer.on_trial_result(0, [], trial(), reports[-1])
+        observer.on_step_end(0, [])
+
+
+def test_a_bug_in_a_trial_fails_it(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    def break_down(*arguments: Any, **named: Any) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("stillhouse.search.trial.run", break_down)
+    with pytest.raises(ZeroDivisionError):
+        run_trial({"trial": 0, "hyper_parameters": QUICK}, context)

@@ -1,0 +1,233 @@
+import math
+import pickle
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import optuna
+import pytest
+from studies import DISCRETE, FULL, NUMERIC, drive, finish, quality, searcher  # type: ignore[import-not-found]
+
+from stillhouse.core.errors import BadInput
+from stillhouse.search.samplers import decode, encode
+from stillhouse.search.searcher import ExplainErrors, StudySearcher, TrialRecord
+from stillhouse.search.space import Categorical, Float, Space
+
+# Suggesting.
+
+
+@pytest.mark.parametrize("sampler", ["tpe", "random", "qmc"])
+def test_first_point_first_then_different_points_within_the_space(tmp_path: Path, sampler: str) -> None:
+    search = searcher(tmp_path, sampler=sampler, trials=12)
+    drive(search)
+    points = [dict(record.hyper_parameters) for record in search.records()]
+    assert points[0] == NUMERIC.first
+    assert len(points) == 12 and all(p not in points[:i] for i, p in enumerate(points))
+    for point in points:
+        assert all(NUMERIC.domains[name].holds(value) for name, value in point.items())
+        assert isinstance(point["layers"], tuple)
+
+
+def test_another_seed_is_another_search(tmp_path: Path) -> None:
+    for seed in (1, 2):
+        drive(searcher(tmp_path / str(seed), seed=seed))
+    one, two = (
+        [r.hyper_parameters for r in searcher(tmp_path / str(seed), seed=seed).records()] for seed in (1, 2)
+    )
+    assert one[0] == two[0] and all(a != b for a, b in zip(one[1:], two[1:], strict=True))
+
+
+def test_tpe_learns(tmp_path: Path) -> None:
+    means = {}
+    for sampler in ("tpe", "random"):
+        search = searcher(tmp_path / sampler, sampler=sampler, trials=24)
+        drive(search)
+        late = [quality(dict(r.hyper_parameters)) for r in search.records()[12:]]
+        means[sampler] = sum(late) / len(late)
+    assert means["tpe"] > means["random"] + 0.3
+
+
+def test_grid_visits_every_point_once_and_ends(tmp_path: Path) -> None:
+    search = searcher(tmp_path, DISCRETE, sampler="grid", trials=100)
+    for turn in range(6):
+        assert search.suggest(f"t{turn}") != "FINISHED"
+    assert search.suggest("t6") == "FINISHED"
+    points = [tuple(r.hyper_parameters.values()) for r in search.records()]
+    assert points[0] == (2, "y")
+    assert sorted(points) == sorted(tuple(p.values()) for p in DISCRETE.grid())
+    assert points[1:] != [p for p in sorted(points) if p != (2, "y")]
+
+
+@pytest.mark.parametrize("sampler", ["tpe", "random"])
+def test_a_finite_space_is_exhausted_without_repeats(tmp_path: Path, sampler: str) -> None:
+    search = searcher(tmp_path, DISCRETE, sampler=sampler, trials=100)
+    for turn in range(6):
+        assert search.suggest(f"t{turn}") != "FINISHED"
+        finish(search, f"t{turn}", 0.1 * turn)
+    assert search.suggest("t6") == "FINISHED"
+    assert len({tuple(r.hyper_parameters.values()) for r in search.records()}) == 6
+
+
+def test_lists_survive_optuna() -> None:
+    space = Space("m", {"layers": Categorical(((0, 2, 4), (), None, "first")), "x": Float(0.0, 1.0)})
+    for choice in ((0, 2, 4), (), None, "first"):
+        stored = encode({"x": 0.5, "layers": choice}, space)
+        optuna.distributions.CategoricalDistribution([stored["layers"]])
+        assert isinstance(stored["layers"], str | None)
+        assert decode(stored, space) == {"x": 0.5, "layers": choice}
+
+
+def test_refuses_samplers_that_do_not_suit(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="quasi-random"):
+        searcher(tmp_path, DISCRETE, sampler="qmc")
+    with pytest.raises(BadInput, match="a grid has a list of values"):
+        searcher(tmp_path, NUMERIC, sampler="grid")
+    with pytest.raises(BadInput, match="Did you mean random"):
+        searcher(tmp_path, NUMERIC, sampler="randon")
+    with pytest.raises(BadInput, match="trials >= 1"):
+        searcher(tmp_path, NUMERIC, trials=0)
+    with pytest.raises(BadInput, match="`first` lies within the space"):
+        searcher(tmp_path, DISCRETE, first={"a": 4, "b": "x"})
+    assert not (tmp_path / "study.db").exists()
+
+
+def test_refuses_to_go_on_with_another_space(tmp_path: Path) -> None:
+    searcher(tmp_path, DISCRETE)
+    searcher(tmp_path, DISCRETE, trials=20)
+    with pytest.raises(BadInput, match="resumed with the space"):
+        searcher(tmp_path, NUMERIC)
+    with pytest.raises(BadInput, match="resumed with the space and the objectives"):
+        searcher(tmp_path, DISCRETE, objectives=[("q", "max"), ("size", "min")])
+
+
+# How trials end.
+
+
+def ended(search: StudySearcher, result: dict[str, Any] | None, error: bool = False) -> TrialRecord:
+    trial_id = f"tune{len(search.records())}"
+    assert search.suggest(trial_id) != "FINISHED"
+    search.on_trial_result(trial_id, {"q": 0.1, "examples_seen": 25})
+    search.on_trial_complete(trial_id, result, error)
+    return search.records()[-1]
+
+
+def test_finished_trials_carry_what_they_reported(tmp_path: Path) -> None:
+    result = {
+        "q": 0.7,
+        "examples_seen": FULL,
+        "finished": True,
+        "metrics/recall@10": 0.9,
+        "metrics/q": 0.7,
+        "seconds": 4.5,
+        "stage": "finetune",
+        "weights_sha256": "ab",
+        "config/trial": 0,
+    }
+    record = ended(searcher(tmp_path), result)
+    assert (record.state, record.values, record.curve) == ("COMPLETE", (0.7,), {25: 0.1})
+    assert record.metrics == {"recall@10": 0.9, "q": 0.7}
+    assert (record.seconds, record.examples, record.reason) == (4.5, FULL, None)
+    assert record.attributes == {"stage": "finetune", "weights_sha256": "ab"}
+
+
+def test_stopped_trials_are_pruned_with_their_last_evaluation(tmp_path: Path) -> None:
+    record = ended(searcher(tmp_path), {"q": 0.2, "examples_seen": 50, "finished": False})
+    assert (record.state, record.values, record.curve) == ("PRUNED", (0.2,), {25: 0.1, 50: 0.2})
+    assert (record.examples, record.reason) == (50, None)
+
+
+def test_a_trial_at_the_full_budget_is_complete_whoever_stopped_it(tmp_path: Path) -> None:
+    assert ended(searcher(tmp_path), {"q": 0.2, "examples_seen": FULL}).state == "COMPLETE"
+
+
+@pytest.mark.parametrize(
+    ("result", "error", "reason"),
+    [
+        ({"q": math.nan, "examples_seen": FULL, "finished": True}, False, "q=nan"),
+        ({"q": math.inf, "examples_seen": FULL, "finished": True}, False, "q=inf"),
+        ({"q": math.nan, "examples_seen": 50, "finished": False}, False, "q=nan"),
+        ({"examples_seen": FULL, "finished": True}, False, "q=None"),
+        ({"q": 0.3, "examples_seen": 50, "reason": "rank collapse"}, False, "rank collapse"),
+        ({"q": math.nan, "examples_seen": 0, "reason": "the loss is NaN"}, False, "the loss is NaN"),
+        ({}, False, "q=None"),
+        (None, True, "ended with an error"),
+    ],
+)
+def test_failed_trials_say_why_and_do_not_run_for_ever(
+    tmp_path: Path, result: dict[str, Any] | None, error: bool, reason: str
+) -> None:
+    search = searcher(tmp_path)
+    record = ended(search, result, error)
+    assert (record.state, record.values) == ("FAIL", None)
+    assert record.reason is not None and reason in record.reason
+    assert ended(search, {"q": 1.0, "examples_seen": FULL, "finished": True}).state == "COMPLETE"
+
+
+def test_an_error_is_explained_afterwards(tmp_path: Path) -> None:
+    (tmp_path / "error.txt").write_text(
+        "Failure # 1\nTraceback:\n  a line\nValueError: no such layer\n\tpid: 1\n\n"
+    )
+    search = searcher(tmp_path)
+    number = ended(search, None, error=True).number
+    for file in (None, str(tmp_path / "nowhere.txt"), str(tmp_path / "error.txt")):
+        failed = SimpleNamespace(config={"trial": number}, error_file=file)
+        ExplainErrors(search).on_trial_error(0, [], failed)
+    assert search.records()[number].reason == "ValueError: no such layer"
+    assert searcher(tmp_path).records()[number].reason == "ValueError: no such layer"
+    complete = ended(search, {"q": 1.0, "finished": True, "examples_seen": FULL}).number
+    search.explain(complete, "a late message")
+    assert search.records()[complete].reason is None
+
+
+def test_reports_without_a_finite_figure_are_passed_over(tmp_path: Path) -> None:
+    search = searcher(tmp_path)
+    search.suggest("t")
+    for result in ({}, {"q": 1.0}, {"examples_seen": 10}, {"q": math.nan, "examples_seen": 20}, {"q": None}):
+        search.on_trial_result("t", result)
+    search.on_trial_result("t", {"q": 0.25, "examples_seen": 30})
+    search.on_trial_result("t", {"q": 0.5, "examples_seen": 30})
+    search.on_trial_result("unknown", {"q": 0.5, "examples_seen": 40})
+    search.on_trial_complete("unknown", {"q": 0.5, "examples_seen": 40})
+    assert search.records()[0].curve == {30: 0.5}
+    finish(search, "t")
+    finish(search, "t", 0.9)
+    search.on_trial_result("t", {"q": 0.1, "examples_seen": 60})
+    record = search.records()[0]
+    assert (record.values, record.curve) == ((0.5,), {30: 0.5})
+
+
+def test_a_cancelled_trial_is_taken_up_by_the_next_process(tmp_path: Path) -> None:
+    search = searcher(tmp_path)
+    config = search.suggest("t")
+    search.on_trial_complete("t", None, error=False)
+    assert search.records()[0].state == "RUNNING"
+    assert searcher(tmp_path).suggest("other") == config
+
+
+def test_two_objectives_with_one_measured_by_the_driver(tmp_path: Path) -> None:
+    seen: list[dict[str, Any]] = []
+
+    def measure(result: dict[str, Any]) -> dict[str, float]:
+        seen.append(result)
+        return {"latency": 0.01 * len(seen)}
+
+    objectives = [("q", "max"), ("latency", "min")]
+    search = searcher(tmp_path, objectives=objectives, measure=measure, trials=9)
+    for turn in range(8):
+        search.suggest(f"t{turn}")
+        finish(search, f"t{turn}", 0.1 * turn)
+    search.suggest("t8")
+    search.on_trial_complete("t8", {"q": 0.5, "examples_seen": 50})
+    records = search.records()
+    assert [r.values for r in records[:2]] == [(0.0, 0.01), (0.1, 0.02)]
+    assert records[8].state == "FAIL" and len(seen) == 8
+    assert len(search.study().best_trials) == 8
+
+
+def test_pickles_without_its_connection(tmp_path: Path) -> None:
+    search = searcher(tmp_path, measure=lambda result: {})
+    search.suggest("t")
+    copy = pickle.loads(pickle.dumps(search))
+    assert copy.records() == search.records()
+    finish(copy, "t")
+    assert search.records()[0].state == "COMPLETE"

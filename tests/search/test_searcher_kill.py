@@ -1,0 +1,106 @@
+import multiprocessing
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import optuna
+import pytest
+from optuna.storages import RDBStorage
+from studies import drive, finish, searcher, sequence  # type: ignore[import-not-found]
+
+from stillhouse.search.searcher import StudySearcher
+
+
+def _kill_me() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _drive_and_die(folder: Path, where: str, turn: int, sampler: str) -> None:
+    """`drive`, killed at ``where`` of the trial number ``turn``."""
+    search: StudySearcher = searcher(folder, sampler=sampler)
+    original = RDBStorage._set_trial_param_without_commit
+    state = {"parameters": 0}
+
+    def in_the_middle(self: Any, *args: Any, **named: Any) -> Any:
+        state["parameters"] += 1
+        if state["parameters"] == 3 * turn + 2:
+            _kill_me()
+        return original(self, *args, **named)
+
+    if where == "in ask":
+        RDBStorage._set_trial_param_without_commit = in_the_middle
+    suggest, complete, listen = search.suggest, search.on_trial_complete, search.on_trial_result
+
+    def dying_suggest(trial_id: str) -> dict[str, Any] | str:
+        config = suggest(trial_id)
+        if where == "after ask" and isinstance(config, dict) and config["trial"] == turn:
+            _kill_me()
+        return config
+
+    def dying_listen(trial_id: str, result: dict[str, Any]) -> None:
+        listen(trial_id, result)
+        if where == "after report" and trial_id == f"tune{turn}":
+            _kill_me()
+
+    def dying_complete(trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
+        if where == "before tell" and trial_id == f"tune{turn}":
+            _kill_me()
+        complete(trial_id, result, error)
+        if where == "after tell" and trial_id == f"tune{turn}":
+            _kill_me()
+
+    search.suggest, search.on_trial_complete = dying_suggest, dying_complete  # type: ignore[method-assign]
+    search.on_trial_result = dying_listen  # type: ignore[method-assign]
+    drive(search)
+
+
+@pytest.mark.parametrize(
+    ("where", "sampler"),
+    [
+        ("in ask", "tpe"),
+        ("after ask", "tpe"),
+        ("after report", "tpe"),
+        ("before tell", "tpe"),
+        ("after tell", "tpe"),
+        ("in ask", "qmc"),
+    ],
+)
+def test_a_killed_search_goes_on_as_if_nothing_had_happened(tmp_path: Path, where: str, sampler: str) -> None:
+    drive(searcher(tmp_path / "straight", sampler=sampler))
+    turn = 6
+    fork = multiprocessing.get_context("fork")
+    child = fork.Process(target=_drive_and_die, args=(tmp_path / "killed", where, turn, sampler))
+    child.start()
+    child.join(60)
+    assert child.exitcode == -signal.SIGKILL
+    states = [record.state for record in searcher(tmp_path / "killed", sampler=sampler).records()]
+    assert len(states) == (turn if where == "in ask" else turn + 1)
+    assert (states[-1] == "RUNNING") == (where in ("after ask", "after report", "before tell"))
+    resumed = searcher(tmp_path / "killed", sampler=sampler)
+    drive(resumed)
+    assert sequence(resumed) == sequence(searcher(tmp_path / "straight", sampler=sampler))
+
+
+def test_a_trial_with_half_its_parameters_is_void(tmp_path: Path) -> None:
+    drive(searcher(tmp_path / "straight"))
+    search = searcher(tmp_path / "killed", trials=5)
+    drive(search)
+    search.study().ask().suggest_float("rate", 1e-5, 1e-2, log=True)
+    resumed = searcher(tmp_path / "killed")
+    drive(resumed)
+    assert [record.number for record in resumed.records()] == [0, 1, 2, 3, 4, 6, 7, 8]
+    half = resumed.study().trials[5]
+    assert half.state == optuna.trial.TrialState.FAIL and half.user_attrs["void"]
+    points = [record.hyper_parameters for record in resumed.records()]
+    assert points == [record.hyper_parameters for record in searcher(tmp_path / "straight").records()]
+
+
+def test_running_trials_come_back_in_order_before_new_ones(tmp_path: Path) -> None:
+    search = searcher(tmp_path)
+    configs = [search.suggest(f"t{turn}") for turn in range(4)]
+    finish(search, "t1")
+    resumed = searcher(tmp_path)
+    again = [resumed.suggest(f"u{turn}") for turn in range(4)]
+    assert again[:3] == [configs[0], configs[2], configs[3]]
+    assert isinstance(again[3], dict) and again[3]["trial"] == 4

@@ -1,0 +1,86 @@
+"""A trial, as it reports: its curve, its result, and why it ended when it diverged."""
+
+import dataclasses
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stillhouse.core.artifacts import Workspace, read_manifest
+from stillhouse.corpora.tables import write_rows
+from stillhouse.plan.data import Mined
+from stillhouse.search.trial import Context, follow
+from stillhouse.sweeps.baseline import LEARNING_RATES, equal_work, texts_of
+
+QUICK = {"distil_batch_size": 16, "finetune_batch_size": 16}
+
+
+def reports(context: Context, **values: Any) -> list[dict[str, Any]]:
+    told: list[dict[str, Any]] = []
+    follow({**QUICK, **values}, context, told.append)
+    return told
+
+
+def test_a_curve_and_then_the_result(context: Context) -> None:
+    told = reports(context)
+    assert [report["examples_seen"] for report in told] == [32, 64, 80, 96, 96]
+    assert [report["finished"] for report in told] == [False] * 4 + [True]
+    assert all(math.isfinite(report[context.quality]) for report in told)
+    final, folder = told[-1], Path(told[-1]["folder"])
+    manifest = read_manifest(folder)
+    assert final["weights_sha256"] == manifest["weights_sha256"]
+    assert final["metrics"] == manifest["metrics"] and final[context.quality] in final["metrics"].values()
+    weights = (folder / "student.safetensors").stat().st_size
+    assert final["size_mb"] == pytest.approx(weights / 1e6)
+
+
+def test_a_second_time_it_replays(context: Context) -> None:
+    first, second = reports(context), reports(context)
+    for report in (*first, *second):
+        report.pop("seconds")
+    assert first == second
+
+
+def test_a_trial_that_diverges_says_why_and_has_no_result(context: Context) -> None:
+    told = reports(context, distil_learning_rate=1e18)
+    assert "must be finite" in told[-1]["reason"] or "collapsed" in told[-1]["reason"]
+    assert math.isnan(told[-1][context.quality]) and not told[-1]["finished"]
+    assert not any(report["finished"] for report in told)
+    last = context.plan({**QUICK, "distil_learning_rate": 1e18})
+    assert not Workspace(Path(context.root)).finished(last)
+
+
+def test_the_baseline_encodes_as_many_texts(context: Context) -> None:
+    setting = equal_work(context, context.plan(QUICK))
+    assert setting.distil_budget == 64 + 32 * 3
+    assert setting.labelled is None and setting.finetune_budget == 0
+    alone = dataclasses.replace(
+        context, setting=dataclasses.replace(context.setting, labelled=None, finetune_budget=0)
+    )
+    assert equal_work(alone, alone.plan(QUICK)) == alone.setting
+    crossed = dataclasses.replace(context, method="crosslingual")
+    plan = crossed.plan({"batch_size": 16, "unit": 2, "bottleneck": 8})
+    assert equal_work(crossed, plan).distil_budget == 2 * (3 * 64 + 3 * 64)
+
+
+def test_a_text_is_a_text(context: Context) -> None:
+    labelled, workspace = context.setting.labelled, Workspace(Path(context.root))
+    assert labelled is not None and isinstance(labelled.origin, Mined)
+    more = dataclasses.replace(labelled, origin=dataclasses.replace(labelled.origin, negatives=4))
+    assert texts_of(more, workspace) == 6 and texts_of(labelled.origin.pairs, workspace) == 2
+    given = write_rows(
+        workspace,
+        dict(labelled.columns),
+        {"query": np.arange(4), "passage": np.arange(4), "negatives": np.arange(8).reshape(4, 2)},
+        "given",
+    )
+    assert texts_of(given, workspace) == 4
+
+
+def test_the_baseline_trains_from_equal_work(context: Context) -> None:
+    baseline = dataclasses.replace(context, method="mse", setting=equal_work(context, context.plan(QUICK)))
+    told: list[dict[str, Any]] = []
+    follow({"learning_rate": LEARNING_RATES[0], "batch_size": 16}, baseline, told.append)
+    assert told[-1]["finished"] and told[-1]["examples_seen"] == 160

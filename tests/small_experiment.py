@@ -1,0 +1,144 @@
+"""A small experiment, prepared for real: a generated corpus, a tiny teacher, hard negatives, no Ray."""
+
+import dataclasses
+import itertools
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from stillhouse.core.artifacts import Workspace
+from stillhouse.core.identity import spec
+from stillhouse.corpora.published.glue import resolve_task
+from stillhouse.corpora.tables import write_rows, write_texts
+from stillhouse.corpora.word_vectors import write_vocabulary
+from stillhouse.evaluation.claim_ranking import ClaimRanking
+from stillhouse.evaluation.classification import Classification
+from stillhouse.experiments.experiment import Experiment
+from stillhouse.experiments.preparation import Embedding, Prepared, prepare
+from stillhouse.plan.data import Examples, Mined, RankingTask, Store
+from stillhouse.plan.setting import LabelledTask
+from stillhouse.plan.stage import DevSuite
+from stillhouse.search.trial import Context
+from stillhouse.teachers.weights import resolve_model
+from stillhouse.training.walk import Where
+
+NOUNS = "cat dog sat mat house river water sun moon red green blue fast slow array list text word".split()
+
+
+def sentences(count: int, seed: int = 0) -> list[str]:
+    """Different sentences of 3 to 8 words."""
+    random = np.random.default_rng(seed)
+    made = (" ".join(random.choice(NOUNS, random.integers(3, 9))) for _ in range(3 * count))
+    return list(dict.fromkeys(made))[:count]
+
+
+@pytest.fixture(scope="session")
+def wanted(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> Experiment:
+    """120 sentences out of a text file."""
+    corpus = tmp_path_factory.mktemp("corpus") / "words.txt"
+    corpus.write_text("\n".join(sentences(120)))
+    return Experiment(
+        teacher=str(tiny_model),
+        corpus=str(corpus),
+        sentences=0,
+        held_out=20,
+        max_length=16,
+        distil_budget=64,
+        evaluations=2,
+        compute="float32",
+    )
+
+
+@pytest.fixture(scope="session")
+def embedded(tmp_path_factory: pytest.TempPathFactory, wanted: Experiment) -> tuple[Path, Prepared]:
+    """A workspace in which that is embedded, to be copied."""
+    root = tmp_path_factory.mktemp("embedded")
+    return root, prepare(wanted, Workspace(root), Embedding(local=True))
+
+
+@pytest.fixture
+def prepared(embedded: tuple[Path, Prepared], workspace: Workspace) -> Prepared:
+    """The sentences embedded, in a workspace of the test's own; nothing is labelled."""
+    shutil.copytree(embedded[0], workspace.root)
+    return embedded[1]
+
+
+def labelled_task(workspace: Workspace) -> LabelledTask:
+    """Sentences labelled by whether a cat is in them."""
+    folder = Path(workspace.root) / "glue"
+    folder.mkdir(parents=True, exist_ok=True)
+    texts = sentences(60, 7)
+    lines = ["sentence\tlabel", *(f"{text}\t{int('cat' in text)}" for text in texts)]
+    (folder / "dev.tsv").write_text("\n".join(lines) + "\n")
+    rows = {"text": np.arange(60)}
+    label = np.array(["cat" in text for text in texts])
+    table = write_texts(workspace, "task", texts)
+    examples = write_rows(workspace, {"text": table}, rows, "task", values={"label": label})
+    dev = DevSuite((spec(Classification, data=resolve_task("sst2", folder, "dev")),), "sst2_accuracy")
+    return LabelledTask(examples, classes=2, dev=dev)
+
+
+def ranking_task(workspace: Workspace, claims: int = 40, candidates: int = 4) -> RankingTask:
+    """Claims of two nouns; the document that has both among others with one of them is the relevant one."""
+    random, pairs = np.random.default_rng(5), list(itertools.combinations(NOUNS, 2))
+    documents = [f"the {first} and a {second}" for first, second in pairs]
+    chosen = random.choice(len(pairs), claims, replace=False)
+    others = [[d for d, pair in enumerate(pairs) if len({*pair, *pairs[row]}) == 3] for row in chosen]
+    ids = np.array([random.choice(near, candidates, replace=False) for near in others])
+    ids[:, 0] = chosen
+    ids = random.permuted(ids, axis=1)
+    tables = {
+        "claim": write_texts(workspace, "claims", [" ".join(pairs[row][::-1]) for row in chosen]),
+        "documents": write_texts(workspace, "pages", documents),
+    }
+    rows = {"claim": np.arange(claims), "documents": ids}
+    gold = (ids == chosen[:, None]).astype(np.int64)
+    train = write_rows(workspace, tables, rows, "claims", values={"gold": gold})
+    judged = write_rows(
+        workspace, tables, rows, "dev", values={"gold": gold, "gold_count": np.ones(claims, np.int64)}
+    )
+    dev = DevSuite((spec(ClaimRanking, examples=judged),), "fever_dcg")
+    return RankingTask(train, dev, rows=claims)
+
+
+@pytest.fixture
+def context(prepared: Prepared, workspace: Workspace) -> Context:
+    """What the trials of an IBKD sweep with both stages are told."""
+    setting, tables = prepared.setting, {}
+    for seed, column in enumerate(("query", "passage"), start=1):
+        tables[column] = write_texts(workspace, column, sentences(40, seed))
+    rows = np.arange(40)
+    pairs = write_rows(workspace, tables, {"query": rows, "passage": rows}, "pairs")
+    queries, passages = (
+        Store(table, setting.teacher, max_length=16, compute="float32") for table in tables.values()
+    )
+    mined = Mined(pairs, queries, passages, negatives=1, relative_margin=0.0)
+    parallel = write_rows(
+        workspace,
+        {"source": tables["query"], "target": tables["passage"]},
+        {"source": rows, "target": rows},
+        "parallel",
+    )
+    vectors, task = Path(workspace.root) / "vectors", labelled_task(workspace)
+    write_vocabulary(NOUNS, vectors, dim=8)
+    labelled = Examples({**tables, "negatives": tables["passage"]}, mined, label="mined")
+    return Context(
+        method="ibkd",
+        preset="paper",
+        setting=dataclasses.replace(
+            setting,
+            labelled=labelled,
+            labelled_stores={"query": queries, "passage": passages, "negatives": passages},
+            finetune_budget=32,
+            parallel=parallel,
+            parallel_store=queries,
+            words=resolve_model(str(vectors)),
+            ranking=ranking_task(workspace),
+            task=task,
+        ),
+        root=str(workspace.root),
+        where=Where(device="cpu", threads=1),
+        quality=setting.dev.select,
+    )

@@ -1,0 +1,334 @@
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import stillhouse
+from stillhouse.core.artifacts import Workspace, read_json, read_manifest, write_manifest
+from stillhouse.core.errors import BadInput
+from stillhouse.core.identity import spec
+from stillhouse.core.tokenizing import FastTokenizer, pad
+from stillhouse.core.types import IntArray, Tokens
+from stillhouse.corpora.tables import open_rows, open_texts, write_rows, write_texts
+from stillhouse.examples import mining
+from stillhouse.experiments.negatives import mine_negatives
+from stillhouse.experiments.preparation import Embedding
+from stillhouse.plan.data import AllRows, Examples, Mined, Model, Store
+from stillhouse.plan.stage import Optimizer, Stage
+from stillhouse.students.transformer import TransformerStudent
+from stillhouse.teachers import embedding as embed
+from stillhouse.teachers import shards
+from stillhouse.teachers import weights as models
+from stillhouse.teachers.embedding import build_store, resolve_compute
+from stillhouse.teachers.store import open_store, verify_store
+from stillhouse.teachers.weights import load_sentence_transformer
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(folder.glob("part-*"))}
+
+
+def build(workspace: Workspace, store: Store) -> dict[str, bytes]:
+    build_store(workspace, store, local=True)
+    assert verify_store(workspace.path(store)) == []
+    return files(workspace.path(store))
+
+
+def test_vectors_are_the_teachers(workspace: Workspace, store: Store, texts: list[str]) -> None:
+    exact = replace(store, dtype="float32", prompt="name of ")
+    seen: list[tuple[int, int]] = []
+    build_store(workspace, exact, local=True, progress=lambda done, total: seen.append((done, total)))
+    assert isinstance(store.teacher, Model)
+    teacher = load_sentence_transformer(store.teacher)
+    teacher.max_seq_length = store.max_length
+    wanted = teacher.encode(["name of " + text for text in texts])
+    reader = open_store(workspace, exact)
+    np.testing.assert_allclose(reader.gather(reader.rows), wanted, atol=1e-6)
+    assert seen == [(10, 44), (20, 44), (30, 44), (40, 44), (44, 44)]
+
+
+def test_the_manifest_accounts_for_every_row(workspace: Workspace, store: Store) -> None:
+    build(workspace, store)
+    manifest = read_manifest(workspace.path(store))
+    assert (manifest["rows"], manifest["duplicates"], manifest["quarantined"]) == (44, 2, 1)
+    assert manifest["input_rows"] == 47
+    assert (manifest["dim"], manifest["dtype"], manifest["compute"]) == (32, "float16", "float32")
+    assert isinstance(store.teacher, Model)
+    assert manifest["teacher"] == {"name": store.teacher.name, "sha256": store.teacher.sha256}
+    assert [shard["first"] for shard in manifest["shards"]] == [0, 10, 20, 30, 40]
+
+
+def test_a_finished_store_is_not_built_again(
+    workspace: Workspace, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build(workspace, store)
+    monkeypatch.setattr(embed, "Embedders", None)
+    build_store(workspace, store, local=True)
+
+
+def test_only_what_is_missing_is_made(
+    workspace: Workspace, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = build(workspace, store)
+    folder = workspace.path(store)
+    (folder / "manifest.json").unlink()
+    (folder / "part-00001.arrow").unlink()
+    (folder / "part-00003.arrow").write_bytes(whole["part-00003.arrow"][:-100])
+    (folder / ".part-00001.arrow.x.tmp").write_bytes(whole["part-00001.arrow"][:50])
+    made: list[int] = []
+    tokenise = shards.tokenise
+
+    def counted(work: shards.Work, part: int) -> tuple[IntArray, IntArray]:
+        made.append(part)
+        return tokenise(work, part)
+
+    monkeypatch.setattr(embed, "tokenise", counted)
+    assert build(workspace, store) == whole
+    assert made == [1, 3]
+    assert not list(folder.glob(".*"))
+    assert read_manifest(folder)["rows_this_run"] == 20
+
+
+def test_a_shard_of_another_text_length_or_dtype_is_made_again(workspace: Workspace, store: Store) -> None:
+    whole, other = build(workspace, store), build(workspace, replace(store, dtype="float32"))
+    folder = workspace.path(store)
+    (folder / "manifest.json").unlink()
+    (folder / "part-00000.arrow").write_bytes(whole["part-00004.arrow"])
+    (folder / "part-00001.arrow").write_bytes(other["part-00001.arrow"])
+    assert build(workspace, store) == whole
+
+
+def failing(encoder: Callable[[Tokens], Tensor]) -> Callable[[Tokens], Tensor]:
+    """A teacher that says NaN of texts of 32 tokens, and a huge number of texts of 8."""
+
+    def forward(tokens: Tokens) -> Tensor:
+        vectors, lengths = encoder(tokens).clone(), tokens.attention_mask_BT.sum(1)
+        vectors[lengths == 32, 3] = float("nan")
+        vectors[lengths == 8, 0] = 1e6
+        return vectors
+
+    return forward
+
+
+def test_vectors_that_cannot_be_kept_are_quarantined(
+    workspace: Workspace, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build(workspace, replace(store, prompt="a "))
+    real = models.teacher_encoder
+    monkeypatch.setattr(shards, "teacher_encoder", lambda *given: failing(real(*given)))
+    build(workspace, store)
+    folder = workspace.path(store)
+    manifest, rejected = read_manifest(folder), read_json(folder / "quarantine.json")
+    reasons = {row["row"]: row["reason"] for row in rejected}
+    assert reasons[43] == "the teacher's vector holds NaN or infinity"
+    assert any("1e+06 does not fit into float16" in reason for reason in reasons.values())
+    assert manifest["rows"] == 44 - len(rejected)
+    assert manifest["input_rows"] == manifest["rows"] + manifest["quarantined"] + manifest["duplicates"]
+    reader = open_store(workspace, store)
+    assert len(reader) == len(reader.rows) == manifest["rows"]
+    assert not set(reader.rows.tolist()) & set(reasons)
+    good = open_store(workspace, replace(store, prompt="a "))
+    assert good.gather(reader.rows).shape == reader.gather(reader.rows).shape
+    with pytest.raises(BadInput, match=r"quarantined.*rows"):
+        reader.gather(np.array([0, 43]))
+    (folder / "manifest.json").unlink()
+    (folder / "part-00002.arrow").unlink()
+    build(workspace, store)
+    assert read_json(folder / "quarantine.json") == rejected
+
+
+def test_bfloat16_is_near_and_another_store(workspace: Workspace, store: Store) -> None:
+    if resolve_compute("cpu") != "bfloat16":
+        pytest.skip("this machine has no bfloat16")
+    half = replace(store, compute="bfloat16")
+    assert build(workspace, half) != build(workspace, store)
+    near, exact = (open_store(workspace, s).gather(np.arange(44)) for s in (half, store))
+    assert (near * exact).sum(1).min() > 0.999
+
+
+def test_compute_is_resolved_once_and_checked(
+    monkeypatch: pytest.MonkeyPatch, workspace: Workspace, store: Store
+) -> None:
+    assert resolve_compute("cpu", "float32") == "float32"
+    assert resolve_compute("mps", "auto") == "float32"
+    with pytest.raises(BadInput, match="compute in"):
+        resolve_compute("cpu", "float64")
+    monkeypatch.setattr(embed, "_has_bfloat16", lambda kind: False)
+    assert resolve_compute("cpu", "auto") == "float32"
+    with pytest.raises(BadInput, match="bfloat16 runs where the hardware has it"):
+        build_store(workspace, replace(store, compute="bfloat16"), local=True)
+
+
+def test_a_finished_stage_teaches(workspace: Workspace, store: Store) -> None:
+    from safetensors.torch import save_file
+
+    student = spec(TransformerStudent, base=store.teacher, layers=(0, 3))
+    examples = Examples({"text": store.texts}, AllRows())
+    objective, optimizer = spec(torch.nn.MSELoss), Optimizer(1e-3)
+    stage = Stage("distil", student, objective, examples, {"text": store}, 20, 10, optimizer)
+    taught = replace(store, teacher=stage)
+    with pytest.raises(BadInput, match="a stage that teaches is finished"):
+        build_store(workspace, taught, local=True)
+    trained = student.build().eval()
+    with torch.no_grad():
+        for parameter in trained.parameters():
+            parameter.mul_(1.01)
+    workspace.path(stage).mkdir(parents=True)
+    save_file(trained.state_dict(), workspace.path(stage) / "student.safetensors")
+    write_manifest(workspace.path(stage), {"weights_sha256": "abc"})
+    build(workspace, taught)
+    assert read_manifest(workspace.path(taught))["teacher"]["sha256"] == "abc"
+    tokens = FastTokenizer(Path(trained.tokenizer.path), store.max_length)
+    ids, offsets = tokens(open_texts(workspace, store.texts).shard(0)[:1])
+    with torch.inference_mode():
+        wanted = trained(pad(ids, offsets[:1], offsets[1:], 0)).embedding_BD
+    np.testing.assert_allclose(open_store(workspace, taught).gather(np.array([0])), wanted, atol=1e-3)
+
+
+def test_what_cannot_be_built_is_refused_with_nothing_written(workspace: Workspace, store: Store) -> None:
+    assert isinstance(store.teacher, Model)
+    changed = replace(store, teacher=replace(store.teacher, sha256="0" * 64))
+    with pytest.raises(BadInput, match="weights that the plan names"):
+        build_store(workspace, changed, local=True)
+    with pytest.raises(BadInput, match="actors >= 1"):
+        build_store(workspace, store, actors=0, local=True)
+    with pytest.raises(BadInput, match="texts are read before"):
+        build_store(Workspace(workspace.root / "other"), store, local=True)
+    assert not list((workspace.root / "stores").glob("*/*"))
+
+
+def test_threads_are_put_back(workspace: Workspace, store: Store) -> None:
+    before = torch.get_num_threads()
+    build_store(workspace, store, local=True, threads=before + 1)
+    assert torch.get_num_threads() == before
+
+
+SLOW_BUILD = """
+import pickle, sys, time
+from stillhouse.teachers import embed
+workspace, store = pickle.load(open(sys.argv[1], "rb"))
+def progress(done, total):
+    print(done, flush=True)
+    time.sleep(30 if done == 20 else 0)
+embed.build_store(workspace, store, local=True, progress=progress)
+"""
+
+
+def test_a_killed_build_goes_on_to_the_same_bytes(workspace: Workspace, store: Store, tmp_path: Path) -> None:
+    import pickle
+
+    job = tmp_path / "job.pickle"
+    job.write_bytes(pickle.dumps((workspace, store)))
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(Path(stillhouse.__file__).parents[1]),
+        "OMP_NUM_THREADS": "1",
+    }
+    command = [sys.executable, "-c", SLOW_BUILD, str(job)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+    assert process.stdout is not None
+    assert [process.stdout.readline().strip() for _ in range(2)] == ["10", "20"]
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    process.stdout.close()
+    folder = workspace.path(store)
+    assert sorted(files(folder)) == ["part-00000.arrow", "part-00001.arrow"]
+    (problem,) = verify_store(folder)
+    assert "unfinished: 2 shards" in problem
+    torch.set_num_threads(1)
+    resumed = build(workspace, store)
+    assert read_manifest(folder)["rows_this_run"] == 24
+    straight = Workspace(tmp_path / "straight")
+    straight.root.mkdir()
+    (straight.root / "corpora").symlink_to(workspace.root.resolve() / "corpora")
+    assert build(straight, store) == resumed
+
+
+def damaged(workspace: Workspace, store: Store) -> Store:
+    """The plan of a store whose texts have a truncated second shard."""
+    texts = write_texts(workspace, "damaged", [f"row {i}" for i in range(30)], rows_per_shard=10)
+    path = workspace.path(texts) / "part-00001.parquet"
+    path.write_bytes(path.read_bytes()[:-20])
+    return replace(store, texts=texts)
+
+
+def test_without_ray_it_says_what_to_do(workspace: Workspace, store: Store) -> None:
+    with pytest.raises(BadInput, match="Ray runs before"):
+        build_store(workspace, store)
+
+
+@pytest.fixture(scope="module")
+def on_ray() -> Iterator[None]:
+    import ray
+
+    with tempfile.TemporaryDirectory(prefix="sh", dir="/tmp") as short:
+        ray.init(
+            address="local",
+            num_cpus=2,
+            include_dashboard=False,
+            object_store_memory=80_000_000,
+            _temp_dir=short,
+            log_to_driver=False,
+            runtime_env={"env_vars": {"PYTHONPATH": str(Path(stillhouse.__file__).parents[1])}},
+        )
+        try:
+            yield
+        finally:
+            ray.shutdown()
+
+
+@pytest.mark.ray
+def test_the_bytes_do_not_depend_on_the_number_of_actors(
+    workspace: Workspace, store: Store, tmp_path: Path, on_ray: None, capfd: pytest.CaptureFixture[str]
+) -> None:
+    corpora = workspace.root.resolve() / "corpora"
+    made = []
+    for actors in (1, 2):
+        space = Workspace(tmp_path / f"by-{actors}")
+        space.root.mkdir()
+        (space.root / "corpora").symlink_to(corpora)
+        seen: list[tuple[int, int]] = []
+        capfd.readouterr()
+        build_store(space, store, actors=actors, progress=lambda *now, seen=seen: seen.append(now))
+        assert capfd.readouterr().out == ""
+        assert seen[-1] == (44, 44) and len(seen) == 5
+        assert verify_store(space.path(store)) == []
+        made.append(files(space.path(store)))
+    with pytest.raises(BadInput, match="must be a whole Parquet file") as refusal:
+        build_store(workspace, damaged(workspace, store), actors=2)
+    assert "Traceback" not in str(refusal.value)
+    torch.set_num_threads(1)
+    assert made[0] == made[1] == build(workspace, store)
+
+
+@pytest.mark.ray
+def test_hard_negatives_are_those_of_one_process(
+    workspace: Workspace,
+    store: Store,
+    on_ray: None,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(mining, "QUERY_TILE", 10)
+    build(workspace, store)
+    columns = {"query": store.texts, "passage": store.texts}
+    rows = open_store(workspace, store).rows
+    pairs = write_rows(workspace, columns, {"query": rows, "passage": np.roll(rows, 1)}, "pairs")
+    rule = Mined(pairs, store, store, negatives=2, relative_margin=-1.0, sampling="random")
+    examples, found = Examples({**columns, "negatives": store.texts}, rule, "mined"), []
+    for local in (False, True):
+        mine_negatives(workspace, examples, Embedding(local=local))
+        found.append(open_rows(workspace, examples)["negatives"].tolist())
+        shutil.rmtree(workspace.path(examples))
+    assert found[0] == found[1] and len(found[0]) > 20
+    assert "mining:" in capsys.readouterr().out

@@ -1,0 +1,284 @@
+"""Plans with real parts: texts, tokens, a teacher's store, a student and an objective of the house."""
+
+import json
+import multiprocessing
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from stillhouse.core.artifacts import Workspace, read_manifest, remove
+from stillhouse.core.errors import BadInput
+from stillhouse.core.identity import spec
+from stillhouse.core.types import Encoder
+from stillhouse.corpora.tables import open_rows, write_rows, write_texts
+from stillhouse.objectives.bottleneck import InformationBottleneck, SupervisedBottleneck
+from stillhouse.plan.data import AllRows, Examples, Mined, Model, Store
+from stillhouse.plan.stage import DevSuite, Optimizer, Stage
+from stillhouse.students.transformer import TransformerStudent
+from stillhouse.teachers.weights import resolve_model
+from stillhouse.training import checkpoint
+from stillhouse.training.metrics_log import read_spool
+from stillhouse.training.progress import Diverged, Evaluation, Stopped
+from stillhouse.training.walk import Where, encoder_in, open_model, run
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+WHERE = Where(device="cpu", threads=1)
+NOUNS = "cat dog sat mat house river water sun moon red green blue fast slow array list text word".split()
+
+
+class Spread:
+    """A cheap dev evaluator: how far apart the vectors of some words are."""
+
+    def __init__(self, words: tuple[str, ...] = ("cat", "house", "river", "moon")) -> None:
+        self.words = words
+
+    def __call__(self, model: Encoder) -> dict[str, float]:
+        return {"spread": float(np.asarray(model.encode(list(self.words))).std(axis=0).mean())}
+
+
+class Bad:
+    """An evaluator with a mistake of the user's in it."""
+
+    def __call__(self, model: Encoder) -> dict[str, float]:
+        raise BadInput("the dev set must be there, but it is not.")
+
+
+def sentences(count: int, seed: int) -> list[str]:
+    random = np.random.default_rng(seed)
+    return [" ".join(random.choice(NOUNS, random.integers(3, 9))) for _ in range(count)]
+
+
+@pytest.fixture
+def forked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spare the imports of a fresh process."""
+    monkeypatch.setattr("stillhouse.training.worker.START_METHOD", "fork")
+
+
+@pytest.fixture(scope="session")
+def teacher(tiny_model: Path) -> Model:
+    return resolve_model(str(tiny_model))
+
+
+@pytest.fixture
+def distil(workspace: Workspace, teacher: Model) -> Callable[..., Stage]:
+    texts = write_texts(workspace, "words", sentences(150, 0))
+
+    def made(**changes: Any) -> Stage:
+        defaults: dict[str, Any] = {
+            "label": "distil",
+            "student": spec(TransformerStudent, base=teacher, layers=(0, 2)),
+            "objective": spec(InformationBottleneck, beta=0.5),
+            "examples": Examples({"text": texts}, AllRows()),
+            "stores": {"text": Store(texts, teacher, max_length=32)},
+            "budget": 16 * 12,
+            "batch_size": 16,
+            "optimizer": Optimizer(1e-3),
+            "max_length": 32,
+            "dev": DevSuite((spec(Spread),), select="spread"),
+            "evaluate_every": 16 * 4,
+        }
+        return Stage(**{**defaults, **changes})
+
+    return made
+
+
+@pytest.fixture
+def mined(workspace: Workspace, teacher: Model) -> Examples:
+    queries = write_texts(workspace, "queries", sentences(60, 1))
+    passages = write_texts(workspace, "passages", sentences(200, 2))
+    rows = np.arange(len(open_rows(workspace, Examples({"q": queries}, AllRows()))["q"]))
+    columns = {"query": queries, "passage": passages}
+    pairs = write_rows(workspace, columns, {"query": rows, "passage": rows + 3}, "pairs")
+    asked, answers = (Store(table, teacher, max_length=32) for table in (queries, passages))
+    origin = Mined(pairs, asked, answers, negatives=3, relative_margin=0.0)
+    return Examples({**columns, "negatives": passages}, origin, label="mined")
+
+
+def noting(told: list[Evaluation]) -> Callable[[Evaluation], bool]:
+    def listen(evaluation: Evaluation) -> bool:
+        told.append(evaluation)
+        return False
+
+    return listen
+
+
+def two_stages(distil: Callable[..., Stage], mined: Examples) -> Stage:
+    first = distil()
+    return distil(
+        label="finetune",
+        student=first.student.replace(projection=8),
+        objective=spec(SupervisedBottleneck),
+        examples=mined,
+        stores={},
+        start_from=first,
+    )
+
+
+def test_a_plan_from_nothing_and_again(
+    workspace: Workspace, distil: Callable[..., Stage], mined: Examples
+) -> None:
+    plan = two_stages(distil, mined)
+    told: list[Evaluation] = []
+    folder = run(plan, workspace, where=WHERE, listen=noting(told))
+    assert [(e.stage, e.examples, e.final) for e in told] == [
+        ("distil", 64, False), ("distil", 128, False), ("distil", 192, False),
+        ("finetune", 256, False), ("finetune", 320, False), ("finetune", 384, True),
+    ]  # fmt: skip
+    again: list[Evaluation] = []
+    times = [path.stat().st_mtime_ns for path in sorted(workspace.root.rglob("*.safetensors"))]
+    assert run(plan, workspace, where=WHERE, listen=noting(again)) == folder
+    assert again == told, "finished stages replay their curves"
+    assert times == [path.stat().st_mtime_ns for path in sorted(workspace.root.rglob("*.safetensors"))]
+    assert "kernel_mean_student" in read_spool(folder / "metrics.jsonl")[0]["metrics"]
+    negatives = open_rows(workspace, mined)
+    assert negatives["negatives"].shape[1] == 3
+    assert not (negatives["negatives"] == negatives["passage"][:, None]).any()
+
+
+def test_the_trained_student_is_found_again(workspace: Workspace, distil: Callable[..., Stage]) -> None:
+    plan = distil()
+    folder = run(plan, workspace, where=WHERE)
+    texts = ["the cat sat", "a river"]
+    encoder = encoder_in(folder)
+    vectors = encoder.encode(texts)
+    np.testing.assert_array_equal(open_model(str(folder), workspace).encode(texts), vectors)
+    np.testing.assert_array_equal(open_model(folder.name, workspace).encode(texts), vectors)
+    assert isinstance(encoder.student, TransformerStudent)
+    for name, value in encoder.student.state_dict().items():
+        torch.testing.assert_close(load_file(folder / "student.safetensors")[name], value)
+    assert open_model(plan.stores["text"].teacher.path, workspace).encode(texts).shape == (2, 32)  # type: ignore[union-attr]
+
+
+def test_a_stage_that_teaches_is_run_first(workspace: Workspace, distil: Callable[..., Stage]) -> None:
+    assistant = distil(budget=32, dev=None)
+    texts = assistant.examples.columns["text"]
+    pupil = distil(stores={"text": Store(texts, assistant, max_length=32)}, budget=32, seed=1)
+    run(pupil, workspace, where=WHERE)
+    assert workspace.finished(assistant) and workspace.finished(pupil)
+
+
+def test_stopped_then_finished_equals_straight(workspace: Workspace, distil: Callable[..., Stage]) -> None:
+    plan = distil()
+    with pytest.raises(Stopped):
+        run(plan, workspace, where=WHERE, listen=lambda evaluation: evaluation.examples >= 64)
+    assert not workspace.finished(plan)
+    folder = run(plan, workspace, where=WHERE)
+    stopped = read_manifest(folder)["weights_sha256"]
+    remove(folder)
+    run(plan, workspace, where=WHERE, listen=lambda evaluation: evaluation.final)
+    assert read_manifest(folder)["weights_sha256"] == stopped
+
+
+def test_an_upstream_stage_is_built_once(
+    workspace: Workspace, distil: Callable[..., Stage], mined: Examples
+) -> None:
+    """Two processes at once, two plans, one first stage."""
+    plans = [two_stages(distil, mined), two_stages(distil, mined)]
+    plans[1] = Stage(**{**vars(plans[1]), "optimizer": Optimizer(5e-4)})
+    first = next(plans[0].chain())
+    context = multiprocessing.get_context("fork")
+    together = [
+        context.Process(target=run, args=(plan, workspace), kwargs={"where": WHERE}) for plan in plans
+    ]
+    for process in together:
+        process.start()
+    for process in together:
+        process.join()
+        assert process.exitcode == 0
+    assert all(workspace.finished(plan) for plan in plans)
+    steps = [line["step"] for line in read_spool(workspace.path(first) / "metrics.jsonl")]
+    evaluated = [s for s in steps if steps.count(s) > 2]
+    assert steps == sorted(steps) and not evaluated, "nobody wrote these lines twice"
+    assert len(workspace.listed("stages")) == 3
+
+
+@pytest.mark.usefixtures("forked")
+def test_two_processes_at_half_the_batch_equal_one(
+    workspace: Workspace, distil: Callable[..., Stage]
+) -> None:
+    """20 steps of IBKD in float32 without dropout, by gloo."""
+    student = distil().student.replace(dropout=0.0)
+    plan = distil(student=student, budget=16 * 20, optimizer=Optimizer(1e-3), evaluate_every=16 * 10)
+    folder = run(plan, workspace, where=WHERE)
+    alone, curve = load_file(folder / "student.safetensors"), read_manifest(folder)["evaluations"]
+    shutil.rmtree(folder)
+    told: list[Evaluation] = []
+    run(plan, workspace, where=Where("cpu", threads=1, workers=2), listen=noting(told))
+    manifest = read_manifest(folder)
+    assert manifest["workers"] == 2 and [e.examples for e in told] == [160, 320]
+    for name, value in load_file(folder / "student.safetensors").items():
+        # Softmax does not feel a key's bias: its gradient is rounding, which Adam makes as large as any.
+        if not name.endswith("key.bias"):
+            torch.testing.assert_close(value, alone[name], rtol=0, atol=1e-5)
+    for one, two in zip(curve, manifest["evaluations"], strict=True):
+        assert one["metrics"]["spread"] == pytest.approx(two["metrics"]["spread"], abs=1e-5)
+
+
+@pytest.mark.usefixtures("forked")
+def test_two_processes_stop_together_and_go_on(workspace: Workspace, distil: Callable[..., Stage]) -> None:
+    plan, two = distil(budget=16 * 60, evaluate_every=16 * 5), Where("cpu", threads=1, workers=2)
+    with pytest.raises(Stopped):
+        run(plan, workspace, where=two, listen=lambda evaluation: evaluation.examples >= 80)
+    assert not workspace.finished(plan)
+    told: list[Evaluation] = []
+    run(plan, workspace, where=two, listen=noting(told))
+    assert [e.examples for e in told] == [80 * n for n in range(1, 13)]
+
+
+@pytest.mark.usefixtures("forked")
+@pytest.mark.parametrize(
+    ("changes", "error", "said"),
+    [
+        ({"dev": DevSuite((spec(Bad),), select="spread")}, BadInput, "the dev set must be there"),
+        ({"optimizer": Optimizer(1e9, clip_norm=0.0)}, Diverged, "must be finite|collapsed"),
+    ],
+)
+def test_processes_say_why_they_give_up(
+    workspace: Workspace, distil: Callable[..., Stage], changes: dict[str, Any], error: type, said: str
+) -> None:
+    with pytest.raises(error, match=said):
+        run(distil(**changes), workspace, where=Where("cpu", threads=1, workers=2))
+
+
+def test_fewer_examples_than_a_batch_are_refused(workspace: Workspace, distil: Callable[..., Stage]) -> None:
+    with pytest.raises(BadInput, match=r"examples >= batch_size.*batch_size=512"):
+        run(distil(batch_size=512, budget=512), workspace, where=WHERE)
+
+
+@pytest.mark.ray
+@pytest.mark.usefixtures("forked")
+def test_ray_train(workspace: Workspace, distil: Callable[..., Stage]) -> None:
+    """Two workers under Ray Train, stopped early; no placement group is left, and plain processes go on."""
+    import ray
+    from ray.util import placement_group_table
+
+    plan = distil(budget=16 * 40, evaluate_every=16 * 10)
+    two = Where("cpu", threads=1, workers=2)
+    paths = [str(Path(__file__).parent), str(Path(__file__).parents[2] / "platform")]
+    ray.init(
+        address="local",
+        num_cpus=2,
+        include_dashboard=False,
+        log_to_driver=False,
+        runtime_env={"env_vars": {"PYTHONPATH": os.pathsep.join(paths), "HF_HUB_OFFLINE": "1"}},
+    )
+    try:
+        with pytest.raises(Stopped):
+            run(plan, workspace, where=two, listen=lambda evaluation: evaluation.examples >= 160)
+        states = [group["state"] for group in placement_group_table().values()]
+    finally:
+        ray.shutdown()
+    assert checkpoint.steps(workspace.path(plan)), "what the workers did is kept"
+    told: list[Evaluation] = []
+    run(plan, workspace, where=two, listen=noting(told))
+    assert [e.examples for e in told] == [160, 320, 480, 640]
+    assert read_manifest(workspace.path(plan))["workers"] == 2
+    assert states and set(states) == {"REMOVED"}, json.dumps(states)

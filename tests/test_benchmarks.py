@@ -64,7 +64,7 @@ def test_the_rate_of_a_pool_is_that_between_its_files(
 
 def test_a_flame_graph_is_summed_by_part_without_the_threads_that_wait(load: Any) -> None:
     lines = [
-        "main (jobs/sweep_ibkd.py:9);docstrings (stillhouse/corpora/docstrings.py:64) 30",
+        "main (jobs/sweep_ibkd.py:9);docstrings (stillhouse/corpora/pydocs/docstrings.py:64) 30",
         "run (stillhouse/training/fit.py:90);<module> (<frozen importlib._bootstrap>);x (torch/a.py:1) 10",
         "run (stillhouse/training/fit.py:90);_engine_run_backward (torch/autograd/graph.py:979) 50",
         "main_loop (worker.py:1);Worker.main_loop (ray/_private/worker.py:1069) 900",

@@ -99,4 +99,4 @@ def test_workers_get_the_package_and_our_variables(monkeypatch: pytest.MonkeyPat
     environment = cluster._workers_environment()
     assert "DO_NOT_TRACK" not in environment["env_vars"]
     assert environment["env_vars"]["MLFLOW_DISABLE_TELEMETRY"] == "true"
-    assert (Path(environment["py_modules"][0]) / "cli.py").exists()
+    assert (Path(environment["py_modules"][0]) / "cli/main.py").exists()

@@ -7,7 +7,7 @@ import pytest
 
 CODE = """
 import resource, sys, time
-from stillhouse.allocation import keep_large_blocks
+from stillhouse.core.allocation import keep_large_blocks
 if sys.argv[1] == "keep":
     keep_large_blocks()
 import numpy as np

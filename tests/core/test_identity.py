@@ -51,7 +51,7 @@ def test_a_raised_version_changes_it(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_it_is_the_same_in_another_process() -> None:
-    program = "from stillhouse.plan import Model; print(Model('ab', name='x').fingerprint)"
+    program = "from stillhouse.plan.data import Model; print(Model('ab', name='x').fingerprint)"
     other = subprocess.run(
         [sys.executable, "-c", program],
         capture_output=True,

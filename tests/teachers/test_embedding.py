@@ -215,7 +215,7 @@ def test_threads_are_put_back(workspace: Workspace, store: Store) -> None:
 
 SLOW_BUILD = """
 import pickle, sys, time
-from stillhouse.teachers import embed
+from stillhouse.teachers import embedding as embed
 workspace, store = pickle.load(open(sys.argv[1], "rb"))
 def progress(done, total):
     print(done, flush=True)

@@ -1,6 +1,6 @@
 """Accuracy and F1 against scikit-learn, thresholds against trying all, evaluators against hand figures."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +14,6 @@ from stillhouse.corpora.published.glue import LabelledData, resolve_task
 from stillhouse.evaluation.classification import (
     Classification,
     CosineThreshold,
-    HeadScorer,
     accuracy,
     best_threshold,
     f1,
@@ -32,6 +31,21 @@ class Toy:
         self.asked += texts
         angles = np.deg2rad([float(text) for text in texts])
         return np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
+
+
+class HeadScorer:
+    """An encoder and a classification head."""
+
+    def __init__(self, encoder: Toy, head: Callable[..., Tensor]) -> None:
+        self.encoder, self.head = encoder, head
+
+    @torch.no_grad()
+    def score(self, first: Sequence[str], second: Sequence[str] | None = None) -> FloatArray:
+        sides = [first] if second is None else [first, second]
+        texts = sorted({text for side in sides for text in side})
+        vectors_ND = dict(zip(texts, self.encoder.encode(texts), strict=True))
+        given = [torch.from_numpy(np.stack([vectors_ND[text] for text in side])) for side in sides]
+        return self.head(*given).float().numpy()
 
 
 def pairs(folder: Path, split: str, rows: Sequence[tuple[float, int]], task: str = "qqp") -> LabelledData:

@@ -1,12 +1,10 @@
 """Accuracy and F1: of a fine-tuned head, and of untuned vectors by a threshold on cosines (SRA, Table 5)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import ClassVar, Protocol
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
 from stillhouse.core.errors import require
 from stillhouse.core.types import Encoder, FloatArray, IntArray
@@ -23,26 +21,6 @@ class Scorer(Protocol):
     def score(self, first: Sequence[str], second: Sequence[str] | None = None) -> FloatArray:
         """(N, C), higher is likelier."""
         ...
-
-
-class HeadScorer:
-    """An encoder and a classification head as a `Scorer`; every text is encoded once.
-
-    Args:
-        encoder: Texts to vectors.
-        head: Vectors of the texts, or of both sides of pairs, to scores (B, C).
-    """
-
-    def __init__(self, encoder: Encoder, head: Callable[..., Tensor]) -> None:
-        self.encoder, self.head = encoder, head
-
-    @torch.no_grad()
-    def score(self, first: Sequence[str], second: Sequence[str] | None = None) -> FloatArray:
-        """Scores of texts, or of pairs, (N, C), in their order."""
-        sides = [first] if second is None else [first, second]
-        row_of, vectors_ND = _encoded(self.encoder, sides)
-        given = [torch.from_numpy(vectors_ND[[row_of[text] for text in side]]).float() for side in sides]
-        return np.asarray(self.head(*given).float().cpu().numpy())
 
 
 class Classification:
@@ -129,15 +107,18 @@ class CosineThreshold:
 
 
 def accuracy(predicted_N: IntArray, labels_N: IntArray) -> float:
-    """The share of rows whose class is predicted."""
-    return float((predicted_N == labels_N).mean())
+    """Return the share of rows whose class is predicted correctly."""
+    from sklearn.metrics import accuracy_score
+
+    return float(accuracy_score(labels_N, predicted_N))
 
 
 def f1(predicted_N: IntArray, labels_N: IntArray) -> float:
-    """2 · hits / (predicted + there) of class 1; 0 where there is none on either side."""
-    predicted, there = predicted_N == POSITIVE, labels_N == POSITIVE
-    total = int(predicted.sum() + there.sum())
-    return 2 * int((predicted & there).sum()) / total if total else 0.0
+    """Return F1 of class 1; 0 where the class is neither predicted nor among the labels."""
+    from sklearn.metrics import f1_score
+
+    figures = f1_score(labels_N, predicted_N, labels=[POSITIVE], average=None, zero_division=0)
+    return float(figures[0])
 
 
 def class_items(prefix: str, predicted_N: IntArray, labels_N: IntArray, *, with_f1: bool) -> dict[str, Items]:

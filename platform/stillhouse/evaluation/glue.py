@@ -13,6 +13,7 @@ Figures are × 100.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,10 +21,13 @@ from stillhouse.core.types import Encoder, FloatArray, IntArray
 from stillhouse.corpora.published.glue import TASKS, Row, stratified
 from stillhouse.evaluation.classification import Scorer, best_threshold, class_items
 from stillhouse.evaluation.items import Items
-from stillhouse.evaluation.logistic import Weights, fit_logistic, predict_logistic
+from stillhouse.evaluation.logistic import fit_logistic, path_accuracy, predict_logistic
 from stillhouse.evaluation.metrics import Values, cosines
 from stillhouse.evaluation.search.exact import finite
-from stillhouse.evaluation.transfer import SPLIT_C, path_accuracy, stratified_folds
+from stillhouse.evaluation.transfer import SPLIT_C, stratified_folds
+
+if TYPE_CHECKING:
+    from sklearn.linear_model import LogisticRegression
 
 FIT_ROWS = 20_000
 """Rows that are fitted on at most; more of them move the figures little and cost hours in float64."""
@@ -78,7 +82,7 @@ def measure_glue(data: GlueSet, model: Encoder) -> dict[str, Items]:
     predicted_N = np.empty(len(rows_N), np.int64)
     for inside, outside in _parts(data):
         known = (features(data, data.fit, vectors), fit_N) if data.fit else (x[inside], y[inside])
-        predicted_N[outside] = predict_logistic(x[outside], fit_head(*known, data.classes))
+        predicted_N[outside] = predict_logistic(x[outside], fit_head(*known))
     items = class_items("tuned_", predicted_N, rows_N, with_f1=data.classes == 2)
     return items | (_by_cosine(data, vectors) if data.pairs and data.classes == 2 else {})
 
@@ -107,12 +111,12 @@ def features(data: GlueSet, rows: Sequence[Row], vectors: Mapping[str, FloatArra
     return np.concatenate(symmetric if data.classes == 2 else [u, v, *symmetric], axis=1)
 
 
-def fit_head(x_ND: FloatArray, labels_N: IntArray, classes: int) -> Weights:
-    """The weights at the C that is best on a stratified tenth, fitted on all rows."""
+def fit_head(x_ND: FloatArray, labels_N: IntArray) -> "LogisticRegression":
+    """Fit a classifier on all rows, with the C that is best on a stratified tenth of them."""
     fold_N = stratified_folds(labels_N, _HELD_OUT)
     inside, held = fold_N != 0, fold_N == 0
-    figures_C = path_accuracy(x_ND[inside], labels_N[inside], x_ND[held], labels_N[held], classes, SPLIT_C)
-    return fit_logistic(x_ND, labels_N, classes, SPLIT_C[int(figures_C.argmax())])
+    figures_C = path_accuracy(x_ND[inside], labels_N[inside], x_ND[held], labels_N[held], SPLIT_C)
+    return fit_logistic(x_ND, labels_N, SPLIT_C[int(figures_C.argmax())])
 
 
 def labels(rows: Sequence[Row]) -> IntArray:

@@ -11,9 +11,8 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import rankdata
 
-from stillhouse.evaluation.metrics import Values
+from stillhouse.evaluation.metrics import Values, divided, spearman_rows
 
 Figures = dict[str, dict[str, float]]
 """Set to figure to value."""
@@ -103,15 +102,5 @@ def statistic(kind: Statistic, values_BN: Values, gold_BN: Values | None) -> Val
     if kind == "f1":
         found = (values_BN == 1) & (gold_BN == 1)
         either = (values_BN == 1).sum(axis=-1) + (gold_BN == 1).sum(axis=-1)
-        return _divided(2.0 * found.sum(axis=-1), np.asarray(either, np.float64))
-    a_BN, b_BN = (_centred(rankdata(each, axis=-1)) for each in (values_BN, gold_BN))
-    lengths = np.sqrt((a_BN * a_BN).sum(axis=-1) * (b_BN * b_BN).sum(axis=-1))
-    return _divided((a_BN * b_BN).sum(axis=-1), lengths).clip(-1.0, 1.0)
-
-
-def _centred(values_BN: Values) -> Values:
-    return np.asarray(values_BN - values_BN.mean(axis=-1, keepdims=True))
-
-
-def _divided(above_B: Values, below_B: Values) -> Values:
-    return np.asarray(np.where(below_B > 0, above_B / np.where(below_B > 0, below_B, 1.0), np.nan))
+        return divided(2.0 * found.sum(axis=-1), np.asarray(either, np.float64))
+    return spearman_rows(values_BN, gold_BN)

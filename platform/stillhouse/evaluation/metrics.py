@@ -31,22 +31,34 @@ def cosines(a_ND: FloatArray, b_ND: FloatArray) -> Values:
 
 
 def spearman(a_N: npt.ArrayLike, b_N: npt.ArrayLike) -> float:
-    """Spearman's rank correlation in [-1, 1], equal values sharing their mean rank.
+    """Compute Spearman's rank correlation in [-1, 1]; equal values share their mean rank.
 
     Returns:
-        NaN where one side is constant: no order is there to agree with.
+        NaN where one side is constant, because it has no order to agree with.
     """
-    a, b = _ranks(np.asarray(a_N)), _ranks(np.asarray(b_N))
+    a, b = np.asarray(a_N), np.asarray(b_N)
     assert a.shape == b.shape
-    a, b = a - a.mean(), b - b.mean()
-    length = np.sqrt((a @ a) * (b @ b))
-    return float(np.clip(a @ b / length, -1.0, 1.0)) if length > 0 else float("nan")
+    return float(spearman_rows(a, b))
 
 
-def _ranks(values_N: npt.NDArray[np.generic]) -> Values:
-    _, place, counts = np.unique(values_N, return_inverse=True, return_counts=True)
-    last = np.cumsum(counts)
-    return np.asarray((last - (counts - 1) / 2)[place])
+def spearman_rows(a_BN: npt.NDArray[np.generic], b_BN: npt.NDArray[np.generic]) -> Values:
+    """Compute Spearman's rank correlation over the last axis, for many samples at once; see `spearman`.
+
+    `scipy.stats.spearmanr` would correlate every row with every other, and misses 1 by a rounding error where
+    both orders are the same.
+    """
+    from scipy.stats import rankdata
+
+    ranks = (rankdata(each, axis=-1) for each in (a_BN, b_BN))
+    a, b = (each - each.mean(axis=-1, keepdims=True) for each in ranks)
+    lengths = np.sqrt((a * a).sum(axis=-1) * (b * b).sum(axis=-1))
+    return divided((a * b).sum(axis=-1), lengths).clip(-1.0, 1.0)
+
+
+def divided(numerator_B: Values, denominator_B: Values) -> Values:
+    """Divide; NaN where the denominator is not positive."""
+    positive = denominator_B > 0
+    return np.asarray(np.where(positive, numerator_B / np.where(positive, denominator_B, 1.0), np.nan))
 
 
 @dataclass(frozen=True)

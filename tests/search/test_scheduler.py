@@ -1,15 +1,31 @@
+"""Early stopping: the rules' decisions, and that a restarted sweep decides as an undisturbed one."""
+
+import contextlib
+import io
 import math
+from collections import Counter
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
+from ray.tune.experiment import Trial
+from ray.tune.schedulers import MedianStoppingRule
 
+from stillhouse.cli.main import parser
 from stillhouse.core.errors import BadInput
+from stillhouse.search import schedulers
 from stillhouse.search.records import TrialRecord
-from stillhouse.search.scheduler import StudyASHA, asha
+from stillhouse.search.scheduler import StudyScheduler
+from stillhouse.search.schedulers import asha as asha_module
+from stillhouse.search.schedulers import hyperband as hyperband_module
+from stillhouse.search.schedulers import known_schedulers, load_scheduler
+from stillhouse.search.schedulers import median as median_module
 
 FULL = 400
 STEPS = (100, 200, 300, 400)
+RULES = [name for name in known_schedulers() if name != "none"]
 
 
 def trial(number: int) -> Any:
@@ -20,23 +36,30 @@ def record(number: int, state: str, curve: dict[int, float]) -> TrialRecord:
     return TrialRecord(number, {}, state, None, curve, None, None, 0, {}, {})
 
 
-def scheduler(**options: Any) -> StudyASHA:
-    return asha("q", full_budget=FULL, **options)
+def scheduler(name: str = "asha", **options: Any) -> StudyScheduler:
+    rule = load_scheduler(name).rule(FULL)
+    assert rule is not None
+    return StudyScheduler(rule, "q", full_budget=FULL, **options)
 
 
-def play(asha_: StudyASHA, number: int, curve: list[float]) -> tuple[str, dict[int, float]]:
-    """A trial with one evaluation a quarter of the budget: how it ended, and the evaluations it made."""
+def play(
+    scheduler_: StudyScheduler, number: int, curve: list[float], *, patience: int = 4
+) -> tuple[str, dict[int, float]]:
+    """Run a trial with one evaluation per quarter of the budget: how it ended, and its evaluations.
+
+    After ``patience`` evaluations it ends by itself.
+    """
     made: dict[int, float] = {}
-    asha_.on_trial_add(None, trial(number))
-    for examples, value in zip(STEPS, curve, strict=True):
+    scheduler_.on_trial_add(None, trial(number))
+    for examples, value in list(zip(STEPS, curve, strict=True))[:patience]:
         made[examples] = value
         result = {"q": value, "examples_seen": examples, "finished": False}
-        if asha_.on_trial_result(None, trial(number), result) == "STOP":
-            asha_.on_trial_complete(None, trial(number), result)
+        if scheduler_.on_trial_result(None, trial(number), result) == "STOP":
+            scheduler_.on_trial_complete(None, trial(number), result)
             return "PRUNED", made
     result = {"q": curve[-1], "examples_seen": FULL, "finished": True}
-    assert asha_.on_trial_result(None, trial(number), result) == "CONTINUE"
-    asha_.on_trial_complete(None, trial(number), result)
+    assert scheduler_.on_trial_result(None, trial(number), result) == "CONTINUE"
+    scheduler_.on_trial_complete(None, trial(number), result)
     return "COMPLETE", made
 
 
@@ -48,12 +71,19 @@ CURVES = [
     [0.20, 0.20, 0.20, 0.20],
     [0.65, 0.70, 0.75, 0.76],
     [0.66, 0.10, 0.10, 0.10],
+    [0.30, 0.35, 0.90, 0.95],
+    [0.70, 0.71, 0.72, 0.73],
 ]
 
 
-def test_trials_behind_are_stopped_at_the_rungs() -> None:
-    ends = [play(scheduler_, n, curve) for scheduler_ in [scheduler()] for n, curve in enumerate(CURVES)]
-    assert [(state, max(made)) for state, made in ends] == [
+def ends_of(name: str) -> list[tuple[str, int]]:
+    scheduler_ = scheduler(name)
+    ends = [play(scheduler_, n, curve) for n, curve in enumerate(CURVES)]
+    return [(state, max(made)) for state, made in ends]
+
+
+def test_asha_stops_trials_behind_at_the_rungs() -> None:
+    assert ends_of("asha")[:7] == [
         ("COMPLETE", 400),
         ("PRUNED", 100),
         ("PRUNED", 300),
@@ -64,33 +94,119 @@ def test_trials_behind_are_stopped_at_the_rungs() -> None:
     ]
 
 
-def test_the_first_trials_that_do_not_fail_reach_the_full_budget() -> None:
-    asha_ = scheduler(at_least_full=3)
-    falling = [[0.9 - 0.1 * n] * 4 for n in range(6)]
-    assert play(asha_, 0, falling[0])[0] == "COMPLETE"
-    asha_.on_trial_add(None, trial(1))
+def test_median_compares_the_best_value_with_running_means() -> None:
+    assert ends_of("median") == [
+        ("COMPLETE", 400),
+        ("COMPLETE", 400),
+        ("COMPLETE", 400),
+        ("COMPLETE", 400),
+        ("PRUNED", 100),  # 0.20 < the median of 0.50, 0.40, 0.51, 0.60
+        ("COMPLETE", 400),
+        ("COMPLETE", 400),  # its best value stays 0.66
+        ("PRUNED", 100),
+        ("COMPLETE", 400),
+    ]
+
+
+def test_hyperband_compares_trials_of_one_bracket() -> None:
+    rule = hyperband_module.rule(FULL)
+    brackets = [rule.bracket_of(number) for number in range(len(CURVES))]
+    assert brackets == [0, 1, 0, 2, 0, 1, 0, 2, 0]
+    assert ends_of("hyperband") == [
+        ("COMPLETE", 400),
+        ("COMPLETE", 400),
+        ("PRUNED", 200),  # bracket 0, rung 1/3: 0.52 < 0.55
+        ("COMPLETE", 400),
+        ("PRUNED", 100),  # bracket 0, rung 1/9
+        ("COMPLETE", 400),
+        ("PRUNED", 200),  # bracket 0: it was ahead at 1/9
+        ("COMPLETE", 400),  # bracket 2 stops no trial
+        ("COMPLETE", 400),
+    ]
+
+
+def test_hyperband_has_the_published_bracket_sizes() -> None:
+    rule = hyperband_module.rule(729, brackets=3)
+    for rounds in (1, 4):
+        counts = Counter(rule.bracket_of(number) for number in range(17 * rounds))
+        assert counts == {0: 9 * rounds, 1: 5 * rounds, 2: 3 * rounds}
+    assert {rule.bracket_of(number) for number in range(5)} == {0, 1, 2}
+    weak = [number for number in range(17) if rule.bracket_of(number) == 2]
+    assert not any(rule.stops(number, 500, -float(number)) for number in weak)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_median_decides_as_ray_does(seed: int) -> None:
+    curves = np.random.default_rng(seed).random((12, len(STEPS)))
+    ours = median_module.rule(FULL)
+    never_pause: Any = math.inf
+    theirs = MedianStoppingRule("examples_seen", "q", "max", 100, 3, never_pause)
+    stopped, trials = 0, [Trial("stub", stub=True) for _ in curves]
+    for number, curve in enumerate(curves):
+        for examples, value in zip(STEPS, curve, strict=True):
+            result = {"q": value, "examples_seen": examples}
+            stops = ours.stops(number, examples, float(value))
+            assert stops == (theirs.on_trial_result(None, trials[number], result) == "STOP")
+            if stops:
+                stopped += 1
+                break
+        else:
+            ours.completed(number)
+    assert stopped
+
+
+def test_a_trial_that_its_patience_ended_counts_for_the_median_to_the_end() -> None:
+    patient, early = scheduler("median"), scheduler("median")
+    for number in range(3):
+        play(patient, number, [0.5] * 4)
+        play(early, number, [0.5] * 4, patience=1)
+    falling = [0.4, 0.4, 0.4, 0.4]
+    assert play(patient, 3, falling) == play(early, 3, falling) == ("PRUNED", {100: 0.4})
+    late = {"q": 0.4, "examples_seen": 300}
+    for scheduler_ in (patient, early):
+        scheduler_.on_trial_add(None, trial(4))
+        assert scheduler_.on_trial_result(None, trial(4), late) == "STOP"
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_the_first_trials_that_do_not_fail_reach_the_full_budget(name: str) -> None:
+    scheduler_ = scheduler(name, at_least_full=3)
+    falling = [[0.9 - 0.1 * n] * 4 for n in range(8)]
+    assert play(scheduler_, 0, falling[0])[0] == "COMPLETE"
+    scheduler_.on_trial_add(None, trial(1))
     diverged = {"q": math.nan, "examples_seen": 100, "finished": False, "reason": "NaN"}
-    assert asha_.on_trial_result(None, trial(1), diverged) == "CONTINUE"
-    asha_.on_trial_complete(None, trial(1), diverged)
-    asha_.on_trial_add(None, trial(2))
-    asha_.on_trial_error(None, trial(2))
-    assert [play(asha_, n, falling[n])[0] for n in (3, 4, 5)] == ["COMPLETE", "COMPLETE", "PRUNED"]
+    assert scheduler_.on_trial_result(None, trial(1), diverged) == "CONTINUE"
+    scheduler_.on_trial_complete(None, trial(1), diverged)
+    scheduler_.on_trial_add(None, trial(2))
+    scheduler_.on_trial_error(None, trial(2))
+    ends = {n: play(scheduler_, n, falling[n])[0] for n in (3, 4, 5, 6, 7)}
+    assert ends[3] == ends[4] == "COMPLETE"
+    assert ends[6 if name == "hyperband" else 5] == "PRUNED"  # trials 4 and 6 share a bracket
 
 
 def test_a_retried_trial_keeps_its_protection() -> None:
-    asha_ = scheduler(at_least_full=2)
-    play(asha_, 0, [0.9] * 4)
-    asha_.on_trial_add(None, trial(1))
-    asha_.on_trial_error(None, trial(1))
-    assert play(asha_, 1, [0.1] * 4)[0] == "COMPLETE"
+    scheduler_ = scheduler(at_least_full=2)
+    play(scheduler_, 0, [0.9] * 4)
+    scheduler_.on_trial_add(None, trial(1))
+    scheduler_.on_trial_error(None, trial(1))
+    assert play(scheduler_, 1, [0.1] * 4)[0] == "COMPLETE"
 
 
+def test_a_trial_that_was_running_keeps_its_protection_over_a_restart() -> None:
+    """Trial 2 ended before trial 1, which was started earlier, when the driver was killed."""
+    history = [record(0, "COMPLETE", {100: 0.9}), record(1, "RUNNING", {}), record(2, "COMPLETE", {100: 0.9})]
+    scheduler_ = scheduler(at_least_full=2, history=history)
+    assert play(scheduler_, 1, [0.1] * 4)[0] == "COMPLETE"
+    assert play(scheduler_, 3, [0.1] * 4)[0] == "PRUNED"
+
+
+@pytest.mark.parametrize("name", RULES)
 @pytest.mark.parametrize("at_least_full", [0, 2])
 @pytest.mark.parametrize("cut", range(len(CURVES)))
 @pytest.mark.parametrize("seen", [0, 1, 3])
-def test_a_restart_decides_as_an_undisturbed_run(cut: int, seen: int, at_least_full: int) -> None:
-    """Killed when trial ``cut`` had survived ``seen`` evaluations; it is given out again, repeating them."""
-    straight = scheduler(at_least_full=at_least_full)
+def test_a_restart_decides_as_an_undisturbed_run(name: str, cut: int, seen: int, at_least_full: int) -> None:
+    """Killed when trial ``cut`` had survived ``seen`` evaluations; it is issued again, repeating them."""
+    straight = scheduler(name, at_least_full=at_least_full)
     ends = [play(straight, n, curve) for n, curve in enumerate(CURVES)]
     history = [record(n, state, made) for n, (state, made) in enumerate(ends[:cut])]
     state, made = ends[cut]
@@ -98,26 +214,27 @@ def test_a_restart_decides_as_an_undisturbed_run(cut: int, seen: int, at_least_f
         examples: value for examples, value in made.items() if state != "PRUNED" or examples < max(made)
     }
     history.append(record(cut, "RUNNING", dict(list(survived.items())[:seen])))
-    resumed = scheduler(at_least_full=at_least_full, history=history)
+    resumed = scheduler(name, at_least_full=at_least_full, history=history)
     assert [play(resumed, n, curve) for n, curve in list(enumerate(CURVES))[cut:]] == ends[cut:]
 
 
-def test_a_survived_evaluation_is_not_judged_again() -> None:
+@pytest.mark.parametrize("name", ["asha", "median"])
+def test_a_survived_evaluation_is_not_judged_again(name: str) -> None:
     history = [record(0, "RUNNING", {100: 0.3}), *[record(n, "RUNNING", {100: 0.9}) for n in (1, 2, 3)]]
-    asha_ = scheduler(history=history)
+    scheduler_ = scheduler(name, history=history)
     for number in range(4):
-        asha_.on_trial_add(None, trial(number))
+        scheduler_.on_trial_add(None, trial(number))
     replayed = {"q": 0.3, "examples_seen": 100}
-    assert asha_.on_trial_result(None, trial(0), replayed) == "CONTINUE"
-    assert asha_.on_trial_result(None, trial(0), {"q": 0.3, "examples_seen": 200}) == "CONTINUE"
-    asha_.on_trial_add(None, trial(4))
-    assert asha_.on_trial_result(None, trial(4), replayed) == "STOP"
+    assert scheduler_.on_trial_result(None, trial(0), replayed) == "CONTINUE"
+    assert scheduler_.on_trial_result(None, trial(0), {"q": 0.3, "examples_seen": 200}) == "CONTINUE"
+    scheduler_.on_trial_add(None, trial(4))
+    assert scheduler_.on_trial_result(None, trial(4), replayed) == "STOP"
 
 
 def test_reports_that_cannot_be_judged_go_on() -> None:
-    asha_ = scheduler()
-    play(asha_, 0, [0.9] * 4)
-    asha_.on_trial_add(None, trial(1))
+    scheduler_ = scheduler()
+    play(scheduler_, 0, [0.9] * 4)
+    scheduler_.on_trial_add(None, trial(1))
     for result in (
         {"examples_seen": 100},
         {"q": 0.0},
@@ -125,16 +242,63 @@ def test_reports_that_cannot_be_judged_go_on() -> None:
         {"q": 0.0, "examples_seen": 395},
         {"q": 0.0, "examples_seen": 100, "finished": True},
     ):
-        assert asha_.on_trial_result(None, trial(1), result) == "CONTINUE"
-    assert asha_.metric is None
-    assert asha_.on_trial_result(None, trial(1), {"q": 0.0, "examples_seen": 100}) == "STOP"
-    asha_.on_trial_remove(None, trial(1))
-    asha_.on_trial_remove(None, trial(1))
+        assert scheduler_.on_trial_result(None, trial(1), result) == "CONTINUE"
+    assert scheduler_.metric is None
+    assert scheduler_.on_trial_result(None, trial(1), {"q": 0.0, "examples_seen": 100}) == "STOP"
+    scheduler_.on_trial_remove(None, trial(1))
+    scheduler_.on_trial_remove(None, trial(1))
 
 
 def test_refuses_values_out_of_range() -> None:
-    for wrong in ({"grace": 0.0}, {"grace": 1.0}, {"reduction_factor": 1}, {"at_least_full": -1}):
+    for wrong in ({"grace": 0.0}, {"grace": 1.0}, {"reduction_factor": 1}):
         with pytest.raises(BadInput, match=next(iter(wrong))):
-            scheduler(**wrong)
+            asha_module.rule(FULL, **wrong)
+    for wrong in ({"grace": 0.0}, {"grace": 1.0}, {"at_least": 0}):
+        with pytest.raises(BadInput, match=next(iter(wrong))):
+            median_module.rule(FULL, **wrong)
+    with pytest.raises(BadInput, match="brackets >= 2"):
+        hyperband_module.rule(FULL, brackets=1)
+    with pytest.raises(BadInput, match="at_least_full"):
+        scheduler(at_least_full=-1)
+    for rule in (asha_module.rule, median_module.rule):
+        with pytest.raises(BadInput, match="full_budget"):
+            rule(0)
     with pytest.raises(BadInput, match="full_budget"):
-        asha("q", full_budget=0)
+        StudyScheduler(asha_module.rule(FULL), "q", full_budget=0)
+
+
+def test_the_command_line_knows_schedulers_by_name() -> None:
+    for arguments, name in (
+        ([], "asha"),
+        (["--scheduler", "median"], "median"),
+        (["--asha"], "asha"),
+        (["--no-asha"], "none"),
+    ):
+        assert parser().parse_args(["sweep", "ibkd", *arguments]).scheduler == name
+
+
+def test_one_more_file_is_one_more_scheduler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "second_only.py").write_text(
+        "class Rule:\n"
+        "    def stops(self, number, examples, value): return number != 1\n"
+        "    def completed(self, number): pass\n"
+        "def rule(full_budget): return Rule()\n"
+    )
+    monkeypatch.setattr(schedulers, "__path__", [*schedulers.__path__, str(tmp_path)])
+    assert "second_only" in parser_help("sweep")
+    scheduler_ = scheduler("second_only")
+    assert [play(scheduler_, n, CURVES[n])[0] for n in range(3)] == ["PRUNED", "COMPLETE", "PRUNED"]
+
+
+def parser_help(command: str) -> str:
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output), pytest.raises(SystemExit):
+        parser().parse_args([command, "--help"])
+    return output.getvalue()
+
+
+def test_schedulers_are_found_by_file_name() -> None:
+    assert known_schedulers() == ["asha", "hyperband", "median", "none"]
+    assert load_scheduler("none").rule(FULL) is None
+    with pytest.raises(BadInput, match=r"unknown scheduler 'medain'. Did you mean median\?"):
+        load_scheduler("medain")

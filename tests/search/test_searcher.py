@@ -9,7 +9,8 @@ import pytest
 from studies import DISCRETE, FULL, NUMERIC, drive, finish, quality, searcher  # type: ignore[import-not-found]
 
 from stillhouse.core.errors import BadInput
-from stillhouse.search.samplers import decode, encode
+from stillhouse.search import samplers
+from stillhouse.search.optuna_params import decode, encode
 from stillhouse.search.searcher import ExplainErrors, StudySearcher, TrialRecord
 from stillhouse.search.space import Categorical, Float, Space
 
@@ -75,6 +76,17 @@ def test_lists_survive_optuna() -> None:
         optuna.distributions.CategoricalDistribution([stored["layers"]])
         assert isinstance(stored["layers"], str | None)
         assert decode(stored, space) == {"x": 0.5, "layers": choice}
+
+
+def test_one_more_file_is_one_more_sampler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "smallest.py").write_text(
+        "def check(space): pass\ndef candidates(search):\n    for a in (1, 2, 3): yield {'a': a, 'b': 'x'}\n"
+    )
+    monkeypatch.setattr(samplers, "__path__", [*samplers.__path__, str(tmp_path)])
+    assert samplers.known_samplers() == ["grid", "qmc", "random", "smallest", "tpe"]
+    search = searcher(tmp_path, DISCRETE, sampler="smallest")
+    points = [search.suggest(f"t{turn}") for turn in range(3)]
+    assert [p["hyper_parameters"]["a"] for p in points if isinstance(p, dict)] == [2, 1, 2]
 
 
 def test_refuses_samplers_that_do_not_suit(tmp_path: Path) -> None:

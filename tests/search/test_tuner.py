@@ -49,13 +49,16 @@ def main(folder: Path, ray_folder: str) -> None:
     import ray
     from ray import tune
 
-    from stillhouse.search.scheduler import asha
+    from stillhouse.search.scheduler import StudyScheduler
+    from stillhouse.search.schedulers import load_scheduler
     from stillhouse.search.searcher import ExplainErrors, StudySearcher
     from stillhouse.search.space import Float, Space
 
     space = Space("m", {"x": Float(0.0, 1.0)}, first={"x": 0.5})
     search = StudySearcher(folder / "study.db", space, trials=TRIALS, objective="q", full_budget=FULL)
-    scheduler = asha("q", full_budget=FULL, at_least_full=2, history=search.records())
+    rule = load_scheduler("asha").rule(FULL)
+    assert rule is not None
+    scheduler = StudyScheduler(rule, "q", full_budget=FULL, at_least_full=2, history=search.records())
     ray.init(
         address="local",
         num_cpus=1,

@@ -1,10 +1,12 @@
 """The arguments of the commands that make something. Nothing heavy is imported: `--help` answers at once."""
 
-from argparse import ArgumentParser, BooleanOptionalAction, _SubParsersAction
+from argparse import SUPPRESS, ArgumentParser, _SubParsersAction
 from pathlib import Path
 
 from stillhouse.cli.groups import add_common, add_experiment, add_method, add_where, new_command
 from stillhouse.plan.mining_rule import MINING_RULE
+from stillhouse.search.samplers import known_samplers
+from stillhouse.search.schedulers import known_schedulers
 
 
 def add_sweep(commands: "_SubParsersAction[ArgumentParser]") -> None:
@@ -26,17 +28,27 @@ def add_sweep(commands: "_SubParsersAction[ArgumentParser]") -> None:
     search.add_argument(
         "--trials", type=int, help="trials in all; more later extends (default 8; none for a grid)"
     )
-    search.add_argument("--sampler", default="tpe", help="tpe (default), random, qmc or grid")
+    search.add_argument("--sampler", default="tpe", help=f"{_one_of(known_samplers())} (default tpe)")
     search.add_argument(
         "--objectives", default="quality", help="quality, or a pair: quality,size quality,latency"
     )
-    search.add_argument("--asha", action=BooleanOptionalAction, default=True, help="stop weak trials early")
+    search.add_argument(
+        "--scheduler",
+        default="asha",
+        help=f"rule that stops weak trials early: {_one_of(known_schedulers())} (default asha)",
+    )
+    for flag, name in (("--asha", "asha"), ("--no-asha", "none")):
+        search.add_argument(flag, dest="scheduler", action="store_const", const=name, help=SUPPRESS)
     search.add_argument("--full", type=int, default=3, help="trials that are never stopped early (default 3)")
     search.add_argument("--concurrency", type=int, default=0, help="trials at once; default: what fits")
     search.add_argument("--register", default="", metavar="NAME", help="name in the MLflow model registry")
     add_method(command)
     add_experiment(command)
     add_where(command)
+
+
+def _one_of(names: list[str]) -> str:
+    return f"{', '.join(names[:-1])} or {names[-1]}"
 
 
 def add_train(commands: "_SubParsersAction[ArgumentParser]") -> None:

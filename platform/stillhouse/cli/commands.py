@@ -48,7 +48,7 @@ def sweep(options: Namespace) -> int:
             trials=trials_of(options, space),
             sampler=options.sampler,
             objectives=tuple(options.objectives.split(",")),
-            asha=options.asha,
+            scheduler=options.scheduler,
             full=options.full,
             at_once=options.concurrency,
             need=need_of(options),

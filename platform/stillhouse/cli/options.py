@@ -53,8 +53,9 @@ def fixed_of(options: Namespace, method: "Method") -> dict[str, Any]:
 
 
 def space_of(options: Namespace, method: "Method") -> "Space":
-    """The search space, checked, with what `--set` fixes and ASHA leaves out."""
+    """The search space, checked, without what `--set` fixes and what early stopping rules out."""
     from stillhouse.search.samplers import check_sampler
+    from stillhouse.search.schedulers import load_scheduler
     from stillhouse.search.space import check, load_space
     from stillhouse.sweeps.sweep import default_space
 
@@ -68,7 +69,8 @@ def space_of(options: Namespace, method: "Method") -> "Space":
         space=space.method,
     )
     fixed = fixed_of(options, method)
-    left_out = ("distil_epochs",) if options.asha else ()
+    load_scheduler(options.scheduler)
+    left_out = () if options.scheduler == "none" else ("distil_epochs",)
     space = check(space.without(*fixed, *left_out), method.HyperParameters)
     space = dataclasses.replace(space, fixed={**space.fixed, **fixed})
     check_sampler(options.sampler, space)

@@ -8,6 +8,7 @@ from stillhouse.cluster.resources import Need
 from stillhouse.core.errors import require
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.preparation import Embedding
+from stillhouse.search.schedulers import load_scheduler
 from stillhouse.search.space import Space
 
 QUALITY, SIZE, LATENCY = "quality", "size", "latency"
@@ -26,10 +27,11 @@ class SweepOptions:
         experiment: What all trials share.
         root: The workspace.
         trials: How many in all.
-        sampler: ``tpe``, ``random``, ``qmc`` or ``grid``.
+        sampler: Name of the sampler, a file of `stillhouse.search.samplers`.
         objectives: ``quality`` alone, or with ``size`` or ``latency``.
-        asha: Stop weak trials early.
-        full: Trials that are never stopped early.
+        scheduler: Name of the early-stopping scheduler, a file of `stillhouse.search.schedulers`; ``none``
+            stops no trial early.
+        full: Number of trials that are never stopped early.
         at_once: Trials at once; 0 takes what fits.
         need: Resources of a trial.
         embedding: How the teacher runs.
@@ -49,7 +51,7 @@ class SweepOptions:
     trials: int = 8
     sampler: str = "tpe"
     objectives: tuple[str, ...] = (QUALITY,)
-    asha: bool = True
+    scheduler: str = "asha"
     full: int = 3
     at_once: int = 0
     need: Need = dataclasses.field(default_factory=Need)
@@ -63,6 +65,7 @@ class SweepOptions:
     def __post_init__(self) -> None:
         """Check what the parts cannot check for themselves."""
         require(self.trials >= 1, "trials >= 1", trials=self.trials)
+        load_scheduler(self.scheduler)
         known = ((QUALITY,), (QUALITY, SIZE), (QUALITY, LATENCY))
         require(
             self.objectives in known,

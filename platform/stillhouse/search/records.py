@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from stillhouse.search.samplers import decode
+from stillhouse.search.optuna_params import decode
 from stillhouse.search.space import Space
 
 REPORT = "report"

@@ -1,96 +1,67 @@
-"""ASHA on examples seen, for trials that are replayed after a restart.
+"""Early stopping on examples seen, for trials that are replayed after a restart.
 
-What Ray 2.60 does, read in its source (``tune/schedulers/async_hyperband.py``,
-``tune/execution/tune_controller.py``), and what follows:
+What Ray 2.60's Tune does (read in ``tune/execution/tune_controller.py``), and what follows:
 
-* A rung keeps the value a trial had at its first report at or past the rung; the trial is stopped if it lies
-  below the ``1 - 1/reduction_factor`` quantile of those that came before. The first one always goes on.
-* With ``stop_last_trials=True`` (the default) a report at ``max_t`` is answered with STOP, which ends a trial
-  before it makes its last report, the one that says ``finished``; and a rung that falls on ``max_t`` would
-  stop a trial that has nothing left to do. So here nobody is stopped with less than a tenth of the budget to
-  go, and with ``stop_last_trials=False`` a rung that has a trial's value never judges it again.
 * On STOP the controller does not hand the report to ``Searcher.on_trial_result``, only, as the trial's last
-  result, to ``on_trial_complete``. So what the study holds of a running trial are the evaluations that it
-  survived, and a trial's first report below a rung is the last one of its curve.
+  result, to ``on_trial_complete``. So the study holds, of a running trial, the evaluations that it survived,
+  and the report on which a trial was stopped is the last point of its curve.
 * When a function returns, the controller repeats its last report with ``done=True``, which ends the trial
   without asking the scheduler; the searcher sees that report in ``on_trial_complete``.
-* A scheduler that names a metric makes the controller raise on a report without it, NaN is compared as if
-  it were neither above nor below, and brackets are drawn from NumPy's global generator. So here the metric
-  is named to nobody, a report without a finite figure is no judgement, and there is one bracket.
-* Rungs live in memory, by Tune's trial id. Every start of a sweep is a new ``Tuner`` with new ids: here they
-  go by the number of the trial in the study, and are filled from the study's curves. A trial that runs again
-  and repeats its evaluations finds its values in the rungs, and no decision is taken twice.
+* A scheduler that names a metric makes the controller raise on a report without it. So no metric is named to
+  Tune here, and a report without a finite figure is not judged.
+* A scheduler's state lives in memory, by Tune's trial id. Every start of a sweep is a new ``Tuner`` with new
+  ids: here trials go by their number in the study, and the rule is filled from the study's curves. A trial
+  that runs again and repeats its evaluations is not judged by them again: no decision is taken twice.
+* A trial that has nearly seen its whole budget has little left to save, and stopping it would lose its last
+  report, the one that says ``finished``. So no trial is stopped in the last tenth of the budget.
 """
 
 from collections.abc import Iterable, Mapping
-from types import SimpleNamespace
 from typing import Any
 
-from ray.tune.schedulers import ASHAScheduler
+from ray.tune.schedulers import FIFOScheduler
 
 from stillhouse.core.errors import require
 from stillhouse.search.records import TrialRecord, is_finite
+from stillhouse.search.schedulers import Rule
 
-_TIME = "examples_seen"
 _NEARLY_DONE = 0.9
 
 
-def asha(
-    objective: str,
-    *,
-    full_budget: int,
-    grace: float = 0.25,
-    reduction_factor: int = 3,
-    at_least_full: int = 0,
-    history: Iterable[TrialRecord] = (),
-) -> "StudyASHA":
-    """A scheduler that stops the trials that are behind.
+class StudyScheduler(FIFOScheduler):  # type: ignore[misc]
+    """Tune's side of an early-stopping rule, filled from a study.
 
     Args:
+        rule: Which trials are stopped, such as ``load_scheduler("asha").rule(full_budget)``.
         objective: The reported figure; larger is better.
         full_budget: Examples of a trial that runs to its end, over all its stages.
-        grace: Share of the full budget before which nobody is stopped: the first rung. The next ones
-            are ``reduction_factor`` times as far, each.
-        reduction_factor: One in so many goes on past a rung.
-        at_least_full: So many trials are never stopped, the first ones that do not fail.
+        at_least_full: Number of trials that are never stopped: the first ones that do not fail.
         history: The study's trials of earlier processes, ``searcher.records()``.
 
     Raises:
-        BadInput: A value out of its range.
+        BadInput: A value is out of range.
     """
-    require(full_budget >= 1, "full_budget >= 1", full_budget=full_budget)
-    require(0 < grace < 1, "0 < grace < 1", grace=grace)
-    require(reduction_factor >= 2, "reduction_factor >= 2", reduction_factor=reduction_factor)
-    require(at_least_full >= 0, "at_least_full >= 0", at_least_full=at_least_full)
-    return StudyASHA(objective, full_budget, grace, reduction_factor, at_least_full, list(history))
-
-
-class StudyASHA(ASHAScheduler):  # type: ignore[misc]
-    """Ray's ASHA, by trial number, filled from a study; made by `asha`."""
 
     def __init__(
         self,
+        rule: Rule,
         objective: str,
+        *,
         full_budget: int,
-        grace: float,
-        reduction_factor: int,
-        at_least_full: int,
-        history: list[TrialRecord],
+        at_least_full: int = 0,
+        history: Iterable[TrialRecord] = (),
     ) -> None:
-        super().__init__(
-            time_attr=_TIME,
-            metric=objective,
-            mode="max",
-            max_t=full_budget,
-            grace_period=max(1, int(full_budget * grace)),
-            reduction_factor=reduction_factor,
-            stop_last_trials=False,
-        )
-        self._objective, self._last_word = objective, _NEARLY_DONE * full_budget
+        super().__init__()
+        require(full_budget >= 1, "full_budget >= 1", full_budget=full_budget)
+        require(at_least_full >= 0, "at_least_full >= 0", at_least_full=at_least_full)
+        self._rule, self._objective = rule, objective
+        self._last_decision = _NEARLY_DONE * full_budget
         self._at_least_full = at_least_full
-        complete = sorted(trial.number for trial in history if trial.state == "COMPLETE")
-        self._kept: set[int] = set(complete[:at_least_full])
-        for trial in sorted(history, key=lambda trial: trial.number):
+        self._reached: dict[int, float] = {}
+        past = sorted(history, key=lambda trial: trial.number)
+        unstopped = [trial.number for trial in past if trial.state in ("COMPLETE", "RUNNING")]
+        self._protected = set(unstopped[:at_least_full])
+        for trial in past:
             self._fill(trial)
 
     @property
@@ -99,56 +70,44 @@ class StudyASHA(ASHAScheduler):  # type: ignore[misc]
         return None
 
     def on_trial_add(self, tune_controller: Any, trial: Any) -> None:
-        """A trial is about to run."""
-        number = _number(trial)
-        if len(self._kept) < self._at_least_full:
-            self._kept.add(number)
-        super().on_trial_add(tune_controller, _named(number))
+        """A trial is about to run; Tune calls this again when it retries one."""
+        if len(self._protected) < self._at_least_full:
+            self._protected.add(_number(trial))
 
     def on_trial_result(self, tune_controller: Any, trial: Any, result: Mapping[str, Any]) -> str:
-        """Whether a trial goes on after a report."""
+        """Decide whether a trial continues after a report."""
         number = _number(trial)
-        decision = self._judge(number, result)
-        return str(self.CONTINUE if number in self._kept else decision)
+        stopped = self._judge(number, result) and number not in self._protected
+        return str(self.STOP if stopped else self.CONTINUE)
 
     def on_trial_complete(self, tune_controller: Any, trial: Any, result: Mapping[str, Any]) -> None:
         """A trial ended by itself, or was stopped."""
         number = _number(trial)
-        if not result.get("finished"):
-            self._kept.discard(number)
-        self._forget(number)
+        if result.get("finished") and is_finite(result.get(self._objective)):
+            self._rule.completed(number)
+        else:
+            self._protected.discard(number)
 
     def on_trial_error(self, tune_controller: Any, trial: Any) -> None:
-        """A trial failed; it may be added again."""
-        self._kept.discard(_number(trial))
-        self._forget(_number(trial))
+        """A trial failed; Tune may add it again."""
+        self._protected.discard(_number(trial))
 
-    def on_trial_remove(self, tune_controller: Any, trial: Any) -> None:
-        """A trial was taken out before it ran."""
-        self._forget(_number(trial))
-
-    def _judge(self, number: int, result: Mapping[str, Any]) -> str:
-        examples, value = result.get(_TIME), result.get(self._objective)
+    def _judge(self, number: int, result: Mapping[str, Any]) -> bool:
+        """Hand an evaluation to the rule, unless the trial has been judged by it before."""
+        examples, value = result.get("examples_seen"), result.get(self._objective)
         if result.get("finished") or not (is_finite(examples) and is_finite(value)):
-            return str(self.CONTINUE)
-        if float(examples) >= self._last_word:  # type: ignore[arg-type]
-            return str(self.CONTINUE)
-        return str(super().on_trial_result(None, _named(number), dict(result)))
+            return False
+        if not self._reached.get(number, 0) < examples < self._last_decision:  # type: ignore[operator]
+            return False
+        self._reached[number] = examples  # type: ignore[assignment]
+        return self._rule.stops(number, int(examples), float(value))  # type: ignore[arg-type]
 
     def _fill(self, trial: TrialRecord) -> None:
-        super().on_trial_add(None, _named(trial.number))
         for examples, value in sorted(trial.curve.items()):
-            self._judge(trial.number, {_TIME: examples, self._objective: value})
-        self._forget(trial.number)
-
-    def _forget(self, number: int) -> None:
-        self._trial_info.pop(_named(number).trial_id, None)
+            self._judge(trial.number, {"examples_seen": examples, self._objective: value})
+        if trial.state == "COMPLETE":
+            self._rule.completed(trial.number)
 
 
 def _number(trial: Any) -> int:
     return int(trial.config["trial"])
-
-
-def _named(number: int) -> SimpleNamespace:
-    """All that ASHA reads of a trial is its id."""
-    return SimpleNamespace(trial_id=f"trial-{number}")

@@ -27,8 +27,9 @@ from ray.tune import Callback
 from ray.tune.search.searcher import Searcher
 
 from stillhouse.core.errors import require
+from stillhouse.search.optuna_params import decode, distributions, encode
 from stillhouse.search.records import REPORT, TrialRecord, attributes, is_finite, record
-from stillhouse.search.samplers import check_sampler, decode, distributions, encode, propose
+from stillhouse.search.samplers import Search, check_sampler, propose
 from stillhouse.search.space import Space
 
 __all__ = ["ExplainErrors", "Measure", "StudySearcher", "TrialRecord"]
@@ -219,14 +220,8 @@ class StudySearcher(Searcher):  # type: ignore[misc]
             return None
         point: dict[str, Any] | None = self._first
         if not self._first or any(t.params == encode(self._first, self._space) for t in past):
-            point = propose(
-                self._space,
-                past,
-                sampler=self._sampler,
-                seed=self._seed,
-                trials=self._trials,
-                directions=self._directions,
-            )
+            search = Search(self._space, past, self._seed, self._trials, self._directions)
+            point = propose(self._sampler, search)
         if point is None:
             return None
         storage, study = self._storage

@@ -15,7 +15,8 @@ from stillhouse.core.errors import BadInput
 from stillhouse.search.observer import Observer
 from stillhouse.search.options import LATENCY, SIZE, SweepOptions
 from stillhouse.search.records import TrialRecord
-from stillhouse.search.scheduler import asha
+from stillhouse.search.scheduler import StudyScheduler
+from stillhouse.search.schedulers import load_scheduler
 from stillhouse.search.searcher import ExplainErrors, StudySearcher
 from stillhouse.search.trial import Context, run_trial
 from stillhouse.training.rank_sync import Interrupted
@@ -42,9 +43,7 @@ def search(
     if options.space.first and left > 0:
         say(_first_words(options, context))
     if left > 0:
-        scheduler: TrialScheduler = FIFOScheduler()
-        if options.asha and len(options.objectives) == 1:
-            scheduler = asha(context.quality, full_budget=budget, at_least_full=options.full, history=known)
+        scheduler = _scheduler(options, context.quality, budget, known)
         _tune(options, context, folder, observer, searcher, scheduler, left, at_once)
     records = searcher.records()
     if options.need.nested:
@@ -130,6 +129,14 @@ def _searcher(options: SweepOptions, context: Context, folder: Path, budget: int
         full_budget=budget,
         measure=_latency if LATENCY in options.objectives else None,
     )
+
+
+def _scheduler(options: SweepOptions, quality: str, budget: int, known: list[TrialRecord]) -> TrialScheduler:
+    """The scheduler by its name; with two objectives no trial is stopped, since no one figure decides."""
+    rule = load_scheduler(options.scheduler).rule(budget)
+    if rule is None or len(options.objectives) > 1:
+        return FIFOScheduler()
+    return StudyScheduler(rule, quality, full_budget=budget, at_least_full=options.full, history=known)
 
 
 def _latency(result: dict[str, Any]) -> dict[str, float]:

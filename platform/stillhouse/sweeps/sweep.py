@@ -156,7 +156,7 @@ def _search_parts(options: SweepOptions) -> dict[str, Any]:
     return {
         "space": canonical(options.space),
         "method": f"{options.method}/{options.preset}",
-        "search": [options.sampler, list(options.objectives), options.asha, options.full],
+        "search": [options.sampler, list(options.objectives), options.scheduler, options.full],
     }
 
 

@@ -1,0 +1,34 @@
+"""Parts of the package that are found by file name, so that adding one is adding a file."""
+
+import importlib
+import pkgutil
+from collections.abc import Iterable
+from typing import Any
+
+from stillhouse.core.errors import BadInput, nearest
+
+
+def module_names(folders: Iterable[str]) -> list[str]:
+    """List the modules in a package's folders without importing them.
+
+    Args:
+        folders: The package's ``__path__``.
+    """
+    return sorted(module.name for module in pkgutil.iter_modules(folders))
+
+
+def load_module(package: str, names: list[str], name: str, kind: str) -> Any:
+    """Import one of a package's modules by a name that the user gave.
+
+    Args:
+        package: The package's ``__name__``.
+        names: The names that may be asked for.
+        name: The name that was given.
+        kind: What the modules are, for the message: ``sampler``.
+
+    Raises:
+        BadInput: Unknown name; the message lists the nearest ones.
+    """
+    if name not in names:
+        raise BadInput(f"unknown {kind} {name!r}. {nearest(name, names)}")
+    return importlib.import_module(f"{package}.{name}")

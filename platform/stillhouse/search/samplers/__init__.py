@@ -1,0 +1,113 @@
+"""Samplers: one file each, found by file name. A sampler proposes the next point of a search.
+
+A sampler's proposals are a function of the space, the seed and the trials so far, and of nothing else. It
+keeps no state: a sweep that was killed and started again proposes what an undisturbed one does.
+
+A module has two functions:
+
+`check(space)`
+    Refuses a space that the sampler cannot search.
+`candidates(search)`
+    Yields points in order of preference; `propose` takes the first that was not tried before.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from stillhouse.core.modules import load_module, module_names
+
+if TYPE_CHECKING:
+    from optuna.trial import FrozenTrial
+
+    from stillhouse.search.space import Space
+
+ATTEMPTS = 32
+"""Number of points that a random sampler draws in search of a new one."""
+LARGEST_GRID = 5_000_000
+
+
+@dataclass(frozen=True)
+class Search:
+    """The state of a search, from which a sampler proposes the next point.
+
+    Attributes:
+        space: The search space.
+        past: All trials that count, in the order of their numbers.
+        seed: The sweep's seed.
+        trials: Number of trials that the sweep will have in all.
+        directions: ``maximize`` or ``minimize`` for each objective.
+    """
+
+    space: "Space"
+    past: "Sequence[FrozenTrial]"
+    seed: int
+    trials: int
+    directions: Sequence[str]
+
+
+class Sampler(Protocol):
+    """The contract of a sampler's module."""
+
+    def check(self, space: "Space") -> None:
+        """Refuse a space that the sampler cannot search.
+
+        Raises:
+            BadInput: The space does not suit the sampler.
+        """
+        ...
+
+    def candidates(self, search: Search) -> Iterator[dict[str, Any]]:
+        """Yield points in order of preference."""
+        ...
+
+
+def known_samplers() -> list[str]:
+    """List the names of all samplers; nothing is imported."""
+    return module_names(__path__)
+
+
+def load_sampler(name: str) -> Sampler:
+    """Import a sampler by its name.
+
+    Raises:
+        BadInput: Unknown sampler; the message lists the nearest names.
+    """
+    sampler: Sampler = load_module(__name__, known_samplers(), name, "sampler")
+    return sampler
+
+
+def check_sampler(name: str, space: "Space") -> None:
+    """Refuse a sampler that cannot search the space.
+
+    Raises:
+        BadInput: Unknown sampler, or one that does not suit the space.
+    """
+    load_sampler(name).check(space)
+
+
+def propose(name: str, search: Search) -> dict[str, Any] | None:
+    """Propose a point that was not tried before.
+
+    Returns:
+        The point, or None when every point of the space has been tried.
+    """
+    from stillhouse.search.optuna_params import encode
+
+    space = search.space
+    tried = {_key(trial.params) for trial in search.past}
+    if space.points is not None and len(tried) >= space.points:
+        return None
+    point: dict[str, Any] | None = None
+    for point in load_sampler(name).candidates(search):
+        if _key(encode(point, space)) not in tried:
+            return point
+    if space.points is None or space.points > LARGEST_GRID:
+        return point
+    grid = load_sampler("grid").candidates(search)
+    return next((point for point in grid if _key(encode(point, space)) not in tried), None)
+
+
+def _key(params: dict[str, Any]) -> str:
+    return json.dumps(params, sort_keys=True)

@@ -1,0 +1,62 @@
+"""ASHA, asynchronous successive halving: Li et al., 2018, arXiv:1810.05934.
+
+The decisions are those of Ray 2.60 (``tune/schedulers/async_hyperband.py``):
+
+* A rung keeps the value that a trial had at its first report at or past the rung. The trial is stopped if
+  that value is below the ``1 - 1/reduction_factor`` quantile of the values that came before. The first trial
+  to reach a rung always continues.
+* With ``stop_last_trials=True`` (Ray's default) a report at ``max_t`` would be answered with STOP, which ends
+  a trial before its last report, the one that says ``finished``. It is off here.
+"""
+
+from types import SimpleNamespace
+
+from ray.tune.schedulers import ASHAScheduler
+
+from stillhouse.core.errors import require
+
+
+def rule(full_budget: int, *, grace: float = 0.25, reduction_factor: int = 3) -> "SuccessiveHalving":
+    """Make the rule with rungs at 1/4 and 3/4 of the budget."""
+    return SuccessiveHalving(full_budget, grace, reduction_factor)
+
+
+class SuccessiveHalving:
+    """Ray's ASHA with one bracket, by trial number.
+
+    Args:
+        full_budget: Examples of a trial that runs to its end, over all its stages.
+        grace: Share of the budget before which no trial is stopped: the first rung. Each further rung is
+            ``reduction_factor`` times as far.
+        reduction_factor: One trial in this many continues past a rung.
+
+    Raises:
+        BadInput: A value is out of range.
+    """
+
+    def __init__(self, full_budget: int, grace: float, reduction_factor: int) -> None:
+        require(full_budget >= 1, "full_budget >= 1", full_budget=full_budget)
+        require(0 < grace < 1, "0 < grace < 1", grace=grace)
+        require(reduction_factor >= 2, "reduction_factor >= 2", reduction_factor=reduction_factor)
+        self._added: set[int] = set()
+        self._ray = ASHAScheduler(
+            time_attr="examples",
+            metric="value",
+            mode="max",
+            max_t=full_budget,
+            grace_period=max(1, int(full_budget * grace)),
+            reduction_factor=reduction_factor,
+            stop_last_trials=False,
+        )
+
+    def stops(self, number: int, examples: int, value: float) -> bool:
+        """Whether the trial is below the cut-off of the rung that it has just reached."""
+        trial = SimpleNamespace(trial_id=f"trial-{number}")
+        if number not in self._added:
+            self._added.add(number)
+            self._ray.on_trial_add(None, trial)
+        decision = self._ray.on_trial_result(None, trial, {"examples": examples, "value": value})
+        return bool(decision == ASHAScheduler.STOP)
+
+    def completed(self, number: int) -> None:
+        """Nothing to note: rungs hold reported evaluations only."""

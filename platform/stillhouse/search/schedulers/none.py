@@ -1,0 +1,6 @@
+"""No early stopping: every trial runs to the full budget, or to the end that its own patience sets."""
+
+
+def rule(full_budget: int) -> None:
+    """Return no rule."""
+    return None

@@ -16,7 +16,7 @@ from stages import Marks, make_stage, opened
 from torch.multiprocessing.spawn import spawn
 
 from stillhouse.core.identity import spec
-from stillhouse.objectives.bottleneck import InformationBottleneck
+from stillhouse.objectives.information_bottleneck import InformationBottleneck
 from stillhouse.plan.stage import Stage
 from stillhouse.training.fit import CONTROL_EVERY, fit
 from stillhouse.training.metrics_log import NAME, read_spool

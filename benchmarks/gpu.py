@@ -26,8 +26,10 @@ from stillhouse.core.artifacts import Workspace
 from stillhouse.core.devices import is_here
 from stillhouse.core.identity import Spec, spec
 from stillhouse.core.tokenizing import FastTokenizer
-from stillhouse.objectives.bottleneck import InformationBottleneck
+from stillhouse.losses.crd import CRD
+from stillhouse.losses.memory import MemoryBank
 from stillhouse.objectives.contrasts import ContrastiveDistillation, RepresentationContrast
+from stillhouse.objectives.information_bottleneck import InformationBottleneck
 from stillhouse.objectives.matching import Regression
 from stillhouse.plan.data import AllRows, Examples, Model, Store, TextTable
 from stillhouse.plan.stage import Optimizer, Stage
@@ -157,10 +159,10 @@ def training(model: Model, options: argparse.Namespace) -> Iterator[Row]:
     objectives: dict[str, Spec[Any]] = {
         "MSE": spec(Regression),
         "CKD": spec(ContrastiveDistillation),
-        "CKD with a bank": spec(ContrastiveDistillation, bank_size=bank),
+        "CKD with a bank": spec(ContrastiveDistillation, bank=spec(MemoryBank, size=bank)),
         "IBKD without HSIC": spec(InformationBottleneck, beta=0.0),
         "IBKD": spec(InformationBottleneck),
-        "CRD": spec(RepresentationContrast, items=100_000),
+        "CRD": spec(RepresentationContrast, crd=spec(CRD, items=100_000)),
     }
     seconds: dict[str, list[float]] = {name: [] for name in objectives}
     for _ in range(options.repeats):

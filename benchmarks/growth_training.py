@@ -20,8 +20,10 @@ from torch import nn
 
 from stillhouse.core.identity import Spec, spec
 from stillhouse.core.types import Batch, Encoding
-from stillhouse.objectives.bottleneck import InformationBottleneck
+from stillhouse.losses.crd import CRD
+from stillhouse.losses.memory import MemoryBank
 from stillhouse.objectives.contrasts import ContrastiveDistillation, RepresentationContrast
+from stillhouse.objectives.information_bottleneck import InformationBottleneck
 from stillhouse.objectives.matching import Regression
 from stillhouse.training.prefetch import batches
 
@@ -29,7 +31,7 @@ OBJECTIVES: dict[str, Spec[Any]] = {
     "MSE": spec(Regression),
     "CKD": spec(ContrastiveDistillation),
     "IBKD": spec(InformationBottleneck),
-    "CRD": spec(RepresentationContrast, items=100_000),
+    "CRD": spec(RepresentationContrast, crd=spec(CRD, items=100_000)),
 }
 BANKED = ("CKD", "CRD")
 DIM = 384
@@ -125,7 +127,9 @@ def main() -> int:
     anchored = 32 if quick else 128
 
     def with_bank(objective: Spec[Any], size: int) -> float:
-        return step_seconds(objective.replace(bank_size=size), anchored, quick)
+        return step_seconds(
+            objective.replace(bank=spec(MemoryBank, size=size) if size else None), anchored, quick
+        )
 
     # The first process to compute fetches its memory from the system, which is not what is compared.
     step_seconds(OBJECTIVES["MSE"], batch_sizes[-1], quick)

@@ -15,8 +15,9 @@ from torch.nn import functional
 from stillhouse.core.identity import Spec, spec
 from stillhouse.core.types import Batch
 from stillhouse.losses.hsic import HSIC
-from stillhouse.objectives.bottleneck import InformationBottleneck
+from stillhouse.losses.memory import MemoryBank
 from stillhouse.objectives.contrasts import ContrastiveDistillation
+from stillhouse.objectives.information_bottleneck import InformationBottleneck
 from stillhouse.students import pooling
 from stillhouse.teachers.embedding import resolve_compute
 from stillhouse.training.module import StudentAndObjective
@@ -85,6 +86,7 @@ def main() -> int:
     options = arguments(__doc__).parse_args()
     batch, steps, size = (32, 4, 2048) if options.quick else (256, 9, 65_536)
     sizes = {"quick": options.quick, "batch": batch, "steps": steps}
+    bank = spec(MemoryBank, size=size, precision=resolve_compute("cpu", "auto"))
     terms: dict[str, tuple[tuple[Spec[Any], Spec[Any]], Check, float]] = {
         "IBKD's HSIC term": (
             (spec(InformationBottleneck, beta=0.0), spec(InformationBottleneck, beta=1.0)),
@@ -94,7 +96,7 @@ def main() -> int:
         f"a memory bank of {size:,} × 384 in CKD": (
             (
                 spec(ContrastiveDistillation),
-                spec(ContrastiveDistillation, bank_size=size, bank_precision=resolve_compute("cpu", "auto")),
+                spec(ContrastiveDistillation, bank=bank),
             ),
             check_bank,
             10,

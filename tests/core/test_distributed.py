@@ -5,7 +5,6 @@ process at the whole batch. Everything is float64, so that equal means equal to 
 """
 
 import itertools
-from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -19,56 +18,68 @@ from torch.multiprocessing.spawn import spawn
 from torch.nn.parallel import DistributedDataParallel
 
 from stillhouse.core.distributed import gather, rank, world_size
+from stillhouse.core.identity import Spec, spec
 from stillhouse.core.types import Batch, Encoding, Terms, Tokens
-from stillhouse.objectives import bottleneck as bottlenecks
-from stillhouse.objectives import classified, contrasts, matching, parallel, ranking
-from stillhouse.objectives import hsic_term as bottleneck
+from stillhouse.losses.contrastive import InfoNCE, SupervisedInfoNCE
+from stillhouse.losses.crd import CRD
+from stillhouse.losses.heads import ClassificationHead, LabelsAndLogits
+from stillhouse.losses.hsic import HSIC
+from stillhouse.losses.memory import MemoryBank
+from stillhouse.losses.multilingual import MultilingualContrast, MultilingualCrossEntropy
+from stillhouse.losses.pair_head import Joiner
+from stillhouse.losses.softlabel import HardLabelCE, SoftAndHard, SoftLabelMSE
+from stillhouse.objectives import classified, contrasts, information_bottleneck, matching, parallel, ranking
 
 WORDS, HIDDEN, DIM, TEACHER, ROWS, K = 40, 6, 5, 7, 8, 2
-Make = Callable[[], nn.Module]
 
-CASES: dict[str, Make] = {
-    "ibkd": lambda: bottlenecks.InformationBottleneck(student_dim=DIM, teacher_dim=TEACHER),
-    "ibkd-repo": lambda: bottlenecks.InformationBottleneck(
-        student_dim=DIM,
-        teacher_dim=TEACHER,
-        similarity="cosine",
-        projection_bias=True,
-        normalize=False,
+CASES: dict[str, Spec[nn.Module]] = {
+    "ibkd": spec(information_bottleneck.InformationBottleneck),
+    "ibkd-repo": spec(
+        information_bottleneck.InformationBottleneck,
+        nce=spec(InfoNCE, similarity="cosine", projection=True, bias=True, learnable_scale=True),
+        hsic=spec(HSIC, normalize=False, estimator="biased"),
         input_layer="penultimate",
-        estimator="biased",
-        learnable_scale=True,
     ),
-    "ibkd-median": lambda: bottlenecks.InformationBottleneck(
-        student_dim=DIM, teacher_dim=TEACHER, kernel="imq", bandwidth="median", beta=3.0
+    "ibkd-median": spec(
+        information_bottleneck.InformationBottleneck,
+        hsic=spec(HSIC, kernel="imq", bandwidth="median"),
+        beta=3.0,
     ),
-    "ibkd-nce": lambda: bottlenecks.InformationBottleneck(student_dim=DIM, teacher_dim=TEACHER, beta=0.0),
-    "supervised": lambda: bottlenecks.SupervisedBottleneck(learnable_scale=True),
-    "supervised-shared": lambda: bottlenecks.SupervisedBottleneck(
-        share_negatives=True, kernel="linear", similarity="dot", temperature=1.0
+    "ibkd-nce": spec(information_bottleneck.InformationBottleneck, beta=0.0),
+    "supervised": spec(
+        information_bottleneck.SupervisedBottleneck, nce=spec(SupervisedInfoNCE, learnable_scale=True)
     ),
-    "ckd": lambda: contrasts.ContrastiveDistillation(student_dim=DIM, teacher_dim=TEACHER),
-    "ckd-bank": lambda: contrasts.ContrastiveDistillation(student_dim=DIM, teacher_dim=TEACHER, bank_size=21),
-    "crd": lambda: contrasts.RepresentationContrast(student_dim=DIM, teacher_dim=TEACHER, items=30, dim=4),
-    "crd-bank": lambda: contrasts.RepresentationContrast(
-        student_dim=DIM, teacher_dim=TEACHER, items=30, dim=4, bank_size=21
+    "supervised-shared": spec(
+        information_bottleneck.SupervisedBottleneck,
+        nce=spec(SupervisedInfoNCE, share_negatives=True, similarity="dot", temperature=1.0),
+        hsic=spec(HSIC, kernel="linear"),
     ),
-    "metakd": lambda: contrasts.MetaDistillation(student_dim=DIM, teacher_dim=TEACHER),
-    "mse": lambda: matching.Regression(student_dim=DIM, teacher_dim=TEACHER),
-    "classified": lambda: classified.Classified(student_dim=DIM, classes=3, pair=False, alpha=0.6),
-    "hpd": lambda: matching.ProjectedRegression(student_dim=DIM, teacher_dim=TEACHER),
-    "pkd": lambda: matching.PatientRegression(student_dim=DIM, teacher_dim=TEACHER),
-    "sra": matching.CosineApproximation,
-    "pair-cosines": matching.PairCosines,
-    "parallel": lambda: parallel.ParallelRegression(student_dim=DIM, teacher_dim=TEACHER),
-    "contrast": lambda: parallel.ParallelContrast(student_dim=DIM, teacher_dim=TEACHER),
-    "contrast-same": lambda: parallel.ParallelContrast(student_dim=DIM, teacher_dim=TEACHER, contrast="same"),
-    "contrast-ce": lambda: parallel.ParallelContrast(
-        student_dim=DIM, teacher_dim=TEACHER, contrast="ce", temperature=0.5
+    "ckd": spec(contrasts.ContrastiveDistillation),
+    "ckd-bank": spec(contrasts.ContrastiveDistillation, bank=spec(MemoryBank, size=21)),
+    "crd": spec(contrasts.RepresentationContrast, crd=spec(CRD, items=30, dim=4)),
+    "crd-bank": spec(
+        contrasts.RepresentationContrast, crd=spec(CRD, items=30, dim=4), bank=spec(MemoryBank, size=21)
     ),
-    "candidates": lambda: ranking.JoinedCandidates(student_dim=DIM),
-    "candidates-mse": lambda: ranking.JoinedCandidates(
-        student_dim=DIM, joiner="features", soft_loss="mse", gold="mean"
+    "metakd": spec(contrasts.MetaDistillation),
+    "mse": spec(matching.Regression),
+    "classified": spec(
+        classified.Classified,
+        head=spec(ClassificationHead, classes=3, pair=False),
+        loss=spec(LabelsAndLogits, alpha=0.6),
+    ),
+    "hpd": spec(matching.ProjectedRegression),
+    "pkd": spec(matching.PatientRegression),
+    "sra": spec(matching.CosineApproximation),
+    "pair-cosines": spec(matching.PairCosines),
+    "parallel": spec(parallel.ParallelRegression),
+    "contrast": spec(parallel.ParallelContrast),
+    "contrast-same": spec(parallel.ParallelContrast, contrast=spec(MultilingualContrast, labels="same")),
+    "contrast-ce": spec(parallel.ParallelContrast, contrast=spec(MultilingualCrossEntropy, temperature=0.5)),
+    "candidates": spec(ranking.JoinedCandidates),
+    "candidates-mse": spec(
+        ranking.JoinedCandidates,
+        joiner=spec(Joiner, kind="features"),
+        loss=spec(SoftAndHard, soft=spec(SoftLabelMSE, temperature=3.0), hard=spec(HardLabelCE, gold="mean")),
     ),
 }
 COUPLED = [name for name in CASES if name.startswith(("ibkd", "supervised", "ckd", "crd", "contrast"))]
@@ -160,7 +171,7 @@ def only(batch: Batch, name: str) -> Batch:
 
 def build(name: str) -> Wrapped:
     torch.manual_seed(3)
-    return Wrapped(CASES[name]()).double()
+    return Wrapped(CASES[name].build(student_dim=DIM, teacher_dim=TEACHER)).double()
 
 
 def train(
@@ -220,7 +231,7 @@ def worker(number: int, folder: str) -> None:
     quarters = [slice(number * 2, number * 2 + 2), slice(4 + number * 2, 6 + number * 2)]
     module = DistributedDataParallel(wrapped, broadcast_buffers=False)
     results["accumulated"] = train("ckd-bank", module, wrapped, quarters)
-    for module_of in (bottlenecks, bottleneck, contrasts, parallel):
+    for module_of in (information_bottleneck, contrasts, parallel):
         module_of.gather = detached  # type: ignore[attr-defined]
     for name in COUPLED:
         wrapped = build(name)

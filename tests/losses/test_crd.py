@@ -121,7 +121,7 @@ def test_order_and_lengths_do_not_matter() -> None:
 
 
 def test_a_bank_counts_as_more_of_the_batch() -> None:
-    loss, bank = built(), MemoryBank(6, 5).double()
+    loss, bank = built(), MemoryBank(size=6, teacher_dim=5).double()
     student, teacher, rows = draw(3, 4), draw(3, 5, seed=1), torch.arange(3)
     alone = loss(student, teacher, rows)
     assert torch.equal(loss(student, teacher, rows, bank.vectors_ME, bank.rows_M), alone)

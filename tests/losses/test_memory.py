@@ -23,7 +23,7 @@ def held(bank: MemoryBank) -> set[int]:
 
 
 def test_the_newest_are_kept_and_the_oldest_go_first() -> None:
-    bank = MemoryBank(5, 2)
+    bank = MemoryBank(size=5, teacher_dim=2)
     assert held(bank) == set()
     seen: list[int] = []
     for batch in ((0, 1), (2, 3), (4, 5), (6, 7), (8, 9), (10, 11)):
@@ -42,7 +42,7 @@ def test_rows_among_others_are_those_of_isin() -> None:
 
 
 def test_a_row_is_held_once() -> None:
-    bank = MemoryBank(8, 2)
+    bank = MemoryBank(size=8, teacher_dim=2)
     bank.push(*keys(1, 2, 3))
     bank.push(*keys(2, 4, 4))
     assert sorted(bank.rows_M.tolist()) == [EMPTY, EMPTY, EMPTY, EMPTY, 1, 2, 3, 4]
@@ -50,7 +50,7 @@ def test_a_row_is_held_once() -> None:
 
 
 def test_a_batch_as_large_as_the_bank_fits_and_a_larger_one_is_refused() -> None:
-    bank = MemoryBank(3, 2)
+    bank = MemoryBank(size=3, teacher_dim=2)
     bank.push(*keys(1, 2, 3))
     assert held(bank) == {1, 2, 3}
     with pytest.raises(BadInput, match=r"memory bank >= batch.*bank=3, batch=4"):
@@ -61,15 +61,15 @@ def test_a_batch_as_large_as_the_bank_fits_and_a_larger_one_is_refused() -> None
 def test_bad_sizes_and_shapes_are_refused() -> None:
     for size, dim in ((0, 2), (2, 0)):
         with pytest.raises(BadInput):
-            MemoryBank(size, dim)
-    bank = MemoryBank(4, 2)
+            MemoryBank(size=size, teacher_dim=dim)
+    bank = MemoryBank(size=4, teacher_dim=2)
     for vectors, rows in ((torch.ones(2, 3), torch.arange(2)), (torch.ones(2, 2), torch.arange(3))):
         with pytest.raises(BadInput):
             bank.push(vectors, rows)
 
 
 def test_the_state_is_saved_and_restored() -> None:
-    bank, other = MemoryBank(5, 2), MemoryBank(5, 2)
+    bank, other = MemoryBank(size=5, teacher_dim=2), MemoryBank(size=5, teacher_dim=2)
     bank.push(*keys(1, 2, 3))
     other.load_state_dict(bank.state_dict())
     for each in (bank, other):
@@ -81,14 +81,14 @@ def test_the_state_is_saved_and_restored() -> None:
 
 
 def test_keys_carry_no_gradient() -> None:
-    bank = MemoryBank(2, 2)
+    bank = MemoryBank(size=2, teacher_dim=2)
     vectors, rows = keys(1, 2)
     bank.push(vectors.requires_grad_(), rows)
     assert not bank.vectors_ME.requires_grad
 
 
 def test_the_bank_can_take_the_batch_in_before_its_backward_pass() -> None:
-    bank = MemoryBank(4, 3)
+    bank = MemoryBank(size=4, teacher_dim=3)
     bank.push(draw(2, 3, seed=2), torch.tensor([8, 9]))
     loss = InfoNCE(student_dim=3, teacher_dim=3)
     student, teacher, rows = draw(2, 3).requires_grad_(), draw(2, 3, seed=1), torch.tensor([1, 2])
@@ -100,7 +100,7 @@ def test_the_bank_can_take_the_batch_in_before_its_backward_pass() -> None:
 
 
 def test_an_empty_bank_changes_nothing_and_a_full_one_adds_its_negatives() -> None:
-    loss, bank = InfoNCE(student_dim=2, teacher_dim=2), MemoryBank(4, 2)
+    loss, bank = InfoNCE(student_dim=2, teacher_dim=2), MemoryBank(size=4, teacher_dim=2)
     student, (teacher, rows) = draw(2, 2), keys(1, 2)
     alone = loss(student, teacher, rows)
     assert torch.equal(loss(student, teacher, rows, bank.vectors_ME, bank.rows_M), alone)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from stillhouse.core.errors import BadInput
+from stillhouse.core.identity import Spec, spec
 from stillhouse.losses.softlabel import (
     HardLabelCE,
     KLDivergence,
@@ -85,10 +86,11 @@ def test_hard_loss_of_one_gold_is_torchs_cross_entropy() -> None:
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.2, 1.0])
-@pytest.mark.parametrize("soft", ["ce", "mse"])
-def test_alpha_joins_the_two(alpha: float, soft: str) -> None:
-    loss = SoftAndHard(alpha=alpha, soft=soft, temperature=2.0, scale=True, gold="mean")
-    alone = {"ce": SoftLabelCE, "mse": SoftLabelMSE}[soft](temperature=2.0, scale=True)
+@pytest.mark.parametrize("soft", [SoftLabelCE, SoftLabelMSE])
+def test_alpha_joins_the_two(alpha: float, soft: type[SoftLabelCE] | type[SoftLabelMSE]) -> None:
+    softened: Spec[Any] = spec(soft, temperature=2.0, scale=True)
+    loss = SoftAndHard(alpha=alpha, soft=softened, hard=spec(HardLabelCE, gold="mean"))
+    alone = soft(temperature=2.0, scale=True)
     expected = alpha * alone(STUDENT, TEACHER) + (1 - alpha) * HardLabelCE(gold="mean")(STUDENT, LABELS)
     assert loss(STUDENT, TEACHER, LABELS).item() == pytest.approx(expected.item(), rel=1e-12)
     terms = loss.terms(STUDENT, TEACHER, LABELS)
@@ -149,7 +151,7 @@ def test_gradients(make: Callable[[], torch.nn.Module]) -> None:
 
 def test_gradients_of_the_joint_loss() -> None:
     for gold in ("sum", "mean"):
-        joint = SoftAndHard(alpha=0.3, gold=gold)
+        joint = SoftAndHard(alpha=0.3, hard=spec(HardLabelCE, gold=gold))
         student = STUDENT.clone().requires_grad_()
         assert torch.autograd.gradcheck(lambda s, joint=joint: joint(s, TEACHER, LABELS), (student,))
 
@@ -200,7 +202,8 @@ def test_extreme_scores_stay_finite_and_in_float32(make: Callable[[], torch.nn.M
         (KLDivergence, {"temperature": 0}),
         (HardLabelCE, {"gold": "first"}),
         (SoftAndHard, {"alpha": 1.1}),
-        (SoftAndHard, {"soft": "kl"}),
+        (SoftAndHard, {"soft": spec(SoftLabelCE, temperature=0)}),
+        (SoftAndHard, {"hard": spec(HardLabelCE, gold="first")}),
     ],
 )
 def test_values_out_of_range_are_refused(build: Any, switches: dict[str, Any]) -> None:

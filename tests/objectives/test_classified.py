@@ -5,11 +5,14 @@ import torch
 from torch.nn import functional
 
 from stillhouse.core.errors import BadInput
+from stillhouse.core.identity import spec
 from stillhouse.core.types import Batch, Encoding
+from stillhouse.losses.heads import ClassificationHead, LabelsAndLogits
 from stillhouse.objectives.classified import Classified
 from stillhouse.objectives.matching import CosineApproximation, PairCosines
 
 TEXTS = {"text": Encoding(torch.randn(4, 6)), "other": Encoding(torch.randn(4, 6))}
+PAIRS = spec(ClassificationHead, classes=3, pair=True)
 LABEL, LOGITS = torch.tensor([0, 2, 1, 2]), torch.randn(4, 3)
 
 
@@ -20,7 +23,8 @@ def batch(**values: torch.Tensor) -> Batch:
 @pytest.mark.parametrize("pair", [False, True])
 def test_labels_and_logits(pair: bool) -> None:
     said = TEXTS if pair else {"text": TEXTS["text"]}
-    objective = Classified(student_dim=6, classes=3, pair=pair, hidden=5, alpha=0.25)
+    head = spec(ClassificationHead, classes=3, pair=pair, hidden=5)
+    objective = Classified(student_dim=6, head=head, loss=spec(LabelsAndLogits, alpha=0.25))
     terms = objective(said, {}, batch(label=LABEL, logits=LOGITS))
     logits = objective.head(*(encoding.embedding_BD for encoding in said.values()))
     torch.testing.assert_close(terms["labels"], 0.25 * functional.cross_entropy(logits, LABEL))
@@ -30,11 +34,12 @@ def test_labels_and_logits(pair: bool) -> None:
 
 
 def test_labels_alone_need_no_logits_and_logits_are_asked_for() -> None:
-    assert set(Classified(student_dim=6, classes=3, pair=True)(TEXTS, {}, batch(label=LABEL))) == {"labels"}
+    both = Classified(student_dim=6, head=PAIRS, loss=spec(LabelsAndLogits, alpha=0.5))
+    assert set(Classified(student_dim=6, head=PAIRS)(TEXTS, {}, batch(label=LABEL))) == {"labels"}
     with pytest.raises(BadInput, match="teacher's logits are given where alpha < 1"):
-        Classified(student_dim=6, classes=3, pair=True, alpha=0.5)(TEXTS, {}, batch(label=LABEL))
+        both(TEXTS, {}, batch(label=LABEL))
     with pytest.raises(BadInput, match="labels are given where alpha > 0"):
-        Classified(student_dim=6, classes=3, pair=True)(TEXTS, {}, batch())
+        Classified(student_dim=6, head=PAIRS)(TEXTS, {}, batch())
 
 
 def test_the_cosine_to_the_teacher() -> None:

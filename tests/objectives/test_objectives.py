@@ -11,8 +11,10 @@ from stillhouse.core.identity import spec
 from stillhouse.core.types import Batch, Encoding
 from stillhouse.losses.contrastive import InfoNCE, SupervisedInfoNCE
 from stillhouse.losses.hsic import HSIC
-from stillhouse.objectives.bottleneck import InformationBottleneck, SupervisedBottleneck
+from stillhouse.losses.memory import MemoryBank
+from stillhouse.losses.regression import MSE
 from stillhouse.objectives.contrasts import ContrastiveDistillation
+from stillhouse.objectives.information_bottleneck import InformationBottleneck, SupervisedBottleneck
 from stillhouse.objectives.matching import Regression
 
 BATCH, TOKENS, HIDDEN, DIM, TEACHER, K = 6, 4, 5, 3, 4, 2
@@ -64,7 +66,12 @@ def test_distillation_is_infonce_and_weighted_hsic(input_layer: str, index: int)
     student, teacher, batch = distillation()
     torch.manual_seed(0)
     objective = InformationBottleneck(
-        student_dim=DIM, teacher_dim=TEACHER, beta=0.7, gamma=0.2, input_layer=input_layer, temperature=0.3
+        student_dim=DIM,
+        teacher_dim=TEACHER,
+        nce=spec(InfoNCE, temperature=0.3),
+        hsic=spec(HSIC, gamma=0.2),
+        beta=0.7,
+        input_layer=input_layer,
     )
     torch.manual_seed(0)
     nce = InfoNCE(student_dim=DIM, teacher_dim=TEACHER, temperature=0.3)
@@ -93,7 +100,7 @@ def test_fine_tuning_is_supervised_infonce_and_hsic_of_the_queries() -> None:
 def test_fine_tuning_goes_without_mined_negatives() -> None:
     student, teacher, batch = labelled()
     pairs = {column: student[column] for column in ("query", "passage")}
-    terms = SupervisedBottleneck(mask_duplicates=False)(pairs, teacher, batch)
+    terms = SupervisedBottleneck(nce=spec(SupervisedInfoNCE, mask_duplicates=False))(pairs, teacher, batch)
     expected = SupervisedInfoNCE()(pairs["query"].embedding_BD, pairs["passage"].embedding_BD)
     torch.testing.assert_close(terms["nce"], expected)
 
@@ -128,7 +135,8 @@ def test_diagnostics_are_the_means_of_the_kernels() -> None:
 def test_the_bank_takes_in_a_batch_after_its_loss_and_only_in_training() -> None:
     student, teacher, batch = distillation()
     plain = ContrastiveDistillation(student_dim=DIM, teacher_dim=TEACHER)
-    banked = ContrastiveDistillation(student_dim=DIM, teacher_dim=TEACHER, bank_size=8)
+    bank = spec(MemoryBank, size=8)
+    banked = ContrastiveDistillation(student_dim=DIM, teacher_dim=TEACHER, bank=bank)
     banked.nce.load_state_dict(plain.nce.state_dict())
     assert banked.bank is not None
     banked.eval()
@@ -145,7 +153,8 @@ def test_the_bank_takes_in_a_batch_after_its_loss_and_only_in_training() -> None
 
 def test_a_bank_smaller_than_the_batch_is_refused() -> None:
     student, teacher, batch = distillation()
-    objective = ContrastiveDistillation(student_dim=DIM, teacher_dim=TEACHER, bank_size=BATCH - 1)
+    bank = spec(MemoryBank, size=BATCH - 1)
+    objective = ContrastiveDistillation(student_dim=DIM, teacher_dim=TEACHER, bank=bank)
     with pytest.raises(BadInput, match="memory bank >= batch"):
         objective(student, teacher, batch)
 
@@ -176,14 +185,15 @@ def test_defaults_build_from_a_spec_and_every_parameter_gets_a_gradient(make: ty
     [
         (InformationBottleneck, {"beta": -1.0}),
         (InformationBottleneck, {"input_layer": "last"}),
-        (InformationBottleneck, {"kernel": "laplace"}),
-        (InformationBottleneck, {"gamma": 0.0}),
-        (InformationBottleneck, {"temperature": 0.0}),
-        (InformationBottleneck, {"similarity": "l2"}),
+        (InformationBottleneck, {"hsic": spec(HSIC, kernel="laplace")}),
+        (InformationBottleneck, {"hsic": spec(HSIC, gamma=0.0)}),
+        (InformationBottleneck, {"nce": spec(InfoNCE, temperature=0.0)}),
+        (InformationBottleneck, {"nce": spec(InfoNCE, similarity="l2")}),
         (SupervisedBottleneck, {"beta": -1.0}),
-        (SupervisedBottleneck, {"temperature": -0.1}),
-        (ContrastiveDistillation, {"bank_size": -1}),
-        (Regression, {"dimensions": "max"}),
+        (SupervisedBottleneck, {"nce": spec(SupervisedInfoNCE, temperature=-0.1)}),
+        (ContrastiveDistillation, {"bank": spec(MemoryBank, size=-1)}),
+        (ContrastiveDistillation, {"bank": spec(MemoryBank, size=8, precision="float16")}),
+        (Regression, {"mse": spec(MSE, dimensions="max")}),
     ],
 )
 def test_bad_values_are_refused_even_at_zero_weight(make: type[nn.Module], switches: dict[str, Any]) -> None:

@@ -132,7 +132,7 @@ def test_a_share_of_the_claims_reads_the_scores_of_all(context: Context, home: W
     few = Sampled(whole.examples, 0.25)
     smaller = open_rows(home, dataclasses.replace(whole.examples, origin=few))["claim"]
     assert set(smaller) < set(rows["claim"])
-    with pytest.raises(BadInput, match="the claims that a student learns from >= batch_size"):
+    with pytest.raises(BadInput, match="number of training claims >= batch_size"):
         planned(part, batch_size=21)
 
 
@@ -172,7 +172,7 @@ def test_a_transformer_teaches_and_a_published_one_must_be_given(context: Contex
     assert teacher.student.kwargs["base"] == context.setting.student.kwargs["base"]
     run(teacher, home, where=WHERE)
     assert student is stage
-    with pytest.raises(BadInput, match="comes with a cross-encoder"):
+    with pytest.raises(BadInput, match="a cross-encoder with teacher_model = published"):
         planned(context.setting, teacher_model="published")
 
 

@@ -9,6 +9,7 @@ import pytest
 from stillhouse.core.artifacts import Workspace, read_manifest
 from stillhouse.core.identity import spec
 from stillhouse.corpora.tables import open_rows, open_values, write_rows, write_texts
+from stillhouse.losses.heads import ClassificationHead
 from stillhouse.objectives.classified import Classified
 from stillhouse.plan.data import Examples, Recorded, Sampled
 from stillhouse.plan.stage import Optimizer, Stage
@@ -38,7 +39,7 @@ def teacher(workspace: Workspace, tiny_model: Path) -> Stage:
     return Stage(
         label="teacher",
         student=spec(TransformerStudent, base=resolve_model(str(tiny_model)), layers=(0,)),
-        objective=spec(Classified, classes=2, pair=True),
+        objective=spec(Classified, head=spec(ClassificationHead, classes=2, pair=True)),
         examples=rows,
         stores={},
         budget=36,

@@ -18,7 +18,7 @@ from stillhouse.core.errors import BadInput
 from stillhouse.core.identity import spec
 from stillhouse.core.types import Encoder
 from stillhouse.corpora.tables import open_rows, write_rows, write_texts
-from stillhouse.objectives.bottleneck import InformationBottleneck, SupervisedBottleneck
+from stillhouse.objectives.information_bottleneck import InformationBottleneck, SupervisedBottleneck
 from stillhouse.plan.data import AllRows, Examples, Mined, Model, Store
 from stillhouse.plan.stage import DevSuite, Optimizer, Stage
 from stillhouse.students.transformer import TransformerStudent

@@ -17,7 +17,8 @@ def tell_full_bank(plans: Iterable[Stage], rows: int) -> None:
         rows: Texts that are trained on.
     """
     stages = [stage for plan in plans for stage in plan.chain()]
-    size = max(int(stage.objective.kwargs.get("bank_size", 0)) for stage in stages)
+    banks = [bank for stage in stages if (bank := stage.objective.kwargs.get("bank")) is not None]
+    size = max((int(bank.kwargs["size"]) for bank in banks), default=0)
     if size >= rows > 0:
         warn(
             f"note: bank_size={size:,} is no smaller than the text, of {rows:,} rows: the bank comes to hold "

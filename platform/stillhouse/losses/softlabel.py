@@ -13,9 +13,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from stillhouse.core.errors import require
+from stillhouse.core.identity import Spec, spec
 from stillhouse.losses.numerics import full_precision, widen
 
-SOFT = ("ce", "mse")
 COMPARED = ("probabilities", "scores", "printed")
 GOLD = ("sum", "mean")
 
@@ -141,37 +141,26 @@ class SoftAndHard(nn.Module):
     """The loss of the paper (eq. 3), ``L = α · SoftLoss + (1 − α) · HardLoss``.
 
     Args:
-        alpha: α; 0 trains without a teacher, 1 without labels.
-        soft: ``ce`` or ``mse``.
-        temperature: T.
-        scale: Multiply the soft loss by T².
-        compared: See `SoftLabelMSE`; of no effect with ``ce``.
-        gold: See `HardLabelCE`.
+        alpha: Weight α; 0 trains without a teacher, 1 without labels.
+        soft: The loss on the teacher's scores.
+        hard: The loss on the labels.
 
     Raises:
-        BadInput: α outside [0, 1], T ≤ 0, or an unknown name.
+        BadInput: α is outside [0, 1], or one of the losses refuses an argument.
     """
 
     def __init__(
         self,
         *,
         alpha: float = 0.5,
-        soft: str = "ce",
-        temperature: float = 3.0,
-        scale: bool = False,
-        compared: str = "probabilities",
-        gold: str = "sum",
+        soft: Spec[SoftLabelCE] | Spec[SoftLabelMSE] = spec(SoftLabelCE, temperature=3.0),
+        hard: Spec[HardLabelCE] = spec(HardLabelCE),
     ) -> None:
         super().__init__()
         require(0 <= alpha <= 1, "0 <= alpha <= 1", alpha=alpha)
-        require(soft in SOFT, f"soft in {SOFT}", soft=soft)
         self.alpha = alpha
-        self.hard = HardLabelCE(gold=gold)
-        self.soft: SoftLabelCE | SoftLabelMSE = (
-            SoftLabelCE(temperature=temperature, scale=scale)
-            if soft == "ce"
-            else SoftLabelMSE(temperature=temperature, scale=scale, compared=compared)
-        )
+        self.hard = hard.build()
+        self.soft: SoftLabelCE | SoftLabelMSE = soft.build()
 
     def terms(
         self, student_BC: Tensor, teacher_BC: Tensor | None, labels_BC: Tensor | None

@@ -6,10 +6,11 @@ Tang et al., 2019, arXiv:1903.12136; the baseline of SRA (Wu et al., AACL 2020, 
     kd         L = (1 − kd_weight) CE(labels, z) + kd_weight MSE(z, z_teacher)      Table 1, rows 10 and 13
 
 With ``fits = cosines`` there is one stage and no label: ``L = (cos(S_x, S_x') − cos(T_x, T_x'))²`` (Table 5),
-T being the teacher as published; its vectors are measured untuned, by a threshold on the cosine of a pair.
+where T is the teacher as published; the student's vectors are then evaluated without fine-tuning, by a
+threshold on the cosine of a pair.
 
-Deviations: the student, its optimiser and the teacher are those of `sra_kd`, so that the two differ in SRA's
-stage alone.
+Deviations: the student, its optimiser and the teacher are those of `sra_kd`, so that the two methods differ
+in SRA's stage alone.
 """
 
 import dataclasses
@@ -23,14 +24,14 @@ from stillhouse.plan.data import Model
 from stillhouse.plan.setting import LabelledTask, Setting
 from stillhouse.plan.stage import Optimizer, Stage
 from stillhouse.recipes.labelled_tasks import (
-    check_student,
+    bilstm,
+    check_bilstm,
     check_transfer,
     classified,
-    recurrent,
     transfer_rows,
     transferred,
 )
-from stillhouse.recipes.two_stages import require_transformer
+from stillhouse.recipes.stages import require_transformer, stage_of
 from stillhouse.students.bilstm import BiLSTMStudent
 from stillhouse.students.head import own_head
 
@@ -49,24 +50,24 @@ class HyperParameters:
     """What may be searched; defaults are those of SRA's student.
 
     Attributes:
-        fits: What the student fits: the fine-tuned teacher's ``logits``, or the ``cosines`` of pairs by the
-            teacher as published, which no value about logits, teacher or classifier changes.
-        kd_weight: Weight of the teacher's logits; the labels have the rest. 1 leaves the labels out; 0 is a
-            plain BiLSTM, which has no teacher.
-        augment: Rows of the student's stage: ``none`` takes the task's, ``ts`` the varied ones too.
-        teacher_learning_rate: Of the teacher's fine-tuning.
-        teacher_batch_size: Global batch of the teacher's fine-tuning; no more than the budget is taken.
-        teacher_budget: Examples of the teacher's fine-tuning; 0 takes that of the student's stage.
-        learning_rate: Of the student.
-        batch_size: Global batch of the student; no more than the budget is taken.
-        hidden: Units of the LSTM a side.
-        pooling: How states become H: ``max``, ``mean`` or ``last`` (which cannot be exported).
-        head_hidden: Units of the student's classifier's hidden layer.
-        freeze_words: Leave the word vectors as they are.
-        dropout: Of the student and of its classifier.
-        optimizer: ``adam`` or ``adamw``; of the student.
-        decay: ``constant``, ``linear`` or ``cosine``; of the student.
-        warmup: Share of the steps with a growing learning rate; of the student.
+        fits: What the student is fitted to: the ``logits`` of the fine-tuned teacher, or the ``cosines`` of
+            pairs from the published teacher; the latter ignores all values on logits, teacher and classifier.
+        kd_weight: Weight of the teacher's logits; the labels get the rest. 1 leaves the labels out; 0 trains
+            a plain BiLSTM without a teacher.
+        augment: Rows of the student's stage: ``none`` reads the task's, ``ts`` also the augmented ones.
+        teacher_learning_rate: Peak learning rate of the teacher's fine-tuning.
+        teacher_batch_size: Global batch size of the teacher's fine-tuning, cut to the budget.
+        teacher_budget: Examples of the teacher's fine-tuning; 0 uses the budget of the student's stage.
+        learning_rate: Peak learning rate of the student.
+        batch_size: Global batch size of the student, cut to the budget.
+        hidden: Units of the LSTM per direction.
+        pooling: How the states become H: ``max``, ``mean`` or ``last`` (which cannot be exported).
+        head_hidden: Units of the hidden layer of the student's classifier.
+        freeze_words: Leave the word vectors unchanged.
+        dropout: Dropout of the student and of its classifier.
+        optimizer: Optimiser of the student: ``adam`` or ``adamw``.
+        decay: Shape of the student's learning rate: ``constant``, ``linear`` or ``cosine``.
+        warmup: Fraction of the student's steps with a rising learning rate.
     """
 
     fits: str = "logits"
@@ -87,10 +88,10 @@ class HyperParameters:
     warmup: float = 0.0
 
     def __post_init__(self) -> None:
-        """Check what is only built with word vectors at hand."""
+        """Check what is otherwise checked only when the student is built, which needs word vectors."""
         require(self.fits in FITS, f"fits in {FITS}", fits=self.fits)
-        check_student(hidden=self.hidden, pooling=self.pooling, dropout=self.dropout)
-        check_transfer(kd_weight=self.kd_weight, augment=self.augment, teacher_budget=self.teacher_budget)
+        check_bilstm(self)
+        check_transfer(self)
 
 
 PRESETS = {"paper": HyperParameters(), "repo": HyperParameters()}
@@ -115,15 +116,15 @@ SOURCES = {
     "decay": _OURS,
     "warmup": _OURS,
 }
-"""Where a preset's value stands."""
+"""Source of each preset's value."""
 
 
 def check(hp: HyperParameters, student: Spec[Any], teacher: Model) -> None:
     """Refuse a teacher that cannot be fine-tuned.
 
     Raises:
-        BadInput: Its pooling is none of ours, or another module follows; or another kind of student is asked
-            for than its own.
+        BadInput: The teacher pools in a way that is not supported, or has further modules; or the student is
+            of another kind than the method's own.
     """
     require_transformer(student, "bilstm_kd trains a BiLSTM of its own")
     if hp.fits == "logits":
@@ -131,16 +132,14 @@ def check(hp: HyperParameters, student: Spec[Any], teacher: Model) -> None:
 
 
 def plan(hp: HyperParameters, setting: Setting) -> Stage:
-    """The student's stage after the teacher's fine-tuning; the stage on cosines alone.
+    """Plan the fine-tuning of the teacher and the student's stage, or the stage on cosines alone.
 
     Raises:
-        BadInput: Cosines of a task that has no pairs with two classes, or varied rows that are not there.
+        BadInput: The task has no pairs with two classes, which cosines need, or no augmented rows.
     """
     task = setting.task
-    assert task is not None, "a method that needs a task says so before it plans"
-    student = recurrent(
-        setting, hidden=hp.hidden, pooling=hp.pooling, freeze_words=hp.freeze_words, dropout=hp.dropout
-    )
+    assert task is not None, "a method that needs a task declares it"
+    student = bilstm(setting, hp)
     optimizer = Optimizer(hp.learning_rate, name=hp.optimizer, warmup=hp.warmup, decay=hp.decay)
     if hp.fits == "cosines":
         return _on_cosines(hp, setting, task, student, optimizer)
@@ -153,15 +152,7 @@ def plan(hp: HyperParameters, setting: Setting) -> Stage:
         head_hidden=hp.head_hidden,
         dropout=hp.dropout,
         label="kd",
-        examples=transferred(
-            setting,
-            task,
-            augment=hp.augment,
-            kd_weight=hp.kd_weight,
-            learning_rate=hp.teacher_learning_rate,
-            batch_size=hp.teacher_batch_size,
-            budget=hp.teacher_budget,
-        ),
+        examples=transferred(setting, task, hp),
         kd_weight=hp.kd_weight,
     )
 
@@ -175,14 +166,15 @@ def _on_cosines(
 ) -> Stage:
     require(
         task.untuned is not None,
-        "fits = cosines is given a task of pairs with two classes",
+        "pairs with two classes as the task of fits = cosines",
         columns=list(task.examples.columns),
         classes=task.classes,
-        remedy="Such as --task qqp or --task mrpc.",
+        remedy="Give such a task, for example --task qqp or --task mrpc.",
     )
     rows = transfer_rows(task, hp.augment)
     budget = setting.finetune_budget
-    return Stage(
+    return stage_of(
+        setting,
         label="kd",
         student=student,
         objective=spec(PairCosines),
@@ -194,6 +186,5 @@ def _on_cosines(
         budget=budget,
         batch_size=min(hp.batch_size, budget),
         optimizer=optimizer,
-        evaluate_every=budget // setting.evaluations,
-        **{**setting.common(), "dev": task.untuned},
+        dev=task.untuned,
     )

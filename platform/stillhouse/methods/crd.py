@@ -2,22 +2,24 @@
 
 Tian et al., Contrastive Representation Distillation, ICLR 2020, arXiv:1910.10699.
 
-    distil     L = −E_pos[log h(t, s)] − N · E_neg[log(1 − h(t, s))]      §3.2 there
-    finetune   supervised InfoNCE, where labelled text is given
+    distil     L = −E_pos[log h(t, s)] − N · E_neg[log(1 − h(t, s))]      §3.2
+    finetune   supervised InfoNCE, if labelled text is given
 
-Deviations: N negatives come from the batch and a bank of earlier teacher vectors with row ids (the published
-code keeps a buffer over the whole data set, and adds the loss with the sides exchanged). ``repo`` estimates
-the critic's constant from the first batch, as that code does; the equation has none.
+Deviations: the N negatives come from the batch and from a bank of earlier teacher vectors with row ids (the
+published code keeps a buffer over the whole data set, and adds the loss with the sides exchanged). ``repo``
+estimates the constant of the critic from the first batch, as that code does; the equation has none.
 """
 
 from dataclasses import dataclass, replace
 
-from stillhouse.core.errors import require
 from stillhouse.core.identity import spec
+from stillhouse.losses.crd import CRD
+from stillhouse.losses.memory import MemoryBank
 from stillhouse.objectives.contrasts import RepresentationContrast
 from stillhouse.plan.setting import Setting
 from stillhouse.plan.stage import Optimizer, Stage
-from stillhouse.recipes.two_stages import distilled, finetuned, student_of
+from stillhouse.recipes.stages import student_of
+from stillhouse.recipes.two_stages import check_bank, distilled, finetuned
 
 PAPER = "Tian et al., Contrastive Representation Distillation, ICLR 2020, arXiv:1910.10699"
 PRUNABLE_FROM = "crd"
@@ -28,18 +30,18 @@ class HyperParameters:
     """What may be searched.
 
     Attributes:
-        learning_rate: At its highest.
-        batch_size: Global batch.
+        learning_rate: Peak learning rate.
+        batch_size: Global batch size.
         temperature: τ of the critic.
-        dim: Of the space in which the critic compares.
-        estimated: The critic's constant Z is estimated from the first batch; else it is 1.
-        bank_size: Teacher vectors kept as further negatives; 0 is no bank.
-        finetune_learning_rate: Of the fine-tuning stage.
-        finetune_batch_size: Global batch of the fine-tuning stage.
+        dim: Dimension of the space in which the critic compares.
+        estimated: Whether the critic's constant Z is estimated from the first batch; otherwise Z = 1.
+        bank_size: Number of teacher vectors kept as further negatives; 0 disables the bank.
+        finetune_learning_rate: Peak learning rate of the fine-tuning stage.
+        finetune_batch_size: Global batch size of the fine-tuning stage.
         finetune_temperature: τ of the fine-tuning stage.
-        layers: The teacher's layers that the student keeps; empty takes the setting's student.
+        layers: Layers of the base model that the student keeps; empty uses the setting's student.
         optimizer: ``adam`` or ``adamw``.
-        warmup: Share of the steps with a growing learning rate.
+        warmup: Fraction of the steps with a rising learning rate.
     """
 
     learning_rate: float = 1e-4
@@ -56,15 +58,9 @@ class HyperParameters:
     warmup: float = 0.1
 
     def __post_init__(self) -> None:
-        """Refuse a bank smaller than a batch."""
+        """Check the size of the bank."""
         object.__setattr__(self, "layers", tuple(self.layers))
-        require(
-            self.bank_size == 0 or self.bank_size >= self.batch_size,
-            "bank_size >= batch_size",
-            bank_size=self.bank_size,
-            batch_size=self.batch_size,
-            remedy="Raise the bank, lower the batch, or set bank_size=0.",
-        )
+        check_bank(bank_size=self.bank_size, batch_size=self.batch_size)
 
 
 PRESETS = {"paper": HyperParameters(), "repo": replace(HyperParameters(), estimated=True)}
@@ -74,21 +70,22 @@ SOURCES = {
     "estimated": ("the equation has no constant", "code: Z of the first batch"),
     "bank_size": ("the text: N negatives", "as the text"),
 }
-"""Where a preset's value stands: in the text, and in the authors' code."""
+"""Source of each preset's value: in the text, and in the authors' code."""
 
 
 def plan(hp: HyperParameters, setting: Setting) -> Stage:
-    """The fine-tuning after the distillation; the distillation alone where nothing is labelled."""
+    """Plan the distillation and, if there is labelled text, the fine-tuning."""
+    crd = spec(
+        CRD,
+        items=setting.sentence_rows,
+        temperature=hp.temperature,
+        dim=hp.dim,
+        estimated=hp.estimated,
+    )
+    bank = spec(MemoryBank, size=hp.bank_size) if hp.bank_size else None
     distil = distilled(
         setting,
-        spec(
-            RepresentationContrast,
-            items=setting.sentence_rows,
-            temperature=hp.temperature,
-            dim=hp.dim,
-            estimated=hp.estimated,
-            bank_size=hp.bank_size,
-        ),
+        spec(RepresentationContrast, crd=crd, bank=bank),
         Optimizer(hp.learning_rate, name=hp.optimizer, warmup=hp.warmup),
         label="crd",
         student=student_of(setting, hp.layers),

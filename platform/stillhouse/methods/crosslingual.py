@@ -3,22 +3,22 @@
 Ding et al., Multi-stage Distillation Framework for Cross-Lingual Semantic Similarity Matching, Findings of
 NAACL 2022.
 
-    assistant   ‖t(s) − a(s)‖² + ‖t(s) − a(t)‖²                     eq. 2, the whole multilingual encoder
+    assistant   ‖t(s) − a(s)‖² + ‖t(s) − a(t)‖²                     eq. 2, the full multilingual encoder
     align       ‖e_a(s) − e(s)‖² + ‖e_a(t) − e(t)‖²                 eq. 3, pooled embedding-layer outputs
     student     ‖a(s) − h(s)‖² + ‖a(t) − h(t)‖²                     eq. 4, recurrent unit and bottleneck
     contrast    Σ_ij (cos(t(s_i), t(s_j)) − cos(h(s_i), h(t_j)))² / N² + eq. 6      eq. 5–7
 
 The setting's student names the multilingual encoder (``--student``); its first |RU| layers become the
-recurrent unit, applied as often as gives its depth. ``recipe`` has the single-stage baselines of Table 6:
-``single`` (eq. 2 on the small student, the bottleneck at random) and ``predistilled`` (the student first
-imitates the encoder as it is). Without a bottleneck there is nothing to align, and that stage is left out.
+recurrent unit, applied often enough to reach its depth. ``recipe`` offers the baselines of Table 6:
+``single`` (eq. 2 on the small student, with a random bottleneck) and ``predistilled`` (the student first
+imitates the encoder as published). Without a bottleneck there is nothing to align, and that stage is left
+out.
 
-Deviations: losses are means over the dimensions too, as MSE is computed; where the teacher's dimension
-differs from the encoder's, a projection is learnt beside the student and dropped (the paper's agree); of a
-teacher that gives vectors of length 1 (the paper's do not) assistant and student give such vectors too, or
-they would have to learn the length before anything else. Budgets
-are in examples: each of the stages 1 to 3 has the setting's, the last one ``contrast_factor`` times that (60
-epochs against 20).
+Deviations: losses are means over the dimensions too, as MSE usually is. If the teacher's dimension differs
+from the encoder's, a projection is learnt beside the student and dropped (the paper's dimensions agree). If
+the teacher's vectors have length 1 (the paper's do not), so have those of assistant and student; otherwise
+they would have to learn the length before anything else. Budgets are in examples: each of stages 1 to 3 has
+the setting's budget, the last one ``contrast_factor`` times that (60 epochs against 20).
 """
 
 from dataclasses import dataclass, replace
@@ -26,11 +26,12 @@ from typing import Any
 
 from stillhouse.core.errors import require
 from stillhouse.core.identity import Spec, spec
+from stillhouse.losses.multilingual import MultilingualContrast, MultilingualCrossEntropy
 from stillhouse.objectives.parallel import ParallelContrast, ParallelRegression
-from stillhouse.plan.data import Model, Store
+from stillhouse.plan.data import Examples, Model, Store
 from stillhouse.plan.setting import Setting
 from stillhouse.plan.stage import Live, Optimizer, Stage
-from stillhouse.recipes.two_stages import require_transformer
+from stillhouse.recipes.stages import require_transformer, stage_of
 from stillhouse.students.head import gives_unit_vectors
 from stillhouse.students.recurrent import RecurrentStudent
 from stillhouse.students.transformer import TransformerStudent
@@ -42,27 +43,28 @@ PAPER = (
 PRUNABLE_FROM = "contrast"
 NEEDS_PARALLEL = True
 RECIPES = ("multi", "single", "predistilled")
+CONTRASTS = ("teacher", "same", "ce", "none")
 
 
 @dataclass(frozen=True)
 class HyperParameters:
-    """What may be searched; defaults are §4.1 and Table 1.
+    """What may be searched; defaults are those of §4.1 and Table 1.
 
     Attributes:
-        learning_rate: Of every stage, at its highest.
-        batch_size: Global batch, pairs.
-        unit: |RU|, layers of the recurrent unit.
-        repeats: How often the unit is applied; 0 gives the encoder's depth, 1 is no recurrence.
-        bottleneck: B, of the word vectors; 0 is none.
-        bottleneck_start: ``random`` (the paper's), or ``svd``, the nearest to the assistant's word table:
-            with small budgets most words are met too rarely to be learnt from nothing.
+        learning_rate: Peak learning rate of every stage.
+        batch_size: Global batch size, in pairs.
+        unit: Number of layers of the recurrent unit, |RU|.
+        repeats: How often the unit is applied; 0 reaches the encoder's depth, 1 means no recurrence.
+        bottleneck: Dimension B of the word vectors; 0 leaves the bottleneck out.
+        bottleneck_start: ``random`` (as in the paper) or ``svd``, the best approximation of the assistant's
+            word table: with a small budget most words are too rare to be learnt from scratch.
         contrast: ``teacher`` (eq. 5), ``same`` (Bool, eq. 8), ``ce`` (eq. 9) or ``none``.
         temperature: τ of ``ce``.
         recipe: ``multi``, ``single`` or ``predistilled``.
-        contrast_factor: Examples of the last stage as a multiple of an earlier one's.
+        contrast_factor: Budget of the last stage as a multiple of an earlier stage's.
         optimizer: ``adam`` or ``adamw``.
-        weight_decay: Of adamw.
-        warmup: Share of the steps with a growing learning rate.
+        weight_decay: Weight decay of ``adamw``.
+        warmup: Fraction of the steps with a rising learning rate.
     """
 
     learning_rate: float = 2e-5
@@ -80,7 +82,8 @@ class HyperParameters:
     warmup: float = 0.1
 
     def __post_init__(self) -> None:
-        """Check what no student or loss checks for itself."""
+        """Check what no student or loss checks."""
+        require(self.contrast in CONTRASTS, f"contrast in {CONTRASTS}", contrast=self.contrast)
         require(self.recipe in RECIPES, f"recipe in {RECIPES}", recipe=self.recipe)
         require(self.repeats >= 0, "repeats >= 0", repeats=self.repeats)
         require(self.contrast_factor > 0, "contrast_factor > 0", contrast_factor=self.contrast_factor)
@@ -92,7 +95,7 @@ PRESETS = {
 }
 SOURCES = {
     "learning_rate": ("section 4.1", "scripts: 8e-5 or 16e-5 on 8 GPUs"),
-    "batch_size": ("section 4.1", "scripts: 64 a GPU"),
+    "batch_size": ("section 4.1", "scripts: 64 per GPU"),
     "unit": ("Table 1", "scripts"),
     "bottleneck": ("Table 1", "scripts"),
     "bottleneck_start": ("section 4.6, untrained", "code"),
@@ -103,20 +106,20 @@ SOURCES = {
     "weight_decay": ("not printed; ours", "code"),
     "warmup": ("section 4.1", "code"),
 }
-"""Where a preset's value stands: in the text, and in the authors' code."""
+"""Source of each preset's value: in the text, and in the authors' code."""
 
 
 def check(hp: HyperParameters, student: Spec[Any], teacher: Model) -> None:
-    """Refuse another kind of student than its own.
+    """Refuse a student of another kind than the method's own.
 
     Raises:
-        BadInput: One is asked for.
+        BadInput: The student is not a transformer.
     """
-    require_transformer(student, "crosslingual makes its own recurrent student, by unit and bottleneck")
+    require_transformer(student, "crosslingual trains a recurrent student of its own")
 
 
 def plan(hp: HyperParameters, setting: Setting) -> Stage:
-    """The contrastive stage, and through it all before; the only or second stage of a baseline."""
+    """Plan all stages up to the contrastive one, or those of a single-stage baseline."""
     base = setting.student.kwargs["base"]
     shape: dict[str, Any] = {
         "base": base,
@@ -127,47 +130,56 @@ def plan(hp: HyperParameters, setting: Setting) -> Stage:
         "seed": setting.seed,
     }
     student = spec(RecurrentStudent, repeats=hp.repeats or None, **shape, **_length(setting))
-    followed = spec(ParallelRegression)
+    regression = spec(ParallelRegression)
     if hp.recipe == "single":
-        return _stage(hp, setting, "student", student, followed, _teacher(setting))
+        return _stage(hp, setting, "student", student, regression, _teacher(setting))
     if hp.recipe == "predistilled":
-        as_it_is = Live(_whole(setting))
-        imitated = _stage(hp, setting, "imitate", student, followed, {}, live=as_it_is)
-        return _stage(hp, setting, "student", student, followed, _teacher(setting), start_from=imitated)
+        published = Live(_full_encoder(setting))
+        imitated = _stage(hp, setting, "imitate", student, regression, {}, live=published)
+        return _stage(hp, setting, "student", student, regression, _teacher(setting), start_from=imitated)
     return _stage(
         hp,
         setting,
         "contrast",
         student,
-        spec(ParallelContrast, contrast=hp.contrast, temperature=hp.temperature),
+        spec(ParallelContrast, contrast=_contrast(hp)),
         _teacher(setting),
-        start_from=_taught(hp, setting, student, shape),
+        start_from=_first_stages(hp, setting, student, shape),
         budget=int(setting.distil_budget * hp.contrast_factor),
     )
 
 
-def _taught(hp: HyperParameters, setting: Setting, student: Spec[Any], shape: dict[str, Any]) -> Stage:
-    """Stages 1 to 3."""
-    assistant = _stage(hp, setting, "assistant", _whole(setting), spec(ParallelRegression), _teacher(setting))
+def _contrast(hp: HyperParameters) -> Spec[Any] | None:
+    if hp.contrast == "none":
+        return None
+    if hp.contrast == "ce":
+        return spec(MultilingualCrossEntropy, temperature=hp.temperature)
+    return spec(MultilingualContrast, labels=hp.contrast)
+
+
+def _first_stages(hp: HyperParameters, setting: Setting, student: Spec[Any], shape: dict[str, Any]) -> Stage:
+    """Plan stages 1 to 3."""
+    regression, encoder = spec(ParallelRegression), _full_encoder(setting)
+    assistant = _stage(hp, setting, "assistant", encoder, regression, _teacher(setting))
     before = assistant
     if hp.bottleneck:
         embedding = spec(RecurrentStudent, repeats=0, **shape)
-        whole_embedding = spec(RecurrentStudent, base=shape["base"], unit=1, repeats=0, dropout=0.0)
+        full_embedding = spec(RecurrentStudent, base=shape["base"], unit=1, repeats=0, dropout=0.0)
         before = _stage(
             hp,
             setting,
             "align",
             embedding,
-            spec(ParallelRegression),
+            regression,
             {},
             start_from=assistant,
-            live=Live(whole_embedding, start_from=assistant),
+            live=Live(full_embedding, start_from=assistant),
         )
-    told = {
+    stores = {
         column: Store(table, assistant, max_length=setting.max_length, compute=setting.autocast)
         for column, table in _examples(setting).columns.items()
     }
-    return _stage(hp, setting, "student", student, spec(ParallelRegression), told, start_from=before)
+    return _stage(hp, setting, "student", student, regression, stores, start_from=before)
 
 
 def _stage(
@@ -182,27 +194,25 @@ def _stage(
     live: Live | None = None,
     budget: int = 0,
 ) -> Stage:
-    budget = budget or setting.distil_budget
-    return Stage(
+    return stage_of(
+        setting,
         label=label,
         student=student,
         objective=objective,
         examples=_examples(setting),
         stores=stores,
-        budget=budget,
+        budget=budget or setting.distil_budget,
         batch_size=hp.batch_size,
         optimizer=Optimizer(
             hp.learning_rate, name=hp.optimizer, warmup=hp.warmup, weight_decay=hp.weight_decay
         ),
         start_from=start_from,
         live=live,
-        evaluate_every=budget // setting.evaluations,
-        **setting.common(),
     )
 
 
-def _whole(setting: Setting) -> Spec[Any]:
-    """The multilingual encoder with all its layers, mean-pooled."""
+def _full_encoder(setting: Setting) -> Spec[Any]:
+    """Return the multilingual encoder with all its layers, mean-pooled."""
     kwargs = setting.student.kwargs
     length = {"normalize": False, **_length(setting)}
     return spec(TransformerStudent, base=kwargs["base"], dropout=kwargs.get("dropout"), **length)
@@ -213,10 +223,10 @@ def _length(setting: Setting) -> dict[str, bool]:
 
 
 def _teacher(setting: Setting) -> dict[str, Store]:
-    assert setting.parallel_store is not None, "a method that needs parallel text says so before it plans"
+    assert setting.parallel_store is not None, "a method that needs parallel text declares it"
     return {"source": setting.parallel_store}
 
 
-def _examples(setting: Setting) -> Any:
-    assert setting.parallel is not None, "a method that needs parallel text says so before it plans"
+def _examples(setting: Setting) -> Examples:
+    assert setting.parallel is not None, "a method that needs parallel text declares it"
     return setting.parallel

@@ -4,10 +4,10 @@ Zhao et al., Compressing Sentence Representation for Semantic Retrieval via Homo
 Distillation, Findings of ACL 2022, arXiv:2203.07687.
 
     distil     L = ‖tanh(W s + b) − P t‖² / d'     P: PCA of the teacher's vectors to d' dimensions
-    finetune   supervised InfoNCE, where labelled text is given
+    finetune   supervised InfoNCE, if labelled text is given
 
-The dense layer with tanh stays in the student. P is fitted on the first 40 000 vectors of the store before
-the first step: centred (``paper``: the text says PCA), or not (``repo``: the published code).
+The dense layer with tanh stays in the student. P is fitted to the first 40 000 vectors of the store before
+the first step: centred (``paper``: the text calls it PCA), or not (``repo``: the published code).
 """
 
 from dataclasses import dataclass, replace
@@ -17,7 +17,8 @@ from stillhouse.core.identity import spec
 from stillhouse.objectives.matching import ProjectedRegression
 from stillhouse.plan.setting import Setting
 from stillhouse.plan.stage import Optimizer, Stage
-from stillhouse.recipes.two_stages import distilled, finetuned, student_of
+from stillhouse.recipes.stages import student_of
+from stillhouse.recipes.two_stages import distilled, finetuned
 
 PAPER = (
     "Zhao et al., Compressing Sentence Representation for Semantic Retrieval via Homomorphic Projective "
@@ -31,16 +32,16 @@ class HyperParameters:
     """What may be searched.
 
     Attributes:
-        learning_rate: At its highest.
-        batch_size: Global batch.
-        dim: d', of the student's vectors.
-        centred: Fit P with the mean subtracted.
-        finetune_learning_rate: Of the fine-tuning stage.
-        finetune_batch_size: Global batch of the fine-tuning stage.
+        learning_rate: Peak learning rate.
+        batch_size: Global batch size.
+        dim: Dimension d' of the student's vectors.
+        centred: Subtract the mean before fitting P.
+        finetune_learning_rate: Peak learning rate of the fine-tuning stage.
+        finetune_batch_size: Global batch size of the fine-tuning stage.
         finetune_temperature: τ of the fine-tuning stage.
-        layers: The teacher's layers that the student keeps; empty takes the setting's student.
+        layers: Layers of the base model that the student keeps; empty uses the setting's student.
         optimizer: ``adam`` or ``adamw``.
-        warmup: Share of the steps with a growing learning rate.
+        warmup: Fraction of the steps with a rising learning rate.
     """
 
     learning_rate: float = 1e-4
@@ -67,13 +68,13 @@ SOURCES = {
     "dim": ("the text", "code"),
     "centred": ("PCA, as the text calls it", "code: no centring"),
     "optimizer": ("not printed; as the code", "code"),
-    "warmup": ("not printed; ours", "code: 1000 steps; here a share"),
+    "warmup": ("not printed; ours", "code: 1000 steps; here a fraction"),
 }
-"""Where a preset's value stands: in the text, and in the authors' code."""
+"""Source of each preset's value: in the text, and in the authors' code."""
 
 
 def plan(hp: HyperParameters, setting: Setting) -> Stage:
-    """The fine-tuning after the distillation; the distillation alone where nothing is labelled."""
+    """Plan the distillation and, if there is labelled text, the fine-tuning."""
     student = student_of(setting, hp.layers, projection=hp.dim, projection_activation="tanh", normalize=False)
     distil = distilled(
         setting,

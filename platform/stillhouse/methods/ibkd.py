@@ -4,16 +4,16 @@ Zhang et al., ACL Findings 2023, arXiv:2311.05472.
 
     distil     L = InfoNCE(S, T) + β₁ · HSIC(X, S)                     eq. 8, on unlabelled text
     finetune   L = InfoNCE_sup(s, s⁺, s⁻) + β₂ · HSIC(X, S)            eq. 9 and 10, K hard negatives
-               S' = W_proj S, when ``projection`` is set               eq. 11
+               S' = W_proj S, if ``projection`` is set                 eq. 11
 
 InfoNCE is eq. 5 with a learnable W; HSIC is eq. 6 with the kernel of eq. 7.
 
-Deviations from the printed text, each because the print cannot be meant: the signs of eq. 8–10 would maximise
+Deviations from the printed text, where it cannot be meant as printed: the signs of eq. 8–10 would maximise
 the loss; eq. 5 counts the positive twice in the denominator; eq. 7 lacks the minus sign and the square. Where
-the text is silent (which layer is X, normalisation, the schedule) the preset ``paper`` takes the simplest
+the text is silent (which layer is X, normalisation, the schedule), the preset ``paper`` takes the simplest
 reading: X is the mean of the embedding layer's output, vectors are L2-normalised before the kernels (γ has no
-meaning without it), the learning rate falls linearly after a warm-up of 10 %. The preset ``repo`` follows the
-authors' code.
+meaning otherwise), and the learning rate falls linearly after a warm-up of 10 %. The preset ``repo`` follows
+the authors' code.
 """
 
 from dataclasses import dataclass, replace
@@ -21,11 +21,14 @@ from typing import Any
 
 from stillhouse.core.errors import require
 from stillhouse.core.identity import Spec, spec
-from stillhouse.objectives.bottleneck import InformationBottleneck, SupervisedBottleneck
+from stillhouse.losses.contrastive import InfoNCE, SupervisedInfoNCE
+from stillhouse.losses.hsic import HSIC
+from stillhouse.objectives.information_bottleneck import InformationBottleneck, SupervisedBottleneck
 from stillhouse.plan.data import Model
 from stillhouse.plan.setting import Setting
 from stillhouse.plan.stage import Optimizer, Stage
-from stillhouse.recipes.two_stages import changed, distilled, student_of, supervised
+from stillhouse.recipes.stages import changed, student_of
+from stillhouse.recipes.two_stages import distilled, supervised
 from stillhouse.students.static import StaticStudent
 
 PAPER = (
@@ -37,33 +40,34 @@ PRUNABLE_FROM = "distil"
 
 @dataclass(frozen=True)
 class HyperParameters:
-    """What may be searched; defaults are Table 1 (STS) and §4.3.
+    """What may be searched; defaults are those of Table 1 (STS) and §4.3.
 
     Attributes:
-        distil_learning_rate: Of the distillation stage, at its highest.
-        distil_batch_size: Global batch of the distillation stage.
-        distil_epochs: Passes over the unlabelled text; 0 uses the setting's budget, which all trials share.
+        distil_learning_rate: Peak learning rate of the distillation stage.
+        distil_batch_size: Global batch size of the distillation stage.
+        distil_epochs: Passes over the unlabelled text; 0 uses the setting's budget, which is equal for all
+            trials.
         distil_temperature: τ of eq. 5.
         beta1: β₁ of eq. 8.
         gamma: γ of eq. 7.
         kernel: ``rbf``, ``imq`` or ``linear`` (Table 4).
-        finetune_learning_rate: Of the fine-tuning stage.
-        finetune_batch_size: Global batch of the fine-tuning stage.
+        finetune_learning_rate: Peak learning rate of the fine-tuning stage.
+        finetune_batch_size: Global batch size of the fine-tuning stage.
         finetune_temperature: τ of eq. 10.
         beta2: β₂ of eq. 9.
-        projection: d' of eq. 11; 0 leaves W_proj out.
-        layers: The teacher's layers that the student keeps; empty takes the setting's student.
-        similarity: ``bilinear`` (sᵀWt/τ, eq. 5) or ``cosine`` (of the projected student, /τ).
-        keep_projection: W (eq. 5) becomes the student's last layer, without a bias, and its vectors meet the
-            teacher's by their cosine; else W is dropped after the distillation.
-        distil_input_layer: X while distilling: ``embedding`` or ``penultimate``.
-        finetune_input_layer: X while fine-tuning.
-        finetune_gamma: γ while fine-tuning; 0 takes ``gamma``.
+        projection: Dimension d' of eq. 11; 0 leaves W_proj out.
+        layers: Layers of the base model that the student keeps; empty uses the setting's student.
+        similarity: ``bilinear`` (sᵀWt/τ, eq. 5) or ``cosine`` (cos(Ws, t)/τ).
+        keep_projection: Keep W (eq. 5), without a bias, as the student's last layer, whose vectors are
+            compared with the teacher's by their cosine; otherwise W is dropped after the distillation.
+        distil_input_layer: X of the distillation: ``embedding`` or ``penultimate``.
+        finetune_input_layer: X of the fine-tuning.
+        finetune_gamma: γ of the fine-tuning; 0 uses ``gamma``.
         bandwidth: ``fixed`` (γ as given) or ``median`` (the median heuristic).
         estimator: ``biased_l2`` (1/l², eq. 6) or ``biased`` (1/(n−1)²).
         normalize_kernels: L2-normalise X and S before the kernels.
         optimizer: ``adam`` or ``adamw``.
-        warmup: Share of the steps with a growing learning rate.
+        warmup: Fraction of the steps with a rising learning rate.
     """
 
     distil_learning_rate: float = 1e-4
@@ -91,12 +95,12 @@ class HyperParameters:
     warmup: float = 0.1
 
     def __post_init__(self) -> None:
-        """Check what no loss or optimiser checks for itself."""
+        """Check what no loss or optimiser checks."""
         object.__setattr__(self, "layers", tuple(self.layers))
         require(self.projection >= 0, "projection >= 0", projection=self.projection)
         require(
             self.projection == 0 or not self.keep_projection,
-            "projection = 0 where W stays the student's last layer",
+            "projection = 0 if W is kept as the student's last layer",
             projection=self.projection,
             keep_projection=self.keep_projection,
         )
@@ -146,26 +150,26 @@ SOURCES = {
     "optimizer": ("section 4.3", "code"),
     "warmup": ("not printed; ours", "code: none"),
 }
-"""Where a preset's value stands: in the text, and in the authors' code."""
+"""Source of each preset's value: in the text, and in the authors' code."""
 
 
 def check(hp: HyperParameters, student: Spec[Any], teacher: Model) -> None:
-    """Refuse a bottleneck over a student without layers: there X is S, and HSIC(X, S) asks for no student.
+    """Refuse a bottleneck over a student without layers: its X is S, and minimising HSIC(X, S) erases both.
 
     Raises:
-        BadInput: A static student, and β₁ or β₂ above 0.
+        BadInput: The student is static, and β₁ or β₂ is above 0.
     """
     require(
         student.target is not StaticStudent or hp.beta1 == hp.beta2 == 0,
         "a static student has no layers between X and S, so beta1 = beta2 = 0",
         beta1=hp.beta1,
         beta2=hp.beta2,
-        remedy="Set both to 0, or take ckd.",
+        remedy="Set both to 0, or train ckd.",
     )
 
 
 def plan(hp: HyperParameters, setting: Setting) -> Stage:
-    """The fine-tuning stage after the distillation; the distillation alone where nothing is labelled."""
+    """Plan the distillation and, if there is labelled text, the fine-tuning."""
     before = _distil(hp, setting)
     if setting.labelled is None or setting.finetune_budget == 0:
         require(
@@ -178,43 +182,39 @@ def plan(hp: HyperParameters, setting: Setting) -> Stage:
 
 
 def _distil(hp: HyperParameters, setting: Setting) -> Stage:
-    kept = {"projection": setting.teacher_dim} if hp.keep_projection else {}
     objective = spec(
         InformationBottleneck,
-        temperature=hp.distil_temperature,
+        nce=spec(InfoNCE, temperature=hp.distil_temperature, **_alignment(hp)),
+        hsic=_hsic(hp, hp.gamma),
         beta=hp.beta1,
-        gamma=hp.gamma,
-        **_alignment(hp),
         input_layer=hp.distil_input_layer,
-        **_kernel(hp),
     )
     return distilled(
         setting,
         objective,
         Optimizer(hp.distil_learning_rate, name=hp.optimizer, warmup=hp.warmup),
         label="distil",
-        student=student_of(setting, hp.layers, **kept),
+        student=student_of(setting, hp.layers, keep_projection=hp.keep_projection),
         batch_size=hp.distil_batch_size,
         budget=hp.distil_epochs * setting.sentence_rows,
     )
 
 
-def _alignment(hp: HyperParameters) -> dict[str, str | bool]:
-    """How S meets T: by W in the loss, or, where the student keeps W, by the cosine of its vectors."""
+def _alignment(hp: HyperParameters) -> dict[str, Any]:
+    """Return how S is compared with T: through W in the loss or, if the student keeps W, by cosine."""
     if hp.keep_projection:
         return {"similarity": "cosine", "projection": False}
-    return {"similarity": hp.similarity, "projection_bias": hp.similarity == "cosine"}
+    return {"similarity": hp.similarity, "projection": True, "bias": hp.similarity == "cosine"}
 
 
 def _finetune(hp: HyperParameters, setting: Setting, before: Stage) -> Stage:
     student = changed(before.student, projection=hp.projection) if hp.projection else before.student
     objective = spec(
         SupervisedBottleneck,
-        temperature=hp.finetune_temperature,
+        nce=spec(SupervisedInfoNCE, temperature=hp.finetune_temperature),
+        hsic=_hsic(hp, hp.finetune_gamma or hp.gamma),
         beta=hp.beta2,
-        gamma=hp.finetune_gamma or hp.gamma,
         input_layer=hp.finetune_input_layer,
-        **_kernel(hp),
     )
     return supervised(
         setting,
@@ -226,10 +226,12 @@ def _finetune(hp: HyperParameters, setting: Setting, before: Stage) -> Stage:
     )
 
 
-def _kernel(hp: HyperParameters) -> dict[str, str | bool]:
-    return {
-        "kernel": hp.kernel,
-        "bandwidth": hp.bandwidth,
-        "estimator": hp.estimator,
-        "normalize": hp.normalize_kernels,
-    }
+def _hsic(hp: HyperParameters, gamma: float) -> Spec[HSIC]:
+    return spec(
+        HSIC,
+        gamma=gamma,
+        kernel=hp.kernel,
+        bandwidth=hp.bandwidth,
+        estimator=hp.estimator,
+        normalize=hp.normalize_kernels,
+    )

@@ -1,10 +1,9 @@
-"""MSE: the student's vector regressed on the teacher's, the baseline of every paper here.
+"""MSE: the student's vector is regressed on the teacher's; the baseline of every paper here.
 
-    distil     L = ‖M s − t‖² / E      (DistilCSE eq. 2 and 3; no M where the dimensions agree)
-    finetune   supervised InfoNCE, where labelled text is given
+    distil     L = ‖M s − t‖² / E      (DistilCSE eq. 2 and 3; no M if the dimensions agree)
+    finetune   supervised InfoNCE, if labelled text is given
 
-`examples` counts sentences. Where a method with two stages is compared, the caller gives the budget in the
-same unit of work.
+The budget counts sentences. To compare with a method of two stages, give both the same amount of work.
 """
 
 from dataclasses import dataclass
@@ -13,7 +12,8 @@ from stillhouse.core.identity import spec
 from stillhouse.objectives.matching import Regression
 from stillhouse.plan.setting import Setting
 from stillhouse.plan.stage import Optimizer, Stage
-from stillhouse.recipes.two_stages import distilled, finetuned, student_of
+from stillhouse.recipes.stages import student_of
+from stillhouse.recipes.two_stages import distilled, finetuned
 
 PAPER = "a regression on the teacher's vectors, the baseline of the papers (no paper of its own)"
 PRUNABLE_FROM = "mse"
@@ -24,14 +24,14 @@ class HyperParameters:
     """What may be searched.
 
     Attributes:
-        learning_rate: At its highest.
-        batch_size: Global batch.
-        finetune_learning_rate: Of the fine-tuning stage.
-        finetune_batch_size: Global batch of the fine-tuning stage.
+        learning_rate: Peak learning rate.
+        batch_size: Global batch size.
+        finetune_learning_rate: Peak learning rate of the fine-tuning stage.
+        finetune_batch_size: Global batch size of the fine-tuning stage.
         finetune_temperature: τ of the fine-tuning stage.
-        layers: The teacher's layers that the student keeps; empty takes the setting's student.
+        layers: Layers of the base model that the student keeps; empty uses the setting's student.
         optimizer: ``adam`` or ``adamw``.
-        warmup: Share of the steps with a growing learning rate.
+        warmup: Fraction of the steps with a rising learning rate.
     """
 
     learning_rate: float = 1e-4
@@ -44,7 +44,7 @@ class HyperParameters:
     warmup: float = 0.1
 
     def __post_init__(self) -> None:
-        """Layers read from a file are a list."""
+        """Make the layers hashable: read from a file, they are a list."""
         object.__setattr__(self, "layers", tuple(self.layers))
 
 
@@ -52,7 +52,7 @@ PRESETS = {"paper": HyperParameters(), "repo": HyperParameters()}
 
 
 def plan(hp: HyperParameters, setting: Setting) -> Stage:
-    """The fine-tuning after the distillation; the distillation alone where nothing is labelled."""
+    """Plan the distillation and, if there is labelled text, the fine-tuning."""
     distil = distilled(
         setting,
         spec(Regression),

@@ -2,12 +2,12 @@
 
 Sun et al., Patient Knowledge Distillation for BERT Model Compression, EMNLP 2019, arXiv:1908.09355.
 
-    distil     L = ‖M s − t‖² + β · Σ_j ‖h_j^s/‖h_j^s‖ − h_j^t/‖h_j^t‖‖²      eq. 7 there, pooled states
-    finetune   supervised InfoNCE, where labelled text is given
+    distil     L = ‖M s − t‖² + β · Σ_j ‖h_j^s/‖h_j^s‖ − h_j^t/‖h_j^t‖‖²      eq. 7, pooled states
+    finetune   supervised InfoNCE, if labelled text is given
 
-The teacher runs along, since no store keeps its layers; it has the student's tokenizer and hidden size. The
-paper distils a classifier, with cross-entropy for its output; here the output is the vector, regressed as in
-DistilCSE's baseline. States are mean-pooled, as the vectors are, where the paper takes [CLS].
+The teacher is live, since no store keeps its layers; it has the student's tokenizer and hidden size. The
+paper distils a classifier, with cross-entropy on its output; here the output is the vector, regressed as in
+DistilCSE's baseline. States are mean-pooled, as the vectors are, while the paper takes [CLS].
 """
 
 from dataclasses import dataclass, replace
@@ -22,7 +22,8 @@ from stillhouse.objectives.matching import PatientRegression
 from stillhouse.plan.data import Model
 from stillhouse.plan.setting import Setting
 from stillhouse.plan.stage import Live, Optimizer, Stage
-from stillhouse.recipes.two_stages import distilled, finetuned, require_transformer, student_of
+from stillhouse.recipes.stages import require_transformer, student_of
+from stillhouse.recipes.two_stages import distilled, finetuned
 from stillhouse.students.backbone import layer_count, read_config
 from stillhouse.students.transformer import TransformerStudent
 
@@ -35,17 +36,17 @@ class HyperParameters:
     """What may be searched.
 
     Attributes:
-        learning_rate: At its highest.
-        batch_size: Global batch.
-        beta: β, weight of the layers' term.
-        match: ``skip`` (every k-th layer of the teacher) or ``last`` (its last ones).
+        learning_rate: Peak learning rate.
+        batch_size: Global batch size.
+        beta: Weight β of the term of the layers.
+        match: ``skip`` (every k-th layer of the teacher) or ``last`` (its last layers).
         match_final: Match the student's last layer too; the paper leaves it to the output loss.
-        finetune_learning_rate: Of the fine-tuning stage.
-        finetune_batch_size: Global batch of the fine-tuning stage.
+        finetune_learning_rate: Peak learning rate of the fine-tuning stage.
+        finetune_batch_size: Global batch size of the fine-tuning stage.
         finetune_temperature: τ of the fine-tuning stage.
-        layers: The teacher's layers that the student keeps; empty takes the setting's student.
+        layers: Layers of the base model that the student keeps; empty uses the setting's student.
         optimizer: ``adam`` or ``adamw``.
-        warmup: Share of the steps with a growing learning rate.
+        warmup: Fraction of the steps with a rising learning rate.
     """
 
     learning_rate: float = 1e-4
@@ -70,11 +71,11 @@ PRESETS = {"paper": HyperParameters(), "repo": replace(HyperParameters())}
 
 
 def check(hp: HyperParameters, student: Spec[Any], teacher: Model) -> None:
-    """Refuse a teacher whose layers or tokens are not the student's.
+    """Refuse a teacher whose layers or tokens do not fit the student's.
 
     Raises:
-        BadInput: Fewer layers than the student has, another hidden size, another tokenizer, or a student that
-            is no transformer.
+        BadInput: The teacher has fewer layers than the student, another hidden size or another tokenizer, or
+            the student is not a transformer.
     """
     require_transformer(student, "pkd matches the layers of a transformer")
     base = student.kwargs["base"]
@@ -89,7 +90,7 @@ def check(hp: HyperParameters, student: Spec[Any], teacher: Model) -> None:
     tokenizers = [FastTokenizer(Path(model.path), 8) for model in (base, teacher)]
     require(
         tokenizers[0].same_as(tokenizers[1]),
-        "a teacher that runs along has the student's tokenizer",
+        "tokenizer of a live teacher = tokenizer of the student",
         student=base.name,
         teacher=teacher.name,
         remedy="Take a student that starts from the teacher, or a method that reads stored vectors.",
@@ -97,7 +98,7 @@ def check(hp: HyperParameters, student: Spec[Any], teacher: Model) -> None:
 
 
 def plan(hp: HyperParameters, setting: Setting) -> Stage:
-    """The fine-tuning after the distillation; the distillation alone where nothing is labelled."""
+    """Plan the distillation and, if there is labelled text, the fine-tuning."""
     distil = distilled(
         setting,
         spec(PatientRegression, beta=hp.beta, match=hp.match, final=hp.match_final),

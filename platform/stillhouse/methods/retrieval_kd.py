@@ -5,19 +5,19 @@ Shakeri et al., Knowledge Distillation in Document Retrieval, arXiv:1911.11065.
     teacher        L = CE(labels, scores of the C candidates)                  eq. 2, sections 3.1 and 3.3
     retrieval_kd   L = α · SoftLoss(t', s) + (1 − α) · CE(labels, s)           eq. 1–3, on recorded scores
 
-The teacher is trained on all claims, and asked once for every pair; students of any α, T or soft loss read
-the same recorded scores. With α = 0 there is no teacher, and no such stage.
+The teacher is trained on all claims and scores every pair once; students with any α, T or soft loss read the
+same recorded scores. With α = 0 there is no teacher and no stage for it.
 
-Read around misprints: both cross-entropies are printed without the minus sign, and with logits in the place
-of log-probabilities. "A linear layer is used to join the encodings" taken as linear over [c; d] ranks the
+Misprints: both cross-entropies are printed without the minus sign, and with logits instead of
+log-probabilities. "A linear layer is used to join the encodings", read as a layer over [c; d], ranks the
 documents alike for every claim (``joiner = concat``, kept to show that); here the layer is bilinear.
 
-Deviations: the modification of the coattention network is not described (see `students/coattention`), nor are
-the sizes: with 300-d word vectors that stay as they are, teacher and SimpleLSTM have 2.84 M and 141 k
-parameters here, 2.85 M and 141 k there; our joiner adds D². Not printed are learning rates, batches, epochs,
-optimiser, schedule, and how the LSTM's states become a vector. The paper's Transformer teacher starts from
-random weights, ours from a published encoder. In training all relevant documents are among the candidates;
-dev and test keep what TF-IDF misses.
+Deviations: the paper describes neither how it modifies the coattention network (see `students/coattention`)
+nor the sizes: with frozen 300-d word vectors, teacher and SimpleLSTM have 2.84 M and 141 k parameters here,
+2.85 M and 141 k there; our joiner adds D². It does not print learning rates, batch sizes, epochs, optimiser,
+schedule, nor how the LSTM's states become a vector. The paper's Transformer teacher starts from random
+weights, ours from a published encoder. In training, all relevant documents are among the candidates; dev and
+test keep the candidates of TF-IDF, which may miss one.
 """
 
 from dataclasses import dataclass
@@ -25,12 +25,13 @@ from typing import Any
 
 from stillhouse.core.errors import require
 from stillhouse.core.identity import Spec, spec
-from stillhouse.losses.pair_head import KINDS
-from stillhouse.losses.softlabel import SoftAndHard
+from stillhouse.losses.pair_head import KINDS, Joiner
+from stillhouse.losses.softlabel import HardLabelCE, SoftAndHard, SoftLabelCE, SoftLabelMSE
 from stillhouse.objectives.ranking import JoinedCandidates, LabelledCandidates
 from stillhouse.plan.data import Examples, Model, RankingTask, Sampled, Scored
 from stillhouse.plan.setting import Setting
 from stillhouse.plan.stage import Optimizer, Stage
+from stillhouse.recipes.stages import stage_of
 from stillhouse.students.coattention import CoattentionScorer
 from stillhouse.students.cross_encoder import TransformerScorer
 from stillhouse.students.towers import POOLINGS, SimpleCNN, SimpleLSTM
@@ -40,10 +41,11 @@ PRUNABLE_FROM = "retrieval_kd"
 NEEDS_WORDS = True
 NEEDS_CLAIMS = True
 BASELINE = {"alpha": 0.0}
-"""What a student is compared with: the same student without a teacher."""
+"""Hyper-parameters of the baseline: the same student without a teacher."""
 
 ENCODERS = ("lstm", "cnn")
 TEACHERS = ("coattention", "transformer", "published")
+SOFT_LOSSES = ("ce", "mse")
 
 
 @dataclass(frozen=True)
@@ -51,30 +53,31 @@ class HyperParameters:
     """What may be searched; the soft loss, α and T are those of the best SimpleLSTM (Table 3).
 
     Attributes:
-        learning_rate: Of the student, at its highest.
-        batch_size: Claims a step, each with its C candidates.
+        learning_rate: Peak learning rate of the student.
+        batch_size: Claims per step, each with its C candidates.
         encoder: ``lstm`` (SimpleLSTM) or ``cnn`` (SimpleCNN).
-        units: Filters of the CNN, or units of the LSTM a direction.
+        units: Filters of the CNN, or units of the LSTM per direction.
         pooling: How the LSTM's states become a vector: ``max``, ``mean``, or ``last`` (which cannot be
             exported).
-        joiner: ``bilinear``, an inner product that an index serves; ``features``; or ``concat``, which is
+        joiner: ``bilinear``, an inner product that an index can serve; ``features``; or ``concat``, which is
             blind to the claim.
         soft_loss: ``ce`` or ``mse``.
-        alpha: α; 0 trains without a teacher, 1 without labels.
+        alpha: Weight α of the soft loss; 0 trains without a teacher, 1 without labels.
         temperature: T.
-        compared: Of ``mse``: ``probabilities``, ``scores`` or ``printed``.
-        gold: With several relevant candidates, ``sum`` adds their terms, ``mean`` shares a weight of 1.
-        train_words: Change the word vectors, those of the teacher too; with counted words they must be.
-        dropout: Of the word vectors, and of what the teacher's MLP reads.
+        compared: What ``mse`` compares: ``probabilities``, ``scores`` or ``printed``.
+        gold: How several relevant candidates count: ``sum`` adds their terms, ``mean`` gives them a weight of
+            1 in total.
+        train_words: Train the word vectors, also those of the teacher; required for counted words.
+        dropout: Dropout of the word vectors and of the input of the teacher's MLP.
         teacher_model: ``coattention``, ``transformer`` (the setting's student as a cross-encoder), or
-            ``published`` (what ``--cross-encoder`` names).
-        teacher_learning_rate: Of a teacher that is trained.
-        teacher_batch_size: Claims a step of it.
-        teacher_units: Of its LSTMs, a direction.
-        teacher_budget: Claims that it sees in all; 0 takes those of the student.
+            ``published`` (the model that ``--cross-encoder`` names).
+        teacher_learning_rate: Peak learning rate of a trained teacher.
+        teacher_batch_size: Claims per step of the teacher.
+        teacher_units: Units of the teacher's LSTMs per direction.
+        teacher_budget: Claims that the teacher sees in total; 0 uses the student's budget.
         optimizer: ``adam`` or ``adamw``.
-        decay: ``constant``, ``linear`` or ``cosine``.
-        warmup: Share of the steps with a growing learning rate.
+        decay: Shape of the learning rate after its warm-up: ``constant``, ``linear`` or ``cosine``.
+        warmup: Fraction of the steps with a rising learning rate.
     """
 
     learning_rate: float = 1e-3
@@ -100,14 +103,9 @@ class HyperParameters:
     warmup: float = 0.0
 
     def __post_init__(self) -> None:
-        """Check what is only built with word vectors at hand."""
-        SoftAndHard(
-            alpha=self.alpha,
-            soft=self.soft_loss,
-            temperature=self.temperature,
-            compared=self.compared,
-            gold=self.gold,
-        )
+        """Check what is otherwise checked only when the student is built, which needs word vectors."""
+        require(self.soft_loss in SOFT_LOSSES, f"soft_loss in {SOFT_LOSSES}", soft_loss=self.soft_loss)
+        self.loss().build()
         require(self.encoder in ENCODERS, f"encoder in {ENCODERS}", encoder=self.encoder)
         require(self.pooling in POOLINGS, f"pooling in {POOLINGS}", pooling=self.pooling)
         require(self.joiner in KINDS, f"joiner in {KINDS}", joiner=self.joiner)
@@ -118,6 +116,13 @@ class HyperParameters:
         for name in ("units", "teacher_units"):
             require(getattr(self, name) >= 1, f"{name} >= 1", **{name: getattr(self, name)})
         require(self.teacher_budget >= 0, "teacher_budget >= 0", teacher_budget=self.teacher_budget)
+
+    def loss(self) -> Spec[SoftAndHard]:
+        """Return the student's loss."""
+        soft: Spec[Any] = spec(SoftLabelCE, temperature=self.temperature)
+        if self.soft_loss == "mse":
+            soft = spec(SoftLabelMSE, temperature=self.temperature, compared=self.compared)
+        return spec(SoftAndHard, alpha=self.alpha, soft=soft, hard=spec(HardLabelCE, gold=self.gold))
 
 
 PRESETS = {"paper": HyperParameters(), "repo": HyperParameters()}
@@ -146,20 +151,20 @@ SOURCES = {
     "decay": ("not printed; ours", _NO_CODE),
     "warmup": ("not printed; ours", _NO_CODE),
 }
-"""Where a preset's value stands."""
+"""Source of each preset's value."""
 
 
 def plan(hp: HyperParameters, setting: Setting) -> Stage:
-    """The student's stage; through the recorded scores it reaches the teacher's, unless α = 0.
+    """Plan the student's stage and, unless α = 0, the teacher whose recorded scores it reads.
 
     Raises:
-        BadInput: Fewer claims than a batch, or a published teacher that is not given.
+        BadInput: There are fewer claims than a batch has, or a published teacher is required but not given.
     """
     task = setting.ranking
-    assert task is not None, "a method that needs claims says so before it plans"
+    assert task is not None, "a method that needs claims declares it"
     require(
         task.rows >= hp.batch_size,
-        "the claims that a student learns from >= batch_size",
+        "number of training claims >= batch_size",
         claims=task.rows,
         fraction=task.fraction,
         batch_size=hp.batch_size,
@@ -175,33 +180,28 @@ def plan(hp: HyperParameters, setting: Setting) -> Stage:
         )
     objective = spec(
         JoinedCandidates,
-        joiner=hp.joiner,
-        soft_loss=hp.soft_loss,
-        alpha=hp.alpha,
-        temperature=hp.temperature,
-        compared=hp.compared,
-        gold=hp.gold,
+        joiner=spec(Joiner, kind=hp.joiner),
+        loss=hp.loss(),
     )
-    return Stage(
+    return stage_of(
+        setting,
         label="retrieval_kd",
         student=_tower(hp, setting),
         objective=objective,
         examples=examples,
-        stores={},
         budget=setting.distil_budget,
         batch_size=hp.batch_size,
         optimizer=_optimizer(hp, hp.learning_rate),
-        evaluate_every=setting.distil_budget // setting.evaluations,
-        **{**setting.common(), "dev": task.dev},
+        dev=task.dev,
     )
 
 
 def _scored(hp: HyperParameters, setting: Setting, task: RankingTask) -> Examples:
-    """The claims with the recorded scores of the teacher."""
+    """Return the claims with the recorded scores of the teacher."""
     if hp.teacher_model == "published":
         require(
             task.cross_encoder is not None,
-            "teacher_model=published comes with a cross-encoder",
+            "a cross-encoder with teacher_model = published",
             teacher_model=hp.teacher_model,
             remedy="Name one with --cross-encoder.",
         )
@@ -230,18 +230,16 @@ def _teacher(hp: HyperParameters, setting: Setting, task: RankingTask) -> Stage:
             dropout=hp.dropout,
             seed=setting.seed,
         )
-    budget = hp.teacher_budget or setting.distil_budget
-    return Stage(
+    return stage_of(
+        setting,
         label="teacher",
         student=scorer,
-        objective=spec(LabelledCandidates, gold=hp.gold),
+        objective=spec(LabelledCandidates, hard=spec(HardLabelCE, gold=hp.gold)),
         examples=task.examples,
-        stores={},
-        budget=budget,
+        budget=hp.teacher_budget or setting.distil_budget,
         batch_size=hp.teacher_batch_size,
         optimizer=_optimizer(hp, hp.teacher_learning_rate),
-        evaluate_every=budget // setting.evaluations,
-        **{**setting.common(), "dev": task.dev},
+        dev=task.dev,
     )
 
 

@@ -1,22 +1,24 @@
 """SimCSE-style supervised training without a teacher: what labelled text alone gives the small model.
 
 Gao et al., SimCSE: Simple Contrastive Learning of Sentence Embeddings, EMNLP 2021, arXiv:2104.08821; the
-baseline of IBKD's tables, and DistilCSE's starting point (§5.3: export its student, and give that folder as
-``--student``).
+baseline of IBKD's tables, and the starting point of DistilCSE (§5.3: export its student and pass that folder
+as ``--student``).
 
-    simcse     L = InfoNCE_sup(s, s⁺, s⁻)    eq. 5 there: an anchor against all positives and hard negatives
+    simcse     L = InfoNCE_sup(s, s⁺, s⁻)    eq. 5: an anchor against all positives and hard negatives
 
-Deviations: vectors are pooled as the setting's student pools, and SimCSE's MLP over [CLS] is left out: an
-export without it is what the other methods' students are compared with.
+Deviations: vectors are pooled as the setting's student pools them, and SimCSE's MLP over [CLS] is left out:
+the students of the other methods are compared with an export that has no such layer.
 """
 
 from dataclasses import dataclass, replace
 
 from stillhouse.core.identity import spec
-from stillhouse.objectives.bottleneck import SupervisedBottleneck
+from stillhouse.losses.contrastive import SupervisedInfoNCE
+from stillhouse.objectives.information_bottleneck import SupervisedBottleneck
 from stillhouse.plan.setting import Setting
 from stillhouse.plan.stage import Optimizer, Stage
-from stillhouse.recipes.two_stages import student_of, supervised
+from stillhouse.recipes.stages import student_of
+from stillhouse.recipes.two_stages import supervised
 
 PAPER = "Gao et al., SimCSE: Simple Contrastive Learning of Sentence Embeddings, EMNLP 2021, arXiv:2104.08821"
 PRUNABLE_FROM = "simcse"
@@ -28,12 +30,12 @@ class HyperParameters:
     """What may be searched.
 
     Attributes:
-        learning_rate: At its highest.
-        batch_size: Global batch.
+        learning_rate: Peak learning rate.
+        batch_size: Global batch size.
         temperature: τ.
-        layers: The base model's layers that the student keeps; empty takes the setting's student.
+        layers: Layers of the base model that the student keeps; empty uses the setting's student.
         optimizer: ``adam`` or ``adamw``.
-        warmup: Share of the steps with a growing learning rate.
+        warmup: Fraction of the steps with a rising learning rate.
     """
 
     learning_rate: float = 5e-5
@@ -44,7 +46,7 @@ class HyperParameters:
     warmup: float = 0.1
 
     def __post_init__(self) -> None:
-        """Layers read from a file are a list."""
+        """Make the layers hashable: read from a file, they are a list."""
         object.__setattr__(self, "layers", tuple(self.layers))
 
 
@@ -57,14 +59,15 @@ SOURCES = {
     "temperature": ("section 3 there", "code: 0.05"),
     "warmup": ("not printed; ours", "code: none"),
 }
-"""Where a preset's value stands: in the text, and in the authors' code."""
+"""Source of each preset's value: in the text, and in the authors' code."""
 
 
 def plan(hp: HyperParameters, setting: Setting) -> Stage:
-    """One stage, on the labelled text."""
+    """Plan one stage on the labelled text."""
+    nce = spec(SupervisedInfoNCE, temperature=hp.temperature, share_negatives=True)
     return supervised(
         setting,
-        spec(SupervisedBottleneck, temperature=hp.temperature, beta=0.0, share_negatives=True),
+        spec(SupervisedBottleneck, nce=nce, beta=0.0),
         Optimizer(hp.learning_rate, name=hp.optimizer, warmup=hp.warmup),
         student=student_of(setting, hp.layers),
         batch_size=hp.batch_size,

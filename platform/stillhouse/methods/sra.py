@@ -5,14 +5,15 @@ Wu et al., AACL 2020, arXiv:2004.03097.
     sra        L = ½ (1 − cos(T_x, S_x))                               eq. 1, on unlabelled text
     finetune   L = CE(labels, MLP(h)), of a pair MLP([h, h', |h − h'|, h ∘ h'])     section 3.2
 
-The student is a bidirectional LSTM over word vectors, a linear layer without bias and tanh, of the teacher's
-dimension. The whole of it is fine-tuned.
+The student is a bidirectional LSTM over word vectors, followed by a linear layer without bias and tanh, of
+the teacher's dimension. All of it is fine-tuned.
 
-Deviations: T_x is the teacher's own sentence vector; of BERT as published it is the last state of [CLS].
-Not printed are the batch of the fine-tuning, the epochs, the schedule, and how the states become H: here
-the maximum over the words, as in the BiLSTM of GLUE that section 3.2 follows. Of the learning rates that are
-searched per task, 5e-4 is the default.
-SRA + KD (+ TS) is the method ``sra_kd``, the baseline without the first stage ``bilstm_kd``.
+Deviations: T_x is the teacher's own sentence vector; for BERT as published that is the last state of [CLS].
+The paper does not print the batch size of the fine-tuning, the epochs, the schedule, nor how the states
+become H: here by the maximum over the words, as in the BiLSTM of GLUE that section 3.2 follows. Of the
+learning rates that the paper searches per task, 5e-4 is the default.
+
+SRA + KD (+ TS) is the method ``sra_kd``; the baseline without the first stage is ``bilstm_kd``.
 """
 
 from dataclasses import dataclass
@@ -22,8 +23,8 @@ from stillhouse.core.identity import Spec
 from stillhouse.plan.data import Model
 from stillhouse.plan.setting import Setting
 from stillhouse.plan.stage import Optimizer, Stage
-from stillhouse.recipes.labelled_tasks import approximated, check_student, classified, recurrent
-from stillhouse.recipes.two_stages import require_transformer
+from stillhouse.recipes.labelled_tasks import approximated, bilstm, check_bilstm, classified
+from stillhouse.recipes.stages import require_transformer
 
 PAPER = (
     "Wu et al., Towards Non-task-specific Distillation of BERT via Sentence Representation Approximation, "
@@ -38,18 +39,18 @@ class HyperParameters:
     """What may be searched; defaults are those of section 4.3 where it prints one.
 
     Attributes:
-        distil_learning_rate: Of the distillation stage, at its highest.
-        distil_batch_size: Global batch of the distillation stage; no more than the budget is taken.
-        finetune_learning_rate: Of the fine-tuning stage.
-        finetune_batch_size: Global batch of the fine-tuning stage; no more than the budget is taken.
-        hidden: Units of the LSTM a side.
-        pooling: How states become H: ``max``, ``mean`` or ``last`` (which cannot be exported).
-        head_hidden: Units of the classifier's hidden layer.
-        freeze_words: Leave the word vectors as they are.
-        dropout: Of the student and of the classifier.
+        distil_learning_rate: Peak learning rate of the distillation stage.
+        distil_batch_size: Global batch size of the distillation stage, cut to the budget.
+        finetune_learning_rate: Peak learning rate of the fine-tuning stage.
+        finetune_batch_size: Global batch size of the fine-tuning stage, cut to the budget.
+        hidden: Units of the LSTM per direction.
+        pooling: How the states become H: ``max``, ``mean`` or ``last`` (which cannot be exported).
+        head_hidden: Units of the hidden layer of the classifier.
+        freeze_words: Leave the word vectors unchanged.
+        dropout: Dropout of the student and of the classifier.
         optimizer: ``adam`` or ``adamw``.
-        decay: ``constant``, ``linear`` or ``cosine``.
-        warmup: Share of the steps with a growing learning rate.
+        decay: Shape of the learning rate after its warm-up: ``constant``, ``linear`` or ``cosine``.
+        warmup: Fraction of the steps with a rising learning rate.
     """
 
     distil_learning_rate: float = 1e-3
@@ -66,8 +67,8 @@ class HyperParameters:
     warmup: float = 0.0
 
     def __post_init__(self) -> None:
-        """Check what is only built with word vectors at hand."""
-        check_student(hidden=self.hidden, pooling=self.pooling, dropout=self.dropout)
+        """Check what is otherwise checked only when the student is built, which needs word vectors."""
+        check_bilstm(self)
 
 
 PRESETS = {"paper": HyperParameters(), "repo": HyperParameters()}
@@ -86,23 +87,21 @@ SOURCES = {
     "decay": ("not printed; ours", "no code is known"),
     "warmup": ("not printed; ours", "no code is known"),
 }
-"""Where a preset's value stands."""
+"""Source of each preset's value."""
 
 
 def check(hp: HyperParameters, student: Spec[Any], teacher: Model) -> None:
-    """Refuse another kind of student than its own.
+    """Refuse a student of another kind than the method's own.
 
     Raises:
-        BadInput: One is asked for.
+        BadInput: The student is not a transformer, the kind that stands for the method's own.
     """
     require_transformer(student, "sra trains a BiLSTM of its own")
 
 
 def plan(hp: HyperParameters, setting: Setting) -> Stage:
-    """The fine-tuning stage after the distillation; the distillation alone where there is no task."""
-    student = recurrent(
-        setting, hidden=hp.hidden, pooling=hp.pooling, freeze_words=hp.freeze_words, dropout=hp.dropout
-    )
+    """Plan the distillation and, if there is a task, the fine-tuning."""
+    student = bilstm(setting, hp)
     before = approximated(
         setting, _optimizer(hp, hp.distil_learning_rate), student=student, batch_size=hp.distil_batch_size
     )

@@ -6,12 +6,12 @@ Wu et al., AACL 2020, arXiv:2004.03097, with the transfer of Tang et al., 2019, 
     sra        L = ½ (1 − cos(T_x, S_x))                               eq. 1, on unlabelled text
     finetune   L = (1 − kd_weight) CE(labels, z) + kd_weight MSE(z, z_teacher)      Table 1, rows 12 and 14
 
-With ``augment = ts`` the last stage reads the varied rows too: words masked, replaced by one with the same
-part of speech, or n-grams in the place of the text. They have no label; the teacher speaks of them.
+With ``augment = ts`` the last stage also reads augmented rows: words masked, words replaced by others with
+the same part of speech, or n-grams instead of the text. They have no label, only the teacher's logits.
 
-Deviations: as `sra`. The teacher of a pair is not a cross-encoder: it sees each text alone, and its
-classifier the pair [h, h', |h − h'|, h ∘ h']. The teacher that is fine-tuned is the one that is approximated;
-the paper's KD has BERT large.
+Deviations: as in `sra`. The teacher of a pair is not a cross-encoder: it encodes each text alone, and its
+classifier reads [h, h', |h − h'|, h ∘ h']. The teacher that is fine-tuned is the one that is approximated;
+the paper's KD uses BERT large.
 """
 
 from dataclasses import dataclass
@@ -23,13 +23,13 @@ from stillhouse.plan.setting import Setting
 from stillhouse.plan.stage import Optimizer, Stage
 from stillhouse.recipes.labelled_tasks import (
     approximated,
-    check_student,
+    bilstm,
+    check_bilstm,
     check_transfer,
     classified,
-    recurrent,
     transferred,
 )
-from stillhouse.recipes.two_stages import require_transformer
+from stillhouse.recipes.stages import require_transformer
 from stillhouse.students.head import own_head
 
 PAPER = (
@@ -46,24 +46,24 @@ class HyperParameters:
     """What may be searched; defaults are those of section 4.3 where it prints one.
 
     Attributes:
-        kd_weight: Weight of the teacher's logits; the labels have the rest. 1 leaves the labels out; 0 is
+        kd_weight: Weight of the teacher's logits; the labels get the rest. 1 leaves the labels out; 0 equals
             `sra`.
-        augment: Rows of the last stage: ``none`` takes the task's, ``ts`` the varied ones too.
-        teacher_learning_rate: Of the teacher's fine-tuning.
-        teacher_batch_size: Global batch of the teacher's fine-tuning; no more than the budget is taken.
-        teacher_budget: Examples of the teacher's fine-tuning; 0 takes that of the last stage.
-        distil_learning_rate: Of the distillation stage, at its highest.
-        distil_batch_size: Global batch of the distillation stage; no more than the budget is taken.
-        finetune_learning_rate: Of the fine-tuning stage.
-        finetune_batch_size: Global batch of the fine-tuning stage; no more than the budget is taken.
-        hidden: Units of the LSTM a side.
-        pooling: How states become H: ``max``, ``mean`` or ``last`` (which cannot be exported).
-        head_hidden: Units of the student's classifier's hidden layer.
-        freeze_words: Leave the word vectors as they are.
-        dropout: Of the student and of its classifier.
-        optimizer: ``adam`` or ``adamw``; of the student.
-        decay: ``constant``, ``linear`` or ``cosine``; of the student.
-        warmup: Share of the steps with a growing learning rate; of the student.
+        augment: Rows of the last stage: ``none`` reads the task's, ``ts`` also the augmented ones.
+        teacher_learning_rate: Peak learning rate of the teacher's fine-tuning.
+        teacher_batch_size: Global batch size of the teacher's fine-tuning, cut to the budget.
+        teacher_budget: Examples of the teacher's fine-tuning; 0 uses the budget of the last stage.
+        distil_learning_rate: Peak learning rate of the distillation stage.
+        distil_batch_size: Global batch size of the distillation stage, cut to the budget.
+        finetune_learning_rate: Peak learning rate of the fine-tuning stage.
+        finetune_batch_size: Global batch size of the fine-tuning stage, cut to the budget.
+        hidden: Units of the LSTM per direction.
+        pooling: How the states become H: ``max``, ``mean`` or ``last`` (which cannot be exported).
+        head_hidden: Units of the hidden layer of the student's classifier.
+        freeze_words: Leave the word vectors unchanged.
+        dropout: Dropout of the student and of its classifier.
+        optimizer: Optimiser of the student: ``adam`` or ``adamw``.
+        decay: Shape of the student's learning rate: ``constant``, ``linear`` or ``cosine``.
+        warmup: Fraction of the student's steps with a rising learning rate.
     """
 
     kd_weight: float = 1.0
@@ -85,9 +85,9 @@ class HyperParameters:
     warmup: float = 0.0
 
     def __post_init__(self) -> None:
-        """Check what is only built with word vectors at hand."""
-        check_student(hidden=self.hidden, pooling=self.pooling, dropout=self.dropout)
-        check_transfer(kd_weight=self.kd_weight, augment=self.augment, teacher_budget=self.teacher_budget)
+        """Check what is otherwise checked only when the student is built, which needs word vectors."""
+        check_bilstm(self)
+        check_transfer(self)
 
 
 PRESETS = {"paper": HyperParameters(), "repo": HyperParameters()}
@@ -112,27 +112,25 @@ SOURCES = {
     "decay": _OURS,
     "warmup": _OURS,
 }
-"""Where a preset's value stands."""
+"""Source of each preset's value."""
 
 
 def check(hp: HyperParameters, student: Spec[Any], teacher: Model) -> None:
     """Refuse a teacher that cannot be fine-tuned.
 
     Raises:
-        BadInput: Its pooling is none of ours, or another module follows; or another kind of student is asked
-            for than its own.
+        BadInput: The teacher pools in a way that is not supported, or has further modules; or the student is
+            of another kind than the method's own.
     """
     require_transformer(student, "sra_kd trains a BiLSTM of its own")
     own_head(teacher)
 
 
 def plan(hp: HyperParameters, setting: Setting) -> Stage:
-    """The fine-tuning stage after the distillation and the teacher's own fine-tuning."""
+    """Plan the distillation, the fine-tuning of the teacher, and the fine-tuning of the student."""
     task = setting.task
-    assert task is not None, "a method that needs a task says so before it plans"
-    student = recurrent(
-        setting, hidden=hp.hidden, pooling=hp.pooling, freeze_words=hp.freeze_words, dropout=hp.dropout
-    )
+    assert task is not None, "a method that needs a task declares it"
+    student = bilstm(setting, hp)
     before = approximated(
         setting, _optimizer(hp, hp.distil_learning_rate), student=student, batch_size=hp.distil_batch_size
     )
@@ -144,15 +142,7 @@ def plan(hp: HyperParameters, setting: Setting) -> Stage:
         batch_size=hp.finetune_batch_size,
         head_hidden=hp.head_hidden,
         dropout=hp.dropout,
-        examples=transferred(
-            setting,
-            task,
-            augment=hp.augment,
-            kd_weight=hp.kd_weight,
-            learning_rate=hp.teacher_learning_rate,
-            batch_size=hp.teacher_batch_size,
-            budget=hp.teacher_budget,
-        ),
+        examples=transferred(setting, task, hp),
         kd_weight=hp.kd_weight,
         before=before,
     )

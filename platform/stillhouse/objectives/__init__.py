@@ -1,1 +1,1 @@
-"""Objectives: losses bound to the batches of a stage, one file for each family."""
+"""Objectives: losses bound to the batches of a stage, one file per family."""

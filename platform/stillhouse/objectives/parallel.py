@@ -1,7 +1,7 @@
-"""Objectives on parallel sentences, columns ``source`` and ``target``: row i of the one translates row i.
+"""Objectives on parallel sentences, columns ``source`` and ``target``: target i translates source i.
 
 Ding et al., Multi-stage Distillation Framework for Cross-Lingual Semantic Similarity Matching, Findings of
-NAACL 2022. The contrast couples the batch and is computed over the gathered one.
+NAACL 2022. The contrast couples the batch and is computed over the gathered batch.
 
 B  batch
 """
@@ -11,63 +11,65 @@ from collections.abc import Mapping
 from torch import Tensor, nn
 
 from stillhouse.core.distributed import gather
-from stillhouse.core.errors import require
+from stillhouse.core.identity import Spec, spec
 from stillhouse.core.types import Batch, Encoding, Terms
 from stillhouse.losses.multilingual import MultilingualContrast, MultilingualCrossEntropy
 from stillhouse.losses.numerics import widen
 from stillhouse.losses.regression import MSE
 
-CONTRASTS = ("teacher", "same", "ce", "none")
-
 
 class ParallelRegression(nn.Module):
-    """Both sentences of a pair to the teacher's vectors, eq. 2, 3 and 4: ``mse``.
+    """Regression of both sentences of a pair on the teacher's vectors, eq. 2, 3 and 4: ``mse``.
 
-    A teacher of one language says something of the source alone, and both sentences follow that (eq. 2). One
-    that says something of the target too is followed sentence by sentence (eq. 3 and 4).
+    If the teacher encodes the source alone, both sentences are fitted to its vector (eq. 2). If it encodes
+    the target too, each sentence is fitted to its own vector (eq. 3 and 4).
 
     Args:
         student_dim: D.
-        teacher_dim: E; where it differs from D, a projection is learnt beside the student and dropped.
+        teacher_dim: E.
+        mse: The regression of one sentence. If E differs from D, its projection is learnt beside the student
+            and dropped.
     """
 
-    def __init__(self, *, student_dim: int, teacher_dim: int) -> None:
+    def __init__(self, *, student_dim: int, teacher_dim: int, mse: Spec[MSE] = spec(MSE)) -> None:
         super().__init__()
-        self.mse = MSE(student_dim=student_dim, teacher_dim=teacher_dim)
+        self.mse = mse.build(student_dim=student_dim, teacher_dim=teacher_dim)
 
     def forward(
         self, student: Mapping[str, Encoding], teacher: Mapping[str, Encoding], batch: Batch
     ) -> Terms:
-        """``mse``, the sum of both sides."""
+        """Return ``mse``, the sum of both sides."""
         return {"mse": _both_sides(self.mse, student, teacher)}
 
 
 class ParallelContrast(nn.Module):
-    """Stage 4, eq. 7: ``contrast`` (eq. 5, or eq. 8 or 9 in its place) and ``mse`` (eq. 6).
+    """Stage 4, eq. 7: ``mse`` (eq. 6) and ``contrast`` (eq. 5, or one of its variants).
 
     Args:
         student_dim: D.
-        teacher_dim: E; where it differs from D, a projection is learnt beside the student and dropped.
-        contrast: ``teacher`` (eq. 5), ``same`` (Bool, eq. 8), ``ce`` (eq. 9), or ``none``.
-        temperature: τ of ``ce``.
+        teacher_dim: E.
+        mse: The regression of one sentence, see `ParallelRegression`.
+        contrast: The contrast: eq. 5 by default, eq. 8 or eq. 9; None leaves it out.
     """
 
     def __init__(
-        self, *, student_dim: int, teacher_dim: int, contrast: str = "teacher", temperature: float = 0.05
+        self,
+        *,
+        student_dim: int,
+        teacher_dim: int,
+        mse: Spec[MSE] = spec(MSE),
+        contrast: Spec[MultilingualContrast] | Spec[MultilingualCrossEntropy] | None = spec(
+            MultilingualContrast
+        ),
     ) -> None:
         super().__init__()
-        require(contrast in CONTRASTS, f"contrast in {CONTRASTS}", contrast=contrast)
-        self.mse = MSE(student_dim=student_dim, teacher_dim=teacher_dim)
-        self.contrast: nn.Module | None = None
-        if contrast == "ce":
-            self.contrast = MultilingualCrossEntropy(temperature=temperature)
-        elif contrast != "none":
-            self.contrast = MultilingualContrast(labels=contrast)
+        self.mse = mse.build(student_dim=student_dim, teacher_dim=teacher_dim)
+        self.contrast: nn.Module | None = None if contrast is None else contrast.build()
 
     def forward(
         self, student: Mapping[str, Encoding], teacher: Mapping[str, Encoding], batch: Batch
     ) -> Terms:
-        """``mse`` and, unless there is none, ``contrast``."""
+        """Return ``mse`` and, unless it is left out, ``contrast``."""
         terms = {"mse": _both_sides(self.mse, student, teacher)}
         if self.contrast is not None:
             source_BD, target_BD = (gather(widen(student[c].embedding_BD)) for c in ("source", "target"))
@@ -78,7 +80,7 @@ class ParallelContrast(nn.Module):
 
 
 def _both_sides(mse: MSE, student: Mapping[str, Encoding], teacher: Mapping[str, Encoding]) -> Tensor:
-    followed = {column: teacher.get(column, teacher["source"]) for column in ("source", "target")}
-    source: Tensor = mse(student["source"].embedding_BD, followed["source"].embedding_BD)
-    target: Tensor = mse(student["target"].embedding_BD, followed["target"].embedding_BD)
+    fitted_to = {column: teacher.get(column, teacher["source"]) for column in ("source", "target")}
+    source: Tensor = mse(student["source"].embedding_BD, fitted_to["source"].embedding_BD)
+    target: Tensor = mse(student["target"].embedding_BD, fitted_to["target"].embedding_BD)
     return source + target

@@ -4,52 +4,42 @@ from collections.abc import Mapping
 
 from torch import Tensor, nn
 
+from stillhouse.core.identity import Spec, spec
 from stillhouse.core.types import Batch, Encoding, Terms
 from stillhouse.losses.pair_head import Joiner
 from stillhouse.losses.softlabel import HardLabelCE, SoftAndHard
 
 
 class JoinedCandidates(nn.Module):
-    """Scores from a claim's vector and its candidates', fitted to a teacher's scores and to labels.
+    """Scores from the vectors of a claim and its candidates, fitted to teacher scores and to labels.
 
-    Columns ``claim`` and ``documents``, flattened row by row; values ``gold`` and, where α > 0, ``scores``.
+    Columns ``claim`` and ``documents``, flattened row by row; values ``gold`` and, if α > 0, ``scores``.
     The terms are ``soft`` and ``hard`` (eq. 3).
 
     Args:
-        student_dim: D, of both.
-        joiner: ``bilinear``, ``features`` or ``concat``.
-        soft_loss: ``ce`` or ``mse``.
-        alpha: α.
-        temperature: T.
-        compared: What the squared error compares.
-        gold: What several relevant candidates of a claim weigh.
+        student_dim: D, of claims and documents.
+        joiner: Turns the vectors of a claim and a document into a score.
+        loss: The losses on scores and labels, with their weight α.
     """
 
     def __init__(
         self,
         *,
         student_dim: int,
-        joiner: str = "bilinear",
-        soft_loss: str = "ce",
-        alpha: float = 0.5,
-        temperature: float = 3.0,
-        compared: str = "probabilities",
-        gold: str = "sum",
+        joiner: Spec[Joiner] = spec(Joiner),
+        loss: Spec[SoftAndHard] = spec(SoftAndHard),
     ) -> None:
         super().__init__()
-        self.joiner = Joiner(claim_dim=student_dim, kind=joiner)
-        self.loss = SoftAndHard(
-            alpha=alpha, soft=soft_loss, temperature=temperature, compared=compared, gold=gold
-        )
+        self.joiner, self.loss = joiner.build(claim_dim=student_dim), loss.build()
 
     def forward(
         self, student: Mapping[str, Encoding], teacher: Mapping[str, Encoding], batch: Batch
     ) -> Terms:
-        """``soft`` where α > 0, ``hard`` where α < 1."""
+        """Return ``soft`` if α > 0 and ``hard`` if α < 1."""
         return self.loss.terms(self._scores(student), batch.values.get("scores"), batch.values.get("gold"))
 
     def score(self, student: Mapping[str, Encoding]) -> Tensor:
-        """Scores of the candidates, (B, C)."""
+        """Return the scores of the candidates, (B, C)."""
         return self._scores(student)
 
     def _scores(self, student: Mapping[str, Encoding]) -> Tensor:
@@ -59,18 +49,18 @@ class JoinedCandidates(nn.Module):
 
 
 class LabelledCandidates(nn.Module):
-    """The labels alone, for a teacher that reads claim and document together and scores by itself.
+    """Cross-entropy to the labels alone, for a teacher that reads claim and document together: ``hard``.
 
     Args:
-        gold: What several relevant candidates of a claim weigh.
+        hard: The loss on the labels.
     """
 
-    def __init__(self, *, gold: str = "sum") -> None:
+    def __init__(self, *, hard: Spec[HardLabelCE] = spec(HardLabelCE)) -> None:
         super().__init__()
-        self.hard = HardLabelCE(gold=gold)
+        self.hard = hard.build()
 
     def forward(
         self, student: Mapping[str, Encoding], teacher: Mapping[str, Encoding], batch: Batch
     ) -> Terms:
-        """``hard``."""
+        """Return ``hard``."""
         return {"hard": self.hard(student["scores"].embedding_BD, batch.values["gold"])}

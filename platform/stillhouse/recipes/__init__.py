@@ -1,1 +1,1 @@
-"""Stages that several methods share."""
+"""Recipes: stages that several methods share."""

@@ -1,14 +1,16 @@
-"""Stages on a labelled task: a student with a classifier, its fine-tuned teacher, and the logits."""
+"""Stages on a labelled task: a student with a classifier, a fine-tuned teacher, and its logits."""
 
-from typing import Any
+from typing import Any, Protocol
 
 from stillhouse.core.errors import require
 from stillhouse.core.identity import Spec, spec
+from stillhouse.losses.heads import ClassificationHead, LabelsAndLogits
 from stillhouse.objectives.classified import Classified
 from stillhouse.objectives.matching import CosineApproximation
 from stillhouse.plan.data import Examples, Recorded
 from stillhouse.plan.setting import LabelledTask, Setting
 from stillhouse.plan.stage import Optimizer, Stage
+from stillhouse.recipes.stages import stage_of
 from stillhouse.recipes.two_stages import distilled
 from stillhouse.students.bilstm import POOLINGS, BiLSTMStudent
 from stillhouse.students.transformer import TransformerStudent
@@ -16,47 +18,98 @@ from stillhouse.students.transformer import TransformerStudent
 AUGMENT = ("none", "ts")
 
 
-def check_student(*, hidden: int, pooling: str, dropout: float) -> None:
-    """Refuse what is only built with word vectors at hand.
+class BiLSTM(Protocol):
+    """The hyper-parameters of a method that trains a BiLSTM over word vectors."""
+
+    @property
+    def hidden(self) -> int:
+        """Units of the LSTM per direction."""
+        ...
+
+    @property
+    def pooling(self) -> str:
+        """How the states become a vector."""
+        ...
+
+    @property
+    def freeze_words(self) -> bool:
+        """Whether the word vectors are left as they are."""
+        ...
+
+    @property
+    def dropout(self) -> float:
+        """Dropout of the student and of its classifier."""
+        ...
+
+
+class Transfer(Protocol):
+    """The hyper-parameters of a method whose student learns from the logits of a fine-tuned teacher."""
+
+    @property
+    def kd_weight(self) -> float:
+        """Weight of the logits; with 0 there is no teacher."""
+        ...
+
+    @property
+    def augment(self) -> str:
+        """Rows of the student's stage: ``none`` or ``ts``."""
+        ...
+
+    @property
+    def teacher_learning_rate(self) -> float:
+        """Peak learning rate of the teacher."""
+        ...
+
+    @property
+    def teacher_batch_size(self) -> int:
+        """Global batch size of the teacher."""
+        ...
+
+    @property
+    def teacher_budget(self) -> int:
+        """Examples that the teacher sees; 0 takes the setting's budget for fine-tuning."""
+        ...
+
+
+def check_bilstm(values: BiLSTM) -> None:
+    """Check what is otherwise only checked when the student is built, which needs word vectors.
 
     Raises:
-        BadInput: A value out of range.
+        BadInput: A value is out of range.
     """
-    require(hidden >= 1, "hidden >= 1", hidden=hidden)
-    require(pooling in POOLINGS, f"pooling in {POOLINGS}", pooling=pooling)
-    require(0 <= dropout < 1, "0 <= dropout < 1", dropout=dropout)
+    require(values.hidden >= 1, "hidden >= 1", hidden=values.hidden)
+    require(values.pooling in POOLINGS, f"pooling in {POOLINGS}", pooling=values.pooling)
+    require(0 <= values.dropout < 1, "0 <= dropout < 1", dropout=values.dropout)
 
 
-def check_transfer(*, kd_weight: float, augment: str, teacher_budget: int) -> None:
-    """Refuse a transfer of logits that cannot be.
+def check_transfer(values: Transfer) -> None:
+    """Refuse an impossible transfer of logits.
 
     Raises:
-        BadInput: A value out of range.
+        BadInput: A value is out of range.
     """
-    require(0 <= kd_weight <= 1, "0 <= kd_weight <= 1", kd_weight=kd_weight)
-    require(augment in AUGMENT, f"augment in {AUGMENT}", augment=augment)
+    require(0 <= values.kd_weight <= 1, "0 <= kd_weight <= 1", kd_weight=values.kd_weight)
+    require(values.augment in AUGMENT, f"augment in {AUGMENT}", augment=values.augment)
     require(
-        kd_weight > 0 or augment == "none",
-        "kd_weight > 0 with varied rows, which have no label",
-        kd_weight=kd_weight,
-        augment=augment,
+        values.kd_weight > 0 or values.augment == "none",
+        "kd_weight > 0 with augmented rows, which have no label",
+        kd_weight=values.kd_weight,
+        augment=values.augment,
     )
-    require(teacher_budget >= 0, "teacher_budget >= 0", teacher_budget=teacher_budget)
+    require(values.teacher_budget >= 0, "teacher_budget >= 0", teacher_budget=values.teacher_budget)
 
 
-def recurrent(
-    setting: Setting, *, hidden: int, pooling: str, freeze_words: bool, dropout: float
-) -> Spec[BiLSTMStudent]:
-    """A bidirectional LSTM over the setting's word vectors, of the teacher's dimension."""
-    assert setting.words is not None, "a method that needs word vectors says so before it plans"
+def bilstm(setting: Setting, values: BiLSTM) -> Spec[BiLSTMStudent]:
+    """Return a bidirectional LSTM over the setting's word vectors, of the teacher's dimension."""
+    assert setting.words is not None, "a method that needs word vectors declares it"
     return spec(
         BiLSTMStudent,
         words=setting.words,
-        hidden=hidden,
+        hidden=values.hidden,
         dim=setting.teacher_dim,
-        pooling=pooling,
-        freeze_words=freeze_words,
-        dropout=dropout,
+        pooling=values.pooling,
+        freeze_words=values.freeze_words,
+        dropout=values.dropout,
         seed=setting.seed,
     )
 
@@ -64,13 +117,13 @@ def recurrent(
 def approximated(
     setting: Setting, optimizer: Optimizer, *, student: Spec[BiLSTMStudent], batch_size: int
 ) -> Stage:
-    """SRA's first stage: the student nears the teacher's vectors of unlabelled text (eq. 1).
+    """Plan SRA's first stage: the student approximates the teacher's vectors of unlabelled text (eq. 1).
 
     Args:
-        setting: Sentences, budget and the like.
-        optimizer: How the weights move.
-        student: What is trained.
-        batch_size: Global batch; no more than the budget is taken.
+        setting: Sentences, budget, dev suite.
+        optimizer: The optimiser and its schedule.
+        student: The student to train.
+        batch_size: Global batch size, cut to the budget.
     """
     return distilled(
         setting,
@@ -97,50 +150,48 @@ def classified(
     budget: int = 0,
     before: Stage | None = None,
 ) -> Stage:
-    """A stage on a task: ``(1 − kd_weight) CE(labels, z) + kd_weight MSE(z, the teacher's logits)``.
+    """Plan a stage on a task: ``(1 − kd_weight) CE(labels, z) + kd_weight MSE(z, teacher's logits)``.
 
     Args:
-        setting: Budget, seed and the like.
-        task: Rows, classes, dev suite.
-        optimizer: How the weights move.
-        student: What is trained, with a classifier.
-        batch_size: Global batch; no more than the budget is taken.
-        head_hidden: Units of the classifier's hidden layer.
-        dropout: Of the classifier.
-        label: Of the stage.
-        examples: Rows in the place of the task's, such as those with logits.
-        kd_weight: The weight of the logits.
-        budget: Examples; 0 takes the setting's for fine-tuning.
-        before: The stage whose student it goes on from.
+        setting: Budget, seed and the rest that all stages share.
+        task: Rows, number of classes, dev suite.
+        optimizer: The optimiser and its schedule.
+        student: The student to train, together with a classifier.
+        batch_size: Global batch size, cut to the budget.
+        head_hidden: Units of the hidden layer of the classifier.
+        dropout: Dropout of the classifier.
+        label: Name of the stage.
+        examples: Rows to read instead of the task's, such as rows with logits.
+        kd_weight: Weight of the logits.
+        budget: Examples; 0 takes the setting's budget for fine-tuning.
+        before: The stage whose student it continues to train.
     """
     budget = budget or setting.finetune_budget
-    objective = spec(
-        Classified,
+    head = spec(
+        ClassificationHead,
         classes=task.classes,
         pair="other" in task.examples.columns,
         hidden=head_hidden,
         dropout=dropout,
-        alpha=1.0 - kd_weight,
     )
-    return Stage(
+    return stage_of(
+        setting,
         label=label,
         student=student,
-        objective=objective,
+        objective=spec(Classified, head=head, loss=spec(LabelsAndLogits, alpha=1.0 - kd_weight)),
         examples=examples or task.examples,
-        stores={},
         budget=budget,
         batch_size=min(batch_size, budget),
         optimizer=optimizer,
-        evaluate_every=budget // setting.evaluations,
         start_from=before,
-        **{**setting.common(), "dev": task.dev},
+        dev=task.dev,
     )
 
 
 def teacher(
     setting: Setting, task: LabelledTask, *, learning_rate: float, batch_size: int, budget: int
 ) -> Stage:
-    """The setting's teacher with all its layers, fine-tuned on the task as BERT was: AdamW, 10 % warm-up."""
+    """Plan the fine-tuning of the setting's teacher, all layers, as BERT's: AdamW with 10 % warm-up."""
     whole = spec(TransformerStudent, base=setting.teacher, pooling="own", normalize=False, seed=setting.seed)
     return classified(
         setting,
@@ -156,10 +207,10 @@ def teacher(
 
 
 def transfer_rows(task: LabelledTask, augment: str) -> Examples:
-    """The task's rows, or with ``ts`` the varied ones too.
+    """Return the task's rows; with ``augment = ts``, followed by the augmented ones.
 
     Raises:
-        BadInput: There are no varied rows.
+        BadInput: There are no augmented rows.
     """
     if augment == "none":
         return task.examples
@@ -174,32 +225,25 @@ def transfer_rows(task: LabelledTask, augment: str) -> Examples:
     return task.augmented
 
 
-def transferred(
-    setting: Setting,
-    task: LabelledTask,
-    *,
-    augment: str,
-    kd_weight: float,
-    learning_rate: float,
-    batch_size: int,
-    budget: int,
-) -> Examples:
-    """The rows of a student's stage: beside a fine-tuned teacher's logits, unless these weigh nothing.
+def transferred(setting: Setting, task: LabelledTask, values: Transfer) -> Examples:
+    """Return the rows of a student's stage: with a fine-tuned teacher's logits, unless their weight is 0.
 
-    The logits are recorded once, whatever students read them.
+    The logits are recorded once, whichever students read them.
 
     Args:
-        setting: The teacher, seed and the like.
-        task: Its rows; the teacher learns their labels.
-        augment: As in `transfer_rows`.
-        kd_weight: Of the logits; with 0 there is no teacher.
-        learning_rate: Of the teacher.
-        batch_size: Global batch of the teacher; no more than the budget is taken.
-        budget: Examples that the teacher sees; 0 takes the setting's for fine-tuning.
+        setting: The teacher, its budget and seed.
+        task: The rows; the teacher learns their labels.
+        values: The hyper-parameters of the transfer.
     """
-    rows = transfer_rows(task, augment)
-    if kd_weight == 0:
+    rows = transfer_rows(task, values.augment)
+    if values.kd_weight == 0:
         return rows
-    tutor = teacher(setting, task, learning_rate=learning_rate, batch_size=batch_size, budget=budget)
-    values = (*rows.values, "logits")
-    return Examples(rows.columns, Recorded(rows, tutor), label=f"{rows.label}-logits", values=values)
+    tutor = teacher(
+        setting,
+        task,
+        learning_rate=values.teacher_learning_rate,
+        batch_size=values.teacher_batch_size,
+        budget=values.teacher_budget,
+    )
+    columns = (*rows.values, "logits")
+    return Examples(rows.columns, Recorded(rows, tutor), label=f"{rows.label}-logits", values=columns)

@@ -1,53 +1,15 @@
 """The two stages that most methods have: distillation on unlabelled text, fine-tuning on labelled text."""
 
-import inspect
-from collections.abc import Sequence
 from typing import Any
 
 from stillhouse.core.errors import require
 from stillhouse.core.identity import Spec, spec
-from stillhouse.objectives.bottleneck import SupervisedBottleneck
+from stillhouse.losses.contrastive import SupervisedInfoNCE
+from stillhouse.objectives.information_bottleneck import SupervisedBottleneck
 from stillhouse.plan.data import AllRows, Examples
 from stillhouse.plan.setting import Setting
 from stillhouse.plan.stage import Live, Optimizer, Stage
-from stillhouse.students.transformer import TransformerStudent
-
-
-def student_of(setting: Setting, layers: Sequence[int], **changes: Any) -> Spec[Any]:
-    """The setting's student, with other layers and arguments where they are given.
-
-    Raises:
-        BadInput: A student of its kind has no such argument.
-    """
-    chosen = {"layers": tuple(layers)} if layers else {}
-    return changed(setting.student, **chosen, **changes)
-
-
-def changed(student: Spec[Any], **changes: Any) -> Spec[Any]:
-    """A student with other arguments.
-
-    Raises:
-        BadInput: A student of its kind has no such argument.
-    """
-    missing = sorted(set(changes) - set(inspect.signature(student.target).parameters))
-    require(
-        not missing,
-        "the kind of student has what the method sets",
-        student=getattr(student.target, "__name__", ""),
-        lacks=missing,
-        remedy="Take another method or hyper-parameter, or another --student-kind.",
-    )
-    return student.replace(**changes) if changes else student
-
-
-def require_transformer(student: Spec[Any], rule: str) -> None:
-    """Refuse a student of another kind, for a method that has no use for it.
-
-    Raises:
-        BadInput: It is no `TransformerStudent`.
-    """
-    name, remedy = getattr(student.target, "__name__", ""), "Leave --student-kind out."
-    require(student.target is TransformerStudent, rule, student=name, remedy=remedy)
+from stillhouse.recipes.stages import stage_of
 
 
 def distilled(
@@ -61,31 +23,29 @@ def distilled(
     budget: int = 0,
     live: Live | None = None,
 ) -> Stage:
-    """A stage on the unlabelled sentences, column ``text``.
+    """Plan a stage on the unlabelled sentences, column ``text``.
 
     Args:
         setting: Data, budget, dev suite.
-        objective: What is minimised.
-        optimizer: How the weights move.
-        label: Of the stage.
-        student: What is trained.
-        batch_size: Global batch.
+        objective: The objective to minimise.
+        optimizer: The optimiser and its schedule.
+        label: Name of the stage.
+        student: The student to train.
+        batch_size: Global batch size.
         budget: Examples; 0 takes the setting's.
-        live: A teacher that runs along, in place of the stored vectors.
+        live: A live teacher, instead of the stored vectors.
     """
-    budget = budget or setting.distil_budget
-    return Stage(
+    return stage_of(
+        setting,
         label=label,
         student=student,
         objective=objective,
         examples=setting.texts or Examples(columns={"text": setting.sentences.texts}, origin=AllRows()),
         stores={} if live else {"text": setting.sentences},
-        budget=budget,
+        budget=budget or setting.distil_budget,
         batch_size=batch_size,
         optimizer=optimizer,
         live=live,
-        evaluate_every=budget // setting.evaluations,
-        **setting.common(),
     )
 
 
@@ -98,21 +58,22 @@ def finetuned(
     temperature: float,
     share_negatives: bool = False,
 ) -> Stage:
-    """The stage before, fine-tuned by supervised InfoNCE (DistilCSE eq. 7, IBKD eq. 10 without HSIC).
+    """Plan the fine-tuning of a stage by supervised InfoNCE (DistilCSE eq. 7, IBKD eq. 10 without HSIC).
 
-    The same stage where the setting has no labelled text, or no budget for it.
+    If the setting has no labelled text, or no budget for it, the stage itself is returned.
 
     Args:
         setting: Data, budget, dev suite.
-        before: What it goes on from.
-        optimizer: How the weights move.
-        batch_size: Global batch; no more than the budget is taken.
+        before: The stage to fine-tune.
+        optimizer: The optimiser and its schedule.
+        batch_size: Global batch size, cut to the budget.
         temperature: τ.
-        share_negatives: An anchor sees the hard negatives of the others too.
+        share_negatives: An anchor is also compared with the hard negatives of the others.
     """
     if setting.labelled is None or setting.finetune_budget == 0:
         return before
-    objective = spec(SupervisedBottleneck, temperature=temperature, beta=0.0, share_negatives=share_negatives)
+    nce = spec(SupervisedInfoNCE, temperature=temperature, share_negatives=share_negatives)
+    objective = spec(SupervisedBottleneck, nce=nce, beta=0.0)
     return supervised(
         setting, objective, optimizer, student=before.student, batch_size=batch_size, before=before
     )
@@ -129,29 +90,43 @@ def supervised(
     before: Stage | None = None,
     with_teacher: bool = False,
 ) -> Stage:
-    """A stage on the labelled text, columns ``query``, ``passage`` and, where there are any, ``negatives``.
+    """Plan a stage on the labelled text: columns ``query``, ``passage`` and, if present, ``negatives``.
 
     Args:
         setting: Data with labelled text, budget, dev suite.
-        objective: What is minimised.
-        optimizer: How the weights move.
-        student: What is trained.
-        batch_size: Global batch; no more than the budget is taken.
-        label: Of the stage.
-        before: The stage whose student it goes on from.
-        with_teacher: Read the teacher's vectors of the labelled text too.
+        objective: The objective to minimise.
+        optimizer: The optimiser and its schedule.
+        student: The student to train.
+        batch_size: Global batch size, cut to the budget.
+        label: Name of the stage.
+        before: The stage whose student it continues to train.
+        with_teacher: Also read the teacher's vectors of the labelled text.
     """
-    assert setting.labelled is not None, "a method that needs labelled text says so before it plans"
-    return Stage(
+    assert setting.labelled is not None, "a method that needs labelled text declares it"
+    return stage_of(
+        setting,
         label=label,
         student=student,
         objective=objective,
         examples=setting.labelled,
-        stores=dict(setting.labelled_stores) if with_teacher else {},
+        stores=setting.labelled_stores if with_teacher else {},
         budget=setting.finetune_budget,
         batch_size=min(batch_size, setting.finetune_budget),
         optimizer=optimizer,
-        evaluate_every=setting.finetune_budget // setting.evaluations,
         start_from=before,
-        **setting.common(),
+    )
+
+
+def check_bank(*, bank_size: int, batch_size: int) -> None:
+    """Refuse a memory bank that cannot hold a batch.
+
+    Raises:
+        BadInput: The bank is smaller than the batch.
+    """
+    require(
+        bank_size == 0 or bank_size >= batch_size,
+        "bank_size >= batch_size",
+        bank_size=bank_size,
+        batch_size=batch_size,
+        remedy="Raise bank_size, lower batch_size, or set bank_size=0 to disable the bank.",
     )

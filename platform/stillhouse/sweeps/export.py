@@ -13,7 +13,6 @@ from stillhouse.core.types import Encoder, FloatArray
 from stillhouse.corpora.pydocs.licences import package_licences
 from stillhouse.evaluation.geometry import GEOMETRY
 from stillhouse.experiments.preparation import Prepared
-from stillhouse.losses.pair_head import Joiner
 from stillhouse.methods import Method
 from stillhouse.plan.stage import Stage
 from stillhouse.reports.model_card import model_card
@@ -120,7 +119,7 @@ def model_card_of(
     student, facts = stage.student, prepared.facts
     ranking = prepared.setting.ranking
     teacher = prepared.setting.teacher if ranking is None else ranking.cross_encoder
-    joiner = Joiner(claim_dim=1, kind=stage.objective.kwargs["joiner"]) if ranking else None
+    joiner = stage.objective.kwargs["joiner"].build(claim_dim=1) if ranking else None
     stages = " then ".join(part.label for part in stage.chain())
     return model_card(
         name=name,

@@ -1,4 +1,4 @@
-"""A student's or objective's spec as JSON: a stage's folder is opened without the plan that made it."""
+"""Specs of students and objectives as JSON: a stage's folder is opened without the plan that made it."""
 
 import importlib
 from collections.abc import Mapping
@@ -12,33 +12,45 @@ from stillhouse.plan.data import Model
 
 
 def describe(part: Spec[Any]) -> dict[str, Any]:
-    """Module, class and arguments; a `Model` keeps its folder, where its configuration and tokenizer are."""
+    """Return the module, name and arguments of a spec as plain data.
+
+    An argument may be a spec itself, such as the loss of an objective. A `Model` keeps its folder, where its
+    configuration and tokenizer are.
+    """
     target = part.target
     arguments = {name: _plain(value) for name, value in part.kwargs.items()}
     return {"module": target.__module__, "name": target.__qualname__, "arguments": arguments}
 
 
 def rebuild(description: Mapping[str, Any], **known: Any) -> nn.Module:
-    """The student or objective that `describe` described, with the weights that it starts from.
+    """Build the student or objective that `describe` described, with its first weights.
 
     Args:
-        description: What `describe` gave.
-        known: What is added where it is wanted, such as ``student_dim``.
+        description: The description.
+        known: Arguments that are known only where it runs, such as ``student_dim``.
 
     Raises:
-        BadInput: There is no such class any more.
+        BadInput: A class no longer exists.
     """
-    target = class_of(description)
-    arguments = {name: _value(value) for name, value in description["arguments"].items()}
-    part: nn.Module = Spec(target, arguments).build(**known)
+    part: nn.Module = spec_of(description).build(**known)
     return part
 
 
-def class_of(description: Mapping[str, Any]) -> type[nn.Module]:
-    """The class that `describe` described.
+def spec_of(description: Mapping[str, Any]) -> Spec[Any]:
+    """Return the spec that `describe` described.
 
     Raises:
-        BadInput: There is no such class any more.
+        BadInput: A class no longer exists.
+    """
+    arguments = {name: _value(value) for name, value in description["arguments"].items()}
+    return Spec(class_of(description), arguments)
+
+
+def class_of(description: Mapping[str, Any]) -> type[nn.Module]:
+    """Return the class of a description.
+
+    Raises:
+        BadInput: The class no longer exists.
     """
     try:
         return getattr(importlib.import_module(description["module"]), description["name"])  # type: ignore[no-any-return]
@@ -49,12 +61,16 @@ def class_of(description: Mapping[str, Any]) -> type[nn.Module]:
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, Spec):
+        return {"spec": describe(value)}
     if isinstance(value, Model):
         return {"model": {"sha256": value.sha256, "name": value.name, "path": value.path}}
     return [_plain(item) for item in value] if isinstance(value, tuple | list) else value
 
 
 def _value(value: Any) -> Any:
+    if isinstance(value, Mapping) and set(value) == {"spec"}:
+        return spec_of(value["spec"])
     if isinstance(value, Mapping) and set(value) == {"model"}:
         return Model(**value["model"])
     return tuple(_value(item) for item in value) if isinstance(value, list) else value

@@ -1,0 +1,108 @@
+"""What every stage of a plan takes from the setting, and the student that it trains."""
+
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from stillhouse.core.errors import require
+from stillhouse.core.identity import Spec
+from stillhouse.plan.data import Examples, Store
+from stillhouse.plan.setting import Setting
+from stillhouse.plan.stage import DevSuite, Live, Optimizer, Stage
+from stillhouse.students.transformer import TransformerStudent
+
+
+def stage_of(
+    setting: Setting,
+    *,
+    label: str,
+    student: Spec[Any],
+    objective: Spec[Any],
+    examples: Examples,
+    optimizer: Optimizer,
+    batch_size: int,
+    budget: int,
+    stores: Mapping[str, Store] | None = None,
+    live: Live | None = None,
+    start_from: Stage | None = None,
+    dev: DevSuite | None = None,
+) -> Stage:
+    """Build a stage; whatever all stages of a plan share (`Setting.common`) comes from the setting.
+
+    Args:
+        setting: The shared part: length, precision, seed, dev suite, patience, number of evaluations.
+        label: Name of the stage.
+        student: The student to train.
+        objective: The objective to minimise.
+        examples: The examples to train on.
+        optimizer: The optimiser and its schedule.
+        batch_size: Global batch size.
+        budget: Examples seen in total.
+        stores: Teacher vectors by column; None for none.
+        live: A live teacher; None for none.
+        start_from: The stage whose student this one continues to train; None starts from the first weights.
+        dev: Dev suite instead of the setting's.
+    """
+    shared = setting.common() | ({} if dev is None else {"dev": dev})
+    return Stage(
+        label=label,
+        student=student,
+        objective=objective,
+        examples=examples,
+        stores={} if stores is None else dict(stores),
+        budget=budget,
+        batch_size=batch_size,
+        optimizer=optimizer,
+        live=live,
+        start_from=start_from,
+        evaluate_every=budget // setting.evaluations,
+        **shared,
+    )
+
+
+def student_of(
+    setting: Setting, layers: Sequence[int], *, keep_projection: bool = False, **changes: Any
+) -> Spec[Any]:
+    """Return the setting's student with the given changes.
+
+    Args:
+        setting: Names the student.
+        layers: The layers of the base model that the student keeps; empty leaves them as they are.
+        keep_projection: The student ends in a linear layer of the teacher's dimension.
+        changes: Other arguments of the student.
+
+    Raises:
+        BadInput: This kind of student has no such argument.
+    """
+    if layers:
+        changes["layers"] = tuple(layers)
+    if keep_projection:
+        changes["projection"] = setting.teacher_dim
+    return changed(setting.student, **changes)
+
+
+def changed(student: Spec[Any], **changes: Any) -> Spec[Any]:
+    """Return a student with other arguments.
+
+    Raises:
+        BadInput: This kind of student has no such argument.
+    """
+    missing = sorted(set(changes) - set(inspect.signature(student.target).parameters))
+    require(
+        not missing,
+        "the kind of student has what the method sets",
+        student=getattr(student.target, "__name__", ""),
+        lacks=missing,
+        remedy="Take another method or hyper-parameter, or another --student-kind.",
+    )
+    return student.replace(**changes) if changes else student
+
+
+def require_transformer(student: Spec[Any], rule: str) -> None:
+    """Refuse a student of another kind, for a method that cannot use one.
+
+    Raises:
+        BadInput: The student is not a `TransformerStudent`.
+    """
+    name, remedy = getattr(student.target, "__name__", ""), "Leave --student-kind out."
+    require(student.target is TransformerStudent, rule, student=name, remedy=remedy)

@@ -14,7 +14,7 @@ from stillhouse.core.identity import Spec, spec
 from stillhouse.core.types import Batch
 from stillhouse.plan.data import AllRows, Examples, Store
 from stillhouse.plan.stage import Optimizer, Stage
-from stillhouse.students.cpu.suit import suit_cpu
+from stillhouse.students.cpu.attention import optimise_for_cpu
 from stillhouse.students.transformer import TransformerStudent
 from stillhouse.teachers.embedding import resolve_compute
 from stillhouse.teachers.weights import resolve_model, tokenizer_of
@@ -60,7 +60,7 @@ def opened(stage: Stage) -> TrainingTable:
 def module_of(stage: Stage, training: TrainingTable) -> StudentAndObjective:
     """Student and objective as the loop has them at its first step."""
     module = build_module(stage, training.teacher_dim, None).train()
-    suit_cpu(module, "cpu")
+    optimise_for_cpu(module, "cpu")
     return module
 
 

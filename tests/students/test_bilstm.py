@@ -19,7 +19,6 @@ from stillhouse.losses.heads import ClassificationHead
 from stillhouse.plan.data import Model
 from stillhouse.students.bilstm import BiLSTMStudent
 from stillhouse.students.encoder import StudentEncoder
-from stillhouse.students.export.modules import _lstm_weights
 from stillhouse.students.export.sentence_transformers import check_parity, export_student
 from stillhouse.students.transformer import load_weights
 
@@ -61,7 +60,7 @@ def encoded(student: BiLSTMStudent, batch: Tokens = TOKENS) -> Tensor:
 def stock(student: BiLSTMStudent, layers: int) -> nn.LSTM:
     width, hidden = student.words.embedding_dim, student.hidden_size // 2
     lstm = nn.LSTM(width, hidden, layers, batch_first=True, bidirectional=True)
-    lstm.load_state_dict({k.removeprefix("encoder."): v for k, v in _lstm_weights(student).items()})
+    lstm.load_state_dict(student.lstm.stock_weights())
     return lstm
 
 

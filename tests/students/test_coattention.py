@@ -6,12 +6,13 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import save_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from stillhouse.core.errors import BadInput
 from stillhouse.core.types import Tokens
 from stillhouse.plan.data import Model
 from stillhouse.students.coattention import CoattentionScorer
+from stillhouse.students.lstm import MaskedLSTM
 from stillhouse.students.transformer import load_weights
 
 VOCABULARY, DIM = 20, 5
@@ -48,11 +49,19 @@ def tokens(rows: list[list[int]], width: int = 0, padding: int = 0) -> Tokens:
     return Tokens(ids_BT, mask_BT)
 
 
+def stock(lstm: MaskedLSTM) -> nn.LSTM:
+    """Torch's own LSTM with the same weights."""
+    both, dtype = lstm.bidirectional, next(lstm.parameters()).dtype
+    made = nn.LSTM(lstm.width, lstm.units, batch_first=True, bidirectional=both, dtype=dtype)
+    made.load_state_dict(lstm.stock_weights())
+    return made
+
+
 def by_hand(scorer: CoattentionScorer, claim: list[int], document: list[int]) -> float:
     """One pair, column by column, as the paper on coattention writes it; the sentinels stand last there."""
 
     def encode(text: list[int], sentinel: Tensor) -> list[Tensor]:
-        states, _ = scorer.encoder(scorer.words(torch.tensor([text])))
+        states, _ = stock(scorer.encoder)(scorer.words(torch.tensor([text])))
         return [*states[0], sentinel]
 
     claim_states = [torch.tanh(scorer.query(q)) for q in encode(claim, scorer.sentinels[0])]
@@ -72,7 +81,7 @@ def by_hand(scorer: CoattentionScorer, claim: list[int], document: list[int]) ->
         weights = softmax(affinity[i])
         seen = [w * torch.cat([q, s]) for w, q, s in zip(weights, claim_states, summaries, strict=True)]
         columns.append(torch.cat([document_states[i], torch.stack(seen).sum(0)]))
-    fused, _ = scorer.fusion(torch.stack(columns)[None])
+    fused, _ = stock(scorer.fusion)(torch.stack(columns)[None])
     return float(scorer.head(fused[0].max(dim=0).values))
 
 
@@ -171,5 +180,5 @@ def test_values_out_of_range_are_refused(switches: dict[str, Any], words: Model)
 
 def test_documents_that_do_not_divide_are_refused(scorer: CoattentionScorer) -> None:
     for documents in (DOCUMENTS[:2], DOCUMENTS[:4]):
-        with pytest.raises(BadInput, match="C a claim"):
+        with pytest.raises(BadInput, match="multiple of the number of claims"):
             scorer(tokens(CLAIMS), tokens(documents))

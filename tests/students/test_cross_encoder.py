@@ -49,7 +49,7 @@ def test_scores_do_not_depend_on_the_batch_and_every_parameter_learns(tiny_model
     assert both.shape == (2, 2)
     both.square().sum().backward()
     assert all(weight.grad is not None for weight in model.parameters())
-    with pytest.raises(BadInput, match="C a claim"):
+    with pytest.raises(BadInput, match="multiple of the number of claims"):
         model(tokens(CLAIMS), tokens(DOCUMENTS[:3]))
     with pytest.raises(BadInput, match="both sides of pairs"):
         scorer.score(["the cat"], [])

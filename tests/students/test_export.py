@@ -119,7 +119,7 @@ def test_a_broken_export_leaves_the_earlier_one(
     def full(*args: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("stillhouse.students.export.sentence_transformers.write_pooling", full)
+    monkeypatch.setattr("stillhouse.students.export.modules.Pooling.write", full)
     with pytest.raises(BadInput, match="room on the disk"):
         exported(TransformerStudent(make_model("bert"), layers=(1,)), tmp_path / "export")
     assert [folder.name for folder in tmp_path.iterdir()] == ["export"]

@@ -1,23 +1,37 @@
 """Every form of every kind of student gives its vectors in its own runtime, or says why there is none."""
 
 import importlib.util
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
+import torch
 from torch import nn
 
 from stillhouse.core.errors import BadInput
+from stillhouse.core.types import (
+    Encoding,
+    Exportable,
+    PairModel,
+    StockModule,
+    Tokens,
+    WeightAdapter,
+    WordEmbedder,
+)
 from stillhouse.corpora.word_vectors import write_vocabulary
 from stillhouse.plan.data import Model
 from stillhouse.students.bilstm import BiLSTMStudent
+from stillhouse.students.coattention import CoattentionScorer
+from stillhouse.students.cross_encoder import TransformerScorer
 from stillhouse.students.encoder import StudentEncoder
 from stillhouse.students.export.formats import FORMATS, why_not, write_format
+from stillhouse.students.export.modules import Dense
 from stillhouse.students.export.onnx import OnnxEncoder
 from stillhouse.students.export.sentence_transformers import same_vectors
 from stillhouse.students.recurrent import RecurrentStudent
 from stillhouse.students.static import StaticStudent
+from stillhouse.students.towers import SimpleCNN, SimpleLSTM
 from stillhouse.students.transformer import TransformerStudent
 
 MakeModel = Callable[[str], Model]
@@ -98,3 +112,56 @@ def test_a_missing_extra_is_one_sentence(
 def test_a_stage_without_layers_has_no_stock_form(make_model: MakeModel) -> None:
     assert "no layers" in why_not(RecurrentStudent(make_model("bert"), unit=2, repeats=0), STOCK)
     assert "cannot express Linear" in why_not(nn.Linear(2, 2), STOCK)
+
+
+class Doubled(nn.Module):
+    """A kind of student that the package has never seen: the export asks it, not its class."""
+
+    export_sides: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, base: Model) -> None:
+        super().__init__()
+        self.inner, self.max_tokens, self.tokenizer = TransformerStudent(base, layers=(0,)), 64, base
+        self.dim = self.inner.dim
+        self.twice = nn.Linear(self.dim, self.dim, bias=False)
+        self.twice.weight = nn.Parameter(2 * torch.eye(self.dim))
+
+    def forward(self, tokens: Tokens) -> Encoding:
+        return Encoding(self.twice(self.inner(tokens).embedding_BD))
+
+    def stock_modules(self) -> Sequence[StockModule]:
+        return [*self.inner.stock_modules(), Dense(self.twice, nn.Identity())]
+
+    def why_not(self, form: str) -> str:
+        return "" if form == STOCK else "it is not asked for"
+
+
+def test_a_new_kind_of_student_needs_no_change_of_the_export(make_model: MakeModel, tmp_path: Path) -> None:
+    student = Doubled(make_model("bert"))
+    encoder = StudentEncoder(student, student.tokenizer.path, 12)
+    assert write_format(STOCK, encoder, tmp_path / "export", TEXTS) >= 0.9999
+    assert why_not(student, ONNX) == "it is not asked for"
+
+
+def test_every_kind_declares_its_contracts(make_model: MakeModel, words: Model) -> None:
+    base = make_model("bert")
+    transformer = TransformerStudent(base, layers=(0,))
+    recurrent = RecurrentStudent(base, unit=1)
+    static, bilstm = StaticStudent(base), BiLSTMStudent(words, hidden=5, dim=8)
+    towers: list[Exportable] = [
+        SimpleCNN(words, train_words=True),
+        SimpleLSTM(words, train_words=True),
+    ]
+    exportable: list[Exportable] = [transformer, recurrent, static, bilstm, *towers]
+    embedders: list[WordEmbedder] = [transformer, recurrent, static, bilstm]
+    assert all(isinstance(student, Exportable) for student in exportable)
+    assert all(isinstance(student, WordEmbedder) for student in embedders)
+    assert not any(isinstance(tower, WordEmbedder) for tower in towers)
+    adapter: WeightAdapter = recurrent
+    assert [student is adapter for student in exportable if isinstance(student, WeightAdapter)] == [True]
+    scorers: list[PairModel] = [
+        CoattentionScorer(words, train_words=True),
+        TransformerScorer(base, layers=(0,)),
+    ]
+    assert all(isinstance(scorer, PairModel) for scorer in scorers)
+    assert not any(isinstance(student, PairModel) for student in exportable)

@@ -118,7 +118,9 @@ def test_the_recurrence_gives_torchs_last_states(words: Model) -> None:
     tower = SimpleLSTM(words, units=4)
     alone = tokens(TEXTS[2])
     with torch.no_grad():
-        outputs, (last, _) = tower.recurrence(tower.words(alone.input_ids_BT))
+        stock = nn.LSTM(DIM, 4, batch_first=True, bidirectional=True)
+        stock.load_state_dict(tower.recurrence.stock_weights())
+        outputs, (last, _) = stock(tower.words(alone.input_ids_BT))
         found = tower.eval()(alone)
     torch.testing.assert_close(found.embedding_BD[0], torch.cat([last[0, 0], last[1, 0]]))
     torch.testing.assert_close(found.hidden[1], outputs)

@@ -76,7 +76,7 @@ def test_students_share_one_teacher_and_one_recording(
     again = teacher.score([text for text in claim for _ in range(4)], texts["documents"][documents])
     np.testing.assert_allclose(scores[:3], again.reshape(3, 4), atol=1e-5)
     assert not hasattr(teacher, "encode")
-    with pytest.raises(BadInput, match="stays here"):
+    with pytest.raises(BadInput, match="is a teacher"):
         export_stage(home.path(examples.origin.teacher), home.root / "export")
 
 

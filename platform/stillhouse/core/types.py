@@ -1,4 +1,4 @@
-"""The few shapes and contracts that every layer speaks of.
+"""The shapes and contracts that every layer of the package shares.
 
 Shape suffixes, used in every file:
 
@@ -11,7 +11,8 @@ Shape suffixes, used in every file:
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, overload
+from pathlib import Path
+from typing import ClassVar, Protocol, overload, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -39,7 +40,7 @@ class Tokens:
     attention_mask_BT: Tensor
 
     def to(self, device: object) -> "Tokens":
-        """The same tokens on another device."""
+        """Copy the tokens to another device."""
         return Tokens(
             self.input_ids_BT.to(device, non_blocking=True),  # type: ignore[call-overload]
             self.attention_mask_BT.to(device, non_blocking=True),  # type: ignore[call-overload]
@@ -47,13 +48,13 @@ class Tokens:
 
 
 class LazyStates(Sequence[Tensor]):
-    """Hidden states that are put together when they are asked for: most objectives read one layer or none.
+    """Hidden states that are computed on access: most objectives read one layer or none.
 
     Args:
-        depth: Layers, the embedding layer included.
-        state: Layer, from 0, to its state.
-        mean: Layer, from 0, to the mean of its state over the tokens, (B, H), where that takes less than the
-            state; see `students.pooling.mean_of`.
+        depth: Number of layers, the embedding layer included.
+        state: Maps a layer, counted from 0, to its state.
+        mean: Maps a layer, counted from 0, to the mean of its state over the tokens, (B, H), where that is
+            cheaper than the state itself; see `students.pooling.mean_of`.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class LazyStates(Sequence[Tensor]):
         self._depth, self._state, self.mean = depth, state, mean
 
     def __len__(self) -> int:
-        """Layers."""
+        """The number of layers, the embedding layer included."""
         return self._depth
 
     @overload
@@ -72,19 +73,19 @@ class LazyStates(Sequence[Tensor]):
     def __getitem__(self, layer: slice) -> list[Tensor]: ...
 
     def __getitem__(self, layer: int | slice) -> Tensor | list[Tensor]:
-        """The state of a layer; negative layers count from the last."""
+        """Compute the state of a layer; negative layers count from the last."""
         found = range(self._depth)[layer]
         return self._state(found) if isinstance(found, int) else [self._state(index) for index in found]
 
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """What a model says of a batch of texts.
+    """The output of a model for a batch of texts.
 
     Attributes:
-        embedding_BD: One vector a text, as it leaves the model.
+        embedding_BD: One vector per text, as it leaves the model.
         hidden: Hidden states, each (B, T, H): index 0 is the embedding layer's output, index i the
-            output of layer i. Empty for vectors that come out of a store.
+            output of layer i. Empty for vectors read from a store.
         mask_BT: The attention mask that belongs to ``hidden``; None when there is none.
     """
 
@@ -98,13 +99,13 @@ class Batch:
     """Rows of a training table, by column.
 
     Attributes:
-        tokens: Column name to the student's tokens. A column of K texts a row (hard negatives) is
+        tokens: Column name to the student's tokens. A column of K texts per row (hard negatives) is
             flattened row by row to B*K texts.
         rows: Column name to int64 row ids in that column's text table, (B,) or (B, K): equal ids are
             equal texts, which is how false negatives are recognised.
-        teacher: Column name to what the teacher says of that column; absent where no teacher is read.
-        values: What is known of each row beside its texts, by name: labels (int64), scores or a teacher's
-            logits (float32), (B,) or (B, C).
+        teacher: Column name to the teacher's encoding of that column; absent where no teacher is read.
+        values: Further values of each row by name: labels (int64), scores or a teacher's logits (float32),
+            (B,) or (B, C).
     """
 
     tokens: Mapping[str, Tokens]
@@ -123,12 +124,93 @@ class Student(Protocol):
         ...
 
 
-class Objective(Protocol):
-    """What a stage minimises. It owns everything trainable beside the student (W, heads, a memory bank).
+@runtime_checkable
+class WordEmbedder(Protocol):
+    """A student whose word vectors can be looked up before its forward pass, once for several of them."""
 
-    One with a head may offer ``score(student: Mapping[str, Encoding]) -> Tensor``, (B,) or (B, C), higher is
-    likelier: what evaluators are given, and what `training.walk.encoder_in` opens, then scores texts too.
+    def embed_words(self, ids_N: Tensor) -> Tensor:
+        """Look up the vectors of token ids, (N, H)."""
+        ...
+
+    def __call__(self, tokens: Tokens, words_BTH: Tensor | None = None) -> Encoding:
+        """Encode a batch of tokens, whose word vectors may be given."""
+        ...
+
+
+@runtime_checkable
+class WeightAdapter(Protocol):
+    """A student that selects what it takes over from the weights of an earlier, differently shaped one."""
+
+    def adapted(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Select and convert the weights of an earlier student's state."""
+        ...
+
+
+@runtime_checkable
+class PairModel(Protocol):
+    """A model that reads the texts of a pair jointly: it gives scores, and no vector of a single text.
+
+    Attributes:
+        joint_columns: The columns that it reads in one pass, in the order of its arguments.
     """
+
+    joint_columns: ClassVar[tuple[str, ...]]
+
+    def __call__(self, first: Tokens, second: Tokens) -> Tensor:
+        """Score B first texts against C second texts each, (B, C); higher is better."""
+        ...
+
+
+class StockModule(Protocol):
+    """One module of a sentence-transformers folder.
+
+    Attributes:
+        name: Its class in ``sentence_transformers.models``.
+        at_root: Whether its files lie in the root of the folder rather than in a folder of their own.
+    """
+
+    name: ClassVar[str]
+    at_root: ClassVar[bool]
+
+    def write(self, folder: Path, tokenizer_path: Path, max_length: int) -> None:
+        """Write its files into a folder.
+
+        Args:
+            folder: Where to write; made if it is missing.
+            tokenizer_path: Folder with the tokenizer's files.
+            max_length: Tokens per text, special ones included.
+        """
+        ...
+
+
+@runtime_checkable
+class Exportable(Protocol):
+    """A student that says itself in which forms it can be exported, and as which modules.
+
+    Attributes:
+        max_tokens: Tokens of the longest text that it can read.
+        export_sides: Names of the folders of a student that encodes the two sides of a pair apart, where a
+            joiner may change the vectors of the first side; empty for a student of one folder.
+    """
+
+    max_tokens: int
+    export_sides: ClassVar[tuple[str, ...]]
+
+    def stock_modules(self) -> Sequence[StockModule]:
+        """List the modules of its sentence-transformers folder, in order.
+
+        Raises:
+            BadInput: Stock modules cannot express this student.
+        """
+        ...
+
+    def why_not(self, form: str) -> str:
+        """Say why it cannot be exported in a form of `students.export.formats`; empty if it can."""
+        ...
+
+
+class Objective(Protocol):
+    """What a stage minimises. It owns everything trainable beside the student (W, heads, a memory bank)."""
 
     def __call__(
         self, student: Mapping[str, Encoding], teacher: Mapping[str, Encoding], batch: Batch
@@ -137,17 +219,36 @@ class Objective(Protocol):
         ...
 
 
+@runtime_checkable
+class ScoringObjective(Protocol):
+    """An objective with a head, whose scores evaluators may use beside the student's vectors."""
+
+    def score(self, student: Mapping[str, Encoding]) -> Tensor:
+        """Score a batch from the student's encoding of each column, (B,) or (B, C); higher is likelier."""
+        ...
+
+
+@runtime_checkable
 class Encoder(Protocol):
     """Anything that turns texts into vectors: a student, a teacher, an exported folder."""
 
     def encode(self, texts: Sequence[str]) -> FloatArray:
-        """float32 vectors, (N, D), in the order of ``texts``."""
+        """Encode texts as float32 vectors, (N, D), in their order."""
+        ...
+
+
+@runtime_checkable
+class Scorer(Protocol):
+    """Anything that scores texts or pairs of texts: a student with its objective's head, a cross-encoder."""
+
+    def score(self, first: Sequence[str], second: Sequence[str] | None = None) -> FloatArray:
+        """Score texts or pairs, (N,) or (N, C), in their order; higher is likelier."""
         ...
 
 
 class Evaluator(Protocol):
-    """A measurement of an encoder: figures by name, such as ``docsearch_cosine_mrr@10``."""
+    """A measurement of an encoder: metrics by name, such as ``docsearch_cosine_mrr@10``."""
 
     def __call__(self, model: Encoder) -> dict[str, float]:
-        """Measure ``model``."""
+        """Measure a model."""
         ...

@@ -1,4 +1,4 @@
-"""A student as an `Encoder`: texts in, float32 vectors out, in batches of about as many tokens each."""
+"""A student as an `Encoder`: texts in, float32 vectors out, in batches of about equally many tokens."""
 
 import contextlib
 from collections.abc import Iterator, Sequence
@@ -13,8 +13,8 @@ from torch import nn
 from stillhouse.core.errors import require
 from stillhouse.core.tokenizing import FastTokenizer, pad, token_batches
 from stillhouse.core.types import Encoding, Tokens
+from stillhouse.students.cpu.attention import optimise_for_cpu
 from stillhouse.students.cpu.products import quick_products
-from stillhouse.students.cpu.suit import suit_cpu
 
 Vectors = npt.NDArray[np.float32]
 
@@ -29,7 +29,7 @@ class StudentModule(Protocol):
         ...
 
     def modules(self) -> Iterator[nn.Module]:
-        """The module and all its parts."""
+        """Iterate over the module and all its parts."""
         ...
 
     def eval(self) -> object:
@@ -42,11 +42,11 @@ class StudentModule(Protocol):
 
 
 class StudentEncoder:
-    """Encodes with a student, without gradients and without dropout; the student is left in the mode it had.
+    """Encodes with a student, without gradients and without dropout; the student keeps its training mode.
 
     Attributes:
         dim: D.
-        tokenizer: Texts to ids, as the training texts were cut.
+        tokenizer: Converts texts to ids, truncated as the training texts were.
     """
 
     def __init__(
@@ -62,15 +62,15 @@ class StudentEncoder:
         """Wrap a student.
 
         Args:
-            student: Moved to ``device``; not copied, so it may go on being trained between two calls.
+            student: Moved to ``device``; not copied, so it may be trained further between two calls.
             tokenizer_path: Folder with the tokenizer's files.
-            max_length: Tokens a text, special ones included; longer texts are cut.
-            device: Where it runs.
-            batch_tokens: Tokens a batch, padding included; one longer text makes a batch of its own.
+            max_length: Tokens per text, special ones included; longer texts are truncated.
+            device: Device that the student runs on.
+            batch_tokens: Tokens per batch, padding included; a longer text forms a batch of its own.
             autocast: ``float32`` or ``bfloat16``, the precision of the matrix products.
 
         Raises:
-            BadInput: A value out of range, or no tokenizer there.
+            BadInput: A value out of range, or a folder without a tokenizer.
         """
         require(autocast in ("float32", "bfloat16"), "autocast in (float32, bfloat16)", autocast=autocast)
         require(batch_tokens >= 1, "batch_tokens >= 1", batch_tokens=batch_tokens)
@@ -79,10 +79,10 @@ class StudentEncoder:
         self.device, self.autocast = device, autocast
         self.tokenizer = FastTokenizer(Path(tokenizer_path), max_length)
         student.to(device)
-        suit_cpu(student, device)
+        optimise_for_cpu(student, device)
 
     def encode(self, texts: Sequence[str]) -> Vectors:
-        """Vectors of texts, (N, D), in their order."""
+        """Encode texts, (N, D), in their order."""
         if not texts:
             return np.empty((0, self.dim), dtype=np.float32)
         ids, offsets = self.tokenizer(texts)
@@ -98,7 +98,7 @@ class StudentEncoder:
 
 @contextlib.contextmanager
 def inferring(student: "StudentModule | nn.Module", device: str, autocast: str) -> Iterator[None]:
-    """Evaluation mode without gradients, in a precision; see `evaluating`."""
+    """Run a block in evaluation mode, without gradients, in a given precision; see `evaluating`."""
     precision = torch.autocast(torch.device(device).type, torch.bfloat16, enabled=autocast == "bfloat16")
     with evaluating(student), torch.no_grad(), precision, quick_products(device, autocast):
         yield
@@ -106,7 +106,7 @@ def inferring(student: "StudentModule | nn.Module", device: str, autocast: str) 
 
 @contextlib.contextmanager
 def evaluating(student: "StudentModule | nn.Module") -> Iterator[None]:
-    """Evaluation mode; afterwards every part has its own mode again, a frozen one stays in evaluation."""
+    """Run a block in evaluation mode; afterwards every part returns to its own mode."""
     modes = [(module, module.training) for module in student.modules()]
     student.eval()
     try:

@@ -1,4 +1,4 @@
-"""A model that reads the texts of a pair together, as a scorer of texts."""
+"""A model that reads the texts of a pair jointly, as a scorer of texts."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,13 +13,12 @@ from stillhouse.students.encoder import Vectors, inferring
 
 
 class PairScorer:
-    """Scores pairs without gradients and without dropout; the model is left in the mode it had.
+    """Scores pairs without gradients and without dropout; the model keeps its training mode.
 
-    Such a model has ``together``, the columns that it reads at once, and gives no vector of a text: this is
-    no `Encoder`.
+    Such a model gives no vector of a single text, so this is not an `Encoder`.
 
     Attributes:
-        student: The model.
+        student: The model, a `stillhouse.core.types.PairModel`.
     """
 
     def __init__(
@@ -35,11 +34,11 @@ class PairScorer:
         """Wrap a model.
 
         Args:
-            student: Moved to ``device``; (tokens of B texts, of B others) to scores (B, 1).
+            student: A `PairModel` that is a torch module; moved to ``device``.
             tokenizer_path: Folder with the tokenizer's files.
-            max_length: Tokens a text; longer ones are cut.
-            device: Where it runs.
-            batch_tokens: Tokens a batch, both texts and padding included.
+            max_length: Tokens per text; longer texts are truncated.
+            device: Device that the model runs on.
+            batch_tokens: Tokens per batch, both texts and padding included.
             autocast: ``float32`` or ``bfloat16``.
         """
         self.student, self.device, self.autocast = student, device, autocast
@@ -48,18 +47,18 @@ class PairScorer:
         student.to(device)
 
     def score(self, first: Sequence[str], second: Sequence[str] | None = None) -> Vectors:
-        """Scores of pairs, (N, 1), in their order.
+        """Score pairs, (N, 1), in their order.
 
         Raises:
-            BadInput: No second texts, or not as many as first ones.
+            BadInput: No second texts, or a different number of them.
         """
         require(
             second is not None and len(first) == len(second) and len(first) > 0,
-            "both sides of pairs are given, as long as each other, and not empty",
+            "len(first) == len(second) > 0",
             first=len(first),
             second=0 if second is None else len(second),
         )
-        sides = [self._cut(first), self._cut(second or ())]
+        sides = [self._tokenised(first), self._tokenised(second or ())]
         lengths_N = sides[0][2] + sides[1][2]
         scores_N1 = np.empty((len(first), 1), np.float32)
         with inferring(self.student, self.device, self.autocast):
@@ -71,24 +70,24 @@ class PairScorer:
                 scores_N1[rows] = self.student(claim, document).float().cpu().numpy()
         return scores_N1
 
-    def _cut(self, texts: Sequence[str]) -> tuple[Any, Any, Any]:
-        """Ids end to end, and where each text begins and how long it is; equal texts are cut once."""
+    def _tokenised(self, texts: Sequence[str]) -> tuple[Any, Any, Any]:
+        """Return concatenated ids, and the start and length of each text; equal texts are tokenised once."""
         row_of = {text: row for row, text in enumerate(dict.fromkeys(texts))}
         ids, offsets = self.tokenizer(list(row_of))
         rows = np.array([row_of[text] for text in texts])
         return ids, offsets[rows], np.diff(offsets)[rows]
 
 
-def candidates_each(claim: Tokens, documents: Tokens) -> int:
-    """C, where the C documents of a claim stand side by side.
+def candidates_per_claim(claim: Tokens, documents: Tokens) -> int:
+    """Return C, the number of documents per claim; those of a claim are adjacent.
 
     Raises:
-        BadInput: The documents are not C a claim.
+        BadInput: The number of documents is not a multiple of the number of claims.
     """
     claims, rows = len(claim.input_ids_BT), len(documents.input_ids_BT)
     require(
         claims >= 1 and rows >= claims and rows % claims == 0,
-        "documents are C a claim",
+        "the number of documents is a multiple of the number of claims",
         claims=claims,
         documents=rows,
     )

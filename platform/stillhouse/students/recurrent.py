@@ -1,18 +1,19 @@
-"""A small student of a multilingual encoder: a few tied layers applied again and again, narrow word vectors.
+"""A small student of a multilingual encoder: a few tied layers applied repeatedly, and narrow word vectors.
 
 Ding et al., Multi-stage Distillation Framework for Cross-Lingual Semantic Similarity Matching, Findings of
-NAACL 2022, §3.1.3: the recurring unit RU is the first |RU| layers of the base (eq. 1), applied as often as
-gives the base's depth; the embedding bottleneck B takes the word vectors from V·H to V·B + B·H parameters.
+NAACL 2022, §3.1.3: the recurring unit RU is the first |RU| layers of the base (eq. 1), applied repeatedly
+until the base's depth is reached; the embedding bottleneck B reduces the word vectors from V·H to V·B + B·H
+parameters.
 """
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch import Tensor, nn
 
 from stillhouse.core.errors import require
-from stillhouse.core.types import Encoding, Tokens
+from stillhouse.core.types import Encoding, StockModule, Tokens
 from stillhouse.plan.data import Model
 from stillhouse.students.backbone import (
     build_options,
@@ -26,6 +27,7 @@ from stillhouse.students.backbone import (
     transformer_folder,
     with_layers,
 )
+from stillhouse.students.export.modules import STOCK, Pooling, Transformer, output_modules
 from stillhouse.students.factorised import narrow_words, words_name
 from stillhouse.students.output_head import check_states, finish
 from stillhouse.students.pooling import pool
@@ -35,9 +37,9 @@ if TYPE_CHECKING:
 
 
 class Recurring(nn.Module):
-    """Layers that stand in a model's list once and are met ``repeats`` times, one round after the other.
+    """A model's list of layers that are stored once and applied ``repeats`` times, round after round.
 
-    Its parameters are named as those of a list of the layers, so the weights are saved once.
+    Its parameters are named as in a plain list of the layers, so the weights are saved once.
     """
 
     def __init__(self, layers: nn.ModuleList, repeats: int) -> None:
@@ -47,11 +49,11 @@ class Recurring(nn.Module):
             self.add_module(name, layer)
 
     def __len__(self) -> int:
-        """Layers that a text passes through."""
+        """The number of layers that a text passes through."""
         return len(self._modules) * self.repeats
 
     def __iter__(self) -> Iterator[nn.Module]:
-        """Every layer, in the order in which a text passes through them."""
+        """Iterate over the layers in the order in which a text passes through them."""
         for _ in range(self.repeats):
             yield from self.children()
 
@@ -62,15 +64,15 @@ class RecurrentStudent(nn.Module):
     Attributes:
         backbone: The Hugging Face model, its list of layers a `Recurring`, its word table a
             `FactorisedEmbedding` where there is a bottleneck.
-        projection: None, and so is ``activation``; they stand here because a stock export asks for them.
         dim: D, here H.
         hidden_size: H.
         repeats: How often the unit is applied.
-        max_tokens: Tokens of the longest text that the positions reach.
+        max_tokens: Number of positions, which limits the tokens of a text.
         tokenizer: The base model; its path holds the tokenizer's files.
     """
 
     version: ClassVar[int] = 1
+    export_sides: ClassVar[tuple[str, ...]] = ()
 
     def __init__(
         self,
@@ -90,23 +92,23 @@ class RecurrentStudent(nn.Module):
 
         Args:
             base: A folder of sentence-transformers or of a plain Hugging Face encoder.
-            unit: |RU|, layers of the base that are kept.
-            repeats: How often they are applied; None gives the base's depth. With 0 the embedding is the
-                pooled output of the embedding layer (stage 2); the layers then wait, untrained, for a later
+            unit: |RU|, the number of layers of the base that are kept.
+            repeats: How often they are applied; None reaches the base's depth. With 0 the embedding is the
+                pooled output of the embedding layer (stage 2), and the layers stay untrained until a later
                 stage.
-            bottleneck: B, of the word vectors alone: positions, types and LayerNorm stay at H. 0 is none.
-            bottleneck_start: ``random``, as the paper's, or ``svd``: the nearest to the word table of the
-                base, or of the earlier student that `adapted` is given.
+            bottleneck: B, of the word vectors alone: positions, types and LayerNorm stay at H. 0 disables it.
+            bottleneck_start: ``random``, as in the paper, or ``svd``: the best approximation of the word
+                table of the base, or of the earlier student given to `adapted`.
             pooling: ``mean``, ``cls`` or ``max``.
-            normalize: Give vectors of length 1.
-            dropout: Takes the place of every dropout rate of the base model; None keeps them.
-            attention: ``sdpa`` (the eager code where an architecture lacks it), ``eager`` or another
+            normalize: Return vectors of length 1.
+            dropout: Replaces every dropout rate of the base model; None keeps them.
+            attention: ``sdpa`` (eager code where an architecture lacks it), ``eager`` or another
                 implementation that transformers knows.
-            pretrained: Take the base model's weights; else only its shape, with random weights.
-            seed: Of everything random here. The global random state is left as it was.
+            pretrained: Load the base model's weights; otherwise use its shape with random weights.
+            seed: Seed of all random weights. The global random state is left unchanged.
 
         Raises:
-            BadInput: A value out of range, or a base that cannot be such a student.
+            BadInput: A value out of range, or an unsuitable base.
         """
         super().__init__()
         check_states(pooling=pooling, dropout=dropout)
@@ -128,10 +130,9 @@ class RecurrentStudent(nn.Module):
         recurring = Recurring(backbone.get_submodule(self._stack), self.repeats)
         backbone.set_submodule(self._stack, recurring)
         if not self.repeats:
-            # What stands beside the list, such as a bias that all layers share, waits with the layers.
+            # Parameters beside the list, such as a bias shared by all layers, stay untrained too.
             backbone.get_submodule(self._stack.rpartition(".")[0] or self._stack).requires_grad_(False)
         self.backbone: Any = backbone
-        self.projection = self.activation = None
         self.dim, self.unit, self.bottleneck = self.hidden_size, unit, bottleneck
         self.pooling, self.normalize = pooling, normalize
         self.max_tokens = max_tokens(backbone)
@@ -139,7 +140,7 @@ class RecurrentStudent(nn.Module):
         self.train()
 
     def embed_words(self, ids_N: Tensor) -> Tensor:
-        """Word vectors of token ids, (N, H): one look-up for what `forward` may be given in parts."""
+        """Look up the word vectors of token ids, (N, H), once for several calls of `forward`."""
         words_NH: Tensor = self.backbone.get_input_embeddings()(ids_N)
         return words_NH
 
@@ -148,29 +149,29 @@ class RecurrentStudent(nn.Module):
 
         Args:
             tokens: The batch.
-            words_BTH: Its word vectors, where they are looked up already; those of padding do not matter.
+            words_BTH: Its word vectors, if they are looked up already; those of padding do not matter.
 
         Raises:
-            BadInput: A text with more tokens than the model has positions.
+            BadInput: A text has more tokens than the model has positions.
         """
         last_BTH, hidden = run_backbone(self.backbone, self.max_tokens, tokens, words_BTH)
         pooled_BH = pool(self.pooling, last_BTH, tokens.attention_mask_BT)
-        embedding_BD = finish(pooled_BH, self.projection, self.activation, normalize=self.normalize)
+        embedding_BD = finish(pooled_BH, None, None, normalize=self.normalize)
         return Encoding(embedding_BD, hidden, tokens.attention_mask_BT)
 
     def adapted(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """What this student can take over from an earlier one of the same base.
+        """Select what this student takes over from an earlier one of the same base.
 
         Args:
-            state: The state of a `TransformerStudent` or `RecurrentStudent`, with as many layers or more.
+            state: The state of a `TransformerStudent` or `RecurrentStudent` with at least as many layers.
 
         Returns:
-            Its first |RU| layers and its embedding layer, the word vectors only where they are factorised
-            alike, or can be by ``svd``; for ``load_state_dict(…, strict=False)``. Layers past the unit and a
-            projection stay behind.
+            Its first |RU| layers and its embedding layer, the word vectors only if they are factorised alike
+            or can be by ``svd``; for ``load_state_dict(…, strict=False)``. Layers past the unit and a
+            projection are left out.
 
         Raises:
-            BadInput: It has fewer layers, or another shape.
+            BadInput: The earlier student has fewer layers, or another shape.
         """
         own, words = self.state_dict(), f"backbone.{words_name(self.backbone)}."
         rest = [name for name in own if not name.startswith(words)]
@@ -193,10 +194,10 @@ class RecurrentStudent(nn.Module):
         return taken
 
     def stock(self) -> "PreTrainedModel":
-        """The same encoder as stock transformers builds it: tied layers repeated, B·H multiplied out.
+        """Build the same encoder as stock transformers has it: tied layers repeated, B·H multiplied out.
 
         Raises:
-            BadInput: No layers are applied, or the architecture's layers differ by their place.
+            BadInput: No layers are applied, or the architecture's layers differ by their position.
         """
         require(self.repeats >= 1, "repeats >= 1 for an export", repeats=self.repeats)
         backbone = self.backbone
@@ -227,17 +228,31 @@ class RecurrentStudent(nn.Module):
         whole: PreTrainedModel = model
         return whole
 
+    def stock_modules(self) -> Sequence[StockModule]:
+        """List the unrolled encoder, its pooling, and the norm if present."""
+        return (
+            Transformer(self.stock),
+            Pooling(self.hidden_size, self.pooling),
+            *output_modules(None, None, normalize=self.normalize),
+        )
+
+    def why_not(self, form: str) -> str:
+        """Say why it cannot be exported in a form; empty if it can."""
+        if form == STOCK and not self.repeats:
+            return "it applies no layers, and is a stage on the way to a student that does"
+        return ""
+
 
 def checked_repeats(unit: int, repeats: int | None, depth: int) -> int:
-    """How often a unit is applied, by default depth / unit.
+    """Return how often a unit is applied, by default depth / unit.
 
     Raises:
-        BadInput: A unit that the base does not have, or that does not divide its depth where it must.
+        BadInput: The base has no such unit, or the unit does not divide its depth where it must.
     """
     require(1 <= unit <= depth, "1 <= unit <= layers of the base model", unit=unit, layers=depth)
     require(repeats is None or repeats >= 0, "repeats >= 0", repeats=repeats)
     if repeats is not None:
         return repeats
-    remedy = "Say how often the unit is applied (repeats)."
+    remedy = "Give the number of times that the unit is applied (repeats)."
     require(depth % unit == 0, "unit divides the layers of the base", unit=unit, layers=depth, remedy=remedy)
     return depth // unit

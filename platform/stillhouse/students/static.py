@@ -1,7 +1,7 @@
-"""A table of token vectors and a mean: the floor of cost below every transformer.
+"""A table of token vectors and a mean: cheaper than any transformer.
 
-The start is the word table of a base model, or what the model makes of each token alone. Weights by
-frequency: Arora et al., A Simple but Tough-to-Beat Baseline for Sentence Embeddings, ICLR 2017.
+The table starts from the word table of a base model, or from the model's output for each token alone. Weights
+by frequency: Arora et al., A Simple but Tough-to-Beat Baseline for Sentence Embeddings, ICLR 2017.
 
 V  tokens of the vocabulary    H  hidden size of the base model    D  dimension of the table
 """
@@ -9,6 +9,7 @@ V  tokens of the vocabulary    H  hidden size of the base model    D  dimension 
 import dataclasses
 import functools
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -17,10 +18,11 @@ from torch import Tensor, nn
 
 from stillhouse.core.errors import require
 from stillhouse.core.tokenizing import FastTokenizer
-from stillhouse.core.types import Encoding, Tokens
+from stillhouse.core.types import Encoding, StockModule, Tokens
 from stillhouse.losses.pca import Projection, fit_pca
 from stillhouse.plan.data import Model
 from stillhouse.students.backbone import transformer_folder
+from stillhouse.students.export.modules import COMPACT, UNTIED, StaticEmbedding, output_modules
 from stillhouse.students.output_head import check_states, finish, make_projection
 from stillhouse.students.pooling import mean
 from stillhouse.students.transformer import TransformerStudent
@@ -34,15 +36,16 @@ class StaticStudent(nn.Module):
 
     Attributes:
         words: The table, (V, D).
-        projection: W_proj (IBKD, eq. 11), D → D' without bias; None when the mean is the vector.
-        activation: What follows it, with a bias then; None for nothing.
+        projection: W_proj (IBKD, eq. 11), D → D' without bias; None if the mean is the embedding.
+        activation: The activation after the projection, which then has a bias; None for no activation.
         dim: D, or D' after a projection.
         hidden_size: D.
-        max_tokens: No text is too long.
+        max_tokens: Larger than any text: there are no positions that could run out.
         tokenizer: The base model; its path holds the tokenizer's files.
     """
 
     version: ClassVar[int] = 2
+    export_sides: ClassVar[tuple[str, ...]] = ()
 
     def __init__(
         self,
@@ -56,25 +59,25 @@ class StaticStudent(nn.Module):
         projection_activation: str = "",
         seed: int = 0,
     ) -> None:
-        """Make the table.
+        """Build the table.
 
         Args:
             base: A folder of sentence-transformers or of a plain Hugging Face encoder.
-            dim: D, by PCA of the table, centred; 0 keeps H.
+            dim: D, by centred PCA of the table; 0 keeps H.
             start: ``words``: the base model's word vectors, layer 0 without positions. ``contextless``: every
                 token goes through the base model alone, between its special tokens; usually the better start,
-                at a forward pass over 3 · V tokens (once a process).
+                at the cost of a forward pass over 3 · V tokens (once per process).
             pooling: ``mean``, ``cls`` or ``max``, of the base model's states for ``contextless``.
-            zipf: a of the weights a / (a + p), which lower frequent tokens; p ∝ 1 / rank by Zipf's law. The
-                vocabulary is taken to be in the order of frequency, as most nearly are. Arora et al. take
-                1e-4 to 1e-3; 0 is no weights. They are folded into the table.
-            normalize: Give vectors of length 1.
-            projection: Dimension after W_proj, as in `TransformerStudent`; None leaves it out.
-            projection_activation: ``tanh`` after a projection with a bias (HPD's dense layer); or empty.
-            seed: Of the projection's start; the table is not random.
+            zipf: Parameter a of the weights a / (a + p), which reduce frequent tokens; p ∝ 1 / rank by Zipf's
+                law. The vocabulary is assumed to be in order of frequency, as most nearly are. Arora et al.
+                use 1e-4 to 1e-3; 0 disables the weights. They are folded into the table.
+            normalize: Return vectors of length 1.
+            projection: Dimension after W_proj, as in `TransformerStudent`; None omits it.
+            projection_activation: ``tanh`` after a projection with a bias (HPD's dense layer), or empty.
+            seed: Seed of the projection's first weights; the table is not random.
 
         Raises:
-            BadInput: A value out of range, or a base that cannot be such a student.
+            BadInput: A value out of range, or an unsuitable base.
         """
         super().__init__()
         require(start in STARTS, f"start in {STARTS}", start=start)
@@ -98,27 +101,38 @@ class StaticStudent(nn.Module):
         self._before, self._after = len(before), len(after)
 
     def embed_words(self, ids_N: Tensor) -> Tensor:
-        """Vectors of token ids, (N, D): one look-up for what `forward` may be given in parts."""
+        """Look up the vectors of token ids, (N, D), once for several calls of `forward`."""
         words_ND: Tensor = self.words(ids_N)
         return words_ND
 
     def forward(self, tokens: Tokens, words_BTH: Tensor | None = None) -> Encoding:
-        """Encode a batch; zeros for a text without tokens of its own.
+        """Encode a batch; a text without tokens of its own gives zeros.
 
         Args:
             tokens: The batch, with the special tokens that its tokenizer puts around every text.
-            words_BTH: Its token vectors, where they are looked up already; those of padding do not matter.
+            words_BTH: Its token vectors, if they are looked up already; those of padding do not matter.
 
         Returns:
-            The embedding, float32 or wider, and the token vectors as the one hidden state.
+            The embedding, float32 or wider, and the token vectors as the only hidden state.
         """
         words_BTD = self.embed_words(tokens.input_ids_BT) if words_BTH is None else words_BTH
         vector_BD = mean(words_BTD, self._inside(tokens.attention_mask_BT))
         embedding_BD = finish(vector_BD, self.projection, self.activation, normalize=self.normalize)
         return Encoding(embedding_BD, (words_BTD,), tokens.attention_mask_BT)
 
+    def stock_modules(self) -> Sequence[StockModule]:
+        """List the table, and the projection and the norm if present."""
+        return (
+            StaticEmbedding(self.words),
+            *output_modules(self.projection, self.activation, normalize=self.normalize),
+        )
+
+    def why_not(self, form: str) -> str:
+        """Say why it cannot be exported in a form; empty if it can."""
+        return UNTIED if form == COMPACT else ""
+
     def _inside(self, mask_BT: Tensor) -> Tensor:
-        """1 for the tokens of the text itself. By place: a text may spell out a special token."""
+        """Mark the tokens of the text itself. By position: a text may spell out a special token."""
         places_T = torch.arange(mask_BT.shape[1], device=mask_BT.device)
         ends_B1 = mask_BT.sum(dim=1, keepdim=True) - self._after
         return ((places_T >= self._before) & (places_T < ends_B1)).to(mask_BT.dtype)
@@ -130,7 +144,7 @@ def _words(base: Model) -> Tensor:
     return table_VH
 
 
-# A plan builds its student several times in a process; this pass is the expensive part of it.
+# A plan builds its student several times per process; this pass is the expensive part of it.
 @functools.lru_cache(maxsize=1)
 def _contextless(base: Model, pooling: str) -> Tensor:
     teacher = TransformerStudent(base, pooling=pooling, normalize=False).eval()

@@ -3,10 +3,11 @@
 Shakeri et al., Knowledge Distillation in Document Retrieval, §3.2: "single layer CNN and LSTM models",
 "separately applied to claim and document to create the encodings". One tower encodes both sides, each without
 the other, so that documents can be indexed; `stillhouse.losses.pair_head` joins the two vectors. The paper
-gives no sizes but 141 k parameters for SimpleLSTM: over fixed 300-d word vectors, the defaults
-here have 140 800.
+gives no sizes other than 141 k parameters for SimpleLSTM: over fixed 300-d word vectors, the defaults here
+have 140 800.
 """
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 import torch
@@ -14,12 +15,23 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from stillhouse.core.errors import require
-from stillhouse.core.types import Encoding, Tokens
+from stillhouse.core.types import Encoding, StockModule, Tokens
 from stillhouse.plan.data import Model
+from stillhouse.students.export.modules import (
+    CNN,
+    LSTM,
+    STOCK,
+    Dense,
+    Pooling,
+    WordEmbeddings,
+    require_stock_pooling,
+)
+from stillhouse.students.lstm import MaskedLSTM
 from stillhouse.students.pooling import maximum, pool
-from stillhouse.students.words import run_lstm, seeded, word_embedding
+from stillhouse.students.words import seeded, word_embedding
 
 POOLINGS = ("last", "mean", "max")
+SIDES = ("claims", "documents")
 
 
 class SimpleCNN(nn.Module):
@@ -27,12 +39,14 @@ class SimpleCNN(nn.Module):
 
     Attributes:
         words: Word vectors.
-        convolution: d → D over ``width`` neighbouring words; beyond a text's ends stand zeros.
+        convolution: d → D over ``width`` neighbouring words; a text is padded with zeros at both ends.
         dim: D, the number of filters.
+        max_tokens: Larger than any text: there are no positions that could run out.
         tokenizer: The folder of words.
     """
 
     version: ClassVar[int] = 1
+    export_sides: ClassVar[tuple[str, ...]] = SIDES
 
     def __init__(
         self,
@@ -50,15 +64,15 @@ class SimpleCNN(nn.Module):
         Args:
             words: A folder with ``tokenizer.json`` and, unless they are trained, word vectors.
             filters: D.
-            width: Words that a filter sees; odd.
+            width: Number of words that a filter sees; odd.
             word_dim: d; None takes that of the folder's vectors, and 300 without any.
-            train_words: Change the word vectors too.
-            dropout: Of the word vectors.
-            normalize: Give vectors of length 1; the paper's are not.
-            seed: Of everything random here. The global random state is left as it was.
+            train_words: Train the word vectors too.
+            dropout: Dropout of the word vectors.
+            normalize: Return vectors of length 1; the paper does not.
+            seed: Seed of all random weights. The global random state is left unchanged.
 
         Raises:
-            BadInput: A value out of range, or a folder that is not one of words.
+            BadInput: A value out of range, or a folder without a vocabulary.
         """
         super().__init__()
         require(filters >= 1, "filters >= 1", filters=filters)
@@ -68,18 +82,36 @@ class SimpleCNN(nn.Module):
             self.words = word_embedding(words, dim=word_dim, trained=train_words)
             self.convolution = nn.Conv1d(self.words.embedding_dim, filters, width, padding=width // 2)
         self.dropout, self.normalize = nn.Dropout(dropout), normalize
-        self.dim, self.tokenizer = filters, words
+        self.dim, self.tokenizer, self.max_tokens = filters, words, 1 << 30
 
     def forward(self, tokens: Tokens) -> Encoding:
-        """Encode a batch; ``hidden`` is the words (B, T, d), then the filters' answers (B, T, D)."""
+        """Encode a batch; ``hidden`` is the words (B, T, d), then the outputs of the filters (B, T, D)."""
         mask_BT = tokens.attention_mask_BT
         words_BTH = self.dropout(self.words(tokens.input_ids_BT))
-        # Padding must look like what lies beyond the end of a text: zeros.
+        # Padding must look like the end of a text to the convolution: zeros.
         inputs_BTH = words_BTH.masked_fill(mask_BT.unsqueeze(-1) == 0, 0.0)
         states_BTD = functional.relu(self.convolution(inputs_BTH.transpose(1, 2)).transpose(1, 2))
         return Encoding(
             _finish(maximum(states_BTD, mask_BT), self.normalize), (words_BTH, states_BTD), mask_BT
         )
+
+    def stock_modules(self) -> Sequence[StockModule]:
+        """List word embeddings, convolution, maximum and ReLU.
+
+        The maximum of ReLUs is the ReLU of the maximum, and a dense layer has one.
+        """
+        identity = nn.Linear(self.dim, self.dim, bias=False)
+        identity.weight = nn.Parameter(torch.eye(self.dim))
+        return (
+            WordEmbeddings(self.words),
+            CNN(self.convolution),
+            Pooling(self.dim, "max"),
+            Dense(identity, nn.ReLU()),
+        )
+
+    def why_not(self, form: str) -> str:
+        """Say why it cannot be exported in a form; empty if it can."""
+        return _only_folders(form)
 
 
 class SimpleLSTM(nn.Module):
@@ -89,10 +121,12 @@ class SimpleLSTM(nn.Module):
         words: Word vectors.
         recurrence: One layer.
         dim: D, units times directions.
+        max_tokens: Larger than any text: there are no positions that could run out.
         tokenizer: The folder of words.
     """
 
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
+    export_sides: ClassVar[tuple[str, ...]] = SIDES
 
     def __init__(
         self,
@@ -110,17 +144,17 @@ class SimpleLSTM(nn.Module):
 
         Args:
             words: A folder with ``tokenizer.json`` and, unless they are trained, word vectors.
-            units: Of each direction.
+            units: Units per direction.
             bidirectional: Read the text from both ends.
             pooling: ``last``: the last state of each direction. ``mean`` and ``max``: over all words.
             word_dim: d; None takes that of the folder's vectors, and 300 without any.
-            train_words: Change the word vectors too.
-            dropout: Of the word vectors.
-            normalize: Give vectors of length 1; the paper's are not.
-            seed: Of everything random here. The global random state is left as it was.
+            train_words: Train the word vectors too.
+            dropout: Dropout of the word vectors.
+            normalize: Return vectors of length 1; the paper does not.
+            seed: Seed of all random weights. The global random state is left unchanged.
 
         Raises:
-            BadInput: A value out of range, or a folder that is not one of words.
+            BadInput: A value out of range, or a folder without a vocabulary.
         """
         super().__init__()
         require(units >= 1, "units >= 1", units=units)
@@ -128,23 +162,42 @@ class SimpleLSTM(nn.Module):
         require(0 <= dropout < 1, "0 <= dropout < 1", dropout=dropout)
         with seeded(seed):
             self.words = word_embedding(words, dim=word_dim, trained=train_words)
-            self.recurrence = nn.LSTM(
-                self.words.embedding_dim, units, batch_first=True, bidirectional=bidirectional
-            )
+            self.recurrence = MaskedLSTM(self.words.embedding_dim, units, bidirectional=bidirectional)
         self.dropout, self.normalize = nn.Dropout(dropout), normalize
-        self.dim, self.tokenizer, self.pooling = units * (1 + bidirectional), words, pooling
+        self.dim, self.tokenizer, self.pooling = self.recurrence.dim, words, pooling
+        self.max_tokens = 1 << 30
 
     def forward(self, tokens: Tokens) -> Encoding:
-        """Encode a batch; ``hidden`` is the words (B, T, d), then the states (B, T, D)."""
+        """Encode a batch; ``hidden`` is the words (B, T, d), then the states (B, T, D), zeros at padding."""
         mask_BT = tokens.attention_mask_BT
         words_BTH = self.dropout(self.words(tokens.input_ids_BT))
-        states_BTD, vectors_BD = run_lstm(self.recurrence, words_BTH, mask_BT)
-        if self.pooling != "last":
+        (states_BTD,) = self.recurrence(words_BTH, mask_BT)
+        if self.pooling == "last":
+            vectors_BD = self.recurrence.last(states_BTD, mask_BT)
+        else:
             vectors_BD = pool(self.pooling, states_BTD, mask_BT)
+        states_BTD = states_BTD.masked_fill(mask_BT.unsqueeze(-1) == 0, 0.0)
         return Encoding(_finish(vectors_BD, self.normalize), (words_BTH, states_BTD), mask_BT)
+
+    def stock_modules(self) -> Sequence[StockModule]:
+        """List word embeddings, LSTM and pooling.
+
+        Raises:
+            BadInput: It pools the last states, which no stock module does.
+        """
+        require_stock_pooling("SimpleLSTM", self.pooling)
+        return WordEmbeddings(self.words), LSTM(self.recurrence), Pooling(self.dim, self.pooling)
+
+    def why_not(self, form: str) -> str:
+        """Say why it cannot be exported in a form; empty if it can."""
+        return _only_folders(form)
+
+
+def _only_folders(form: str) -> str:
+    return "" if form == STOCK else "two towers are written as folders"
 
 
 def _finish(vectors_BD: Tensor, normalize: bool) -> Tensor:
-    """The embedding, float32 or wider also under autocast."""
+    """Convert the embedding to float32 or wider, also under autocast, and normalise it."""
     vectors_BD = vectors_BD.to(torch.promote_types(vectors_BD.dtype, torch.float32))
     return functional.normalize(vectors_BD, dim=-1) if normalize else vectors_BD

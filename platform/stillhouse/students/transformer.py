@@ -1,14 +1,14 @@
 """A Hugging Face encoder, whole or with some of its layers, then pooling, projection and normalisation."""
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch import Tensor, nn
 
 from stillhouse.core.errors import BadInput, require
-from stillhouse.core.types import Encoding, Tokens
+from stillhouse.core.types import Encoding, StockModule, Tokens, WeightAdapter
 from stillhouse.plan.data import Model
 from stillhouse.students.backbone import (
     checked_layers,
@@ -17,6 +17,7 @@ from stillhouse.students.backbone import (
     run_backbone,
     transformer_folder,
 )
+from stillhouse.students.export.modules import COMPACT, UNTIED, Pooling, Transformer, output_modules
 from stillhouse.students.head import own_head
 from stillhouse.students.output_head import check_states, finish, make_projection
 from stillhouse.students.pooling import pool
@@ -30,15 +31,16 @@ class TransformerStudent(nn.Module):
 
     Attributes:
         backbone: The Hugging Face model without a pooler head; exactly what its own configuration builds.
-        projection: W_proj (IBKD, eq. 11), H → D without bias; None when the pooled state is the vector.
-        activation: What follows it, with a bias then; None for nothing.
+        projection: W_proj (IBKD, eq. 11), H → D without bias; None if the pooled state is the embedding.
+        activation: The activation after the projection, which then has a bias; None for no activation.
         dim: D.
         hidden_size: H.
-        max_tokens: Tokens of the longest text that the positions reach.
+        max_tokens: Number of positions, which limits the tokens of a text.
         tokenizer: The base model; its path holds the tokenizer's files.
     """
 
     version: ClassVar[int] = 2
+    export_sides: ClassVar[tuple[str, ...]] = ()
 
     def __init__(
         self,
@@ -58,19 +60,19 @@ class TransformerStudent(nn.Module):
         Args:
             base: A folder of sentence-transformers or of a plain Hugging Face encoder.
             layers: Layers of the base model to keep, counted from 0 and increasing; None keeps all.
-            pooling: ``mean``, ``cls``, ``max``, or ``own``: what the base model's sentence-transformers
-                modules say, the mean where it has none.
-            normalize: Give vectors of length 1; None as those modules do.
-            projection: Dimension after W_proj; None leaves W_proj out.
-            projection_activation: ``tanh`` after a projection with a bias (HPD's dense layer); or empty.
-            dropout: Takes the place of every dropout rate of the base model; None keeps them.
-            attention: ``sdpa`` (the eager code where an architecture lacks it), ``eager`` or another
+            pooling: ``mean``, ``cls``, ``max``, or ``own``: the pooling in the base model's
+                sentence-transformers modules, the mean if it has none.
+            normalize: Return vectors of length 1; None does as those modules do.
+            projection: Dimension after W_proj; None omits W_proj.
+            projection_activation: ``tanh`` after a projection with a bias (HPD's dense layer), or empty.
+            dropout: Replaces every dropout rate of the base model; None keeps them.
+            attention: ``sdpa`` (eager code where an architecture lacks it), ``eager`` or another
                 implementation that transformers knows.
-            pretrained: Take the base model's weights; else only its shape, with random weights.
-            seed: Of everything random here. The global random state is left as it was.
+            pretrained: Load the base model's weights; otherwise use its shape with random weights.
+            seed: Seed of all random weights. The global random state is left unchanged.
 
         Raises:
-            BadInput: A value out of range, a layer past the model, or a base that cannot be such a student.
+            BadInput: A value out of range, a layer the model does not have, or an unsuitable base.
         """
         super().__init__()
         if pooling == "own" or normalize is None:
@@ -90,7 +92,7 @@ class TransformerStudent(nn.Module):
         self.train()
 
     def embed_words(self, ids_N: Tensor) -> Tensor:
-        """Word vectors of token ids, (N, H): one look-up for what `forward` may be given in parts."""
+        """Look up the word vectors of token ids, (N, H), once for several calls of `forward`."""
         words_NH: Tensor = self.backbone.get_input_embeddings()(ids_N)
         return words_NH
 
@@ -99,10 +101,10 @@ class TransformerStudent(nn.Module):
 
         Args:
             tokens: The batch.
-            words_BTH: Its word vectors, where they are looked up already; those of padding do not matter.
+            words_BTH: Its word vectors, if they are looked up already; those of padding do not matter.
 
         Raises:
-            BadInput: A text with more tokens than the model has positions.
+            BadInput: A text has more tokens than the model has positions.
         """
         last_BTH, hidden = run_backbone(self.backbone, self.max_tokens, tokens, words_BTH)
         pooled_BH = pool(self.pooling, last_BTH, tokens.attention_mask_BT)
@@ -110,29 +112,41 @@ class TransformerStudent(nn.Module):
         return Encoding(embedding_BD, hidden, tokens.attention_mask_BT)
 
     def stock(self) -> "PreTrainedModel":
-        """The encoder as stock transformers builds it."""
+        """Return the encoder as stock transformers builds it."""
         backbone: PreTrainedModel = self.backbone
         return backbone
 
+    def stock_modules(self) -> Sequence[StockModule]:
+        """List the encoder, its pooling, and the projection and the norm if present."""
+        return (
+            Transformer(self.stock),
+            Pooling(self.hidden_size, self.pooling),
+            *output_modules(self.projection, self.activation, normalize=self.normalize),
+        )
+
+    def why_not(self, form: str) -> str:
+        """Say why it cannot be exported in a form; empty if it can."""
+        return UNTIED if form == COMPACT else ""
+
 
 def select_layers(rule: str | Sequence[int], total: int, keep: int) -> tuple[int, ...]:
-    """Which layers a rule keeps.
+    """Select layers of a base model by a rule.
 
     Args:
         rule: ``first``, ``last``, ``every-other`` (layer ⌊i · total / keep⌋ for i < keep: spread evenly from
-            layer 0 on), or the layers themselves.
-        total: Layers of the base model.
-        keep: Layers to keep; a list must have as many.
+            layer 0 on), or a list of layers.
+        total: Number of layers of the base model.
+        keep: Number of layers to keep; a list must have this length.
 
     Returns:
         Increasing indices from 0, as `TransformerStudent` takes them.
 
     Raises:
-        BadInput: No such rule, more layers than there are, or a list that is not increasing.
+        BadInput: Unknown rule, more layers than the model has, or a list that is not increasing.
     """
     require(1 <= keep <= total, "1 <= keep <= layers of the base model", keep=keep, layers=total)
     if not isinstance(rule, str):
-        require(len(rule) == keep, "as many layers are listed as are kept", layers=list(rule), keep=keep)
+        require(len(rule) == keep, "len(layers) == keep", layers=list(rule), keep=keep)
         return checked_layers(rule, total)
     match rule:
         case "first":
@@ -143,27 +157,26 @@ def select_layers(rule: str | Sequence[int], total: int, keep: int) -> tuple[int
             return tuple(index * total // keep for index in range(keep))
     raise BadInput(
         f"`layers in (first, last, every-other)` must hold, but got layers={rule!r}. A list such as "
-        "[0, 2, 4] is taken too."
+        "[0, 2, 4] is accepted too."
     )
 
 
 def load_weights(student: nn.Module, path: str | Path, *, new: Sequence[str] = ("projection",)) -> None:
-    """Go on from the weights of an earlier stage; a student with ``adapted`` says itself what it takes over.
+    """Load the weights of an earlier stage; a `WeightAdapter` selects itself what it takes over.
 
     Args:
-        student: Takes the weights.
+        student: The student that continues from these weights.
         path: A safetensors file with the earlier student's state.
-        new: Modules that the file may lack: they keep the weights they have.
+        new: Modules that the file may lack; they keep their current weights.
 
     Raises:
-        BadInput: The file is missing, or its tensors are not those of this student.
+        BadInput: The file is missing, or its tensors do not fit this student.
     """
     from safetensors.torch import load_file
 
     require(Path(path).is_file(), "the weights to start from exist", path=str(path))
-    adapted: Callable[[Mapping[str, Tensor]], dict[str, Tensor]] | None = getattr(student, "adapted", None)
-    if adapted is not None:
-        student.load_state_dict(adapted(load_file(path)), strict=False)
+    if isinstance(student, WeightAdapter):
+        student.load_state_dict(student.adapted(load_file(path)), strict=False)
         return
     found, own = load_file(path), student.state_dict()
     missing = [name for name in own if name not in found and not name.startswith(tuple(f"{n}." for n in new))]

@@ -1,6 +1,6 @@
-"""Word vectors, and a few seeds: what small students that read words have in common.
+"""Word vectors and seeded weights for the small students that read words.
 
-A folder of words has ``tokenizer.json`` (a vocabulary of V words) and, where its vectors are published ones,
+A folder of words has ``tokenizer.json`` (a vocabulary of V words) and, if it has published vectors,
 ``model.safetensors`` with one tensor of V x d.
 """
 
@@ -16,15 +16,15 @@ from stillhouse.plan.data import Model
 
 
 def word_embedding(words: Model, *, dim: int | None, trained: bool) -> nn.Embedding:
-    """The vectors of a vocabulary as a layer; without published ones, normal with deviation 0.1.
+    """Build the embedding layer of a vocabulary; without published vectors it is normal, deviation 0.1.
 
     Args:
         words: The folder.
         dim: d. None takes that of the folder's vectors, and 300 without any.
-        trained: Whether a stage changes the vectors. Random ones must be.
+        trained: Whether a stage trains the vectors. Random vectors must be trained.
 
     Raises:
-        BadInput: No vocabulary, vectors that are not one V x d tensor, or another d than asked for.
+        BadInput: No vocabulary, vectors that are not one V x d tensor, or a different d from ``dim``.
     """
     folder = Path(words.path)
     size = _vocabulary_size(folder)
@@ -49,48 +49,13 @@ def word_embedding(words: Model, *, dim: int | None, trained: bool) -> nn.Embedd
 
 @contextlib.contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """A block whose random numbers depend on the seed alone; the global random state is left as it was."""
+    """Run a block whose random numbers depend on the seed alone; the global random state is unchanged."""
     before = torch.get_rng_state()
     torch.default_generator.manual_seed(seed)
     try:
         yield
     finally:
         torch.set_rng_state(before)
-
-
-def run_lstm(lstm: nn.LSTM, states_BTH: Tensor, mask_BT: Tensor) -> tuple[Tensor, Tensor]:
-    """Run one LSTM layer over the real tokens alone, so that no padding reaches a state.
-
-    It runs in the precision of its weights also under autocast: cuDNN's would run in float16, and lose small
-    gradients.
-
-    Args:
-        lstm: One layer, batch first, in one direction or both.
-        states_BTH: Inputs, padding on the right.
-        mask_BT: 1 for a real token.
-
-    Returns:
-        A state for every token, (B, T, directions x units), zeros at padding; and the last state of each
-        direction, side by side, (B, directions x units), zeros for a text without any token.
-    """
-    lengths_B = mask_BT.sum(dim=1)
-    # A packed sequence has at least one step; the states of an empty text are wiped below.
-    packed = nn.utils.rnn.pack_padded_sequence(
-        states_BTH.to(next(lstm.parameters()).dtype),
-        lengths_B.clamp(min=1).cpu(),
-        batch_first=True,
-        enforce_sorted=False,
-    )
-    with torch.autocast(states_BTH.device.type, enabled=False):
-        outputs, (last_LBU, _) = lstm(packed)
-    outputs_BTU, _ = nn.utils.rnn.pad_packed_sequence(
-        outputs, batch_first=True, total_length=states_BTH.shape[1]
-    )
-    last_BU = last_LBU.transpose(0, 1).flatten(1)
-    return (
-        outputs_BTU.masked_fill(mask_BT.unsqueeze(-1) == 0, 0.0),
-        last_BU.masked_fill(lengths_B.unsqueeze(-1) == 0, 0.0),
-    )
 
 
 def _vocabulary_size(folder: Path) -> int:

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from stillhouse.core.errors import require
+from stillhouse.core.errors import BadInput, require
 from stillhouse.core.identity import Spec
-from stillhouse.core.types import Encoder, FloatArray
+from stillhouse.core.types import Encoder, Exportable, FloatArray
 from stillhouse.corpora.pydocs.licences import package_licences
 from stillhouse.evaluation.geometry import GEOMETRY
 from stillhouse.experiments.preparation import Prepared
@@ -20,7 +20,6 @@ from stillhouse.students.export.formats import FORMATS, why_not, write_format
 from stillhouse.students.export.sentence_transformers import check_parity
 from stillhouse.students.export.towers import export_towers, usage
 from stillhouse.students.static import StaticStudent
-from stillhouse.students.towers import SimpleCNN, SimpleLSTM
 from stillhouse.teachers.weights import licence_of
 from stillhouse.training.scorer import StudentScorer
 from stillhouse.training.walk import encoder_in
@@ -61,13 +60,13 @@ def export_stage(
     """
     encoder: Any = encoder_in(folder)
     student: Any = encoder.student
-    require(
-        hasattr(encoder, "encode"),
-        "a student gives vectors of texts; one that reads pairs together is a teacher, and stays here",
-        stage=str(folder),
-        remedy="Export the retrieval_kd stage.",
-    )
-    if isinstance(student, SimpleCNN | SimpleLSTM):
+    gives_vectors = isinstance(encoder, Encoder)
+    if not gives_vectors:
+        raise BadInput(
+            f"Only a student that gives vectors of texts can be exported, but {folder} holds a model that "
+            "reads pairs jointly, which is a teacher. Export the retrieval_kd stage."
+        )
+    if isinstance(student, Exportable) and student.export_sides:
         require(form == FORMATS[0], f"two towers are written as {FORMATS[0]} folders", format=form)
         export_towers(student, encoder.objective.joiner, encoder.max_length, target, card=card)
         return check_towers(encoder, target, texts)
@@ -77,8 +76,6 @@ def export_stage(
 def formats_of(folder: Path) -> dict[str, str]:
     """Each form to the reason why a finished stage's student does not have it, empty where it does."""
     student = encoder_in(folder).student
-    if isinstance(student, SimpleCNN | SimpleLSTM):
-        return dict.fromkeys(FORMATS, "two towers are written as folders") | {FORMATS[0]: ""}
     return {form: why_not(student, form) for form in FORMATS}
 
 

@@ -19,7 +19,7 @@ from stillhouse.core.types import Tokens
 from stillhouse.plan.data import Model, Store
 from stillhouse.plan.stage import Stage
 from stillhouse.students.backbone import quiet
-from stillhouse.students.cpu.suit import suit_cpu
+from stillhouse.students.cpu.attention import optimise_for_cpu
 from stillhouse.teachers.forward import cast_products
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def load_sentence_transformer(model: Model, device: str = "cpu") -> "SentenceTra
             f"{model.name or model.path} must be a model that sentence-transformers loads, but loading it "
             f"gave: {error}"
         ) from error
-    suit_cpu(loaded, device)
+    optimise_for_cpu(loaded, device)
     return loaded.eval()
 
 
@@ -211,7 +211,7 @@ def _trained(stage: Stage, workspace: Workspace, device: str, compute: str) -> C
     student.load_state_dict(load_file(workspace.path(stage) / "student.safetensors"))
     student.to(device).eval()
     cast_products(student, compute)
-    suit_cpu(student, device)
+    optimise_for_cpu(student, device)
 
     def forward(tokens: Tokens) -> Tensor:
         vectors: Tensor = student(tokens).embedding_BD

@@ -16,7 +16,7 @@ from stillhouse.core.artifacts import write_manifest
 from stillhouse.core.distributed import rank, world_size
 from stillhouse.core.types import Batch
 from stillhouse.plan.stage import Stage
-from stillhouse.students.cpu.suit import suit_cpu
+from stillhouse.students.cpu.attention import optimise_for_cpu
 from stillhouse.training import checkpoint
 from stillhouse.training.meter import Meter
 from stillhouse.training.metrics_log import NAME, Spool
@@ -107,7 +107,7 @@ class _Loop:
         self.stage, self.table, self.folder, self.device = stage, table, folder, device
         self.checkpoint_seconds, self.keep = checkpoint_seconds, keep
         self.module = module.to(device).train()
-        suit_cpu(self.module, device)
+        optimise_for_cpu(self.module, device)
         self.optimizer = make_optimizer(self.module, stage.optimizer, device)
         self.meter, self.progress = Meter(), Progress()
         # Ranks differ in dropout only; the first weights above were drawn from the same seed on all.

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from stillhouse.core.types import Encoding, LazyStates, Tokens
+from stillhouse.core.types import Encoding, LazyStates, Tokens, WordEmbedder
 from stillhouse.students import pooling
 
 TEXTS_A_GROUP = {"cpu": 16}
@@ -32,7 +32,9 @@ def encode_grouped(student: Any, tokens: Tokens, size: int = 0) -> Encoding:
     if size == 0 or len(tokens.input_ids_BT) <= size:
         return student(tokens)  # type: ignore[no-any-return]
     real_BT = tokens.attention_mask_BT.bool()
-    words_NH = student.embed_words(tokens.input_ids_BT[real_BT]) if hasattr(student, "embed_words") else None
+    words_NH = (
+        student.embed_words(tokens.input_ids_BT[real_BT]) if isinstance(student, WordEmbedder) else None
+    )
     lengths_B = tokens.attention_mask_BT.sum(dim=1)
     starts_B = lengths_B.cumsum(dim=0) - lengths_B
     order_B = torch.argsort(lengths_B, stable=True)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from stillhouse.core.distributed import world_size
-from stillhouse.core.types import Batch, Encoding, LazyStates, Terms, Tokens
+from stillhouse.core.types import Batch, Encoding, LazyStates, PairModel, Terms, Tokens
 from stillhouse.plan.stage import Live, Stage
 from stillhouse.students import pooling
 from stillhouse.students.transformer import load_weights
@@ -53,23 +53,23 @@ class StudentAndObjective(nn.Module):
         """The weighted terms of a batch."""
         device = next(iter(batch.rows.values())).device.type
         with torch.autocast(device, dtype=torch.bfloat16, enabled=self.autocast == "bfloat16"):
-            said = self._student_said(batch)
+            student = self._student_output(batch)
             teacher = batch.teacher
             if self.live is not None:
                 with torch.no_grad():
-                    teacher = {c: self._said(self.live, tokens) for c, tokens in batch.tokens.items()}
+                    teacher = {c: self._encoded(self.live, tokens) for c, tokens in batch.tokens.items()}
         if self.watching and hasattr(self.objective, "diagnostics"):
             with torch.no_grad():
-                self.readings = self.objective.diagnostics(said)
-        terms: Terms = self.objective(said, teacher, batch)
+                self.readings = self.objective.diagnostics(student)
+        terms: Terms = self.objective(student, teacher, batch)
         return terms
 
-    def _student_said(self, batch: Batch) -> dict[str, Encoding]:
-        """What the student says of each column, or its scores where it reads columns together."""
-        together = getattr(self.student, "together", ())
-        if together:
-            return {"scores": Encoding(self.student(*(batch.tokens[column] for column in together)).float())}
-        return {column: self._said(self.student, tokens) for column, tokens in batch.tokens.items()}
+    def _student_output(self, batch: Batch) -> dict[str, Encoding]:
+        """Encode each column with the student, or score the columns that it reads jointly."""
+        if isinstance(self.student, PairModel):
+            first, second = (batch.tokens[column] for column in self.student.joint_columns)
+            return {"scores": Encoding(self.student(first, second).float())}
+        return {column: self._encoded(self.student, tokens) for column, tokens in batch.tokens.items()}
 
     def train(self, mode: bool = True) -> "StudentAndObjective":
         """Training mode; a live teacher stays in evaluation."""
@@ -79,7 +79,7 @@ class StudentAndObjective(nn.Module):
         return self
 
     @staticmethod
-    def _said(model: nn.Module, tokens: Tokens) -> Encoding:
+    def _encoded(model: nn.Module, tokens: Tokens) -> Encoding:
         return _full_precision(encode_grouped(model, tokens))
 
 

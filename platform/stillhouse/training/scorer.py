@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from stillhouse.core.errors import require
-from stillhouse.core.types import Encoding
+from stillhouse.core.types import Encoding, ScoringObjective
 from stillhouse.students.encoder import StudentEncoder, Vectors, evaluating
 
 ROWS_AT_ONCE = 1024
@@ -89,4 +89,4 @@ def with_scores(
     encoder: StudentEncoder, objective: nn.Module, columns: Sequence[str]
 ) -> StudentEncoder | StudentScorer:
     """The encoder, able to score where the objective is."""
-    return StudentScorer(encoder, objective, columns) if hasattr(objective, "score") else encoder
+    return StudentScorer(encoder, objective, columns) if isinstance(objective, ScoringObjective) else encoder

@@ -20,6 +20,7 @@ from stillhouse.core.artifacts import (
 from stillhouse.core.devices import is_here, resolve_device, usable_device
 from stillhouse.core.errors import require
 from stillhouse.core.identity import canonical
+from stillhouse.core.types import ScoringObjective
 from stillhouse.plan.stage import Stage
 from stillhouse.training.checkpoint import load_weights
 from stillhouse.training.fit import OBJECTIVE, STUDENT, Listen
@@ -111,7 +112,7 @@ def encoder_in(folder: Path, device: str = "cpu") -> Any:
 
 def _objective_in(folder: Path, manifest: dict[str, Any], student_dim: int) -> nn.Module | None:
     """The trained objective where it gives scores, else None."""
-    if "objective" not in manifest or not hasattr(class_of(manifest["objective"]), "score"):
+    if "objective" not in manifest or not issubclass(class_of(manifest["objective"]), ScoringObjective):
         return None
     dims = {"student_dim": student_dim} | (
         {} if manifest["teacher_dim"] is None else {"teacher_dim": manifest["teacher_dim"]}

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from stillhouse.core.types import Encoder, FloatArray
+from stillhouse.core.types import Encoder, FloatArray, PairModel
 from stillhouse.plan.stage import Stage
 from stillhouse.students.encoder import evaluating
 from stillhouse.training.checkpoint import rng_untouched
@@ -36,7 +36,7 @@ def measure(
 
     student = module.student
     with rng_untouched(), evaluating(student):
-        if hasattr(student, "together"):  # It gives no vectors that could collapse.
+        if isinstance(student, PairModel):  # It gives no vectors that could collapse.
             scorer = encoder_of(student, stage.max_length, stage.autocast, device)
             return ({} if evaluate is None else dict(evaluate(scorer))), None
         vectors = watched_vectors(student, table, device)
@@ -60,7 +60,8 @@ def watched_vectors(student: nn.Module, table: TrainingTable, device: str) -> Fl
 
 def encoder_of(student: Any, max_length: int, autocast: str, device: str) -> Any:
     """A student as an encoder of texts, or as a scorer where it reads the texts of a pair together."""
-    if hasattr(student, "together"):
+    reads_pairs = isinstance(student, PairModel)
+    if reads_pairs:
         from stillhouse.students.pair_scorer import PairScorer
 
         return PairScorer(student, student.tokenizer.path, max_length, device=device, autocast=autocast)

@@ -1,8 +1,8 @@
-"""Attention on a CPU: plain products where the fused kernel of torch is the slower one.
+"""Models on a CPU: attention by plain products where torch's fused kernel is slower, and retained memory.
 
-The fused kernel works text by text and head by head; short texts have so little work each that its own steps
-cost more than the products, and its backward pass is several times slower at every length that was measured
-(`docs/benchmarks.md`). The same numbers but for the rounding.
+The fused kernel works text by text and head by head; short texts have so little work that its own steps cost
+more than the products, and its backward pass is several times slower at every length that was measured
+(`docs/benchmarks.md`). The results agree up to rounding.
 
 B  texts    H  heads    T  tokens
 """
@@ -12,20 +12,34 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from stillhouse.core.allocation import keep_large_blocks
+
 if TYPE_CHECKING:
     from stillhouse.students.encoder import StudentModule
 
 NAME = "stillhouse-cpu"
 SHORT = 32
-"""Tokens up to which plain products were quicker without gradients."""
+"""Tokens up to which plain products were faster without gradients."""
+
+
+def optimise_for_cpu(model: "nn.Module | StudentModule", device: str) -> None:
+    """On a CPU, choose attention by length and keep freed memory in the process; elsewhere do nothing.
+
+    Args:
+        model: Its transformers are switched, see `prefer_quick_attention`.
+        device: Device that the model runs on.
+    """
+    if torch.device(device).type == "cpu":
+        keep_large_blocks()
+        prefer_quick_attention(model, device)
 
 
 def prefer_quick_attention(model: "nn.Module | StudentModule", device: str) -> None:
-    """Let a model choose its attention by length on a CPU; elsewhere, and where it cannot, nothing changes.
+    """Let a model on a CPU choose its attention by text length; on other devices nothing changes.
 
     Args:
-        model: Any module; every part that is a model of transformers with its fused attention is switched.
-        device: Where it runs.
+        model: Any module; every part that is a transformers model with fused attention is switched.
+        device: Device that the model runs on.
     """
     if torch.device(device).type != "cpu":
         return
@@ -55,13 +69,13 @@ def _attention(
     dropout: float = 0.0,
     **given: Any,
 ) -> tuple[Tensor, Tensor | None]:
-    """As transformers calls it; the mask is 0 for what is seen and very negative for what is not."""
+    """Attend as transformers calls it; the mask is 0 for visible tokens and very negative for others."""
     trains = torch.is_grad_enabled() and query_BHTD.requires_grad
-    alike = key_BHTD.shape == query_BHTD.shape == value_BHTD.shape
-    alike = alike and given.get("position_bias") is None and given.get("cache") is None
+    plain = key_BHTD.shape == query_BHTD.shape == value_BHTD.shape
+    plain = plain and given.get("position_bias") is None and given.get("cache") is None
     causal = attention_mask is None and given.get("is_causal", getattr(module, "is_causal", True))
     traced = torch.compiler.is_compiling() or torch.onnx.is_in_onnx_export()
-    if not alike or causal or traced or not (trains or query_BHTD.shape[2] <= SHORT):
+    if not plain or causal or traced or not (trains or query_BHTD.shape[2] <= SHORT):
         from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
         return sdpa_attention_forward(

@@ -1,8 +1,8 @@
-"""Matrix products in float32 on a CPU, by oneDNN rather than by the BLAS that torch was built with.
+"""Matrix products in float32 on a CPU, by oneDNN instead of the BLAS that torch was built with.
 
-Torch takes MKL for them, which uses half of an AMD processor's vector width; oneDNN uses all of it, for the
-same arithmetic in float32. Torch offers it through its own layout of tensors (`docs/benchmarks.md` has the
-measurements). Products in bfloat16 are oneDNN's anyway.
+Torch uses MKL for them, which fills half of an AMD processor's vector width; oneDNN fills all of it, with the
+same float32 arithmetic. Torch offers it through a tensor layout of its own (`docs/benchmarks.md` has the
+measurements). Products in bfloat16 use oneDNN anyway.
 
 N  rows    I  inputs    O  outputs
 """
@@ -17,17 +17,17 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 LEAST_ROWS = 16
-"""Fewer are as quick without the change of layout."""
+"""Fewer rows are as fast without the change of layout."""
 
 
 def laid_out(weight_OI: Tensor) -> Tensor:
-    """A weight in oneDNN's layout, for `linear` with several inputs; as it is where oneDNN is missing."""
-    there = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
-    return weight_OI.to_mkldnn() if there and not weight_OI.is_mkldnn else weight_OI
+    """Convert a weight to oneDNN's layout, for several calls of `linear`; unchanged without oneDNN."""
+    available = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+    return weight_OI.to_mkldnn() if available and not weight_OI.is_mkldnn else weight_OI
 
 
 def linear(input_NI: Tensor, weight_OI: Tensor, bias_O: Tensor | None = None) -> Tensor:
-    """``x Wᵀ + b`` in float32 on the CPU, without gradients, (N, O); the weight in either layout."""
+    """Compute ``x Wᵀ + b`` in float32 on the CPU, without gradients, (N, O); W in either layout."""
     if len(input_NI) < LEAST_ROWS:
         return F.linear(input_NI, weight_OI.to_dense() if weight_OI.is_mkldnn else weight_OI, bias_O)
     weight = laid_out(weight_OI)
@@ -38,9 +38,9 @@ def linear(input_NI: Tensor, weight_OI: Tensor, bias_O: Tensor | None = None) ->
 
 
 def quick_products(device: str, compute: str) -> contextlib.AbstractContextManager[object]:
-    """A context in which linear layers are computed by `linear`, where that is float32 on a CPU.
+    """Return a context in which linear layers are computed by `linear` if they are float32 on a CPU.
 
-    For passes without gradients. Under autocast, inside or outside, nothing changes.
+    It is meant for passes without gradients. Under autocast, inside or outside, nothing changes.
     """
     if torch.device(device).type != "cpu" or compute != "float32":
         return contextlib.nullcontext()
@@ -55,8 +55,8 @@ class _ByOneDNN(TorchFunctionMode):
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        mine = func is F.linear and not kwargs and not torch.is_autocast_enabled("cpu")
-        if mine and all(_is_plain(each) for each in args):
+        replaced = func is F.linear and not kwargs and not torch.is_autocast_enabled("cpu")
+        if replaced and all(_is_plain(each) for each in args):
             states, weight, *bias = args
             flat = linear(states.reshape(-1, states.shape[-1]), weight, *bias)
             return flat.view(*states.shape[:-1], len(weight))

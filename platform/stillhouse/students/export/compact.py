@@ -1,4 +1,4 @@
-"""A recurrent student as small as it is: its tied weights once, its word vectors factorised.
+"""The compact form of a recurrent student: its tied weights stored once, its word vectors factorised.
 
 Stock libraries cannot read this form; `export_student` writes the one that they can. The folder holds
 ``config.json`` (the base's shape), ``recurrent.json`` (how it is used), ``model.safetensors`` and the
@@ -25,28 +25,28 @@ FORMAT = 1
 def write_compact(
     student: RecurrentStudent, tokenizer_path: str | Path, max_length: int, folder: str | Path
 ) -> None:
-    """Write a student's compact form; the folder appears whole, and one that is there is replaced.
+    """Write a student's compact form; the folder appears complete, and an earlier export is replaced.
 
     Args:
-        student: Any mode, any device; unchanged.
-        tokenizer_path: Folder whose tokenizer files are copied as they are.
-        max_length: Tokens a text, special ones included.
-        folder: Its place.
+        student: In any mode, on any device; unchanged.
+        tokenizer_path: Folder whose tokenizer files are copied unchanged.
+        max_length: Tokens per text, special ones included.
+        folder: Destination of the export.
 
     Raises:
-        BadInput: No tokenizer files, a length past the model's positions, a folder that holds something else,
-            or a full disk.
+        BadInput: No tokenizer files, more tokens than the model has positions, a folder that holds something
+            else, or a full disk.
     """
     from safetensors.torch import save_file
 
-    place, positions = Path(folder), student.max_tokens
+    target, positions = Path(folder), student.max_tokens
     rule = "max_length <= positions of the model"
     require(max_length <= positions, rule, max_length=max_length, positions=positions)
-    free = not place.exists() or (place / DESCRIPTION).is_file() or not any(place.iterdir())
+    free = not target.exists() or (target / DESCRIPTION).is_file() or not any(target.iterdir())
     rule, remedy = "a compact form replaces nothing but a compact form", "Give an empty or a new folder."
-    require(free, rule, folder=str(place), remedy=remedy)
-    with replacing_folder(place) as temporary:
-        # As deep as the unit at least, whatever the repeats: reading it back asks for that many layers.
+    require(free, rule, folder=str(target), remedy=remedy)
+    with replacing_folder(target) as temporary:
+        # At least as deep as the unit, whatever the repeats: reading it back requires that many layers.
         depth = tuple(range(student.unit)) * max(1, student.repeats)
         with quiet():
             with_layers(student.backbone.config, depth).save_pretrained(temporary)
@@ -57,7 +57,7 @@ def write_compact(
 
 
 def read_compact(folder: str | Path) -> tuple[RecurrentStudent, int]:
-    """A student out of its compact form, in evaluation mode, and the tokens a text it was written with.
+    """Read a student in its compact form: the student in evaluation mode, and its tokens per text.
 
     Raises:
         BadInput: No such folder, another format, or weights that do not fit.

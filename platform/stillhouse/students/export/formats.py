@@ -1,9 +1,11 @@
-"""What a student may be exported as, and the proof, in the runtime of each form, that it is the same model.
+"""The forms in which a student can be exported, and the check of each in its own runtime.
 
 ``sentence-transformers``  a folder of stock modules; tied layers unrolled, narrow word vectors multiplied out
 ``onnx``                   a graph with its tokenizer, for onnxruntime
-``onnx-int8``              the same with weights of eight bits
-``compact``                tied layers once, word vectors factorised; only this package reads it
+``onnx-int8``              the same with 8-bit weights
+``compact``                tied layers stored once, word vectors factorised; only this package reads it
+
+A student states itself which of them it has, and its modules (`stillhouse.core.types.Exportable`).
 """
 
 from collections.abc import Sequence
@@ -11,32 +13,29 @@ from pathlib import Path
 from typing import Any
 
 from stillhouse.core.errors import BadInput, require
-from stillhouse.students.bilstm import BiLSTMStudent
+from stillhouse.core.types import Exportable
 from stillhouse.students.encoder import StudentEncoder
 from stillhouse.students.export.compact import read_compact, write_compact
+from stillhouse.students.export.modules import COMPACT, FORMATS, ONNX, ONNX_INT8, STOCK, UNTIED
 from stillhouse.students.export.onnx import check_onnx, export_onnx, require_extra
 from stillhouse.students.export.sentence_transformers import check_parity, export_student, same_vectors
-from stillhouse.students.recurrent import RecurrentStudent
-from stillhouse.students.static import StaticStudent
 
-FORMATS = ("sentence-transformers", "onnx", "onnx-int8", "compact")
+__all__ = ["FORMATS", "why_not", "write_format"]
+
 _INT8 = {"minimum": 0.95, "stretch": 0.1}
-"""What eight bits may cost before it is taken for a fault."""
+"""The deviation that 8 bits may cause before it counts as an error."""
 
 
 def why_not(student: object, form: str) -> str:
-    """Why a student cannot be exported in a form; empty where it can.
+    """Say why a student cannot be exported in a form; empty if it can.
 
     Args:
-        student: Of any class.
+        student: A student of any class; one that is not `Exportable` has the ONNX forms alone.
         form: One of `FORMATS`.
     """
-    match form:
-        case "sentence-transformers":
-            return _not_stock(student)
-        case "compact":
-            tied = isinstance(student, RecurrentStudent)
-            return "" if tied else "no layers are tied in this student: its own weights are as small"
+    reason = student.why_not(form) if isinstance(student, Exportable) else _foreign(student, form)
+    if reason or form not in (ONNX, ONNX_INT8):
+        return reason
     try:
         require_extra()
     except BadInput as missing:
@@ -47,21 +46,21 @@ def why_not(student: object, form: str) -> str:
 def write_format(
     form: str, encoder: StudentEncoder, folder: Path, texts: Sequence[str], *, card: str = ""
 ) -> float:
-    """Write an encoder's student in a form, and compare the two over some texts.
+    """Write an encoder's student in a form, and compare the two on some texts.
 
     Args:
         form: One of `FORMATS`.
-        encoder: What was evaluated.
-        folder: The place of the export.
+        encoder: The encoder that was evaluated.
+        folder: Destination of the export.
         texts: At least one.
-        card: Markdown of the model card, of a sentence-transformers folder.
+        card: Markdown of the model card, for a sentence-transformers folder.
 
     Returns:
         The smallest cosine.
 
     Raises:
-        BadInput: No such form of this student, or a folder that holds something other than such an export.
-        RuntimeError: The export gives other vectors.
+        BadInput: The student does not have the form, or the folder holds something other than such an export.
+        RuntimeError: The export gives different vectors.
     """
     require(form in FORMATS, f"format in {FORMATS}", format=form)
     student: Any = encoder.student
@@ -70,36 +69,29 @@ def write_format(
         raise BadInput(
             f"the student must have the form {form}, but: {reason.rstrip('.')}.{_others(student, form)}"
         )
-    known = student, student.tokenizer.path, encoder.max_length, folder
+    arguments = student, student.tokenizer.path, encoder.max_length, folder
     match form:
         case "onnx":
-            export_onnx(*known)
+            export_onnx(*arguments)
             return check_onnx(encoder, folder, texts)
         case "onnx-int8":
-            export_onnx(*known, int8=True)
+            export_onnx(*arguments, int8=True)
             return check_onnx(encoder, folder, texts, **_INT8)
         case "compact":
-            write_compact(*known)
-            read, max_length = read_compact(folder)
-            small = StudentEncoder(read, folder, max_length)
-            return same_vectors(small.encode(texts), encoder, folder, texts, minimum=0.9999)
-    export_student(*known, card=card)
+            write_compact(*arguments)
+            compact, max_length = read_compact(folder)
+            read = StudentEncoder(compact, folder, max_length)
+            return same_vectors(read.encode(texts), encoder, folder, texts, minimum=0.9999)
+    export_student(*arguments, card=card)
     return check_parity(encoder, folder, texts)
 
 
 def _others(student: object, form: str) -> str:
-    """The remedy: the forms that there are."""
-    found = [other for other in FORMATS if other != form and not why_not(student, other)]
-    return f" It has the forms {', '.join(found)}: give one of them with --format." if found else ""
+    """Name the forms that the student has, as a remedy."""
+    forms = [other for other in FORMATS if other != form and not why_not(student, other)]
+    return f" It has the forms {', '.join(forms)}: give one of them with --format." if forms else ""
 
 
-def _not_stock(student: object) -> str:
-    if isinstance(student, BiLSTMStudent):
-        if student.pooling in ("mean", "max"):
-            return ""
-        return "it pools the last state of each side, and stock modules take both sides of one word"
-    if isinstance(student, RecurrentStudent) and not student.repeats:
-        return "it applies no layers, and is a stage on the way to one that does"
-    if isinstance(student, StaticStudent) or hasattr(student, "stock"):
-        return ""
-    return f"stock modules cannot express {type(student).__name__}"
+def _foreign(student: object, form: str) -> str:
+    reasons = {STOCK: f"stock modules cannot express {type(student).__name__}", COMPACT: UNTIED}
+    return reasons.get(form, "")

@@ -1,15 +1,31 @@
-"""The modules of a sentence-transformers folder, one function each, and the modules of a BiLSTM student."""
+"""The modules of a sentence-transformers folder, one value each: what students build their exports from.
 
+The files carry the names and keys that every release of sentence-transformers since 2.0 reads.
+"""
+
+import inspect
 import shutil
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch import Tensor, nn
 
 from stillhouse.core.artifacts import write_json
 from stillhouse.core.errors import require
-from stillhouse.students.bilstm import BiLSTMStudent
+from stillhouse.core.tokenizing import FastTokenizer, lower_cases
+from stillhouse.core.types import StockModule
+from stillhouse.students.backbone import quiet
+from stillhouse.students.lstm import MaskedLSTM
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+FORMATS = STOCK, ONNX, ONNX_INT8, COMPACT = ("sentence-transformers", "onnx", "onnx-int8", "compact")
+"""The forms in which a student can be exported; see `students.export.formats`."""
+UNTIED = "no layers are tied in this student: its own weights are as small"
+"""Why most students have no compact form."""
 
 TOKENIZER_FILES = (
     "tokenizer.json",
@@ -28,96 +44,234 @@ _MODES = {
 }
 
 
-def write_bilstm(
-    student: BiLSTMStudent, tokenizer_path: Path, max_length: int, folder: Path
-) -> dict[str, str]:
-    """Write word embeddings, LSTM, pooling and dense layer; returns folder to module, in order.
+@dataclass(frozen=True)
+class Transformer:
+    """A Hugging Face encoder with its tokenizer.
+
+    Attributes:
+        build: Gives the encoder as stock transformers builds it.
+    """
+
+    name: ClassVar[str] = "Transformer"
+    at_root: ClassVar[bool] = True
+
+    build: "Callable[[], PreTrainedModel]"
+
+    def write(self, folder: Path, tokenizer_path: Path, max_length: int) -> None:
+        """Write configuration, weights, tokenizer and settings.
+
+        Raises:
+            BadInput: No tokenizer files, or an encoder that stock transformers cannot build.
+        """
+        backbone = self.build()
+        with quiet():
+            backbone.save_pretrained(folder)
+        copy_tokenizer(tokenizer_path, folder)
+        settings: dict[str, Any] = {
+            "max_seq_length": max_length,
+            "do_lower_case": lower_cases(tokenizer_path),
+        }
+        if "add_pooling_layer" in inspect.signature(type(backbone)).parameters:
+            # Otherwise loading creates a random, unused pooler head and warns about it.
+            settings["model_args"] = {"add_pooling_layer": False}
+        write_json(folder / "sentence_bert_config.json", settings)
+
+
+@dataclass(frozen=True)
+class StaticEmbedding:
+    """A table of token vectors with its tokenizer, and their mean.
+
+    Attributes:
+        words: The table, (V, D).
+    """
+
+    name: ClassVar[str] = "StaticEmbedding"
+    at_root: ClassVar[bool] = True
+
+    words: nn.Embedding
+
+    def write(self, folder: Path, tokenizer_path: Path, max_length: int) -> None:
+        """Write table and tokenizer, which carries the length: StaticEmbedding has no setting for it."""
+        FastTokenizer(tokenizer_path, max_length).write_static(folder / "tokenizer.json")
+        save({"embedding.weight": self.words.weight}, folder)
+
+
+@dataclass(frozen=True)
+class WordEmbeddings:
+    """Word vectors with their tokenizer.
+
+    Attributes:
+        words: The vectors, (V, d).
+    """
+
+    name: ClassVar[str] = "WordEmbeddings"
+    at_root: ClassVar[bool] = False
+
+    words: nn.Embedding
+
+    def write(self, folder: Path, tokenizer_path: Path, max_length: int) -> None:
+        """Write vectors, tokenizer and settings.
+
+        Raises:
+            BadInput: No tokenizer files, or a tokenizer that does not load.
+        """
+        save({"emb_layer.weight": self.words.weight}, folder)
+        copy_tokenizer(tokenizer_path, folder)
+        # Stock sentence-transformers loads a tokenizer by the names that its configuration states.
+        FastTokenizer(folder, max_length)
+        settings = {
+            "tokenizer_class": "sentence_transformers.models.tokenizer.TransformersTokenizerWrapper",
+            "update_embeddings": self.words.weight.requires_grad,
+            "max_seq_length": max_length,
+        }
+        write_json(folder / "wordembedding_config.json", settings)
+
+
+@dataclass(frozen=True)
+class LSTM:
+    """LSTM layers over word vectors.
+
+    Attributes:
+        lstm: The layers.
+    """
+
+    name: ClassVar[str] = "LSTM"
+    at_root: ClassVar[bool] = False
+
+    lstm: MaskedLSTM
+
+    def write(self, folder: Path, tokenizer_path: Path, max_length: int) -> None:
+        """Write weights and shape."""
+        save({f"encoder.{name}": weight for name, weight in self.lstm.stock_weights().items()}, folder)
+        shape = {
+            "word_embedding_dimension": self.lstm.width,
+            "hidden_dim": self.lstm.units,
+            "num_layers": len(self.lstm.forwards),
+            "dropout": 0,
+            "bidirectional": self.lstm.bidirectional,
+        }
+        write_json(folder / "lstm_config.json", shape)
+
+
+@dataclass(frozen=True)
+class CNN:
+    """One convolution over word vectors, as wide as its kernel.
+
+    Attributes:
+        convolution: d → D.
+    """
+
+    name: ClassVar[str] = "CNN"
+    at_root: ClassVar[bool] = False
+
+    convolution: nn.Conv1d
+
+    def write(self, folder: Path, tokenizer_path: Path, max_length: int) -> None:
+        """Write weights and shape."""
+        save({f"convs.0.{name}": weight for name, weight in self.convolution.named_parameters()}, folder)
+        shape: dict[str, Any] = {
+            "in_word_embedding_dimension": self.convolution.in_channels,
+            "out_channels": self.convolution.out_channels,
+            "kernel_sizes": [self.convolution.kernel_size[0]],
+            "stride_sizes": [1],
+        }
+        write_json(folder / "cnn_config.json", shape)
+
+
+@dataclass(frozen=True)
+class Pooling:
+    """Pooling of the states of all tokens.
+
+    Attributes:
+        width: H.
+        pooling: ``cls``, ``mean`` or ``max``.
+    """
+
+    name: ClassVar[str] = "Pooling"
+    at_root: ClassVar[bool] = False
+
+    width: int
+    pooling: str
+
+    def write(self, folder: Path, tokenizer_path: Path, max_length: int) -> None:
+        """Write the settings."""
+        modes = {key: name == self.pooling for name, key in _MODES.items()}
+        write_json(folder / "config.json", {"word_embedding_dimension": self.width, **modes})
+
+
+@dataclass(frozen=True)
+class Dense:
+    """A linear layer and its activation.
+
+    Attributes:
+        linear: H → D.
+        activation: A module without weights.
+    """
+
+    name: ClassVar[str] = "Dense"
+    at_root: ClassVar[bool] = False
+
+    linear: nn.Linear
+    activation: nn.Module
+
+    def write(self, folder: Path, tokenizer_path: Path, max_length: int) -> None:
+        """Write weights and shape."""
+        kind = type(self.activation)
+        dense = {
+            "in_features": self.linear.in_features,
+            "out_features": self.linear.out_features,
+            "bias": self.linear.bias is not None,
+            "activation_function": f"{kind.__module__}.{kind.__name__}",
+        }
+        write_json(folder / "config.json", dense)
+        save({f"linear.{name}": weight for name, weight in self.linear.named_parameters()}, folder)
+
+
+@dataclass(frozen=True)
+class Normalize:
+    """Division of every vector by its length."""
+
+    name: ClassVar[str] = "Normalize"
+    at_root: ClassVar[bool] = False
+
+    def write(self, folder: Path, tokenizer_path: Path, max_length: int) -> None:
+        """Write empty settings."""
+        write_json(folder / "config.json", {})
+
+
+def output_modules(
+    projection: nn.Linear | None, activation: Callable[[Tensor], Tensor] | None, *, normalize: bool
+) -> tuple[StockModule, ...]:
+    """List the modules after the pooling: a projection with or without tanh, and a norm, if present.
+
+    Args:
+        projection: H → D, or None.
+        activation: tanh after the projection, or None.
+        normalize: Whether vectors have length 1.
+    """
+    modules: tuple[StockModule, ...] = ()
+    if projection is not None:
+        modules = (Dense(projection, nn.Tanh() if activation else nn.Identity()),)
+    return (*modules, Normalize()) if normalize else modules
+
+
+def require_stock_pooling(kind: str, pooling: str) -> None:
+    """Refuse the pooling of last states, which no module of sentence-transformers does.
 
     Raises:
-        BadInput: Pooling that no stock module does, or no tokenizer files.
+        BadInput: The pooling is neither ``mean`` nor ``max``.
     """
     require(
-        student.pooling in ("mean", "max"),
-        "sentence-transformers can express a BiLSTM with pooling in (mean, max)",
-        pooling=student.pooling,
-        remedy="Its pooling modules take both sides of one word, never the last state of each side: "
-        "train with pooling mean or max what shall be exported.",
+        pooling in ("mean", "max"),
+        f"sentence-transformers can express a {kind} with pooling in (mean, max)",
+        pooling=pooling,
+        remedy="Its pooling modules never take the last state of each direction: train a student for export "
+        "with mean or max pooling.",
     )
-    paths = ["0_WordEmbeddings", "1_LSTM", "2_Pooling", "3_Dense"]
-    words, lstm, pooling, dense = (folder / path for path in paths)
-    _save({"emb_layer.weight": student.words.weight}, words)
-    copy_tokenizer(tokenizer_path, words)
-    settings = {
-        "tokenizer_class": "sentence_transformers.models.tokenizer.TransformersTokenizerWrapper",
-        "update_embeddings": student.words.weight.requires_grad,
-        "max_seq_length": max_length,
-    }
-    write_json(words / "wordembedding_config.json", settings)
-    _save(_lstm_weights(student), lstm)
-    shape = {
-        "word_embedding_dimension": student.words.embedding_dim,
-        "hidden_dim": student.hidden_size // 2,
-        "num_layers": len(student.forwards),
-        "dropout": 0,
-        "bidirectional": True,
-    }
-    write_json(lstm / "lstm_config.json", shape)
-    write_pooling(pooling, student.hidden_size, student.pooling)
-    write_dense(dense, student.projection, nn.Tanh())
-    return {path: path.partition("_")[2] for path in paths}
-
-
-def write_pooling(folder: Path, width: int, pooling: str) -> None:
-    """Write a pooling module: ``cls``, ``mean`` or ``max``."""
-    modes = {key: name == pooling for name, key in _MODES.items()}
-    write_json(folder / "config.json", {"word_embedding_dimension": width, **modes})
-
-
-def write_dense(folder: Path, linear: nn.Linear, activation: nn.Module) -> None:
-    """Write a linear layer and what follows it."""
-    kind = type(activation)
-    dense = {
-        "in_features": linear.in_features,
-        "out_features": linear.out_features,
-        "bias": linear.bias is not None,
-        "activation_function": f"{kind.__module__}.{kind.__name__}",
-    }
-    write_json(folder / "config.json", dense)
-    _save({f"linear.{name}": weight for name, weight in linear.named_parameters()}, folder)
-
-
-class Ending(Protocol):
-    """What follows a student's pooled states."""
-
-    normalize: bool
-
-    @property
-    def projection(self) -> nn.Linear | None:
-        """A linear layer, or None."""
-        ...
-
-    @property
-    def activation(self) -> Callable[[Tensor], Tensor] | None:
-        """What follows it: tanh, or None."""
-        ...
-
-
-def write_ending(student: Ending, folder: Path, before: int) -> dict[str, str]:
-    """Write projection and norm, as far as there are; returns folder to module, counted from ``before``."""
-    written = {}
-    if student.projection is not None:
-        written[f"{before}_Dense"] = "Dense"
-        activation = nn.Tanh() if student.activation else nn.Identity()
-        write_dense(folder / f"{before}_Dense", student.projection, activation)
-    if student.normalize:
-        normalize = f"{before + len(written)}_Normalize"
-        written[normalize] = "Normalize"
-        write_json(folder / normalize / "config.json", {})
-    return written
 
 
 def copy_tokenizer(source: Path, folder: Path) -> None:
-    """Copy a tokenizer's files as they are.
+    """Copy a tokenizer's files unchanged.
 
     Raises:
         BadInput: There are none.
@@ -128,17 +282,8 @@ def copy_tokenizer(source: Path, folder: Path) -> None:
         shutil.copyfile(file, folder / file.name)
 
 
-def _lstm_weights(student: BiLSTMStudent) -> dict[str, Tensor]:
-    """Both sides under the names of torch's bidirectional LSTM."""
-    return {
-        f"encoder.{name.removesuffix('0')}{layer}{suffix}": weight
-        for suffix, side in (("", student.forwards), ("_reverse", student.backwards))
-        for layer, lstm in enumerate(side)
-        for name, weight in lstm.named_parameters()
-    }
-
-
-def _save(weights: dict[str, Tensor], folder: Path) -> None:
+def save(weights: dict[str, Tensor], folder: Path) -> None:
+    """Write weights as ``model.safetensors`` into a folder, which is created if necessary."""
     from safetensors.torch import save_file
 
     folder.mkdir(parents=True, exist_ok=True)

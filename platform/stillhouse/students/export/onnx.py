@@ -1,8 +1,8 @@
-"""A student as an ONNX graph with its tokenizer, for machines without torch, and the proof of its vectors.
+"""A student as an ONNX graph with its tokenizer, for machines without torch, and the check of its vectors.
 
-Needs the extra ``onnx``. The graph takes ``input_ids`` and ``attention_mask``, (batch, tokens) of int64, with
-special tokens and padded on the right, and gives ``sentence_embedding``, (batch, dimension) of float32. Batch
-and length are free.
+Requires the extra ``onnx``. The graph takes ``input_ids`` and ``attention_mask``, (batch, tokens) in int64,
+with special tokens and padded on the right, and returns ``sentence_embedding``, (batch, dimension) in
+float32. Batch size and length are dynamic.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from stillhouse.core.artifacts import read_json, write_json
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.tokenizing import FastTokenizer, lower_cases, pad, token_batches
-from stillhouse.core.types import Encoder, Tokens
+from stillhouse.core.types import Encoder, Exportable, Tokens
 from stillhouse.students.encoder import Vectors, evaluating
 from stillhouse.students.export.modules import copy_tokenizer
 from stillhouse.students.export.sentence_transformers import replacing_folder, same_vectors
@@ -28,33 +28,38 @@ from stillhouse.students.export.sentence_transformers import replacing_folder, s
 INPUTS, OUTPUT = ("input_ids", "attention_mask"), "sentence_embedding"
 _GRAPH, _SETTINGS = "model.onnx", "sentence_bert_config.json"
 _LARGEST_FILE = 1 << 30
-"""Weights in bytes that are kept inside the graph's file, which cannot be larger than 2 GiB."""
+"""Largest weights, in bytes, that are stored inside the graph's file, which cannot exceed 2 GiB."""
 
 
 def export_onnx(
     student: Any, tokenizer_path: str | Path, max_length: int, folder: str | Path, *, int8: bool = False
 ) -> None:
-    """Write ``model.onnx``, the tokenizer's files and the longest text into a folder.
+    """Write ``model.onnx``, the tokenizer's files and the maximum length into a folder.
 
-    The folder appears whole: it is written beside its place and renamed; one that is there is replaced.
-    Weights past 1 GiB go into a second file, ``model.onnx.data``.
+    The folder appears complete: it is written beside its destination and renamed; an earlier export is
+    replaced. Weights over 1 GiB go into a second file, ``model.onnx.data``.
 
     Args:
-        student: Any student that is a torch module (`StudentModule`); its mode and device stay.
-        tokenizer_path: Folder whose tokenizer files are copied as they are.
-        max_length: Tokens a text, special ones included.
-        folder: The place of the export.
-        int8: Quantise the weights, by channel, and the activations as they come: about a quarter of the size,
-            quicker on most CPUs, and no longer the same vectors to the last digits.
+        student: Any student that is a torch module (`StudentModule`); its mode and device do not change.
+        tokenizer_path: Folder whose tokenizer files are copied unchanged.
+        max_length: Tokens per text, special ones included.
+        folder: Destination of the export.
+        int8: Quantise the weights per channel and the activations dynamically: about a quarter of the size,
+            faster on most CPUs, but the vectors no longer agree to the last digits.
 
     Raises:
-        BadInput: The extra is not installed, no tokenizer files, a length past the student's positions, a
-            student whose graph cannot be written, a folder that holds something other than an export, or a
+        BadInput: The extra is not installed, no tokenizer files, more tokens than the student has positions,
+            a student whose graph cannot be written, a folder that holds something other than an export, or a
             full disk.
     """
     require_extra()
-    most = getattr(student, "max_tokens", max_length)
-    require(max_length <= most, "max_length <= positions of the model", max_length=max_length, positions=most)
+    positions = student.max_tokens if isinstance(student, Exportable) else max_length
+    require(
+        max_length <= positions,
+        "max_length <= positions of the model",
+        max_length=max_length,
+        positions=positions,
+    )
     folder = Path(folder)
     require(
         not folder.exists() or (folder / _GRAPH).is_file() or not any(folder.iterdir()),
@@ -72,10 +77,10 @@ def export_onnx(
 
 
 def require_extra() -> None:
-    """Refuse to export where the packages of the extra are missing.
+    """Refuse to export if the packages of the extra are missing.
 
     Raises:
-        BadInput: They are.
+        BadInput: A package is missing.
     """
     _require_packages("onnx", "onnxscript", "onnxruntime")
 
@@ -90,11 +95,11 @@ def check_onnx(
     """Compare an encoder with its ONNX export, as onnxruntime runs it.
 
     Args:
-        encoder: What was evaluated.
-        folder: What was exported.
-        texts: At least one; of several lengths, so that batches are padded.
+        encoder: The encoder that was evaluated.
+        folder: The exported folder.
+        texts: At least one; use several lengths, so that batches are padded.
         minimum: The cosine that every pair of vectors must reach.
-        stretch: The share by which lengths may differ.
+        stretch: The relative difference that lengths may have.
 
     Returns:
         The smallest cosine.
@@ -110,15 +115,15 @@ class OnnxEncoder:
 
     Attributes:
         dim: D.
-        tokenizer: Texts to ids, as the student's texts were cut.
+        tokenizer: Converts texts to ids, truncated as the student's texts were.
 
     Args:
-        folder: What `export_onnx` wrote.
-        threads: Of onnxruntime; 0 lets it choose.
-        batch_tokens: Tokens a batch, padding included.
+        folder: A folder that `export_onnx` wrote.
+        threads: Threads of onnxruntime; 0 lets it choose.
+        batch_tokens: Tokens per batch, padding included.
 
     Raises:
-        BadInput: onnxruntime is not installed, or the folder is no such export.
+        BadInput: onnxruntime is not installed, or the folder is not an ONNX export.
     """
 
     def __init__(self, folder: str | Path, *, threads: int = 0, batch_tokens: int = 4096) -> None:
@@ -130,19 +135,19 @@ class OnnxEncoder:
         self.tokenizer = FastTokenizer(folder, int(read_json(folder / _SETTINGS)["max_seq_length"]))
 
     def encode(self, texts: Sequence[str]) -> Vectors:
-        """Vectors of texts, (N, D), in their order."""
+        """Encode texts, (N, D), in their order."""
         ids, offsets = self.tokenizer(texts)
         starts, lengths = offsets[:-1], np.diff(offsets)
         vectors_ND = np.empty((len(texts), self.dim), np.float32)
         for rows in token_batches(lengths, self._batch_tokens):
             tokens = pad(ids, starts[rows], lengths[rows], self.tokenizer.pad_id)
-            feed = _feed(tokens.input_ids_BT, tokens.attention_mask_BT)
-            vectors_ND[rows] = self._session.run([OUTPUT], feed)[0]
+            inputs = _inputs(tokens.input_ids_BT, tokens.attention_mask_BT)
+            vectors_ND[rows] = self._session.run([OUTPUT], inputs)[0]
         return vectors_ND
 
 
 class _Flat(nn.Module):
-    """A student from two tensors to one, as a graph has it."""
+    """A student from two tensors to one tensor, as a graph requires."""
 
     def __init__(self, student: Any) -> None:
         super().__init__()
@@ -157,30 +162,30 @@ def write_graph(student: Any, file: Path) -> None:
     """Write a student's graph alone, as `export_onnx` does.
 
     Raises:
-        BadInput: A student whose graph cannot be written.
+        BadInput: The student's graph cannot be written.
     """
     flat = _Flat(student)
-    write = _trace if any(isinstance(part, nn.RNNBase) for part in flat.modules()) else _follow
+    write = _trace if any(isinstance(part, nn.RNNBase) for part in flat.modules()) else _export
     with evaluating(flat), torch.no_grad(), _quiet():
         try:
             write(flat, _example(flat, 6, 4), file)
-            right = all(_agrees(flat, file, lengths) for lengths in ((3,), (9, 2, 5)))
-        except Exception as error:  # the errors of onnxruntime have no base of their own
+            agrees = all(_agrees(flat, file, lengths) for lengths in ((3,), (9, 2, 5)))
+        except Exception as error:  # the errors of onnxruntime have no common base class
             raise _not_exportable(student, str(error).strip().partition("\n")[0]) from error
-        if not right:
-            raise _not_exportable(student, "it gives other vectors at another batch size or length.")
+        if not agrees:
+            raise _not_exportable(student, "it gives different vectors at another batch size or length.")
 
 
 def _not_exportable(student: Any, reason: str) -> BadInput:
     return BadInput(
         f"{type(student).__name__} must be a student that torch.onnx can write as a graph, but: "
-        f"{reason.rstrip('.')}. A forward pass must not branch on values or take a batch's size as a number "
-        "(`len`), nor read the last state alone of packed sequences."
+        f"{reason.rstrip('.')}. A forward pass must not branch on values, use a batch's size as a number "
+        "(`len`), or read only the last state of packed sequences."
     )
 
 
 def _example(flat: _Flat, *lengths: int) -> tuple[Tensor, Tensor]:
-    """Token ids below 3 and a mask: a padded batch of texts of these lengths."""
+    """Build a padded batch of texts of these lengths: token ids below 3, and a mask."""
     places_T = torch.arange(max(lengths))
     mask_BT = (places_T < torch.tensor(lengths)[:, None]).to(torch.int64)
     device = next(flat.parameters()).device
@@ -188,11 +193,11 @@ def _example(flat: _Flat, *lengths: int) -> tuple[Tensor, Tensor]:
 
 
 def _agrees(flat: _Flat, file: Path, lengths: tuple[int, ...]) -> bool:
-    """Whether the graph gives the student's vectors for another batch than it was made with."""
+    """Whether the graph gives the student's vectors for another batch than it was written with."""
     example = _example(flat, *lengths)
-    found = torch.from_numpy(_session(file, threads=0).run([OUTPUT], _feed(*example))[0])
-    wanted: Tensor = flat(*example).cpu()
-    return found.shape == wanted.shape and torch.allclose(found, wanted, rtol=1e-2, atol=1e-3)
+    found = torch.from_numpy(_session(file, threads=0).run([OUTPUT], _inputs(*example))[0])
+    expected: Tensor = flat(*example).cpu()
+    return found.shape == expected.shape and torch.allclose(found, expected, rtol=1e-2, atol=1e-3)
 
 
 def _session(file: Path, threads: int) -> Any:
@@ -200,23 +205,23 @@ def _session(file: Path, threads: int) -> Any:
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
-    # Errors are raised; nothing else is worth a line.
+    # Errors are raised; nothing else is worth printing.
     options.log_severity_level = 4
     return onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
 
 
-def _feed(*inputs_BT: Tensor) -> dict[str, Any]:
+def _inputs(*inputs_BT: Tensor) -> dict[str, Any]:
     return {name: value.cpu().numpy() for name, value in zip(INPUTS, inputs_BT, strict=True)}
 
 
-def _follow(flat: _Flat, example: tuple[Tensor, Tensor], file: Path) -> None:
-    free = torch.export.Dim.DYNAMIC
+def _export(flat: _Flat, example: tuple[Tensor, Tensor], file: Path) -> None:
+    dynamic = torch.export.Dim.DYNAMIC
     graph = torch.onnx.export(
         flat,
         example,
         input_names=list(INPUTS),
         output_names=[OUTPUT],
-        dynamic_shapes=({0: free, 1: free}, {0: free, 1: free}),
+        dynamic_shapes=({0: dynamic, 1: dynamic}, {0: dynamic, 1: dynamic}),
         dynamo=True,
         verbose=False,
     )
@@ -226,7 +231,7 @@ def _follow(flat: _Flat, example: tuple[Tensor, Tensor], file: Path) -> None:
 
 
 def _trace(flat: _Flat, example: tuple[Tensor, Tensor], file: Path) -> None:
-    """For recurrent layers: torch.export unrolls them at the example's length, tracing keeps ONNX's own."""
+    """Trace a student with recurrent layers: torch.export would unroll them at the example's length."""
     torch.onnx.export(
         flat,
         example,
@@ -239,12 +244,13 @@ def _trace(flat: _Flat, example: tuple[Tensor, Tensor], file: Path) -> None:
 
 
 def quantise(file: Path) -> None:
-    """Replace a graph by one with weights of eight bits, as onnxruntime's own quantiser makes it."""
+    """Replace a graph by one with 8-bit weights, made by onnxruntime's own quantiser."""
     import onnx
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
     graph = onnx.load(file)
-    # The exporter's optimiser leaves shapes of tensors that it has transposed since; they are inferred anew.
+    # The exporter's optimiser leaves outdated shapes of tensors that it has transposed; they are inferred
+    # anew.
     del graph.graph.value_info[:]
     with _quiet():
         quantize_dynamic(graph, file, per_channel=True, weight_type=QuantType.QInt8)
@@ -263,7 +269,7 @@ def _require_packages(*packages: str) -> None:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep the exporter from warning about its own deprecations and about packages that are not needed."""
+    """Suppress the exporter's warnings about its own deprecations and about packages that are not needed."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

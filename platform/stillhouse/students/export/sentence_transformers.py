@@ -1,88 +1,39 @@
-"""A student as a folder that stock sentence-transformers loads, and the proof that it gives the same vectors.
-
-The files carry the names and keys that every release of sentence-transformers since 2.0 reads.
-"""
+"""A student as a folder that stock sentence-transformers loads, and the check of its vectors."""
 
 import contextlib
 import errno
-import inspect
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
 import numpy as np
-from torch import Tensor, nn
 
 from stillhouse.core.artifacts import write_json
 from stillhouse.core.errors import full_disk, require
-from stillhouse.core.tokenizing import lower_cases
-from stillhouse.core.types import Encoder, FloatArray
+from stillhouse.core.types import Encoder, Exportable, FloatArray, StockModule
 from stillhouse.students.backbone import quiet
-from stillhouse.students.bilstm import BiLSTMStudent
-from stillhouse.students.export.modules import copy_tokenizer, write_bilstm, write_ending, write_pooling
-from stillhouse.students.export.static import write_static
-from stillhouse.students.static import StaticStudent
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
-
-
-class Exportable(Protocol):
-    """A student that sentence-transformers can hold: an encoder, pooling, a projection and a norm.
-
-    Attributes:
-        dim: D.
-        hidden_size: H.
-        max_tokens: Positions.
-        pooling: ``mean``, ``cls`` or ``max``.
-        normalize: Vectors have length 1.
-    """
-
-    dim: int
-    hidden_size: int
-    max_tokens: int
-    pooling: str
-    normalize: bool
-
-    @property
-    def projection(self) -> nn.Linear | None:
-        """H → D, or None."""
-        ...
-
-    @property
-    def activation(self) -> Callable[[Tensor], Tensor] | None:
-        """What follows the projection: tanh, or None."""
-        ...
-
-    def stock(self) -> "PreTrainedModel":
-        """The encoder as stock transformers builds it."""
-        ...
 
 
 def export_student(
-    student: Exportable | BiLSTMStudent | StaticStudent,
-    tokenizer_path: str | Path,
-    max_length: int,
-    folder: str | Path,
-    *,
-    card: str = "",
+    student: Exportable, tokenizer_path: str | Path, max_length: int, folder: str | Path, *, card: str = ""
 ) -> None:
     """Write a student as a sentence-transformers folder with safetensors weights.
 
-    The folder appears whole: it is written beside its place and renamed; one that is there is replaced.
+    The folder appears complete: it is written beside its destination and renamed; an earlier export is
+    replaced.
 
     Args:
-        student: Any mode, any device; unchanged.
-        tokenizer_path: Folder whose tokenizer files are copied as they are.
-        max_length: Tokens a text, special ones included.
-        folder: The place of the export.
-        card: Markdown of the model card; none is written when empty.
+        student: In any mode, on any device; unchanged.
+        tokenizer_path: Folder whose tokenizer files are copied unchanged.
+        max_length: Tokens per text, special ones included.
+        folder: Destination of the export.
+        card: Markdown of the model card; if empty, none is written.
 
     Raises:
-        BadInput: No tokenizer files, a length past the model's positions, a student that stock modules cannot
-            express, a folder that holds something other than an export, or a full disk.
+        BadInput: No tokenizer files, more tokens than the model has positions, a student that stock modules
+            cannot express, a folder that holds something other than an export, or a full disk.
     """
     require(
         max_length <= student.max_tokens,
@@ -99,21 +50,41 @@ def export_student(
         remedy="Give an empty or a new folder.",
     )
     with replacing_folder(Path(folder)) as temporary:
-        source = Path(tokenizer_path)
-        if isinstance(student, BiLSTMStudent):
-            written = write_bilstm(student, source, max_length, temporary)
-        elif isinstance(student, StaticStudent):
-            written = write_static(student, source, max_length, temporary)
-        else:
-            written = _write_transformer(student, source, max_length, temporary)
-        modules = [
-            {"idx": index, "name": str(index), "path": path, "type": f"sentence_transformers.models.{name}"}
-            for index, (path, name) in enumerate(written.items())
-        ]
-        write_json(temporary / "modules.json", modules)
-        write_json(temporary / "config_sentence_transformers.json", folder_settings())
+        write_modules(student.stock_modules(), temporary, Path(tokenizer_path), max_length)
         if card:
             (temporary / "README.md").write_text(card, encoding="utf-8")
+
+
+def write_modules(
+    modules: Sequence[StockModule],
+    folder: Path,
+    tokenizer_path: Path,
+    max_length: int,
+    similarity: str = "cosine",
+) -> None:
+    """Write modules into a folder, each into its place, and the list that loads them.
+
+    Args:
+        modules: The modules in order.
+        folder: Destination; must exist.
+        tokenizer_path: Folder with the tokenizer's files.
+        max_length: Tokens per text, special ones included.
+        similarity: How vectors are to be compared: ``cosine`` or ``dot``.
+    """
+    listed = []
+    for index, module in enumerate(modules):
+        path = "" if module.at_root else f"{index}_{module.name}"
+        module.write(folder / path, tokenizer_path, max_length)
+        listed.append(
+            {
+                "idx": index,
+                "name": str(index),
+                "path": path,
+                "type": f"sentence_transformers.models.{module.name}",
+            }
+        )
+    write_json(folder / "modules.json", listed)
+    write_json(folder / "config_sentence_transformers.json", _folder_settings(similarity))
 
 
 def check_parity(
@@ -122,8 +93,8 @@ def check_parity(
     """Compare an encoder with an exported folder, as stock sentence-transformers loads it, in float32.
 
     Args:
-        encoder: What was evaluated.
-        folder: What was exported.
+        encoder: The encoder that was evaluated.
+        folder: The exported folder.
         texts: At least one.
         minimum: The cosine that every pair of vectors must reach.
 
@@ -131,7 +102,7 @@ def check_parity(
         The smallest cosine.
 
     Raises:
-        RuntimeError: A cosine is smaller, a length differs by over a hundredth, or the dimensions differ.
+        RuntimeError: A cosine is smaller, a length differs by more than 1 %, or the dimensions differ.
     """
     from sentence_transformers import SentenceTransformer
 
@@ -149,7 +120,7 @@ def same_vectors(
     minimum: float,
     stretch: float = 0.01,
 ) -> float:
-    """Compare the vectors that an export gave with those of what was evaluated; see `check_parity`."""
+    """Compare the vectors of an export with those of the evaluated encoder; see `check_parity`."""
     evaluated_ND = np.asarray(encoder.encode(texts), dtype=np.float64)
     if exported_ND.shape != evaluated_ND.shape:
         raise RuntimeError(
@@ -170,25 +141,8 @@ def same_vectors(
     return float(cosines[worst])
 
 
-def _write_transformer(
-    student: Exportable, tokenizer_path: Path, max_length: int, folder: Path
-) -> dict[str, str]:
-    """Write a transformer and the modules after it; returns folder to module, in order."""
-    backbone = student.stock()
-    with quiet():
-        backbone.save_pretrained(folder)
-    copy_tokenizer(tokenizer_path, folder)
-    settings: dict[str, Any] = {"max_seq_length": max_length, "do_lower_case": lower_cases(tokenizer_path)}
-    if "add_pooling_layer" in inspect.signature(type(backbone)).parameters:
-        # Else loading makes a random, unused pooler head and warns about it.
-        settings["model_args"] = {"add_pooling_layer": False}
-    write_json(folder / "sentence_bert_config.json", settings)
-    write_pooling(folder / "1_Pooling", student.hidden_size, student.pooling)
-    return {"": "Transformer", "1_Pooling": "Pooling"} | write_ending(student, folder, before=2)
-
-
-def folder_settings(similarity: str = "cosine") -> dict[str, Any]:
-    """What a folder says of the versions that wrote it, and of how its vectors are compared."""
+def _folder_settings(similarity: str) -> dict[str, Any]:
+    """Return the versions that wrote a folder, and how its vectors are compared."""
     from importlib.metadata import version
 
     names = {
@@ -206,7 +160,7 @@ def folder_settings(similarity: str = "cosine") -> dict[str, Any]:
 
 @contextlib.contextmanager
 def replacing_folder(folder: Path) -> Iterator[Path]:
-    """Give an empty folder that takes the place of ``folder`` when the block ends without error."""
+    """Provide an empty folder that replaces ``folder`` when the block ends without an error."""
     temporary = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
     outdated = folder.with_name(f".{folder.name}.{os.getpid()}.old")
     for leftover in (temporary, outdated):
@@ -229,7 +183,7 @@ def replacing_folder(folder: Path) -> Iterator[Path]:
 
 
 def _settle(path: Path) -> None:
-    """Bring a file to the disk, readable as the folder is: some writers leave it to the owner alone."""
+    """Sync a file to the disk, readable as the folder is: some writers restrict it to the owner."""
     if path.is_file():
         path.chmod(path.parent.stat().st_mode & 0o666)
     descriptor = os.open(path, os.O_RDONLY)

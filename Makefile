@@ -4,10 +4,11 @@ VENV ?= .venv
 FAISS ?= cpu
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready-$(FAISS)
+DOCS := $(VENV)/.ready-docs
 PEERS := .venv-peers
 ARGS ?=
 
-.PHONY: sweep test check format ui bench peers clean help
+.PHONY: sweep test check format docs ui bench peers clean help
 
 help:            ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -26,6 +27,10 @@ check: $(READY)  ## lint, format and types
 format: $(READY) ## rewrite the code as `check` wants it
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+docs: $(DOCS)    ## the documentation site, in build/site; nothing is fetched but its packages, once
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict $(ARGS)
+	@echo "written: build/site/index.html"
 
 bench: $(READY) peers ## every claim of docs/benchmarks.md, measured anew; quick: make bench ARGS=--quick
 	$(BIN)/python benchmarks/run.py $(ARGS)
@@ -52,4 +57,9 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt torch
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
 	    --editable '.[$(FAISS),demo,dev]'
+	touch $@
+
+$(DOCS): $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
+	    --editable '.[$(FAISS),docs]'
 	touch $@

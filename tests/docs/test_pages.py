@@ -1,0 +1,188 @@
+"""The pages are right: links, anchors and files exist, code compiles, and commands parse."""
+
+import ast
+import functools
+import importlib.util
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from stillhouse.cli.main import parser
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+PACKAGE = ROOT / "platform" / "stillhouse"
+DOCS = ROOT / "docs"
+PAGES = sorted([*DOCS.rglob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md"])
+ROOMS = {path.name for path in PACKAGE.iterdir() if (path / "__init__.py").exists()}
+TOP = ("platform", "docs", "tests", "jobs", "search_spaces", "benchmarks", ".ci")
+
+FENCE = re.compile(r"^ *```(\w*)[^\n]*\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
+INLINE = re.compile(r"`([^`\n]+)`")
+HEADING = re.compile(r"^#+ +(.+?) *$", re.MULTILINE)
+
+
+@functools.cache
+def site_hooks() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("site_hooks", DOCS / "site_hooks.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def generated() -> dict[Path, str]:
+    """The pages of the site that no file in docs/ holds, and their text."""
+    hooks = site_hooks()
+    pages = {DOCS / "reference" / f"{name}.md": text for name, text in hooks.reference_pages().items()}
+    pages |= {DOCS / f"{path.stem}.md": hooks.notebook_page(path) for path in DOCS.glob("*.ipynb")}
+    moved = {name: ROOT / f"{name.upper()}.md" for name in ("changelog", "contributing")}
+    return pages | {DOCS / f"{name}.md": path.read_text() for name, path in moved.items()}
+
+
+def slug(heading: str) -> str:
+    """The anchor that GitHub and the site give to a heading."""
+    plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading)
+    return re.sub(r"[^\w\- ]", "", plain.lower()).strip().replace(" ", "-")
+
+
+def prose(text: str) -> str:
+    """The page without its fenced blocks."""
+    return FENCE.sub("", text)
+
+
+def anchors(path: Path) -> set[str]:
+    text = path.read_text() if path.exists() else generated()[path]
+    return {slug(heading) for heading in HEADING.findall(prose(text))}
+
+
+def commands(text: str) -> Iterator[str]:
+    """Every command line that starts with `stillhouse`, in blocks and in the running text."""
+    for language, block in FENCE.findall(text):
+        if language in ("", "sh"):
+            for line in re.sub(r"\\\n\s*", " ", block).splitlines():
+                name, _, rest = line.strip().removeprefix(".venv/bin/").partition(" ")
+                if name == "stillhouse":
+                    yield rest
+    for code in INLINE.findall(prose(text)):
+        if code.startswith("stillhouse ") and code != "stillhouse COMMAND":
+            yield code.removeprefix("stillhouse ")
+
+
+def paths(text: str) -> Iterator[str]:
+    """Every word of a page that names a file of this repository."""
+    codes = [*INLINE.findall(prose(text)), *(block for _, block in FENCE.findall(text))]
+    for code in codes:
+        for word in re.split(r"[\s,;()'\"=]+", code):
+            head, slash, _ = word.partition("/")
+            placeholder = re.search(r"[*<>…{]", word) or any(part.isupper() for part in word.split("/"))
+            if slash and head in {*TOP, *ROOMS} and not placeholder:
+                yield word.rstrip(".:/")
+
+
+def there(word: str) -> bool:
+    """Whether `methods/ibkd.py`, `losses/hsic`, `losses/hsic.HSIC` or `tests/docs` exists."""
+    base = ROOT if word.split("/")[0] in TOP else PACKAGE
+    if (base / word).exists() or (base / f"{word}.py").exists():
+        return True
+    module, _, name = word.rpartition(".")
+    return bool(module) and (base / f"{module}.py").exists() and name in defined(base / f"{module}.py")
+
+
+def defined(path: Path) -> set[str]:
+    body = ast.parse(path.read_text()).body
+    named = {node.name for node in body if isinstance(node, ast.ClassDef | ast.FunctionDef)}
+    assigned = {
+        target.id
+        for node in body
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    return named | assigned
+
+
+def name(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+every_page = pytest.mark.parametrize("page", PAGES, ids=name)
+
+
+@every_page
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in LINK.findall(prose(page.read_text())):
+        if re.match(r"[a-z]+:", target):
+            continue
+        file, _, anchor = target.partition("#")
+        path = (page.parent / file).resolve() if file else page
+        assert path.exists() or path in generated(), f"{target} leads nowhere"
+        if path.is_relative_to(DOCS) and not page.is_relative_to(DOCS):
+            assert path.exists(), f"{target} is a page of the site only"
+        if anchor:
+            assert anchor in anchors(path), f"{target}: no such heading, only {sorted(anchors(path))}"
+
+
+@every_page
+def test_python_compiles(page: Path) -> None:
+    for language, block in FENCE.findall(page.read_text()):
+        if language == "python":
+            compile(block, name(page), "exec")
+
+
+@every_page
+def test_commands_parse(page: Path) -> None:
+    for command in commands(page.read_text()):
+        words = shlex.split(re.sub(r"(--\S+ )?…", "", command), comments=True)
+        if len(words) == 1:
+            words.append("--help")
+        try:
+            parser().parse_args(["1" if word in ("N", "K") else word for word in words])
+        except SystemExit as error:
+            assert error.code == 0, f"stillhouse {command}: exit code {error.code}"
+
+
+@every_page
+def test_files_exist(page: Path) -> None:
+    for word in paths(page.read_text()):
+        assert there(word), f"{word} does not exist"
+
+
+@every_page
+def test_make_targets_exist(page: Path) -> None:
+    text = page.read_text()
+    blocks = [line for _, block in FENCE.findall(text) for line in block.splitlines()]
+    codes = [*INLINE.findall(prose(text)), *blocks]
+    known = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    for code in codes:
+        if match := re.match(r"make ((?:[A-Z]+=\S+ )*)([a-z]+)\b", code):
+            assert match[2] in known, f"{code}: the Makefile has no such target"
+
+
+def test_the_checks_find_what_is_wrong() -> None:
+    """Each extraction sees a page's content; an empty list would let everything pass."""
+    text = "[x](y.md#z) `losses/hsic.HSIC`, `losses/nothing.py`\n\n```\nstillhouse store ls  # all\n```\n"
+    assert list(commands(text)) == ["store ls  # all"]
+    assert [there(word) for word in paths(text)] == [True, False]
+    assert LINK.findall(prose(text)) == ["y.md#z"]
+    assert slug("A `b`, and C: d") == "a-b-and-c-d"
+
+
+def test_the_picture_has_the_numbers_of_the_text() -> None:
+    """Every figure of the overview stands under "Measured", or is the mean of figures there."""
+    measured = (DOCS / "evaluation.md").read_text().partition("## Measured")[2].replace(" ", "")
+    averages = {
+        "78.49": ("72.37", "80.60", "75.59", "85.39"),
+        "78.10": ("72.61", "79.93", "75.46", "84.40"),
+        "83.81": ("76.31", "82.76", "92.37"),
+        "83.64": ("75.97", "82.71", "92.24"),
+    }
+    for line in (DOCS / "figures" / "overview.csv").read_text().splitlines()[1:]:
+        for value in line.rsplit(",", 2)[1:]:
+            parts = averages.get(value, (value,))
+            assert float(value) == pytest.approx(sum(map(float, parts)) / len(parts), abs=0.006)
+            assert all(part in measured for part in parts), f"{value} is not in docs/evaluation.md"

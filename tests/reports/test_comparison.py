@@ -11,7 +11,7 @@ import pytest
 
 from stillhouse.cli.main import main
 from stillhouse.core.artifacts import Workspace
-from stillhouse.reports.comparison_text import as_csv, as_markdown, label
+from stillhouse.reports.comparison_tables import as_csv, as_markdown, label
 from stillhouse.reports.cost_maps import maps, selecting
 from stillhouse.reports.entries import Entry, entries, over_seeds
 from stillhouse.sweeps.test_log import tell_runs
@@ -165,7 +165,7 @@ def test_compare_writes_tables_and_figures_and_tells_mlflow(
     report = json.loads(told.read_text())
     folder = Path(report["folder"])
     pictures = ["quality-size", "quality-latency", "alignment-uniformity", "data-sentences"]
-    tables = ["comparison.md", "comparison.csv", "comparison.html"]
+    tables = ["comparison.md", "comparison.csv", "comparison.html", "plotly.min.js"]
     assert report["files"] == [*(f"{name}.png" for name in pictures), *tables]
     assert report["quality"] == "docsearch_cosine_mrr_at_10"
     for name in pictures:
@@ -173,8 +173,16 @@ def test_compare_writes_tables_and_figures_and_tells_mlflow(
         width, height = struct.unpack(">II", data[16:24])
         assert data.startswith(b"\x89PNG") and width > 600 and height > 400
     page = (folder / "comparison.html").read_text()
-    assert len(re.findall(r'<div id="figure-\d"', page)) == 4 and page.count("<table>") == 3
-    assert not re.search(r'<script[^>]+src="http', page)
+    assert re.findall(r'data-for="([\w-]+)"', page) == pictures and page.count("<table>") == 3
+    assert re.findall(r'<script[^>]+src="([^"]+)"', page) == ["plotly.min.js"]
+    assert len(page) < 1_000_000
+    for split, first in (("dev", "one: teacher"), ("test", "one: teacher")):
+        table = page.split(f"Quality ({split}) and cost, sorted by {split} docsearch mrr@10")[1].split(
+            "</table>"
+        )[0]
+        names = re.findall(r'<td class="text">([^<]+)</td><td>([\d.]+)', table)
+        assert names[0][0] == first, "the best stands on top"
+        assert [float(value) for _, value in names] == sorted((float(v) for _, v in names), reverse=True)
     assert "0.5060 ± 0.0071" in page
     client = MlflowClient(tracking_uri(tmp_path / "runs"))
     experiment = client.get_experiment_by_name("stillhouse-toy").experiment_id

@@ -1,3 +1,4 @@
+import json
 import math
 import re
 import struct
@@ -8,7 +9,8 @@ import optuna
 import pytest
 
 from stillhouse.reports.figures import write_figures
-from stillhouse.reports.figures_data import axes, best_of, front, importances, second_name, short
+from stillhouse.reports.tables import ranking_cells
+from stillhouse.reports.trials import best_of, front, ranked, second_name, short
 from stillhouse.search.records import TrialRecord
 
 QUALITY = "docsearch_cosine_mrr@10"
@@ -47,7 +49,7 @@ def trials(count: int) -> list[TrialRecord]:
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "text"),
     [
         (1e-4, "1e-4"),
         (3e-5, "3e-5"),
@@ -60,33 +62,50 @@ def trials(count: int) -> list[TrialRecord]:
         (1.25e-7, "1.25e-7"),
     ],
 )
-def test_values_are_short(value: object, told: str) -> None:
-    assert short(value) == told
+def test_values_are_short(value: object, text: str) -> None:
+    assert short(value) == text
 
 
-def test_importances_find_what_decides() -> None:
-    shares = importances(trials(12))
-    assert isinstance(shares, dict)
-    assert next(iter(shares)) == "rate"
-    assert shares["rate"] > 0.9
-    assert sum(shares.values()) == pytest.approx(1.0)
-
-
-def test_importances_of_the_study_are_those_of_its_records(tmp_path: Path) -> None:
-    study = optuna.create_study(storage=f"sqlite:///{tmp_path / 'study.db'}", direction="maximize")
-    spaces = {
-        "rate": optuna.distributions.CategoricalDistribution([1e-5, 1e-4, 1e-3]),
+def study_of(path: Path, records: list[TrialRecord]) -> Path:
+    """Write trials as the Optuna study that a sweep would have kept of them."""
+    kinds: dict[str, Any] = {
+        "rate": optuna.distributions.FloatDistribution(1e-10, 1.0, log=True),
         "temperature": optuna.distributions.CategoricalDistribution([0.05, 0.1]),
+        "layers": optuna.distributions.CategoricalDistribution(["last", "first"]),
     }
-    for told in trials(6):
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    directions = ["maximize", "minimize"][: max([1, *(len(record.values or ()) for record in records)])]
+    study = optuna.create_study(storage=f"sqlite:///{path}", directions=directions)
+    for each in records:
+        complete = each.state == "COMPLETE"
         study.add_trial(
             optuna.trial.create_trial(
-                params=dict(told.hyper_parameters), distributions=spaces, values=list(told.values or ())
+                state=optuna.trial.TrialState[each.state],
+                params=dict(each.hyper_parameters),
+                distributions={name: kinds[name] for name in each.hyper_parameters},
+                intermediate_values=dict(each.curve),
+                values=list(each.values or ()) if complete else None,
             )
         )
-    shares = importances(trials(6), study=tmp_path / "study.db")
-    assert isinstance(shares, dict)
-    assert shares["rate"] > 0.8
+    return path
+
+
+def shown(page: Path) -> dict[str, dict[str, Any]]:
+    """Plotly's figures in a page, by name."""
+    found = re.findall(
+        r'<script type="application/json" class="figure" data-for="([\w-]+)">(.*?)</script>', page.read_text()
+    )
+    return {name: json.loads(text) for name, text in found}
+
+
+def test_importances_find_what_decides(tmp_path: Path) -> None:
+    study = study_of(tmp_path / "study.db", trials(12))
+    folder = write_figures(tmp_path / "figures", trials(12), QUALITY, study=study)
+    (bars,) = shown(folder / "sweep.html")["importances"]["data"]
+    shares = dict(zip(bars["y"], bars["x"], strict=True))
+    assert list(shares)[-1] == "rate", "the largest share stands on top"
+    assert shares["rate"] > 0.9
+    assert sum(shares.values()) == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize(
@@ -95,12 +114,16 @@ def test_importances_of_the_study_are_those_of_its_records(tmp_path: Path) -> No
         ([], "there are 0"),
         ([record(0, 0.5, rate=1e-4), record(1, 0.4, "PRUNED", rate=1e-5)], "there are 1"),
         ([record(0, 0.5, rate=1e-4), record(1, 0.4, rate=1e-4)], "that differs"),
-        ([record(0, 0.5, rate=1e-4), record(1, 0.5, rate=1e-5)], "all finished ones are equal"),
+        ([record(0, 0.5, rate=1e-4), record(1, 0.5, rate=1e-5)], "all of them are equal"),
     ],
 )
-def test_importances_say_why_there_are_none(records: list[TrialRecord], why: str) -> None:
-    told = importances(records)
-    assert isinstance(told, str) and why in told
+def test_the_page_says_why_there_are_no_importances(
+    records: list[TrialRecord], why: str, tmp_path: Path
+) -> None:
+    study = study_of(tmp_path / "study.db", records)
+    page = write_figures(tmp_path / "figures", records, QUALITY, study=study) / "sweep.html"
+    assert re.search(f"<p>importances need .*{why}.*</p>", page.read_text())
+    assert "importances" not in shown(page)
 
 
 def test_front_keeps_what_no_other_beats() -> None:
@@ -124,18 +147,20 @@ def test_best_is_a_finished_trial() -> None:
     assert best_of([record(0, 0.5, "PRUNED")]) is None
 
 
-def test_axes_list_few_values_and_measure_many() -> None:
-    few = axes(
-        [record(i, 0.1 * i, layers=name) for i, name in enumerate(["last", "first", "last"])], QUALITY
-    )[0]
-    assert (few.labels, few.places, few.listed) == (("first", "last"), (1.0, 0.0, 1.0), True)
-    rates = [10.0**-power for power in range(1, 11)]
-    many = axes([record(i, 0.1 * i, rate=rate) for i, rate in enumerate(rates)], QUALITY)[0]
-    assert not many.listed
-    assert many.places == pytest.approx([1 - i / 9 for i in range(10)])
-    assert (many.labels[0], many.labels[-1]) == ("1e-10", "0.1")
-    absent = axes([record(0, 0.1, rate=0.1), record(1, 0.2)], QUALITY)[0]
-    assert absent.labels == ("–", "0.1")
+def test_trials_are_ranked_by_what_selects() -> None:
+    records = [
+        record(0, 0.3),
+        record(1, 0.9, "PRUNED"),
+        record(2, None, "FAIL"),
+        record(3, 0.5),
+        record(4, math.nan),
+        record(5, 0.95, "PRUNED"),
+    ]
+    assert [each.number for each in ranked(records)] == [3, 0, 4, 5, 1, 2]
+    header, cells = ranking_cells(ranked(records[:4]), QUALITY, {QUALITY: 1.0})
+    assert header == ["trial", QUALITY, "kept", "examples", "seconds", "ended"]
+    assert [row[:3] for row in cells[:2]] == [["*3", "0.5000", "50.0 %"], ["0", "0.3000", "30.0 %"]]
+    assert cells[3][-1] == "failed: loss is NaN"
 
 
 def test_all_figures_are_written(tmp_path: Path) -> None:
@@ -144,33 +169,66 @@ def test_all_figures_are_written(tmp_path: Path) -> None:
         record(6, 0.2, "PRUNED", rate=0.5, layers="first"),
         record(7, None, "FAIL", rate=0.1, layers="last"),
     ]
-    folder = write_figures(tmp_path / "figures", records, QUALITY, teacher=0.6, title="a <sweep>")
+    study = study_of(tmp_path / "study.db", records)
+    tested = {who: {"metrics": {QUALITY: 0.4}, "cost": {"megabytes": 1.5}} for who in ("teacher", "student")}
+    folder = write_figures(
+        tmp_path / "figures",
+        records,
+        QUALITY,
+        study=study,
+        teacher={QUALITY: 0.6},
+        tested=tested,
+        title="a <sweep>",
+    )
     names = {path.name for path in folder.iterdir()}
     assert names == {
         "sweep.html",
+        "plotly.min.js",
         "learning-curves.png",
+        "pareto-front.png",
+        "history.png",
         "importances.png",
         "parallel-coordinates.png",
-        "pareto-front.png",
+        "slices.png",
     }
     for picture in folder.glob("*.png"):
         data = picture.read_bytes()
         width, height = struct.unpack(">II", data[16:24])
-        assert data.startswith(b"\x89PNG") and width > 900 and height > 300
+        assert data.startswith(b"\x89PNG") and width > 500 and height > 250
     page = (folder / "sweep.html").read_text()
     assert "a &lt;sweep&gt;" in page and "a <sweep>" not in page
-    assert len(re.findall(r'<div id="figure-\d"', page)) == 4
-    assert not re.search(r'<script[^>]+src="http', page)
+    assert page.count("<img ") == page.count('src="data:image/png;base64,') == 6
+    assert re.findall(r'<script[^>]+src="([^"]+)"', page) == ["plotly.min.js"]
+    assert len(page) < 1_000_000
+    assert "best student" in page and page.index("*5") < page.index("<td>0</td>")
+
+
+def test_learning_curves_show_the_best_trial_and_the_teacher(tmp_path: Path) -> None:
+    records = [*trials(3), record(3, 0.2, "PRUNED", rate=1e-5, temperature=0.1)]
+    study = study_of(tmp_path / "study.db", records)
+    folder = write_figures(tmp_path, records, QUALITY, study=study, teacher={QUALITY: 0.75})
+    figure = shown(folder / "sweep.html")["learning-curves"]
+    named = [(curve["name"], curve["showlegend"], curve["y"][-1]) for curve in figure["data"]]
+    assert named == [
+        ("finished", True, 0.3),
+        ("finished", False, pytest.approx(0.401)),
+        ("best: trial 2", True, 0.5),
+        ("stopped early", True, 0.2),
+    ]
+    assert figure["layout"]["shapes"][0]["y0"] == 0.75
+    assert figure["layout"]["yaxis"]["title"]["text"] == f"{QUALITY} (dev)"
 
 
 def test_the_page_is_the_same_for_the_same_trials(tmp_path: Path) -> None:
-    pages = [write_figures(tmp_path / name, trials(4), QUALITY) / "sweep.html" for name in "ab"]
+    study = study_of(tmp_path / "study.db", trials(4))
+    pages = [write_figures(tmp_path / name, trials(4), QUALITY, study=study) / "sweep.html" for name in "ab"]
     assert pages[0].read_bytes() == pages[1].read_bytes()
     pictures = [tmp_path / name / "learning-curves.png" for name in "ab"]
     assert pictures[0].read_bytes() == pictures[1].read_bytes()
 
 
 def test_a_sweep_without_a_finished_trial_is_drawn_and_explained(tmp_path: Path) -> None:
-    folder = write_figures(tmp_path, [record(0, None, "FAIL", rate=0.1)], QUALITY)
-    assert {path.name for path in folder.iterdir()} == {"sweep.html", "learning-curves.png"}
-    assert "importances need 2 trials" in (folder / "sweep.html").read_text()
+    records = [record(0, None, "FAIL", rate=0.1)]
+    folder = write_figures(tmp_path / "f", records, QUALITY, study=study_of(tmp_path / "s.db", records))
+    assert {path.name for path in folder.iterdir()} == {"sweep.html", "plotly.min.js", "learning-curves.png"}
+    assert "importances need two finished trials" in (folder / "sweep.html").read_text()

@@ -63,7 +63,7 @@ def test_a_line_a_trial() -> None:
     assert line_of(table, "*1")[7:] == ["90.0", "%", "4,096", "42", "finished"]
     assert table.count("*") == 2, "one mark and its explanation"
     assert line_of(table, "2 ")[-2:] == ["stopped", "early"]
-    assert line_of(table, "4 ")[-3:] == ["–", "not", "ended"]
+    assert line_of(table, "4 ")[-2:] == ["–", "unfinished"]
     assert "failed: mean cosine of random pairs is 0.99, of 1000 | pairs" in table
 
 

@@ -1,6 +1,7 @@
-"""The papers' tables and figures of runs, from what MLflow holds, written to a folder and told to MLflow."""
+"""A comparison of MLflow's runs: tables and figures, written to a folder and logged to MLflow."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,11 +10,19 @@ from stillhouse.core.artifacts import write_atomically
 from stillhouse.core.console import warn
 from stillhouse.core.errors import require
 from stillhouse.core.identity import fingerprint
-from stillhouse.reports.comparison_html import write_comparison
-from stillhouse.reports.comparison_text import as_csv, as_markdown, columns
-from stillhouse.reports.cost_maps import maps, selecting
-from stillhouse.reports.cost_maps_png import draw_map
-from stillhouse.reports.entries import entries
+from stillhouse.reports.comparison_tables import (
+    as_csv,
+    as_markdown,
+    cells,
+    columns,
+    label,
+    legend,
+    shared,
+    short_text,
+)
+from stillhouse.reports.cost_maps import draw_map, maps, selecting
+from stillhouse.reports.entries import SPLITS, Entry, entries
+from stillhouse.reports.pages import PLOTLY, Figure, Section, Table, write_page
 from stillhouse.tracking.reading import COMPARISON, Run, read_runs
 
 FORMATS = ("md", "csv", "html")
@@ -21,14 +30,15 @@ FORMATS = ("md", "csv", "html")
 
 @dataclass(frozen=True)
 class Comparison:
-    """What is compared, and how it is written.
+    """What is compared, and in which formats it is written.
 
     Attributes:
         runs: Ids, names of runs or names of sweeps.
-        experiment: MLflow's, in the place of runs.
+        experiment: Name of an MLflow experiment, instead of runs.
         output: Folder; None takes one in the workspace.
         formats: Some of `FORMATS`.
-        quality: The figure that is drawn, without its split; empty takes what the sweeps selected by.
+        quality: Figure that is drawn and sorted by, without its split; empty takes what the sweeps selected
+            by.
     """
 
     runs: tuple[str, ...]
@@ -38,7 +48,7 @@ class Comparison:
     quality: str
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant."""
+        """Refuse contradictory or unknown options."""
         one = bool(self.runs) != bool(self.experiment)
         require(one, "either runs or --experiment are given", runs=self.runs, experiment=self.experiment)
         known = bool(self.formats) and all(each in FORMATS for each in self.formats)
@@ -46,15 +56,15 @@ class Comparison:
 
     @property
     def title(self) -> str:
-        """What the page is called."""
+        """Title of the page."""
         return f"Comparison of {self.experiment or ', '.join(self.runs)}"
 
 
-def compare(wanted: Comparison, root: Path, uri: str) -> dict[str, Any]:
-    """Read, write the tables and figures, and tell MLflow.
+def compare(comparison: Comparison, root: Path, uri: str) -> dict[str, Any]:
+    """Read the runs, write tables and figures, and log them to MLflow.
 
     Args:
-        wanted: What is compared.
+        comparison: What is compared.
         root: The workspace.
         uri: Where MLflow keeps its runs.
 
@@ -64,41 +74,109 @@ def compare(wanted: Comparison, root: Path, uri: str) -> dict[str, Any]:
     Raises:
         BadInput: No such runs, runs without a finished trial or figure, or an unknown figure.
     """
-    found = read_runs(uri, experiment=wanted.experiment, runs=wanted.runs)
-    lines = entries(found)
-    _, figures = columns(lines)
-    require(bool(lines and figures), "the runs have figures", runs=len(found))
-    quality = selecting(lines, wanted.quality)
-    asked = wanted.quality.replace("@", "_at_")
+    runs = read_runs(uri, experiment=comparison.experiment, runs=comparison.runs)
+    rows = entries(runs)
+    _, figures = columns(rows)
+    require(bool(rows and figures), "the runs have figures", runs=len(runs))
+    quality = selecting(rows, comparison.quality)
+    chosen = comparison.quality.replace("@", "_at_")
     known = sorted({name.split("/", 1)[1] for name in figures if "/" in name})
-    require(not asked or quality == asked, f"--quality is one of {', '.join(known)}", quality=wanted.quality)
-    name = fingerprint(sorted(run.id for run in found if run.level != "stage"))
-    folder = wanted.output or root / "comparisons" / (wanted.experiment or name)
+    require(
+        not chosen or quality == chosen,
+        f"--quality is one of {', '.join(known)}",
+        quality=comparison.quality,
+    )
+    name = fingerprint(sorted(run.id for run in runs if run.level != "stage"))
+    folder = comparison.output or root / "comparisons" / (comparison.experiment or name)
     folder.mkdir(parents=True, exist_ok=True)
-    drawn = maps(lines, quality)
-    written = [folder / f"{each.name}.png" for each in drawn]
-    for each, path in zip(drawn, written, strict=True):
-        draw_map(each, path)
-    if "md" in wanted.formats:
-        written.append(folder / "comparison.md")
-        write_atomically(written[-1], as_markdown(lines, wanted.title).encode())
-    if "csv" in wanted.formats:
-        written.append(folder / "comparison.csv")
-        write_atomically(written[-1], as_csv(lines).encode())
-    if "html" in wanted.formats:
-        written.append(folder / "comparison.html")
-        write_comparison(lines, drawn, wanted.title, written[-1])
-    _tell(found, wanted.title, name, written, root, uri)
+    files = _write(comparison, rows, quality, folder)
+    _log(runs, comparison.title, name, files, root, uri)
     return {
         "folder": str(folder),
-        "files": [path.name for path in written],
-        "lines": len(lines),
+        "files": [path.name for path in files],
+        "lines": len(rows),
         "quality": quality,
     }
 
 
-def _tell(runs: Sequence[Run], title: str, name: str, written: Sequence[Path], root: Path, uri: str) -> None:
-    """A run of its own beside the first of the runs; the same comparison again is the same run."""
+def _write(comparison: Comparison, rows: Sequence[Entry], quality: str, folder: Path) -> list[Path]:
+    drawn = [draw_map(each) for each in maps(rows, quality)]
+    files = [folder / f"{figure.name}.png" for figure in drawn]
+    for figure, path in zip(drawn, files, strict=True):
+        write_atomically(path, figure.png)
+    if "md" in comparison.formats:
+        files.append(folder / "comparison.md")
+        write_atomically(files[-1], as_markdown(rows, comparison.title).encode())
+    if "csv" in comparison.formats:
+        files.append(folder / "comparison.csv")
+        write_atomically(files[-1], as_csv(rows).encode())
+    if "html" in comparison.formats:
+        files.append(folder / "comparison.html")
+        write_page(files[-1], comparison.title, list(_sections(rows, quality, drawn)))
+        if drawn:
+            files.append(folder / PLOTLY)
+    return files
+
+
+def _sections(rows: Sequence[Entry], quality: str, drawn: Sequence[Figure]) -> Iterator[Section]:
+    """One table per split and one of what differs, all sorted by quality; then the figures."""
+    header, texts = cells(rows)
+    differ, figures = columns(rows)
+    first = 1 + len(differ)
+    place = {name: first + at for at, name in enumerate(figures)}
+    costs = [at for name, at in place.items() if "/" not in name]
+    for split in SPLITS:
+        selects = f"{split}/{quality}"
+        own = [name for name in place if name.startswith(f"{split}/")]
+        own.sort(key=lambda name: name != selects)
+        measured = [row for row in rows if any(name in row.figures for name in own)]
+        if measured:
+            shown = [0, *(place[name] for name in own), *costs, len(header) - 1]
+            order = sorted(measured, key=lambda row: _descending(row, selects))
+            yield Section(
+                f"Quality ({split}) and cost, sorted by {label(selects)}",
+                text=legend(order),
+                tables=(_table(rows, order, header, texts, shown),),
+            )
+    if differ:
+        trained = sorted(
+            (row for row in rows if row.trained), key=lambda row: _descending(row, f"dev/{quality}")
+        )
+        yield Section("What differs", tables=(_table(rows, trained, header, texts, list(range(first))),))
+    same = shared(rows)
+    if same:
+        text = ", ".join(f"{name} {short_text(value)}" for name, value in same.items())
+        yield Section("What all runs share", text=text)
+    yield from (Section(figure.title, figures=(figure,)) for figure in drawn)
+
+
+def _descending(row: Entry, figure: str) -> float:
+    value = row.figures.get(figure, math.nan)
+    return math.inf if math.isnan(value) else -value
+
+
+def _table(
+    rows: Sequence[Entry],
+    order: Sequence[Entry],
+    header: Sequence[str],
+    texts: Sequence[Sequence[str]],
+    shown: Sequence[int],
+) -> Table:
+    """Some rows and columns of the whole table; text to the left, numbers to the right."""
+    place = {id(row): at for at, row in enumerate(rows)}
+    return Table(
+        [header[at] for at in shown],
+        [[texts[place[id(row)]][at] for at in shown] for row in order],
+        left={0, shown.index(len(header) - 1)} if len(header) - 1 in shown else {0},
+        marked={at for at, row in enumerate(order) if row.kind == "best"},
+    )
+
+
+def _log(runs: Sequence[Run], title: str, name: str, files: Sequence[Path], root: Path, uri: str) -> None:
+    """Log the files to a run of their own beside the first of the runs.
+
+    The same comparison made again is logged to the same run.
+    """
     from stillhouse.tracking.mlflow_tracker import MLflowTracker
 
     journal = root / "comparisons" / ".journals" / name
@@ -106,7 +184,7 @@ def _tell(runs: Sequence[Run], title: str, name: str, written: Sequence[Path], r
     tracker = MLflowTracker(uri, runs[0].experiment, journal)
     key = (f"comparison-{name}",)
     tracker.run(key, title, parameters={"runs": len(runs)}, tags={COMPARISON: name})
-    for path in written:
+    for path in files:
         tracker.artifact(key, path)
     tracker.finish(key)
     waiting = tracker.close(30.0)

@@ -1,43 +1,61 @@
-"""What the figures of a comparison show, before it is drawn: quality against cost, and where vectors lie."""
+"""Figures of a comparison: quality against cost, alignment against uniformity, quality against data.
 
+Each figure is made once, by plotly; its picture is drawn by matplotlib from plotly's own traces.
+"""
+
+import io
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
+from typing import Any
 
-from stillhouse.reports.comparison_text import label, short_text, written
+from stillhouse.reports.comparison_tables import figure_text, label, short_text
 from stillhouse.reports.entries import SPLITS, Entry
-from stillhouse.reports.figures_data import BEST, COLOURS, TEACHER
+from stillhouse.reports.pages import Figure
 
 KINDS = {
-    "trial": ("trial", COLOURS["COMPLETE"]),
-    "run": ("run", COLOURS["FAIL"]),
-    "untrained": ("untrained student", COLOURS["PRUNED"]),
+    "trial": ("trial", "#0072B2"),
+    "run": ("run", "#CC79A7"),
+    "untrained": ("untrained student", "#9A9A9A"),
     "baseline": ("MSE baseline", "#009E73"),
-    "best": ("best student", BEST),
-    "teacher": ("teacher", TEACHER),
+    "best": ("best student", "#D55E00"),
+    "teacher": ("teacher", "#222222"),
 }
-"""Kind of a line to what the legend says, and the colour; drawn in this order."""
+"""Kind of a row to its entry in the legend and its colour; drawn in this order."""
 
 _AMOUNTS = ("sentences", "pairs")
+_SHAPES = {
+    "circle": "o",
+    "square": "s",
+    "triangle-up": "^",
+    "diamond": "D",
+    "triangle-down": "v",
+    "cross": "P",
+    "x": "X",
+}
+"""Plotly's name of a marker to matplotlib's; one shape per method."""
+_GREY = "#888888"
+_DPI = 130
 
 
 @dataclass(frozen=True)
 class Point:
-    """One line of the table in a figure.
+    """One row of the table in a figure.
 
     Attributes:
-        x: Across.
-        y: Up.
+        x: Horizontal value.
+        y: Vertical value.
         kind: As `Entry.kind`.
         method: Its method; empty where it has none.
-        told: What stands beside it when the mouse is over it, line by line.
+        lines: Text shown while the pointer is over it, line by line.
     """
 
     x: float
     y: float
     kind: str
     method: str
-    told: tuple[str, ...]
+    lines: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -45,12 +63,12 @@ class Map:
     """One figure: a panel for each split that has points.
 
     Attributes:
-        name: Of its file.
-        title: Above it.
+        name: File name without its ending.
+        title: Heading above it.
         across: What x is, with its unit.
-        up: What y is; the split stands before it.
+        up: What y is; the split is added to it.
         panels: Split to points.
-        joined: Whether the points of a method are joined by a line, at their best.
+        joined: Whether the best points of each method are joined by a line.
     """
 
     name: str
@@ -61,39 +79,38 @@ class Map:
     joined: bool = False
 
 
-def selecting(lines: Sequence[Entry], wanted: str = "") -> str:
-    """The figure that quality is: as asked for, what the sweeps selected by, or the dev figure most have.
+def selecting(rows: Sequence[Entry], quality: str = "") -> str:
+    """Choose the figure that stands for quality.
+
+    Args:
+        rows: The table.
+        quality: The user's choice; empty takes what the sweeps selected by, else the commonest dev figure.
 
     Returns:
-        Its name without the split; empty where no line has a figure of a split.
+        Its name without the split; empty where no row has a figure of a split.
     """
-    named = [line.parameters["selected_by"] for line in lines if "selected_by" in line.parameters]
-    known = [name.split("/", 1)[1] for line in lines for name in line.figures if name.startswith(SPLITS)]
-    for name in (wanted, *named):
+    selected = [row.parameters["selected_by"] for row in rows if "selected_by" in row.parameters]
+    known = [name.split("/", 1)[1] for row in rows for name in row.figures if name.startswith(SPLITS)]
+    for name in (quality, *selected):
         name = name.replace("@", "_at_")
         if name in known:
             return name
     return Counter(known).most_common(1)[0][0] if known else ""
 
 
-def maps(lines: Sequence[Entry], quality: str) -> list[Map]:
-    """The figures that these lines can fill; only lines that ran to their end are in them.
+def maps(rows: Sequence[Entry], quality: str) -> list[Map]:
+    """Return the figures that these rows can fill; only rows that ran to their end are in them.
 
     Args:
-        lines: The table.
+        rows: The table.
         quality: A figure without its split.
     """
-    whole = [line for line in lines if line.whole]
-    named = label(f"/{quality}")
+    whole = [row for row in rows if row.whole]
+    name = label(f"/{quality}")
+    size, latency = _against(whole, quality, "megabytes"), _against(whole, quality, "latency_ms_p50")
     found = [
-        Map("quality-size", "Quality against size", "size, MB", named, _against(whole, quality, "megabytes")),
-        Map(
-            "quality-latency",
-            "Quality against latency",
-            "latency of one text, median, ms",
-            named,
-            _against(whole, quality, "latency_ms_p50"),
-        ),
+        Map("quality-size", "Quality against size", "size, MB", name, size),
+        Map("quality-latency", "Quality against latency", "latency per text, median, ms", name, latency),
         Map(
             "alignment-uniformity",
             "Alignment and uniformity (lower is better in both)",
@@ -104,46 +121,52 @@ def maps(lines: Sequence[Entry], quality: str) -> list[Map]:
     ]
     for amount in _AMOUNTS:
         panels = _amounts(whole, quality, amount)
-        found.append(Map(f"data-{amount}", f"Quality against {amount}", amount, named, panels, joined=True))
+        found.append(Map(f"data-{amount}", f"Quality against {amount}", amount, name, panels, joined=True))
     return [each for each in found if each.panels]
 
 
-def _against(lines: Sequence[Entry], quality: str, cost: str) -> dict[str, tuple[Point, ...]]:
+def draw_map(drawn: Map) -> Figure:
+    """Draw a map: colours are kinds of models, shapes are methods."""
+    figure = _plot(drawn)
+    return Figure(drawn.name, drawn.title, figure, _picture(figure, drawn.title))
+
+
+def _against(rows: Sequence[Entry], quality: str, cost: str) -> dict[str, tuple[Point, ...]]:
     return _panels(
         {
             split: [
-                _point(line, line.figures[cost], line.figures[f"{split}/{quality}"])
-                for line in lines
-                if cost in line.figures and f"{split}/{quality}" in line.figures
+                _point(row, row.figures[cost], row.figures[f"{split}/{quality}"])
+                for row in rows
+                if cost in row.figures and f"{split}/{quality}" in row.figures
             ]
             for split in SPLITS
         }
     )
 
 
-def _geometry(lines: Sequence[Entry]) -> dict[str, tuple[Point, ...]]:
+def _geometry(rows: Sequence[Entry]) -> dict[str, tuple[Point, ...]]:
     panels: dict[str, list[Point]] = {split: [] for split in SPLITS}
-    for line in lines:
+    for row in rows:
         for split in SPLITS:
             pair = [
-                next((v for n, v in line.figures.items() if n.startswith(split) and n.endswith(kind)), None)
+                next((v for n, v in row.figures.items() if n.startswith(split) and n.endswith(kind)), None)
                 for kind in ("uniformity", "alignment")
             ]
             if pair[0] is not None and pair[1] is not None:
-                panels[split].append(_point(line, pair[0], pair[1]))
+                panels[split].append(_point(row, pair[0], pair[1]))
     return _panels(panels)
 
 
-def _amounts(lines: Sequence[Entry], quality: str, amount: str) -> dict[str, tuple[Point, ...]]:
-    ran = [e for e in lines if e.kind in ("trial", "best", "run") and e.parameters.get(amount, "").isdigit()]
-    if len({line.parameters[amount] for line in ran}) < 2:
+def _amounts(rows: Sequence[Entry], quality: str, amount: str) -> dict[str, tuple[Point, ...]]:
+    trained = [row for row in rows if row.trained and row.parameters.get(amount, "").isdigit()]
+    if len({row.parameters[amount] for row in trained}) < 2:
         return {}
     return _panels(
         {
             split: [
-                _point(line, float(line.parameters[amount]), line.figures[f"{split}/{quality}"])
-                for line in ran
-                if f"{split}/{quality}" in line.figures
+                _point(row, float(row.parameters[amount]), row.figures[f"{split}/{quality}"])
+                for row in trained
+                if f"{split}/{quality}" in row.figures
             ]
             for split in SPLITS
         }
@@ -151,13 +174,120 @@ def _amounts(lines: Sequence[Entry], quality: str, amount: str) -> dict[str, tup
 
 
 def _panels(panels: dict[str, list[Point]]) -> dict[str, tuple[Point, ...]]:
-    """Panels of two points and more: a single one compares nothing."""
+    """Keep panels with at least two points: a single one compares nothing."""
     return {split: tuple(points) for split, points in panels.items() if len(points) > 1}
 
 
-def _point(line: Entry, x: float, y: float) -> Point:
-    own = line.kind in ("trial", "best", "run")
-    method = line.parameters.get("method", "") if own else ""
-    chosen = [f"{name} {short_text(value)}" for name, value in line.parameters.items()] if own else []
-    figures = [f"{label(name)} {written(name, value)}" for name, value in line.figures.items()]
-    return Point(x, y, line.kind, method, (line.name, *chosen, *figures))
+def _point(row: Entry, x: float, y: float) -> Point:
+    method = row.parameters.get("method", "") if row.trained else ""
+    chosen = [f"{name} {short_text(value)}" for name, value in row.parameters.items()] if row.trained else []
+    figures = [f"{label(name)} {figure_text(name, value)}" for name, value in row.figures.items()]
+    return Point(x, y, row.kind, method, (row.name, *chosen, *figures))
+
+
+def _plot(drawn: Map) -> Any:
+    """The map by plotly."""
+    from plotly.subplots import make_subplots
+
+    figure = make_subplots(cols=len(drawn.panels), horizontal_spacing=0.1)
+    methods = sorted({point.method for points in drawn.panels.values() for point in points if point.method})
+    shapes = dict(zip(methods, list(_SHAPES) * len(methods), strict=False))
+    for column, (split, points) in enumerate(drawn.panels.items(), start=1):
+        x_range, y_range = extents(points)
+        figure.update_xaxes(title_text=drawn.across, range=x_range, col=column)
+        figure.update_yaxes(title_text=f"{drawn.up} ({split})", range=y_range, col=column)
+        for method in methods if drawn.joined else ():
+            x, y = zip(*highest([point for point in points if point.method == method]), strict=True)
+            figure.add_scatter(
+                x=x,
+                y=y,
+                mode="lines",
+                line={"color": _GREY, "width": 1.2},
+                hoverinfo="skip",
+                showlegend=False,
+                row=1,
+                col=column,
+            )
+        _add_points(figure, points, shapes, column)
+    if len(methods) > 1:
+        for method in methods:
+            marker = {"size": 11, "color": _GREY, "symbol": [shapes[method]]}
+            figure.add_scatter(x=[None], y=[None], mode="markers", name=method, marker=marker)
+    return figure.update_layout(template="plotly_white", height=440, margin={"t": 20})
+
+
+def _add_points(figure: Any, points: Sequence[Point], shapes: Mapping[str, str], column: int) -> None:
+    """Add one trace per kind of row; the legend has each kind once."""
+    labels = {trace.name for trace in figure.data}
+    for rank, (kind, (name, colour)) in enumerate(KINDS.items()):
+        own = [point for point in points if point.kind == kind]
+        if own:
+            figure.add_scatter(
+                x=[point.x for point in own],
+                y=[point.y for point in own],
+                mode="markers",
+                name=name,
+                legendgroup=kind,
+                legendrank=1000 - rank,
+                showlegend=name not in labels,
+                marker={
+                    "size": 11,
+                    "color": colour,
+                    "symbol": [shapes.get(point.method, "circle") for point in own],
+                    "line": {"color": "white", "width": 1},
+                },
+                hovertext=["<br>".join(map(escape, point.lines)) for point in own],
+                hoverinfo="text",
+                row=1,
+                col=column,
+            )
+
+
+def _picture(figure: Any, title: str) -> bytes:
+    """The same traces by matplotlib, as PNG; the same figure gives the same bytes."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure as Picture
+
+    panels = {trace.xaxis or "x": trace.yaxis or "y" for trace in figure.data}
+    picture = Picture(figsize=(4.6 * len(panels) + 2.4, 4.4), layout="constrained")
+    FigureCanvasAgg(picture)
+    subplots = picture.subplots(1, len(panels), squeeze=False)[0]
+    by_name = dict(zip(panels, subplots, strict=True))
+    for trace in figure.data:
+        axes, look = by_name[trace.xaxis or "x"], {"ms": 8, "mec": "white", "mew": 0.8, "clip_on": False}
+        if trace.mode == "lines":
+            axes.plot(trace.x, trace.y, color=trace.line.color, lw=trace.line.width, zorder=1)
+            continue
+        label = None if trace.showlegend is False else trace.name
+        for x, y, shape in zip(trace.x, trace.y, trace.marker.symbol, strict=True):
+            place = ([], []) if x is None else ([x], [y])
+            axes.plot(*place, _SHAPES[shape], color=trace.marker.color, label=label, **look)
+            label = None
+    for (x_name, y_name), axes in zip(panels.items(), subplots, strict=True):
+        x_axis = figure.layout[x_name.replace("x", "xaxis")]
+        y_axis = figure.layout[y_name.replace("y", "yaxis")]
+        axes.set(xlabel=x_axis.title.text, ylabel=y_axis.title.text, xlim=x_axis.range, ylim=y_axis.range)
+        axes.grid(True, color="#E4E4E4", lw=0.8)
+        axes.set_axisbelow(True)
+        axes.spines[["top", "right"]].set_visible(False)
+    picture.suptitle(title)
+    picture.legend(loc="outside right upper", frameon=False)
+    written = io.BytesIO()
+    picture.savefig(written, dpi=_DPI, metadata={"Software": None})
+    return written.getvalue()
+
+
+def extents(points: Sequence[Point]) -> list[tuple[float, float]]:
+    """Return the ends of both axes with room around the points; a tenth of the value where all are equal."""
+    ends = []
+    for values in ([point.x for point in points], [point.y for point in points]):
+        low, high = min(values), max(values)
+        room = 0.12 * (high - low) or 0.1 * abs(high) or 1.0
+        ends.append((low - room, high + room))
+    return ends
+
+
+def highest(points: Sequence[Point]) -> list[tuple[float, float]]:
+    """Return the highest point at each place, from left to right."""
+    places = sorted({point.x for point in points})
+    return [(x, max(point.y for point in points if point.x == x)) for x in places]

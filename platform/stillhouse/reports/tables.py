@@ -1,4 +1,4 @@
-"""The tables of a sweep: its trials, and the final comparison; for the terminal and as Markdown."""
+"""The tables of a sweep, for the terminal and as Markdown: its trials, and the final comparison."""
 
 import math
 import textwrap
@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from stillhouse.evaluation.geometry import GEOMETRY
-from stillhouse.reports.figures_data import WORDS, best_of, quality_of, short, varied
+from stillhouse.reports.trials import STATES, best_of, quality_of, ranked, short, varied
 from stillhouse.search.records import TrialRecord
 
 WIDTH = 140
 _GAP = "  "
 _COST = {"parameters": "parameters", "megabytes": "MB", "sentences_per_second": "sentences/s"}
-_WHO = {
+_MODELS = {
     "teacher": "teacher",
     "student": "best student",
     "baseline": "MSE baseline",
@@ -28,10 +28,11 @@ def trial_table(
     teacher: Mapping[str, float] | None = None,
     width: int = WIDTH,
 ) -> str:
-    """A line a trial, the best one marked: hyper-parameters, dev figures, cost, and how it ended.
+    """Format one line per trial, the best one marked: hyper-parameters, dev figures, cost, and how it ended.
 
-    What all trials share stands above the table. Where it would be wider than ``width``, figures beside
-    ``quality`` are left out first (Markdown has them), then hyper-parameters move to lines of their own.
+    What all trials share stands above the table. If the table would be wider than ``width``, figures other
+    than ``quality`` are left out first (the Markdown table has them), then hyper-parameters move to lines of
+    their own.
 
     Args:
         records: All trials.
@@ -66,152 +67,123 @@ def trial_table(
     return "\n".join([*body, *_with_reasons(lines, len(lines) - len(records), records, hidden, width)])
 
 
+def trial_cells(
+    records: Sequence[TrialRecord], quality: str, teacher: Mapping[str, float] | None = None
+) -> tuple[list[str], Cells]:
+    """Return the header and one row per trial, with all hyper-parameters and dev figures."""
+    names = list(dict.fromkeys(name for record in records for name in record.hyper_parameters))
+    header, cells = _trial_cells(records, names, _figures(records, quality), quality, teacher)
+    return header, [[*row[:-1], _ending(record)] for row, record in zip(cells, records, strict=True)]
+
+
+def ranking_cells(
+    records: Sequence[TrialRecord], quality: str, teacher: Mapping[str, float] | None = None
+) -> tuple[list[str], Cells]:
+    """Return the header and one row per trial in few columns: the selecting figure, then what varied."""
+    names, _ = varied(records)
+    header, cells = _trial_cells(records, names, [quality], quality, teacher)
+    header[1 + len(names)] = quality
+    order = [
+        0,
+        *range(1 + len(names), len(header) - 3),
+        *range(1, 1 + len(names)),
+        *range(len(header) - 3, len(header)),
+    ]
+    rows = [[*row[:-1], _ending(record)] for row, record in zip(cells, records, strict=True)]
+    return [header[at] for at in order], [[row[at] for at in order] for row in rows]
+
+
 def trial_table_markdown(
     records: Sequence[TrialRecord], quality: str, teacher: Mapping[str, float] | None = None
 ) -> str:
-    """The trials with all their hyper-parameters and dev figures, as a Markdown table."""
-    names = list(dict.fromkeys(name for record in records for name in record.hyper_parameters))
-    header, cells = _trial_cells(records, names, _figures(records, quality), quality, teacher)
-    reasons = [[*row[:-1], _ended(record)] for row, record in zip(cells, records, strict=True)]
-    return markdown(header, reasons, left={len(header) - 1})
+    """Format the trials with all their hyper-parameters and dev figures as a Markdown table."""
+    header, cells = trial_cells(records, quality, teacher)
+    return markdown(header, cells, left={len(header) - 1})
 
 
 def comparison_table(tested: Mapping[str, Mapping[str, Any]], width: int = WIDTH) -> str:
-    """Teacher, best student, MSE baseline and untrained student on the test split, a line a model.
+    """Format one line per model on the test split: teacher, best student, MSE baseline, untrained student.
 
     Args:
-        tested: Model to ``{"metrics": figures, "cost": figures}``, and a ``title`` that is not the usual one.
-        width: Columns of the terminal; a longer table is cut into two, the cost below.
+        tested: Model to ``{"metrics": figures, "cost": figures}``; a ``title`` replaces the model's usual
+            name.
+        width: Columns of the terminal; a wider table is cut into two, the costs below.
     """
-    header, cells = _comparison_cells(tested)
+    header, cells = comparison_cells(tested)
     legend = textwrap.wrap(_legend(_test_figures(tested)), width, subsequent_indent="  ")
     lines = aligned(header, cells, left={0})
     if max(map(len, lines)) <= width:
         return "\n".join([*legend, *lines])
-    told, costs = legend, len(_COST)
+    text, costs = legend, len(_COST)
     for part in (slice(1, -costs), slice(-costs, None)):
-        told += [*aligned([header[0], *header[part]], [[row[0], *row[part]] for row in cells], left={0}), ""]
-    return "\n".join(told[:-1])
+        text += [*aligned([header[0], *header[part]], [[row[0], *row[part]] for row in cells], left={0}), ""]
+    return "\n".join(text[:-1])
 
 
 def comparison_table_markdown(tested: Mapping[str, Mapping[str, Any]]) -> str:
-    """The same comparison as a Markdown table."""
-    return markdown(*_comparison_cells(tested), left={0})
+    """Format the same comparison as a Markdown table."""
+    return markdown(*comparison_cells(tested), left={0})
 
 
-def _trial_cells(
-    records: Sequence[TrialRecord],
-    names: Sequence[str],
-    figures: Sequence[str],
-    quality: str,
-    teacher: Mapping[str, float] | None,
-) -> tuple[list[str], Cells]:
-    best, base = best_of(records), (teacher or {}).get(quality, math.nan)
-    kept = ["kept"] if math.isfinite(base) else []
-    header = ["trial", *names, *_brief(figures), *kept, "examples", "seconds", "ended"]
-    cells = []
-    for record in records:
-        told = {**record.metrics, quality: record.metrics.get(quality, quality_of(record))}
-        cells.append(
-            [
-                f"{'*' if record is best else ''}{record.number}",
-                *(short(record.hyper_parameters.get(name)) for name in names),
-                *(_figure(told.get(name)) for name in figures),
-                *([_share(told[quality], base)] if kept else []),
-                f"{record.examples:,}",
-                "–" if record.seconds is None else f"{record.seconds:,.0f}",
-                WORDS[record.state],
-            ]
-        )
-    return header, cells
-
-
-def _figures(records: Sequence[TrialRecord], quality: str) -> list[str]:
-    """All dev figures but those of geometry, the selected one first."""
-    found = dict.fromkeys([quality, *(name for record in records for name in record.metrics)])
-    return [name for name in found if not name.endswith(GEOMETRY)]
-
-
-def _brief(figures: Sequence[str]) -> list[str]:
-    """``docsearch_cosine_mrr@10`` becomes ``mrr@10`` where no other figure would be called so."""
-    parts = {name: [part for part in name.split("_") if part != "cosine"] for name in figures}
-    ends = [split[-1] for split in parts.values()]
-    return [
-        parts[name][-1] if "_cosine" in name and ends.count(parts[name][-1]) == 1 else name
-        for name in figures
-    ]
-
-
-def _legend(figures: Sequence[str]) -> str:
-    """What the brief names stand for."""
-    told = [
-        f"{brief} is {name}" for brief, name in zip(_brief(figures), figures, strict=True) if brief != name
-    ]
-    return ", ".join(told)
-
-
-def _with_reasons(
-    lines: list[str], first: int, records: Sequence[TrialRecord], hidden: Sequence[str], width: int
-) -> list[str]:
-    """The table's lines, each followed by what had no room in it."""
-    told = lines[:first]
-    for line, record in zip(lines[first:], records, strict=True):
-        told.append(line)
-        rest = [f"{name}={short(record.hyper_parameters.get(name))}" for name in hidden]
-        indented = textwrap.TextWrapper(width, initial_indent=" " * 7, subsequent_indent=" " * 9)
-        told += indented.wrap(", ".join(rest))
-        if record.reason:
-            indented.max_lines = 3
-            told += indented.wrap(_ended(record))
-    return told
-
-
-def _ended(record: TrialRecord) -> str:
-    reason = " ".join((record.reason or "").split())
-    return f"{WORDS[record.state]}: {reason}" if reason else WORDS[record.state]
-
-
-def _comparison_cells(tested: Mapping[str, Mapping[str, Any]]) -> tuple[list[str], Cells]:
+def comparison_cells(tested: Mapping[str, Mapping[str, Any]]) -> tuple[list[str], Cells]:
+    """Return the header and one row per model of the final comparison."""
     names = _test_figures(tested)
-    order = [who for who in _WHO if who in tested] + [who for who in tested if who not in _WHO]
+    order = [model for model in _MODELS if model in tested]
+    order += [model for model in tested if model not in _MODELS]
     cells = []
-    for who in order:
-        metrics, cost = tested[who]["metrics"], tested[who].get("cost", {})
+    for model in order:
+        metrics, cost = tested[model]["metrics"], tested[model].get("cost", {})
         cells.append(
             [
-                tested[who].get("title") or _WHO.get(who, who),
-                *(_figure(metrics.get(n)) for n in names),
-                *(_cost(n, cost) for n in _COST),
+                tested[model].get("title") or _MODELS.get(model, model),
+                *(_figure(metrics.get(name)) for name in names),
+                *(_cost(name, cost) for name in _COST),
             ]
         )
     return ["", *_brief(names), *_COST.values()], cells
 
 
-def _test_figures(tested: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    found = dict.fromkeys(name for figures in tested.values() for name in figures["metrics"])
-    return [name for name in found if not name.endswith(GEOMETRY)]
+def sweep_description(
+    records: Sequence[TrialRecord],
+    quality: str,
+    tested: Mapping[str, Mapping[str, Any]],
+    champion: int,
+    exported: str,
+    teacher: Mapping[str, float] | None = None,
+    most: int = 20,
+) -> str:
+    """Describe a sweep in Markdown: its champion, the final comparison and the best trials.
 
-
-def _cost(name: str, cost: Mapping[str, float]) -> str:
-    value = cost.get(name)
-    if value is None:
-        return "–"
-    if name == "parameters":
-        return f"{value / 1e6:.2f} M" if value >= 1e5 else f"{value:,.0f}"
-    return f"{value:,.1f}" if value < 100 else f"{value:,.0f}"
-
-
-def _figure(value: Any) -> str:
-    return "–" if value is None or not math.isfinite(value) else f"{value:.4f}"
-
-
-def _share(value: float, base: float) -> str:
-    share = value / base if base else math.nan
-    return f"{100 * share:.1f} %" if math.isfinite(share) else "–"
+    Args:
+        records: All trials.
+        quality: The dev figure that was maximised.
+        tested: The final comparison, as `comparison_table` takes it.
+        champion: Number of the best trial.
+        exported: Name of the registered student.
+        teacher: The teacher's dev figures, for the share kept.
+        most: Trials that are listed.
+    """
+    best = next(record for record in records if record.number == champion)
+    rows = ranked(records)
+    header, cells = ranking_cells(rows, quality, teacher)
+    base = (teacher or {}).get(quality, math.nan)
+    share = _share(quality_of(best), base)
+    kept = f", {share} of the teacher's" if share != "–" else ""
+    lines = [
+        f"**Champion: trial {champion}**, {quality} {quality_of(best):.4f} on dev{kept}. "
+        f"Registered as `models:/{exported}@champion`.",
+        "## Test split",
+        comparison_table_markdown(tested),
+        f"## Trials by {quality} (dev)",
+        markdown(header, cells[:most], left={len(header) - 1}),
+    ]
+    if len(rows) > most:
+        lines.append(f"{len(rows) - most} more trials: see `report.md` among the artifacts.")
+    return "\n\n".join(lines)
 
 
 def aligned(header: Sequence[str], cells: Cells, left: set[int]) -> list[str]:
-    """Lines of equal columns, those in ``left`` to the left; long headings stand on several lines."""
+    """Lay out lines of equal columns, those in ``left`` to the left; long headings stand on several lines."""
     stacked = [_stacked(name) for name in header]
     height = max(len(lines) for lines in stacked)
     above = [[""] * (height - len(lines)) + lines for lines in stacked]
@@ -232,6 +204,106 @@ def aligned(header: Sequence[str], cells: Cells, left: set[int]) -> list[str]:
     return [joined(row) for row in [*rows, rule, *cells]]
 
 
+def markdown(header: Sequence[str], cells: Cells, left: set[int]) -> str:
+    """Format a Markdown table; the columns in ``left`` are aligned to the left."""
+    rule = [":--" if column in left else "--:" for column in range(len(header))]
+    escaped = [[text.replace("|", "\\|") for text in row] for row in [header, rule, *cells]]
+    return "\n".join(f"| {' | '.join(row)} |" for row in escaped)
+
+
+def _trial_cells(
+    records: Sequence[TrialRecord],
+    names: Sequence[str],
+    figures: Sequence[str],
+    quality: str,
+    teacher: Mapping[str, float] | None,
+) -> tuple[list[str], Cells]:
+    best, base = best_of(records), (teacher or {}).get(quality, math.nan)
+    kept = ["kept"] if math.isfinite(base) else []
+    header = ["trial", *names, *_brief(figures), *kept, "examples", "seconds", "ended"]
+    cells = []
+    for record in records:
+        metrics = {**record.metrics, quality: record.metrics.get(quality, quality_of(record))}
+        cells.append(
+            [
+                f"{'*' if record is best else ''}{record.number}",
+                *(short(record.hyper_parameters.get(name)) for name in names),
+                *(_figure(metrics.get(name)) for name in figures),
+                *([_share(metrics[quality], base)] if kept else []),
+                f"{record.examples:,}",
+                "–" if record.seconds is None else f"{record.seconds:,.0f}",
+                STATES[record.state],
+            ]
+        )
+    return header, cells
+
+
+def _figures(records: Sequence[TrialRecord], quality: str) -> list[str]:
+    """All dev figures except those of geometry, the selecting one first."""
+    names = dict.fromkeys([quality, *(name for record in records for name in record.metrics)])
+    return [name for name in names if not name.endswith(GEOMETRY)]
+
+
+def _brief(figures: Sequence[str]) -> list[str]:
+    """Shorten ``docsearch_cosine_mrr@10`` to ``mrr@10`` where no other figure would have the same name."""
+    parts = {name: [part for part in name.split("_") if part != "cosine"] for name in figures}
+    ends = [split[-1] for split in parts.values()]
+    return [
+        parts[name][-1] if "_cosine" in name and ends.count(parts[name][-1]) == 1 else name
+        for name in figures
+    ]
+
+
+def _legend(figures: Sequence[str]) -> str:
+    """What the brief names stand for."""
+    pairs = zip(_brief(figures), figures, strict=True)
+    return ", ".join(f"{brief} is {name}" for brief, name in pairs if brief != name)
+
+
+def _with_reasons(
+    lines: list[str], first: int, records: Sequence[TrialRecord], hidden: Sequence[str], width: int
+) -> list[str]:
+    """Follow each line of the table with what did not fit into it."""
+    text = lines[:first]
+    for line, record in zip(lines[first:], records, strict=True):
+        text.append(line)
+        rest = [f"{name}={short(record.hyper_parameters.get(name))}" for name in hidden]
+        indented = textwrap.TextWrapper(width, initial_indent=" " * 7, subsequent_indent=" " * 9)
+        text += indented.wrap(", ".join(rest))
+        if record.reason:
+            indented.max_lines = 3
+            text += indented.wrap(_ending(record))
+    return text
+
+
+def _ending(record: TrialRecord) -> str:
+    reason = " ".join((record.reason or "").split())
+    return f"{STATES[record.state]}: {reason}" if reason else STATES[record.state]
+
+
+def _test_figures(tested: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    names = dict.fromkeys(name for figures in tested.values() for name in figures["metrics"])
+    return [name for name in names if not name.endswith(GEOMETRY)]
+
+
+def _cost(name: str, cost: Mapping[str, float]) -> str:
+    value = cost.get(name)
+    if value is None:
+        return "–"
+    if name == "parameters":
+        return f"{value / 1e6:.2f} M" if value >= 1e5 else f"{value:,.0f}"
+    return f"{value:,.1f}" if value < 100 else f"{value:,.0f}"
+
+
+def _figure(value: Any) -> str:
+    return "–" if value is None or not math.isfinite(value) else f"{value:.4f}"
+
+
+def _share(value: float, base: float) -> str:
+    share = value / base if base else math.nan
+    return f"{100 * share:.1f} %" if math.isfinite(share) else "–"
+
+
 def _stacked(name: str, most: int = 10) -> list[str]:
     """A heading broken at its underscores into lines of about ten characters."""
     lines = [""]
@@ -242,10 +314,3 @@ def _stacked(name: str, most: int = 10) -> list[str]:
         else:
             lines[-1] = joined
     return [f"{line}_" for line in lines[:-1]] + lines[-1:]
-
-
-def markdown(header: Sequence[str], cells: Cells, left: set[int]) -> str:
-    """A Markdown table; the columns in ``left`` to the left."""
-    rule = [":--" if column in left else "--:" for column in range(len(header))]
-    escaped = [[text.replace("|", "\\|") for text in row] for row in [header, rule, *cells]]
-    return "\n".join(f"| {' | '.join(row)} |" for row in escaped)

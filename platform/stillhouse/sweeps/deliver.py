@@ -17,7 +17,6 @@ from stillhouse.evaluation.suites import run_suite
 from stillhouse.experiments.preparation import Prepared
 from stillhouse.methods import load_method
 from stillhouse.reports.figures import write_figures
-from stillhouse.reports.figures_data import front, second_name
 from stillhouse.reports.reuse import Reuse, reuse, reuse_table, reuse_table_markdown
 from stillhouse.reports.tables import (
     comparison_table,
@@ -25,6 +24,7 @@ from stillhouse.reports.tables import (
     trial_table,
     trial_table_markdown,
 )
+from stillhouse.reports.trials import front, second_name
 from stillhouse.search.observer import Observer
 from stillhouse.search.records import TrialRecord
 from stillhouse.search.trial import Context
@@ -83,7 +83,7 @@ def deliver(
     for record, figures in costs_of(records, champion, tested["student"]["cost"], context, folder):
         observer.costs(record, figures)
     observer.report(report, teacher_dev)
-    version = _tell(observer, champion, report, records, folder, register_as)
+    version = _tell(observer, champion, report, teacher_dev, records, folder, register_as)
     told = f"version {version}" if version else "as soon as MLflow answers"
     say(f"registered: models:/{register_as}@champion, {told}")
     return report
@@ -153,6 +153,7 @@ def _tell(
     observer: Observer,
     champion: Champion,
     report: dict[str, Any],
+    teacher_dev: dict[str, float],
     records: list[TrialRecord],
     folder: Path,
     register_as: str,
@@ -170,8 +171,15 @@ def _tell(
     text = "\n\n".join([f"# Sweep {observer.name}", *tables])
     write_atomically(folder / "report.md", f"{text}\n".encode())
     observer.tracker.artifact(observer.key, folder / "report.md")
-    quality, title = observer.context.quality, f"sweep {observer.name}"
-    figures = write_figures(folder / "figures", records, quality, study=folder / "study.db", title=title)
+    figures = write_figures(
+        folder / "figures",
+        records,
+        observer.context.quality,
+        study=folder / "study.db",
+        teacher=teacher_dev,
+        tested=tested,
+        title=f"Sweep {observer.name}",
+    )
     observer.tracker.artifact(observer.key, figures, "figures")
     observer.tracker.artifact(observer.key, folder / "report.json")
     export = Path(report["champion"]["export"])

@@ -1,0 +1,95 @@
+"""Reports as HTML pages: tables and figures in one template, which escapes whatever it is given.
+
+A page is small and opens without a network. It embeds each figure twice: as a picture, and as plotly's
+data. Plotly's own code (4.8 MB) is one file beside the pages, ``plotly.min.js``; where it is missing (a page
+sent by mail, or shown inside MLflow) the pictures stay.
+"""
+
+import base64
+from collections.abc import Sequence, Set
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from stillhouse.core.artifacts import write_atomically
+
+PLOTLY = "plotly.min.js"
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure in both forms.
+
+    Attributes:
+        name: File name without its ending; also its anchor in the page.
+        title: What it shows.
+        plot: Plotly's figure.
+        png: The same as a picture.
+    """
+
+    name: str
+    title: str
+    plot: Any
+    png: bytes
+
+    @property
+    def picture(self) -> str:
+        """The picture as a data URI."""
+        return f"data:image/png;base64,{base64.b64encode(self.png).decode()}"
+
+    @property
+    def json(self) -> Any:
+        """Plotly's JSON, safe inside a script element: plotly writes ``<``, ``>`` and ``/`` as escapes."""
+        from markupsafe import Markup
+        from plotly.io.json import to_json_plotly
+
+        return Markup(to_json_plotly(self.plot, engine="json"))
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of texts.
+
+    Attributes:
+        header: Names of the columns.
+        rows: One text per column.
+        left: Columns that are aligned to the left; numbers go to the right.
+        marked: Rows that are highlighted.
+    """
+
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    left: Set[int] = frozenset({0})
+    marked: Set[int] = frozenset()
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading with what stands below it: a paragraph, then tables, then figures."""
+
+    title: str
+    text: str = ""
+    tables: Sequence[Table] = field(default=())
+    figures: Sequence[Figure] = field(default=())
+
+
+def write_page(path: Path, title: str, sections: Sequence[Section]) -> None:
+    """Write a page, and plotly's code beside it where a section has a figure."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    templates = Environment(
+        loader=PackageLoader("stillhouse.reports"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    page = templates.get_template("page.html").render(title=title, sections=sections)
+    write_atomically(path, page.encode())
+    if any(section.figures for section in sections):
+        from plotly.offline import get_plotlyjs
+
+        code = get_plotlyjs().encode()
+        beside = path.with_name(PLOTLY)
+        if not beside.exists() or beside.stat().st_size != len(code):
+            write_atomically(beside, code)

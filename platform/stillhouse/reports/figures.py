@@ -219,7 +219,8 @@ def _picture(drawing: _Drawing, title: str) -> bytes:
         drawing.draw(optuna.visualization.matplotlib)
         figure = pyplot.gcf()
         for axes in figure.axes:
-            axes.set_title("")
+            for place in ("left", "center"):
+                axes.set_title("", loc=place)
             if drawing.slanted:
                 axes.tick_params(axis="x", which="both", labelrotation=60)
         if drawing.axes is not None:

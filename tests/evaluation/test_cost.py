@@ -10,13 +10,20 @@ from torch import Tensor, nn
 
 from stillhouse.core.errors import BadInput
 from stillhouse.core.types import FloatArray
-from stillhouse.evaluation.cost import cost, latency_ms, sentences_per_second, sizes
-from stillhouse.evaluation.footprint import int8_megabytes, measure_speed, onnx_megabytes
+from stillhouse.evaluation.cost import (
+    cost,
+    int8_megabytes,
+    latency_ms,
+    measure_speed,
+    onnx_megabytes,
+    sentences_per_second,
+    sizes,
+)
 from stillhouse.students.pooling import mean
 
 
 class Sleeper:
-    """Takes a millisecond a call and a tenth a text."""
+    """Takes a millisecond per call and a tenth of one per text."""
 
     def __init__(self) -> None:
         self.calls: list[int] = []
@@ -95,7 +102,7 @@ def test_bad_numbers() -> None:
         sentences_per_second(Sleeper(), [])
 
 
-def test_int8_counts_a_byte_a_weight_and_a_scale_a_row() -> None:
+def test_int8_counts_one_byte_per_weight_and_one_scale_per_row() -> None:
     model = nn.Sequential(nn.Linear(10, 6), nn.LayerNorm(6))
     assert int8_megabytes(model) == pytest.approx((60 + 4 * 6 + 4 * 6 + 4 * 12) / 1e6)
     tied = nn.ModuleList([nn.Embedding(5, 3), nn.Linear(3, 5, bias=False)])
@@ -110,7 +117,7 @@ def test_speed_at_one_text_and_at_the_best_number() -> None:
 
 
 class Published(nn.Module):
-    """As sentence-transformers calls its models; recurrent, since such graphs are written at once."""
+    """A model with the interface of sentence-transformers; recurrent, because such graphs export quickly."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -14,17 +14,12 @@ from stillhouse.core.errors import BadInput
 from stillhouse.core.types import FloatArray
 from stillhouse.corpora.published.judged import find_collections, open_collection
 from stillhouse.corpora.published.smart_format import read_sentences
-from stillhouse.evaluation.benchmarks.judged_search import (
-    open_run,
-    rank_collection,
-    read_run,
-    run_figures,
-    write_run,
-)
-from stillhouse.evaluation.benchmarks.retrieval_options import OnDisk, rank_on_disk
+from stillhouse.evaluation.benchmark import OnDisk
+from stillhouse.evaluation.benchmarks.retrieval import rank_collection, rank_on_disk
 from stillhouse.evaluation.finite_encoder import Checked
 from stillhouse.evaluation.search.exact import TILE
 from stillhouse.evaluation.search.indexes import parse_index
+from stillhouse.evaluation.trec_runs import open_run, read_run, run_figures, write_run
 
 
 class Coarse:
@@ -154,7 +149,7 @@ def test_bad_files_are_named_with_their_line(file: str, text: str, message: str,
         ("q Q0 d 1 0.5 tag\nq d 1\n", "line 2: must be `query Q0 passage rank score tag`"),
         ("q Q0 d 1 nan tag\n", "line 1: must have a finite score"),
         ("q Q0 d 1 2 t\nr Q0 d 1 2 t\nq Q0 d 2 1 t\n", "line 3: 'q' must have 'd' once"),
-        ("q Q0 d 1 2 t\nq Q0 e 1 1 t\n", "line 2: 'q' must have a passage a rank, but has two at 1"),
+        ("q Q0 d 1 2 t\nq Q0 e 1 1 t\n", "line 2: 'q' must have one passage per rank, but has two at rank 1"),
         ("q Q0 d 1 2 t\nq Q0 e 3 5 t\nq Q0 f 2 3 t\n", "line 3: scores must fall as ranks rise, but 'q'"),
         ("", "line 1: must be `query Q0"),
     ],
@@ -178,7 +173,7 @@ def test_a_run_of_others_is_measured_as_ir_measures_does(tmp_path: Path) -> None
     run, notes = open_run(path, collection)
     assert [note.partition(" (")[0] for note in notes[:2]] == [
         "2 queries have no relevant passage: left out",
-        "1 passages are none of the collection's: not relevant",
+        "1 passages are not in the collection: not relevant",
     ]
     assert notes[2].startswith("2 judged queries are not in") and "line " in notes[0]
     scores = {query: dict(hits) for query, hits in run.items()}
@@ -190,7 +185,7 @@ def test_a_run_of_others_is_measured_as_ir_measures_does(tmp_path: Path) -> None
     cut = {query: dict(hits[:10]) for query, hits in run.items()}
     assert figures["mrr@10"] == pytest.approx(ir_measures.calc_aggregate([RR], collection.qrels, cut)[RR])
     path.write_text("q0 Q0 other 1 2 t\n")
-    with pytest.raises(BadInput, match=r"of the collection .*strange_passages='1 of 1'"):
+    with pytest.raises(BadInput, match=r"must be a run of toy, .* 1 of its 1 passages are not in"):
         open_run(path, collection)
 
 

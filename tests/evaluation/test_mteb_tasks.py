@@ -9,9 +9,10 @@ from scipy import stats
 
 from stillhouse.core.errors import BadInput
 from stillhouse.core.types import FloatArray
-from stillhouse.evaluation.benchmarks.common import Options
-from stillhouse.evaluation.benchmarks.mteb_tasks import load_tasks, measure_tasks, open_tasks
-from stillhouse.evaluation.benchmarks.table import OF_HUB, SUITES, from_hub, suites_named
+from stillhouse.evaluation import mteb_tasks
+from stillhouse.evaluation.benchmark import Options
+from stillhouse.evaluation.benchmarks import from_hub, known_suites, load_suite, suites_named
+from stillhouse.evaluation.mteb_tasks import MtebSuite, load_tasks, measure_tasks, open_tasks
 
 INSTALLED = importlib.util.find_spec("mteb") is not None
 needs_mteb = pytest.mark.skipif(not INSTALLED, reason="the extra mteb is not installed")
@@ -58,7 +59,7 @@ def test_retrieval_and_classification_run() -> None:
 def test_test_splits_are_locked_and_names_checked() -> None:
     with pytest.raises(BadInput, match="Did you mean: 'STSBenchmark'"):
         open_tasks(["STSBenchmrk"], final=False)
-    with pytest.raises(BadInput, match=r"STSBenchmark has splits other than test.*Give --final"):
+    with pytest.raises(BadInput, match=r"STSBenchmark has only test splits.*Give --final"):
         open_tasks(["STSBenchmark"], final=False)
     (task,) = open_tasks(["STSBenchmark"], final=True)
     assert list(task.eval_splits) == ["test"]
@@ -77,35 +78,41 @@ def test_data_that_are_not_there_are_named(monkeypatch: pytest.MonkeyPatch) -> N
     assert "and more" not in str(told.value)
 
 
-def test_names_after_the_prefix_are_tasks_up_to_the_next_suite(monkeypatch: pytest.MonkeyPatch) -> None:
-    from stillhouse.evaluation.benchmarks import table
+def opened_tasks(suite: object, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Prepare a suite of mteb, without its data."""
+    assert isinstance(suite, MtebSuite)
+    opened: list[str] = []
 
-    asked: list[tuple[str, ...]] = []
-    monkeypatch.setattr(table, "mteb", lambda names, options: asked.append(names))
+    def open_nothing(names: Sequence[str], *, final: bool) -> list[object]:
+        opened.extend(names)
+        return []
+
+    monkeypatch.setattr(mteb_tasks, "open_tasks", open_nothing)
+    suite.prepare("hf:", Options())
+    return opened
+
+
+def test_names_after_the_prefix_are_tasks_up_to_the_next_suite(monkeypatch: pytest.MonkeyPatch) -> None:
     found = suites_named("sts,mteb:SciFact,STS12,SciFact,geometry")
     assert list(found) == ["sts", "mteb", "geometry"]
-    found["mteb"]("", Options())
-    assert asked == [("SciFact", "STS12")]
-    with pytest.raises(BadInput, match="`SciFact` is no suite"):
+    assert opened_tasks(found["mteb"], monkeypatch) == ["SciFact", "STS12"]
+    with pytest.raises(BadInput, match="unknown suite `SciFact`"):
         suites_named("sts,SciFact,mteb:STS12")
 
 
 def test_the_hub_serves_suites_that_mteb_has(monkeypatch: pytest.MonkeyPatch) -> None:
-    from stillhouse.evaluation.benchmarks import table
-
-    asked: list[tuple[str, ...]] = []
-    monkeypatch.setattr(table, "mteb", lambda names, options: asked.append(names))
     found = from_hub(suites_named("sts,cost,mteb:STS22"))
-    for name in ("sts", "mteb"):
-        found[name]("hf:", Options())
-    assert asked == [OF_HUB["sts"], ("STS22",)] and found["cost"] is SUITES["cost"]
-    with pytest.raises(BadInput, match=r"suite='glue'\. Give --data-root DIR with its published files"):
+    assert opened_tasks(found["sts"], monkeypatch) == list(load_suite("sts").MTEB_TASKS)
+    assert opened_tasks(found["mteb"], monkeypatch) == ["STS22"] and found["cost"] is load_suite("cost")
+    with pytest.raises(BadInput, match=r"but not glue\. Give --data-root DIR with its published files"):
         from_hub(suites_named("sts,glue"))
 
 
 @needs_mteb
 def test_every_task_of_the_hub_is_known_to_mteb() -> None:
-    for names in OF_HUB.values():
+    served = [names for suite in map(load_suite, known_suites()) if (names := suite.MTEB_TASKS)]
+    assert len(served) == 4
+    for names in served:
         assert len(open_tasks(names, final=True)) == len(names)
 
 

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from stillhouse.core.types import FloatArray
-from stillhouse.evaluation.benchmarks.common import Figures, Options
-from stillhouse.evaluation.benchmarks.table import suites_named
+from stillhouse.evaluation.benchmark import Options
+from stillhouse.evaluation.benchmarks import load_suite, suites_named
 from stillhouse.evaluation.finite_encoder import Checked
+from stillhouse.evaluation.items import Figures
 
 WORDS = "cat dog sat mat house river water sun moon red green blue fast slow array list text word".split()
 
@@ -61,7 +62,7 @@ def printed(figures: Figures, digits: int) -> dict[tuple[str, str], str]:
 
 def test_no_printed_digit_depends_on_the_batch(root: Path, model: Any) -> None:
     for suite in suites_named("sts,geometry,transfer").values():
-        prepared = suite(str(root), Options())
+        prepared = suite.prepare(str(root), Options())
         found = [
             printed(prepared.measure(Checked(Batched(model, size))), prepared.digits) for size in (1, 5, 200)
         ]
@@ -77,5 +78,5 @@ def test_sts_equals_sentence_transformers(root: Path, model: Any) -> None:
         [row[5] for row in rows], [row[6] for row in rows], [float(row[4]) / 5 for row in rows], name="sts"
     )
     wanted = evaluator(model)["sts_spearman_cosine"]
-    prepared = suites_named("sts")["sts"](str(root), Options())
+    prepared = load_suite("sts").prepare(str(root), Options())
     assert prepared.measure(Checked(model))["STS-B"]["all"] == pytest.approx(100 * wanted, abs=1e-6)

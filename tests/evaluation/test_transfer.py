@@ -71,6 +71,9 @@ def test_folds_are_even_in_every_class() -> None:
         sizes = np.bincount(fold[labels == label], minlength=10)
         assert sizes.max() - sizes.min() <= 1
     assert np.array_equal(fold, stratified_folds(labels))
+    assert {int(size) for size in np.bincount(stratified_folds(np.arange(30) % 6))} == {3}
+    with pytest.raises(BadInput, match="rows >= folds"):
+        stratified_folds(np.arange(9) % 2)
 
 
 def write_tasks(root: Path) -> None:

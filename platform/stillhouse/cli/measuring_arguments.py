@@ -4,6 +4,7 @@ from argparse import ArgumentParser, _SubParsersAction
 from pathlib import Path
 
 from stillhouse.cli.groups import add_common, add_experiment, add_where, new_command
+from stillhouse.evaluation.benchmarks import known_suites
 
 
 def add_evaluate(commands: "_SubParsersAction[ArgumentParser]") -> None:
@@ -30,8 +31,8 @@ def add_evaluate(commands: "_SubParsersAction[ArgumentParser]") -> None:
     command.add_argument(
         "--suite",
         metavar="NAME[,NAME]",
-        help="published benchmarks from --data-root, without an experiment: sts, xsts, translation, "
-        "retrieval, fever, transfer, glue, geometry, cost, mteb:TASK",
+        help="published benchmarks from --data-root, without an experiment: "
+        f"{', '.join(known_suites())}, mteb:TASK",
     )
     command.add_argument(
         "--run", type=Path, metavar="FILE", help="of --suite retrieval: rankings as TREC has them"

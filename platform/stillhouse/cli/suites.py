@@ -9,11 +9,10 @@ from typing import Any
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.console import say
 from stillhouse.core.errors import require
-from stillhouse.evaluation.benchmarks.common import Benchmark, Figures, Options, Suite
-from stillhouse.evaluation.benchmarks.retrieval_options import OnDisk
-from stillhouse.evaluation.benchmarks.table import HUB, NEED_NO_DATA, from_hub, suites_named
+from stillhouse.evaluation.benchmark import Benchmark, OnDisk, Options, Suite
+from stillhouse.evaluation.benchmarks import HUB, from_hub, suites_named
 from stillhouse.evaluation.finite_encoder import Checked
-from stillhouse.evaluation.items import Measured
+from stillhouse.evaluation.items import Figures, Measured
 from stillhouse.evaluation.search.indexes import check_index, parse_index
 
 FLAGS: dict[str, tuple[str, Any]] = {
@@ -96,7 +95,7 @@ def prepare_suites(options: Namespace, workspace: Workspace) -> dict[str, Benchm
     root = options.data_root or os.environ.get("STILLHOUSE_DATA", "")
     if root == HUB:
         wanted = from_hub(wanted)
-    elif any(name not in NEED_NO_DATA for name in wanted):
+    elif any(suite.NEEDS_DATA for suite in wanted.values()):
         require(
             bool(root) and Path(root).is_dir(),
             "--data-root is the folder with the published files",
@@ -113,7 +112,7 @@ def prepare_suites(options: Namespace, workspace: Workspace) -> dict[str, Benchm
         onnx=options.onnx,
         figures=options.figures,
     )
-    return {name: suite(root, how) for name, suite in wanted.items()}
+    return {name: suite.prepare(root, how) for name, suite in wanted.items()}
 
 
 def refuse_suite_flags(options: Namespace, wanted: Collection[str] = ()) -> None:

@@ -1,16 +1,19 @@
-"""What a model costs: parameters, size on the disk, sentences a second, latency."""
+"""What serving a model costs: parameters, sizes as float32, int8 and ONNX, speed, and an index of vectors."""
 
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from stillhouse.core.errors import require
-from stillhouse.core.types import Encoder
+from stillhouse.core.errors import BadInput, require
+from stillhouse.core.types import Encoder, Encoding, Tokens
 
+BATCHES = (1, 8, 32, 64)
 CHUNKS = (32, 128)
 
 TEXTS = (
@@ -31,12 +34,12 @@ TEXTS = (
 def cost(
     encoder: Encoder, module: nn.Module, texts: Sequence[str] = TEXTS * 8, *, runs: int = 5, calls: int = 50
 ) -> dict[str, float]:
-    """All figures of a model, measured on this machine with the threads that torch has now.
+    """Measure a model on this machine, with torch's current number of threads.
 
     Args:
-        encoder: What is timed, tokenisation included.
-        module: The same model, whose weights are counted.
-        texts: What is encoded.
+        encoder: The model to time, tokenisation included.
+        module: The same model as a module, whose weights are counted.
+        texts: Texts to encode.
         runs: Timed runs for the throughput.
         calls: Timed calls for the latency.
 
@@ -55,17 +58,18 @@ def cost(
 
 
 def sizes(module: nn.Module) -> dict[str, float]:
-    """``parameters``, their ``parameters_embedding`` and ``parameters_encoder``, and ``megabytes``.
+    """Count ``parameters``, ``parameters_embedding``, ``parameters_encoder`` and ``megabytes``.
 
-    The embedding part is the modules named ``embeddings`` (words, positions, types and their norm), or where
-    a model has none, its embedding tables; the encoder is the rest. Megabytes are 10^6 bytes of the weights
-    in float32, as safetensors holds them but for a header of a few kilobytes. Shared weights count once.
+    The embedding part is the modules named ``embeddings`` (words, positions, types and their norm) or, in a
+    model without such modules, its embedding tables; the encoder is the rest. Megabytes are 10^6 bytes of the
+    float32 weights, which is the size of a safetensors file except for its header of a few kilobytes. Shared
+    weights count once.
     """
     inside = [part for name, part in module.named_modules() if name.rsplit(".", 1)[-1] == "embeddings"]
     inside = inside or [part for part in module.modules() if isinstance(part, nn.Embedding)]
     total = sum(weight.numel() for weight in module.parameters())
     embedding = sum(weight.numel() for weight in nn.ModuleList(inside).parameters())
-    stored = sum(weight.numel() for weight in _once(module.state_dict().values()))
+    stored = sum(weight.numel() for weight in _distinct(module))
     return {
         "parameters": float(total),
         "parameters_embedding": float(embedding),
@@ -74,22 +78,93 @@ def sizes(module: nn.Module) -> dict[str, float]:
     }
 
 
+def int8_megabytes(module: nn.Module) -> float:
+    """Calculate the size in 10^6 bytes with int8 matrices, one float32 scale per row, the rest in float32.
+
+    Shared weights count once. No file is written.
+    """
+    total = sum(
+        weight.numel() + 4 * weight.shape[0] if weight.ndim >= 2 else 4 * weight.numel()
+        for weight in _distinct(module)
+    )
+    return total / 1e6
+
+
+def onnx_megabytes(module: Any) -> dict[str, float]:
+    """Measure ``megabytes_onnx`` and ``megabytes_onnx_int8``, 10^6 bytes of the exported graph's files.
+
+    The second is the first after onnxruntime's dynamic quantisation of the weights. The files are written to
+    a temporary folder. Needs the extra ``onnx``.
+
+    Args:
+        module: A student, or a sentence-transformers model.
+
+    Raises:
+        BadInput: If the graph cannot be exported.
+    """
+    from stillhouse.students.export.onnx import quantise, write_graph
+
+    published = not hasattr(module, "dim")
+    with tempfile.TemporaryDirectory(prefix="onnx-") as folder:
+        graph = Path(folder) / "model.onnx"
+        write_graph(_PublishedStudent(module) if published else module, graph)
+        whole = _megabytes(graph.parent)
+        quantise(graph)
+        return {"megabytes_onnx": whole, "megabytes_onnx_int8": _megabytes(graph.parent)}
+
+
+def index_megabytes(dim: int) -> dict[str, float]:
+    """Calculate 10^6 bytes of a million vectors of ``dim`` dimensions, by format.
+
+    Ids and graphs are not included. ``binary_rescored`` keeps int8 vectors beside the bits, to rescore the
+    best hits of a search.
+    """
+    bits = -(-dim // 8)
+    per_vector = {"float32": 4 * dim, "float16": 2 * dim, "int8": dim, "binary": bits}
+    return {kind: float(size) for kind, size in {**per_vector, "binary_rescored": bits + dim}.items()}
+
+
+def measure_speed(
+    encoder: Encoder, texts: Sequence[str] = TEXTS * 8, *, runs: int = 3, calls: int = 100
+) -> dict[str, float]:
+    """Measure sentences per second at one text per call and at the best batch size, and the latency.
+
+    Args:
+        encoder: The model to time on its current device, tokenisation included.
+        texts: Texts to encode.
+        runs: Timed runs for the throughput.
+        calls: Timed calls for the latency of one text.
+    """
+    by_batch = speeds(encoder, texts, runs=runs, chunks=BATCHES)
+    best = max(by_batch, key=lambda batch: by_batch[batch])
+    latency = latency_ms(encoder, texts, calls=calls)
+    return {
+        "sentences_per_second_1": by_batch[1],
+        "sentences_per_second": by_batch[best],
+        "best_batch": float(best),
+        "latency_ms_p50": latency["p50"],
+        "latency_ms_p99": latency["p99"],
+        "threads": float(torch.get_num_threads()),
+    }
+
+
 def sentences_per_second(
     encoder: Encoder, texts: Sequence[str] = TEXTS * 8, *, runs: int = 5, chunks: Sequence[int] = CHUNKS
 ) -> float:
-    """Throughput: the median of some runs, at the best number of texts handed over at once."""
+    """Measure the throughput at the best number of texts per call: the median of several runs."""
     return max(speeds(encoder, texts, runs=runs, chunks=chunks).values())
 
 
 def speeds(
     encoder: Encoder, texts: Sequence[str] = TEXTS * 8, *, runs: int = 5, chunks: Sequence[int] = CHUNKS
 ) -> dict[int, float]:
-    """Sentences a second, the median of some runs, by the number of texts handed over at once.
+    """Measure sentences per second, the median of several runs, by the number of texts per call.
 
-    Numbers past the first that takes all texts are left out.
+    Numbers beyond the first that takes all texts at once are left out.
     """
     require(runs >= 1, "runs >= 1", runs=runs)
-    require(len(texts) >= 1, "there are texts to time")
+    if not texts:
+        raise BadInput("a speed needs texts to time, but there are none.")
     found: dict[int, float] = {}
     for chunk in chunks:
         parts = [list(texts[start : start + chunk]) for start in range(0, len(texts), chunk)]
@@ -102,7 +177,7 @@ def speeds(
 
 
 def pairs_per_second(scorer: Any, texts: Sequence[str] = TEXTS * 2, *, runs: int = 3) -> float:
-    """Pairs of a short and a longer text that a scorer scores in a second: the median of some runs."""
+    """Measure how many text pairs a scorer scores per second: the median of several runs."""
     first = [text for text in texts for _ in texts]
     second = list(texts) * len(texts)
     scorer.score(first[:4], second[:4])
@@ -115,12 +190,28 @@ def pairs_per_second(scorer: Any, texts: Sequence[str] = TEXTS * 2, *, runs: int
 
 
 def latency_ms(encoder: Encoder, texts: Sequence[str] = TEXTS, *, calls: int = 50) -> dict[str, float]:
-    """Milliseconds for one text alone: ``p50`` and ``p99`` over some calls, the first few left out."""
+    """Measure milliseconds for a single text: ``p50`` and ``p99`` over the calls after a short warm-up."""
     require(calls >= 1, "calls >= 1", calls=calls)
     for text in texts[:3]:
         encoder.encode([text])
     seconds = [_timed(encoder, [texts[call % len(texts)]]) for call in range(calls)]
     return {"p50": 1e3 * float(np.percentile(seconds, 50)), "p99": 1e3 * float(np.percentile(seconds, 99))}
+
+
+class _PublishedStudent(nn.Module):
+    """A sentence-transformers model with the interface of a student."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, tokens: Tokens) -> Encoding:
+        batch = {"input_ids": tokens.input_ids_BT, "attention_mask": tokens.attention_mask_BT}
+        return Encoding(self.model(batch)["sentence_embedding"])
+
+
+def _megabytes(folder: Path) -> float:
+    return sum(file.stat().st_size for file in folder.iterdir()) / 1e6
 
 
 def _timed(encoder: Encoder, texts: list[str]) -> float:
@@ -129,10 +220,13 @@ def _timed(encoder: Encoder, texts: list[str]) -> float:
     return time.perf_counter() - start
 
 
-def _once(weights: object) -> Iterator[Tensor]:
+def _distinct(module: nn.Module) -> Iterator[Tensor]:
+    """Yield the tensors of a module's state, shared ones once."""
     seen = set()
-    for weight in weights:  # type: ignore[attr-defined]
-        place = (weight.data_ptr(), weight.shape)
-        if place not in seen:
-            seen.add(place)
+    for weight in module.state_dict().values():
+        if not isinstance(weight, Tensor):
+            continue
+        storage = (weight.data_ptr(), weight.shape)
+        if storage not in seen:
+            seen.add(storage)
             yield weight

@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from stillhouse.core.errors import require
 from stillhouse.core.types import Encoder, FloatArray, IntArray
 from stillhouse.corpora.published.sentence_tasks import Labelled
 from stillhouse.evaluation.classification import class_items
@@ -104,14 +105,22 @@ def inner_accuracy(x_ND: FloatArray, labels_N: IntArray, cs: Sequence[float], fo
 
 
 def stratified_folds(labels_N: IntArray, folds: int = FOLDS, seed: int = SEED) -> IntArray:
-    """Draw the fold of each row, with the classes in the same proportions in every fold."""
-    from sklearn.model_selection import StratifiedKFold
+    """Draw the fold of each row, with the classes in the same proportions in every fold.
 
+    Where every class has fewer rows than there are folds, the classes are left to chance.
+
+    Raises:
+        BadInput: If there are fewer rows than folds.
+    """
+    from sklearn.model_selection import KFold, StratifiedKFold
+
+    require(len(labels_N) >= folds, "rows >= folds", rows=len(labels_N), folds=folds)
+    stratify = np.unique(labels_N, return_counts=True)[1].max() >= folds
+    splitter = (StratifiedKFold if stratify else KFold)(folds, shuffle=True, random_state=seed)
     fold_N: npt.NDArray[np.int64] = np.empty(len(labels_N), np.int64)
     with warnings.catch_warnings():
-        # A class with fewer rows than folds is missing from some folds, which is all that can be done.
+        # A class with fewer rows than folds is missing from some of them; nothing else is possible.
         warnings.filterwarnings("ignore", "The least populated class", UserWarning)
-        splits = StratifiedKFold(folds, shuffle=True, random_state=seed).split(labels_N, labels_N)
-        for fold, (_, rows) in enumerate(splits):
+        for fold, (_, rows) in enumerate(splitter.split(labels_N, labels_N)):
             fold_N[rows] = fold
     return fold_N

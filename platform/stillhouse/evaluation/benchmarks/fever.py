@@ -1,19 +1,22 @@
-"""The suite of FEVER's claims, each over the C documents that TF-IDF finds for it (Shakeri et al., §2)."""
+"""FEVER's claims, each over the C documents that TF-IDF finds for it (Shakeri et al., §2)."""
 
 from pathlib import Path
 
 import numpy as np
 
 from stillhouse.core.artifacts import sha256_of
-from stillhouse.core.errors import require
+from stillhouse.core.errors import BadInput, require
 from stillhouse.core.types import Encoder, FloatArray
 from stillhouse.corpora.candidates import Candidates, coverage, pick_candidates
 from stillhouse.corpora.published.fever import Fever, read_fever
 from stillhouse.corpora.tfidf import Scores, TfIdf
-from stillhouse.evaluation.benchmarks.common import Benchmark, Options, itemised, opened
+from stillhouse.evaluation.benchmark import Benchmark, Options, itemised, opened
 from stillhouse.evaluation.candidates import candidate_values, judge_candidates
 from stillhouse.evaluation.items import Items, Measured, means, measured
 from stillhouse.evaluation.retrieval import unit
+
+NEEDS_DATA = True
+MTEB_TASKS: tuple[str, ...] = ()
 
 PLACES = ("fever", ".")
 CLAIMS = ("train.jsonl", "paper_dev.jsonl", "shared_task_dev.jsonl", "fever_labelled_dev.json")
@@ -21,25 +24,24 @@ PAGES = ("wiki-pages", "wikipages.docs.txt")
 DEPTHS = (1, 3, 5)
 
 
-def fever(root: str, options: Options) -> Benchmark:
-    """Candidates ranked by cosine, and by TF-IDF itself: R(1), R_micro(k), R_macro(k), DCG, MRR, nDCG."""
+def prepare(root: str, options: Options) -> Benchmark:
+    """Read claims and pages; candidates are ranked by cosine, and by TF-IDF itself for comparison."""
     claims, pages = (_first(root, names) for names in (CLAIMS, PAGES))
-    require(
-        claims is not None and pages is not None,
-        "FEVER's claims and pages lie under the data root",
-        root=root,
-        remedy=f"Put {CLAIMS[0]} and {PAGES[0]}, from fever.ai, into {PLACES[0]} there.",
-    )
-    assert claims is not None and pages is not None
+    if claims is None or pages is None:
+        raise BadInput(
+            f"FEVER's claims and pages must lie under the data root {root!r}. Put {CLAIMS[0]} and "
+            f"{PAGES[0]}, from fever.ai, in {PLACES[0]}."
+        )
     data, split = read_fever(claims, pages), "test" if options.final else "dev"
-    asked = data.splits[split]
+    split_claims = data.splits[split]
     c, documents = options.candidates, len(data.documents)
     require(1 <= c <= documents, "1 <= --candidates <= documents", candidates=c, documents=documents)
-    require(bool(asked), f"a claim is in the {split} split", file=str(claims), claims=data.summary())
+    if not split_claims:
+        raise BadInput(f"{claims} has no claims of the {split} split: {data.summary()}.")
 
     def measure(model: Encoder) -> Measured:
-        gold = [claim.gold for claim in asked]
-        tfidf_QC, ids_QC = TfIdf(data.documents).nearest([claim.text for claim in asked], c)
+        gold = [claim.gold for claim in split_claims]
+        tfidf_QC, ids_QC = TfIdf(data.documents).nearest([claim.text for claim in split_claims], c)
         picked = pick_candidates(ids_QC, gold, c, force_gold=False)
         cosines_QC = _cosines(model, data, split, picked)
         covered = coverage(ids_QC, gold, (c,))[c]
@@ -47,17 +49,17 @@ def fever(root: str, options: Options) -> Benchmark:
         figures = {name: each | {f"covered@{c}": covered} for name, each in found.figures.items()}
         return Measured(figures, found.items)
 
-    note = f"{split} split by the claims' hash, {len(asked)} claims of {claims.name}; {data.summary()}"
-    known = (sha256_of(claims), split, len(asked), documents)
+    note = f"{split} split by the claims' hash, {len(split_claims)} claims of {claims.name}; {data.summary()}"
+    known = (sha256_of(claims), split, len(split_claims), documents)
     return itemised(measure, (note,), opens=opened(options, known), digits=4)
 
 
 def _cosines(model: Encoder, data: Fever, split: str, picked: Candidates) -> FloatArray:
-    """Of every claim with its candidates, (Q, C); a document is encoded once."""
+    """Compute the cosine of every claim with its candidates, (Q, C); a document is encoded once."""
     rows = np.unique(picked.ids_QC)
     documents_ND = unit(model.encode([data.documents[row] for row in rows]))
     claims_QD = unit(model.encode([claim.text for claim in data.splits[split]]))
-    # One query at a time: a figure does not depend on how many claims there are.
+    # One claim at a time: a figure must not depend on the number of claims.
     return np.array(
         [
             documents_ND[np.searchsorted(rows, ids)] @ claim
@@ -67,7 +69,7 @@ def _cosines(model: Encoder, data: Fever, split: str, picked: Candidates) -> Flo
 
 
 def _items(scores_QC: FloatArray | Scores, picked: Candidates) -> dict[str, Items]:
-    """The paper's figures by the paper's names, then the standard ones, of which some are the same."""
+    """Return the paper's figures under the paper's names, then the standard ones, some of them the same."""
     judged = judge_candidates(scores_QC, picked.labels_QC, picked.gold_counts_Q)
     c = picked.ids_QC.shape[1]
     depths = [k for k in DEPTHS if k <= c]
@@ -85,5 +87,5 @@ def _items(scores_QC: FloatArray | Scores, picked: Candidates) -> dict[str, Item
 
 
 def _first(root: str, names: tuple[str, ...]) -> Path | None:
-    there = (Path(root) / place / name for place in PLACES for name in names)
-    return next((path for path in there if path.exists()), None)
+    paths = (Path(root) / place / name for place in PLACES for name in names)
+    return next((path for path in paths if path.exists()), None)

@@ -1,26 +1,52 @@
-"""The suite of document retrieval on judged collections."""
+"""Document retrieval on published collections: BEIR folders, SciFact, Cranfield, Vaswani and CACM.
 
-from collections.abc import Mapping
+Passages are encoded block by block, and only the best of each query are kept. nDCG@10, MRR@10, MAP and recall
+are those of trec_eval on the run that is written (see `evaluation.trec_runs`), in [0, 1].
+"""
+
+import itertools
+import shutil
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+import pyarrow as pa
 
 from stillhouse.core.artifacts import sha256_of
-from stillhouse.core.errors import require
-from stillhouse.corpora.published.judged import PLACES, find_collections
-from stillhouse.evaluation.benchmarks.common import Benchmark, Figures, Options, itemised, opened
-from stillhouse.evaluation.benchmarks.judged_search import query_figures, rank_collection, write_run
-from stillhouse.evaluation.benchmarks.retrieval_options import rank_on_disk, run_file, runs_of
+from stillhouse.core.console import Progress
+from stillhouse.core.errors import BadInput, require
+from stillhouse.core.types import Encoder, FloatArray, IntArray
+from stillhouse.corpora.published.judged import PLACES, Entry, JudgedCollection, find_collections
+from stillhouse.evaluation.benchmark import Benchmark, OnDisk, Options, itemised, opened
 from stillhouse.evaluation.finite_encoder import Checked
-from stillhouse.evaluation.items import Items, Measured, means, measured
+from stillhouse.evaluation.items import Figures, Items, Measured, means, measured
+from stillhouse.evaluation.retrieval import unit
+from stillhouse.evaluation.search.exact import TILE, Ranking, search_stream
+from stillhouse.evaluation.search.indexes import IndexChoice, build_index, recall_of_exact, search_index
+from stillhouse.evaluation.search.sharded import THREADS, search_files
+from stillhouse.evaluation.search.vector_files import VectorFiles, vectors_folder, write_vectors
+from stillhouse.evaluation.trec_runs import Run, as_run, open_run, query_figures, run_figures, write_run
+
+NEEDS_DATA = True
+MTEB_TASKS = ("SciFact", "NFCorpus", "ArguAna")
+
+DEPTH = 1000
+BLOCK = 2 * TILE
+INDEX_DEPTH = 100
+"""Depth to which an index is searched, as a service would. A depth of 1000 would flatter HNSW."""
+
+_BEYOND_INDEX_DEPTH = ("map", "recall@1000")
 
 
-def retrieval(root: str, options: Options) -> Benchmark:
-    """BEIR folders, SciFact, Cranfield, Vaswani and CACM: nDCG@10, MRR@10, MAP and recall in [0, 1]."""
+def prepare(root: str, options: Options) -> Benchmark:
+    """Find the collections, and with ``from_run`` the runs to measure instead of a model."""
     collections = find_collections(root, final=options.final)
-    require(
-        bool(collections),
-        f"retrieval collections with {'test' if options.final else 'dev or train'} judgements are there",
-        root=root,
-        remedy=f"Put folders such as BEIR's (corpus.jsonl, queries.jsonl, qrels) into {PLACES[0]} there.",
-    )
+    if not collections:
+        judgements = "test" if options.final else "dev or train"
+        raise BadInput(
+            f"no retrieval collections with {judgements} judgements under the data root {root!r}. Put "
+            f"folders such as BEIR's (corpus.jsonl, queries.jsonl, qrels) in {PLACES[0]}."
+        )
     notes = tuple(note for collection in collections for note in collection.notes)
     if options.from_run is not None:
         collections, runs, more = runs_of(options.from_run, collections)
@@ -30,19 +56,135 @@ def retrieval(root: str, options: Options) -> Benchmark:
         figures: Figures = {}
         items: dict[str, Mapping[str, Items]] = {}
         for collection in collections:
-            beside: Figures = {}
+            of_indexes: Figures = {}
             if options.from_run is not None:
                 run = runs[collection.name]
             elif options.on_disk is not None:
-                run, beside = rank_on_disk(collection, model, options.on_disk)
+                run, of_indexes = rank_on_disk(collection, model, options.on_disk)
             else:
                 run = rank_collection(collection, model)
             if options.run is not None:
-                write_run(run_file(options.run, collection, alone=len(collections) == 1), run)
+                write_run(run_file(options.run, collection, single=len(collections) == 1), run)
             own = measured({collection.name: means(query_figures(run, collection.qrels))})
             items |= own.items
-            figures |= own.figures | {f"{collection.name} {name}": each for name, each in beside.items()}
+            figures |= own.figures
+            figures |= {f"{collection.name} {name}": each for name, each in of_indexes.items()}
         return Measured(figures, items)
 
     known = {f"{each.name}/{path.name}": sha256_of(path) for each in collections for path in each.files}
     return itemised(measure, notes, opens=opened(options, known), across=False, digits=4)
+
+
+def rank_collection(
+    collection: JudgedCollection, model: Encoder, *, depth: int = DEPTH, block: int = BLOCK
+) -> Run:
+    """Rank the passages of every query by cosine, holding the vectors of one block at a time.
+
+    Args:
+        collection: Queries and passages.
+        model: Encodes queries and passages.
+        depth: Passages per query, after a hit with the query's own id is dropped where ids are shared.
+        block: Passages encoded at once, a multiple of `TILE`.
+    """
+    require(block % TILE == 0 and block > 0, f"block is a multiple of {TILE}", block=block)
+    queries_QD = unit(model.encode(list(collection.queries.values())))
+    ids: list[str] = []
+
+    def blocks() -> Iterator[FloatArray]:
+        for entries in _blocks(collection.stream(), block):
+            ids.extend(entry.id for entry in entries)
+            yield unit(model.encode([entry.text for entry in entries]))
+
+    ranking = search_stream(queries_QD, blocks(), depth + 1, threads=THREADS)
+    return as_run(collection, ranking, lambda rows: [ids[row] for row in rows], depth)
+
+
+def rank_on_disk(
+    collection: JudgedCollection, model: Checked, options: OnDisk
+) -> tuple[Run, dict[str, dict[str, float]]]:
+    """Rank the passages with their vectors on disk, and measure FAISS indexes over them.
+
+    An interrupted run leaves its vectors; the same command continues from there.
+
+    Returns:
+        The exact run, and the figures of each index by its name.
+    """
+    folder = vectors_folder(options.workspace, collection, model.identity)
+    progress, done = Progress(f"encoding {collection.name}", "passages"), 0
+
+    def encode(texts: list[str]) -> FloatArray:
+        nonlocal done
+        done += len(texts)
+        progress(done, None)
+        return unit(model.encode(texts))
+
+    files, ids = write_vectors(folder, collection.stream(), encode)
+    queries_QD = unit(model.encode(list(collection.queries.values())))
+
+    def ids_of(rows: IntArray) -> list[str]:
+        names: list[str] = ids.take(pa.array(rows)).to_pylist()
+        return names
+
+    exact = search_files(queries_QD, files, DEPTH + 1, actors=options.actors)
+    run = as_run(collection, exact, ids_of, DEPTH)
+    of_indexes = _time_exact(queries_QD, files) if options.indexes else {}
+    for choice in options.indexes:
+        ranking, figures = _measure_index(choice, queries_QD, files, exact)
+        judged = run_figures(as_run(collection, ranking, ids_of, INDEX_DEPTH), collection.qrels)
+        kept = {name: value for name, value in judged.items() if name not in _BEYOND_INDEX_DEPTH}
+        name = choice.kind if choice.kind not in of_indexes else f"{choice.kind} {len(of_indexes)}"
+        of_indexes[name] = kept | figures
+    if not options.keep:
+        shutil.rmtree(folder, ignore_errors=True)
+    return run, of_indexes
+
+
+def _time_exact(queries_QD: FloatArray, files: VectorFiles) -> dict[str, dict[str, float]]:
+    started = time.perf_counter()
+    search_files(queries_QD, files, INDEX_DEPTH + 1)
+    seconds = time.perf_counter() - started
+    return {"exact": {"search_s": seconds, "index_mb": 4 * files.rows * files.dim / 1e6}}
+
+
+def _measure_index(
+    choice: IndexChoice, queries_QD: FloatArray, files: VectorFiles, exact: Ranking
+) -> tuple[Ranking, dict[str, float]]:
+    built = build_index(choice, files)
+    found, seconds = search_index(built, queries_QD, INDEX_DEPTH + 1)
+    recalls = {f"recall_of_exact@{k}": recall_of_exact(found[1], exact[1], k) for k in (10, INDEX_DEPTH)}
+    cost = {"build_s": built.build_s, "search_s": seconds, "index_mb": built.megabytes}
+    return found, recalls | cost | {"trained_on": float(built.trained_on)}
+
+
+def run_file(path: Path, collection: JudgedCollection, *, single: bool) -> Path:
+    """Return the file of a collection's run: ``path``, or with its name before the suffix among several."""
+    return path if single else path.with_name(f"{path.stem}.{collection.name}{path.suffix}")
+
+
+def runs_of(
+    path: Path, collections: list[JudgedCollection]
+) -> tuple[list[JudgedCollection], dict[str, Run], tuple[str, ...]]:
+    """Read the runs that exist.
+
+    Returns:
+        The collections that have a run, the runs by the collection's name, and notes.
+
+    Raises:
+        BadInput: If there is no run, or one is malformed; the message names the line.
+    """
+    paths = {each.name: run_file(path, each, single=len(collections) == 1) for each in collections}
+    found = [each for each in collections if paths[each.name].is_file()]
+    if not found:
+        names = ", ".join(str(each) for each in paths.values())
+        raise BadInput(f"--from-run must name a run, one per collection, but found none of: {names}.")
+    opened = {each.name: open_run(paths[each.name], each) for each in found}
+    absent = [name for name in paths if name not in opened]
+    notes = [note for _, own in opened.values() for note in own]
+    notes += [f"no run of {', '.join(absent)}: left out"] if absent else []
+    return found, {name: run for name, (run, _) in opened.items()}, tuple(notes)
+
+
+def _blocks(entries: Iterable[Entry], size: int) -> Iterator[list[Entry]]:
+    remaining = iter(entries)
+    while block := list(itertools.islice(remaining, size)):
+        yield block

@@ -1,0 +1,35 @@
+"""What a model costs on this machine, and the size of an index of a million of its vectors."""
+
+from stillhouse.evaluation.benchmark import Benchmark, Options
+from stillhouse.evaluation.cost import (
+    index_megabytes,
+    int8_megabytes,
+    measure_speed,
+    onnx_megabytes,
+    sizes,
+)
+from stillhouse.evaluation.finite_encoder import Checked
+from stillhouse.evaluation.items import Figures
+from stillhouse.students.export.onnx import require_extra
+
+NEEDS_DATA = False
+MTEB_TASKS: tuple[str, ...] = ()
+
+
+def prepare(root: str, options: Options) -> Benchmark:
+    """Check that ONNX is installed if its sizes are requested; ``root`` is not used."""
+    if options.onnx:
+        require_extra()
+
+    def measure(checked: Checked) -> Figures:
+        model = checked.model
+        module, dim = getattr(model, "student", model), checked.encode(["a text"]).shape[1]
+        figures = {**sizes(module), "megabytes_int8": int8_megabytes(module)}
+        figures |= onnx_megabytes(module) if options.onnx else {}
+        return {
+            "model": figures | {"dimension": float(dim)},
+            "speed": measure_speed(model),
+            "index_mb_per_million": index_megabytes(dim),
+        }
+
+    return Benchmark(measure)

@@ -1,0 +1,46 @@
+"""The geometry of a model's vectors, on the texts of STS-B."""
+
+import numpy as np
+
+from stillhouse.core.errors import BadInput
+from stillhouse.core.types import Encoder
+from stillhouse.evaluation.benchmark import Benchmark, Options, opened
+from stillhouse.evaluation.covariance import draw_covariance, feature_correlation
+from stillhouse.evaluation.geometry import alignment, effective_rank, random_pair_cosine, uniformity
+from stillhouse.evaluation.items import Figures
+from stillhouse.evaluation.sts import STS, resolve_sts
+
+NEEDS_DATA = True
+MTEB_TASKS: tuple[str, ...] = ()
+
+POSITIVE_ABOVE = 4.0
+"""Pairs with a higher gold score are positive pairs."""
+
+
+def prepare(root: str, options: Options) -> Benchmark:
+    """Measure alignment of the positive pairs; uniformity, rank, cosine and correlation of all texts."""
+    if options.figures is not None and options.figures.exists() and not options.figures.is_dir():
+        raise BadInput(f"--figures must be a folder, but {options.figures} is a file.")
+    data = resolve_sts(root, "test" if options.final else "dev", ("STSB",))
+    sts = STS(data)
+    (pairs,), row_of = sts.sets["STSB"], sts.row_of
+    positive = [(row_of[a], row_of[b]) for a, b, gold in pairs if gold > POSITIVE_ABOVE]
+    if not positive:
+        raise BadInput(f"STS-B must have pairs with a score above 4, but the file under {root} has none.")
+    first, second = (np.array(side) for side in zip(*positive, strict=True))
+
+    def measure(model: Encoder) -> Figures:
+        vectors = np.asarray(model.encode(list(row_of)))
+        figures = {
+            "alignment": alignment(vectors[first], vectors[second]),
+            "uniformity": uniformity(vectors),
+            "effective_rank": effective_rank(vectors),
+            "random_pair_cosine": random_pair_cosine(vectors),
+            "feature_correlation": feature_correlation(vectors),
+        }
+        if options.figures is not None:
+            title = f"Covariance of features, {len(vectors):,} texts of STS-B"
+            draw_covariance(vectors, title, options.figures / "covariance.png")
+        return {"STS-B": figures}
+
+    return Benchmark(measure, (), opened(options, data), digits=4)

@@ -1,0 +1,45 @@
+"""SentEval's transfer tasks in the papers' order: accuracy × 100, and F1 of MRPC."""
+
+from stillhouse.core.artifacts import sha256_of
+from stillhouse.core.errors import BadInput
+from stillhouse.core.types import Encoder
+from stillhouse.corpora.published.sentence_tasks import BY_CLASS, PLACES, TASKS, read_tasks, task_files
+from stillhouse.evaluation.benchmark import Benchmark, Options, itemised, missing, opened
+from stillhouse.evaluation.items import Measured, average
+from stillhouse.evaluation.transfer import FAST_FOLDS, FOLDS, measure_task
+
+NEEDS_DATA = True
+MTEB_TASKS: tuple[str, ...] = ()
+
+
+def prepare(root: str, options: Options) -> Benchmark:
+    """Read the tasks; with the test sets, *Avg* is their mean accuracy."""
+    files = {
+        task: found for task in TASKS if (found := task_files(root, task, final=options.final)) is not None
+    }
+    if not files:
+        raise BadInput(
+            f"no files of SentEval's transfer tasks under the data root {root!r}. Put its folders (MR, CR, "
+            f"SUBJ, MPQA, SST, TREC, MRPC) in {PLACES[0]}."
+        )
+    data = {task: read_tasks(task, paths) for task, paths in files.items()}
+    folds = FAST_FOLDS if options.fast else FOLDS
+
+    def measure(model: Encoder) -> Measured:
+        found = {task: measure_task(task, splits, model, folds) for task, splits in data.items()}
+        figures = {task: each for task, (each, _) in found.items()}
+        items = {task: each for task, (_, each) in found.items()}
+        if options.final:
+            items["Avg"] = {"accuracy": average(each["accuracy"] for each in items.values())}
+            figures["Avg"] = {"accuracy": items["Avg"]["accuracy"].figure()}
+        return Measured(figures, items)
+
+    absent = [task for task in TASKS if task not in files]
+    notes = missing("files of", absent, PLACES[0])
+    if absent:
+        notes += ("SentEval's data/get_transfer_data.bash downloads what is missing",)
+    notes += (f"{folds} folds, SentEval's setting for prototypes",) if options.fast else ()
+    paths = [path for splits in files.values() for each in splits.values() for path in each]
+    known = {path.name: sha256_of(path) for path in paths}
+    opens = opened(options, known) if any(task not in BY_CLASS for task in files) else ""
+    return itemised(measure, notes, opens=opens)

@@ -8,15 +8,33 @@ from torch import Tensor, nn
 
 from stillhouse.core.errors import BadInput
 from stillhouse.core.identity import spec
-from stillhouse.core.types import Batch, Encoding
+from stillhouse.core.types import (
+    Batch,
+    DiagnosedObjective,
+    Encoding,
+    FittedObjective,
+    LogitObjective,
+    LowRankObjective,
+    ScoringObjective,
+)
 from stillhouse.losses.contrastive import InfoNCE, SupervisedInfoNCE
+from stillhouse.losses.heads import ClassificationHead
 from stillhouse.losses.hsic import HSIC
 from stillhouse.losses.memory import MemoryBank
 from stillhouse.losses.regression import MSE
+from stillhouse.objectives.classified import Classified
 from stillhouse.objectives.contrasts import ContrastiveDistillation
 from stillhouse.objectives.information_bottleneck import InformationBottleneck, SupervisedBottleneck
-from stillhouse.objectives.matching import Regression
+from stillhouse.objectives.matching import ProjectedRegression, Regression
+from stillhouse.objectives.ranking import JoinedCandidates, LabelledCandidates
 
+CONTRACTS: list[type] = [
+    DiagnosedObjective,
+    FittedObjective,
+    LogitObjective,
+    LowRankObjective,
+    ScoringObjective,
+]
 BATCH, TOKENS, HIDDEN, DIM, TEACHER, K = 6, 4, 5, 3, 4, 2
 
 
@@ -199,3 +217,24 @@ def test_defaults_build_from_a_spec_and_every_parameter_gets_a_gradient(make: ty
 def test_bad_values_are_refused_even_at_zero_weight(make: type[nn.Module], switches: dict[str, Any]) -> None:
     with pytest.raises(BadInput):
         spec(make, **switches).build(student_dim=DIM, teacher_dim=TEACHER)
+
+
+@pytest.mark.parametrize(
+    ("make", "contracts"),
+    [
+        (InformationBottleneck, {DiagnosedObjective}),
+        (SupervisedBottleneck, {DiagnosedObjective}),
+        (ContrastiveDistillation, set()),
+        (ProjectedRegression, {FittedObjective}),
+        (Classified, {ScoringObjective, LogitObjective, LowRankObjective}),
+        (JoinedCandidates, {ScoringObjective}),
+        (LabelledCandidates, set()),
+    ],
+)
+def test_an_objective_keeps_the_contracts_that_it_declares_and_no_others(
+    make: type[nn.Module], contracts: set[type]
+) -> None:
+    given = {"head": spec(ClassificationHead, classes=2, pair=False)} if make is Classified else {}
+    objective = spec(make, **given).build(student_dim=DIM, teacher_dim=TEACHER)
+    assert {contract for contract in CONTRACTS if isinstance(objective, contract)} == contracts
+    assert contracts == set(make.__bases__) - {nn.Module}

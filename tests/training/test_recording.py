@@ -66,7 +66,7 @@ def test_a_students_stage_trains_its_teacher_first_and_reads_its_logits(
     scorer = encoder_in(workspace.path(teacher))
     assert isinstance(scorer, StudentScorer)
     texts = [[f"the {WORDS[row]}" for row in rows[name]] for name in ("text", "other")]
-    np.testing.assert_allclose(values["logits"], scorer.asked("logits", *texts), atol=1e-6)
+    np.testing.assert_allclose(values["logits"], scorer.logits(*texts), atol=1e-6)
     assert values["logits"].shape == (18, 2) and values["logits"].dtype == np.float32
     assert np.array_equal(values["label"], rows["text"] == rows["other"])
     other = dataclasses.replace(teacher, seed=5)
@@ -78,16 +78,16 @@ def test_a_recording_goes_on_where_it_was_killed_and_is_never_made_again(
 ) -> None:
     monkeypatch.setattr(recording, "ROWS_AT_ONCE", 10)
     run(teacher, workspace, where=WHERE)
-    told, asked = recorded(teacher), StudentScorer.asked
+    told, logits = recorded(teacher), StudentScorer.logits
     calls: list[int] = []
 
-    def until_killed(self: StudentScorer, what: str, *sides: list[str]) -> object:
+    def until_killed(self: StudentScorer, *sides: list[str]) -> object:
         calls.append(len(sides[0]))
         if len(calls) == 3:
             raise KeyboardInterrupt
-        return asked(self, what, *sides)
+        return logits(self, *sides)
 
-    monkeypatch.setattr(StudentScorer, "asked", until_killed)
+    monkeypatch.setattr(StudentScorer, "logits", until_killed)
     with pytest.raises(KeyboardInterrupt):
         build_recorded(workspace, told)
     assert not workspace.finished(told)

@@ -9,7 +9,7 @@ Shape suffixes, used in every file:
     N  rows of a table                Q  queries
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Protocol, overload, runtime_checkable
@@ -215,7 +215,7 @@ class Objective(Protocol):
     def __call__(
         self, student: Mapping[str, Encoding], teacher: Mapping[str, Encoding], batch: Batch
     ) -> Terms:
-        """The weighted terms of the loss, each a scalar."""
+        """Compute the weighted terms of the loss, each a scalar."""
         ...
 
 
@@ -226,6 +226,48 @@ class ScoringObjective(Protocol):
     def score(self, student: Mapping[str, Encoding]) -> Tensor:
         """Score a batch from the student's encoding of each column, (B,) or (B, C); higher is likelier."""
         ...
+
+
+@runtime_checkable
+class LogitObjective(Protocol):
+    """An objective whose logits can be recorded, for students that learn from them."""
+
+    def logits(self, student: Mapping[str, Encoding]) -> Tensor:
+        """Compute the logits of a batch from the student's encoding of each column, (B, C)."""
+        ...
+
+
+@runtime_checkable
+class FittedObjective(Protocol):
+    """An objective that is fitted to the stored teacher vectors before the first step."""
+
+    def fit_teacher(self, vectors: Mapping[str, Iterable[FloatArray]]) -> None:
+        """Fit to the teacher's vectors.
+
+        Args:
+            vectors: Blocks of vectors (n, E) by column, always in the same order.
+        """
+        ...
+
+
+@runtime_checkable
+class DiagnosedObjective(Protocol):
+    """An objective with figures that are logged beside its terms but not minimised."""
+
+    def diagnostics(self, student: Mapping[str, Encoding]) -> dict[str, float]:
+        """Compute the figures of a batch from the student's local encoding of each column."""
+        ...
+
+
+@runtime_checkable
+class LowRankObjective(Protocol):
+    """An objective that vectors with few directions solve correctly, so that they are not a collapse.
+
+    Attributes:
+        few_directions: True.
+    """
+
+    few_directions: ClassVar[bool]
 
 
 @runtime_checkable

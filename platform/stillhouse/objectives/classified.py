@@ -10,11 +10,11 @@ from torch import Tensor, nn
 
 from stillhouse.core.distributed import gather, world_size
 from stillhouse.core.identity import Spec, spec
-from stillhouse.core.types import Batch, Encoding, Terms
+from stillhouse.core.types import Batch, Encoding, LogitObjective, LowRankObjective, ScoringObjective, Terms
 from stillhouse.losses.heads import UNLABELLED, ClassificationHead, LabelsAndLogits
 
 
-class Classified(nn.Module):
+class Classified(nn.Module, ScoringObjective, LogitObjective, LowRankObjective):
     """A classification head that is fitted to labels and, if α < 1, to logits: ``labels`` and ``logits``.
 
     Columns ``text`` and, for pairs, ``other``; values ``label`` and, if α < 1, ``logits``.

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from stillhouse.core.distributed import gather
 from stillhouse.core.errors import require
 from stillhouse.core.identity import Spec, spec
-from stillhouse.core.types import Batch, Encoding, Terms
+from stillhouse.core.types import Batch, DiagnosedObjective, Encoding, Terms
 from stillhouse.losses.contrastive import InfoNCE, SupervisedInfoNCE
 from stillhouse.losses.hsic import HSIC
 from stillhouse.losses.numerics import widen
@@ -68,7 +68,7 @@ class BottleneckTerm(nn.Module):
         return pooling.mean_of(encoding, self.layer)
 
 
-class InformationBottleneck(nn.Module):
+class InformationBottleneck(nn.Module, DiagnosedObjective):
     """IBKD's distillation, eq. 8: ``nce`` = InfoNCE(S, T) and ``hsic`` = β₁ · HSIC(X, S). Column ``text``.
 
     Args:
@@ -108,7 +108,7 @@ class InformationBottleneck(nn.Module):
         return self.bottleneck.kernel_means(student["text"])
 
 
-class SupervisedBottleneck(nn.Module):
+class SupervisedBottleneck(nn.Module, DiagnosedObjective):
     """IBKD's fine-tuning, eq. 9: ``nce`` = InfoNCE_sup and ``hsic`` = β₂ · HSIC(X, S).
 
     Columns ``query``, ``passage`` and, if there are hard negatives, ``negatives`` (K per query). Passages and

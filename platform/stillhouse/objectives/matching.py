@@ -11,7 +11,7 @@ from torch import nn
 
 from stillhouse.core.errors import require
 from stillhouse.core.identity import Spec, spec
-from stillhouse.core.types import Batch, Encoding, FloatArray, Terms
+from stillhouse.core.types import Batch, Encoding, FittedObjective, FloatArray, Terms
 from stillhouse.losses.cosine import CosineDistance, PairCosineMSE
 from stillhouse.losses.pca import Projection, fit_pca
 from stillhouse.losses.pkd import MATCHES, PKD, layer_pairs
@@ -68,7 +68,7 @@ class PairCosines(nn.Module):
         return {"cosine": self.mse(*sides)}
 
 
-class ProjectedRegression(nn.Module):
+class ProjectedRegression(nn.Module, FittedObjective):
     """HPD (arXiv:2203.07687): ``mse`` to the teacher's vector after PCA. Column ``text``.
 
     The projection is fitted by `fit_teacher` before the first step and kept with the weights.

@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from torch import Tensor, nn
 
 from stillhouse.core.identity import Spec, spec
-from stillhouse.core.types import Batch, Encoding, Terms
+from stillhouse.core.types import Batch, Encoding, ScoringObjective, Terms
 from stillhouse.losses.pair_head import Joiner
 from stillhouse.losses.softlabel import HardLabelCE, SoftAndHard
 
 
-class JoinedCandidates(nn.Module):
+class JoinedCandidates(nn.Module, ScoringObjective):
     """Scores from the vectors of a claim and its candidates, fitted to teacher scores and to labels.
 
     Columns ``claim`` and ``documents``, flattened row by row; values ``gold`` and, if α > 0, ``scores``.

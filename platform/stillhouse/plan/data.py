@@ -205,17 +205,15 @@ class Sampled:
 
 @dataclass(frozen=True)
 class Recorded:
-    """Origin: the rows of other examples, and beside them what a trained stage says of each.
+    """Origin: the rows of other examples, with the logits that a trained stage gives each as a further value.
 
     Attributes:
-        rows: The examples, whose columns and values these have.
-        stage: Whose student and objective are asked.
-        value: The objective's method that says it, which is the new value's name.
+        rows: The examples whose columns and values these have.
+        stage: The stage; its objective is a `LogitObjective`.
     """
 
     rows: "Examples"
     stage: "Stage"
-    value: str = "logits"
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from torch import nn
 from stillhouse.core.artifacts import Workspace, read_json, read_manifest, write_atomically, write_json
 from stillhouse.core.console import say
 from stillhouse.core.devices import usable_device
+from stillhouse.core.types import Encoder, Scorer
 from stillhouse.corpora.tables import open_texts
 from stillhouse.evaluation.cost import cost, pairs_per_second, sizes
 from stillhouse.evaluation.suites import run_suite
@@ -119,9 +120,9 @@ def _tested(
 
 def _cost(encoder: Any, module: nn.Module, prepared: Prepared) -> dict[str, float]:
     """Size and speed; of what ranks also the pairs that it scores a second."""
-    pairs = prepared.setting.ranking is not None and hasattr(encoder, "score")
+    pairs = prepared.setting.ranking is not None and isinstance(encoder, Scorer)
     speed = {"pairs_per_second": pairs_per_second(encoder)} if pairs else {}
-    if not hasattr(encoder, "encode"):
+    if not isinstance(encoder, Encoder):
         return {**sizes(module), **speed}
     dim = encoder.encode(["dimension"]).shape[1]
     return {"dim": float(dim), **cost(encoder, module), **speed}

@@ -14,7 +14,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from stillhouse.core.artifacts import write_manifest
 from stillhouse.core.distributed import rank, world_size
-from stillhouse.core.types import Batch
+from stillhouse.core.types import Batch, FittedObjective
 from stillhouse.plan.stage import Stage
 from stillhouse.students.cpu.attention import optimise_for_cpu
 from stillhouse.training import checkpoint
@@ -77,7 +77,7 @@ def fit(
     """
     rank_share(stage)
     module = build_module(stage, table.teacher_dim, first_weights, live_weights)
-    if hasattr(module.objective, "fit_teacher") and not checkpoint.steps(folder):
+    if isinstance(module.objective, FittedObjective) and not checkpoint.steps(folder):
         module.objective.fit_teacher(table.teacher_blocks())
     loop = _Loop(stage, table, folder, device, module, checkpoint_seconds, keep)
     try:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from stillhouse.core.distributed import world_size
-from stillhouse.core.types import Batch, Encoding, LazyStates, PairModel, Terms, Tokens
+from stillhouse.core.types import Batch, DiagnosedObjective, Encoding, LazyStates, PairModel, Terms, Tokens
 from stillhouse.plan.stage import Live, Stage
 from stillhouse.students import pooling
 from stillhouse.students.transformer import load_weights
@@ -30,8 +30,8 @@ class StudentAndObjective(nn.Module):
         live: A frozen teacher, tokens to `Encoding`; asked of every column.
 
     Attributes:
-        watching: Whether the next pass also asks the objective for its diagnostics, if it has any.
-        readings: What it then said.
+        watching: Whether the next pass also computes the diagnostics of a `DiagnosedObjective`.
+        readings: The diagnostics of the last such pass.
     """
 
     objective: Any
@@ -58,7 +58,7 @@ class StudentAndObjective(nn.Module):
             if self.live is not None:
                 with torch.no_grad():
                     teacher = {c: self._encoded(self.live, tokens) for c, tokens in batch.tokens.items()}
-        if self.watching and hasattr(self.objective, "diagnostics"):
+        if self.watching and isinstance(self.objective, DiagnosedObjective):
             with torch.no_grad():
                 self.readings = self.objective.diagnostics(student)
         terms: Terms = self.objective(student, teacher, batch)

@@ -34,7 +34,7 @@ def build_recorded(workspace: Workspace, examples: Examples, *, device: str = "c
     record(
         workspace,
         examples,
-        origin.value,
+        "logits",
         lambda rows: _asked(workspace, origin, rows, device),
         rows_at_once=ROWS_AT_ONCE,
     )
@@ -95,6 +95,6 @@ def _asked(workspace: Workspace, origin: Recorded, rows: Mapping[str, IntArray],
     from stillhouse.training.walk import encoder_in
 
     scorer = encoder_in(workspace.path(origin.stage), device)
-    assert isinstance(scorer, StudentScorer), "a stage that is asked has an objective that answers"
+    assert isinstance(scorer, StudentScorer), "the objective of a recorded stage has logits"
     texts = [(open_texts(workspace, origin.rows.columns[name]), rows[name]) for name in scorer.columns]
-    return lambda at: scorer.asked(origin.value, *(table[ids[at]] for table, ids in texts))
+    return lambda at: scorer.logits(*(table[ids[at]] for table, ids in texts))

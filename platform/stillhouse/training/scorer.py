@@ -1,29 +1,31 @@
 """A student together with its objective's head: it encodes texts, and scores rows of them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from stillhouse.core.errors import require
-from stillhouse.core.types import Encoding, ScoringObjective
+from stillhouse.core.types import Encoding, LogitObjective, ScoringObjective
 from stillhouse.students.encoder import StudentEncoder, Vectors, evaluating
 
 ROWS_AT_ONCE = 1024
 
+Compute = Callable[[Mapping[str, Encoding]], Tensor]
+
 
 class StudentScorer:
-    """An encoder that scores rows too, with an objective that offers ``score``; every text is encoded once.
+    """An encoder that also scores rows of texts, with the head of an objective; each text is encoded once.
 
-    The objective is given `Encoding` without hidden states, in full precision, and gathers nothing: it may be
-    asked on one rank alone. It is left in the mode it had.
+    The objective is given `Encoding` without hidden states, in full precision, and gathers nothing, so that
+    it can be used on one rank alone. It is left in the mode it had.
 
     Args:
-        encoder: Texts to vectors.
-        objective: A module with ``score(student: Mapping[str, Encoding]) -> Tensor``, (B,) or (B, C).
-        columns: Of the examples that it learned from, in their order.
+        encoder: The student as an encoder.
+        objective: A `ScoringObjective`.
+        columns: Columns of the examples that it learned from, in their order.
     """
 
     def __init__(self, encoder: StudentEncoder, objective: Any, columns: Sequence[str]) -> None:
@@ -32,27 +34,32 @@ class StudentScorer:
         objective.to(encoder.device)
 
     def encode(self, texts: Sequence[str]) -> Vectors:
-        """Vectors of texts, (N, D), in their order."""
+        """Encode texts as vectors, (N, D), in their order."""
         return self.encoder.encode(texts)
 
     def score(self, first: Sequence[str], second: Sequence[str] | None = None) -> Vectors:
-        """Scores of texts, or of pairs, (N,) or (N, C), in their order.
+        """Score texts or pairs of texts, (N,) or (N, C), in their order.
 
         Args:
             first: The texts of the first column.
-            second: Those of the second, where there is one.
+            second: The texts of the second column, if there is one.
 
         Raises:
-            BadInput: Not one list a column, none at all, or lists of different lengths.
+            BadInput: The number of lists differs from the number of columns, or the lists are empty or of
+                different lengths.
         """
-        return self.asked("score", first, second)
+        return self._computed(self.objective.score, first, second)
 
-    def asked(self, what: str, first: Sequence[str], second: Sequence[str] | None = None) -> Vectors:
-        """What another method of the objective says, such as ``logits``; as `score`.
+    def logits(self, first: Sequence[str], second: Sequence[str] | None = None) -> Vectors:
+        """Compute the logits of texts or pairs of texts, (N, C), in their order; arguments as in `score`.
 
         Raises:
             BadInput: As `score`.
         """
+        assert isinstance(self.objective, LogitObjective), "logits are recorded of an objective that has some"
+        return self._computed(self.objective.logits, first, second)
+
+    def _computed(self, compute: Compute, first: Sequence[str], second: Sequence[str] | None) -> Vectors:
         sides = [first] if second is None else [first, second]
         lengths = {len(side) for side in sides}
         require(
@@ -68,25 +75,24 @@ class StudentScorer:
         vectors_ND = self.encoder.encode(list(row_of))
         rows = [np.array([row_of[text] for text in side]) for side in sides]
         parts = [
-            self._said(what, [vectors_ND[ids[start : start + ROWS_AT_ONCE]] for ids in rows])
+            self._part(compute, [vectors_ND[ids[start : start + ROWS_AT_ONCE]] for ids in rows])
             for start in range(0, len(first), ROWS_AT_ONCE)
         ]
         return np.concatenate(parts)
 
     @torch.no_grad()
-    def _said(self, what: str, sides: Sequence[Vectors]) -> Vectors:
+    def _part(self, compute: Compute, sides: Sequence[Vectors]) -> Vectors:
         device = self.encoder.device
-        given = {
+        encodings = {
             column: Encoding(torch.from_numpy(vectors_BD).to(device))
             for column, vectors_BD in zip(self.columns, sides, strict=True)
         }
         with evaluating(self.objective):
-            said = getattr(self.objective, what)(given)
-        return np.asarray(said.float().cpu().numpy())
+            return np.asarray(compute(encodings).float().cpu().numpy())
 
 
 def with_scores(
     encoder: StudentEncoder, objective: nn.Module, columns: Sequence[str]
 ) -> StudentEncoder | StudentScorer:
-    """The encoder, able to score where the objective is."""
+    """Return the encoder, as a scorer if the objective scores."""
     return StudentScorer(encoder, objective, columns) if isinstance(objective, ScoringObjective) else encoder

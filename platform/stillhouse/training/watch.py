@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from stillhouse.core.types import Encoder, FloatArray, PairModel
+from stillhouse.core.types import Encoder, FloatArray, LowRankObjective, PairModel
 from stillhouse.plan.stage import Stage
 from stillhouse.students.encoder import evaluating
 from stillhouse.training.checkpoint import rng_untouched
@@ -40,7 +40,7 @@ def measure(
             scorer = encoder_of(student, stage.max_length, stage.autocast, device)
             return ({} if evaluate is None else dict(evaluate(scorer))), None
         vectors = watched_vectors(student, table, device)
-        few = getattr(module.objective, "few_directions", False)
+        few = isinstance(module.objective, LowRankObjective) and module.objective.few_directions
         reason = collapse(vectors, few_directions=few) if len(vectors) >= 2 else None
         if reason is not None or evaluate is None:
             return {}, reason

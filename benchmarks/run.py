@@ -77,9 +77,9 @@ def page(faults: list[str]) -> str:
     parts = [
         "# Benchmarks\n",
         f"`make bench`, {' and '.join(dates)}: {'; '.join(facts)}.\n",
-        "Each row measures our path and the peer's on the same inputs, in turn, several times. Times are medians "
-        "with the lowest and the highest value; ratios are the median of the ratios pair by pair. Missed targets "
-        "are marked.\n",
+        "Each row measures our path and the peer's on the same inputs, in turn, several times. Times are "
+        "medians with the lowest and the highest value; ratios are the median of the ratios pair by pair. "
+        "Missed targets are marked.\n",
     ]
     for title, scripts in SCRIPTS.items():
         rows = [Row(**row) for script in scripts for row in kept.get(script, {"rows": []})["rows"]]

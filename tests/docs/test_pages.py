@@ -10,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from test_layers import LEVELS
 
 from stillhouse.cli.main import parser
 
@@ -186,3 +187,10 @@ def test_the_picture_has_the_numbers_of_the_text() -> None:
             parts = averages.get(value, (value,))
             assert float(value) == pytest.approx(sum(map(float, parts)) / len(parts), abs=0.006)
             assert all(part in measured for part in parts), f"{value} is not in docs/evaluation.md"
+
+
+def test_the_rooms_are_those_of_the_layers() -> None:
+    """The table of rooms has every room of the package, on the level that the test of the layers gives it."""
+    text = (DOCS / "architecture.md").read_text()
+    listed = {room: int(level) for level, room in re.findall(r"^\| (\d+) \| `(\w+)/` \|", text, re.MULTILINE)}
+    assert listed == {room: level for level, rooms in enumerate(LEVELS) for room in rooms}

@@ -1,7 +1,7 @@
-"""The Hugging Face part of a student: found, loaded, and cut down to some of its layers.
+"""The Hugging Face part of a student: finding it, loading it, and reducing it to some of its layers.
 
-A pruned model is built anew from its own configuration and then filled, so stock transformers builds the same
-one from what an export saves.
+A pruned model is rebuilt from its own configuration and then filled with weights, so stock transformers
+builds the same model from what an export saves.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def transformer_folder(base: Model) -> Path:
-    """Where a model keeps its transformer: the first module of a sentence-transformers folder, else its root.
+    """Find a model's transformer: the first module of a sentence-transformers folder, or else its root.
 
     Raises:
         BadInput: There is no ``config.json``.
@@ -42,15 +42,15 @@ def transformer_folder(base: Model) -> Path:
 
 
 def layer_count(base: Model) -> int:
-    """The number of layers of a base model, read from its configuration alone."""
+    """Return the number of layers of a base model, from its configuration alone."""
     return int(read_config(base).num_hidden_layers)
 
 
 def read_config(base: Model) -> "PretrainedConfig":
-    """The configuration of a base model; no weights are needed.
+    """Read the configuration of a base model; no weights are needed.
 
     Raises:
-        BadInput: There is none, or none of an encoder that transformers knows.
+        BadInput: There is none, or it is not that of an encoder known to transformers.
     """
     return _config(transformer_folder(base))
 
@@ -68,14 +68,14 @@ def load_backbone(
     Args:
         base: The model's folder.
         layers: Layers to keep, counted from 0 and increasing; None keeps all.
-        dropout: Takes the place of every dropout rate; None keeps them.
-        attention: ``sdpa`` means eager code where the architecture has no other.
-        pretrained: Take the published weights; else only the shape.
-        seed: Of random weights. The global random state is left as it was.
+        dropout: Replaces every dropout rate; None keeps them.
+        attention: ``sdpa`` falls back to eager code if the architecture has nothing else.
+        pretrained: Load the published weights; otherwise use the shape with random weights.
+        seed: Seed of random weights. The global random state is left unchanged.
 
     Raises:
-        BadInput: No encoder that transformers knows, weights that are pickled or not all there, or layers
-            that are not the model's.
+        BadInput: Not an encoder known to transformers, weights that are pickled or incomplete, or layers that
+            the model does not have.
     """
     folder = transformer_folder(base)
     config = _config(folder)
@@ -97,7 +97,7 @@ def load_backbone(
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Keep transformers from drawing progress bars and reports about weights, which we check ourselves."""
+    """Suppress transformers' progress bars and reports about weights, which are checked here."""
     from transformers.utils import logging as transformers_logging
 
     logging: Any = transformers_logging
@@ -113,20 +113,20 @@ def quiet() -> Iterator[None]:
 
 
 def max_tokens(backbone: "PreTrainedModel") -> int:
-    """The longest text, in tokens, that the model has positions for."""
+    """Return the number of tokens that the model has positions for."""
     for name, module in backbone.named_modules():
         if name.endswith("position_embeddings") and isinstance(module, nn.Embedding):
-            # RoBERTa and its kin count positions from the padding id on.
+            # RoBERTa and its relatives count positions from the padding id on.
             unused = 0 if module.padding_idx is None else module.padding_idx + 1
             return module.num_embeddings - unused
     return int(getattr(backbone.config, "max_position_embeddings", 1 << 30))
 
 
 def layer_stack(backbone: "PreTrainedModel") -> str:
-    """The name of the module list that holds the model's layers.
+    """Return the name of the module list that holds the model's layers.
 
     Raises:
-        BadInput: The architecture keeps them otherwise.
+        BadInput: The architecture does not keep its layers in a list.
     """
     total = int(backbone.config.num_hidden_layers)
     stacks = (
@@ -140,10 +140,10 @@ def layer_stack(backbone: "PreTrainedModel") -> str:
 def run_backbone(
     backbone: "PreTrainedModel", positions: int, tokens: Tokens, words_BTH: Tensor | None
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
-    """The last state of every token, (B, T, H), and all hidden states, the embedding layer's first.
+    """Compute the last state of every token, (B, T, H), and all hidden states, the embedding layer's first.
 
     Raises:
-        BadInput: A text with more tokens than the model has positions.
+        BadInput: A text has more tokens than the model has positions.
     """
     longest = tokens.input_ids_BT.shape[1]
     require(
@@ -156,15 +156,15 @@ def run_backbone(
     words = {"input_ids": tokens.input_ids_BT} if words_BTH is None else {"inputs_embeds": words_BTH}
     states: Any = backbone(**words, attention_mask=tokens.attention_mask_BT, output_hidden_states=True)
     last_BTH: Tensor = states.last_hidden_state
-    # A model without layers records no states: what leaves it is what enters its first layer.
+    # A model without layers records no states: its output is the input of the first layer.
     return last_BTH, tuple(states.hidden_states or ()) or (last_BTH,)
 
 
 def checked_layers(layers: Sequence[int], total: int) -> tuple[int, ...]:
-    """The layers as a tuple.
+    """Check layers and return them as a tuple.
 
     Raises:
-        BadInput: None at all, one past the model, or not increasing.
+        BadInput: No layers, a layer the model does not have, or layers that do not increase.
     """
     kept = tuple(layers)
     require(
@@ -197,7 +197,7 @@ def _config(folder: Path) -> "PretrainedConfig":
 
 
 def build_options(config: "PretrainedConfig", attention: str) -> dict[str, Any]:
-    """Arguments that build the model without a pooler head, where the architecture has one."""
+    """Return arguments that build the model without a pooler head, if the architecture has one."""
     from transformers.models.auto.modeling_auto import MODEL_MAPPING
 
     require(
@@ -205,7 +205,7 @@ def build_options(config: "PretrainedConfig", attention: str) -> dict[str, Any]:
         "the architecture is one of transformers' own",
         architecture=config.model_type,
     )
-    # None lets transformers choose: sdpa where it can, else eager.
+    # None lets transformers choose: sdpa if possible, otherwise eager.
     options: dict[str, Any] = {"attn_implementation": None if attention == "sdpa" else attention}
     architecture: Any = MODEL_MAPPING[type(config)]
     if "add_pooling_layer" in inspect.signature(architecture).parameters:
@@ -220,7 +220,7 @@ def _set_dropout(config: "PretrainedConfig", rate: float) -> None:
 
 
 def with_layers(config: "PretrainedConfig", kept: tuple[int, ...]) -> "PretrainedConfig":
-    """The configuration of the same model with these layers; one may be named several times."""
+    """Return the configuration of the same model with these layers; a layer may be listed several times."""
     pruned, total = copy.deepcopy(config), int(config.num_hidden_layers)
     for name, value in config.to_dict().items():
         if "layer" in name and isinstance(value, list) and len(value) == total:
@@ -230,7 +230,7 @@ def with_layers(config: "PretrainedConfig", kept: tuple[int, ...]) -> "Pretraine
 
 
 def fresh(config: "PretrainedConfig", options: dict[str, Any], seed: int) -> "PreTrainedModel":
-    """A model with random weights; the global random state is left as it was."""
+    """Build a model with random weights; the global random state is left unchanged."""
     from transformers import AutoModel
 
     build: Any = AutoModel.from_config
@@ -250,7 +250,7 @@ def _pretrained(folder: Path, config: "PretrainedConfig", options: dict[str, Any
         any(folder.glob("*.safetensors")),
         "the weights are safetensors",
         folder=str(folder),
-        remedy="Pickled weights can run code and are not read; convert them first.",
+        remedy="Pickled weights can run code and are not loaded; convert them first.",
     )
     model, report = AutoModel.from_pretrained(
         folder,
@@ -278,13 +278,13 @@ def _copy_layers(whole: "PreTrainedModel", part: "PreTrainedModel", kept: tuple[
         prefix = ".".join(name.split(".")[: stack.count(".") + 2]) + "."
         if prefix in renamed:
             moved[renamed[prefix] + name.removeprefix(prefix)] = tensor
-    strange = sorted(set(moved) ^ set(part.state_dict()))
+    differing = sorted(set(moved) ^ set(part.state_dict()))
     require(
-        not strange,
-        "the kept layers fit their new places",
+        not differing,
+        "the kept layers fit their new positions",
         layers=kept,
         architecture=whole.config.model_type,
-        differing=strange[:3],
+        differing=differing[:3],
         remedy="In this architecture the first layer differs from the others: keep layer 0.",
     )
     part.load_state_dict(moved)

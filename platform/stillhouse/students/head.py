@@ -1,4 +1,4 @@
-"""What a published model does with its transformer's states, read from its folder."""
+"""The head of a published model (pooling and norm after its transformer), read from its folder."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -9,17 +9,17 @@ from stillhouse.plan.data import Model
 
 
 class Head(NamedTuple):
-    """What a published model does with its transformer's states."""
+    """The pooling of a published model, and whether its vectors are normalised."""
 
     pooling: str
     normalize: bool
 
 
 def own_head(base: Model) -> Head:
-    """Pooling and normalisation as a model's sentence-transformers modules say; the mean where it has none.
+    """Read pooling and norm from a model's sentence-transformers modules; without any, the mean.
 
     Raises:
-        BadInput: A pooling that is none of ours, or modules after it that change the vector otherwise.
+        BadInput: A pooling that is not supported, or further modules that change the vector.
     """
     modules = _modules(base)
     if not modules:
@@ -36,7 +36,7 @@ def own_head(base: Model) -> Head:
     ]
     require(
         len(chosen) == 1 and chosen[0] in named.values() and not others,
-        "a teacher that runs along or is fine-tuned pools by mean, cls or max, with no other module after",
+        "a live or fine-tuned teacher pools by mean, cls or max, with no other module after it",
         model=base.name or base.path,
         pooling=chosen,
         modules=others,
@@ -45,12 +45,12 @@ def own_head(base: Model) -> Head:
 
 
 def gives_unit_vectors(base: Model) -> bool:
-    """Whether a model's sentence-transformers modules end by giving vectors of length 1."""
+    """Whether a model's sentence-transformers modules normalise its vectors."""
     return "Normalize" in _modules(base)
 
 
 def _modules(base: Model) -> dict[str, str]:
-    """Names of the modules and where they lie; none for a plain Hugging Face encoder."""
+    """Return the modules' paths by name; empty for a plain Hugging Face encoder."""
     described = Path(base.path) / "modules.json"
     if not described.is_file():
         return {}

@@ -1,4 +1,4 @@
-"""What follows a student's states (pooling, W_proj with or without tanh, the norm), and its checks."""
+"""The head of a student after its states (pooling, W_proj with or without tanh, the norm), and its checks."""
 
 from collections.abc import Callable
 
@@ -13,10 +13,10 @@ Activation = Callable[[Tensor], Tensor]
 
 
 def check_states(*, pooling: str, dropout: float | None = None, poolings: tuple[str, ...] = POOLINGS) -> None:
-    """Refuse a pooling that a student does not have, or a dropout that is no rate.
+    """Check the pooling and the dropout rate of a student.
 
     Raises:
-        BadInput: One of them; a dropout of None keeps the rates of a base model.
+        BadInput: Unknown pooling, or a dropout outside [0, 1); None keeps the rates of a base model.
     """
     require(pooling in poolings, f"pooling in {poolings}", pooling=pooling)
     require(dropout is None or 0 <= dropout < 1, "0 <= dropout < 1", dropout=dropout)
@@ -25,18 +25,18 @@ def check_states(*, pooling: str, dropout: float | None = None, poolings: tuple[
 def make_projection(
     hidden_size: int, dim: int | None, activation: str, seed: int
 ) -> tuple[nn.Linear | None, Activation | None]:
-    """W_proj (IBKD, eq. 11), H → D without bias; with a bias and tanh, HPD's layer.
+    """Build W_proj (IBKD, eq. 11), H → D without bias; with a bias and tanh it is HPD's layer.
 
-    It starts at the identity where H = D, so that it changes nothing at first, else orthogonal.
+    It starts as the identity if H = D, so that it changes nothing at first, otherwise orthogonal.
 
     Args:
         hidden_size: H.
-        dim: D; None is no projection.
+        dim: D; None means no projection.
         activation: ``tanh``, or empty.
-        seed: Of the weights. The global random state is left as it was.
+        seed: Seed of the weights. The global random state is left unchanged.
 
     Raises:
-        BadInput: D below 1, another activation, or one without a projection.
+        BadInput: D below 1, unknown activation, or an activation without a projection.
     """
     require(
         activation == "" or (activation == "tanh" and dim is not None),
@@ -60,7 +60,7 @@ def make_projection(
 def finish(
     pooled_BH: Tensor, projection: nn.Linear | None, activation: Activation | None, *, normalize: bool
 ) -> Tensor:
-    """The embedding, (B, D), in full precision also under autocast."""
+    """Compute the embedding, (B, D), in full precision also under autocast."""
     with torch.autocast(pooled_BH.device.type, enabled=False):
         vector_BD = pooled_BH if projection is None else projection(pooled_BH)
         if activation is not None:

@@ -1,6 +1,6 @@
-"""From one state a token to one vector a text; padding never counts.
+"""Pooling from one state per token to one vector per text; padding is always ignored.
 
-Shapes as in `stillhouse.core.types`. Sums are taken in float32 at least, so states in bfloat16 lose nothing.
+Shapes as in `stillhouse.core.types`. Sums are computed in float32 or wider, so bfloat16 states lose nothing.
 """
 
 import torch
@@ -16,8 +16,8 @@ def pool(pooling: str, hidden_BTH: Tensor, mask_BT: Tensor) -> Tensor:
 
     Args:
         pooling: One of `POOLINGS`.
-        hidden_BTH: A state for every token.
-        mask_BT: 1 for a real token and 0 for padding, which stands on the right.
+        hidden_BTH: One state per token.
+        mask_BT: 1 for a real token and 0 for padding, which is on the right.
 
     Returns:
         (B, H), float32 or wider.
@@ -33,15 +33,15 @@ def pool(pooling: str, hidden_BTH: Tensor, mask_BT: Tensor) -> Tensor:
 
 
 def mean(hidden_BTH: Tensor, mask_BT: Tensor) -> Tensor:
-    """The mean over the real tokens, (B, H); zeros for a text without any."""
+    """Average the states of the real tokens, (B, H); zeros for a text without any."""
     states_BTH, mask_BT1 = _wide(hidden_BTH), mask_BT.unsqueeze(-1)
-    # masked_fill, not a product: a product would let an infinite state of a padding token through as NaN.
+    # masked_fill, not a product: a product would turn an infinite state of a padding token into NaN.
     total_BH = states_BTH.masked_fill(mask_BT1 == 0, 0.0).sum(dim=1)
     return total_BH / mask_BT1.sum(dim=1).clamp(min=1)
 
 
 def mean_of(encoding: Encoding, layer: int) -> Tensor:
-    """`mean` of a hidden state, (B, H); negative layers count from the last."""
+    """Compute the `mean` of a hidden state, (B, H); negative layers count from the last."""
     states = encoding.hidden
     assert encoding.mask_BT is not None and states, "a student gives its hidden states"
     if isinstance(states, LazyStates) and states.mean is not None:
@@ -50,12 +50,12 @@ def mean_of(encoding: Encoding, layer: int) -> Tensor:
 
 
 def cls(hidden_BTH: Tensor) -> Tensor:
-    """The state of the first token, (B, H)."""
+    """Take the state of the first token, (B, H)."""
     return _wide(hidden_BTH[:, 0])
 
 
 def maximum(hidden_BTH: Tensor, mask_BT: Tensor) -> Tensor:
-    """The largest value of each dimension over the real tokens, (B, H); zeros for a text without any."""
+    """Take the maximum of each dimension over the real tokens, (B, H); zeros for a text without any."""
     padding_BT1 = mask_BT.unsqueeze(-1) == 0
     largest_BH = _wide(hidden_BTH).masked_fill(padding_BT1, float("-inf")).amax(dim=1)
     return largest_BH.masked_fill(padding_BT1.all(dim=1), 0.0)

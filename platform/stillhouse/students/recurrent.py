@@ -215,12 +215,12 @@ class RecurrentStudent(nn.Module):
                 weights[name] = tensor
         if self.bottleneck:
             weights[f"{words}weight"] = backbone.get_input_embeddings().multiplied_VH().detach()
-        strange = sorted(set(weights) ^ set(model.state_dict()))
+        differing = sorted(set(weights) ^ set(model.state_dict()))
         require(
-            not strange,
+            not differing,
             "every layer has the same parts",
             architecture=config.model_type,
-            differing=strange[:3],
+            differing=differing[:3],
             remedy="Layers of this architecture cannot be unrolled; write the compact form.",
         )
         model.load_state_dict(weights)

@@ -67,7 +67,7 @@ def _vocabulary_size(folder: Path) -> int:
         tokenizer = Tokenizer.from_file(str(path))
     except Exception as error:  # the library raises bare Exception
         raise BadInput(f"{path} must be a tokenizer, but loading it gave: {error}") from None
-    # Ids may have gaps, and a row is looked up by its id.
+    # Ids may have gaps, and rows are looked up by id.
     return 1 + max(tokenizer.get_vocab(with_added_tokens=True).values(), default=-1)
 
 

@@ -19,7 +19,7 @@ from stillhouse.core.identity import spec
 from stillhouse.objectives.information_bottleneck import InformationBottleneck
 from stillhouse.plan.stage import Stage
 from stillhouse.training.fit import CONTROL_EVERY, fit
-from stillhouse.training.metrics_log import NAME, read_spool
+from stillhouse.training.metrics_log import NAME, read_metrics
 
 SAME = 2e-2
 """Relative: a rank groups its part of a batch otherwise, and bfloat16 is rounded at other places."""
@@ -47,7 +47,7 @@ def measured(workers: int, stage: Stage) -> tuple[float, list[float]]:
     """Seconds a step, and the losses that were logged."""
     with tempfile.TemporaryDirectory() as folder:
         spawn(worker, args=(workers, stage, folder), nprocs=workers)
-        lines = read_spool(Path(folder) / "stage" / NAME)
+        lines = read_metrics(Path(folder) / "stage" / NAME)
         seconds = float((Path(folder) / "seconds").read_text())
     return seconds, [line["metrics"]["loss"] for line in lines if "loss" in line["metrics"]]
 

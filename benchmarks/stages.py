@@ -20,7 +20,7 @@ from stillhouse.teachers.embedding import resolve_compute
 from stillhouse.teachers.weights import resolve_model, tokenizer_of
 from stillhouse.training.fit import fit
 from stillhouse.training.local import prepare
-from stillhouse.training.metrics_log import NAME, read_spool
+from stillhouse.training.metrics_log import NAME, read_metrics
 from stillhouse.training.module import StudentAndObjective, build_module
 from stillhouse.training.schedule import make_optimizer
 from stillhouse.training.table import TrainingTable, open_table
@@ -98,7 +98,7 @@ def run_loop(stage: Stage, training: TrainingTable, skip: int = 1) -> tuple[floa
     marks = Marks()
     with tempfile.TemporaryDirectory() as held:
         fit(stage, training, Path(held), asked=marks)
-        lines = read_spool(Path(held) / NAME)
+        lines = read_metrics(Path(held) / NAME)
     return marks.seconds(skip), [line["metrics"]["loss"] for line in lines if "loss" in line["metrics"]]
 
 

@@ -13,7 +13,7 @@ from stillhouse.core.errors import Hindered, mistake_in
 from stillhouse.corpora.tables import write_texts
 from stillhouse.teachers.shards import _write as write_shard
 from stillhouse.training import checkpoint
-from stillhouse.training.metrics_log import Spool, read_spool
+from stillhouse.training.metrics_log import MetricsLog, read_metrics
 
 WEIGHTS = {"weight": torch.zeros(100_000)}
 
@@ -73,15 +73,15 @@ def test_a_corpus_that_does_not_fit_leaves_nothing(small_disk: Path) -> None:
 def test_a_spool_goes_on_where_its_last_whole_line_ended(small_disk: Path) -> None:
     path, step = small_disk / "metrics.jsonl", 0
     (small_disk / "other").write_bytes(b"0" * 240_000)
-    spool = Spool(path)
+    spool = MetricsLog(path)
     with pytest.raises(OSError) as told:
         while True:
             step += 1
             spool.append(step, step, {"loss": 0.5})
     assert isinstance(mistake_in(told.value), Hindered)
     (small_disk / "other").unlink()
-    whole = len(read_spool(path))
+    whole = len(read_metrics(path))
     assert 0 < whole < step
-    again = Spool(path, after=whole)
+    again = MetricsLog(path, after=whole)
     again.append(whole + 1, whole + 1, {"loss": 0.5})
-    assert [line["step"] for line in read_spool(path)] == list(range(1, whole + 2))
+    assert [line["step"] for line in read_metrics(path)] == list(range(1, whole + 2))

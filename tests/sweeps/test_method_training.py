@@ -62,7 +62,7 @@ def test_it_goes_on_bit_for_bit_and_is_exported(
 ) -> None:
     stage, workspace = plan(name, context, preset=preset), Workspace(Path(context.root))
     with pytest.raises(Stopped):
-        run(stage, workspace, where=WHERE, listen=lambda evaluation: True)
+        run(stage, workspace, where=WHERE, on_evaluation=lambda evaluation: True)
     folder = run(stage, workspace, where=WHERE)
     stopped = read_manifest(folder)["weights_sha256"]
     for part in stage.chain():

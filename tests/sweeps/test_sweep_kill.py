@@ -26,7 +26,7 @@ import pytest
 
 from stillhouse.cli.main import main
 from stillhouse.core.artifacts import Workspace, locked, read_json, read_manifest
-from stillhouse.training.metrics_log import read_spool
+from stillhouse.training.metrics_log import read_metrics
 
 ROOT = Path(__file__).resolve().parents[2]
 TRIALS, TEXTS = 4, 9000
@@ -318,7 +318,7 @@ def test_every_trial_has_one_run(job: Job, resumed: dict[str, Any]) -> None:
     assert {count for *_, count in steps} == {1}
     logged = Counter(run for run, key, *_ in steps if key == "loss")
     lines = [
-        sum("loss" in line["metrics"] for line in read_spool(path))
+        sum("loss" in line["metrics"] for line in read_metrics(path))
         for path in job.root.glob("stages/distil-*/metrics.jsonl")
     ]
     assert sorted(logged.values()) == sorted(lines) and len(lines) == TRIALS

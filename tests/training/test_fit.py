@@ -14,7 +14,7 @@ from stillhouse.evaluation import geometry
 from stillhouse.plan.stage import Optimizer
 from stillhouse.training import checkpoint
 from stillhouse.training.fit import Diverged, Evaluation, Interrupted, Stopped, fit
-from stillhouse.training.metrics_log import read_spool
+from stillhouse.training.metrics_log import read_metrics
 
 pytestmark = pytest.mark.usefixtures("one_thread", "bare_encoder")
 
@@ -25,9 +25,9 @@ def figures(values: list[float]) -> Any:
     return lambda encoder: {"figure": next(left)}
 
 
-def noting(told: list[Evaluation]) -> Callable[[Evaluation], bool]:
+def recording_to(evaluations: list[Evaluation]) -> Callable[[Evaluation], bool]:
     def listen(evaluation: Evaluation) -> bool:
-        told.append(evaluation)
+        evaluations.append(evaluation)
         return False
 
     return listen
@@ -42,7 +42,7 @@ def test_learns_and_leaves_a_whole_folder(tmp_path: Path) -> None:
     assert manifest["weights_sha256"] == checkpoint.weights_sha256(tensors(tmp_path / "student.safetensors"))
     assert set(tensors(tmp_path / "objective.safetensors")) == {"W.weight", "bank", "calls"}
     assert not (tmp_path / "checkpoints").exists()
-    lines = read_spool(tmp_path / "metrics.jsonl")
+    lines = read_metrics(tmp_path / "metrics.jsonl")
     losses = [line["metrics"]["loss/mse"] for line in lines]
     assert losses[-1] < 0.5 * losses[0]
     expected = {"loss", "loss/mse", "loss/away", "grad_norm", "learning_rate", "examples_per_second"}
@@ -105,18 +105,18 @@ def test_without_dev_keeps_the_last(tmp_path: Path) -> None:
 
 
 def test_patience_ends_the_stage(tmp_path: Path) -> None:
-    told: list[Evaluation] = []
+    evaluations: list[Evaluation] = []
     fit(
         stage(dev=dev(), evaluate_every=48, patience=2),
         table(),
         tmp_path,
         evaluate=figures([0.1, 0.5, 0.4, 0.5, 0.9]),
-        listen=noting(told),
+        on_evaluation=recording_to(evaluations),
     )
     manifest = read_manifest(tmp_path)
     assert manifest["steps"] == 24 and manifest["chosen_step"] == 12
-    assert [evaluation.final for evaluation in told] == [False, False, False, True]
-    assert [evaluation.examples for evaluation in told] == [48, 96, 144, 192]
+    assert [evaluation.final for evaluation in evaluations] == [False, False, False, True]
+    assert [evaluation.examples for evaluation in evaluations] == [48, 96, 144, 192]
 
 
 def test_a_nan_ends_it_with_a_reason(tmp_path: Path) -> None:
@@ -143,27 +143,27 @@ def test_a_collapse_ends_it_with_a_reason(tmp_path: Path) -> None:
 def test_the_rank_is_judged_unless_classes_are_fitted(
     objective: type[Regress], few: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[bool] = []
-    monkeypatch.setattr(geometry, "collapse", lambda vectors, few_directions: asked.append(few_directions))
+    judged: list[bool] = []
+    monkeypatch.setattr(geometry, "collapse", lambda vectors, few_directions: judged.append(few_directions))
     fit(stage(objective=spec(objective), dev=dev()), table(), tmp_path, evaluate=weight_figure)
-    assert asked and set(asked) == {few}
+    assert judged and set(judged) == {few}
 
 
 def test_a_listener_stops_it_and_another_goes_on(tmp_path: Path) -> None:
     plan = stage(dev=dev(), evaluate_every=120)
     with pytest.raises(Stopped, match="after 240 examples"):
-        fit(plan, table(), tmp_path, evaluate=weight_figure, listen=lambda e: e.examples >= 240)
+        fit(plan, table(), tmp_path, evaluate=weight_figure, on_evaluation=lambda e: e.examples >= 240)
     assert checkpoint.steps(tmp_path)[-1] == 30
     with pytest.raises(Stopped, match="after 240 examples"):
-        fit(plan, table(), tmp_path, evaluate=weight_figure, listen=lambda e: e.examples >= 240)
-    told: list[Evaluation] = []
-    fit(plan, table(), tmp_path, evaluate=weight_figure, listen=noting(told))
-    assert [evaluation.examples for evaluation in told] == [120, 240, 360, 480]
+        fit(plan, table(), tmp_path, evaluate=weight_figure, on_evaluation=lambda e: e.examples >= 240)
+    evaluations: list[Evaluation] = []
+    fit(plan, table(), tmp_path, evaluate=weight_figure, on_evaluation=recording_to(evaluations))
+    assert [evaluation.examples for evaluation in evaluations] == [120, 240, 360, 480]
     fit(plan, table(), tmp_path / "straight", evaluate=weight_figure)
     assert _hash(tmp_path) == _hash(tmp_path / "straight")
 
 
-def test_the_manifest_stands_before_the_last_evaluation_is_told(tmp_path: Path) -> None:
+def test_the_manifest_stands_before_the_last_evaluation_is_reported(tmp_path: Path) -> None:
     """A tuner may end the process inside the last report."""
 
     def listen(evaluation: Evaluation) -> bool:
@@ -172,7 +172,7 @@ def test_the_manifest_stands_before_the_last_evaluation_is_told(tmp_path: Path) 
         return False
 
     with pytest.raises(SystemExit):
-        fit(stage(dev=dev()), table(), tmp_path, evaluate=weight_figure, listen=listen)
+        fit(stage(dev=dev()), table(), tmp_path, evaluate=weight_figure, on_evaluation=listen)
     assert read_manifest(tmp_path)["steps"] == 60
 
 
@@ -184,7 +184,7 @@ def test_interrupted_at_any_step_equals_uninterrupted(tmp_path: Path, accumulate
     for round_ in range(50):
         wait = iter([False] * (round_ % 7) + [True])
         try:
-            fit(plan, table(), tmp_path / "broken", evaluate=weight_figure, asked=lambda: next(wait))  # noqa: B023
+            fit(plan, table(), tmp_path / "broken", evaluate=weight_figure, stop_requested=lambda: next(wait))  # noqa: B023
             break
         except Interrupted:
             continue
@@ -197,18 +197,18 @@ def test_interrupted_at_any_step_equals_uninterrupted(tmp_path: Path, accumulate
 
 def test_checkpoints_need_no_pickle(tmp_path: Path) -> None:
     with pytest.raises(Interrupted):
-        fit(stage(), table(), tmp_path, asked=lambda: True)
+        fit(stage(), table(), tmp_path, stop_requested=lambda: True)
     (step,) = checkpoint.steps(tmp_path)
     state = torch.load(checkpoint.path_of(tmp_path, step), weights_only=True)
     assert set(state) == {"progress", "student", "objective", "optimizer", "meter", "rng"}
 
 
-def test_a_damaged_checkpoint_is_told(tmp_path: Path) -> None:
+def test_a_damaged_checkpoint_is_reported(tmp_path: Path) -> None:
     with pytest.raises(Interrupted):
-        fit(stage(), table(), tmp_path, asked=lambda: True)
+        fit(stage(), table(), tmp_path, stop_requested=lambda: True)
     path = checkpoint.path_of(tmp_path, checkpoint.steps(tmp_path)[0])
     path.write_bytes(path.read_bytes()[:1000])
-    with pytest.raises(BadInput, match=r"must be a whole checkpoint"):
+    with pytest.raises(BadInput, match=r"must be a complete checkpoint"):
         fit(stage(), table(), tmp_path)
 
 
@@ -231,7 +231,7 @@ def _hash(folder: Path) -> str:
 
 
 def _timeless(folder: Path) -> list[str]:
-    lines = read_spool(folder / "metrics.jsonl")
+    lines = read_metrics(folder / "metrics.jsonl")
     for line in lines:
         line.pop("time")
         line["metrics"].pop("examples_per_second", None)

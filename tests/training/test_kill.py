@@ -14,7 +14,7 @@ from stillhouse.core.artifacts import read_manifest
 from stillhouse.plan.stage import Stage
 from stillhouse.training import checkpoint
 from stillhouse.training.fit import fit
-from stillhouse.training.metrics_log import read_spool
+from stillhouse.training.metrics_log import read_metrics
 from stillhouse.training.rank_sync import Interrupted
 
 pytestmark = pytest.mark.usefixtures("one_thread", "bare_encoder")
@@ -56,7 +56,7 @@ def newest(folder: Path) -> int:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_checkpoints_and_ends(tmp_path: Path, number: signal.Signals) -> None:
-    def asked() -> bool:
+    def stop_requested() -> bool:
         if next(steps) == 7:
             os.kill(os.getpid(), number)
         return False
@@ -64,7 +64,7 @@ def test_a_signal_checkpoints_and_ends(tmp_path: Path, number: signal.Signals) -
     steps = iter(range(1, 1000))
     before = signal.getsignal(number)
     with pytest.raises(Interrupted, match=r"at step [78] of 60"):
-        fit(stage(), table(), tmp_path, asked=asked)
+        fit(stage(), table(), tmp_path, stop_requested=stop_requested)
     assert signal.getsignal(number) == before
     fit(stage(), table(), tmp_path)
     fit(stage(), table(), tmp_path / "straight")
@@ -73,7 +73,7 @@ def test_a_signal_checkpoints_and_ends(tmp_path: Path, number: signal.Signals) -
 
 
 def _lines(folder: Path) -> list[tuple[int, dict[str, float]]]:
-    lines = [(line["step"], dict(line["metrics"])) for line in read_spool(folder / "metrics.jsonl")]
+    lines = [(line["step"], dict(line["metrics"])) for line in read_metrics(folder / "metrics.jsonl")]
     for _, metrics in lines:
         metrics.pop("examples_per_second", None)
     return lines

@@ -1,20 +1,20 @@
 import json
 from pathlib import Path
 
-from stillhouse.training.metrics_log import Spool, read_spool
+from stillhouse.training.metrics_log import MetricsLog, read_metrics
 
 
 def steps(path: Path) -> list[int]:
-    return [line["step"] for line in read_spool(path)]
+    return [line["step"] for line in read_metrics(path)]
 
 
 def test_lines_after_the_checkpoint_are_cut(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
-    spool = Spool(path)
+    spool = MetricsLog(path)
     for step in (1, 2, 2, 3, 4):
         spool.append(step, step * 8, {"loss": 1.0})
     spool.close()
-    again = Spool(path, after=2)
+    again = MetricsLog(path, after=2)
     assert steps(path) == [1, 2, 2]
     again.append(3, 24, {"loss": 2.0})
     again.close()
@@ -23,7 +23,7 @@ def test_lines_after_the_checkpoint_are_cut(tmp_path: Path) -> None:
 
 def test_a_torn_last_line_is_dropped(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
-    spool = Spool(path)
+    spool = MetricsLog(path)
     spool.append(1, 8, {"loss": 1.0})
     spool.append(2, 16, {"loss": 1.0})
     spool.close()
@@ -31,7 +31,7 @@ def test_a_torn_last_line_is_dropped(tmp_path: Path) -> None:
     for length in range(len(whole) // 2 + 1, len(whole)):
         path.write_bytes(whole[:length])
         assert steps(path) == [1]
-        again = Spool(path, after=9)
+        again = MetricsLog(path, after=9)
         again.append(2, 16, {"loss": 3.0})
         again.close()
         assert steps(path) == [1, 2]
@@ -40,14 +40,14 @@ def test_a_torn_last_line_is_dropped(tmp_path: Path) -> None:
 
 def test_without_a_checkpoint_it_starts_anew(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
-    Spool(path).append(5, 40, {"loss": 1.0})
-    Spool(path).close()
+    MetricsLog(path).append(5, 40, {"loss": 1.0})
+    MetricsLog(path).close()
     assert path.read_bytes() == b""
 
 
 def test_a_line_says_when(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
-    Spool(path).append(5, 40, {"loss": 1.5})
+    MetricsLog(path).append(5, 40, {"loss": 1.5})
     line = json.loads(path.read_text())
     assert set(line) == {"step", "examples", "time", "metrics"} and line["metrics"] == {"loss": 1.5}
-    assert read_spool(tmp_path / "none") == []
+    assert read_metrics(tmp_path / "none") == []

@@ -51,18 +51,18 @@ def teacher(workspace: Workspace, tiny_model: Path) -> Stage:
 
 def recorded(teacher: Stage, rows: Examples | None = None) -> Examples:
     rows = rows or teacher.examples
-    return Examples(rows.columns, Recorded(rows, teacher), label="told", values=(*rows.values, "logits"))
+    return Examples(rows.columns, Recorded(rows, teacher), label="recorded", values=(*rows.values, "logits"))
 
 
 def test_a_students_stage_trains_its_teacher_first_and_reads_its_logits(
     workspace: Workspace, teacher: Stage
 ) -> None:
     half = Examples(teacher.examples.columns, Sampled(teacher.examples, 0.5), values=teacher.examples.values)
-    told = recorded(teacher, half)
-    student = dataclasses.replace(teacher, label="kd", examples=told, seed=1, batch_size=9, budget=18)
+    examples = recorded(teacher, half)
+    student = dataclasses.replace(teacher, label="kd", examples=examples, seed=1, batch_size=9, budget=18)
     assert list(student.chain()) == [teacher, student]
     run(student, workspace, where=WHERE)
-    rows, values = open_rows(workspace, told), open_values(workspace, told)
+    rows, values = open_rows(workspace, examples), open_values(workspace, examples)
     scorer = encoder_in(workspace.path(teacher))
     assert isinstance(scorer, StudentScorer)
     texts = [[f"the {WORDS[row]}" for row in rows[name]] for name in ("text", "other")]
@@ -70,7 +70,7 @@ def test_a_students_stage_trains_its_teacher_first_and_reads_its_logits(
     assert values["logits"].shape == (18, 2) and values["logits"].dtype == np.float32
     assert np.array_equal(values["label"], rows["text"] == rows["other"])
     other = dataclasses.replace(teacher, seed=5)
-    assert recorded(other).fingerprint != recorded(teacher).fingerprint != told.fingerprint
+    assert recorded(other).fingerprint != recorded(teacher).fingerprint != examples.fingerprint
 
 
 def test_a_recording_goes_on_where_it_was_killed_and_is_never_made_again(
@@ -78,7 +78,7 @@ def test_a_recording_goes_on_where_it_was_killed_and_is_never_made_again(
 ) -> None:
     monkeypatch.setattr(recording, "ROWS_AT_ONCE", 10)
     run(teacher, workspace, where=WHERE)
-    told, logits = recorded(teacher), StudentScorer.logits
+    examples, logits = recorded(teacher), StudentScorer.logits
     calls: list[int] = []
 
     def until_killed(self: StudentScorer, *sides: list[str]) -> object:
@@ -89,13 +89,13 @@ def test_a_recording_goes_on_where_it_was_killed_and_is_never_made_again(
 
     monkeypatch.setattr(StudentScorer, "logits", until_killed)
     with pytest.raises(KeyboardInterrupt):
-        build_recorded(workspace, told)
-    assert not workspace.finished(told)
-    build_recorded(workspace, told)
+        build_recorded(workspace, examples)
+    assert not workspace.finished(examples)
+    build_recorded(workspace, examples)
     assert calls == [10, 10, 10, 10, 6]
-    build_recorded(workspace, told)
-    folder = workspace.path(told)
+    build_recorded(workspace, examples)
+    folder = workspace.path(examples)
     assert len(calls) == 5 and not (folder / "parts").exists() and read_manifest(folder)["rows"] == 36
     monkeypatch.undo()
     again = recorded(dataclasses.replace(teacher, label="teacher"))
-    assert again.fingerprint == told.fingerprint
+    assert again.fingerprint == examples.fingerprint

@@ -24,7 +24,7 @@ from stillhouse.plan.stage import DevSuite, Optimizer, Stage
 from stillhouse.students.transformer import TransformerStudent
 from stillhouse.teachers.weights import resolve_model
 from stillhouse.training import checkpoint
-from stillhouse.training.metrics_log import read_spool
+from stillhouse.training.metrics_log import read_metrics
 from stillhouse.training.progress import Diverged, Evaluation, Stopped
 from stillhouse.training.walk import Where, encoder_in, open_model, run
 
@@ -97,14 +97,14 @@ def mined(workspace: Workspace, teacher: Model) -> Examples:
     rows = np.arange(len(open_rows(workspace, Examples({"q": queries}, AllRows()))["q"]))
     columns = {"query": queries, "passage": passages}
     pairs = write_rows(workspace, columns, {"query": rows, "passage": rows + 3}, "pairs")
-    asked, answers = (Store(table, teacher, max_length=32) for table in (queries, passages))
-    origin = Mined(pairs, asked, answers, negatives=3, relative_margin=0.0)
+    by_query, by_passage = (Store(table, teacher, max_length=32) for table in (queries, passages))
+    origin = Mined(pairs, by_query, by_passage, negatives=3, relative_margin=0.0)
     return Examples({**columns, "negatives": passages}, origin, label="mined")
 
 
-def noting(told: list[Evaluation]) -> Callable[[Evaluation], bool]:
+def recording_to(evaluations: list[Evaluation]) -> Callable[[Evaluation], bool]:
     def listen(evaluation: Evaluation) -> bool:
-        told.append(evaluation)
+        evaluations.append(evaluation)
         return False
 
     return listen
@@ -126,18 +126,18 @@ def test_a_plan_from_nothing_and_again(
     workspace: Workspace, distil: Callable[..., Stage], mined: Examples
 ) -> None:
     plan = two_stages(distil, mined)
-    told: list[Evaluation] = []
-    folder = run(plan, workspace, where=WHERE, listen=noting(told))
-    assert [(e.stage, e.examples, e.final) for e in told] == [
+    evaluations: list[Evaluation] = []
+    folder = run(plan, workspace, where=WHERE, on_evaluation=recording_to(evaluations))
+    assert [(e.stage, e.examples, e.final) for e in evaluations] == [
         ("distil", 64, False), ("distil", 128, False), ("distil", 192, False),
         ("finetune", 256, False), ("finetune", 320, False), ("finetune", 384, True),
     ]  # fmt: skip
     again: list[Evaluation] = []
     times = [path.stat().st_mtime_ns for path in sorted(workspace.root.rglob("*.safetensors"))]
-    assert run(plan, workspace, where=WHERE, listen=noting(again)) == folder
-    assert again == told, "finished stages replay their curves"
+    assert run(plan, workspace, where=WHERE, on_evaluation=recording_to(again)) == folder
+    assert again == evaluations, "finished stages replay their curves"
     assert times == [path.stat().st_mtime_ns for path in sorted(workspace.root.rglob("*.safetensors"))]
-    assert "kernel_mean_student" in read_spool(folder / "metrics.jsonl")[0]["metrics"]
+    assert "kernel_mean_student" in read_metrics(folder / "metrics.jsonl")[0]["metrics"]
     negatives = open_rows(workspace, mined)
     assert negatives["negatives"].shape[1] == 3
     assert not (negatives["negatives"] == negatives["passage"][:, None]).any()
@@ -168,12 +168,12 @@ def test_a_stage_that_teaches_is_run_first(workspace: Workspace, distil: Callabl
 def test_stopped_then_finished_equals_straight(workspace: Workspace, distil: Callable[..., Stage]) -> None:
     plan = distil()
     with pytest.raises(Stopped):
-        run(plan, workspace, where=WHERE, listen=lambda evaluation: evaluation.examples >= 64)
+        run(plan, workspace, where=WHERE, on_evaluation=lambda evaluation: evaluation.examples >= 64)
     assert not workspace.finished(plan)
     folder = run(plan, workspace, where=WHERE)
     stopped = read_manifest(folder)["weights_sha256"]
     remove(folder)
-    run(plan, workspace, where=WHERE, listen=lambda evaluation: evaluation.final)
+    run(plan, workspace, where=WHERE, on_evaluation=lambda evaluation: evaluation.final)
     assert read_manifest(folder)["weights_sha256"] == stopped
 
 
@@ -194,7 +194,7 @@ def test_an_upstream_stage_is_built_once(
         process.join()
         assert process.exitcode == 0
     assert all(workspace.finished(plan) for plan in plans)
-    steps = [line["step"] for line in read_spool(workspace.path(first) / "metrics.jsonl")]
+    steps = [line["step"] for line in read_metrics(workspace.path(first) / "metrics.jsonl")]
     evaluated = [s for s in steps if steps.count(s) > 2]
     assert steps == sorted(steps) and not evaluated, "nobody wrote these lines twice"
     assert len(workspace.listed("stages")) == 3
@@ -210,10 +210,10 @@ def test_two_processes_at_half_the_batch_equal_one(
     folder = run(plan, workspace, where=WHERE)
     alone, curve = load_file(folder / "student.safetensors"), read_manifest(folder)["evaluations"]
     shutil.rmtree(folder)
-    told: list[Evaluation] = []
-    run(plan, workspace, where=Where("cpu", threads=1, workers=2), listen=noting(told))
+    evaluations: list[Evaluation] = []
+    run(plan, workspace, where=Where("cpu", threads=1, workers=2), on_evaluation=recording_to(evaluations))
     manifest = read_manifest(folder)
-    assert manifest["workers"] == 2 and [e.examples for e in told] == [160, 320]
+    assert manifest["workers"] == 2 and [e.examples for e in evaluations] == [160, 320]
     for name, value in load_file(folder / "student.safetensors").items():
         # Softmax does not feel a key's bias: its gradient is rounding, which Adam makes as large as any.
         if not name.endswith("key.bias"):
@@ -226,11 +226,11 @@ def test_two_processes_at_half_the_batch_equal_one(
 def test_two_processes_stop_together_and_go_on(workspace: Workspace, distil: Callable[..., Stage]) -> None:
     plan, two = distil(budget=16 * 60, evaluate_every=16 * 5), Where("cpu", threads=1, workers=2)
     with pytest.raises(Stopped):
-        run(plan, workspace, where=two, listen=lambda evaluation: evaluation.examples >= 80)
+        run(plan, workspace, where=two, on_evaluation=lambda evaluation: evaluation.examples >= 80)
     assert not workspace.finished(plan)
-    told: list[Evaluation] = []
-    run(plan, workspace, where=two, listen=noting(told))
-    assert [e.examples for e in told] == [80 * n for n in range(1, 13)]
+    evaluations: list[Evaluation] = []
+    run(plan, workspace, where=two, on_evaluation=recording_to(evaluations))
+    assert [e.examples for e in evaluations] == [80 * n for n in range(1, 13)]
 
 
 @pytest.mark.usefixtures("forked")
@@ -272,13 +272,13 @@ def test_ray_train(workspace: Workspace, distil: Callable[..., Stage]) -> None:
     )
     try:
         with pytest.raises(Stopped):
-            run(plan, workspace, where=two, listen=lambda evaluation: evaluation.examples >= 160)
+            run(plan, workspace, where=two, on_evaluation=lambda evaluation: evaluation.examples >= 160)
         states = [group["state"] for group in placement_group_table().values()]
     finally:
         ray.shutdown()
     assert checkpoint.steps(workspace.path(plan)), "what the workers did is kept"
-    told: list[Evaluation] = []
-    run(plan, workspace, where=two, listen=noting(told))
-    assert [e.examples for e in told] == [160, 320, 480, 640]
+    evaluations: list[Evaluation] = []
+    run(plan, workspace, where=two, on_evaluation=recording_to(evaluations))
+    assert [e.examples for e in evaluations] == [160, 320, 480, 640]
     assert read_manifest(workspace.path(plan))["workers"] == 2
     assert states and set(states) == {"REMOVED"}, json.dumps(states)

@@ -92,7 +92,7 @@ def follow(values: dict[str, Any], context: Context, report: Report) -> None:
         return False
 
     try:
-        folder = run(stage, Workspace(Path(context.root)), where=context.where, listen=listen)
+        folder = run(stage, Workspace(Path(context.root)), where=context.where, on_evaluation=listen)
     except Diverged as diverged:
         last[context.quality] = math.nan
         report(result(None, reason=str(diverged)))

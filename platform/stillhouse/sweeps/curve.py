@@ -76,7 +76,7 @@ def train_at(
     for fraction, stage, rows in plans:
         if len(plans) > 1:
             say(f"fraction {fraction:g}")
-        manifest = read_manifest(run(stage, workspace, where=where, listen=_Teller(stage)))
+        manifest = read_manifest(run(stage, workspace, where=where, on_evaluation=_Teller(stage)))
         folder = str(workspace.path(stage))
         points.append(Point(fraction, rows, folder, manifest["metrics"], manifest["seconds"]))
     return points

@@ -1,4 +1,4 @@
-"""Checkpoints: one file with everything that decides the rest of a run, there whole or not at all."""
+"""Checkpoints: one file with everything that determines the rest of a run, written atomically."""
 
 import contextlib
 import hashlib
@@ -18,13 +18,13 @@ FOLDER = "checkpoints"
 
 
 def save(folder: Path, step: int, state: Mapping[str, Any]) -> None:
-    """Write the checkpoint of one step atomically. Tensors and plain values only: nothing is unpickled."""
+    """Write the checkpoint of one step atomically. It holds tensors and plain values, no pickles."""
     with replacing(path_of(folder, step)) as temporary:
         torch.save(dict(state), temporary)
 
 
 def load(folder: Path, step: int) -> dict[str, Any]:
-    """Read the checkpoint of one step to the CPU.
+    """Read the checkpoint of one step into CPU memory.
 
     Raises:
         BadInput: The file is missing or damaged.
@@ -34,24 +34,24 @@ def load(folder: Path, step: int) -> dict[str, Any]:
         state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
     except (OSError, RuntimeError, EOFError, ValueError) as error:
         raise BadInput(
-            f"{path} must be a whole checkpoint, but reading it gave: {error}. "
-            f"Remove it: training goes on from the one before, or from the start."
+            f"{path} must be a complete checkpoint, but reading it gave: {error}. "
+            f"Remove it: training continues from the previous one, or from the start."
         ) from error
     return state
 
 
 def steps(folder: Path) -> list[int]:
-    """The steps that have a checkpoint, in order."""
+    """List the steps that have a checkpoint, in order."""
     return sorted(int(path.stem.removeprefix("step-")) for path in (folder / FOLDER).glob("step-*.pt"))
 
 
 def path_of(folder: Path, step: int) -> Path:
-    """Where the checkpoint of a step stands."""
+    """Return the file of the checkpoint of a step."""
     return folder / FOLDER / f"step-{step:09d}.pt"
 
 
 def prune(folder: Path, keep: Collection[int]) -> None:
-    """Remove every checkpoint but those of the given steps, and the scraps of a killed writer."""
+    """Remove all checkpoints except those of the given steps, and the leftovers of a killed writer."""
     for step in steps(folder):
         if step not in keep:
             path_of(folder, step).unlink(missing_ok=True)
@@ -59,7 +59,7 @@ def prune(folder: Path, keep: Collection[int]) -> None:
 
 
 def rng_state() -> dict[str, Any]:
-    """The state of every random generator of this process, as tensors and plain values."""
+    """Return the state of every random generator of this process, as tensors and plain values."""
     version, internal, gauss = random.getstate()
     kind, key, position, has_gauss, cached = np.random.get_state(legacy=True)  # noqa: NPY002
     return {
@@ -71,7 +71,7 @@ def rng_state() -> dict[str, Any]:
 
 
 def set_rng_state(state: Mapping[str, Any]) -> None:
-    """Put every random generator back."""
+    """Restore the state of every random generator."""
     version, internal, gauss = state["python"]
     random.setstate((version, tuple(internal), gauss))
     kind, key, position, has_gauss, cached = state["numpy"]
@@ -90,7 +90,7 @@ def seed_everything(seed: int) -> None:
 
 @contextlib.contextmanager
 def rng_untouched() -> Iterator[None]:
-    """Leave the random generators as they were, whatever the block draws."""
+    """Restore the random generators after the block, whatever it draws."""
     state = rng_state()
     try:
         yield
@@ -99,7 +99,7 @@ def rng_untouched() -> Iterator[None]:
 
 
 def weights_sha256(weights: Mapping[str, Tensor]) -> str:
-    """A hash over names, types, shapes and values; the same wherever and however the weights are kept."""
+    """Hash names, types, shapes and values; independent of the device and of the file format."""
     digest = hashlib.sha256()
     for name in sorted(weights):
         value = weights[name].detach().cpu().contiguous()
@@ -109,19 +109,19 @@ def weights_sha256(weights: Mapping[str, Tensor]) -> str:
 
 
 def save_weights(path: Path, weights: Mapping[str, Tensor]) -> None:
-    """Write weights as safetensors, atomically; tensors that share memory are written apart."""
+    """Write weights as safetensors, atomically; tensors that share memory are written separately."""
     from safetensors.torch import save_file
 
-    apart = {name: value.detach().cpu().clone().contiguous() for name, value in weights.items()}
+    separate = {name: value.detach().cpu().clone().contiguous() for name, value in weights.items()}
     with replacing(path) as temporary:
-        save_file(apart, temporary)
+        save_file(separate, temporary)
 
 
 def load_weights(module: nn.Module, path: Path) -> None:
-    """Read safetensors into a module that has just these weights.
+    """Load safetensors into a module that has exactly these weights.
 
     Raises:
-        BadInput: The file does not hold the weights of such a module.
+        BadInput: The file does not hold the weights of this module.
     """
     from safetensors import SafetensorError
     from safetensors.torch import load_file

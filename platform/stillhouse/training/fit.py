@@ -1,4 +1,4 @@
-"""The training loop: plain torch, one process or a rank of many, resumed exactly where it was."""
+"""The training loop: plain torch, in one process or as one rank of many, resumed exactly where it stopped."""
 
 import contextlib
 import math
@@ -19,11 +19,18 @@ from stillhouse.plan.stage import Stage
 from stillhouse.students.cpu.attention import optimise_for_cpu
 from stillhouse.training import checkpoint
 from stillhouse.training.meter import Meter
-from stillhouse.training.metrics_log import NAME, Spool
+from stillhouse.training.metrics_log import NAME, MetricsLog
 from stillhouse.training.module import StudentAndObjective, build_module, distributed
 from stillhouse.training.prefetch import batches, rank_share
 from stillhouse.training.progress import Diverged, Evaluation, Progress, Stopped, evaluation_due
-from stillhouse.training.rank_sync import Interrupted, any_rank, from_first, of_all, on_first, stop_signals
+from stillhouse.training.rank_sync import (
+    Interrupted,
+    any_rank,
+    from_all_ranks,
+    on_rank0,
+    rank0_value,
+    stop_signals,
+)
 from stillhouse.training.schedule import learning_rate, make_optimizer, set_learning_rate
 from stillhouse.training.summary import summary
 from stillhouse.training.table import TrainingTable
@@ -33,9 +40,9 @@ __all__ = ["STUDENT", "Diverged", "Evaluation", "Interrupted", "Stopped", "fit"]
 
 STUDENT, OBJECTIVE = "student.safetensors", "objective.safetensors"
 CONTROL_EVERY = 10
-"""Steps between two moments at which several ranks agree whether to save or stop."""
+"""Steps between two points at which several ranks agree whether to save or stop."""
 
-Listen = Callable[[Evaluation], bool]
+OnEvaluation = Callable[[Evaluation], bool]
 
 
 def fit(
@@ -45,35 +52,36 @@ def fit(
     *,
     device: str = "cpu",
     evaluate: Evaluate | None = None,
-    listen: Listen | None = None,
+    on_evaluation: OnEvaluation | None = None,
     first_weights: Path | None = None,
     live_weights: Path | None = None,
     checkpoint_seconds: float = 60.0,
     keep: int = 1,
-    asked: Callable[[], bool] | None = None,
+    stop_requested: Callable[[], bool] | None = None,
 ) -> None:
-    """Train a stage to its end, going on from its newest checkpoint.
+    """Train a stage to its end, continuing from its newest checkpoint.
 
-    On every rank of a process group the same call is made; rank 0 writes and evaluates.
+    Every rank of a process group makes the same call; rank 0 writes and evaluates.
 
     Args:
-        stage: What is trained.
+        stage: The stage to train.
         table: The examples.
-        folder: The stage's folder. ``manifest.json`` in it, written last, says that it is finished.
+        folder: The stage's folder. Its ``manifest.json``, written last, marks the stage as finished.
         device: ``cpu``, ``cuda``, ``cuda:1`` or ``mps``.
         evaluate: The dev suite; None measures nothing and keeps the last weights.
-        listen: Told of every evaluation, those before a resumption included; True asks for an early end.
-        first_weights: The student's weights of the stage before.
-        live_weights: Those of the stage whose student is the live teacher.
-        checkpoint_seconds: The longest time between two checkpoints; there is one at each evaluation too.
-        keep: The best checkpoints that are kept beside the last while training goes on.
-        asked: Looked at between steps; True checkpoints and ends the run, as a signal does.
+        on_evaluation: Called with every evaluation, including those before a resumption; returning True
+            requests an early end.
+        first_weights: Student weights of the previous stage.
+        live_weights: Weights of the stage whose student is the live teacher.
+        checkpoint_seconds: Maximum time between two checkpoints in seconds; every evaluation writes one too.
+        keep: Number of best checkpoints kept beside the last one during training.
+        stop_requested: Called between steps; returning True checkpoints and ends the run, as a signal does.
 
     Raises:
         Diverged: The loss is not finite, or the student collapsed.
-        Stopped: ``listen`` asked for it.
-        Interrupted: SIGINT or SIGTERM asked for it.
-        BadInput: The batch cannot be cut evenly, or the figure that selects is not measured.
+        Stopped: ``on_evaluation`` requested it.
+        Interrupted: SIGINT, SIGTERM or ``stop_requested`` ended the run.
+        BadInput: The batch cannot be divided evenly, or the selecting metric is not measured.
     """
     rank_share(stage)
     module = build_module(stage, table.teacher_dim, first_weights, live_weights)
@@ -84,15 +92,19 @@ def fit(
         if loop.progress.ended(stage):
             loop.finish()
         for past in loop.progress.curve:
-            loop.tell(listen, past)
+            loop.report(on_evaluation, past)
         with stop_signals() as signalled:
-            loop.train(evaluate, listen, lambda: signalled.is_set() or (asked is not None and asked()))
+            loop.train(
+                evaluate,
+                on_evaluation,
+                lambda: signalled.is_set() or (stop_requested is not None and stop_requested()),
+            )
     finally:
-        loop.spool.close()
+        loop.metrics_log.close()
 
 
 class _Loop:
-    """The state of a run and what is done to it, in the order in which it happens."""
+    """The state of a run and its operations, in the order in which they happen."""
 
     def __init__(
         self,
@@ -110,33 +122,40 @@ class _Loop:
         optimise_for_cpu(self.module, device)
         self.optimizer = make_optimizer(self.module, stage.optimizer, device)
         self.meter, self.progress = Meter(), Progress()
-        # Ranks differ in dropout only; the first weights above were drawn from the same seed on all.
+        # Ranks differ in dropout alone; the initial weights above were drawn from the same seed on all.
         checkpoint.seed_everything(stage.seed + 1_000_003 * (rank() + 1))
         self._resume()
         self.wrapped = distributed(self.module)
         self.trained = [p for p in self.module.parameters() if p.requires_grad]
         self.log_every = max(1, min(50, stage.steps // 10))
-        # Only rank 0 writes metrics; the others hold an empty spool that goes nowhere.
-        self.spool = Spool(folder / NAME if rank() == 0 else Path("/dev/null"), after=self.progress.step)
+        # Only rank 0 writes metrics; the others open a log that leads nowhere.
+        self.metrics_log = MetricsLog(
+            folder / NAME if rank() == 0 else Path("/dev/null"), after=self.progress.step
+        )
         self._tick = self._saved = time.perf_counter()
 
-    def train(self, evaluate: Evaluate | None, listen: Listen | None, asked: Callable[[], bool]) -> None:
+    def train(
+        self,
+        evaluate: Evaluate | None,
+        on_evaluation: OnEvaluation | None,
+        stop_requested: Callable[[], bool],
+    ) -> None:
         """Step until the budget or patience is spent."""
-        feed = batches(self.stage, self.table, self.device, self.progress.step)
+        upcoming = batches(self.stage, self.table, self.device, self.progress.step)
         self._tick = self._saved = time.perf_counter()
-        with contextlib.closing(feed):
+        with contextlib.closing(upcoming):
             while not self.progress.ended(self.stage):
-                self._step(feed)
+                self._step(upcoming)
                 if self._logs_at(self.progress.step):
                     self._log()
                 if evaluation_due(self.stage, self.progress.step):
-                    self._evaluate(evaluate, listen)
+                    self._evaluate(evaluate, on_evaluation)
                 if not self.progress.ended(self.stage):
-                    self._control(asked)
+                    self._control(stop_requested)
 
     def finish(self) -> None:
-        """Write the weights that were chosen, then the manifest; checkpoints are no longer needed."""
-        on_first(self._finish)
+        """Write the selected weights, then the manifest; checkpoints are no longer needed."""
+        on_rank0(self._finish)
 
     def _finish(self) -> None:
         chosen = self.progress.best[0][1] if self.progress.best else self.progress.step
@@ -144,28 +163,28 @@ class _Loop:
         checkpoint.save_weights(self.folder / STUDENT, student)
         checkpoint.save_weights(self.folder / OBJECTIVE, objective)
         sha256 = checkpoint.weights_sha256(student)
-        said = summary(self.stage, self.progress, chosen, sha256, self.table.dropped, self._teacher_dim())
-        write_manifest(self.folder, said)
+        manifest = summary(self.stage, self.progress, chosen, sha256, self.table.dropped, self._teacher_dim())
+        write_manifest(self.folder, manifest)
         shutil.rmtree(self.folder / checkpoint.FOLDER, ignore_errors=True)
 
     def _teacher_dim(self) -> int | None:
         live: Any = self.module.live
         return self.table.teacher_dim if live is None else live.dim
 
-    def tell(self, listen: Listen | None, evaluation: Evaluation) -> None:
-        """Tell whoever listens, on every rank, and stop on all when one is asked to."""
-        if listen is None or not evaluation.metrics:
+    def report(self, on_evaluation: OnEvaluation | None, evaluation: Evaluation) -> None:
+        """Report an evaluation on every rank, and stop all ranks if one requests it."""
+        if on_evaluation is None or not evaluation.metrics:
             return
-        if any(any_rank(self.device, listen(evaluation))):
+        if any(any_rank(self.device, on_evaluation(evaluation))):
             raise Stopped(f"{evaluation.stage} was stopped early, after {evaluation.examples} examples.")
 
-    def _step(self, feed: Iterator[Batch]) -> None:
+    def _step(self, upcoming: Iterator[Batch]) -> None:
         stage = self.stage
         set_learning_rate(self.optimizer, self._rate())
         self.module.watching = self._logs_at(self.progress.step + 1)
         for micro in range(stage.accumulate):
             with _synchronised(self.wrapped, micro == stage.accumulate - 1):
-                terms = self.wrapped(next(feed))
+                terms = self.wrapped(next(upcoming))
                 loss = torch.stack(list(terms.values())).sum()
                 torch.autograd.backward(loss / stage.accumulate)
             named = {f"loss/{name}": term for name, term in terms.items()}
@@ -186,7 +205,7 @@ class _Loop:
         return step == 1 or step % self.log_every == 0 or evaluation_due(self.stage, step)
 
     def _log(self) -> None:
-        """Read the means, which waits for the device, and refuse to go on when one is not finite."""
+        """Read the means, which waits for the device, and stop if one is not finite."""
         means, at, rate = self.meter.read(), self.progress, self._rate(-1)
         if not all(math.isfinite(mean) for mean in means.values()):
             shown = ", ".join(f"{name}={mean:.4g}" for name, mean in means.items())
@@ -200,8 +219,8 @@ class _Loop:
         at.logged_step, at.logged_seconds = at.step, at.seconds
         self._write({**means, **self.module.readings, "learning_rate": rate, "examples_per_second": speed})
 
-    def _evaluate(self, evaluate: Evaluate | None, listen: Listen | None) -> None:
-        metrics, collapsed = on_first(
+    def _evaluate(self, evaluate: Evaluate | None, on_evaluation: OnEvaluation | None) -> None:
+        metrics, collapsed = on_rank0(
             lambda: measure(self.module, self.stage, self.table, self.device, evaluate)
         )
         if collapsed is not None:
@@ -215,32 +234,32 @@ class _Loop:
         self._tick = time.perf_counter()
         self._save()
         if evaluation.final:
-            # Before anybody is told: a listener may end this process at the last evaluation.
+            # Before the report: the callback may end this process at the last evaluation.
             self.finish()
-        self.tell(listen, evaluation)
+        self.report(on_evaluation, evaluation)
         self._tick = time.perf_counter()
 
-    def _control(self, asked: Callable[[], bool]) -> None:
+    def _control(self, stop_requested: Callable[[], bool]) -> None:
         if world_size() > 1 and self.progress.step % CONTROL_EVERY:
             return
         waited = time.perf_counter() - self._saved >= self.checkpoint_seconds
-        stop, save = any_rank(self.device, asked(), waited and rank() == 0)
+        stop, save = any_rank(self.device, stop_requested(), waited and rank() == 0)
         if stop or save:
             self._save()
         if stop:
             raise Interrupted(
                 f"{self.stage.label} was interrupted at step {self.progress.step} of {self.stage.steps}; "
-                "the same command goes on from here."
+                "the same command continues from here."
             )
 
     def _save(self) -> None:
         self._lap()
-        rngs = of_all(checkpoint.rng_state())
-        on_first(lambda: self._write_checkpoint(rngs))
+        rngs = from_all_ranks(checkpoint.rng_state())
+        on_rank0(lambda: self._write_checkpoint(rngs))
         self._saved = time.perf_counter()
 
     def _write_checkpoint(self, rngs: list[object]) -> None:
-        self.spool.sync()
+        self.metrics_log.sync()
         state = {
             "progress": self.progress.state(),
             "student": self.module.student.state_dict(),
@@ -253,7 +272,7 @@ class _Loop:
         checkpoint.prune(self.folder, {self.progress.step, *(step for _, step in self.progress.best)})
 
     def _resume(self) -> None:
-        newest = from_first(max(checkpoint.steps(self.folder), default=None))
+        newest = rank0_value(max(checkpoint.steps(self.folder), default=None))
         if newest is None:
             return
         state = checkpoint.load(self.folder, newest)
@@ -276,7 +295,7 @@ class _Loop:
 
     def _write(self, metrics: dict[str, float]) -> None:
         if rank() == 0:
-            self.spool.append(self.progress.step, self.progress.step * self.stage.batch_size, metrics)
+            self.metrics_log.append(self.progress.step, self.progress.step * self.stage.batch_size, metrics)
 
     def _lap(self) -> None:
         now = time.perf_counter()
@@ -285,7 +304,7 @@ class _Loop:
 
 
 def _synchronised(module: nn.Module, last: bool) -> contextlib.AbstractContextManager[object]:
-    """DDP averages gradients in the backward pass of the last micro-batch only."""
+    """Let DDP average gradients in the backward pass of the last micro-batch alone."""
     if last or not isinstance(module, DistributedDataParallel):
         return contextlib.nullcontext()
     return module.no_sync()

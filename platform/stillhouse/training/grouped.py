@@ -1,7 +1,7 @@
-"""A student's pass over a batch in groups of equally long texts: the same encodings with less padding.
+"""A student's pass over a batch in groups of similar length: the same encodings with less padding.
 
-A random batch of sentences is two thirds padding when it is padded to its longest. Sorted and cut into groups
-it is a sixth, and the gradient is the same.
+Two thirds of a random batch of sentences are padding if it is padded to its longest. Sorted and split into
+groups, one sixth is padding, and the gradient is the same.
 """
 
 from typing import Any
@@ -13,22 +13,22 @@ from torch.nn import functional
 from stillhouse.core.types import Encoding, LazyStates, Tokens, WordEmbedder
 from stillhouse.students import pooling
 
-TEXTS_A_GROUP = {"cpu": 16}
-"""Where a small matrix product is nearly as quick a row as a large one; elsewhere a batch stays whole."""
+TEXTS_PER_GROUP = {"cpu": 16}
+"""Group size by device type, where small matrix products are as fast per row as large ones."""
 
 
 def encode_grouped(student: Any, tokens: Tokens, size: int = 0) -> Encoding:
-    """Encode a batch group by group, shortest texts first, and put the encodings back in order.
+    """Encode a batch group by group, shortest texts first, and restore the order.
 
-    A student with ``embed_words`` looks its word vectors up once for the whole batch: every look-up more
-    would fill another gradient of the size of the vocabulary.
+    A `WordEmbedder` looks its word vectors up once for the whole batch: every further look-up would fill
+    another gradient of the size of the vocabulary.
 
     Args:
-        student: Tokens to encodings; what it says of a text does not depend on the other texts.
+        student: Maps tokens to encodings; the encoding of a text must not depend on the other texts.
         tokens: A padded batch.
-        size: Texts a group; 0 takes what suits the device.
+        size: Texts per group; 0 takes the default of the device.
     """
-    size = size or TEXTS_A_GROUP.get(tokens.input_ids_BT.device.type, 0)
+    size = size or TEXTS_PER_GROUP.get(tokens.input_ids_BT.device.type, 0)
     if size == 0 or len(tokens.input_ids_BT) <= size:
         return student(tokens)  # type: ignore[no-any-return]
     real_BT = tokens.attention_mask_BT.bool()
@@ -59,5 +59,5 @@ def encode_grouped(student: Any, tokens: Tokens, size: int = 0) -> Encoding:
 
 
 def _joined(parts: list[Tensor], length: int) -> Tensor:
-    """States of all groups, (B, T, H), padded with zeros to one length."""
+    """Concatenate the states of all groups, (B, T, H), padded with zeros to one length."""
     return torch.cat([functional.pad(part, (0, 0, 0, length - part.shape[1])) for part in parts])

@@ -1,4 +1,4 @@
-"""One stage in this process (or rank): what it needs is built, opened, and given to the loop."""
+"""One stage in this process (or rank): its inputs are built, opened and passed to the training loop."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +10,7 @@ from stillhouse.core.artifacts import Workspace
 from stillhouse.plan.data import Examples, Mined, Recorded, Scored, Store
 from stillhouse.plan.stage import Stage
 from stillhouse.teachers.weights import tokenizer_of
-from stillhouse.training.fit import Listen, fit
+from stillhouse.training.fit import OnEvaluation, fit
 from stillhouse.training.table import open_table, token_tables
 from stillhouse.training.watch import Evaluate
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 
 def _stores_of(stage: Stage) -> list[Store]:
-    """Every store that a stage reads, those its examples are mined from first."""
+    """List every store that a stage reads, starting with those its examples are mined from."""
     stores = (*stage.examples.stores(), *stage.stores.values())
     return list({store.fingerprint: store for store in stores}.values())
 
 
 def prepare(stage: Stage, workspace: Workspace, *, device: str, threads: int) -> None:
-    """Build the stores, examples and tokens that a stage reads and nobody has built yet, right here."""
+    """Build the missing stores, examples and tokens of a stage in this process."""
     from stillhouse.corpora.tokens import build_tokens
     from stillhouse.teachers.embedding import build_store
 
@@ -38,7 +38,7 @@ def prepare(stage: Stage, workspace: Workspace, *, device: str, threads: int) ->
 
 
 def build_examples(workspace: Workspace, examples: Examples, *, device: str) -> None:
-    """Mine or record examples whose sources are built; others are rows that came with the data."""
+    """Mine, record or score examples whose sources are built; other examples come with the data."""
     from stillhouse.examples.mining import build_mined
     from stillhouse.training.pair_scores import build_scored
     from stillhouse.training.recording import build_recorded
@@ -57,10 +57,10 @@ def fit_here(
     where: "Where",
     *,
     device: str,
-    listen: Listen | None = None,
-    asked: Callable[[], bool] | None = None,
+    on_evaluation: OnEvaluation | None = None,
+    stop_requested: Callable[[], bool] | None = None,
 ) -> None:
-    """Train a stage whose inputs are built, in this process or as this rank of a process group."""
+    """Train a stage whose inputs are built, in this process or as one rank of a process group."""
     if where.threads:
         torch.set_num_threads(where.threads)
     fit(
@@ -69,21 +69,21 @@ def fit_here(
         workspace.path(stage),
         device=device,
         evaluate=dev_suite(stage, workspace, where),
-        listen=listen,
+        on_evaluation=on_evaluation,
         first_weights=_weights(workspace, stage.start_from),
         live_weights=_weights(workspace, stage.live.start_from if stage.live else None),
         checkpoint_seconds=where.checkpoint_seconds,
-        asked=asked,
+        stop_requested=stop_requested,
     )
 
 
 def _weights(workspace: Workspace, stage: Stage | None) -> Path | None:
-    """The trained student's file of an earlier stage."""
+    """Return the file of an earlier stage's trained student."""
     return None if stage is None else workspace.path(stage) / "student.safetensors"
 
 
 def dev_suite(stage: Stage, workspace: Workspace, where: "Where") -> Evaluate | None:
-    """The stage's dev suite as a function of an encoder."""
+    """Return the stage's dev suite as a function of an encoder; None if it has none."""
     suite = stage.dev
     if suite is None:
         return None

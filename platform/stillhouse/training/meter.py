@@ -1,4 +1,4 @@
-"""Running means of the loss's terms, kept on the device: a reading waits for it, so there are few."""
+"""Running means of the loss terms, kept on the device: reading them waits for it, so readings are rare."""
 
 import torch
 import torch.distributed as dist
@@ -9,14 +9,14 @@ from stillhouse.core.types import Terms
 
 
 class Meter:
-    """Sums since the last reading. Part of the checkpoint, so that a resumed run logs the same means."""
+    """Sums since the last reading. They are part of the checkpoint: a resumed run logs the same means."""
 
     def __init__(self) -> None:
         self._sums: dict[str, Tensor] = {}
         self._count = 0
 
     def add(self, values: Terms, share: float = 1.0) -> None:
-        """Add the values of one micro-batch, which is ``share`` of a step."""
+        """Add the values of one micro-batch, which is the fraction ``share`` of a step."""
         for name, value in values.items():
             self._add(name, value.detach().float() * share)
 
@@ -25,7 +25,7 @@ class Meter:
         self._count += 1
 
     def read(self) -> dict[str, float]:
-        """The means over steps and ranks since the last reading; every rank must read at the same steps."""
+        """Return the means over steps and ranks since the last reading; all ranks must read in step."""
         if not self._count:
             return {}
         stacked = torch.stack(list(self._sums.values())) / self._count
@@ -37,11 +37,11 @@ class Meter:
         return means
 
     def state(self) -> dict[str, object]:
-        """The sums as they stand."""
+        """Return the current sums."""
         return {"sums": dict(self._sums), "count": self._count}
 
     def restore(self, sums: dict[str, Tensor], count: int, device: str) -> None:
-        """Go on from a checkpoint."""
+        """Continue from a checkpoint."""
         self._sums = {name: value.to(device) for name, value in sums.items()}
         self._count = count
 

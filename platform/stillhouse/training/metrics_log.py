@@ -1,4 +1,4 @@
-"""The metrics spool: one JSON object a line, appended by rank 0, read by whoever tracks the run."""
+"""The metrics log: one JSON object per line, appended by rank 0, read by whoever tracks the run."""
 
 import json
 import os
@@ -10,15 +10,16 @@ from typing import Any
 NAME = "metrics.jsonl"
 
 
-class Spool:
+class MetricsLog:
     """An append-only file of metrics that survives a kill at any moment.
 
-    Lines are ordered by step. What a killed process wrote after its last checkpoint is cut when training
-    goes on from there, and is written again, so that no step appears twice.
+    Lines are ordered by step. Lines that a killed process wrote after its last checkpoint are removed when
+    training continues from there, and are written again, so that no step appears twice.
 
     Args:
         path: The file.
-        after: Step of the checkpoint that training goes on from; later lines and a torn last line are cut.
+        after: Step of the checkpoint that training continues from; later lines and an incomplete last line
+            are removed.
     """
 
     def __init__(self, path: Path, *, after: int = 0) -> None:
@@ -29,13 +30,13 @@ class Spool:
             self._file.truncate(keep)
 
     def append(self, step: int, examples: int, metrics: Mapping[str, float]) -> None:
-        """Write one line, and hand it to the operating system."""
+        """Write one line, and pass it to the operating system."""
         line = {"step": step, "examples": examples, "time": time.time(), "metrics": dict(metrics)}
         self._file.write((json.dumps(line) + "\n").encode())
         self._file.flush()
 
     def sync(self) -> None:
-        """Bring the file to the disk; done before a checkpoint that promises these lines."""
+        """Sync the file to the disk, before a checkpoint that relies on these lines."""
         os.fsync(self._file.fileno())
 
     def close(self) -> None:
@@ -43,8 +44,8 @@ class Spool:
         self._file.close()
 
 
-def read_spool(path: Path) -> list[dict[str, Any]]:
-    """Every whole line of a spool, also while it is written; none where there is no file."""
+def read_metrics(path: Path) -> list[dict[str, Any]]:
+    """Read every complete line of a metrics log, also while it is being written; none without a file."""
     if not path.exists():
         return []
     return [json.loads(line) for line in path.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")]

@@ -1,4 +1,4 @@
-"""Student and objective as one module: what DDP wraps, the optimiser moves and a checkpoint holds."""
+"""Student and objective as one module, which DDP wraps, the optimiser updates and a checkpoint stores."""
 
 import warnings
 from collections.abc import Sequence
@@ -21,13 +21,14 @@ from stillhouse.training.grouped import encode_grouped
 class StudentAndObjective(nn.Module):
     """One forward pass: every column through the student, then the objective's terms.
 
-    Wrapped as one before DDP, else W and the heads of the objective would not be synchronised.
+    Both are wrapped by DDP as one, since otherwise W and the heads of the objective would not be
+    synchronised.
 
     Args:
-        student: Tokens to `Encoding`.
-        objective: Encodings to terms; in full precision whatever the student computes in.
+        student: Maps tokens to `Encoding`.
+        objective: Maps encodings to terms, in full precision whatever precision the student computes in.
         autocast: ``float32`` or ``bfloat16``.
-        live: A frozen teacher, tokens to `Encoding`; asked of every column.
+        live: A frozen teacher, which maps the tokens of every column to `Encoding`.
 
     Attributes:
         watching: Whether the next pass also computes the diagnostics of a `DiagnosedObjective`.
@@ -50,7 +51,7 @@ class StudentAndObjective(nn.Module):
         self.readings: dict[str, float] = {}
 
     def forward(self, batch: Batch) -> Terms:
-        """The weighted terms of a batch."""
+        """Compute the weighted terms of a batch."""
         device = next(iter(batch.rows.values())).device.type
         with torch.autocast(device, dtype=torch.bfloat16, enabled=self.autocast == "bfloat16"):
             student = self._student_output(batch)
@@ -72,7 +73,7 @@ class StudentAndObjective(nn.Module):
         return {column: self._encoded(self.student, tokens) for column, tokens in batch.tokens.items()}
 
     def train(self, mode: bool = True) -> "StudentAndObjective":
-        """Training mode; a live teacher stays in evaluation."""
+        """Set the training mode; a live teacher stays in evaluation mode."""
         super().train(mode)
         if self.live is not None:
             self.live.eval()
@@ -84,7 +85,7 @@ class StudentAndObjective(nn.Module):
 
 
 def build_student(stage: Stage) -> nn.Module:
-    """The student of a stage with its first weights; new weights are drawn from the stage's seed."""
+    """Build the student of a stage with its initial weights; new weights are drawn from the stage's seed."""
     seed_everything(stage.seed)
     student: nn.Module = stage.student.build()
     return student
@@ -93,13 +94,13 @@ def build_student(stage: Stage) -> nn.Module:
 def build_module(
     stage: Stage, teacher_dim: int | None, first_weights: Path | None, live_weights: Path | None = None
 ) -> StudentAndObjective:
-    """Student, objective and live teacher as they are before the first step.
+    """Build student, objective and live teacher as they are before the first step.
 
     Args:
-        stage: The specs of them.
-        teacher_dim: Of the stored teacher's vectors, which an objective may ask for.
-        first_weights: The student's weights of the stage before.
-        live_weights: Those of the stage whose student is the live teacher.
+        stage: Holds their specs.
+        teacher_dim: Dimension of the stored teacher vectors, which an objective may need.
+        first_weights: Student weights of the previous stage.
+        live_weights: Weights of the stage whose student is the live teacher.
     """
     live = _build_live(stage.live, live_weights) if stage.live else None
     student = build_student(stage)
@@ -120,15 +121,15 @@ def _build_live(live: Live, weights: Path | None) -> Any:
 
 
 def distributed(module: StudentAndObjective) -> nn.Module:
-    """The module under DDP; as it is when there is one process.
+    """Wrap the module in DDP; with one process it is returned unchanged.
 
-    Buffers are not broadcast: what an objective keeps (a memory bank) is a function of gathered tensors, and
-    so the same on every rank already.
+    Buffers are not broadcast: those of an objective (a memory bank) are functions of gathered tensors, and
+    hence equal on every rank already.
     """
     if world_size() == 1:
         return module
     with warnings.catch_warnings():
-        # Its successor, `forward_sync_buffers`, is not in the oldest torch that is supported.
+        # Its successor, `forward_sync_buffers`, is missing in the oldest supported torch.
         warnings.filterwarnings("ignore", message=".*broadcast_buffers.*")
         return DistributedDataParallel(
             module, broadcast_buffers=False, find_unused_parameters=True, gradient_as_bucket_view=True

@@ -1,4 +1,4 @@
-"""What a teacher says of every claim and candidate, recorded once: examples whose origin is `Scored`."""
+"""A teacher's scores of every claim and candidate, recorded once: examples whose origin is `Scored`."""
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -10,14 +10,14 @@ from stillhouse.core.errors import require
 from stillhouse.core.types import FloatArray, IntArray
 from stillhouse.plan.data import Examples, Scored
 from stillhouse.plan.stage import Stage
-from stillhouse.training.recording import Ask, record
+from stillhouse.training.recording import Predict, record
 
 if TYPE_CHECKING:
     from stillhouse.corpora.tables import Texts
 
 SCORES = "scores"
 AT_ONCE = 256
-"""Claims between two files: what a killed process loses."""
+"""Claims per file: the most that a killed process loses."""
 
 
 def build_scored(
@@ -27,13 +27,13 @@ def build_scored(
     device: str = "cpu",
     progress: Callable[[int, int], None] | None = None,
 ) -> None:
-    """Ask the teacher for every pair; see `recording.record`.
+    """Score every pair with the teacher; see `recording.record`.
 
     Args:
-        workspace: Where the rows are, and the stage that teaches.
-        examples: What to build; it has the columns and values of the rows, and ``scores``.
-        device: Where the teacher runs.
-        progress: Told of claims done and in all.
+        workspace: Holds the rows, and the stage that teaches.
+        examples: The examples to build, with the columns and values of the rows, and ``scores``.
+        device: Device that the teacher runs on.
+        progress: Called with the number of claims done and the total.
 
     Raises:
         BadInput: The teacher cannot be loaded, or a score is not finite.
@@ -44,13 +44,13 @@ def build_scored(
         workspace,
         examples,
         SCORES,
-        lambda rows: _asked(workspace, origin, rows, device),
+        lambda rows: _predictor(workspace, origin, rows, device),
         rows_at_once=AT_ONCE,
         progress=progress,
     )
 
 
-def _asked(workspace: Workspace, origin: Scored, rows: Mapping[str, IntArray], device: str) -> Ask:
+def _predictor(workspace: Workspace, origin: Scored, rows: Mapping[str, IntArray], device: str) -> Predict:
     from stillhouse.corpora.tables import open_texts
 
     texts = {name: open_texts(workspace, table) for name, table in origin.rows.columns.items()}
@@ -59,7 +59,7 @@ def _asked(workspace: Workspace, origin: Scored, rows: Mapping[str, IntArray], d
 
 
 def teacher_scorer(origin: Scored, workspace: Workspace, device: str = "cpu") -> Any:
-    """The teacher as a scorer of pairs.
+    """Open the teacher as a scorer of pairs.
 
     Raises:
         BadInput: Its stage is not finished, or it cannot be loaded.

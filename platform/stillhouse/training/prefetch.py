@@ -1,4 +1,4 @@
-"""Batches for the loop, the next one made while this one trains."""
+"""Batches for the training loop, the next one prepared while the current one trains."""
 
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -12,9 +12,9 @@ from stillhouse.training.table import TrainingTable, on_device, pinned
 
 
 def batches(stage: Stage, table: TrainingTable, device: str, first_step: int) -> Generator[Batch, None, None]:
-    """This rank's micro-batches from a step on, `Stage.accumulate` of them a step.
+    """Iterate over this rank's micro-batches from a step on, `Stage.accumulate` of them per step.
 
-    Every micro-batch is cut over the ranks in order, so that W ranks see together what one process would.
+    Every micro-batch is split over the ranks in order, so that W ranks together see what one process would.
     """
     share = rank_share(stage)
     order = Order(len(table), stage.seed)
@@ -28,15 +28,15 @@ def batches(stage: Stage, table: TrainingTable, device: str, first_step: int) ->
     def collate(chosen: IntArray) -> Batch:
         return pinned(table.batch(chosen)) if on_gpu else table.batch(chosen)
 
-    for batch in one_ahead(collate, indices()):
+    for batch in prefetched(collate, indices()):
         yield on_device(batch, device)
 
 
 def rank_share(stage: Stage) -> int:
-    """Examples of one micro-batch on one rank.
+    """Return the number of examples of one micro-batch on one rank.
 
     Raises:
-        BadInput: The global batch cannot be cut evenly.
+        BadInput: The global batch cannot be divided evenly.
     """
     parts = stage.accumulate * world_size()
     require(
@@ -49,9 +49,9 @@ def rank_share(stage: Stage) -> int:
     return stage.batch_size // parts
 
 
-def one_ahead(make: Callable[[IntArray], Batch], items: Iterator[IntArray]) -> Iterator[Batch]:
-    """``map(make, items)``, the next result being made in a thread while the caller uses this one."""
-    with ThreadPoolExecutor(1, thread_name_prefix="feed") as pool:
+def prefetched(make: Callable[[IntArray], Batch], items: Iterator[IntArray]) -> Iterator[Batch]:
+    """Compute ``map(make, items)``, the next result in a thread while the caller uses the current one."""
+    with ThreadPoolExecutor(1, thread_name_prefix="prefetch") as pool:
         ahead = None
         for item in items:
             ahead, ready = pool.submit(make, item), ahead

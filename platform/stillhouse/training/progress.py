@@ -1,4 +1,4 @@
-"""Where a run stands: everything about it that is not a tensor. Saved in every checkpoint."""
+"""The progress of a run: everything about it that is not a tensor, saved in every checkpoint."""
 
 import math
 from collections.abc import Mapping
@@ -10,11 +10,11 @@ from stillhouse.plan.stage import Stage
 
 
 class Diverged(Exception):
-    """Training cannot go on: the loss is not finite, or the student maps everything to one place."""
+    """Training cannot continue: the loss is not finite, or the student maps all texts to one point."""
 
 
 class Stopped(Exception):
-    """Whoever listens asked for an early end. The stage is checkpointed, and unfinished."""
+    """The callback of evaluations requested an early end. The stage is checkpointed, and unfinished."""
 
 
 @dataclass(frozen=True)
@@ -24,9 +24,9 @@ class Evaluation:
     Attributes:
         stage: The stage's label.
         step: Steps of the stage so far.
-        examples: Examples seen so far: of the stage in `fit`, of the whole plan in `run`.
-        metrics: The dev figures.
-        final: Whether it is the last of the stage in `fit`, of the whole plan in `run`.
+        examples: Examples seen so far: in the stage for `fit`, in the whole plan for `run`.
+        metrics: The dev metrics.
+        final: Whether it is the last evaluation: of the stage for `fit`, of the whole plan for `run`.
     """
 
     stage: str
@@ -38,14 +38,14 @@ class Evaluation:
 
 @dataclass
 class Progress:
-    """How far a run has come.
+    """The state of a run.
 
     Attributes:
-        step: Steps made.
-        seconds: Spent training, without evaluations and over all resumptions.
-        best: (figure, step) of the best evaluations, best first.
-        without_better: Evaluations since the best one.
-        curve: Every evaluation.
+        step: Number of completed steps.
+        seconds: Time spent training, without evaluations, over all resumptions.
+        best: (metric, step) of the best evaluations, best first.
+        without_better: Number of evaluations since the best one.
+        curve: All evaluations.
         logged_step: The step of the last line of training metrics.
         logged_seconds: ``seconds`` at that line.
     """
@@ -59,29 +59,29 @@ class Progress:
     logged_seconds: float = 0.0
 
     def ended(self, stage: Stage) -> bool:
-        """Whether the budget is spent, or patience."""
+        """Whether the budget or the patience is exhausted."""
         return self.step >= stage.steps or 0 < stage.patience <= self.without_better
 
     def note(self, stage: Stage, metrics: Mapping[str, float], keep: int) -> Evaluation:
-        """Take in one evaluation: the curve, the best ones and patience.
+        """Add an evaluation to the curve, and update the best evaluations and the patience.
 
         Raises:
-            BadInput: The figure that selects is not among the metrics.
+            BadInput: The selecting metric is not among the metrics.
         """
         if stage.dev is not None and metrics:
-            self._rank(_figure(metrics, stage.dev.select), keep)
+            self._rank(_selecting(metrics, stage.dev.select), keep)
         examples = self.step * stage.batch_size
         evaluation = Evaluation(stage.label, self.step, examples, dict(metrics), final=self.ended(stage))
         self.curve.append(evaluation)
         return evaluation
 
     def state(self) -> dict[str, Any]:
-        """Plain values."""
+        """Return the progress as plain values."""
         return asdict(self)
 
     @classmethod
     def restored(cls, state: Mapping[str, Any]) -> "Progress":
-        """The progress that `state` described."""
+        """Rebuild the progress that `state` returned."""
         best = [(figure, step) for figure, step in state["best"]]
         return cls(**{**state, "best": best, "curve": [Evaluation(**point) for point in state["curve"]]})
 
@@ -92,9 +92,9 @@ class Progress:
 
 
 def evaluation_due(stage: Stage, step: int) -> bool:
-    """Whether to evaluate after a step: at the end, and as soon as an interval is full.
+    """Whether to evaluate after a step: at the end, and whenever an interval is complete.
 
-    One that falls within half an interval of the end is left to the end.
+    An evaluation that falls within half an interval of the end is left to the end.
     """
     if step >= stage.steps:
         return True
@@ -105,12 +105,12 @@ def evaluation_due(stage: Stage, step: int) -> bool:
     return full and 2 * (stage.steps - step) * stage.batch_size >= every
 
 
-def _figure(metrics: Mapping[str, float], select: str) -> float:
+def _selecting(metrics: Mapping[str, float], select: str) -> float:
     require(
         select in metrics,
-        "the figure that selects is one the dev suite measures",
+        "the selecting metric is one that the dev suite measures",
         select=select,
         remedy=nearest(select, list(metrics)),
     )
-    figure = metrics[select]
-    return -math.inf if math.isnan(figure) else figure
+    value = metrics[select]
+    return -math.inf if math.isnan(value) else value

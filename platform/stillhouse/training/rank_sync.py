@@ -1,4 +1,4 @@
-"""What ranks decide together, and the signals that ask a process to stop."""
+"""Decisions that all ranks share, and the signals that stop a process."""
 
 import contextlib
 import signal
@@ -16,11 +16,11 @@ T = TypeVar("T")
 
 
 class Interrupted(KeyboardInterrupt):
-    """The process was asked to stop; the run is checkpointed, and the same command goes on from there."""
+    """The process was told to stop; the run is checkpointed, and the same command continues from there."""
 
 
 def any_rank(device: str, *flags: bool) -> tuple[bool, ...]:
-    """Each flag, True on every rank where it is True on any."""
+    """Combine flags over the ranks: each is True on every rank if it is True on any."""
     if world_size() == 1:
         return flags
     raised = torch.tensor([int(flag) for flag in flags], device=device)
@@ -28,17 +28,17 @@ def any_rank(device: str, *flags: bool) -> tuple[bool, ...]:
     return tuple(bool(flag) for flag in raised.tolist())
 
 
-def from_first(value: Any) -> Any:
-    """Rank 0's value, on every rank. Also a barrier: nobody goes on before rank 0 is there."""
+def rank0_value(value: Any) -> Any:
+    """Return rank 0's value on every rank. It is also a barrier: no rank continues before rank 0 arrives."""
     if world_size() == 1:
         return value
-    box = [value]
-    dist.broadcast_object_list(box, src=0)
-    return box[0]
+    values = [value]
+    dist.broadcast_object_list(values, src=0)
+    return values[0]
 
 
-def on_first(work: Callable[[], T]) -> T:
-    """Do something on rank 0 alone: its result, or its error, is every rank's."""
+def on_rank0(work: Callable[[], T]) -> T:
+    """Run a function on rank 0 alone, and return its result or raise its error on every rank."""
     if world_size() == 1:
         return work()
     result, error = None, None
@@ -47,14 +47,14 @@ def on_first(work: Callable[[], T]) -> T:
             result = work()
         except Exception as raised:
             error = raised
-    agreed: tuple[T, Exception | None] = from_first((result, error))
+    agreed: tuple[T, Exception | None] = rank0_value((result, error))
     if agreed[1] is not None:
         raise agreed[1]
     return agreed[0]
 
 
-def of_all(value: object) -> list[object]:
-    """Every rank's value, in the order of the ranks."""
+def from_all_ranks(value: object) -> list[object]:
+    """Return the values of all ranks, in the order of the ranks."""
     if world_size() == 1:
         return [value]
     values: list[object] = [None] * world_size()
@@ -66,12 +66,12 @@ def of_all(value: object) -> list[object]:
 def stop_signals() -> Iterator[threading.Event]:
     """Turn the first SIGINT or SIGTERM into a flag, so that a step ends and a checkpoint is written.
 
-    The second signal does what it would have done without this. In a thread other than the main one
-    signals cannot be caught, and are left alone.
+    The second signal has its usual effect. Outside the main thread signals cannot be caught, and are left
+    alone.
     """
-    asked = threading.Event()
+    signalled = threading.Event()
     if threading.current_thread() is not threading.main_thread():
-        yield asked
+        yield signalled
         return
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
@@ -79,13 +79,13 @@ def stop_signals() -> Iterator[threading.Event]:
         for number, handler in before.items():
             signal.signal(number, handler)
 
-    def ask(_number: int, _frame: FrameType | None) -> None:
-        asked.set()
+    def note(_number: int, _frame: FrameType | None) -> None:
+        signalled.set()
         restore()
 
     for number in before:
-        signal.signal(number, ask)
+        signal.signal(number, note)
     try:
-        yield asked
+        yield signalled
     finally:
         restore()

@@ -1,4 +1,4 @@
-"""What a model says of examples, recorded once: beside their rows, for students that learn from it."""
+"""Outputs of a model for examples, recorded once beside their rows, for students that learn from them."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -10,21 +10,21 @@ from stillhouse.examples.resumable_parts import in_parts, remove_parts
 from stillhouse.plan.data import Examples, Recorded
 
 ROWS_AT_ONCE = 16384
-"""Rows of a part: after a kill the recording goes on with the parts that are not there."""
+"""Rows per part: after a kill the recording continues with the missing parts."""
 
-Ask = Callable[[slice], ValueArray]
-"""From some rows to what is said of each."""
+Predict = Callable[[slice], ValueArray]
+"""Maps a range of rows to the output for each."""
 
 
 def build_recorded(workspace: Workspace, examples: Examples, *, device: str = "cpu") -> None:
-    """Ask the stage of examples whose origin is `Recorded`; see `record`.
+    """Record the outputs of a stage for examples whose origin is `Recorded`; see `record`.
 
-    The student encodes in full precision and without dropout. What it says is float32.
+    The student encodes in full precision and without dropout. The outputs are float32.
 
     Args:
-        workspace: Where the rows and the finished stage are.
-        examples: What to build.
-        device: Where the stage's student runs.
+        workspace: Holds the rows and the finished stage.
+        examples: The examples to build.
+        device: Device that the stage's student runs on.
 
     Raises:
         BadInput: The rows or the stage are not finished.
@@ -35,7 +35,7 @@ def build_recorded(workspace: Workspace, examples: Examples, *, device: str = "c
         workspace,
         examples,
         "logits",
-        lambda rows: _asked(workspace, origin, rows, device),
+        lambda rows: _predictor(workspace, origin, rows, device),
         rows_at_once=ROWS_AT_ONCE,
     )
 
@@ -44,23 +44,23 @@ def record(
     workspace: Workspace,
     examples: Examples,
     value: str,
-    open_asked: Callable[[Mapping[str, IntArray]], Ask],
+    open_predictor: Callable[[Mapping[str, IntArray]], Predict],
     *,
     rows_at_once: int,
     progress: Callable[[int, int], None] | None = None,
 ) -> None:
-    """Record a new value beside the rows of examples, if nobody has yet; others who want it wait.
+    """Record a new value beside the rows of examples, unless it exists; other processes wait for it.
 
-    It is written part by part, each whole or not at all, so a killed process loses one part. The folder then
-    holds the columns and values of the rows too.
+    It is written in parts, each atomically, so a killed process loses one part. The folder then also holds
+    the columns and values of the rows.
 
     Args:
-        workspace: Where the rows are.
-        examples: What to build; its origin has ``rows``.
-        value: The new value's name.
-        open_asked: From the rows by column to what answers; called when there is something to ask.
-        rows_at_once: Rows of a part.
-        progress: Told of rows done and in all.
+        workspace: Holds the rows.
+        examples: The examples to build; their origin has ``rows``.
+        value: Name of the new value.
+        open_predictor: Maps the rows by column to a predictor; called only if a part is missing.
+        rows_at_once: Rows per part.
+        progress: Called with the number of rows done and the total.
     """
     if workspace.finished(examples):
         return
@@ -69,27 +69,29 @@ def record(
         if workspace.finished(examples):
             return
         remove_leftovers(folder)
-        rows, values = _known(workspace, examples.origin)
+        rows, values = _source_arrays(workspace, examples.origin)
         count = len(next(iter(rows.values())))
 
-        def asked(starts: list[int]) -> Iterator[tuple[int, ValueArray]]:
-            ask = open_asked(rows)
-            return ((start, ask(slice(start, start + rows_at_once))) for start in starts)
+        def make(starts: list[int]) -> Iterator[tuple[int, ValueArray]]:
+            predict = open_predictor(rows)
+            return ((start, predict(slice(start, start + rows_at_once))) for start in starts)
 
-        said = in_parts(folder, count, rows_at_once, asked, progress)
-        for name, array in {**rows, **values, value: said}.items():
+        outputs = in_parts(folder, count, rows_at_once, make, progress)
+        for name, array in {**rows, **values, value: outputs}.items():
             write_array(folder / f"{name}.npy", array)
         write_manifest(folder, {"rows": count, "plan": canonical(examples)})
         remove_parts(folder)
 
 
-def _known(workspace: Workspace, origin: Any) -> tuple[Mapping[str, IntArray], Mapping[str, ValueArray]]:
+def _source_arrays(
+    workspace: Workspace, origin: Any
+) -> tuple[Mapping[str, IntArray], Mapping[str, ValueArray]]:
     from stillhouse.corpora.tables import open_rows, open_values
 
     return open_rows(workspace, origin.rows), open_values(workspace, origin.rows)
 
 
-def _asked(workspace: Workspace, origin: Recorded, rows: Mapping[str, IntArray], device: str) -> Ask:
+def _predictor(workspace: Workspace, origin: Recorded, rows: Mapping[str, IntArray], device: str) -> Predict:
     from stillhouse.corpora.tables import open_texts
     from stillhouse.training.scorer import StudentScorer
     from stillhouse.training.walk import encoder_in

@@ -1,4 +1,4 @@
-"""The order of the examples: a pure function of (seed, epoch), so that resuming takes a position only."""
+"""The order of the examples: a pure function of (seed, epoch), so that resuming needs a position alone."""
 
 import numpy as np
 
@@ -9,18 +9,18 @@ PLAIN = 1_000_000
 
 
 class Order:
-    """An endless shuffled walk over the rows of a table, any part of which can be asked for at once.
+    """An endless shuffled walk over the rows of a table with random access to any part of it.
 
-    Up to ``plain`` rows an epoch is one permutation. Above, contiguous blocks are shuffled and the rows of
-    a window of blocks are shuffled among themselves, so that a big table is read in runs and no permutation
-    of the whole table is ever made.
+    With up to ``plain`` rows an epoch is one permutation. In larger tables contiguous blocks are shuffled,
+    and the rows of a window of blocks are shuffled among themselves, so that the table is read in runs and no
+    permutation of the whole table is ever built.
 
     Args:
-        rows: Rows of the table.
-        seed: Of the shuffling.
-        plain: Largest table that is permuted row by row.
-        block: Rows that are read together.
-        window: Blocks whose rows are mixed.
+        rows: Number of rows of the table.
+        seed: Seed of the shuffling.
+        plain: Number of rows of the largest table that is permuted row by row.
+        block: Number of rows that are read together.
+        window: Number of blocks whose rows are mixed.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class Order:
         self._cached: tuple[tuple[int, int], IntArray] | None = None
 
     def take(self, position: int, count: int) -> IntArray:
-        """The ``count`` rows from ``position`` on, counted over all epochs; an epoch's end is wrapped."""
+        """Return ``count`` rows from ``position`` on, counted over all epochs and across their ends."""
         parts = []
         while count > 0:
             epoch, offset = divmod(position, self.rows)
@@ -51,7 +51,7 @@ class Order:
         within = np.random.default_rng((self.seed, epoch, window))
         if self.span == self.rows:
             return within.permutation(self.rows)
-        # The last block may be short; it keeps its place, so that every window but the last is full.
+        # The last block may be short; it keeps its position, so that every window but the last is full.
         whole = self.rows // self.block
         blocks = np.append(np.random.default_rng((self.seed, epoch)).permutation(whole), whole)
         first = window * self.span // self.block

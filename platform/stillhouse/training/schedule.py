@@ -9,15 +9,16 @@ from stillhouse.plan.stage import Optimizer
 
 
 def learning_rate(optimizer: Optimizer, step: int, steps: int) -> float:
-    """The rate of one step.
+    """Compute the learning rate of one step.
 
     Args:
         optimizer: Peak, warm-up and decay.
-        step: The step that is about to be made, from 0.
-        steps: Steps in all.
+        step: The upcoming step, counted from 0.
+        steps: Total number of steps.
 
     Returns:
-        It grows linearly over the warm-up (the first step is not 0), then falls towards 0, which would be
+        The rate: it grows linearly over the warm-up (the first is not 0), then falls towards 0, which would
+            be
         reached one step after the last.
     """
     warmup = round(optimizer.warmup * steps)
@@ -33,7 +34,7 @@ def learning_rate(optimizer: Optimizer, step: int, steps: int) -> float:
 
 
 def parameter_groups(module: nn.Module, weight_decay: float) -> list[dict[str, object]]:
-    """Trainable parameters in two groups: matrices decay; biases, LayerNorm and single numbers do not."""
+    """Split trainable parameters into two groups: matrices decay; biases, LayerNorm and scalars do not."""
     trainable = [p for p in module.parameters() if p.requires_grad]
     matrices = [p for p in trainable if p.ndim >= 2]
     others = [p for p in trainable if p.ndim < 2]
@@ -45,9 +46,9 @@ def parameter_groups(module: nn.Module, weight_decay: float) -> list[dict[str, o
 
 
 def make_optimizer(module: nn.Module, optimizer: Optimizer, device: str) -> torch.optim.Optimizer:
-    """Adam or AdamW over a module; Adam's weight decay is an L2 term, as in its paper.
+    """Build Adam or AdamW for a module; Adam's weight decay is an L2 term, as in its paper.
 
-    The fused kernel makes a step 3 times faster on one CPU thread, and is used where there is one.
+    The fused kernel makes a step 3 times faster on one CPU thread, and is used where available.
     """
     kind = torch.optim.AdamW if optimizer.name == "adamw" else torch.optim.Adam
     groups = parameter_groups(module, optimizer.weight_decay)
@@ -56,6 +57,6 @@ def make_optimizer(module: nn.Module, optimizer: Optimizer, device: str) -> torc
 
 
 def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
-    """Give every group the rate of this step."""
+    """Set the learning rate of every group."""
     for group in optimizer.param_groups:
         group["lr"] = rate

@@ -13,15 +13,15 @@ from stillhouse.training.watch import versions
 def summary(
     stage: Stage, progress: Progress, chosen: int, sha256: str, dropped: int, teacher_dim: int | None
 ) -> dict[str, Any]:
-    """What became of a run.
+    """Summarise a finished run.
 
     Args:
-        stage: What was trained.
-        progress: Where it ended.
+        stage: The stage that was trained.
+        progress: The final progress.
         chosen: The step whose weights are kept.
-        sha256: Of these weights.
-        dropped: Examples that were left out because a text of theirs has no teacher vector.
-        teacher_dim: E; None where no teacher was read.
+        sha256: Hash of these weights.
+        dropped: Number of examples left out because one of their texts has no teacher vector.
+        teacher_dim: E; None if no teacher was read.
     """
     curve = progress.curve
     return {

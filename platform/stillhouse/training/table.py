@@ -14,20 +14,20 @@ from stillhouse.plan.stage import Stage
 
 
 class TokenColumn(Protocol):
-    """What a token reader offers."""
+    """A reader of token ids."""
 
     @property
     def lengths(self) -> IntArray:
-        """Tokens of every row."""
+        """Number of tokens of every row."""
         ...
 
     def padded(self, rows: IntArray) -> Tokens:
-        """The tokens of some rows, padded on the right."""
+        """Return the tokens of some rows, padded on the right."""
         ...
 
 
 class TeacherColumn(Protocol):
-    """What a store reader offers."""
+    """A reader of teacher vectors."""
 
     @property
     def dim(self) -> int:
@@ -40,23 +40,23 @@ class TeacherColumn(Protocol):
         ...
 
     def gather(self, rows: IntArray) -> FloatArray:
-        """float32 teacher vectors of some rows."""
+        """Return the float32 teacher vectors of some rows."""
         ...
 
 
 class TrainingTable:
-    """Examples by column, each an id into tokens and, where a teacher is read, into its vectors.
+    """Examples by column, as ids into token tables and, if a teacher is read, into its vectors.
 
     Args:
         rows: Column name to ids, (N,) or (N, K).
         tokens: Column name to its tokens.
-        stores: Column name to its teacher vectors; may name fewer columns.
+        stores: Column name to its teacher vectors; may have fewer columns.
         values: Labels, scores or logits of the examples by name, (N,) or (N, C).
 
     Attributes:
         rows: The ids that are kept.
         values: The values of the examples that are kept.
-        dropped: Examples left out because a text of theirs has no teacher vector.
+        dropped: Number of examples left out because one of their texts has no teacher vector.
     """
 
     def __init__(
@@ -66,22 +66,22 @@ class TrainingTable:
         stores: Mapping[str, TeacherColumn],
         values: Mapping[str, ValueArray] | None = None,
     ) -> None:
-        whole = np.ones(len(next(iter(rows.values()))), dtype=bool)
+        kept = np.ones(len(next(iter(rows.values()))), dtype=bool)
         for column, store in stores.items():
             found = np.isin(rows[column], store.rows)
-            whole &= found.reshape(len(whole), -1).all(axis=1)
-        self.dropped = int((~whole).sum())
-        self.rows = {column: ids[whole] if self.dropped else ids for column, ids in rows.items()}
-        self.values = {name: v[whole] if self.dropped else v for name, v in (values or {}).items()}
+            kept &= found.reshape(len(kept), -1).all(axis=1)
+        self.dropped = int((~kept).sum())
+        self.rows = {column: ids[kept] if self.dropped else ids for column, ids in rows.items()}
+        self.values = {name: v[kept] if self.dropped else v for name, v in (values or {}).items()}
         self.tokens, self.stores = dict(tokens), dict(stores)
 
     def __len__(self) -> int:
-        """Examples that are trained on."""
+        """The number of examples."""
         return len(next(iter(self.rows.values())))
 
     @property
     def teacher_dim(self) -> int | None:
-        """The dimension of the teacher's vectors; None where no teacher is read."""
+        """The dimension of the teacher's vectors; None if no teacher is read."""
         dims = {column: store.dim for column, store in self.stores.items()}
         require(
             len(set(dims.values())) <= 1,
@@ -92,12 +92,12 @@ class TrainingTable:
         return next(iter(dims.values()), None)
 
     def teacher_blocks(self, rows: int = 4096) -> dict[str, Iterator[FloatArray]]:
-        """Each store's vectors of the rows that are trained on, in order, for what is fitted before."""
+        """Iterate over each store's vectors of the training rows, in order, to fit an objective to them."""
 
         def blocks(column: str, store: TeacherColumn) -> Iterator[FloatArray]:
-            known = np.unique(self.rows[column])
-            for start in range(0, len(known), rows):
-                yield store.gather(known[start : start + rows])
+            ids = np.unique(self.rows[column])
+            for start in range(0, len(ids), rows):
+                yield store.gather(ids[start : start + rows])
 
         return {column: blocks(column, store) for column, store in self.stores.items()}
 
@@ -115,7 +115,7 @@ class TrainingTable:
         )
 
     def sample(self, count: int, at_once: int, seed: int = 0) -> Iterator[Tokens]:
-        """The same few different texts of the first column at every call, in batches of like lengths."""
+        """Sample the same distinct texts of the first column at every call, in batches by length."""
         column = next(iter(self.rows))
         ids = np.unique(self.rows[column])
         chosen = np.random.default_rng(seed).choice(ids, size=min(count, len(ids)), replace=False)
@@ -125,44 +125,46 @@ class TrainingTable:
 
 
 def on_device(batch: Batch, device: str) -> Batch:
-    """The same batch where the model is."""
+    """Copy a batch to the model's device."""
     if device == "cpu":
         return batch
     return Batch(
         tokens={column: tokens.to(device) for column, tokens in batch.tokens.items()},
         rows={column: ids.to(device, non_blocking=True) for column, ids in batch.rows.items()},
         teacher={
-            column: Encoding(said.embedding_BD.to(device, non_blocking=True))
-            for column, said in batch.teacher.items()
+            column: Encoding(encoding.embedding_BD.to(device, non_blocking=True))
+            for column, encoding in batch.teacher.items()
         },
         values={name: value.to(device, non_blocking=True) for name, value in batch.values.items()},
     )
 
 
 def pinned(batch: Batch) -> Batch:
-    """The same batch in page-locked memory, from which a copy to a GPU overlaps with its work."""
+    """Copy a batch to page-locked memory, from which a copy to a GPU overlaps with its work."""
     return Batch(
         tokens={
             column: Tokens(tokens.input_ids_BT.pin_memory(), tokens.attention_mask_BT.pin_memory())
             for column, tokens in batch.tokens.items()
         },
         rows={column: ids.pin_memory() for column, ids in batch.rows.items()},
-        teacher={column: Encoding(said.embedding_BD.pin_memory()) for column, said in batch.teacher.items()},
+        teacher={
+            column: Encoding(encoding.embedding_BD.pin_memory()) for column, encoding in batch.teacher.items()
+        },
         values={name: value.pin_memory() for name, value in batch.values.items()},
     )
 
 
 def token_tables(stage: Stage, tokenizer: Model) -> dict[str, TokenTable]:
-    """The token table of every column of a stage."""
+    """Return the token table of every column of a stage."""
     columns = stage.examples.columns
     return {column: TokenTable(texts, tokenizer, stage.max_length) for column, texts in columns.items()}
 
 
 def open_table(workspace: Workspace, stage: Stage, tokenizer: Model) -> TrainingTable:
-    """Open what `training.walk` has built: examples, tokens and teacher vectors.
+    """Open the examples, tokens and teacher vectors that `training.walk` has built.
 
     Raises:
-        BadInput: No example is left, or fewer than a batch.
+        BadInput: No example is left, or fewer than one batch.
     """
     from stillhouse.corpora.tables import open_rows, open_values
     from stillhouse.corpora.tokens import open_tokens

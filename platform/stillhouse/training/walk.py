@@ -1,4 +1,4 @@
-"""Run a plan: walk its stages, skip the finished, build what is missing, train the rest."""
+"""Run a plan: walk its stages, skip the finished ones, build their missing inputs, and train the rest."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -23,7 +23,7 @@ from stillhouse.core.identity import canonical
 from stillhouse.core.types import ScoringObjective
 from stillhouse.plan.stage import Stage
 from stillhouse.training.checkpoint import load_weights
-from stillhouse.training.fit import OBJECTIVE, STUDENT, Listen
+from stillhouse.training.fit import OBJECTIVE, STUDENT, OnEvaluation
 from stillhouse.training.local import fit_here, prepare
 from stillhouse.training.progress import Evaluation, Stopped
 from stillhouse.training.rebuild import class_of, rebuild
@@ -31,21 +31,21 @@ from stillhouse.training.scorer import with_scores
 from stillhouse.training.watch import encoder_of
 
 PLAN = "plan.json"
-"""What a stage's folder holds from the start."""
+"""The file that a stage's folder holds from the start."""
 
 
 @dataclass(frozen=True)
 class Where:
-    """Where a plan runs; no part of what it computes.
+    """Where a plan runs, which is no part of what it computes.
 
     Attributes:
-        device: ``auto`` (what the machine has), ``cpu``, ``cuda``, ``cuda:1`` or ``mps``.
-        threads: CPU threads of each training process; 0 leaves torch's own choice.
-        workers: Training processes. More than one run under Ray Train where Ray is running, else as plain
-            processes of this machine.
-        checkpoint_seconds: The longest time between two checkpoints.
+        device: ``auto`` (whatever the machine has), ``cpu``, ``cuda``, ``cuda:1`` or ``mps``.
+        threads: CPU threads per training process; 0 keeps torch's own choice.
+        workers: Number of training processes. Several run under Ray Train if Ray is running, otherwise as
+            plain processes on this machine.
+        checkpoint_seconds: Maximum time between two checkpoints in seconds.
         search: A pool of actors that dev evaluators search with; None searches in the process.
-        max_failures: Lost workers that Ray Train replaces before it gives up.
+        max_failures: Number of lost workers that Ray Train replaces before it gives up.
     """
 
     device: str = "auto"
@@ -62,42 +62,46 @@ class Where:
 
 
 def run(
-    stage: Stage, workspace: Workspace, *, where: Where, listen: Callable[[Evaluation], bool] | None = None
+    stage: Stage,
+    workspace: Workspace,
+    *,
+    where: Where,
+    on_evaluation: Callable[[Evaluation], bool] | None = None,
 ) -> Path:
     """Run a plan to its end.
 
-    A finished stage is not run again: its curve is replayed. When two processes need the same stage, one
-    runs it and the other waits; when the first is stopped, the second goes on from its checkpoint.
+    A finished stage is not run again: its curve is replayed. If two processes need the same stage, one runs
+    it and the other waits; if the first is stopped, the second continues from its checkpoint.
 
     Args:
         stage: The last stage of the plan.
-        workspace: Where everything is found and put.
+        workspace: Holds all inputs and results.
         where: Device, threads, workers.
-        listen: Told of every evaluation of the stages that have a dev suite, ``examples`` counted from the
-            first stage on; True asks for an early end.
+        on_evaluation: Called with every evaluation of the stages that have a dev suite, ``examples`` counted
+            from the first stage on; returning True requests an early end.
 
     Returns:
         The folder of the last stage.
 
     Raises:
         Diverged: A loss is not finite, or a student collapsed.
-        Stopped: ``listen`` asked for it.
-        Interrupted: A signal asked for it.
+        Stopped: ``on_evaluation`` requested it.
+        Interrupted: A signal ended the run.
     """
     if where.threads:
         torch.set_num_threads(where.threads)
     before = 0
     for part in stage.chain():
-        _run_one(part, workspace, where, _shifted(listen, before, last=part is stage))
+        _run_one(part, workspace, where, _shifted(on_evaluation, before, last=part is stage))
         before += part.steps * part.batch_size
     return workspace.path(stage)
 
 
 def encoder_in(folder: Path, device: str = "cpu") -> Any:
-    """The trained student in the folder of a finished stage, as an encoder in full precision.
+    """Open the trained student of a finished stage as an encoder in full precision.
 
-    Where its objective gives scores, the encoder does too; a student that reads the texts of a pair together
-    is a scorer alone.
+    If its objective gives scores, the encoder does too; a student that reads the texts of a pair jointly is a
+    scorer alone.
 
     Raises:
         BadInput: The folder is not a finished stage.
@@ -111,7 +115,7 @@ def encoder_in(folder: Path, device: str = "cpu") -> Any:
 
 
 def _objective_in(folder: Path, manifest: dict[str, Any], student_dim: int) -> nn.Module | None:
-    """The trained objective where it gives scores, else None."""
+    """Open the trained objective if it gives scores; otherwise return None."""
     if "objective" not in manifest or not issubclass(class_of(manifest["objective"]), ScoringObjective):
         return None
     dims = {"student_dim": student_dim} | (
@@ -123,13 +127,13 @@ def _objective_in(folder: Path, manifest: dict[str, Any], student_dim: int) -> n
 
 
 def open_model(name: str, workspace: Workspace, device: str = "cpu") -> Any:
-    """An encoder by any name that a person may give it.
+    """Open an encoder by any name that a user may give it.
 
     Args:
-        name: The folder of a finished stage, or its name in the workspace; else whatever
+        name: The folder of a finished stage, its name in the workspace, or anything that
             sentence-transformers loads: the teacher's name, an exported folder, a model of the hub.
-        workspace: Where stages are looked for.
-        device: Where it encodes.
+        workspace: Holds the stages.
+        device: Device that it encodes on.
 
     Raises:
         BadInput: There is no such model, or the stage is unfinished.
@@ -143,7 +147,7 @@ def open_model(name: str, workspace: Workspace, device: str = "cpu") -> Any:
 
 
 def identity_of(name: str, workspace: Workspace) -> str:
-    """A hash that is another where `open_model` of this name would open other weights.
+    """Hash the weights that `open_model` would open under this name.
 
     Raises:
         BadInput: There is no such model, or the stage is unfinished.
@@ -157,30 +161,30 @@ def identity_of(name: str, workspace: Workspace) -> str:
     return resolve_model(name).sha256
 
 
-def _run_one(stage: Stage, workspace: Workspace, where: Where, listen: Listen | None) -> None:
+def _run_one(stage: Stage, workspace: Workspace, where: Where, on_evaluation: OnEvaluation | None) -> None:
     folder = workspace.path(stage)
     if not workspace.finished(stage):
         with locked(folder.with_suffix(".lock")):
             if not workspace.finished(stage):
                 remove_leftovers(folder)
                 write_json(folder / PLAN, canonical(stage))
-                _train(stage, workspace, where, listen)
+                _train(stage, workspace, where, on_evaluation)
                 return
-    _replay(stage, folder, listen)
+    _replay(stage, folder, on_evaluation)
 
 
-def _train(stage: Stage, workspace: Workspace, where: Where, listen: Listen | None) -> None:
+def _train(stage: Stage, workspace: Workspace, where: Where, on_evaluation: OnEvaluation | None) -> None:
     device = resolve_device(where.device)
     prepare(stage, workspace, device=usable_device(device), threads=where.threads or torch.get_num_threads())
     if where.workers == 1 and is_here(device):
-        fit_here(stage, workspace, where, device=device, listen=listen)
+        fit_here(stage, workspace, where, device=device, on_evaluation=on_evaluation)
     else:
         from stillhouse.training.worker import fit_with_workers
 
-        fit_with_workers(stage, workspace, where, device=device, listen=listen)
+        fit_with_workers(stage, workspace, where, device=device, on_evaluation=on_evaluation)
 
 
-def _replay(stage: Stage, folder: Path, listen: Listen | None) -> None:
+def _replay(stage: Stage, folder: Path, on_evaluation: OnEvaluation | None) -> None:
     curve = [
         Evaluation(stage.label, point["step"], point["examples"], point["metrics"])
         for point in read_manifest(folder)["evaluations"]
@@ -188,18 +192,18 @@ def _replay(stage: Stage, folder: Path, listen: Listen | None) -> None:
     ]
     for index, evaluation in enumerate(curve):
         final = index == len(curve) - 1
-        if listen is not None and listen(replace(evaluation, final=final)):
+        if on_evaluation is not None and on_evaluation(replace(evaluation, final=final)):
             raise Stopped(f"{stage.label} was stopped early, after {evaluation.examples} examples.")
 
 
-def _shifted(listen: Listen | None, before: int, *, last: bool) -> Listen | None:
-    """Count examples from the first stage on; at the very end there is nothing left to stop."""
-    if listen is None:
+def _shifted(on_evaluation: OnEvaluation | None, before: int, *, last: bool) -> OnEvaluation | None:
+    """Count examples from the first stage on; after the last evaluation there is nothing left to stop."""
+    if on_evaluation is None:
         return None
 
     def shifted(evaluation: Evaluation) -> bool:
         final = evaluation.final and last
         seen = before + evaluation.examples
-        return listen(replace(evaluation, examples=seen, final=final)) and not final
+        return on_evaluation(replace(evaluation, examples=seen, final=final)) and not final
 
     return shifted

@@ -1,4 +1,4 @@
-"""What is watched while a stage trains: its dev figures, and whether the student tells texts apart."""
+"""Measurements during training: the dev metrics, and whether the student's vectors have collapsed."""
 
 import platform
 from collections.abc import Callable
@@ -25,12 +25,12 @@ WATCHED, AT_ONCE = 128, 32
 def measure(
     module: StudentAndObjective, stage: Stage, table: TrainingTable, device: str, evaluate: Evaluate | None
 ) -> tuple[dict[str, float], str | None]:
-    """Evaluate the student, with its scores where the objective gives any.
+    """Evaluate the student, with its scores if the objective gives any.
 
-    The random generators and the training mode are left as they were.
+    The random generators and the training mode are left unchanged.
 
     Returns:
-        The dev figures, and why the student counts as collapsed, or None.
+        The dev metrics, and the reason why the student counts as collapsed, or None.
     """
     from stillhouse.evaluation.geometry import collapse
 
@@ -49,7 +49,7 @@ def measure(
 
 
 def watched_vectors(student: nn.Module, table: TrainingTable, device: str) -> FloatArray:
-    """The student's vectors of a few texts, the same at every call."""
+    """Encode a few texts with the student, the same texts at every call."""
     with torch.no_grad():
         parts = [
             student(tokens.to(device)).embedding_BD.float().cpu().numpy()
@@ -59,7 +59,7 @@ def watched_vectors(student: nn.Module, table: TrainingTable, device: str) -> Fl
 
 
 def encoder_of(student: Any, max_length: int, autocast: str, device: str) -> Any:
-    """A student as an encoder of texts, or as a scorer where it reads the texts of a pair together."""
+    """Wrap a student as an encoder, or as a scorer if it reads the texts of a pair jointly."""
     reads_pairs = isinstance(student, PairModel)
     if reads_pairs:
         from stillhouse.students.pair_scorer import PairScorer
@@ -71,6 +71,6 @@ def encoder_of(student: Any, max_length: int, autocast: str, device: str) -> Any
 
 
 def versions() -> dict[str, str]:
-    """What the numbers depend on beside the plan."""
+    """Return the versions of Python and of the packages that determine the results."""
     packages = ("torch", "transformers", "numpy")
     return {"python": platform.python_version(), **{name: version(name) for name in packages}}

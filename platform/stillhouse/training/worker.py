@@ -1,4 +1,4 @@
-"""One stage on several processes: the same loop under DDP, by Ray Train or as plain processes."""
+"""One stage on several processes: the same loop under DDP, by Ray Train or in plain processes."""
 
 import contextlib
 import os
@@ -18,32 +18,32 @@ from stillhouse.core.artifacts import Workspace, locked
 from stillhouse.core.distributed import rank
 from stillhouse.core.errors import BadInput, require
 from stillhouse.plan.stage import Stage
-from stillhouse.training.fit import Listen
+from stillhouse.training.fit import OnEvaluation
 from stillhouse.training.local import fit_here
 from stillhouse.training.progress import Diverged, Stopped
-from stillhouse.training.rank_sync import Interrupted, from_first, stop_signals
-from stillhouse.training.worker_mailbox import Post
+from stillhouse.training.rank_sync import Interrupted, rank0_value, stop_signals
+from stillhouse.training.worker_mailbox import WorkerMailbox
 
 if TYPE_CHECKING:
     from stillhouse.training.walk import Where
 
 COLLECTIVE_SECONDS = 7200
-"""Ranks wait so long for each other: rank 0 evaluates while the others wait."""
+"""Timeout of collective operations in seconds: the other ranks wait while rank 0 evaluates."""
 START_METHOD = "spawn"
-"""Of plain processes; a forked one cannot use CUDA."""
-LAST_WORDS_SECONDS = 120
-"""Workers that were asked to stop have so long to checkpoint."""
+"""Start method of plain processes; a forked process cannot use CUDA."""
+STOP_SECONDS = 120
+"""Time in seconds that workers have to checkpoint after a stop request."""
 
 
 @dataclass(frozen=True)
-class Errand:
-    """What every rank is told.
+class RankTask:
+    """The arguments of every rank.
 
     Attributes:
-        stage: What is trained; its inputs are built.
-        workspace: Under the same absolute path for every rank.
+        stage: The stage to train; its inputs are built.
+        workspace: The workspace, under the same absolute path for every rank.
         where: Device, threads, workers.
-        parent: A process of this machine without which nobody waits for the result; 0 for none.
+        parent: Process on this machine that waits for the result; the ranks stop when it ends. 0 for none.
     """
 
     stage: Stage
@@ -53,52 +53,57 @@ class Errand:
 
 
 def fit_with_workers(
-    stage: Stage, workspace: Workspace, where: "Where", *, device: str, listen: Listen | None = None
+    stage: Stage,
+    workspace: Workspace,
+    where: "Where",
+    *,
+    device: str,
+    on_evaluation: OnEvaluation | None = None,
 ) -> None:
-    """Train a stage on ``where.workers`` processes; Ray Train where Ray is running, else plain processes.
+    """Train a stage on ``where.workers`` processes: by Ray Train if Ray is running, else plain processes.
 
-    ``listen`` is called here, in the caller's thread, so that it may report to Tune. When it asks for an
-    end, or raises, the workers checkpoint and end by themselves, and nothing of theirs is left behind.
+    ``on_evaluation`` is called in the caller's thread, so that it may report to Tune. If it requests an end
+    or raises, the workers checkpoint and exit by themselves, and leave nothing behind.
 
     Raises:
         Diverged: As in `fit`.
-        Stopped: ``listen`` asked for it.
-        Interrupted: A signal asked for it.
+        Stopped: ``on_evaluation`` requested it.
+        Interrupted: A signal ended the run.
     """
     import ray
 
-    errand = Errand(stage, Workspace(workspace.root.resolve()), where)
+    task = RankTask(stage, Workspace(workspace.root.resolve()), where)
     start = _through_ray if ray.is_initialized() else fit_distributed_local
-    post = Post(errand.workspace.path(stage))
-    free_resources(errand.workspace, stage)
-    post.clear()
-    thread = _Thread(lambda: start(errand, device))
-    with stop_signals() as asked, _ended(thread, post):
+    mailbox = WorkerMailbox(task.workspace.path(stage))
+    free_resources(task.workspace, stage)
+    mailbox.clear()
+    thread = _Thread(lambda: start(task, device))
+    with stop_signals() as signalled, _running(thread, mailbox):
         while thread.is_alive():
             thread.join(0.2)
-            if asked.is_set():
-                raise Interrupted(f"{stage.label} was interrupted; the same command goes on from here.")
-            _pass_on(post, listen)
-    post.raise_end()
+            if signalled.is_set():
+                raise Interrupted(f"{stage.label} was interrupted; the same command continues from here.")
+            _report(mailbox, on_evaluation)
+    mailbox.raise_failure()
     if thread.error is not None:
         raise thread.error
-    _pass_on(post, listen)
-    assert workspace.finished(stage), "workers that end without a word have finished the stage"
+    _report(mailbox, on_evaluation)
+    assert workspace.finished(stage), "workers that end without a failure have finished the stage"
 
 
 def free_resources(workspace: Workspace, stage: Stage) -> None:
-    """Free what an ended run of a stage still holds of the cluster.
+    """Free the cluster resources that an ended run of a stage still holds.
 
-    A run whose process was ended leaves its placement group to a watcher of Ray's, which is blind where the
-    dashboard does not answer or the machine has several clusters; the next run would wait for ever.
+    A run whose process was killed leaves its placement group to a watcher of Ray, which fails if the
+    dashboard does not answer or the machine has several clusters; the next run would then wait for ever.
 
     Args:
-        workspace: Where the stage is.
-        stage: Nobody trains it now.
+        workspace: Holds the stage.
+        stage: A stage that no process is training.
     """
     import ray
 
-    name = Post(workspace.path(stage)).group()
+    name = WorkerMailbox(workspace.path(stage)).placement_group()
     if not name or not ray.is_initialized():
         return
     from ray.util.placement_group import PlacementGroup, placement_group_table, remove_placement_group
@@ -108,28 +113,28 @@ def free_resources(workspace: Workspace, stage: Stage) -> None:
         remove_placement_group(group)
 
 
-def fit_distributed_local(errand: Errand, device: str = "cpu") -> None:
+def fit_distributed_local(task: RankTask, device: str = "cpu") -> None:
     """Train on plain processes of this machine, without Ray: gloo on the CPU, nccl on GPUs."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    told = Errand(errand.stage, errand.workspace, errand.where, parent=os.getpid())
-    arguments = (told, device, port)
-    # Else every rank prints that no parameter was unused.
+    owned = RankTask(task.stage, task.workspace, task.where, parent=os.getpid())
+    arguments = (owned, device, port)
+    # Otherwise every rank prints that no parameter was unused.
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     torch.multiprocessing.start_processes(  # type: ignore[attr-defined, no-untyped-call]
-        _local_rank, arguments, nprocs=errand.where.workers, start_method=START_METHOD
+        _local_rank, arguments, nprocs=task.where.workers, start_method=START_METHOD
     )
 
 
-def train_rank(errand: Errand, device: str) -> None:
-    """Train as one rank of the process group that is there.
+def train_rank(task: RankTask, device: str) -> None:
+    """Train as one rank of the existing process group.
 
-    What retrying cannot mend is written down and ends this rank quietly; anything else is raised, and Ray
-    Train starts the ranks again, from the last checkpoint.
+    An error that a retry cannot fix is written down and ends this rank quietly; any other error is raised,
+    and Ray Train restarts the ranks from the last checkpoint.
     """
-    folder = errand.workspace.path(errand.stage)
-    post = Post(folder)
+    folder = task.workspace.path(task.stage)
+    mailbox = WorkerMailbox(folder)
     require(
         folder.is_dir(),
         "every worker sees the workspace",
@@ -139,30 +144,30 @@ def train_rank(errand: Errand, device: str) -> None:
     )
     try:
         with _only_writer(folder):
-            post.start()
+            mailbox.start()
             fit_here(
-                errand.stage,
-                errand.workspace,
-                errand.where,
+                task.stage,
+                task.workspace,
+                task.where,
                 device=device,
-                listen=post.tell,
-                asked=lambda: post.asked() or errand.parent not in (0, os.getppid()),
+                on_evaluation=mailbox.send,
+                stop_requested=lambda: mailbox.stop_requested() or task.parent not in (0, os.getppid()),
             )
     except (Diverged, BadInput) as error:
-        post.give_up(error)
+        mailbox.send_failure(error)
     except Interrupted:
         return
 
 
-def _through_ray(errand: Errand, device: str) -> None:
+def _through_ray(task: RankTask, device: str) -> None:
     from ray.train import FailureConfig, RunConfig, ScalingConfig
     from ray.train.torch import TorchConfig, TorchTrainer
 
-    on_gpu, where, stage = device.startswith("cuda"), errand.where, errand.stage
-    run_folder = errand.workspace.root / "ray" / f"{stage.label}-{stage.fingerprint}"
+    on_gpu, where, stage = device.startswith("cuda"), task.where, task.stage
+    run_folder = task.workspace.root / "ray" / f"{stage.label}-{stage.fingerprint}"
     trainer = TorchTrainer(
         _ray_rank,
-        train_loop_config={"errand": errand, "device": device},
+        train_loop_config={"task": task, "device": device},
         torch_config=TorchConfig(backend="nccl" if on_gpu else "gloo", timeout_s=COLLECTIVE_SECONDS),
         scaling_config=ScalingConfig(
             num_workers=where.workers,
@@ -177,7 +182,7 @@ def _through_ray(errand: Errand, device: str) -> None:
     )
     try:
         trainer.fit()
-    finally:  # Checkpoints are the stage's own: nothing in there is needed again.
+    finally:  # Checkpoints belong to the stage: nothing in this folder is needed again.
         shutil.rmtree(run_folder, ignore_errors=True)
 
 
@@ -185,14 +190,14 @@ def _ray_rank(config: dict[str, Any]) -> None:
     from ray.train.torch import get_device
     from ray.util import get_current_placement_group
 
-    errand, device = config["errand"], config["device"]
+    task, device = config["task"], config["device"]
     group = get_current_placement_group()
     if group is not None:
-        Post(errand.workspace.path(errand.stage)).note_group(group.id.hex())
-    train_rank(errand, str(get_device()) if device.startswith("cuda") else device)
+        WorkerMailbox(task.workspace.path(task.stage)).record_group(group.id.hex())
+    train_rank(task, str(get_device()) if device.startswith("cuda") else device)
 
 
-def _local_rank(number: int, errand: Errand, device: str, port: int) -> None:
+def _local_rank(number: int, task: RankTask, device: str, port: int) -> None:
     on_gpu = device.startswith("cuda")
     if on_gpu:
         torch.cuda.set_device(number)
@@ -200,38 +205,38 @@ def _local_rank(number: int, errand: Errand, device: str, port: int) -> None:
         "nccl" if on_gpu else "gloo",
         init_method=f"tcp://127.0.0.1:{port}",
         rank=number,
-        world_size=errand.where.workers,
+        world_size=task.where.workers,
         timeout=timedelta(seconds=COLLECTIVE_SECONDS),
     )
     try:
-        train_rank(errand, f"cuda:{number}" if on_gpu else device)
+        train_rank(task, f"cuda:{number}" if on_gpu else device)
     finally:
         dist.destroy_process_group()
 
 
 @contextlib.contextmanager
 def _only_writer(folder: Path) -> Iterator[None]:
-    """Rank 0 waits for the ranks of a killed run that have not noticed yet; the others wait for rank 0."""
+    """Let rank 0 wait for the ranks of a killed run that have not ended yet; the others wait for rank 0."""
     with locked(folder / "writer.lock") if rank() == 0 else contextlib.nullcontext():
-        from_first(None)
+        rank0_value(None)
         yield
 
 
 @contextlib.contextmanager
-def _ended(thread: "_Thread", post: Post) -> Iterator[None]:
-    """Start the thread, and see the workers off when the block ends with an error."""
+def _running(thread: "_Thread", mailbox: WorkerMailbox) -> Iterator[None]:
+    """Start the thread, and stop the workers if the block ends with an error."""
     thread.start()
     try:
         yield
     except BaseException:
-        post.ask_to_stop()
-        thread.join(LAST_WORDS_SECONDS)
+        mailbox.request_stop()
+        thread.join(STOP_SECONDS)
         raise
 
 
-def _pass_on(post: Post, listen: Listen | None) -> None:
-    for evaluation in post.news():
-        if listen is not None and listen(evaluation):
+def _report(mailbox: WorkerMailbox, on_evaluation: OnEvaluation | None) -> None:
+    for evaluation in mailbox.receive():
+        if on_evaluation is not None and on_evaluation(evaluation):
             raise Stopped(f"{evaluation.stage} was stopped early, after {evaluation.examples} examples.")
 
 

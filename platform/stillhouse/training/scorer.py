@@ -56,7 +56,7 @@ class StudentScorer:
         Raises:
             BadInput: As `score`.
         """
-        assert isinstance(self.objective, LogitObjective), "logits are recorded of an objective that has some"
+        assert isinstance(self.objective, LogitObjective), "only an objective with logits has them recorded"
         return self._computed(self.objective.logits, first, second)
 
     def _computed(self, compute: Compute, first: Sequence[str], second: Sequence[str] | None) -> Vectors:
@@ -64,11 +64,11 @@ class StudentScorer:
         lengths = {len(side) for side in sides}
         require(
             len(sides) == len(self.columns),
-            "texts are given for every column that was learned from",
+            "texts are given for every column of the training examples",
             given=len(sides),
             columns=list(self.columns),
         )
-        require(len(lengths) == 1 and 0 not in lengths, "both sides of pairs are as long, and not empty")
+        require(len(lengths) == 1 and 0 not in lengths, "both sides have the same length > 0")
         row_of = {
             text: row for row, text in enumerate(dict.fromkeys(text for side in sides for text in side))
         }

@@ -23,7 +23,7 @@ from gpu_parts import MadeTokens, MadeVectors, made_model, made_texts, search_ro
 from harness import Row, arguments, at_least, at_most, finish, in_turn, median, ratio, spread
 
 from stillhouse.core.artifacts import Workspace
-from stillhouse.core.devices import is_here
+from stillhouse.core.devices import has_device
 from stillhouse.core.identity import Spec, spec
 from stillhouse.core.tokenizing import FastTokenizer
 from stillhouse.losses.crd import CRD
@@ -183,7 +183,7 @@ def main() -> int:
     parser.add_argument("--model", default="all-MiniLM-L6-v2", help="a folder, or the packaged model")
     parser.add_argument("--shape", default="", help="random weights, HIDDENxLAYERS, such as 1024x24")
     options = parser.parse_args()
-    if not is_here(options.device):
+    if not has_device(options.device):
         why = "the script is run on the CPU with --quick, to see that it runs"
         return finish([Row("everything on a GPU", "–", "–", "no GPU here", met=True, note=why)], options)
     with tempfile.TemporaryDirectory() as held:

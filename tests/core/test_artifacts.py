@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from stillhouse.cli.main import main
 from stillhouse.core.artifacts import (
+    FORMAT,
     Workspace,
     default_root,
     locked,
@@ -109,3 +111,93 @@ def test_what_is_written_is_readable_as_the_umask_says(tmp_path: Path) -> None:
     finally:
         os.umask(old)
     assert (tmp_path / "file").stat().st_mode & 0o777 == 0o644
+
+
+# The workspace's format.
+
+
+def test_a_new_workspace_states_its_format_before_it_holds_anything(tmp_path: Path) -> None:
+    root = tmp_path / "runs"
+    Workspace(root).check()
+    assert not root.exists()
+    Workspace(root).path(TextTable("abc"))
+    assert os.listdir(root) == ["workspace.json"]
+    assert read_json(root / "workspace.json") == {"format": FORMAT}
+    Workspace(root).check()
+
+
+@pytest.mark.parametrize("kind", ["corpora", "stages", "sweeps"])
+def test_a_workspace_of_the_first_version_is_refused(tmp_path: Path, kind: str) -> None:
+    (tmp_path / kind / "ibkd").mkdir(parents=True)
+    (tmp_path / "mlflow.db").touch()
+    for use in (
+        lambda: Workspace(tmp_path).check(),
+        lambda: Workspace(tmp_path).claim(),
+        lambda: Workspace(tmp_path).path(TextTable("abc")),
+        lambda: Workspace(tmp_path).listed("stores"),
+    ):
+        with pytest.raises(BadInput, match=r"but .* holds artifacts but no workspace\.json.*version 0\.1"):
+            use()
+    assert sorted(os.listdir(tmp_path)) == sorted([kind, "mlflow.db"])
+
+
+@pytest.mark.parametrize("content", ['{"format": 3}', '{"format": "2"}', "{", "[]"])
+def test_another_format_is_refused_even_without_artifacts(tmp_path: Path, content: str) -> None:
+    (tmp_path / "workspace.json").write_text(content)
+    with pytest.raises(BadInput, match=r"has the format (3|2|unknown)\..*--root.*the version that made it"):
+        Workspace(tmp_path).claim()
+    assert (tmp_path / "workspace.json").read_text() == content
+
+
+def test_folders_beside_artifacts_do_not_make_a_workspace_old(tmp_path: Path) -> None:
+    for name in ("logs", "mlartifacts", "comparisons", ".lock", "mlflow.db"):
+        (tmp_path / name).mkdir()
+    Workspace(tmp_path).claim()
+    assert (tmp_path / "workspace.json").exists()
+
+
+def test_a_marker_that_was_removed_is_written_again(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path)
+    workspace.claim()
+    (tmp_path / "workspace.json").unlink()
+    workspace.claim()
+    assert (tmp_path / "workspace.json").exists()
+
+
+def test_processes_that_start_at_once_all_use_a_new_workspace(tmp_path: Path) -> None:
+    code = (
+        "import sys\n"
+        "from pathlib import Path\n"
+        "from stillhouse.core.artifacts import Workspace\n"
+        "from stillhouse.plan.data import TextTable\n"
+        "while not Path(sys.argv[2]).exists(): pass\n"
+        "for n in range(50):\n"
+        "    workspace = Workspace(Path(sys.argv[1]) / str(n))\n"
+        "    workspace.path(TextTable(sys.argv[3])).mkdir(parents=True)\n"
+        "    workspace.listed('corpora')\n"
+    )
+    start = tmp_path / "start"
+    command = [sys.executable, "-c", code, str(tmp_path / "runs"), str(start)]
+    environment = {**os.environ, "PYTHONPATH": PLATFORM}
+    processes = [
+        subprocess.Popen([*command, str(n)], env=environment, stderr=subprocess.PIPE, text=True)
+        for n in range(4)
+    ]
+    start.touch()
+    errors = [process.communicate(timeout=60)[1] for process in processes]
+    assert [process.returncode for process in processes] == [0] * 4, errors
+    assert {len(list(root.glob("corpora/*"))) for root in (tmp_path / "runs").iterdir()} == {4}
+
+
+@pytest.mark.parametrize("command", [["store", "ls"], ["embed", "--local"], ["sweep", "mse"]])
+def test_commands_refuse_an_old_workspace_before_they_do_anything(
+    tmp_path: Path, tiny_model: Path, capsys: pytest.CaptureFixture[str], command: list[str]
+) -> None:
+    corpus, root = tmp_path / "texts.txt", tmp_path / "runs"
+    corpus.write_text("one sentence\nanother one\n")
+    (root / "stores" / "texts-0123456789abcdef").mkdir(parents=True)
+    data = ["--teacher", str(tiny_model), "--corpus", str(corpus)] if command[0] != "store" else []
+    assert main([*command, *data, "--root", str(root)]) == 2
+    error = capsys.readouterr().err
+    assert "holds artifacts but no workspace.json. Give another --root" in error
+    assert os.listdir(root) == ["stores"]

@@ -162,7 +162,7 @@ def test_the_stock_library_gives_the_same_vectors(
     wanted = ["StaticEmbedding", *["Dense"] * bool(ending), *["Normalize"] * normalize]
     assert [m["type"].rpartition(".")[2] for m in modules] == wanted
     tokenizer = FastTokenizer(tmp_path / "export", MAX_LENGTH)
-    assert tokenizer.around() == ([], [])
+    assert tokenizer.special_tokens_around() == ([], [])
     assert tokenizer(TEXTS)[1].max() <= len(TEXTS) * (MAX_LENGTH - 2)
 
 

@@ -249,7 +249,7 @@ def test_a_killed_build_goes_on_to_the_same_bytes(workspace: Workspace, store: S
     resumed = build(workspace, store)
     assert read_manifest(folder)["rows_this_run"] == 24
     straight = Workspace(tmp_path / "straight")
-    straight.root.mkdir()
+    straight.claim()
     (straight.root / "corpora").symlink_to(workspace.root.resolve() / "corpora")
     assert build(straight, store) == resumed
 
@@ -295,7 +295,7 @@ def test_the_bytes_do_not_depend_on_the_number_of_actors(
     made = []
     for actors in (1, 2):
         space = Workspace(tmp_path / f"by-{actors}")
-        space.root.mkdir()
+        space.claim()
         (space.root / "corpora").symlink_to(corpora)
         seen: list[tuple[int, int]] = []
         capfd.readouterr()

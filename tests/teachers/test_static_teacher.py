@@ -109,8 +109,8 @@ def test_a_text_without_any_token_is_set_apart(
 
 def test_its_tokenizer_puts_nothing_around_a_text(static_model: Path, tiny_model: Path) -> None:
     static, around = FastTokenizer(static_model, 8), FastTokenizer(tiny_model, 8)
-    before, after = around.around()
-    assert (len(before), len(after)) == (1, 1) and static.around() == ([], [])
+    before, after = around.special_tokens_around()
+    assert (len(before), len(after)) == (1, 1) and static.special_tokens_around() == ([], [])
     assert [*before, *static(["the cat"])[0], *after] == around(["the cat"])[0].tolist()
     assert len(static([""])[0]) == 0
 

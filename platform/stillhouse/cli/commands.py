@@ -285,12 +285,14 @@ def _on_ray(options: Namespace) -> Iterator[tuple[Workspace, str]]:
 
     root, device = root_of(options), device_of(options)
     held = f"{root} must have one writer, but another run is going on there. Wait for it, or give --root."
+    workspace = Workspace(root)
+    workspace.claim()
     with locked(root / ".lock", wait=False, held=held), _quietly(options):
         try:
             if not options.local:
                 with signals_kept():
                     connect(options.address, nested=options.workers > 1, verbose=options.verbose)
-            yield Workspace(root), cluster_device(device)
+            yield workspace, cluster_device(device)
         finally:
             if not options.local:
                 disconnect()

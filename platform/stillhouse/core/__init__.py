@@ -1,1 +1,1 @@
-"""What every room stands on: errors, identity, artifacts, the console, devices and processes."""
+"""What every other package builds on: errors, identity, artifacts, the console, devices and processes."""

@@ -1,4 +1,4 @@
-"""How a process that computes on a CPU keeps its memory."""
+"""Memory allocation of a process that computes on a CPU."""
 
 import ctypes
 import sys
@@ -8,12 +8,12 @@ _TRIM_THRESHOLD, _MMAP_MAX = -1, -4
 
 
 def keep_large_blocks() -> None:
-    """Let this process use freed memory again rather than hand it back to the system.
+    """Make this process reuse freed memory instead of returning it to the system.
 
-    glibc returns blocks of more than 32 MB at once, and trims smaller ones off its heap; a model asks for the
-    same blocks again in the next batch, and every page of them is then fetched and cleared anew. The gradient
-    of a vocabulary of 30 522 words of 384 numbers alone has 47 MB. What was measured is in
-    `docs/benchmarks.md`. Nothing happens where the C library is another one.
+    glibc returns blocks of more than 32 MB to the system at once, and trims smaller ones off its heap. A
+    model allocates the same blocks again for the next batch, and each page is then mapped and zeroed again.
+    The gradient of an embedding matrix of 30,522 x 384 alone takes 47 MB. Measurements are in
+    `docs/benchmarks.md`. With another C library this does nothing.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if mallopt is not None:

@@ -1,4 +1,4 @@
-"""Artifacts: folders that are whole if and only if their manifest exists, found by what they are made of."""
+"""Artifacts: folders that are complete if and only if their manifest exists, named by their content."""
 
 import contextlib
 import dataclasses
@@ -13,13 +13,21 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from stillhouse.core.errors import BadInput, Hindered, full_disk, tells_of_full_disk
+from stillhouse.core.errors import BadInput, Hindered, full_disk, is_full_disk
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
 MANIFEST = "manifest.json"
-_LEAST_ROOM = 1 << 16
+FORMAT = 2
+"""Version of the workspace's layout and of the fingerprints in it; raised when older ones cannot be read."""
+_MARKER = "workspace.json"
+_FINGERPRINTED = ("corpora", "tokens", "stores", "examples", "collections", "stages", "sweeps")
+"""Folders whose content depends on the format. Version 0.1 did not mark its workspaces."""
+_MIN_FREE_BYTES = 1 << 16
+
+_claimed: set[Path] = set()
+"""Workspaces whose marker this process has read or written."""
 
 
 class Artifact(Protocol):
@@ -27,42 +35,95 @@ class Artifact(Protocol):
 
     @property
     def kind(self) -> str:
-        """The shelf it stands on: ``corpora``, ``stores``, ``stages``, …."""
+        """The subfolder of the workspace that holds it: ``corpora``, ``stores``, ``stages``, …."""
         ...
 
     @property
     def label(self) -> str:
-        """A short readable name, for people who list the folder."""
+        """A short name for people who list the folder."""
         ...
 
     @property
     def fingerprint(self) -> str:
-        """What it is made of, in sixteen hexadecimal digits."""
+        """Sixteen hexadecimal digits that identify what it is made of."""
         ...
 
 
 @dataclasses.dataclass(frozen=True)
 class Workspace:
-    """The folder that holds everything a team has built: ``ROOT/<kind>/<label>-<fingerprint>/``."""
+    """The folder that holds everything a team has built: ``ROOT/<kind>/<label>-<fingerprint>/``.
+
+    A file in it states its format. It is written when the first artifact's path is needed, before the
+    artifact itself; a workspace of another format is refused.
+    """
 
     root: Path
 
+    def check(self) -> None:
+        """Refuse a workspace of another format; one that holds no artifacts yet is accepted.
+
+        Raises:
+            BadInput: Another version made the workspace.
+        """
+        # Looked at before the marker, which is always written first: so a process that starts meanwhile
+        # and finds another one's artifacts finds the marker too.
+        holds = any((self.root / kind).exists() for kind in _FINGERPRINTED)
+        made_by = _format_of(self.root / _MARKER)
+        if made_by == FORMAT or (made_by is None and not holds):
+            return
+        what = f"has the format {made_by}" if made_by is not None else f"holds artifacts but no {_MARKER}"
+        version = "the version that made it" if made_by is not None else "version 0.1"
+        raise BadInput(
+            f"this version of stillhouse reads workspaces of format {FORMAT}, but {self.root} {what}. Give "
+            f"another --root, or open it with {version}. Its exports and its MLflow database remain usable."
+        )
+
+    def claim(self) -> None:
+        """Check the format, and write it down where the workspace is new.
+
+        Raises:
+            BadInput: Another version made the workspace.
+        """
+        marker = self.root / _MARKER
+        if self.root in _claimed and marker.exists():
+            return
+        self.check()
+        if not marker.exists():
+            write_json(marker, {"format": FORMAT})
+        _claimed.add(self.root)
+
+    def folder(self, kind: str) -> Path:
+        """The folder of all artifacts of a kind, whether it exists or not."""
+        self.claim()
+        return self.root / kind
+
     def path(self, artifact: Artifact) -> Path:
         """The folder of an artifact, finished or not."""
-        return self.root / artifact.kind / f"{artifact.label}-{artifact.fingerprint}"
+        return self.folder(artifact.kind) / f"{artifact.label}-{artifact.fingerprint}"
 
     def finished(self, artifact: Artifact) -> bool:
-        """Whether the artifact is there and whole."""
+        """Whether the artifact exists and is complete."""
         return (self.path(artifact) / MANIFEST).exists()
 
     def listed(self, kind: str) -> list[Path]:
-        """Every folder on a shelf, finished or not, by name."""
-        shelf = self.root / kind
-        return sorted(p for p in shelf.iterdir() if p.is_dir()) if shelf.is_dir() else []
+        """Every artifact folder of a kind, finished or not, sorted by name."""
+        self.check()
+        folder = self.root / kind
+        return sorted(p for p in folder.iterdir() if p.is_dir()) if folder.is_dir() else []
+
+
+def _format_of(marker: Path) -> Any:
+    """The format that a marker states; None without a marker."""
+    try:
+        return json.loads(marker.read_bytes())["format"]
+    except FileNotFoundError:
+        return None
+    except (ValueError, TypeError, KeyError):
+        return "unknown"
 
 
 def default_root() -> Path:
-    """``$STILLHOUSE_ROOT``, else ``./runs``; in a Ray job, whose folder is a copy, ``~/stillhouse-runs``."""
+    """``$STILLHOUSE_ROOT``, else ``./runs``; in a Ray job, which runs in a copy, ``~/stillhouse-runs``."""
     if "STILLHOUSE_ROOT" in os.environ:
         return Path(os.environ["STILLHOUSE_ROOT"])
     inside_ray_job = "RAY_JOB_CONFIG_JSON_ENV_VAR" in os.environ
@@ -70,7 +131,7 @@ def default_root() -> Path:
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Write a file that is there whole or not at all: temporary file, fsync, rename, fsync of the folder.
+    """Write a file completely or not at all: temporary file, fsync, rename, fsync of the folder.
 
     Raises:
         Hindered: The disk is full; the old file, if any, is untouched.
@@ -80,12 +141,12 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 
 def write_array(path: Path, array: "npt.NDArray[Any]") -> None:
-    """Write an array as ``.npy``, there whole or not at all.
+    """Write an array as ``.npy``, completely or not at all.
 
     Raises:
         Hindered: The disk is full.
     """
-    import numpy as np  # `--help` and its kin want no array.
+    import numpy as np  # Not needed by `--help` and other quick commands.
 
     with replacing(path) as temporary, temporary.open("wb") as file:
         np.save(file, array)
@@ -93,7 +154,7 @@ def write_array(path: Path, array: "npt.NDArray[Any]") -> None:
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Give a temporary path that takes the place of ``path``, durably, when the block ends without error.
+    """Yield a temporary path that durably replaces ``path`` when the block ends without an error.
 
     Raises:
         Hindered: The disk is full.
@@ -111,7 +172,7 @@ def replacing(path: Path) -> Iterator[Path]:
     except Hindered:
         raise
     except Exception as error:
-        if tells_of_full_disk(error) or _room(path.parent) < _LEAST_ROOM:
+        if is_full_disk(error) or _free_bytes(path.parent) < _MIN_FREE_BYTES:
             raise full_disk(path) from error
         raise
     finally:
@@ -119,7 +180,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Remove the temporary files and folders of a killed process. Called under the folder's lock."""
+    """Remove the temporary files and folders of a killed process; call it under the folder's lock."""
     for leftover in folder.glob(".*.tmp"):
         if leftover.is_dir():
             shutil.rmtree(leftover, ignore_errors=True)
@@ -128,27 +189,27 @@ def remove_leftovers(folder: Path) -> None:
 
 
 def write_manifest(folder: Path, content: dict[str, Any]) -> None:
-    """Declare a folder finished. Called last, when everything else is on the disk."""
+    """Declare a folder finished; call it last, when everything else is on disk."""
     write_json(folder / MANIFEST, content)
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """The manifest of a finished folder.
+    """Read the manifest of a finished folder.
 
     Raises:
-        BadInput: There is none, or it is not JSON.
+        BadInput: The manifest is missing or not JSON.
     """
     manifest: dict[str, Any] = read_json(folder / MANIFEST)
     return manifest
 
 
 def write_json(path: Path, content: object) -> None:
-    """Write JSON atomically, indented, keys in the order given."""
+    """Write indented JSON atomically, keys in the order given."""
     write_atomically(path, (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode())
 
 
 def without_nan(content: Any) -> Any:
-    """The same content with null for NaN and infinity, which JSON does not have."""
+    """Replace NaN and infinity, which JSON does not have, by null."""
     if isinstance(content, Mapping):
         return {key: without_nan(value) for key, value in content.items()}
     if isinstance(content, (list, tuple)):
@@ -175,19 +236,19 @@ def read_json(path: Path) -> Any:
 
 
 def sha256_of(path: Path) -> str:
-    """The sha256 of a file's bytes, in hexadecimal."""
+    """Hash a file's bytes; hexadecimal digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @contextlib.contextmanager
 def locked(path: Path, *, wait: bool = True, held: str = "") -> Iterator[None]:
-    """Hold a file lock that the operating system frees when this process ends, however it ends.
+    """Hold a file lock, which the operating system releases however this process ends.
 
     Args:
-        path: The lock file; it is created, and left behind.
-        wait: Wait for another holder; else refuse at once.
-        held: The message of the refusal.
+        path: The lock file, which is created and left behind.
+        wait: Whether to wait for another holder, instead of refusing at once.
+        held: Message of the refusal.
 
     Raises:
         BadInput: Another process holds the lock and ``wait`` is False.
@@ -202,19 +263,19 @@ def locked(path: Path, *, wait: bool = True, held: str = "") -> Iterator[None]:
 
 
 def remove(folder: Path) -> None:
-    """Remove an artifact, its manifest first: what a broken removal leaves behind counts as unfinished."""
+    """Remove an artifact, its manifest first: what an interrupted removal leaves counts as unfinished."""
     (folder / MANIFEST).unlink(missing_ok=True)
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _room(folder: Path) -> int:
-    """Bytes that may still be written; some writers only say that they wrote less than they had to."""
+def _free_bytes(folder: Path) -> int:
+    """Bytes that may still be written; some writers report a full disk only as a short write."""
     status = os.statvfs(folder)
     return status.f_bavail * status.f_frsize
 
 
 def _umask() -> int:
-    """The process's umask, which can only be read by setting it."""
+    """The process's umask, which can be read only by setting it."""
     mask = os.umask(0)
     os.umask(mask)
     return mask

@@ -1,4 +1,4 @@
-"""What a person sees: our own short lines. The chatter of the libraries goes to a log file."""
+"""Terminal output: our own short lines are printed; the output of libraries goes to a log file."""
 
 import contextlib
 import functools
@@ -33,25 +33,24 @@ _OFF_BY_DEFAULT = {
 
 
 def private_environment() -> None:
-    """Turn off what would leave the machine or clutter the screen; what the user has set stays.
+    """Turn off telemetry and progress bars through environment variables; the user's settings stay.
 
-    Called before ray, mlflow or transformers is imported: they read these variables then.
+    Call it before ray, mlflow or transformers is imported: they read these variables on import.
     """
     for name, value in _OFF_BY_DEFAULT.items():
         os.environ.setdefault(name, value)
 
 
 def private_variables() -> dict[str, str]:
-    """The same variables as this process has them, for processes on other machines."""
+    """The same variables with this process's values, for processes on other machines."""
     return {name: os.environ.get(name, value) for name, value in _OFF_BY_DEFAULT.items()}
 
 
 @contextlib.contextmanager
 def diverted_chatter(folder: Path, *, verbose: bool) -> Iterator[None]:
-    """Send the libraries' logging, warnings and raw standard error to a file in ``folder`` for a while.
+    """Redirect the libraries' logging, warnings and raw standard error to a file in ``folder``.
 
-    With ``verbose`` they are left be, and so they are inside another such block. Our own lines stay on the
-    screen.
+    With ``verbose``, or inside another such block, nothing is redirected. Our own lines stay on the screen.
     """
     if verbose or _screen is not None:
         yield
@@ -64,7 +63,7 @@ def diverted_chatter(folder: Path, *, verbose: bool) -> Iterator[None]:
 
 
 def log_failure(error: BaseException, folder: Path) -> Path:
-    """Write the traceback of an error that nobody expected beside the libraries' chatter.
+    """Write the traceback of an unexpected error to the log file.
 
     Returns:
         The log file.
@@ -77,14 +76,14 @@ def log_failure(error: BaseException, folder: Path) -> Path:
 
 @functools.cache
 def _log_file(folder: Path) -> Path:
-    """This process's log in a folder, which is made; named by the time at which it was first wanted."""
+    """This process's log file in a folder, named after the time of its first use; the folder is created."""
     folder.mkdir(parents=True, exist_ok=True)
     return folder / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log"
 
 
 @contextlib.contextmanager
 def _stderr_to(file: TextIO) -> Iterator[None]:
-    """Point descriptor 2, which compiled code writes to, at the file; `warn` keeps the screen."""
+    """Point descriptor 2, which compiled code writes to, at the file; `warn` still prints."""
     screen, python_stderr = os.dup(2), sys.stderr
     os.dup2(file.fileno(), 2)
     with open(screen, "w", buffering=1, encoding="utf-8", errors="replace") as kept:
@@ -99,7 +98,7 @@ def _stderr_to(file: TextIO) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _stdout_to(file: TextIO) -> Iterator[None]:
-    """What libraries print goes to the file; `say` keeps the screen."""
+    """Redirect what libraries print to the file; `say` still prints."""
     global _page
     kept, before = sys.stdout, _page
     _page, sys.stdout = kept, file
@@ -127,17 +126,17 @@ def _logging_to(file: TextIO) -> Iterator[None]:
 
 
 def say(line: str = "") -> None:
-    """Print one line of ours, at once."""
+    """Print one line immediately."""
     print(line, file=_page or sys.stdout, flush=True)
 
 
 def warn(line: str) -> None:
-    """Print one line of ours to standard error, at once."""
+    """Print one line to standard error immediately."""
     print(f"stillhouse: {line}", file=_screen or sys.stderr, flush=True)
 
 
 class Progress:
-    """Tell how far long work is: what is done, the rate, the time left; a line every few seconds."""
+    """Progress of long work: amount done, rate and time left, one line every few seconds."""
 
     def __init__(self, what: str, unit: str, *, every_s: float = 5.0) -> None:
         """Start the clock.
@@ -145,14 +144,14 @@ class Progress:
         Args:
             what: The work, such as ``embedding sentences``.
             unit: What is counted, such as ``sentences``.
-            every_s: Seconds between two lines.
+            every_s: Seconds between lines.
         """
         self.what, self.unit, self.every_s = what, unit, every_s
         self.started = self.last = time.monotonic()
         self.first_done: int | None = None
 
     def __call__(self, done: int, total: int | None) -> None:
-        """Say where the work is, if it is time to, and always at the end; None where nobody knows the end."""
+        """Print the progress if it is due, and always at the end; ``total`` is None if it is unknown."""
         now = time.monotonic()
         if self.first_done is None:
             self.first_done, self.started = done, now

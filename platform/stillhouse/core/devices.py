@@ -1,13 +1,13 @@
-"""What a machine computes on: the device that was asked for, or the best that is there."""
+"""Compute devices: the requested one, or the best that this machine has."""
 
 from stillhouse.core.errors import require
 
 
 def resolve_device(device: str) -> str:
-    """``auto`` as the best that this machine has; anything else as it is."""
+    """Replace ``auto`` by this machine's best device; return anything else unchanged."""
     if device != "auto":
         return device
-    return next(kind for kind in ("cuda", "mps", "cpu") if is_here(kind))
+    return next(kind for kind in ("cuda", "mps", "cpu") if has_device(kind))
 
 
 def require_device(device: str) -> None:
@@ -17,25 +17,25 @@ def require_device(device: str) -> None:
         device: ``cpu``, ``mps``, ``cuda`` or one of several, such as ``cuda:1``.
 
     Raises:
-        BadInput: It is not here.
+        BadInput: The device is missing.
     """
     require(
-        is_here(device),
+        has_device(device),
         "the device is on this machine",
         device=device,
-        remedy="Leave --device out to take what there is.",
+        remedy="Omit --device to use the best one available.",
     )
 
 
 def usable_device(device: str) -> str:
-    """The device where this machine has it, else the CPU: a cluster's driver may stand on a node without."""
-    return device if is_here(device) else "cpu"
+    """Return the device if this machine has it, else the CPU: a cluster's driver may run on a CPU node."""
+    return device if has_device(device) else "cpu"
 
 
-def is_here(device: str) -> bool:
+def has_device(device: str) -> bool:
     """Whether this machine has a device."""
     import torch
 
     kind, _, index = device.partition(":")
-    there = {"cpu": 1, "cuda": torch.cuda.device_count(), "mps": int(torch.backends.mps.is_available())}
-    return (index.isdecimal() or not index) and int(index or 0) < there.get(kind, 0)
+    counts = {"cpu": 1, "cuda": torch.cuda.device_count(), "mps": int(torch.backends.mps.is_available())}
+    return (index.isdecimal() or not index) and int(index or 0) < counts.get(kind, 0)

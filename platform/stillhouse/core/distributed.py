@@ -1,4 +1,4 @@
-"""Ranks and gathering with gradient; every function works in one process without a process group."""
+"""Ranks, and gathering with gradient. Every function also works in one process without a process group."""
 
 import torch
 import torch.distributed as dist
@@ -19,9 +19,9 @@ def gather(local: Tensor) -> Tensor:
     """Concatenate a tensor of every rank along the first dimension, in the order of the ranks.
 
     The gradient flows back to the rank that a row came from, summed over the ranks that used it. When every
-    rank computes the same loss over the gathered batch, and DDP averages the parameters' gradients, the
-    result is the gradient of one process at the whole batch. A gather that is detached gives the same loss
-    and a wrong gradient.
+    rank computes the same loss over the gathered batch and DDP averages the parameters' gradients, the result
+    is the gradient that a single process would compute on the whole batch. A detached gather would give the
+    same loss and a wrong gradient.
 
     Args:
         local: (B, ...), the same shape on every rank.

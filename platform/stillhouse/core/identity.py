@@ -1,7 +1,7 @@
-"""Identity: a value's printable, stable fingerprint, and `Spec`, a frozen class plus its arguments.
+"""Identity: a stable, printable fingerprint of a value, and `Spec`, a class together with its arguments.
 
 *What* is computed is a frozen value with a fingerprint; *where* it runs is not part of it. Code is not
-hashed: a class carries ``version: ClassVar[int]``, raised when its meaning changes.
+hashed: a class carries ``version: ClassVar[int]``, which is raised when its meaning changes.
 """
 
 import dataclasses
@@ -19,25 +19,24 @@ T = TypeVar("T")
 
 @dataclasses.dataclass(frozen=True)
 class Spec(Generic[T]):
-    """A class (or function) with keyword arguments, to be built later and fingerprinted now.
+    """A class (or function) with keyword arguments, which is fingerprinted now and called later.
 
     Attributes:
-        target: What will be called.
-        kwargs: Its keyword arguments, every value with a stable identity.
+        target: The class or function.
+        kwargs: Its keyword arguments; every value has a stable identity.
     """
 
     target: Callable[..., T]
     kwargs: Mapping[str, Any]
 
     def build(self, **runtime: Any) -> T:
-        """Call the target; ``runtime`` adds what is known only where it runs, such as ``student_dim``."""
-        wanted = inspect.signature(self.target).parameters
-        return self.target(
-            **self.kwargs, **{k: v for k, v in runtime.items() if k in wanted and k not in self.kwargs}
-        )
+        """Call the target; ``runtime`` adds arguments known only at run time, such as ``student_dim``."""
+        accepted = inspect.signature(self.target).parameters
+        added = {k: v for k, v in runtime.items() if k in accepted and k not in self.kwargs}
+        return self.target(**self.kwargs, **added)
 
     def replace(self, **changes: Any) -> "Spec[T]":
-        """The same spec with some arguments changed."""
+        """Return the same spec with some arguments changed."""
         return spec(self.target, **{**self.kwargs, **changes})
 
     def __repr__(self) -> str:
@@ -47,15 +46,15 @@ class Spec(Generic[T]):
 
 
 def spec(target: Callable[..., T], **kwargs: Any) -> Spec[T]:
-    """Freeze a call.
+    """Make a `Spec`.
 
     Raises:
-        BadInput: An argument that the target does not take, or a value without a stable identity.
+        BadInput: The target does not take an argument, or a value has no stable identity.
     """
     known = list(inspect.signature(target).parameters)
     for name, value in kwargs.items():
         if name not in known:
-            raise BadInput(f"`{_name(target)}` takes no argument `{name}`. {nearest(name, known)}")
+            raise BadInput(f"`{_name(target)}` has no argument `{name}`. {nearest(name, known)}")
         try:
             canonical(value)
         except BadInput as unstable:
@@ -64,17 +63,17 @@ def spec(target: Callable[..., T], **kwargs: Any) -> Spec[T]:
 
 
 def fingerprint(value: object) -> str:
-    """Sixteen hexadecimal digits that are equal if and only if the values mean the same."""
+    """Hash a value into sixteen hexadecimal digits, equal if and only if the values mean the same."""
     text = json.dumps(canonical(value), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def canonical(value: object) -> Any:
-    """The JSON form that is fingerprinted, also what a manifest keeps to say what it was made of.
+    """Convert a value to the JSON form that is fingerprinted, and that manifests keep.
 
-    A frozen dataclass contributes its name, its ``version`` and its fields; a field with
-    ``metadata={"identity": False}`` is left out, one with ``{"identity": "unless_default"}`` only when it
-    has its default.
+    A frozen dataclass contributes its name, its ``version`` and its fields. A field with
+    ``metadata={"identity": False}`` is left out; one with ``{"identity": "unless_default"}`` is left out when
+    it has its default value.
 
     Raises:
         BadInput: The value has no stable identity (a lambda, an open file, a mutable object).
@@ -94,7 +93,7 @@ def canonical(value: object) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {"value": _name(type(value)), "version": _version(type(value)), "with": _fields(value)}
     raise BadInput(
-        f"a stable identity must exist for every value that names an artifact, but got {value!r} "
+        f"every value that names an artifact must have a stable identity, but got {value!r} "
         f"({type(value).__name__}). Use numbers, strings, lists, mappings, frozen dataclasses or `spec(...)`."
     )
 
@@ -110,7 +109,7 @@ def _fields(value: Any) -> dict[str, Any]:
 
 
 def _bound(call: Spec[Any]) -> dict[str, Any]:
-    """Arguments with defaults filled in: a changed default changes the identity, a spelt-out one does not."""
+    """Arguments and defaults: changing a default changes the identity, spelling it out does not."""
     parameters = inspect.signature(call.target).parameters.values()
     defaults = {p.name: p.default for p in parameters if p.default is not inspect.Parameter.empty}
     return {name: canonical(value) for name, value in {**defaults, **call.kwargs}.items()}

@@ -1,4 +1,4 @@
-"""SIGTERM ends a command as Ctrl-C does: cleanly, with one line, and the same command goes on."""
+"""SIGTERM ends a command as Ctrl-C does: cleanly, with one line, and the same command resumes it."""
 
 import contextlib
 import signal
@@ -9,7 +9,7 @@ from types import FrameType
 
 @contextlib.contextmanager
 def sigterm_interrupts() -> Iterator[None]:
-    """Raise `KeyboardInterrupt` in the main thread at SIGTERM, while the block runs."""
+    """Raise `KeyboardInterrupt` in the main thread on SIGTERM while the block runs."""
     with signals_kept():
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, _interrupt)
@@ -18,7 +18,7 @@ def sigterm_interrupts() -> Iterator[None]:
 
 @contextlib.contextmanager
 def signals_kept() -> Iterator[None]:
-    """Undo what the block does to the handling of SIGINT and SIGTERM; `ray.init` takes SIGTERM for itself."""
+    """Restore the handlers of SIGINT and SIGTERM after the block; `ray.init` installs its own for SIGTERM."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

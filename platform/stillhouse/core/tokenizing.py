@@ -1,4 +1,4 @@
-"""From texts to padded batches of token ids; training, embedding and evaluation all cut and pad here."""
+"""From texts to padded batches of token ids, for training, embedding and evaluation alike."""
 
 import json
 import sys
@@ -18,17 +18,17 @@ Offsets = npt.NDArray[np.int64]
 
 
 class FastTokenizer:
-    """Texts to token ids, special tokens included, cut at a maximum length, without padding.
+    """A tokenizer that returns token ids with special tokens, truncated to a maximum length and not padded.
 
-    A static model, one that is a table of token vectors, gets no special tokens, as it does from stock
-    sentence-transformers; a shorter length that its own file states holds too.
+    A static model (a table of token vectors) gets no special tokens, as in stock sentence-transformers; a
+    shorter length in its own tokenizer file is respected too.
 
     Attributes:
-        pad_id: What a batch is padded with.
+        pad_id: Token id that batches are padded with.
 
     Args:
         folder: A Hugging Face or sentence-transformers folder.
-        max_length: Tokens a text, special ones included.
+        max_length: Maximum number of tokens per text, special tokens included.
 
     Raises:
         BadInput: The folder has no fast tokenizer, or its model takes fewer tokens.
@@ -42,19 +42,19 @@ class FastTokenizer:
             self._backend, most, self.pad_id = _of_transformer(folder)
         else:
             self._backend, most, self.pad_id = _of_table(folder)
-            # Stock sentence-transformers cuts at what the file says, and nowhere without.
+            # Stock sentence-transformers truncates to the length in the file, if there is one.
             cut = (self._backend.truncation or {}).get("max_length", max_length)
             max_length = min(max_length, cut)
         require(
             3 <= max_length <= most, f"3 <= max_length <= {most}, what the model takes", max_length=max_length
         )
-        # Some published tokenizers carry a truncation and a padding of their own.
+        # Some published tokenizers come with their own truncation and padding.
         self._backend.no_padding()
         self._backend.enable_truncation(max_length)
         self._max_length = max_length
 
     def __call__(self, texts: Sequence[str]) -> tuple[Ids, Offsets]:
-        """The ids of all texts end to end, and where each begins (one more offset than texts)."""
+        """Tokenize texts: all ids concatenated, and where each text begins (one more offset than texts)."""
         texts = [text.lower() for text in texts] if self._lower else list(texts)
         encoded = self._backend.encode_batch_fast(texts, add_special_tokens=self._special)
         rows = [text.ids for text in encoded]
@@ -63,27 +63,31 @@ class FastTokenizer:
         return np.fromiter((i for row in rows for i in row), np.int32, int(offsets[-1])), offsets
 
     def same_as(self, other: "FastTokenizer") -> bool:
-        """Whether both have the same words with the same ids, and treat case alike."""
-        mine, theirs = self._backend.get_vocab(), other._backend.get_vocab()
-        return bool(mine == theirs and self._lower == other._lower and self.around() == other.around())
+        """Whether both have the same vocabulary, ids and special tokens, and treat case alike."""
+        same_words = self._backend.get_vocab() == other._backend.get_vocab()
+        return bool(
+            same_words
+            and self._lower == other._lower
+            and self.special_tokens_around() == other.special_tokens_around()
+        )
 
     def prefix_length(self, prompt: str) -> int:
-        """The tokens that a prompt puts in front of every text, special ones before it included."""
+        """Number of tokens that a prompt adds before every text, special tokens before it included."""
         encoded = self._backend.encode(prompt, add_special_tokens=self._special)
         return len(encoded.ids) - int(encoded.special_tokens_mask[-1])
 
-    def around(self) -> tuple[list[int], list[int]]:
-        """The special tokens before and after every text."""
+    def special_tokens_around(self) -> tuple[list[int], list[int]]:
+        """Ids of the special tokens before and after every text."""
         encoded = self._backend.encode("a", add_special_tokens=self._special)
         own = [place for place, special in enumerate(encoded.special_tokens_mask) if not special]
         return encoded.ids[: own[0]], encoded.ids[own[-1] + 1 :]
 
     def write_static(self, file: Path) -> None:
-        """Write the tokenizer of a static model: the same tokens, cut at the same one, none around."""
+        """Write the tokenizer of a static model: same tokens, same truncation, no special tokens."""
         import tokenizers
 
         bare: Any = tokenizers.Tokenizer.from_str(self._backend.to_str())
-        bare.enable_truncation(self._max_length - sum(len(ids) for ids in self.around()))
+        bare.enable_truncation(self._max_length - sum(len(ids) for ids in self.special_tokens_around()))
         if self._lower:
             lower, own = tokenizers.normalizers.Lowercase(), bare.normalizer
             bare.normalizer = tokenizers.normalizers.Sequence([lower, own] if own else [lower])
@@ -91,9 +95,9 @@ class FastTokenizer:
 
 
 def token_batches(lengths: IntArray, batch_tokens: int) -> Iterator[IntArray]:
-    """Cut rows, longest first, into batches of at most ``batch_tokens`` padded tokens, or of one row.
+    """Split rows, longest first, into batches of at most ``batch_tokens`` padded tokens, or of one row.
 
-    Longest first, so that a batch that does not fit the memory fails at once.
+    Longest first, so that a batch that does not fit into memory fails at once.
     """
     order = np.argsort(-lengths, kind="stable")
     first = 0
@@ -104,7 +108,7 @@ def token_batches(lengths: IntArray, batch_tokens: int) -> Iterator[IntArray]:
 
 
 def pad(ids: IntArray, starts_B: IntArray, lengths_B: IntArray, pad_id: int) -> Tokens:
-    """Cut texts out of ids that lie end to end, and pad them on the right to the longest."""
+    """Slice texts out of concatenated ids, and pad them on the right to the longest."""
     columns_T = np.arange(max(1, int(lengths_B.max(initial=1))))
     mask_BT = columns_T < lengths_B[:, None]
     ids_BT = np.full(mask_BT.shape, pad_id, np.int64)
@@ -113,7 +117,7 @@ def pad(ids: IntArray, starts_B: IntArray, lengths_B: IntArray, pad_id: int) -> 
 
 
 def transformer_part(folder: Path) -> Path:
-    """Where a model keeps its tokenizer: the first module of a sentence-transformers folder, else itself."""
+    """Folder of a model's tokenizer: the first module of a sentence-transformers folder, else the folder."""
     modules = _modules(folder)
     return folder / modules[0]["path"] if modules else folder
 
@@ -124,24 +128,24 @@ def is_static(folder: Path) -> bool:
 
 
 def first_module(folder: Path) -> str:
-    """The class of the first module of a sentence-transformers folder; of a plain one, a transformer."""
+    """Class of the first module of a sentence-transformers folder; a plain folder counts as a transformer."""
     modules = _modules(folder)
     return str(modules[0]["type"]).rpartition(".")[2] if modules else "Transformer"
 
 
 def lower_cases(folder: Path) -> bool:
-    """Whether sentence-transformers lowers texts before this folder's tokenizer sees them."""
+    """Whether sentence-transformers lower-cases texts before this folder's tokenizer."""
     settings = sorted(folder.glob("sentence_*_config.json"))
     return any(json.loads(path.read_bytes()).get("do_lower_case", False) for path in settings)
 
 
 def _modules(folder: Path) -> list[dict[str, Any]]:
-    described = folder / "modules.json"
-    return json.loads(described.read_bytes()) if described.is_file() else []
+    file = folder / "modules.json"
+    return json.loads(file.read_bytes()) if file.is_file() else []
 
 
 def _of_transformer(folder: Path) -> tuple[Any, int, int]:
-    """A backend, the tokens that its model takes, and what it pads with."""
+    """Backend, maximum length of its model, and padding id."""
     from transformers import AutoTokenizer
 
     try:

@@ -54,7 +54,7 @@ def write_texts(
         BadInput: Not one usable text came.
     """
     require(rows_per_shard >= 1, "rows_per_shard >= 1", rows_per_shard=rows_per_shard)
-    shelf = workspace.root / TextTable.kind
+    shelf = workspace.folder(TextTable.kind)
     with temporary_folder(shelf) as folder:
         shards = ShardWriter(folder, rows_per_shard, deduplicate)
         with replacing(folder / QUARANTINE) as path, path.open("w", encoding="utf-8") as quarantine:

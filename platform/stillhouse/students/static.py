@@ -170,4 +170,4 @@ def _zipf_weights(rows: int, scale: float) -> Tensor:
 
 
 def _special_tokens(tokenizer: Model) -> tuple[list[int], list[int]]:
-    return FastTokenizer(Path(tokenizer.path), 8).around()
+    return FastTokenizer(Path(tokenizer.path), 8).special_tokens_around()

@@ -31,6 +31,7 @@ def sweep(options: SweepOptions) -> dict[str, Any]:
         BadInput: Another sweep writes this workspace, the sweep of this name has another space or other data,
             or one trial needs more than the cluster has.
     """
+    Workspace(options.root.resolve()).claim()
     held = f"{options.root} must have one writer, but another run goes on there. Wait, or give --root."
     logs = options.root / "logs"
     with (

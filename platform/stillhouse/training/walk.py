@@ -17,7 +17,7 @@ from stillhouse.core.artifacts import (
     sha256_of,
     write_json,
 )
-from stillhouse.core.devices import is_here, resolve_device, usable_device
+from stillhouse.core.devices import has_device, resolve_device, usable_device
 from stillhouse.core.errors import require
 from stillhouse.core.identity import canonical
 from stillhouse.core.types import ScoringObjective
@@ -176,7 +176,7 @@ def _run_one(stage: Stage, workspace: Workspace, where: Where, on_evaluation: On
 def _train(stage: Stage, workspace: Workspace, where: Where, on_evaluation: OnEvaluation | None) -> None:
     device = resolve_device(where.device)
     prepare(stage, workspace, device=usable_device(device), threads=where.threads or torch.get_num_threads())
-    if where.workers == 1 and is_here(device):
+    if where.workers == 1 and has_device(device):
         fit_here(stage, workspace, where, device=device, on_evaluation=on_evaluation)
     else:
         from stillhouse.training.worker import fit_with_workers

@@ -28,7 +28,7 @@ def cross_entropy(positive: float, negatives: list[float]) -> float:
 def slow_infonce(
     loss: InfoNCE, student: Tensor, teacher: Tensor, rows: list[int], bank: Tensor, bank_rows: list[int]
 ) -> float:
-    """Equation 5 as it is written, one similarity at a time."""
+    """Compute equation 5 as written, one similarity at a time."""
     weight = np.eye(loss.student_dim)
     if isinstance(loss.projection, torch.nn.Linear):
         weight = loss.projection.weight.detach().numpy()
@@ -169,7 +169,7 @@ def slow_supervised(
     rows: list[list[int]],
     shared: bool,
 ) -> float:
-    """Equation 10 as it is written, with the passages of an anchor's query left out of its negatives."""
+    """Compute equation 10 as written, with the passages of an anchor's query left out of its negatives."""
     q, p, n = query.numpy(), positive.numpy(), negatives.numpy()
     query_rows, positive_rows, *negative_rows = rows
     total = 0.0
@@ -250,7 +250,7 @@ def test_a_mined_negative_that_is_the_passage_itself_does_not_count() -> None:
 
 
 @pytest.mark.parametrize(
-    ("switches", "said"),
+    ("switches", "message"),
     [
         ({"temperature": 0.0}, "temperature > 0"),
         ({"temperature": -1.0}, "temperature > 0"),
@@ -258,12 +258,12 @@ def test_a_mined_negative_that_is_the_passage_itself_does_not_count() -> None:
         ({"similarity": "dot"}, "similarity in"),
         ({"similarity": "cosine", "normalize": False}, "normalize"),
         ({"projection": False}, "projection"),
-        ({"similarity": "cosine", "bias": True}, "a bias belongs to a projection"),
+        ({"similarity": "cosine", "bias": True}, "bias = False without a projection"),
         ({"similarity": "cosine", "projection": False, "teacher_dim": 4}, "student_dim = teacher_dim"),
     ],
 )
-def test_infonce_refuses(switches: dict[str, Any], said: str) -> None:
-    with pytest.raises(BadInput, match=said):
+def test_infonce_refuses(switches: dict[str, Any], message: str) -> None:
+    with pytest.raises(BadInput, match=message):
         InfoNCE(**{"student_dim": 3, "teacher_dim": 3, **switches})
 
 
@@ -281,16 +281,16 @@ def test_shapes_that_do_not_fit_are_refused() -> None:
 
 
 def test_supervised_infonce_refuses() -> None:
-    for switches, said in (
+    for switches, message in (
         ({"temperature": 0.0}, "temperature > 0"),
         ({"similarity": "l2"}, "similarity in"),
     ):
-        with pytest.raises(BadInput, match=said):
+        with pytest.raises(BadInput, match=message):
             SupervisedInfoNCE(**switches)
     loss, ones = SupervisedInfoNCE(), torch.ones(4, 3)
     with pytest.raises(BadInput, match="batch >= 2"):
         loss(ones[:1], ones[:1], torch.ones(1, 2, 3))
-    with pytest.raises(BadInput, match="negatives are"):
+    with pytest.raises(BadInput, match="shape of the negatives"):
         loss(ones, ones, torch.ones(8, 3))
-    with pytest.raises(BadInput, match="one row id each"):
+    with pytest.raises(BadInput, match="one row id per negative"):
         loss(ones, ones, torch.ones(4, 2, 3), None, torch.arange(4), torch.zeros(4, 3))

@@ -39,7 +39,7 @@ def embedded(head: torch.nn.Module, vector: Tensor) -> list[float]:
 def slow(
     loss: CRD, student: Tensor, teacher: Tensor, bank: Tensor, ids: tuple[list[int], list[int]]
 ) -> float:
-    """The critic as it is written, one pair at a time."""
+    """Compute the critic as written, one pair at a time."""
     rows, bank_rows = ids
     keys = [embedded(loss.teacher_head, vector) for vector in [*teacher, *bank]]
     total = 0.0
@@ -77,9 +77,9 @@ def test_the_constant_is_the_first_batch_s_mean_and_stays() -> None:
     loss = CRD(student_dim=4, teacher_dim=5, items=50, dim=3, temperature=0.2, estimated=True).double()
     student, teacher, bank = draw(5, 4), draw(5, 5, seed=1), draw(4, 5, seed=2)
     ids = [0, 1, 2, 3, 4], [7, 8, EMPTY, 9]
-    said = [embedded(loss.student_head, each) for each in student]
-    meant = [embedded(loss.teacher_head, each) for each in teacher]
-    pairs = itertools.product(said, meant)
+    student_sides = [embedded(loss.student_head, each) for each in student]
+    teacher_sides = [embedded(loss.teacher_head, each) for each in teacher]
+    pairs = itertools.product(student_sides, teacher_sides)
     e = [math.exp(sum(a * k for a, k in zip(one, other, strict=True)) / 0.2) for one, other in pairs]
     loss(student, teacher)
     assert loss.log_constant.item() == pytest.approx(math.log(50 * sum(e) / len(e)), rel=1e-12)

@@ -17,7 +17,7 @@ def draw(*shape: int, seed: int = 0) -> Tensor:
 
 
 def slow_gram(points: np.ndarray[Any, Any], loss: HSIC) -> np.ndarray[Any, Any]:
-    """The kernel matrix, entry by entry."""
+    """Compute the kernel matrix entry by entry."""
     if loss.normalize:
         points = points / np.linalg.norm(points, axis=1, keepdims=True)
     rows = len(points)
@@ -156,7 +156,7 @@ def test_bfloat16_and_autocast_compute_in_float32() -> None:
 
 
 @pytest.mark.parametrize(
-    ("switches", "said"),
+    ("switches", "message"),
     [
         ({"gamma": 0.0}, "gamma > 0"),
         ({"gamma": -1.0}, "gamma > 0"),
@@ -165,13 +165,13 @@ def test_bfloat16_and_autocast_compute_in_float32() -> None:
         ({"estimator": "unbiased"}, "estimator in"),
     ],
 )
-def test_hsic_refuses(switches: dict[str, Any], said: str) -> None:
-    with pytest.raises(BadInput, match=said):
+def test_hsic_refuses(switches: dict[str, Any], message: str) -> None:
+    with pytest.raises(BadInput, match=message):
         HSIC(**switches)
 
 
 def test_hsic_refuses_one_text_and_unequal_numbers() -> None:
     with pytest.raises(BadInput, match="batch >= 2"):
         HSIC()(torch.ones(1, 3), torch.ones(1, 2))
-    with pytest.raises(BadInput, match="one vector a text"):
+    with pytest.raises(BadInput, match="one vector per text"):
         HSIC()(torch.ones(4, 3), torch.ones(5, 2))

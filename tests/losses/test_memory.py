@@ -9,7 +9,7 @@ from stillhouse.losses.memory import EMPTY, MemoryBank, among
 
 
 def keys(*rows: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Row r has the vector (r, r)."""
+    """Make keys: row r has the vector (r, r)."""
     ids = torch.tensor(rows)
     return ids[:, None].float().repeat(1, 2), ids
 

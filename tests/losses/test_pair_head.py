@@ -108,7 +108,7 @@ def test_half_precision_is_widened(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["features", "concat"])
 def test_only_the_bilinear_one_can_be_searched(kind: str) -> None:
-    with pytest.raises(BadInput, match="kind=bilinear"):
+    with pytest.raises(BadInput, match="kind = bilinear"):
         Joiner(claim_dim=DIM, kind=kind).search_vector(torch.ones(1, DIM))
 
 

@@ -102,14 +102,14 @@ def test_the_module_applies_what_was_fitted(centred: bool) -> None:
 @pytest.mark.parametrize(
     ("blocks", "switches", "rule"),
     [
-        ([], {}, "vectors to fit on"),
+        ([], {}, "vectors to fit to"),
         ([np.ones((9, 4))], {"dim": 5}, "dim <= dimension"),
         ([np.ones((9, 4))], {"dim": 0}, "dim >= 1"),
         ([np.ones((9, 4))], {"rows": -1}, "rows >= 0"),
-        ([np.ones((2, 4))], {"dim": 3}, "as many rows"),
-        ([np.ones((3, 4))], {"dim": 3, "centred": True}, "as many rows"),
-        ([np.ones((3, 4)), np.ones((3, 5))], {}, "of one dimension"),
-        ([np.ones(4)], {}, "of one dimension"),
+        ([np.ones((2, 4))], {"dim": 3}, "number of rows >= number of components"),
+        ([np.ones((3, 4))], {"dim": 3, "centred": True}, "number of rows >= number of components"),
+        ([np.ones((3, 4)), np.ones((3, 5))], {}, "shape of every block"),
+        ([np.ones(4)], {}, "shape of every block"),
         ([np.full((9, 4), np.nan)], {}, "finite"),
     ],
 )

@@ -73,15 +73,15 @@ def test_other_depths_and_the_last_layer() -> None:
     ("student", "teacher", "switches", "rule"),
     [
         (6, 12, {"match": "first"}, "match in"),
-        (6, 4, {}, "a teacher has the layers"),
-        (0, 4, {}, "a teacher has the layers"),
+        (6, 4, {}, "layers of the student <= layers of the teacher"),
+        (0, 4, {}, "layers of the student <= layers of the teacher"),
         (
             3,
             6,
             {"teacher_size": 16},
             "hidden size of the teacher`.*student_size=8, teacher_size=16",
         ),
-        (1, 6, {}, "a layer to match.*final=True"),
+        (1, 6, {}, "layers to match >= 1.*final=True"),
     ],
 )
 def test_layers_that_do_not_fit_are_refused(

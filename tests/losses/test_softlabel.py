@@ -102,7 +102,7 @@ def test_targets_of_weight_zero_are_not_needed() -> None:
     SoftAndHard(alpha=1)(STUDENT, TEACHER, None)
     with pytest.raises(BadInput, match="teacher's scores"):
         SoftAndHard(alpha=0.5)(STUDENT, None, LABELS)
-    with pytest.raises(BadInput, match="labels are given"):
+    with pytest.raises(BadInput, match="alpha = 1 without labels"):
         SoftAndHard(alpha=0.5)(STUDENT, TEACHER, None)
 
 
@@ -157,7 +157,7 @@ def test_gradients_of_the_joint_loss() -> None:
 
 
 def vectors_with(scores_BC: Tensor) -> list[Tensor]:
-    """A query and C documents a row whose inner products are the scores."""
+    """Make a query and C documents per row whose inner products are the scores."""
     query = torch.ones(len(scores_BC), 1, dtype=scores_BC.dtype)
     return [query, *scores_BC.T.unsqueeze(-1)]
 

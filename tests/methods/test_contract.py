@@ -1,9 +1,11 @@
-"""What every method keeps: it builds, ids are stable, each hyper-parameter matters, its space loads."""
+"""What every method guarantees: it builds, ids are stable, hyper-parameters matter, its space loads."""
 
 import dataclasses
 import json
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import partialmethod
 from pathlib import Path
 from typing import Any
 
@@ -65,10 +67,10 @@ SMALL: dict[str, dict[str, Any]] = {
     "sra_kd": {"hidden": 8, "kd_weight": 0.5},
     "bilstm_kd": {"hidden": 8},
 }
-"""What the small models and batches of these tests need."""
+"""Hyper-parameters that fit the small models and batches of these tests."""
 
 MATTERS: dict[tuple[str, str], dict[str, Any]] = {("crosslingual", "temperature"): {"contrast": "ce"}}
-"""What must be set for a hyper-parameter to be read."""
+"""Values under which a hyper-parameter has an effect."""
 
 
 def setting(path: str = "", words: str = "") -> Setting:
@@ -225,6 +227,18 @@ def _one_step(last: Stage) -> None:
 def _first_loss(stage: Stage) -> float:
     terms = build_module(stage, teacher_dim=24, first_weights=None).eval()(_batch(stage))
     return float(terms["nce"].detach())
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_whatever_the_setting_shares_reaches_every_stage(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Setting, "common", partialmethod(_accumulating, Setting.common))
+    method = load_method(name)
+    stages = list(method.plan(method.HyperParameters(), setting()).chain())
+    assert {(stage.accumulate, stage.patience) for stage in stages} == {(2, 7)}
+
+
+def _accumulating(self: Setting, common: Callable[[Setting], dict[str, Any]]) -> dict[str, Any]:
+    return common(self) | {"accumulate": 2, "patience": 7}
 
 
 def test_epochs_take_the_place_of_the_budget() -> None:

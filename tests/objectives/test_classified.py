@@ -36,9 +36,9 @@ def test_labels_and_logits(pair: bool) -> None:
 def test_labels_alone_need_no_logits_and_logits_are_asked_for() -> None:
     both = Classified(student_dim=6, head=PAIRS, loss=spec(LabelsAndLogits, alpha=0.5))
     assert set(Classified(student_dim=6, head=PAIRS)(TEXTS, {}, batch(label=LABEL))) == {"labels"}
-    with pytest.raises(BadInput, match="teacher's logits are given where alpha < 1"):
+    with pytest.raises(BadInput, match="alpha = 1 without the teacher's logits"):
         both(TEXTS, {}, batch(label=LABEL))
-    with pytest.raises(BadInput, match="labels are given where alpha > 0"):
+    with pytest.raises(BadInput, match="alpha = 0 without labels"):
         Classified(student_dim=6, head=PAIRS)(TEXTS, {}, batch())
 
 

@@ -73,7 +73,7 @@ def labelled() -> tuple[dict[str, Encoding], dict[str, Encoding], Batch]:
 
 
 def pooled(states: Encoding, layer: int) -> Tensor:
-    """The mean over the real tokens, text by text."""
+    """Compute the mean over the real tokens, text by text."""
     assert states.mask_BT is not None
     lengths = states.mask_BT.sum(1).tolist()
     return torch.stack([states.hidden[layer][i, :n].mean(0) for i, n in enumerate(lengths)])

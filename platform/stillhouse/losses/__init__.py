@@ -1,1 +1,1 @@
-"""Losses: pure modules, tensors in and a scalar out, computed in float32 at least, also under autocast."""
+"""Losses: pure modules, tensors in and a scalar out, computed in at least float32, also under autocast."""

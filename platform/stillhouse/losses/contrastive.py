@@ -1,7 +1,7 @@
-"""Contrastive losses: a text against the others of its batch.
+"""Contrastive losses: each text of a batch against the others.
 
 B  batch            D  student's dimension    E  teacher's dimension
-K  hard negatives   M  slots of a bank        C  candidates an anchor is compared with
+K  hard negatives   M  slots of a bank        C  candidates that an anchor is compared with
 """
 
 import torch
@@ -23,12 +23,12 @@ from stillhouse.losses.streaming import streamed_logsumexp
 
 
 class InfoNCE(nn.Module):
-    """The student's vector of a text must find the teacher's vector of that text among those of the batch.
+    """The student's vector of a text must identify the teacher's vector of that text within the batch.
 
     ``L = −1/B Σ_i log exp(sim(s_i, t_i)/τ) / Σ_j exp(sim(s_i, t_j)/τ)``, j over the batch and a bank.
 
-    * ``bilinear``, sim = sᵀ W t: IBKD (arXiv:2311.05472) eq. 5. Its denominator is printed with the positive
-      counted twice; this is the standard one, which counts it once.
+    * ``bilinear``, sim = sᵀ W t: IBKD (arXiv:2311.05472) eq. 5. The paper prints a denominator that counts
+      the positive twice; here is the standard one, which counts it once.
     * ``cosine``, sim = cos(M s, t): DistilCSE (arXiv:2112.05638) eq. 4; eq. 5 with a bank; eq. 6 with M.
 
     W and M are one linear layer from the student's space into the teacher's.
@@ -39,16 +39,17 @@ class InfoNCE(nn.Module):
         temperature: τ.
         similarity: ``bilinear`` or ``cosine``.
         normalize: L2-normalise s and t *before* W, for ``bilinear``: the paper does not say, but on raw
-            vectors τ has no scale and the softmax starts saturated. A cosine is always of unit vectors.
-        projection: Learn W or M. None follows the papers: W always, M only where the dimensions differ.
-        identity_init: Start at the identity where the dimensions agree, else random (semi-)orthogonal.
-        bias: W or M has a bias.
+            vectors τ has no scale and the softmax starts saturated. A cosine always normalises.
+        projection: Learn W or M. None follows the papers: W always, M only if the dimensions differ.
+        identity_init: Start at the identity if the dimensions agree, else at a random (semi-)orthogonal
+            matrix.
+        bias: Whether W or M has a bias.
         learnable_scale: Train 1/τ too, starting at ``temperature``.
-        mask_duplicates: A candidate with the anchor's row id is no negative, and a bank's vector of a text of
-            this batch is left out (it stands in the batch). Without it only empty slots are left out.
+        mask_duplicates: Do not use a candidate as a negative if it has the anchor's row id, nor a vector of
+            the bank if its text is in this batch. Without it, only empty slots are left out.
 
     Raises:
-        BadInput: τ ≤ 0, an unknown similarity, or switches that contradict each other.
+        BadInput: τ ≤ 0, the similarity is unknown, or switches contradict each other.
     """
 
     def __init__(
@@ -70,9 +71,9 @@ class InfoNCE(nn.Module):
             similarity in ("bilinear", "cosine"), "similarity in (bilinear, cosine)", similarity=similarity
         )
         bilinear = similarity == "bilinear"
-        require(bilinear or normalize, "normalize with similarity=cosine", normalize=normalize)
+        require(bilinear or normalize, "normalize = True with similarity = cosine", normalize=normalize)
         learnt = bilinear or student_dim != teacher_dim if projection is None else projection
-        require(learnt or not bilinear, "projection with similarity=bilinear", projection=projection)
+        require(learnt or not bilinear, "projection = True with similarity = bilinear", projection=projection)
         self.student_dim, self.teacher_dim = student_dim, teacher_dim
         self.similarity, self.normalize, self.mask_duplicates = similarity, normalize, mask_duplicates
         self.temperature = Temperature(temperature, learnable=learnable_scale)
@@ -88,18 +89,18 @@ class InfoNCE(nn.Module):
         bank_ME: Tensor | None = None,
         bank_rows_M: Tensor | None = None,
     ) -> Tensor:
-        """The mean over the batch.
+        """Compute the mean over the batch.
 
         Args:
             student_BD: Anchors.
-            teacher_BE: Row i is the positive of anchor i, and a negative of the others.
-            rows_B: Row ids of the texts; without them no duplicate is known.
-            bank_ME: `keys` of earlier batches, all of them negatives; products with them are made in their
-                precision.
-            bank_rows_M: Their row ids, negative for an empty slot; needed with a bank.
+            teacher_BE: Row i is the positive of anchor i and a negative of the others.
+            rows_B: Row ids of the texts; without them, no duplicate is recognised.
+            bank_ME: `keys` of earlier batches, all of them negatives; products with them are computed in
+                their precision.
+            bank_rows_M: Row ids of the bank, negative for an empty slot; required with a bank.
 
         Raises:
-            BadInput: Fewer than two texts, or shapes that do not fit.
+            BadInput: There are fewer than two texts, or the shapes do not fit.
         """
         require_pairs(student_BD, teacher_BE, first_dim=self.student_dim, second_dim=self.teacher_dim)
         require_batch(len(student_BD))
@@ -114,34 +115,35 @@ class InfoNCE(nn.Module):
             return _pick_diagonal(logits_BB, hidden_BB, beside_B)
 
     def keys(self, teacher_BE: Tensor) -> Tensor:
-        """The teacher's vectors as anchors are compared with them: what a bank holds."""
+        """Return the teacher's vectors in the form that anchors are compared with: what a bank holds."""
         return unit(widen(teacher_BE)) if self.normalize else widen(teacher_BE)
 
     def _anchors(self, student_BD: Tensor) -> Tensor:
-        """In the teacher's space: what is compared with its vectors by an inner product."""
+        """Map the student's vectors to the teacher's space, where an inner product compares them."""
         if self.similarity == "cosine":
             return unit(self.projection(student_BD))
         return torch.as_tensor(self.projection(unit(student_BD) if self.normalize else student_BD))
 
 
 class SupervisedInfoNCE(nn.Module):
-    """A query must find its passage among the passages of the batch and its hard negatives (IBKD eq. 10).
+    """A query must identify its passage among those of the batch and its hard negatives (IBKD eq. 10).
 
     ``L = −1/B Σ_i log exp(s_iᵀs_i⁺/τ) / (Σ_j exp(s_iᵀs_j⁺/τ) + Σ_k exp(s_iᵀs_ik⁻/τ))``
 
-    All vectors are the student's. The print lacks the minus sign, which would maximise the loss.
+    All vectors are the student's. The paper prints no minus sign, which would maximise the loss.
 
     Args:
         temperature: τ.
-        similarity: ``cosine``, or ``dot`` for the product as it is printed.
-        share_negatives: An anchor also sees the hard negatives of the others, as in sentence-transformers'
-            MultipleNegativesRankingLoss and in DistilCSE eq. 7; eq. 10 takes the anchor's own K only.
+        similarity: ``cosine``, or ``dot`` for the product as printed.
+        share_negatives: Compare an anchor also with the hard negatives of the others, as in
+            sentence-transformers' MultipleNegativesRankingLoss and in DistilCSE eq. 7; eq. 10 uses the
+            anchor's own K only.
         learnable_scale: Train 1/τ too, starting at ``temperature``.
-        mask_duplicates: A candidate is no negative when it is a passage of this query anywhere in the
-            batch.
+        mask_duplicates: Do not use a candidate as a negative if it is a passage of this query anywhere in
+            the batch.
 
     Raises:
-        BadInput: τ ≤ 0, or an unknown similarity.
+        BadInput: τ ≤ 0, or the similarity is unknown.
     """
 
     def __init__(
@@ -168,18 +170,18 @@ class SupervisedInfoNCE(nn.Module):
         positive_rows_B: Tensor | None = None,
         negative_rows_BK: Tensor | None = None,
     ) -> Tensor:
-        """The mean over the batch.
+        """Compute the mean over the batch.
 
         Args:
             query_BD: Anchors.
             positive_BD: Row i answers query i.
-            negatives_BKD: K hard negatives a query; None for none.
+            negatives_BKD: K hard negatives per query; None for none.
             query_rows_B: Row ids of the queries.
-            positive_rows_B: Row ids of the positives; without them no duplicate is known.
+            positive_rows_B: Row ids of the positives; without them, no duplicate is recognised.
             negative_rows_BK: Row ids of the negatives, in the same table as the positives.
 
         Raises:
-            BadInput: Fewer than two queries, or shapes that do not fit.
+            BadInput: There are fewer than two queries, or the shapes do not fit.
         """
         require_pairs(query_BD, positive_BD, second_dim=query_BD.shape[-1])
         require_batch(len(query_BD))
@@ -192,8 +194,8 @@ class SupervisedInfoNCE(nn.Module):
                 similarity_BC = torch.cat([similarity_BC, to_negatives], dim=1)
             hidden_BC = torch.zeros_like(similarity_BC, dtype=torch.bool)
             if self.mask_duplicates and positive_rows_B is not None:
-                known_BC = self._answers(positive_rows_B, query_rows_B, negative_rows_BK)
-                hidden_BC[:, : known_BC.shape[1]] = known_BC
+                answers_BC = self._answers(positive_rows_B, query_rows_B, negative_rows_BK)
+                hidden_BC[:, : answers_BC.shape[1]] = answers_BC
             return _pick_diagonal(self.temperature(similarity_BC), hidden_BC)
 
     def _scaled(self, vectors: Tensor) -> Tensor:
@@ -207,7 +209,7 @@ class SupervisedInfoNCE(nn.Module):
     def _answers(
         self, positive_rows_B: Tensor, query_rows_B: Tensor | None, negative_rows_BK: Tensor | None
     ) -> Tensor:
-        """Which candidates are a passage of the anchor's query, its own one or another of the batch."""
+        """Tell which candidates are a passage of the anchor's query, its own or another one of the batch."""
         batch = len(positive_rows_B)
         same_query_BB = torch.eye(batch, device=positive_rows_B.device)
         if query_rows_B is not None:
@@ -215,30 +217,30 @@ class SupervisedInfoNCE(nn.Module):
         answers_BB = same_query_BB @ (positive_rows_B[:, None] == positive_rows_B[None, :]).float() > 0
         if negative_rows_BK is None:
             return answers_BB
-        found = (positive_rows_B[:, None] == negative_rows_BK.flatten()[None, :]).float()
-        negatives_hit = same_query_BB @ found > 0
+        equal = (positive_rows_B[:, None] == negative_rows_BK.flatten()[None, :]).float()
+        negative_answers = same_query_BB @ equal > 0
         if not self.share_negatives:
             own = torch.arange(batch, device=positive_rows_B.device)
-            negatives_hit = negatives_hit.view(batch, batch, -1)[own, own]
-        return torch.cat([answers_BB, negatives_hit], dim=1)
+            negative_answers = negative_answers.view(batch, batch, -1)[own, own]
+        return torch.cat([answers_BB, negative_answers], dim=1)
 
 
 def hidden_candidates(logits_BB: Tensor, rows_B: Tensor | None, *, mask_duplicates: bool = True) -> Tensor:
-    """Which texts of the batch are no negatives of an anchor: by row id, those equal to it.
+    """Tell which texts of the batch cannot be negatives of an anchor: those with its row id.
 
     Args:
         logits_BB: Similarities; only the shape is read.
-        rows_B: Row ids of the texts; without them no duplicate is known.
-        mask_duplicates: Without it none is hidden.
+        rows_B: Row ids of the texts; without them, no duplicate is recognised.
+        mask_duplicates: Whether duplicates are hidden.
 
     Returns:
         (B, B), bool; the diagonal, where the positives are, may be either.
 
     Raises:
-        BadInput: Another number of row ids than of texts.
+        BadInput: The number of row ids differs from the number of texts.
     """
     texts, rows = len(logits_BB), None if rows_B is None else tuple(rows_B.shape)
-    require(rows in (None, (texts,)), "one row id for every text of the batch", rows=rows, texts=texts)
+    require(rows in (None, (texts,)), "one row id per text of the batch", rows=rows, texts=texts)
     if not mask_duplicates or rows_B is None:
         return torch.zeros_like(logits_BB, dtype=torch.bool)
     return rows_B[:, None] == rows_B[None, :]
@@ -247,22 +249,23 @@ def hidden_candidates(logits_BB: Tensor, rows_B: Tensor | None, *, mask_duplicat
 def hidden_slots(
     bank_ME: Tensor, bank_rows_M: Tensor | None, rows_B: Tensor | None, *, mask_duplicates: bool = True
 ) -> Tensor:
-    """Which slots of a bank are no negatives: empty ones and, by row id, the texts of this batch.
+    """Tell which slots of a bank cannot be negatives: empty ones and, by row id, the texts of this batch.
 
     Args:
-        bank_ME: Only the number of slots is read.
+        bank_ME: The bank; only the number of slots is read.
         bank_rows_M: Row ids of the bank, negative for an empty slot.
-        rows_B: Row ids of the batch; without them no duplicate is known.
-        mask_duplicates: A text of this batch is hidden from every anchor, since it stands in the batch.
+        rows_B: Row ids of the batch; without them, no duplicate is recognised.
+        mask_duplicates: Whether texts of this batch are hidden from all anchors, which find them in the
+            batch.
 
     Returns:
         (M,), bool.
 
     Raises:
-        BadInput: Another number of row ids than of slots.
+        BadInput: The number of row ids differs from the number of slots.
     """
     held = None if bank_rows_M is None else tuple(bank_rows_M.shape)
-    require(held == (len(bank_ME),), "one row id for every slot of the bank", rows=held, slots=len(bank_ME))
+    require(held == (len(bank_ME),), "one row id per slot of the bank", rows=held, slots=len(bank_ME))
     assert bank_rows_M is not None
     hidden_M = bank_rows_M < 0
     return hidden_M | among(bank_rows_M, rows_B) if mask_duplicates and rows_B is not None else hidden_M
@@ -272,22 +275,23 @@ def _require_negatives(query_BD: Tensor, negatives_BKD: Tensor, negative_rows_BK
     batch, dim = query_BD.shape
     require(
         negatives_BKD.ndim == 3 and (negatives_BKD.shape[0], negatives_BKD.shape[2]) == (batch, dim),
-        "negatives are (batch, K, dimension)",
+        "shape of the negatives = (batch, K, dimension)",
         negatives=tuple(negatives_BKD.shape),
         queries=tuple(query_BD.shape),
     )
     require(
         negative_rows_BK is None or negative_rows_BK.shape == negatives_BKD.shape[:2],
-        "negatives have one row id each",
+        "one row id per negative",
         negatives=tuple(negatives_BKD.shape),
         rows=None if negative_rows_BK is None else tuple(negative_rows_BK.shape),
     )
 
 
 def _pick_diagonal(logits_BC: Tensor, hidden_BC: Tensor, beside_B: Tensor | None = None) -> Tensor:
-    """Cross-entropy with candidate i right for anchor i; hidden ones do not count, a positive always does.
+    """Compute the cross-entropy with candidate i as the target of anchor i.
 
-    ``beside_B`` is the log-sum-exp of the logits of candidates that are not in the matrix.
+    Hidden candidates do not count, a positive always does. ``beside_B`` is the log-sum-exp of the logits of
+    candidates that are not in the matrix.
     """
     positives_B = torch.arange(len(logits_BC), device=logits_BC.device)
     hidden_BC = hidden_BC.index_put((positives_B, positives_B), hidden_BC.new_tensor(False))

@@ -1,4 +1,4 @@
-"""Losses on cosines: of a student's vector with its teacher's, and of the two texts of a pair.
+"""Losses on cosines: between the vectors of student and teacher, and between the two texts of a pair.
 
 SRA: Wu et al., ACL 2020, "Towards Non-task-specific Distillation of BERT via Sentence Representation
 Approximation".
@@ -14,14 +14,15 @@ from stillhouse.losses.numerics import full_precision, require_pairs, unit, wide
 class CosineDistance(nn.Module):
     """Half the cosine distance to the teacher's vector (SRA, eq. 1), in [0, 1].
 
-    ``L = 1/B Σ_i ½ (1 − cos(t_i, s_i))``. The lengths of the vectors do not matter. A zero vector counts ½.
+    ``L = 1/B Σ_i ½ (1 − cos(t_i, s_i))``. The lengths of the vectors do not matter. A zero vector
+    gives ½.
     """
 
     def forward(self, student_BD: Tensor, teacher_BD: Tensor) -> Tensor:
-        """The mean over the batch.
+        """Compute the mean over the batch.
 
         Raises:
-            BadInput: Shapes that do not fit.
+            BadInput: The shapes do not fit.
         """
         require_pairs(student_BD, teacher_BD, second_dim=student_BD.shape[-1])
         with full_precision(student_BD):
@@ -29,7 +30,7 @@ class CosineDistance(nn.Module):
 
 
 class PairCosineMSE(nn.Module):
-    """Fits the cosine of a pair to the teacher's: BiLSTM_KD as SRA trains it for Table 5, without labels.
+    """The cosine of a pair is fitted to the teacher's: BiLSTM_KD in SRA's Table 5, without labels.
 
     ``L = 1/B Σ_i (cos(s_i, s'_i) − cos(t_i, t'_i))²``. The paper says "fitting the cosine similarity score of
     the sentence pair directly given by the pre-trained BERT"; the square is that of its BiLSTM_KD. The two
@@ -39,23 +40,23 @@ class PairCosineMSE(nn.Module):
     def forward(
         self, student_BD: Tensor, student_other_BD: Tensor, teacher_BE: Tensor, teacher_other_BE: Tensor
     ) -> Tensor:
-        """The mean over the batch.
+        """Compute the mean over the batch.
 
         Args:
             student_BD: Student's vectors of the first texts.
-            student_other_BD: And of the second texts.
+            student_other_BD: Student's vectors of the second texts.
             teacher_BE: Teacher's vectors of the first texts.
-            teacher_other_BE: And of the second texts.
+            teacher_other_BE: Teacher's vectors of the second texts.
 
         Raises:
-            BadInput: Shapes that do not fit.
+            BadInput: The shapes do not fit.
         """
         require_pairs(student_BD, student_other_BD, second_dim=student_BD.shape[-1])
         require_pairs(teacher_BE, teacher_other_BE, second_dim=teacher_BE.shape[-1])
         require_pairs(student_BD, teacher_BE)
         with full_precision(student_BD):
-            wanted_B = _cosines(teacher_BE, teacher_other_BE)
-            return (_cosines(student_BD, student_other_BD) - wanted_B).square().mean()
+            target_B = _cosines(teacher_BE, teacher_other_BE)
+            return (_cosines(student_BD, student_other_BD) - target_B).square().mean()
 
 
 def _cosines(first_BD: Tensor, second_BD: Tensor) -> Tensor:

@@ -1,9 +1,9 @@
-"""CRD: contrastive representation distillation, by a critic that tells pairs from chance.
+"""CRD: contrastive representation distillation, with a critic that tells true pairs from random ones.
 
 Tian et al., Contrastive Representation Distillation, ICLR 2020, arXiv:1910.10699, §3.2.
 
 B  batch            D  student's dimension    E  teacher's dimension
-M  slots of a bank  T  of them in a tile       C  the critic's dimension
+M  slots of a bank  T  slots in a tile         C  the critic's dimension
 """
 
 import math
@@ -27,31 +27,32 @@ from stillhouse.losses.streaming import streamed_sum
 
 
 class CRD(nn.Module):
-    """A critic h must accept the student's vector with its teacher's, and refuse it with the others'.
+    """A critic h must accept the student's vector with the teacher's of that text, and reject it with others.
 
     ``L = −E_pos[log h(t_i, s_i)] − N E_neg[log(1 − h(t_j, s_i))]``,
     ``h(t, s) = e / (e + N/items)`` with ``e = exp(g_T(t)·g_S(s)/τ) / Z``.
 
     g_S and g_T are linear and followed by L2 normalisation. N is the number of negatives that an anchor has:
-    the other texts of the batch and the bank. So N·E_neg is a plain sum, and an anchor without negatives has
-    no loss. The paper draws N = 16 384 from a buffer over all items. Its equation has Z = 1; its code takes Z
-    once, from the first batch, so that the mean of e is 1/items and h begins near chance. The code also adds
-    the same loss with the sides exchanged, which is not here. The bank holds the teacher's vectors as they
-    are, so g_T is always the newest.
+    the other texts of the batch and the bank. N·E_neg is thus a plain sum, and an anchor without negatives
+    has no loss. The paper draws N = 16 384 negatives from a buffer over all items. Its equation has Z = 1;
+    its code estimates Z once, from the first batch, so that the mean of e is 1/items and h starts near
+    chance. The code also adds the same loss with the sides exchanged, which is left out here. The bank holds
+    the teacher's vectors before g_T, so that the newest g_T is always used.
 
     Args:
         student_dim: D.
         teacher_dim: E.
-        items: Texts that are trained on: the chance of an item is 1/items (M in the paper).
-        dim: Of the space in which the critic compares.
+        items: Number of texts that are trained on (M in the paper): a random item is right with probability
+            1/items.
+        dim: Dimension of the space in which the critic compares.
         temperature: τ.
-        bias: g_S and g_T have a bias.
-        estimated: Z is estimated from the first batch, and kept in the state; else it is 1.
-        mask_duplicates: A candidate with the anchor's row id is no negative, and a bank's vector of a text of
-            this batch is left out (it stands in the batch). Without it only empty slots are left out.
+        bias: Whether g_S and g_T have a bias.
+        estimated: Whether Z is estimated from the first batch, and kept in the state; otherwise Z = 1.
+        mask_duplicates: Do not use a candidate as a negative if it has the anchor's row id, nor a vector of
+            the bank if its text is in this batch. Without it, only empty slots are left out.
 
     Raises:
-        BadInput: τ, ``items`` or ``dim`` not positive.
+        BadInput: τ, ``items`` or ``dim`` is not positive.
     """
 
     log_constant: Tensor
@@ -86,23 +87,23 @@ class CRD(nn.Module):
         bank_ME: Tensor | None = None,
         bank_rows_M: Tensor | None = None,
     ) -> Tensor:
-        """The mean over the batch.
+        """Compute the mean over the batch.
 
         Args:
             student_BD: Anchors.
-            teacher_BE: Row i is the positive of anchor i, and a negative of the others.
-            rows_B: Row ids of the texts; without them no duplicate is known.
+            teacher_BE: Row i is the positive of anchor i and a negative of the others.
+            rows_B: Row ids of the texts; without them, no duplicate is recognised.
             bank_ME: Teacher's vectors of earlier batches, all of them negatives.
-            bank_rows_M: Their row ids, negative for an empty slot; needed with a bank.
+            bank_rows_M: Row ids of the bank, negative for an empty slot; required with a bank.
 
         Raises:
-            BadInput: Fewer than two texts, or shapes that do not fit.
+            BadInput: There are fewer than two texts, or the shapes do not fit.
         """
         require_pairs(student_BD, teacher_BE, first_dim=self.student_dim, second_dim=self.teacher_dim)
         require_batch(len(student_BD))
         with full_precision(student_BD):
-            asked_BC = self.temperature(unit(self.student_head(widen(student_BD))))
-            logits_BB = asked_BC @ unit(self.teacher_head(widen(teacher_BE))).T
+            anchors_BC = self.temperature(unit(self.student_head(widen(student_BD))))
+            logits_BB = anchors_BC @ unit(self.teacher_head(widen(teacher_BE))).T
             self._estimate(logits_BB.detach())
             masked = {"mask_duplicates": self.mask_duplicates}
             negative_BB = ~hidden_candidates(logits_BB, rows_B, **masked)
@@ -115,33 +116,33 @@ class CRD(nn.Module):
             total = _accepted(logits_BB, negative_BB, chance_B, alone_B=negatives_B == 0)
             if bank_ME is not None:
                 head = tuple(self.teacher_head.parameters())
-                total = total + streamed_sum(_refused, bank_ME, hidden_M, asked_BC, chance_B, *head)
+                total = total + streamed_sum(_refused, bank_ME, hidden_M, anchors_BC, chance_B, *head)
             return -total / len(logits_BB)
 
     def keys(self, teacher_BE: Tensor) -> Tensor:
-        """What a bank holds: the vectors as they are, since the critic's own layer is still to come."""
+        """Return what a bank holds: the teacher's vectors before the critic's own layer."""
         return widen(teacher_BE)
 
     def _chance(self, negatives_B: Tensor, dtype: torch.dtype) -> Tensor:
-        """``log(Z N/items)``: above it the critic accepts."""
+        """Compute ``log(Z N/items)``, above which the critic accepts."""
         return negatives_B.clamp(min=1).to(dtype).div(self.items).log() + self.log_constant
 
     def _estimate(self, logits_BB: Tensor) -> None:
-        """Z of the first batch; later ones leave it. The device is not asked, and so not waited for."""
+        """Estimate Z from the first batch only, without a host-device synchronisation."""
         if self.estimated:
-            found = logits_BB.flatten().logsumexp(dim=0) + math.log(self.items / logits_BB.numel())
-            self.log_constant.copy_(torch.where(self.log_constant.isnan(), found, self.log_constant))
+            estimate = logits_BB.flatten().logsumexp(dim=0) + math.log(self.items / logits_BB.numel())
+            self.log_constant.copy_(torch.where(self.log_constant.isnan(), estimate, self.log_constant))
 
 
 def _accepted(logits_BB: Tensor, negative_BB: Tensor, chance_B: Tensor, *, alone_B: Tensor) -> Tensor:
-    """The sum over the batch of both logarithms; an anchor that is alone has no negative, and no loss."""
+    """Sum both logarithms over the batch; an anchor that is alone has no negative, and no loss."""
     # log h = log σ(x − log(Z N/items)), log(1 − h) = log σ(log(Z N/items) − x): no exponential overflows.
     accepted_B = F.logsigmoid(logits_BB.diagonal() - chance_B).masked_fill(alone_B, 0.0)
     refused_BB = F.logsigmoid(chance_B[:, None] - logits_BB).masked_fill(~negative_BB, 0.0)
     return accepted_B.sum() + refused_BB.sum()
 
 
-def _refused(keys_TE: Tensor, asked_BC: Tensor, chance_B: Tensor, *head: Tensor) -> Tensor:
-    """``Σ_i Σ_j log(1 − h(t_j, s_i))`` over a tile of the bank: none of them is of this batch."""
-    keys_TC = unit(F.linear(keys_TE.to(asked_BC.dtype), *head))
-    return F.logsigmoid(chance_B[:, None] - asked_BC @ keys_TC.T).sum()
+def _refused(keys_TE: Tensor, anchors_BC: Tensor, chance_B: Tensor, *head: Tensor) -> Tensor:
+    """Sum ``log(1 − h(t_j, s_i))`` over anchors i and keys j of a tile, none of them a text of the batch."""
+    keys_TC = unit(F.linear(keys_TE.to(anchors_BC.dtype), *head))
+    return F.logsigmoid(chance_B[:, None] - anchors_BC @ keys_TC.T).sum()

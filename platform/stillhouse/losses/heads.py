@@ -1,4 +1,4 @@
-"""Classification heads over one or two vectors, and what they are fine-tuned with.
+"""Classification heads over one or two vectors, and the losses that fine-tune them.
 
 SRA (Wu et al., ACL 2020, section 3.2), after GLUE's BiLSTM baseline; the loss on logits is that of Tang et
 al., 2019, arXiv:1903.12136.
@@ -14,7 +14,7 @@ from stillhouse.core.errors import require
 from stillhouse.losses.numerics import full_precision, require_pairs, widen
 
 UNLABELLED = -1
-"""The label of a row that has none: only the teacher speaks of it."""
+"""Label of a row without one: only the teacher's logits are known."""
 
 
 class ClassificationHead(nn.Module):
@@ -25,10 +25,10 @@ class ClassificationHead(nn.Module):
         classes: C.
         pair: Whether the texts come in pairs.
         hidden: Units of the hidden layer.
-        dropout: On the input and on the hidden layer.
+        dropout: Dropout of the input and of the hidden layer.
 
     Raises:
-        BadInput: A value out of range.
+        BadInput: A value is out of range.
     """
 
     def __init__(
@@ -48,20 +48,17 @@ class ClassificationHead(nn.Module):
         )
 
     def forward(self, first_BD: Tensor, second_BD: Tensor | None = None) -> Tensor:
-        """Logits, (B, C).
+        """Compute the logits, (B, C).
 
         Args:
             first_BD: The texts, or the first texts of the pairs.
             second_BD: The second texts of the pairs.
 
         Raises:
-            BadInput: Shapes that do not fit, one text a row for a head over pairs, or two for another.
+            BadInput: The shapes do not fit, or the number of texts per row is not what the head reads.
         """
-        require(
-            (second_BD is not None) == self.pair,
-            f"sides of a head over {'pairs = 2' if self.pair else 'single texts = 1'}",
-            sides=1 if second_BD is None else 2,
-        )
+        texts = 1 if second_BD is None else 2
+        require(texts == (2 if self.pair else 1), f"texts per row = {2 if self.pair else 1}", texts=texts)
         other_BD = first_BD if second_BD is None else second_BD
         require_pairs(first_BD, other_BD, first_dim=self.student_dim, second_dim=self.student_dim)
         with full_precision(first_BD):
@@ -71,7 +68,7 @@ class ClassificationHead(nn.Module):
 
     @torch.no_grad()
     def score(self, first_BD: Tensor, second_BD: Tensor | None = None) -> Tensor:
-        """Probabilities of the classes, (B, C), without gradient and without dropout.
+        """Compute the probabilities of the classes, (B, C), without gradient and without dropout.
 
         Raises:
             BadInput: As `forward`.
@@ -87,15 +84,15 @@ class ClassificationHead(nn.Module):
 class LabelsAndLogits(nn.Module):
     """``L = α CE(labels, z) + (1 − α) MSE(z, teacher's logits)`` (Tang et al.; SRA + KD).
 
-    Rows that are `UNLABELLED`, such as augmented ones, have no part in the cross-entropy, whose mean is over
+    Rows that are `UNLABELLED`, such as augmented ones, do not count in the cross-entropy, whose mean is over
     the others. α = 1 needs no teacher, α = 0 no labels.
 
     Args:
-        alpha: α, the weight of the labels; SRA does not print it.
-        classes: The squared differences are averaged (``mean``) or summed (``sum``) over the classes.
+        alpha: Weight α of the labels; SRA does not print it.
+        classes: Whether squared differences are averaged (``mean``) or summed (``sum``) over the classes.
 
     Raises:
-        BadInput: α outside [0, 1], or an unknown reduction.
+        BadInput: α is outside [0, 1], or the reduction is unknown.
     """
 
     def __init__(self, *, alpha: float, classes: str = "mean") -> None:
@@ -107,21 +104,19 @@ class LabelsAndLogits(nn.Module):
     def forward(
         self, logits_BC: Tensor, labels_B: Tensor | None = None, teacher_BC: Tensor | None = None
     ) -> dict[str, Tensor]:
-        """The weighted terms ``labels`` and ``logits``; a term of weight 0 is left out.
+        """Compute the weighted terms ``labels`` and ``logits``; a term with weight 0 is left out.
 
         Raises:
-            BadInput: Labels or teacher's logits that are needed are missing or do not fit.
+            BadInput: Labels or teacher's logits are required but missing, or do not fit.
         """
         terms: dict[str, Tensor] = {}
         with full_precision(logits_BC):
             if self.alpha > 0:
-                require(labels_B is not None, "labels are given where alpha > 0", alpha=self.alpha)
+                require(labels_B is not None, "alpha = 0 without labels", alpha=self.alpha)
                 assert labels_B is not None
                 terms["labels"] = self.alpha * cross_entropy(logits_BC, labels_B)
             if self.alpha < 1:
-                require(
-                    teacher_BC is not None, "teacher's logits are given where alpha < 1", alpha=self.alpha
-                )
+                require(teacher_BC is not None, "alpha = 1 without the teacher's logits", alpha=self.alpha)
                 assert teacher_BC is not None
                 terms["logits"] = (1 - self.alpha) * self._distance(logits_BC, teacher_BC)
         return terms
@@ -134,21 +129,21 @@ class LabelsAndLogits(nn.Module):
 
 
 def compared(first_BD: Tensor, second_BD: Tensor) -> Tensor:
-    """``[h, h', |h − h'|, h ∘ h']``, (B, 4·D)."""
+    """Return ``[h, h', |h − h'|, h ∘ h']``, (B, 4·D)."""
     first_BD, second_BD = widen(first_BD), widen(second_BD)
     return torch.cat([first_BD, second_BD, (first_BD - second_BD).abs(), first_BD * second_BD], dim=-1)
 
 
 def cross_entropy(logits_BC: Tensor, labels_B: Tensor) -> Tensor:
-    """The mean over the labelled rows; 0 where there are none.
+    """Compute the mean over the labelled rows; 0 if there are none.
 
     Raises:
-        BadInput: Not one label a row, or one that is no class.
+        BadInput: There is not one label per row, or a label is not a class.
     """
     rows, classes = logits_BC.shape
-    require(labels_B.shape == (rows,), "one label a row", labels=tuple(labels_B.shape), rows=rows)
+    require(labels_B.shape == (rows,), "one label per row", labels=tuple(labels_B.shape), rows=rows)
     labelled_B = labels_B != UNLABELLED
-    if labels_B.device.type == "cpu" and rows:  # a GPU refuses by itself, and is not waited for
+    if labels_B.device.type == "cpu" and rows:  # a GPU checks by itself; checking here would wait for it
         low, high = int(labels_B.min()), int(labels_B.max())
         require(
             UNLABELLED <= low and high < classes,

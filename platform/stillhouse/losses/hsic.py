@@ -1,4 +1,4 @@
-"""HSIC: how far two representations of the same texts depend on each other.
+"""HSIC: how strongly two representations of the same texts depend on each other.
 
 IBKD, arXiv:2311.05472, eq. 6 and 7; Gretton et al., 2005.
 
@@ -17,25 +17,25 @@ BANDWIDTHS = ("fixed", "median")
 
 
 class HSIC(nn.Module):
-    """The Hilbert-Schmidt independence criterion of X and S, 0 when S says nothing of X.
+    """The Hilbert-Schmidt independence criterion of X and S, an estimate of 0 if they are independent.
 
     ``HSIC(X, S) = 1/l² tr(K_X H K_S H)``, H = I − 1/l 11ᵀ (eq. 6), over the l texts given.
 
-    It depends on l: two identity kernels (γ so large that no two texts are alike) give (l−1)/l². Without
-    ``normalize`` γ has no scale. One kernel and one γ serve X and S; ``median`` fits each its own γ.
+    It depends on l: two identity kernels (γ so large that no two texts are similar) give (l−1)/l². Without
+    ``normalize``, γ has no scale. X and S share one kernel and one γ; ``median`` fits a γ to each.
 
     Args:
         kernel: ``rbf``: exp(−γ‖x−y‖²) (eq. 7, which is printed without the minus sign and the square);
             ``imq``: (1 + γ‖x−y‖²)^(−½); ``linear``: xᵀy.
         gamma: γ.
-        bandwidth: ``fixed``: γ as given. ``median``: γ = 1 / median ‖x_i−x_j‖² over the pairs i < j of the
-            batch, without gradient, at most 10⁶.
+        bandwidth: ``fixed``: γ as configured. ``median``: γ = 1 / median ‖x_i−x_j‖² over the pairs i < j of
+            the batch, without gradient, at most 10⁶.
         normalize: L2-normalise X and S first.
-        detach_inputs: No gradient into X.
+        detach_inputs: Stop the gradient into X.
         estimator: ``biased_l2``: 1/l² (eq. 6). ``biased``: 1/(l−1)² (Gretton et al., and the authors' code).
 
     Raises:
-        BadInput: γ not positive, or an unknown name.
+        BadInput: γ is not positive, or a name is unknown.
     """
 
     def __init__(
@@ -59,10 +59,10 @@ class HSIC(nn.Module):
         self.normalize, self.detach_inputs, self.estimator = normalize, detach_inputs, estimator
 
     def forward(self, inputs_BH: Tensor, student_BD: Tensor) -> Tensor:
-        """HSIC of the batch, a scalar that is not negative (but for rounding).
+        """Compute the HSIC of the batch, a scalar that is not negative (up to rounding).
 
         Raises:
-            BadInput: Fewer than two texts, or another number of inputs than of student's vectors.
+            BadInput: There are fewer than two texts, or the number of inputs differs from that of vectors.
         """
         with full_precision(student_BD):
             inputs_BB, student_BB = self._kernels(inputs_BH, student_BD)
@@ -73,7 +73,7 @@ class HSIC(nn.Module):
 
     @torch.no_grad()
     def kernel_means(self, inputs_BH: Tensor, student_BD: Tensor) -> tuple[Tensor, Tensor]:
-        """The means of both kernels off the diagonal; a kernel near 0 or 1 is saturated."""
+        """Compute the off-diagonal means of both kernels; a kernel near 0 or 1 is saturated."""
         with full_precision(student_BD):
             inputs_BB, student_BB = self._kernels(inputs_BH, student_BD)
             return _off_diagonal_mean(inputs_BB), _off_diagonal_mean(student_BB)
@@ -94,7 +94,7 @@ class HSIC(nn.Module):
 
 
 def _squared_distances(points_BD: Tensor) -> Tensor:
-    # Centred first: the distances stay and, in float32, less of them is lost in the difference below.
+    # Centring keeps the distances, and loses less precision in the float32 difference below.
     points_BD = points_BD - points_BD.mean(dim=0)
     norms_B = points_BD.square().sum(dim=1)
     return (norms_B[:, None] + norms_B[None, :] - 2 * points_BD @ points_BD.T).clamp_min(0)

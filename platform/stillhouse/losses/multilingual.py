@@ -1,9 +1,9 @@
-"""Contrast between the two languages of parallel sentences, soft or hard.
+"""Contrastive losses between the two languages of parallel sentences, with soft or hard labels.
 
 Ding et al., Multi-stage Distillation Framework for Cross-Lingual Semantic Similarity Matching, Findings of
 NAACL 2022, stage 4: eq. 5, 8 and 9. The distillation beside it (eq. 6) is `regression.MSE` on both sides.
 
-B  batch (here: the gathered one; N in the paper)    D  student's dimension    E  teacher's dimension
+B  batch (here: the gathered batch; N in the paper)    D  student's dimension    E  teacher's dimension
 """
 
 import torch
@@ -15,19 +15,19 @@ from stillhouse.losses.numerics import Temperature, full_precision, require_batc
 
 
 class MultilingualContrast(nn.Module):
-    """How like source i and target j are to the student follows how like source i and source j are (eq. 5).
+    """The student's similarity of source i and target j is fitted to that of sources i and j (eq. 5).
 
     ``L = 1/N² Σ_i Σ_j (φ_T(s_i, s_j) − cos(h_S(s_i), h_S(t_j)))²``
 
     * ``teacher``: φ_T = cos(h_T(s_i), h_T(s_j)), eq. 5.
-    * ``same``: φ_T = 1 where h_T(s_i) = h_T(s_j), else 0: the paper's Bool, eq. 8. Equal texts have equal
-      vectors, so a sentence with several translations has them all for its positives.
+    * ``same``: φ_T = 1 if h_T(s_i) = h_T(s_j), else 0: the paper's Bool, eq. 8. Equal texts have equal
+      vectors, so all translations of a sentence are its positives.
 
     Args:
         labels: ``teacher`` or ``same``.
 
     Raises:
-        BadInput: Unknown labels.
+        BadInput: The labels are unknown.
     """
 
     def __init__(self, *, labels: str = "teacher") -> None:
@@ -36,7 +36,7 @@ class MultilingualContrast(nn.Module):
         self.labels = labels
 
     def forward(self, source_BD: Tensor, target_BD: Tensor, teacher_BE: Tensor) -> Tensor:
-        """The mean over all pairs.
+        """Compute the mean over all pairs.
 
         Args:
             source_BD: The student's vectors of the source sentences.
@@ -44,7 +44,7 @@ class MultilingualContrast(nn.Module):
             teacher_BE: The teacher's vectors of the source sentences.
 
         Raises:
-            BadInput: Fewer than two pairs, or shapes that do not fit.
+            BadInput: There are fewer than two pairs, or the shapes do not fit.
         """
         _require_parallel(source_BD, target_BD, teacher_BE)
         with full_precision(source_BD):
@@ -54,12 +54,12 @@ class MultilingualContrast(nn.Module):
 
 
 class MultilingualCrossEntropy(nn.Module):
-    """A source finds the targets as far as the teacher finds them like it (the paper's CE, eq. 9).
+    """A source is assigned to the targets in proportion to the teacher's similarities (CE, eq. 9).
 
     ``L = −1/N Σ_i Σ_j φ_T(s_i, s_j) log exp(φ_S(s_i, t_j)/τ) / Σ_k exp(φ_S(s_i, t_k)/τ)``, φ = cos.
 
-    The print leaves the indices of φ out, also in the denominator, which is summed over the targets k here,
-    and has no 1/N; the mean keeps the term apart from the batch size, as eq. 5 and 8 do. The weights φ_T are
+    The paper prints no indices of φ, also not in the denominator, which is summed over the targets k here,
+    and no 1/N; the mean makes the term independent of the batch size, as eq. 5 and 8 are. The weights φ_T are
     the plain cosines: they do not add up to 1, and a negative one pushes away.
 
     Args:
@@ -74,10 +74,10 @@ class MultilingualCrossEntropy(nn.Module):
         self.temperature = Temperature(temperature)
 
     def forward(self, source_BD: Tensor, target_BD: Tensor, teacher_BE: Tensor) -> Tensor:
-        """The mean over the source sentences; arguments as in `MultilingualContrast`.
+        """Compute the mean over the source sentences; arguments as in `MultilingualContrast`.
 
         Raises:
-            BadInput: Fewer than two pairs, or shapes that do not fit.
+            BadInput: There are fewer than two pairs, or the shapes do not fit.
         """
         _require_parallel(source_BD, target_BD, teacher_BE)
         with full_precision(source_BD):
@@ -92,7 +92,7 @@ def _cosines(teacher_BE: Tensor) -> Tensor:
 
 
 def _same(teacher_BE: Tensor) -> Tensor:
-    """1 where two rows are equal, else 0; numbered first, since comparing all pairs would take B²E."""
+    """Tell which rows are equal, (B, B); they are numbered first, as comparing all pairs would take B²E."""
     _, number_B = torch.unique(teacher_BE.detach(), dim=0, return_inverse=True)
     return torch.eq(number_B[:, None], number_B[None, :])
 

@@ -1,10 +1,10 @@
-"""From the vectors of a claim and of its C candidate documents to C scores.
+"""Scores of C candidate documents from their vectors and the vector of a claim.
 
 Shakeri et al., Knowledge Distillation in Document Retrieval, §3.2: "A linear layer is used to join the
-encodings". The document's vector never depends on the claim.
+encodings". A document's vector never depends on the claim.
 
-B  claims of the batch    C  candidates a claim    D  dimension of a claim's vector
-F  dimension of a document's vector (D, where one student encodes both)
+B  claims in the batch    C  candidates per claim    D  dimension of a claim's vector
+F  dimension of a document's vector (D, if one student encodes both)
 """
 
 import torch
@@ -17,24 +17,24 @@ KINDS = ("bilinear", "features", "concat")
 
 
 class Joiner(nn.Module):
-    """Scores c and d by one linear layer, in one of three ways.
+    """A linear layer that scores the vectors c of a claim and d of a document, in one of three ways.
 
     * ``bilinear``: cᵀ W d. For a fixed claim this is linear in d, so an inner-product index over the document
-      vectors serves it: ask it with `search_vector`.
-    * ``features``: wᵀ [c; d; c∘d; |c−d|]. No inner product: documents must be scored one by one.
-    * ``concat``: wᵀ [c; d], the paper's words to the letter. **It is blind to the claim**: w_cᵀ c is the same
-      for all candidates, so every claim ranks the documents alike. Kept to show that, not to be used.
+      vectors can be searched with `search_vector`.
+    * ``features``: wᵀ [c; d; c∘d; |c−d|]. Not an inner product: documents must be scored one by one.
+    * ``concat``: wᵀ [c; d], the paper's words taken literally. **It is blind to the claim**: w_cᵀ c is the
+      same for all candidates, so every claim ranks the documents alike. Kept to show that, not to be used.
 
-    A softmax over the candidates cancels w_cᵀ c of ``features`` and ``concat`` too, and any bias: there is no
-    bias, and a loss of that kind gives the claim's part of w a gradient of zero.
+    A softmax over the candidates cancels w_cᵀ c of ``features`` and ``concat``, and any bias: hence there is
+    no bias, and such a loss gives the claim's part of w a gradient of zero.
 
     Args:
         claim_dim: D.
-        document_dim: F; None is D.
-        kind: As above.
+        document_dim: F; None means D.
+        kind: ``bilinear``, ``features`` or ``concat``.
 
     Raises:
-        BadInput: An unknown kind, a dimension below 1, or ``features`` over dimensions that differ.
+        BadInput: The kind is unknown, a dimension is below 1, or the dimensions differ with ``features``.
     """
 
     def __init__(self, *, claim_dim: int, document_dim: int | None = None, kind: str = "bilinear") -> None:
@@ -45,7 +45,7 @@ class Joiner(nn.Module):
         require(document_dim >= 1, "document_dim >= 1", document_dim=document_dim)
         require(
             kind != "features" or claim_dim == document_dim,
-            "claim_dim = document_dim with kind=features",
+            "claim_dim = document_dim with kind = features",
             claim_dim=claim_dim,
             document_dim=document_dim,
         )
@@ -59,10 +59,10 @@ class Joiner(nn.Module):
             self.layer = nn.Linear(width, 1, bias=False)
 
     def forward(self, claim_BD: Tensor, documents_BCF: Tensor) -> Tensor:
-        """The scores, (B, C), float32 or wider.
+        """Compute the scores, (B, C), in float32 or wider.
 
         Raises:
-            BadInput: Shapes that do not fit.
+            BadInput: The shapes do not fit.
         """
         self._check(claim_BD, documents_BCF)
         with full_precision(claim_BD):
@@ -77,14 +77,14 @@ class Joiner(nn.Module):
             return scores_BC
 
     def search_vector(self, claim_BD: Tensor) -> Tensor:
-        """Wᵀ c, (B, F): its inner product with a document's vector is the score.
+        """Compute Wᵀ c, (B, F), whose inner product with a document's vector is the score.
 
         Raises:
             BadInput: The joiner is not bilinear, so no such vector exists.
         """
         require(
             self.kind == "bilinear",
-            "kind=bilinear for a search by inner product",
+            "kind = bilinear for a search by inner product",
             kind=self.kind,
             remedy="Score candidates one by one, or train a bilinear joiner.",
         )
@@ -96,7 +96,7 @@ class Joiner(nn.Module):
         claim, documents = tuple(claim_BD.shape), tuple(documents_BCF.shape)
         require(
             len(claim) == 2 and len(documents) == 3 and claim[0] == documents[0],
-            "claims are (B, D) and documents (B, C, F)",
+            "shapes of claims and documents = (B, D) and (B, C, F)",
             claims=claim,
             documents=documents,
         )

@@ -1,8 +1,8 @@
-"""A fitted projection of teacher vectors: the target that HPD's small students regress to.
+"""A fitted projection of teacher vectors: the regression target of HPD's small students.
 
 Zhao et al., Compressing Sentence Representation for Semantic Retrieval via Homomorphic Projective
-Distillation, Findings of ACL 2022, arXiv:2203.07687. The published code fits on the first 40 000 vectors and
-does not centre: the leading right singular vectors of the matrix as it is.
+Distillation, Findings of ACL 2022, arXiv:2203.07687. The published code fits to the first 40 000 vectors
+without centring: it takes the leading right singular vectors of the raw matrix.
 
 N  rows    E  teacher's dimension    D  dimension after the projection
 """
@@ -26,27 +26,27 @@ PUBLISHED_ROWS = 40_000
 def fit_pca(
     blocks: Iterable[Vectors], dim: int, *, centred: bool = False, rows: int = PUBLISHED_ROWS
 ) -> tuple[Vectors, Vectors]:
-    """Principal components of vectors that come block by block; only an E x E matrix is held.
+    """Compute the principal components of vectors that arrive in blocks; only an E × E matrix is held.
 
     Args:
-        blocks: (n, E) each, in an order that is always the same. No block past ``rows`` is asked for.
+        blocks: Blocks (n, E), always in the same order. No block past ``rows`` is read.
         dim: D.
-        centred: Subtract the mean, as PCA does; without it as HPD's published code.
-        rows: Fit on the first rows only; 0 takes all.
+        centred: Subtract the mean, as PCA does; HPD's published code does not.
+        rows: Number of rows to fit to, the first ones; 0 uses all.
 
     Returns:
-        The mean (E,), zero where nothing is centred, and the components (D, E), orthonormal, by falling
-        variance. The largest entry of each in absolute value is positive.
+        The mean (E,), zero without centring, and the components (D, E), orthonormal, by decreasing variance.
+        The entry of each component that is largest in absolute value is positive.
 
     Raises:
-        BadInput: ``dim`` not in 1…E, fewer rows than that takes, widths that differ, or a value that is not
-            finite.
+        BadInput: ``dim`` is not in 1…E, there are too few rows, the dimensions of the blocks differ, or a
+            value is not finite.
     """
     require(dim >= 1, "dim >= 1", dim=dim)
     require(rows >= 0, "rows >= 0", rows=rows)
     count, shift_E, sum_E, moment_EE = _moments(blocks, centred, rows)
     require(dim <= len(sum_E), "dim <= dimension of the vectors", dim=dim, dimension=len(sum_E))
-    require(count >= dim + centred, "at least as many rows as components", rows=count, dim=dim)
+    require(count >= dim + centred, "number of rows >= number of components", rows=count, dim=dim)
     moment_EE /= count
     mean_E = sum_E / count
     if centred:
@@ -60,14 +60,14 @@ def fit_pca(
 
 
 class Projection(nn.Module):
-    """Applies what was fitted: ``(v − mean) Cᵀ``. Both are buffers: saved with the module, never trained.
+    """The fitted projection ``(v − mean) Cᵀ``. Both are buffers: saved with the module, never trained.
 
     Args:
         mean_E: The mean.
         components_DE: C.
 
     Raises:
-        BadInput: Shapes that do not fit.
+        BadInput: The shapes do not fit.
     """
 
     mean_E: Tensor
@@ -77,7 +77,7 @@ class Projection(nn.Module):
         super().__init__()
         require(
             components_DE.ndim == 2 and mean_E.shape == components_DE.shape[1:],
-            "a mean (E,) and components (D, E)",
+            "shapes of mean and components = (E,) and (D, E)",
             mean=mean_E.shape,
             components=components_DE.shape,
         )
@@ -85,14 +85,14 @@ class Projection(nn.Module):
         self.register_buffer("components_DE", torch.tensor(components_DE))
 
     def forward(self, vectors_NE: Tensor) -> Tensor:
-        """(N, D), float32 or wider.
+        """Project vectors, (N, D), in float32 or wider.
 
         Raises:
-            BadInput: Vectors of another dimension.
+            BadInput: The vectors have another dimension than those that were fitted.
         """
         require(
             vectors_NE.shape[-1] == len(self.mean_E),
-            "vectors have the dimension that was fitted",
+            "dimension of the vectors = dimension that was fitted",
             vectors=tuple(vectors_NE.shape),
             fitted=len(self.mean_E),
         )
@@ -101,9 +101,9 @@ class Projection(nn.Module):
 
 
 def _moments(blocks: Iterable[Vectors], centred: bool, rows: int) -> tuple[int, Moments, Moments, Moments]:
-    """Rows, a shift c near the mean, Σ (v − c) and Σ (v − c)(v − c)ᵀ.
+    """Return the number of rows, a shift c near the mean, Σ (v − c) and Σ (v − c)(v − c)ᵀ.
 
-    Moments around the first block's mean lose no digits to a mean that is large beside the spread.
+    Moments around the first block's mean lose no digits to a mean that is large compared with the spread.
     """
     count, width, shift_E, sum_E, moment_EE = 0, 0, np.zeros(0), np.zeros(0), np.zeros((0, 0))
     for block in blocks:
@@ -116,16 +116,16 @@ def _moments(blocks: Iterable[Vectors], centred: bool, rows: int) -> tuple[int, 
             sum_E, moment_EE = np.zeros(width), np.zeros((width, width))
         require(
             part_NE.ndim == 2 and part_NE.shape[1] == width,
-            "blocks are (rows, dimension), of one dimension",
+            "shape of every block = (rows, dimension)",
             block=part_NE.shape,
             dimension=width,
         )
-        require(bool(np.isfinite(part_NE).all()), "vectors are finite", block_from_row=count)
+        require(bool(np.isfinite(part_NE).all()), "all vectors are finite", block_from_row=count)
         part_NE = part_NE - shift_E
         sum_E += part_NE.sum(axis=0)
         moment_EE += part_NE.T @ part_NE
         count += len(part_NE)
         if count == rows:
             break
-    require(count >= 1, "there are vectors to fit on", rows=count)
+    require(count >= 1, "number of vectors to fit to >= 1", rows=count)
     return count, shift_E, sum_E, moment_EE

@@ -1,4 +1,4 @@
-"""PKD: a student that follows its teacher's layers patiently, not its last one alone.
+"""PKD: patient knowledge distillation, which fits intermediate layers, not the last one alone.
 
 Sun et al., Patient Knowledge Distillation for BERT Model Compression, EMNLP 2019, arXiv:1908.09355, §3.2.
 
@@ -19,23 +19,23 @@ MATCHES = ("skip", "last")
 class PKD(nn.Module):
     """``L = 1/B Σ_i Σ_j ‖h^s_ij/‖h^s_ij‖ − h^t_ij/‖h^t_ij‖‖²`` over texts i and matched layers j (eq. 7).
 
-    h is the [CLS] state in the paper, or a pooled one. The paper sums over the texts; the mean keeps the
-    learning rate apart from the batch size. Its weight β stands with the other terms of an objective.
+    h is the [CLS] state in the paper, or a pooled state. The paper sums over the texts; the mean makes the
+    learning rate independent of the batch size. The weight β belongs to the objective.
     """
 
     def forward(self, student_BH: Sequence[Tensor], teacher_BH: Sequence[Tensor]) -> Tensor:
-        """The sum over the layers of the mean over the batch.
+        """Sum the means over the batch over the layers.
 
         Args:
-            student_BH: A state a text, of every matched layer.
-            teacher_BH: The teacher's, in the same order (see `layer_pairs`).
+            student_BH: One state per text, for every matched layer.
+            teacher_BH: The teacher's states, in the same order (see `layer_pairs`).
 
         Raises:
-            BadInput: No layer, another number of them on the two sides, or shapes that do not fit.
+            BadInput: There are no layers, their numbers differ, or the shapes do not fit.
         """
         require(
             len(student_BH) == len(teacher_BH) >= 1,
-            "as many layers of the teacher as of the student, at least one",
+            "number of matched layers of the teacher = number of the student's >= 1",
             student=len(student_BH),
             teacher=len(teacher_BH),
         )
@@ -44,8 +44,8 @@ class PKD(nn.Module):
             require_pairs(student, teacher)
             _require_one_size(student.shape[1], teacher.shape[1])
             with full_precision(student):
-                apart_BH = unit(widen(student)) - unit(widen(teacher))
-                losses.append(apart_BH.square().sum(dim=1).mean())
+                difference_BH = unit(widen(student)) - unit(widen(teacher))
+                losses.append(difference_BH.square().sum(dim=1).mean())
         return torch.stack(losses).sum()
 
 
@@ -58,26 +58,27 @@ def layer_pairs(
     match: str = "skip",
     final: bool = False,
 ) -> tuple[tuple[int, int], ...]:
-    """Which layer of the teacher a layer of the student follows.
+    """Match the layers of the student with layers of the teacher.
 
     Args:
-        student_layers: S.
-        teacher_layers: T.
+        student_layers: Number of layers of the student, S.
+        teacher_layers: Number of layers of the teacher, T.
         student_size: Hidden size of the student.
         teacher_size: Hidden size of the teacher.
-        match: ``skip``: layer j follows layer j·⌊T/S⌋, every k-th. ``last``: layer j follows T − S + j.
-        final: Match the student's last layer too. The paper leaves it out: it feeds the output loss.
+        match: ``skip``: layer j is fitted to layer j·⌊T/S⌋, every k-th. ``last``: to layer T − S + j.
+        final: Match the student's last layer too. The paper leaves it to the output loss.
 
     Returns:
-        (student's layer, teacher's layer), counted from 1 as `Encoding.hidden` counts them.
+        Pairs (student's layer, teacher's layer), counted from 1 as in `Encoding.hidden`.
 
     Raises:
-        BadInput: An unknown match, a teacher with fewer layers or another hidden size, or nothing to match.
+        BadInput: The rule is unknown, the teacher has fewer layers or another hidden size, or there is no
+            layer to match.
     """
     require(match in MATCHES, f"match in {MATCHES}", match=match)
     require(
         1 <= student_layers <= teacher_layers,
-        "a teacher has the layers that its student follows",
+        "1 <= layers of the student <= layers of the teacher",
         student_layers=student_layers,
         teacher_layers=teacher_layers,
     )
@@ -85,7 +86,7 @@ def layer_pairs(
     matched = range(1, student_layers + final)
     require(
         len(matched) >= 1,
-        "there is a layer to match before the student's last one",
+        "number of layers to match >= 1",
         student_layers=student_layers,
         remedy="Match the last layer too (final=True), or give the student more layers.",
     )

@@ -1,4 +1,4 @@
-"""Losses that compare a student's vector with its teacher's, text by text.
+"""Losses that compare the vectors of student and teacher, text by text.
 
 B  batch    D  student's dimension    E  teacher's dimension
 """
@@ -13,19 +13,20 @@ from stillhouse.losses.numerics import aligning_layer, full_precision, require_p
 class MSE(nn.Module):
     """Mean squared error to the teacher's vector (DistilCSE, arXiv:2112.05638, eq. 2 and 3).
 
-    ``L = 1/B Σ_i MSE(M s_i, t_i)``, where M stands only where the dimensions differ. The paper sums over the
-    batch; the mean keeps the learning rate apart from the batch size.
+    ``L = 1/B Σ_i MSE(M s_i, t_i)``, with M only if the dimensions differ. The paper sums over the batch; the
+    mean makes the learning rate independent of the batch size.
 
     Args:
         student_dim: D.
         teacher_dim: E.
-        projection: Learn M. None follows the paper: only where the dimensions differ.
-        bias: M has a bias.
-        identity_init: M starts at the identity where the dimensions agree, else random orthogonal.
-        dimensions: ``mean`` over the dimensions (as MSE says) or ``sum`` (the squared distance, E times it).
+        projection: Learn M. None follows the paper: only if the dimensions differ.
+        bias: Whether M has a bias.
+        identity_init: Start M at the identity if the dimensions agree, else at a random orthogonal matrix.
+        dimensions: ``mean`` over the dimensions (as the name MSE says), or ``sum`` (the squared distance, E
+            times the mean).
 
     Raises:
-        BadInput: Dimensions that differ without a projection, or an unknown reduction.
+        BadInput: The dimensions differ without a projection, or the reduction is unknown.
     """
 
     def __init__(
@@ -47,10 +48,10 @@ class MSE(nn.Module):
         )
 
     def forward(self, student_BD: Tensor, teacher_BE: Tensor) -> Tensor:
-        """The mean over the batch.
+        """Compute the mean over the batch.
 
         Raises:
-            BadInput: Shapes that do not fit.
+            BadInput: The shapes do not fit.
         """
         require_pairs(student_BD, teacher_BE, first_dim=self.student_dim, second_dim=self.teacher_dim)
         with full_precision(student_BD):

@@ -1,12 +1,13 @@
-"""Losses on the scores of C candidate documents a claim, against the teacher's scores and the labels.
+"""Losses on the scores of C candidate documents per claim, against the teacher's scores and the labels.
 
-Shakeri et al., Knowledge Distillation in Document Retrieval, eq. 1–3. Softened by T, a row of scores z is the
-distribution softmax(z/T) (eq. 1). Both cross-entropies of eq. 2 are printed without the minus sign and with
-the student's logits where its probabilities belong; here s stands for softmax of the student's logits.
+Shakeri et al., Knowledge Distillation in Document Retrieval, eq. 1–3. Softened by T, a row of scores z
+becomes the distribution softmax(z/T) (eq. 1). Both cross-entropies of eq. 2 are printed without the minus
+sign and with the student's logits instead of its probabilities; here s is the softmax of the student's
+logits.
 
 All means are over the batch. No claim depends on another, so nothing has to be gathered.
 
-B  claims of the batch    C  candidates a claim
+B  claims in the batch    C  candidates per claim
 """
 
 import torch.nn.functional as F
@@ -25,12 +26,12 @@ class SoftLabelCE(nn.Module):
 
     ``L = −1/B Σ_o Σ_i softmax(t_o/T)_i · log softmax(s_o/T)_i``
 
-    The gradients of the student are those of `KLDivergence`: they differ by the teacher's entropy.
+    The student's gradients are those of `KLDivergence`, from which the loss differs by the teacher's entropy.
 
     Args:
-        temperature: T, of both sides.
-        scale: Multiply by T², which keeps the gradient's size when T changes (Hinton et al., 2015). The paper
-            does not print it.
+        temperature: T of both sides.
+        scale: Multiply by T², which keeps the size of the gradient when T changes (Hinton et al., 2015).
+            The paper does not print it.
 
     Raises:
         BadInput: T ≤ 0.
@@ -42,10 +43,10 @@ class SoftLabelCE(nn.Module):
         self.temperature, self.scale = temperature, scale
 
     def forward(self, student_BC: Tensor, teacher_BC: Tensor) -> Tensor:
-        """The mean over the claims.
+        """Compute the mean over the claims.
 
         Raises:
-            BadInput: Shapes that do not fit, or fewer than two candidates.
+            BadInput: The shapes do not fit, or there are fewer than two candidates.
         """
         _require_scores(student_BC, teacher_BC)
         with full_precision(student_BC):
@@ -60,17 +61,17 @@ class SoftLabelMSE(nn.Module):
 
     Eq. 2 is not clear about s, which the text calls logits and the cross-entropies use as probabilities:
 
-    * ``probabilities``: both sides are softmax(·/T); the reading that fits the rest of eq. 2.
-    * ``printed``: the teacher's softmax(t/T) and the student's logits, to the letter.
-    * ``scores``: both sides are logits over T, without a softmax.
+    * ``probabilities``: both sides are softmax(·/T), the reading that fits the rest of eq. 2.
+    * ``printed``: the teacher's softmax(t/T) and the student's logits, taken literally.
+    * ``scores``: both sides are logits divided by T, without a softmax.
 
     Args:
         temperature: T.
-        compared: What s and t' are, as above.
+        compared: What s and t' are: ``probabilities``, ``printed`` or ``scores``.
         scale: Multiply by T².
 
     Raises:
-        BadInput: T ≤ 0, or an unknown reading.
+        BadInput: T ≤ 0, or the reading is unknown.
     """
 
     def __init__(
@@ -85,7 +86,7 @@ class SoftLabelMSE(nn.Module):
         """The mean over the claims of the sum over the candidates.
 
         Raises:
-            BadInput: Shapes that do not fit, or fewer than two candidates.
+            BadInput: The shapes do not fit, or there are fewer than two candidates.
         """
         _require_scores(student_BC, teacher_BC)
         with full_precision(student_BC):
@@ -103,14 +104,14 @@ class SoftLabelMSE(nn.Module):
 class HardLabelCE(nn.Module):
     """Cross-entropy to the labels (eq. 2), ``L = −1/B Σ_o Σ_i y_oi · log softmax(s_o)_i``.
 
-    A claim without a relevant candidate adds 0, and counts in the mean.
+    A claim without a relevant candidate adds 0, but counts in the mean.
 
     Args:
-        gold: With several relevant candidates ``sum`` adds their terms, as printed: such a claim weighs more.
-            ``mean`` shares a weight of 1 among them.
+        gold: How several relevant candidates count: ``sum`` adds their terms, as printed, so that such a
+            claim has more weight; ``mean`` gives them a weight of 1 in total.
 
     Raises:
-        BadInput: An unknown rule.
+        BadInput: The rule is unknown.
     """
 
     def __init__(self, *, gold: str = "sum") -> None:
@@ -119,22 +120,22 @@ class HardLabelCE(nn.Module):
         self.gold = gold
 
     def forward(self, student_BC: Tensor, labels_BC: Tensor) -> Tensor:
-        """The mean over the claims.
+        """Compute the mean over the claims.
 
         Args:
             student_BC: Logits.
-            labels_BC: 1 (or True) for a relevant candidate, else 0.
+            labels_BC: 1 (or True) for a relevant candidate, 0 otherwise.
 
         Raises:
-            BadInput: Shapes that do not fit, or fewer than two candidates.
+            BadInput: The shapes do not fit, or there are fewer than two candidates.
         """
         _require_scores(student_BC, labels_BC)
         with full_precision(student_BC):
             log_BC = widen(student_BC).log_softmax(dim=1)
-            wanted_BC = (labels_BC > 0).to(log_BC.dtype)
+            target_BC = (labels_BC > 0).to(log_BC.dtype)
             if self.gold == "mean":
-                wanted_BC = wanted_BC / wanted_BC.sum(dim=1, keepdim=True).clamp_min(1)
-            return -(wanted_BC * log_BC).sum(dim=1).mean()
+                target_BC = target_BC / target_BC.sum(dim=1, keepdim=True).clamp_min(1)
+            return -(target_BC * log_BC).sum(dim=1).mean()
 
 
 class SoftAndHard(nn.Module):
@@ -165,26 +166,26 @@ class SoftAndHard(nn.Module):
     def terms(
         self, student_BC: Tensor, teacher_BC: Tensor | None, labels_BC: Tensor | None
     ) -> dict[str, Tensor]:
-        """``soft`` and ``hard``, weighted; one of weight 0 is left out, and its targets may be None.
+        """Compute the weighted terms ``soft`` and ``hard``.
+
+        A term with weight 0 is left out, and its targets may be None.
 
         Raises:
-            BadInput: Targets that are needed are missing, or shapes that do not fit.
+            BadInput: Targets are required but missing, or the shapes do not fit.
         """
         terms = {}
         if self.alpha > 0:
-            require(
-                teacher_BC is not None, "the teacher's scores are given where alpha > 0", alpha=self.alpha
-            )
+            require(teacher_BC is not None, "alpha = 0 without the teacher's scores", alpha=self.alpha)
             assert teacher_BC is not None
             terms["soft"] = self.alpha * self.soft(student_BC, teacher_BC)
         if self.alpha < 1:
-            require(labels_BC is not None, "labels are given where alpha < 1", alpha=self.alpha)
+            require(labels_BC is not None, "alpha = 1 without labels", alpha=self.alpha)
             assert labels_BC is not None
             terms["hard"] = (1 - self.alpha) * self.hard(student_BC, labels_BC)
         return terms
 
     def forward(self, student_BC: Tensor, teacher_BC: Tensor | None, labels_BC: Tensor | None) -> Tensor:
-        """The sum of the terms.
+        """Compute the sum of the terms.
 
         Raises:
             BadInput: As `terms`.
@@ -212,10 +213,10 @@ class KLDivergence(nn.Module):
         self.temperature, self.scale = temperature, scale
 
     def forward(self, student_BC: Tensor, teacher_BC: Tensor) -> Tensor:
-        """The mean over the claims.
+        """Compute the mean over the claims.
 
         Raises:
-            BadInput: Shapes that do not fit, or fewer than two candidates.
+            BadInput: The shapes do not fit, or there are fewer than two candidates.
         """
         _require_scores(student_BC, teacher_BC)
         with full_precision(student_BC):
@@ -228,15 +229,15 @@ class KLDivergence(nn.Module):
 class MarginMSE(nn.Module):
     """Squared error of the margins of a positive over its negatives (Hofstätter et al., arXiv:2010.02666).
 
-    ``L = 1/(B(C−1)) Σ_o Σ_{i>0} ((s_o0 − s_oi) − (t_o0 − t_oi))²``, candidate 0 the positive; equals
-    sentence-transformers' MarginMSELoss. A constant added to a claim's scores changes nothing.
+    ``L = 1/(B(C−1)) Σ_o Σ_{i>0} ((s_o0 − s_oi) − (t_o0 − t_oi))²``, where candidate 0 is the positive; equals
+    sentence-transformers' MarginMSELoss. A constant added to the scores of a claim changes nothing.
     """
 
     def forward(self, student_BC: Tensor, teacher_BC: Tensor) -> Tensor:
-        """The mean over claims and negatives.
+        """Compute the mean over claims and negatives.
 
         Raises:
-            BadInput: Shapes that do not fit, or fewer than two candidates.
+            BadInput: The shapes do not fit, or there are fewer than two candidates.
         """
         _require_scores(student_BC, teacher_BC)
         with full_precision(student_BC):
@@ -251,7 +252,7 @@ def _require_scores(student_BC: Tensor, target_BC: Tensor) -> None:
     student, target = tuple(student_BC.shape), tuple(target_BC.shape)
     require(
         student == target and len(student) == 2,
-        "both sides have one value a claim and candidate, (B, C)",
+        "one value per claim and candidate on both sides, (B, C)",
         student=student,
         target=target,
     )

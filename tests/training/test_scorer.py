@@ -94,7 +94,7 @@ def test_scores_steer_and_come_back(workspace: Workspace, stage: Stage) -> None:
     np.testing.assert_allclose(scores_NC.sum(axis=1), 1, atol=1e-6)
     with pytest.raises(BadInput, match="texts are given for every column"):
         scorer.score(a)
-    with pytest.raises(BadInput, match="as long"):
+    with pytest.raises(BadInput, match="the same length"):
         scorer.score(a, b[:1])
 
 

@@ -83,7 +83,7 @@ def paths(text: str) -> Iterator[str]:
     for code in codes:
         for word in re.split(r"[\s,;()'\"=]+", code):
             head, slash, _ = word.partition("/")
-            placeholder = re.search(r"[*<>…{]", word) or any(part.isupper() for part in word.split("/"))
+            placeholder = re.search(r"[*<>…{]|(?<![A-Za-z.])[A-Z]{2,}(?![A-Za-z_])", word)
             if slash and head in {*TOP, *ROOMS} and not placeholder:
                 yield word.rstrip(".:/")
 
@@ -172,6 +172,7 @@ def test_the_checks_find_what_is_wrong() -> None:
     text = "[x](y.md#z) `losses/hsic.HSIC`, `losses/nothing.py`\n\n```\nstillhouse store ls  # all\n```\n"
     assert list(commands(text)) == ["store ls  # all"]
     assert [there(word) for word in paths(text)] == [True, False]
+    assert not list(paths("`losses/NAME.py`, `tests/test_NAME.py`, `tests/*.py`"))
     assert LINK.findall(prose(text)) == ["y.md#z"]
     assert slug("A `b`, and C: d") == "a-b-and-c-d"
 

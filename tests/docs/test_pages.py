@@ -79,8 +79,10 @@ def commands(text: str) -> Iterator[str]:
 
 def paths(text: str) -> Iterator[str]:
     """Every word of a page that names a file of this repository."""
-    codes = [*INLINE.findall(prose(text)), *(block for _, block in FENCE.findall(text))]
-    for code in codes:
+    blocks = [
+        re.sub(r"\A# \S+\n", "", block) for _, block in FENCE.findall(text)
+    ]  # Less the name of a new file.
+    for code in [*INLINE.findall(prose(text)), *blocks]:
         for word in re.split(r"[\s,;()'\"=]+", code):
             head, slash, _ = word.partition("/")
             placeholder = re.search(r"[*<>…{]|(?<![A-Za-z.])[A-Z]{2,}(?![A-Za-z_])", word)

@@ -294,7 +294,7 @@ def test_no_figure_is_made_of_nan(
     flags = ["--suite", "sts", "--data-root", str(data), "--root", str(tmp_path / "runs")]
     assert main(["evaluate", "broken", *flags]) == 2
     told = capsys.readouterr().err
-    assert "hold NaN or infinity" in told and repr(row[5][:60]) in told
+    assert "contain NaN or infinity" in told and repr(row[5][:60]) in told
 
 
 def test_an_undefined_figure_is_null_and_said(
@@ -395,8 +395,8 @@ def test_glue_reads_its_folders_and_says_what_is_missing(
     }
     shown = capsys.readouterr().out
     assert "note: no files of QQP: expected in glue" in shown
-    assert "note: SST-2: 60 rows of train that are measured too were left out" in shown
-    assert "note: MNLI-mm: 5 rows of train that are measured too were left out" in shown
+    assert "note: SST-2: 60 rows of train that are also measured were left out" in shown
+    assert "note: MNLI-mm: 5 rows of train that are also measured were left out" in shown
     assert "note: MRPC: no dev file" in shown and "note: MRPC: fitted on one half" in shown
     compared = ("--against", str(tiny_model.parent / "bert"), "--resamples", "100")
     against = measured(tiny_model, tmp_path, tmp_path, "--suite", "glue", *compared)["against"]["suites"]

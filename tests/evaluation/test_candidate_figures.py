@@ -119,8 +119,8 @@ def test_equals_scikit_learn_and_sentence_transformers_where_all_gold_is_there()
     [
         ({"labels": LABELS[:2]}, "gold counts"),
         ({"gold": GOLD[:2]}, "gold counts"),
-        ({"gold": np.array([2, 0, 2])}, "first_claim=1"),
-        ({"gold": np.array([1, 1, 2])}, "first_claim=0"),
+        ({"gold": np.array([2, 0, 2])}, "the first is 1"),
+        ({"gold": np.array([1, 1, 2])}, "the first is 0"),
         ({"scores": np.where(SCORES == 0.8, np.nan, SCORES)}, "finite"),
     ],
 )

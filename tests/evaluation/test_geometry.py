@@ -76,7 +76,7 @@ def test_noise_does_not_hide_a_collapse() -> None:
 def test_a_vector_that_is_not_finite_is_reported(value: float) -> None:
     vectors = gaussian(20, 8)
     vectors[3, 1] = value
-    assert collapse(vectors) == "diverged: 1 of 20 vectors hold NaN or infinity"
+    assert collapse(vectors) == "diverged: 1 of 20 vectors contain NaN or infinity"
 
 
 def test_zero_vectors_are_reported() -> None:

@@ -100,7 +100,7 @@ def test_rows_on_both_sides_are_measured_only(monkeypatch: pytest.MonkeyPatch) -
     dev = [Row("a", "b", 0), Row("c", "d", 1)]
     data, notes = glue_set("mnli", [*dev, Row("e", "f", 2), Row("a", "c", 0)], dev)
     assert data.fit == [Row("e", "f", 2), Row("a", "c", 0)]
-    assert notes == ["2 rows of train that are measured too were left out"]
+    assert notes == ["2 rows of train that are also measured were left out"]
     monkeypatch.setattr(glue, "FIT_ROWS", 30)
     data, notes = glue_set("sst2", [Row(str(at), None, at % 2) for at in range(90)], [Row("x", None, 0)])
     assert len(data.fit) == 30 and sum(row.label for row in data.fit) == 15

@@ -156,5 +156,5 @@ def test_same_figures_as_sentence_transformers_ties_included() -> None:
 def test_bad_judgements() -> None:
     with pytest.raises(BadInput, match="judged once"):
         judge(rows(1, 2), QUERY, qrels((0, 1, 1), (0, 1, 2)))
-    with pytest.raises(BadInput, match="every query has a relevant passage"):
+    with pytest.raises(BadInput, match="every query must have a relevant passage, but 1 of"):
         judge(rows(1, 2), QUERY, qrels((0, 1, 0), (3, 1, 1)))

@@ -111,7 +111,7 @@ def test_an_average_weighs_its_figures_alike() -> None:
 def test_other_items_are_refused() -> None:
     gold = np.arange(5.0)
     for other in (ranked(gold[:4], gold[:4]), ranked(gold, gold + 1), mean_of(gold)):
-        with pytest.raises(BadInput, match="both models have the same items"):
+        with pytest.raises(BadInput, match="only be compared on the same items"):
             compare_items(ranked(gold, gold), other)
 
 

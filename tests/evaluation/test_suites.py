@@ -21,7 +21,7 @@ class Length:
 
 
 class Counts:
-    """Gives one figure, and counts how often it was built."""
+    """Returns one figure, and records how often it was built."""
 
     built: ClassVar[list[tuple[str, Path, Search | None]]] = []
 
@@ -76,12 +76,12 @@ def test_two_figures_of_one_name_are_refused(workspace: Workspace) -> None:
 
 
 def test_the_figure_to_select_by_must_be_there(workspace: Workspace) -> None:
-    with pytest.raises(BadInput, match=r"`a_lenght` is not among its 2. Did you mean a_length"):
+    with pytest.raises(BadInput, match=r"`a_lenght` is not among its 2 figures. Did you mean a_length"):
         run_suite(dev("a", "b", select="a_lenght"), Length(), workspace)
 
 
 def test_test_sets_are_for_test_suites(workspace: Workspace) -> None:
     locked = (spec(Counts, name="a", split="test"),)
     assert run_suite(TestSuite(locked), Length(), workspace) == {"a_length": 4.0}
-    with pytest.raises(BadInput, match="a dev suite holds dev sets only"):
+    with pytest.raises(BadInput, match="a dev suite may only hold dev sets"):
         run_suite(DevSuite(locked, select="a_length"), Length(), workspace)

@@ -92,5 +92,5 @@ def test_in_a_suite(workspace: Workspace) -> None:
     assert run_suite(dev, model, workspace)["translation_mean_accuracy"] == 1.0
     final = evaluator.replace(split="test")
     assert run_suite(TestSuite((final,)), model, workspace)["translation_mean_accuracy"] == 1.0
-    with pytest.raises(BadInput, match="dev sets only"):
+    with pytest.raises(BadInput, match="only hold dev sets"):
         run_suite(DevSuite((final,), select="translation_mean_accuracy"), model, workspace)

@@ -6,9 +6,8 @@ from typing import Any
 
 from stillhouse.core.console import say
 from stillhouse.core.errors import require
-from stillhouse.evaluation.items import Measured
+from stillhouse.evaluation.items import FiguresAndItems, Measured
 from stillhouse.evaluation.paired import Paired, compare_figures
-from stillhouse.evaluation.suites import Asked
 
 Compared = dict[str, dict[str, Paired]]
 """Set to figure to what was found."""
@@ -37,7 +36,7 @@ def beside(model: Measured, other: Measured, options: Namespace) -> Compared:
     )
 
 
-def compare_suites(name: str, model: Asked, other: Asked, options: Namespace) -> Compared:
+def compare_suites(name: str, model: FiguresAndItems, other: FiguresAndItems, options: Namespace) -> Compared:
     """The experiment's own suite of two models: compared and shown."""
     mine, theirs = (Measured({name: figures}, {name: items}) for figures, items in (model, other))
     found = beside(mine, theirs, options)

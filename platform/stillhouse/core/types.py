@@ -17,6 +17,7 @@ from typing import ClassVar, Protocol, overload, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 from torch import Tensor
+from torch.nn import Module
 
 FloatArray = npt.NDArray[np.floating]
 IntArray = npt.NDArray[np.integer]
@@ -114,6 +115,7 @@ class Batch:
     values: Mapping[str, Tensor] = field(default_factory=dict)
 
 
+@runtime_checkable
 class Student(Protocol):
     """A model that is trained: tokens in, an `Encoding` out."""
 
@@ -288,9 +290,53 @@ class Scorer(Protocol):
         ...
 
 
+@runtime_checkable
+class ColumnScorer(Scorer, Protocol):
+    """A scorer that was trained on certain columns: one for texts, two for pairs.
+
+    Attributes:
+        columns: The columns in the order of the arguments of ``score``.
+    """
+
+    columns: tuple[str, ...]
+
+
+@runtime_checkable
+class StudentHolder(Protocol):
+    """An encoder that keeps its student as a module, whose weights can be counted.
+
+    Attributes:
+        student: The module.
+    """
+
+    student: Module
+
+
 class Evaluator(Protocol):
     """A measurement of an encoder: metrics by name, such as ``docsearch_cosine_mrr@10``."""
 
     def __call__(self, model: Encoder) -> dict[str, float]:
         """Measure a model."""
         ...
+
+
+@runtime_checkable
+class SplitEvaluator(Protocol):
+    """An evaluator of one split of its data; a dev suite refuses any split but ``dev``.
+
+    Attributes:
+        split: ``dev`` or ``test``.
+    """
+
+    split: str
+
+
+@runtime_checkable
+class ScorerEvaluator(Protocol):
+    """An evaluator of a `Scorer`; a test suite leaves it out for a model without scores.
+
+    Attributes:
+        needs_scorer: True.
+    """
+
+    needs_scorer: ClassVar[bool]

@@ -1,4 +1,4 @@
-"""Agreement with the teacher: does the student order pairs of texts as the teacher does?"""
+"""Agreement with the teacher: does the student rank pairs of texts as the teacher does?"""
 
 from typing import ClassVar
 
@@ -8,7 +8,7 @@ import numpy.typing as npt
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import require
 from stillhouse.core.types import Encoder, FloatArray
-from stillhouse.evaluation.items import Items, Part
+from stillhouse.evaluation.items import FiguresAndItems, Items, Part
 from stillhouse.evaluation.metrics import Values, cosines, spearman
 from stillhouse.evaluation.retrieval import LocalSearch, Search, unit
 from stillhouse.plan.data import Store
@@ -20,22 +20,22 @@ POOL = 20_000
 
 
 class Agreement:
-    """Spearman of the student's cosines with the teacher's on pairs of held-out texts, in [-1, 1].
+    """Spearman correlation of the student's and the teacher's cosines on pairs of held-out texts, in [-1, 1].
 
-    Half of the pairs are random, half are a text and one of its 10 nearest by the teacher: random pairs alone
-    are nearly all unlike, and say little about the order among the like ones. Both halves share their first
-    texts, so that 2000 pairs need at most 2000 texts encoded. Of a store above 20 000 rows a random 20 000
-    are used. The pairs depend on the store, ``pairs`` and ``seed`` alone.
+    Half of the pairs are random, and half are a text and one of its 10 nearest neighbours by the teacher:
+    random pairs alone are nearly all dissimilar, and say little about the order of similar ones. Both halves
+    share their first texts, so that 2000 pairs need at most 2000 encoded texts. Of a store with more than
+    20 000 rows, a random 20 000 are used. The pairs depend only on the store, ``pairs`` and ``seed``.
 
     Figure: ``{name}_spearman_cosine``.
 
     Args:
-        store: The teacher's vectors of texts that nothing is trained on.
-        workspace: Where the store and its texts lie.
-        pairs: How many, at most twice the rows.
-        seed: Of the choice.
-        name: First part of the figure's name.
-        search: What finds the nearest; None searches in this process.
+        store: The teacher's vectors of texts that are never trained on.
+        workspace: Holds the store and its texts.
+        pairs: Number of pairs, at most twice the rows.
+        seed: Seed for sampling the pairs.
+        name: Prefix of the figure's name.
+        search: Finds the nearest neighbours; None searches in this process.
     """
 
     version: ClassVar[int] = 1
@@ -54,7 +54,7 @@ class Agreement:
 
         require(pairs >= 4, "pairs >= 4", pairs=pairs)
         reader = open_store(workspace, store)
-        require(len(reader) >= 4, "a store has at least 4 rows to be compared on", rows=len(reader))
+        require(len(reader) >= 4, "rows of the store >= 4", rows=len(reader))
         self.name = name
         draw = np.random.default_rng(seed)
         rows = np.sort(draw.choice(reader.rows, min(len(reader), POOL), replace=False))
@@ -69,11 +69,11 @@ class Agreement:
         self.teacher = cosines(vectors[first], vectors[second])
 
     def __call__(self, model: Encoder) -> dict[str, float]:
-        """Encode the texts and compare."""
+        """Encode the texts and correlate."""
         return {f"{self.name}_spearman_cosine": spearman(self._cosines(model), self.teacher)}
 
-    def itemised(self, model: Encoder) -> tuple[dict[str, float], dict[str, Items]]:
-        """The figure, and its pairs."""
+    def itemised(self, model: Encoder) -> FiguresAndItems:
+        """Compute the figure, and return its pairs too."""
         items = Items((Part(self._cosines(model), self.teacher),), "spearman")
         name = f"{self.name}_spearman_cosine"
         return {name: items.figure()}, {name: items}
@@ -84,10 +84,10 @@ class Agreement:
 
 
 def _neighbours(vectors_NE: FloatArray, anchors: Ids, search: Search, draw: np.random.Generator) -> Ids:
-    """For every anchor one of its nearest other rows."""
+    """Draw one of the nearest other rows of every anchor."""
     depth = min(NEIGHBOURS, len(vectors_NE) - 1)
     _, found = search.search(vectors_NE, vectors_NE[anchors], depth + 1)
-    # The anchor itself is usually first, but an equal vector may stand before it, or push it out.
+    # The anchor itself is usually first, but an equal vector may come before it or displace it.
     itself = found == anchors[:, None]
     itself[~itself.any(axis=1), -1] = True
     others: Ids = found[~itself].reshape(len(anchors), depth)

@@ -1,13 +1,13 @@
-"""Accuracy and F1: of a fine-tuned head, and of untuned vectors by a threshold on cosines (SRA, Table 5)."""
+"""Accuracy and F1 of a fine-tuned head, and of untuned vectors with a threshold on cosines (SRA, Table 5)."""
 
 from collections.abc import Sequence
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from stillhouse.core.errors import require
-from stillhouse.core.types import Encoder, FloatArray, IntArray
+from stillhouse.core.errors import BadInput, require
+from stillhouse.core.types import Encoder, FloatArray, IntArray, Scorer
 from stillhouse.corpora.published.glue import TASKS, LabelledData, Row, read_task, stratified
 from stillhouse.evaluation.items import Items, Part, means
 from stillhouse.evaluation.metrics import Values, cosines
@@ -15,26 +15,18 @@ from stillhouse.evaluation.metrics import Values, cosines
 POSITIVE = 1
 
 
-class Scorer(Protocol):
-    """Anything that says how likely each class is."""
-
-    def score(self, first: Sequence[str], second: Sequence[str] | None = None) -> FloatArray:
-        """(N, C), higher is likelier."""
-        ...
-
-
 class Classification:
-    """Accuracy of a scorer's likeliest class, and F1 of class 1 where there are two classes.
+    """Accuracy of a scorer's most likely class, and F1 of class 1 if there are two classes.
 
     Figures: ``{name}_accuracy``, ``{name}_f1``.
 
     Args:
-        data: What is scored.
-        name: First part of the figures' names; the task's where it is empty.
+        data: Rows to score.
+        name: Prefix of the figures' names; empty takes the task's name.
     """
 
     version: ClassVar[int] = 1
-    needs: ClassVar[tuple[str, ...]] = ("score",)
+    needs_scorer: ClassVar[bool] = True
 
     def __init__(self, data: LabelledData, name: str = "") -> None:
         self.rows, self.split = read_task(data), _kind(data.split)
@@ -44,32 +36,30 @@ class Classification:
         """Score every row."""
         first, second, labels_N = _columns(self.rows)
         scores_NC = model.score(first, second)
-        require(
-            scores_NC.shape == (len(labels_N), self.classes),
-            "a scorer gives a score for every row and class",
-            scores=scores_NC.shape,
-            rows=len(labels_N),
-            classes=self.classes,
-        )
+        if scores_NC.shape != (len(labels_N), self.classes):
+            raise BadInput(
+                f"a scorer must return one score per row and class, {(len(labels_N), self.classes)}, but "
+                f"returned {scores_NC.shape}."
+            )
         predicted_N = scores_NC.argmax(axis=1)
         figures = {f"{self.name}_accuracy": accuracy(predicted_N, labels_N)}
         return figures | ({f"{self.name}_f1": f1(predicted_N, labels_N)} if self.classes == 2 else {})
 
 
 class CosineThreshold:
-    """Untuned vectors of pairs: a pair is positive where its cosine reaches a threshold.
+    """Untuned vectors of pairs: a pair is positive if its cosine reaches a threshold.
 
     Figures: ``{name}_cosine_accuracy`` and ``{name}_cosine_f1``, each at the threshold that is best for it on
-    ``fit``, as sentence-transformers names them (which chooses the thresholds on the scored rows themselves).
+    ``fit``. The names are those of sentence-transformers, which chooses its thresholds on the scored rows.
 
     Args:
-        data: What is scored; pairs with two classes.
-        fit: What the thresholds are chosen on, such as the train split.
-        fit_rows: Rows of it that are taken, with the classes in their proportions; 0 takes all.
-        name: First part of the figures' names; the task's where it is empty.
+        data: Rows to score: pairs with two classes.
+        fit: Rows that the thresholds are chosen on, such as the train split.
+        fit_rows: Number of rows of ``fit`` to use, with the classes in proportion; 0 uses all.
+        name: Prefix of the figures' names; empty takes the task's name.
 
     Raises:
-        BadInput: Other tasks, or both splits are the same file.
+        BadInput: If the task has another form, or both splits are the same file.
     """
 
     version: ClassVar[int] = 1
@@ -77,25 +67,27 @@ class CosineThreshold:
     def __init__(self, data: LabelledData, fit: LabelledData, name: str = "", fit_rows: int = 0) -> None:
         for each in (data, fit):
             task = TASKS[each.task]
-            require(bool(task.second) and len(task.labels) == 2, "pairs with two classes", task=each.task)
-        require(
-            data.sha256 != fit.sha256, "thresholds are chosen on other rows than are scored", data=data.path
-        )
+            if not task.second or len(task.labels) != 2:
+                raise BadInput(f"a threshold needs a task of pairs with two classes, but {each.task} is not.")
+        if data.sha256 == fit.sha256:
+            raise BadInput(
+                f"thresholds must be chosen on other rows than are scored, but {data.path} is both."
+            )
         self.rows, self.fit, self.split = read_task(data), read_task(fit), _kind(data.split)
         if 0 < fit_rows < len(self.fit):
             self.fit = stratified(self.fit, fit_rows / len(self.fit))
         self.name, self.positive = name or data.task, _positive(data.task)
 
     def __call__(self, model: Encoder) -> dict[str, float]:
-        """Encode every text once, choose on ``fit``, measure on ``data``."""
+        """Encode every text once, choose the thresholds on ``fit``, and measure on ``data``."""
         fit_N, fit_labels_N = self._scored(model, self.fit)
         cosines_N, labels_N = self._scored(model, self.rows)
         figures = {}
-        for measure, wanted in ((accuracy, "accuracy"), (f1, "f1")):
-            threshold = best_threshold(fit_N, fit_labels_N, wanted)
+        for measure, kind in ((accuracy, "accuracy"), (f1, "f1")):
+            threshold = best_threshold(fit_N, fit_labels_N, kind)
             predicted_N = (cosines_N >= threshold).astype(np.int64)
-            figures[f"{self.name}_cosine_{wanted}"] = measure(predicted_N, labels_N)
-            figures[f"{self.name}_cosine_{wanted}_threshold"] = threshold
+            figures[f"{self.name}_cosine_{kind}"] = measure(predicted_N, labels_N)
+            figures[f"{self.name}_cosine_{kind}_threshold"] = threshold
         return figures
 
     def _scored(self, model: Encoder, rows: Sequence[Row]) -> tuple[Values, IntArray]:
@@ -122,7 +114,7 @@ def f1(predicted_N: IntArray, labels_N: IntArray) -> float:
 
 
 def class_items(prefix: str, predicted_N: IntArray, labels_N: IntArray, *, with_f1: bool) -> dict[str, Items]:
-    """``{prefix}accuracy`` and, of class 1, ``{prefix}f1``, × 100, as what they are made of."""
+    """Make the items of ``{prefix}accuracy`` and, of class 1, ``{prefix}f1``, × 100."""
     items = means({f"{prefix}accuracy": predicted_N == labels_N}, scale=100)
     if with_f1:
         part = Part(np.asarray(predicted_N, np.float64), np.asarray(labels_N, np.float64))
@@ -131,28 +123,28 @@ def class_items(prefix: str, predicted_N: IntArray, labels_N: IntArray, *, with_
 
 
 def best_threshold(cosines_N: Values, labels_N: IntArray, measure: str = "accuracy") -> float:
-    """The threshold at which ``cosine >= threshold`` predicts class 1 best.
+    """Find the threshold at which ``cosine >= threshold`` predicts class 1 best.
 
     Args:
-        cosines_N: Of the pairs.
+        cosines_N: Cosine of each pair.
         labels_N: 1 for a positive pair, else 0.
         measure: ``accuracy`` or ``f1``.
 
     Returns:
-        Midway between two neighbouring cosines; of equally good ones the highest, and past all cosines where
-        it is best to predict none.
+        The middle between two neighbouring cosines; the highest of equally good ones, and above all cosines
+        if predicting no positive pair is best.
     """
     require(measure in ("accuracy", "f1"), "measure in (accuracy, f1)", measure=measure)
     require(len(cosines_N) > 0, "rows to choose a threshold on >= 1", rows=0)
     order = np.argsort(-cosines_N, kind="stable")
-    ranked, there = cosines_N[order], labels_N[order] == POSITIVE
+    ranked, positive = cosines_N[order], labels_N[order] == POSITIVE
     predicted: npt.NDArray[np.int64] = np.arange(len(ranked) + 1)
-    hits = np.concatenate([[0], np.cumsum(there)])
+    hits = np.concatenate([[0], np.cumsum(positive)])
     if measure == "f1":
         figure = 2 * hits / np.maximum(predicted + hits[-1], 1)
     else:
         figure = (hits + (len(ranked) - predicted) - (hits[-1] - hits)) / len(ranked)
-    # Equal cosines are predicted alike: a cut between them does not exist.
+    # Equal cosines get the same prediction, so no cut is possible between them.
     figure[1:-1][ranked[1:] == ranked[:-1]] = -1
     cut = int(figure.argmax())
     above = ranked[cut - 1] if cut else ranked[0] + 1
@@ -162,13 +154,13 @@ def best_threshold(cosines_N: Values, labels_N: IntArray, measure: str = "accura
 
 
 def _positive(task: str) -> int:
-    """The class that a high cosine speaks for; where entailment is a class, it is."""
+    """Return the class that a high cosine indicates: entailment if it is a class, else class 1."""
     labels = TASKS[task].labels
     return labels.index("entailment") if "entailment" in labels else POSITIVE
 
 
 def _kind(split: str) -> str:
-    """``dev`` or ``test``, as a suite asks an evaluator; what is no test set may steer."""
+    """Return ``dev`` or ``test``; any split that is not the test set may be used for selection."""
     return "test" if split == "test" else "dev"
 
 

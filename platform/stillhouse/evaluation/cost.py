@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from stillhouse.core.errors import BadInput, require
-from stillhouse.core.types import Encoder, Encoding, Tokens
+from stillhouse.core.types import Encoder, Encoding, Scorer, Student, Tokens
 
 BATCHES = (1, 8, 32, 64)
 CHUNKS = (32, 128)
@@ -104,10 +104,9 @@ def onnx_megabytes(module: Any) -> dict[str, float]:
     """
     from stillhouse.students.export.onnx import quantise, write_graph
 
-    published = not hasattr(module, "dim")
     with tempfile.TemporaryDirectory(prefix="onnx-") as folder:
         graph = Path(folder) / "model.onnx"
-        write_graph(_PublishedStudent(module) if published else module, graph)
+        write_graph(module if isinstance(module, Student) else _PublishedStudent(module), graph)
         whole = _megabytes(graph.parent)
         quantise(graph)
         return {"megabytes_onnx": whole, "megabytes_onnx_int8": _megabytes(graph.parent)}
@@ -176,7 +175,7 @@ def speeds(
     return found
 
 
-def pairs_per_second(scorer: Any, texts: Sequence[str] = TEXTS * 2, *, runs: int = 3) -> float:
+def pairs_per_second(scorer: Scorer, texts: Sequence[str] = TEXTS * 2, *, runs: int = 3) -> float:
     """Measure how many text pairs a scorer scores per second: the median of several runs."""
     first = [text for text in texts for _ in texts]
     second = list(texts) * len(texts)

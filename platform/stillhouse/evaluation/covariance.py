@@ -1,6 +1,6 @@
-"""How far the features of vectors go together: IBKD §4.7, Figure 4.
+"""Covariance of the features of vectors: IBKD §4.7, Figure 4.
 
-D  features    S  those that are drawn
+D  features    S  features that are drawn
 """
 
 from pathlib import Path
@@ -11,19 +11,19 @@ import numpy.typing as npt
 from stillhouse.core.types import FloatArray
 
 SHOWN = 16
-"""Features in the paper's figure, the first ones."""
+"""Number of features in the paper's figure, the first ones."""
 
 
 def covariance(vectors_ND: FloatArray) -> npt.NDArray[np.float64]:
-    """Of the features over the rows, (D, D), divided by N - 1."""
+    """Compute the covariance of the features over the rows, (D, D), divided by N - 1."""
     return np.atleast_2d(np.cov(np.asarray(vectors_ND, np.float64), rowvar=False))
 
 
 def feature_correlation(vectors_ND: FloatArray) -> float:
-    """Mean absolute correlation of two different features; lower is more disentangled, 0 to 1.
+    """Compute the mean absolute correlation of two different features, in [0, 1]; lower is more disentangled.
 
-    A feature that is the same in all rows has no correlation and is left out; NaN where fewer than two are
-    not. Unlike the covariance it does not depend on the vectors' scale, so models may be compared.
+    A constant feature has no correlation and is left out; the result is NaN if fewer than two features vary.
+    Unlike the covariance, it does not depend on the scale of the vectors, so models can be compared.
     """
     covariance_DD = covariance(vectors_ND)
     deviation_D = np.sqrt(np.diag(covariance_DD))
@@ -37,7 +37,7 @@ def feature_correlation(vectors_ND: FloatArray) -> float:
 
 
 def draw_covariance(vectors_ND: FloatArray, title: str, path: Path) -> None:
-    """The size of the covariances of the first 16 features as a PNG; darker is larger."""
+    """Draw the absolute covariances of the first 16 features as a PNG; darker is larger."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

@@ -1,14 +1,14 @@
-"""How vectors lie in space, and the alarms that tell when a model has collapsed.
+"""The geometry of vectors, and the checks that detect a collapsed model.
 
-Effective rank: Roy & Vetterli, EUSIPCO 2007. Alignment and uniformity: Wang & Isola, ICML 2020, as IBKD
-prints them (eq. 12, 13).
+Effective rank: Roy & Vetterli, EUSIPCO 2007. Alignment and uniformity: Wang & Isola, ICML 2020, as
+printed in IBKD (eq. 12, 13).
 
-The alarms' limits stand clear of healthy models, measured on 512 sentences (mean cosine; effective rank of
-the variances out of min(N - 1, D)): all-MiniLM-L6-v2 0.05, 146 of 384; its layers 0, 2, 4 untrained 0.59, 82;
+The limits are far from healthy models, measured on 512 sentences (mean cosine; effective rank of the
+variances out of min(N - 1, D)): all-MiniLM-L6-v2 0.05, 146 of 384; its layers 0, 2, 4 untrained 0.59, 82;
 layers 0, 1, 2 0.53, 72; randomly initialised BERTs of 2 to 12 layers, mean pooling, 0.91-0.95, from 89 of 384
 and 24 of 32. Published models without any sentence training may reach 0.99. One exception is known: the [CLS]
-vector of a few untrained layers hardly depends on the text (0.9999), so a [CLS]-pooled student is judged
-after its first steps only.
+vector of a few untrained layers hardly depends on the text (0.9999), so a [CLS]-pooled student is only judged
+after its first steps.
 """
 
 import numpy as np
@@ -20,7 +20,7 @@ COSINE_LIMIT = 0.999
 RANK_SHARE = 0.02
 RANK_FLOOR = 2.5
 GEOMETRY = ("alignment", "uniformity")
-"""What figures of geometry end in: a map shows them, and the tables of a sweep leave them out."""
+"""Suffixes of the geometry figures: they are plotted, and left out of the tables of a sweep."""
 
 _BLOCK = 1024
 
@@ -28,19 +28,19 @@ _Vectors = npt.NDArray[np.float64]
 
 
 def random_pair_cosine(vectors_ND: FloatArray) -> float:
-    """Mean cosine over all pairs of different rows."""
+    """Compute the mean cosine over all pairs of different rows."""
     unit = _unit(vectors_ND)
     rows = len(unit)
     return float(((unit.sum(axis=0) ** 2).sum() - (unit**2).sum()) / (rows * (rows - 1)))
 
 
 def effective_rank(vectors_ND: FloatArray, *, power: int = 1, centre: bool = False) -> float:
-    """Exponential of the entropy of the normalised singular values: how many directions are in use.
+    """Compute the effective number of directions: exp of the entropy of the normalised singular values.
 
     Args:
-        vectors_ND: The vectors, as they are.
-        power: 1 weighs a direction by its singular value, as Roy & Vetterli; 2 by its variance, which noise
-            in the other directions moves less.
+        vectors_ND: Vectors of any length.
+        power: 1 weights a direction by its singular value, as in Roy & Vetterli; 2 by its variance, which is
+            less sensitive to noise in the other directions.
         centre: Subtract the mean vector first.
     """
     vectors = np.asarray(vectors_ND, np.float64)
@@ -55,12 +55,12 @@ def effective_rank(vectors_ND: FloatArray, *, power: int = 1, centre: bool = Fal
 
 
 def alignment(a_ND: FloatArray, b_ND: FloatArray) -> float:
-    """Mean squared distance of positive pairs on the unit sphere, E ‖x - y‖² (eq. 12); lower is better."""
+    """Compute the mean squared distance of positive pairs on the unit sphere, E ‖x - y‖² (eq. 12)."""
     return float(((_unit(a_ND) - _unit(b_ND)) ** 2).sum(axis=1).mean())
 
 
 def uniformity(vectors_ND: FloatArray, *, t: float = 2.0) -> float:
-    """Logarithm of E exp(-t ‖x - y‖²) over pairs of different unit rows (eq. 13); lower is better."""
+    """Compute log E exp(-t ‖x - y‖²) over pairs of different unit rows (eq. 13); lower is better."""
     unit = _unit(vectors_ND)
     rows, total = len(unit), 0.0
     for start in range(0, rows, _BLOCK):
@@ -79,23 +79,23 @@ def collapse(
     rank_share: float = RANK_SHARE,
     few_directions: bool = False,
 ) -> str | None:
-    """Why these vectors of different texts are useless, or None when they are not.
+    """Explain why vectors of different texts are useless; None if they are not.
 
     Args:
-        vectors_ND: Vectors of at least two different texts; the rank is judged from 16 rows and 15
-            dimensions on.
-        cosine_limit: The mean cosine of random pairs must stay below.
-        rank_share: The effective rank of the variances must stay above this share of min(N - 1, D), and
-            above `RANK_FLOOR`.
-        few_directions: The rank is not judged: telling C classes apart takes no more than C − 1 directions.
+        vectors_ND: Vectors of at least two different texts; the rank is only judged with at least 16 rows and
+            15 dimensions.
+        cosine_limit: Upper limit of the mean cosine of random pairs.
+        rank_share: Lower limit of the effective rank of the variances, as a share of min(N - 1, D);
+            `RANK_FLOOR` is another lower limit.
+        few_directions: Do not judge the rank, because separating C classes takes only C − 1 directions.
 
     Returns:
-        A sentence for people.
+        A sentence for the user.
     """
     vectors = np.asarray(vectors_ND)
     bad = int((~np.isfinite(vectors).all(axis=1)).sum())
     if bad:
-        return f"diverged: {bad} of {len(vectors)} vectors hold NaN or infinity"
+        return f"diverged: {bad} of {len(vectors)} vectors contain NaN or infinity"
     zero = int((~vectors.any(axis=1)).sum())
     if 2 * zero > len(vectors):
         return f"collapsed: {zero} of {len(vectors)} vectors are zero"

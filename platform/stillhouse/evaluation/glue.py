@@ -1,12 +1,12 @@
 """GLUE on frozen vectors: a logistic head (tuned), and a threshold on cosines (untuned).
 
-* Tuned: logistic regression on u for a text, on (|u - v|, u ⊙ v) for paraphrases as SentEval, and on
-  (u, v, |u - v|, u ⊙ v) for entailment as InferSent. C is chosen on a stratified tenth of the fitted rows,
-  and the head then fitted on all of them.
-* Untuned: a pair is positive where its cosine reaches a threshold, the best one on the fitted rows for each
-  figure.
-* Where a split to fit on or to measure is missing, the rows of the other are dealt into two halves; each is
-  measured by what was fitted on the other.
+* Tuned: logistic regression on u for single texts, on (|u - v|, u ⊙ v) for paraphrases as in SentEval, and on
+  (u, v, |u - v|, u ⊙ v) for entailment as in InferSent. C is chosen on a stratified tenth of the rows to fit
+  on, and the head is then fitted on all of them.
+* Untuned: a pair is positive if its cosine reaches a threshold, the one that is best for each figure on the
+  rows to fit on.
+* If the split to fit on or the split to measure is missing, the rows of the other are split into halves, and
+  each half is measured with what was fitted on the other.
 
 Figures are × 100.
 """
@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stillhouse.core.types import Encoder, FloatArray, IntArray
+from stillhouse.core.types import ColumnScorer, Encoder, FloatArray, IntArray, Scorer
 from stillhouse.corpora.published.glue import TASKS, Row, stratified
-from stillhouse.evaluation.classification import Scorer, best_threshold, class_items
+from stillhouse.evaluation.classification import best_threshold, class_items
 from stillhouse.evaluation.items import Items
 from stillhouse.evaluation.logistic import fit_logistic, path_accuracy, predict_logistic
 from stillhouse.evaluation.metrics import Values, cosines
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from sklearn.linear_model import LogisticRegression
 
 FIT_ROWS = 20_000
-"""Rows that are fitted on at most; more of them move the figures little and cost hours in float64."""
+"""Most rows to fit on; more of them hardly change the figures and take hours in float64."""
 
 _HELD_OUT = 10
 
@@ -40,8 +40,8 @@ class GlueSet:
     """A task's rows to fit on and to measure.
 
     Attributes:
-        task: Of `corpora.published.glue.TASKS`.
-        fit: Rows to fit on; empty where the measured rows are halved.
+        task: One of `corpora.published.glue.TASKS`.
+        fit: Rows to fit on; empty if the measured rows are split into halves.
         rows: Rows to measure.
     """
 
@@ -51,21 +51,21 @@ class GlueSet:
 
     @property
     def classes(self) -> int:
-        """How many there are."""
+        """Number of classes."""
         return len(TASKS[self.task].labels)
 
     @property
     def pairs(self) -> bool:
-        """Whether a row has two texts."""
+        """Whether the rows are pairs of texts."""
         return bool(TASKS[self.task].second)
 
 
 def glue_set(task: str, fit: Sequence[Row], rows: Sequence[Row]) -> tuple[GlueSet, list[str]]:
-    """A set with no row on both sides and at most `FIT_ROWS` to fit on, and notes on what was left out."""
+    """Make a set with no row on both sides and at most `FIT_ROWS` rows to fit on, and notes on the rest."""
     measured = {(row.first, row.second) for row in rows}
     kept, notes = [row for row in fit if (row.first, row.second) not in measured], []
     if len(kept) < len(fit):
-        notes.append(f"{len(fit) - len(kept)} rows of train that are measured too were left out")
+        notes.append(f"{len(fit) - len(kept)} rows of train that are also measured were left out")
     if len(kept) > FIT_ROWS:
         notes.append(f"fitted on {FIT_ROWS:,} of {len(kept):,} rows of train, classes in proportion")
         kept = stratified(kept, FIT_ROWS / len(kept))
@@ -75,7 +75,7 @@ def glue_set(task: str, fit: Sequence[Row], rows: Sequence[Row]) -> tuple[GlueSe
 
 
 def measure_glue(data: GlueSet, model: Encoder) -> dict[str, Items]:
-    """``tuned_accuracy``, of two classes ``tuned_f1``; of paraphrases ``cosine_accuracy``, ``cosine_f1``."""
+    """Measure ``tuned_accuracy`` and, of two classes, ``tuned_f1``; of paraphrases also ``cosine_…``."""
     vectors = _vectors(data, model)
     fit_N, rows_N = labels(data.fit), labels(data.rows)
     x, y = features(data, data.rows, vectors), rows_N
@@ -88,11 +88,10 @@ def measure_glue(data: GlueSet, model: Encoder) -> dict[str, Items]:
 
 
 def measure_head(data: GlueSet, model: Scorer) -> dict[str, Items]:
-    """``head_accuracy``, of two classes ``head_f1``; none where the model's head is of another form."""
+    """Measure ``head_accuracy`` and, of two classes, ``head_f1``; nothing if the head has another form."""
     first = [row.first for row in data.rows]
     second = [row.second or "" for row in data.rows] if data.pairs else None
-    columns = getattr(model, "columns", ())
-    if len(columns) != (2 if data.pairs else 1):
+    if not isinstance(model, ColumnScorer) or len(model.columns) != (2 if data.pairs else 1):
         return {}
     scores = model.score(first, second)
     if scores.ndim != 2 or scores.shape[1] != data.classes:
@@ -102,7 +101,7 @@ def measure_head(data: GlueSet, model: Scorer) -> dict[str, Items]:
 
 
 def features(data: GlueSet, rows: Sequence[Row], vectors: Mapping[str, FloatArray]) -> FloatArray:
-    """What the head of a task is fitted on, (N, D), (N, 2 D) or (N, 4 D) in float64."""
+    """Compute the features of a task's head, (N, D), (N, 2 D) or (N, 4 D), in float64."""
     u = np.array([vectors[row.first] for row in rows], np.float64)
     if not data.pairs:
         return u
@@ -120,7 +119,7 @@ def fit_head(x_ND: FloatArray, labels_N: IntArray) -> "LogisticRegression":
 
 
 def labels(rows: Sequence[Row]) -> IntArray:
-    """Of every row."""
+    """Return the label of every row."""
     return np.array([row.label for row in rows], np.int64)
 
 
@@ -142,7 +141,7 @@ def _by_cosine(data: GlueSet, vectors: Mapping[str, FloatArray]) -> dict[str, It
 
 
 def _parts(data: GlueSet) -> list[tuple[IntArray, IntArray]]:
-    """Rows to fit on where there are no others, and rows to measure: all at once, or a half at a time."""
+    """Return pairs of rows to fit on (empty if ``fit`` has them) and rows to measure."""
     every = np.arange(len(data.rows))
     if data.fit:
         return [(every[:0], every)]
@@ -151,7 +150,7 @@ def _parts(data: GlueSet) -> list[tuple[IntArray, IntArray]]:
 
 
 def _vectors(data: GlueSet, model: Encoder) -> dict[str, FloatArray]:
-    """Of every text, each encoded once."""
+    """Encode every distinct text once."""
     texts = dict.fromkeys(text for row in (*data.fit, *data.rows) for text in row[:2] if text is not None)
     return dict(zip(texts, np.asarray(model.encode(list(texts))), strict=True))
 

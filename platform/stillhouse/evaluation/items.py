@@ -1,17 +1,18 @@
-"""What a figure is made of, item by item, so that two models can be compared on the same items.
+"""The items that a figure is made of, so that two models can be compared on the same items.
 
-A figure is a weighted mean over parts, each a statistic of its items: the queries of a collection, the pairs
-of an STS set, the sentences of a task. One part is the usual case; SentEval's *wmean* and a table's average
-have several.
+A figure is a weighted mean over parts, and the figure of a part is a statistic of its items: the queries of a
+collection, the pairs of an STS set, the sentences of a task. Most figures have one part; SentEval's *wmean*
+and the average of a table have several.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
+from stillhouse.core.types import Encoder
 from stillhouse.evaluation.metrics import Values, divided, spearman_rows
 
 Figures = dict[str, dict[str, float]]
@@ -22,12 +23,12 @@ Statistic = Literal["mean", "spearman", "f1"]
 
 @dataclass(frozen=True)
 class Part:
-    """Some items.
+    """Items that share one statistic.
 
     Attributes:
-        values_N: What the model has for each item: a figure (*mean*), a score (*spearman*), a class (*f1*).
-        gold_N: What is right for each item; None of *mean*.
-        weight: Of this part among those of its figure.
+        values_N: The model's result for each item: a figure (*mean*), a score (*spearman*), a class (*f1*).
+        gold_N: The correct result for each item; None for *mean*.
+        weight: Weight of this part in its figure.
     """
 
     values_N: Values
@@ -40,9 +41,9 @@ class Items:
     """The items of one figure.
 
     Attributes:
-        parts: At least one.
-        statistic: What a part's figure is.
-        scale: What it is multiplied by, such as 100.
+        parts: One part or more.
+        statistic: The statistic that gives a part's figure.
+        scale: Factor of the figure, such as 100.
     """
 
     parts: tuple[Part, ...]
@@ -51,13 +52,26 @@ class Items:
 
     @property
     def count(self) -> int:
-        """Items in all."""
+        """Number of items in all parts."""
         return sum(len(part.values_N) for part in self.parts)
 
     def figure(self) -> float:
-        """The figure itself."""
+        """Compute the figure."""
         figures = [statistic(self.statistic, part.values_N, part.gold_N) for part in self.parts]
         return self.scale * float(np.average(figures, weights=[part.weight for part in self.parts]))
+
+
+FiguresAndItems = tuple[dict[str, float], dict[str, Items]]
+"""Figures by name, and the items of those that are made of items."""
+
+
+@runtime_checkable
+class ItemisedEvaluator(Protocol):
+    """An evaluator whose figures can be taken apart into items."""
+
+    def itemised(self, model: Encoder) -> FiguresAndItems:
+        """Measure a model, and also return the items."""
+        ...
 
 
 ItemsOf = Mapping[str, Mapping[str, Items]]
@@ -66,26 +80,31 @@ ItemsOf = Mapping[str, Mapping[str, Items]]
 
 @dataclass(frozen=True)
 class Measured:
-    """Figures, and the items of those that are made of items."""
+    """Figures, and the items of those that are made of items.
+
+    Attributes:
+        figures: Set to figure to value.
+        items: Set to figure to items; figures that are not made of items are missing.
+    """
 
     figures: Figures
     items: ItemsOf
 
 
 def measured(items: ItemsOf) -> Measured:
-    """Figures that all are made of items."""
+    """Compute figures that are all made of items."""
     return Measured(
         {name: {kind: one.figure() for kind, one in each.items()} for name, each in items.items()}, items
     )
 
 
 def means(values: Mapping[str, npt.ArrayLike], scale: float = 1.0) -> dict[str, Items]:
-    """Figures that are plain means over the same items."""
+    """Make the items of figures that are plain means over the same items."""
     return {name: Items((Part(np.asarray(each, np.float64)),), scale=scale) for name, each in values.items()}
 
 
 def average(figures: Iterable[Items]) -> Items:
-    """The plain mean of figures, each of which counts as much however many items it has."""
+    """Make the items of the plain mean of figures; each counts the same, whatever its number of items."""
     given = list(figures)
     parts = []
     for items in given:
@@ -95,7 +114,7 @@ def average(figures: Iterable[Items]) -> Items:
 
 
 def statistic(kind: Statistic, values_BN: Values, gold_BN: Values | None) -> Values:
-    """The statistic over the last axis; NaN where it is not defined, as of constant scores."""
+    """Compute a statistic over the last axis; NaN where it is undefined, as for constant scores."""
     if kind == "mean":
         return np.asarray(values_BN.mean(axis=-1))
     assert gold_BN is not None, f"{kind} has gold"

@@ -1,7 +1,7 @@
-"""Rank correlation and ranking metrics, equal to scipy's and sentence-transformers'.
+"""Rank correlation and ranking metrics, equal to those of scipy and sentence-transformers.
 
-Ranking metrics are computed a query at a time and averaged by the caller, so that two models can be compared
-query by query.
+Ranking metrics are computed per query and averaged by the caller, so that two models can be compared query by
+query.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from stillhouse.core.errors import require
+from stillhouse.core.errors import BadInput
 from stillhouse.core.types import FloatArray, IntArray
 from stillhouse.evaluation.search.exact import finite
 
@@ -18,10 +18,10 @@ Values = npt.NDArray[np.float64]
 
 
 def cosines(a_ND: FloatArray, b_ND: FloatArray) -> Values:
-    """The cosine of every row of ``a`` with the same row of ``b``; 0 where one of them is a zero vector.
+    """Compute the cosine of every row of ``a`` with the same row of ``b``; 0 if either is a zero vector.
 
     Raises:
-        BadInput: A vector that is not finite.
+        BadInput: If a vector is not finite.
     """
     finite(a_ND, "vectors")
     finite(b_ND, "vectors")
@@ -66,8 +66,8 @@ class Judged:
     """A ranking with its judgements.
 
     Attributes:
-        gains_QK: The gain of the passage at each rank; 0 where it is not relevant.
-        ideal_QR: Each query's positive gains, highest first, then zeros.
+        gains_QK: The gain of the passage at each rank; 0 if it is not relevant.
+        ideal_QR: The positive gains of each query, highest first, then zeros.
     """
 
     gains_QK: Values
@@ -75,68 +75,75 @@ class Judged:
 
     @property
     def relevant_Q(self) -> Values:
-        """Relevant passages a query."""
+        """Number of relevant passages per query."""
         return np.asarray((self.ideal_QR > 0).sum(axis=1), np.float64)
 
 
 def judge(ids_QK: IntArray, query_rows_Q: IntArray, qrels_N3: IntArray) -> Judged:
-    """Look up what a ranking found.
+    """Look up the judgements of a ranking.
 
     Args:
         ids_QK: Passage ids, best first.
-        query_rows_Q: The query that each line of ``ids_QK`` belongs to, each with a relevant passage.
-        qrels_N3: Query, passage, gain; a passage is relevant when its gain is positive.
+        query_rows_Q: The query of each line of ``ids_QK``; each has a relevant passage.
+        qrels_N3: Query, passage, gain; a passage is relevant if its gain is positive.
 
     Raises:
-        BadInput: A pair judged twice, or a query that has nothing to find.
+        BadInput: If a pair is judged twice, or a query has no relevant passage.
     """
     qrels = qrels_N3[np.isin(qrels_N3[:, 0], query_rows_Q) & (qrels_N3[:, 2] > 0)].astype(np.int64)
     qrels = qrels[np.lexsort((-qrels[:, 2], qrels[:, 0]))]
     first = np.searchsorted(qrels[:, 0], query_rows_Q)
     counts = np.searchsorted(qrels[:, 0], query_rows_Q, side="right") - first
-    require(bool((counts > 0).all()), "every query has a relevant passage", without=int((counts == 0).sum()))
+    if not (counts > 0).all():
+        raise BadInput(
+            f"every query must have a relevant passage, but {int((counts == 0).sum())} of {len(counts)} "
+            "have none."
+        )
     ideal = np.zeros((len(query_rows_Q), int(counts.max())))
     for line, (start, count) in enumerate(zip(first, counts, strict=True)):
         ideal[line, :count] = qrels[start : start + count, 2]
 
     width = int(max(ids_QK.max(initial=0), qrels[:, 1].max())) + 1
     known, at = np.unique(qrels[:, 0] * width + qrels[:, 1], return_index=True)
-    require(len(known) == len(qrels), "a query and a passage are judged once", judged=len(qrels))
-    wanted = np.asarray(query_rows_Q, np.int64)[:, None] * width + ids_QK
-    place = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
-    gains = np.where(known[place] == wanted, qrels[at[place], 2], 0).astype(np.float64)
+    if len(known) < len(qrels):
+        raise BadInput(
+            f"a query and a passage must be judged once, but {len(qrels) - len(known)} pairs come again."
+        )
+    keys_QK = np.asarray(query_rows_Q, np.int64)[:, None] * width + ids_QK
+    place_QK = np.minimum(np.searchsorted(known, keys_QK), len(known) - 1)
+    gains = np.where(known[place_QK] == keys_QK, qrels[at[place_QK], 2], 0).astype(np.float64)
     return Judged(gains, ideal)
 
 
 def reciprocal_rank(judged: Judged, k: int) -> Values:
-    """One over the rank of the first relevant passage within the top k, else 0; its mean is MRR@k."""
+    """Compute 1 / rank of the first relevant passage within the top k, else 0; the mean is MRR@k."""
     hits = judged.gains_QK[:, :k] > 0
     return np.where(hits.any(axis=1), 1.0 / (hits.argmax(axis=1) + 1.0), 0.0)
 
 
 def ndcg(judged: Judged, k: int) -> Values:
-    """Discounted gain over the best possible one, gains linear as in trec_eval, discounts log2(rank + 1).
+    """Compute DCG over the best possible DCG, with linear gains as in trec_eval and log2(rank + 1) discounts.
 
-    Equals sentence-transformers where every gain is 1; there graded gains count as 1.
+    Equal to sentence-transformers if every gain is 1; there, graded gains count as 1.
     """
     return dcg(judged, k) / _dcg(judged.ideal_QR[:, :k])
 
 
 def dcg(judged: Judged, k: int) -> Values:
-    """Discounted gain as it is, not divided by the best possible one: it grows with the relevant passages."""
+    """Compute DCG, which is not normalised and so grows with the number of relevant passages."""
     return _dcg(judged.gains_QK[:, :k])
 
 
 def recall(judged: Judged, k: int) -> Values:
-    """The share of the relevant passages within the top k."""
+    """Compute the share of the relevant passages that are within the top k."""
     return np.asarray((judged.gains_QK[:, :k] > 0).sum(axis=1) / judged.relevant_Q)
 
 
 def average_precision(judged: Judged, k: int) -> Values:
-    """Mean precision at the ranks of the relevant passages within the top k; its mean is MAP@k.
+    """Compute the mean precision at the ranks of the relevant passages within the top k; the mean is MAP@k.
 
-    Divided by the most that k places can hold, min(k, relevant), as in sentence-transformers; trec_eval
-    divides by all the relevant ones.
+    The sum is divided by min(k, relevant), as in sentence-transformers; trec_eval divides by the number of
+    all relevant passages.
     """
     hits = judged.gains_QK[:, :k] > 0
     precision = np.cumsum(hits, axis=1) / np.arange(1, hits.shape[1] + 1)
@@ -152,22 +159,23 @@ def ranking_values(
     share: Sequence[int] = (1, 10, 100),
     precision: Sequence[int] = (),
 ) -> dict[str, Values]:
-    """Figures query by query, named as sentence-transformers names their means: ``{prefix}_mrr@10``, ….
+    """Compute metrics per query, named as in sentence-transformers: ``{prefix}_mrr@10``, ….
 
     Args:
         judged: The ranking.
-        prefix: ``docsearch_cosine``.
+        prefix: Prefix of the names, such as ``docsearch_cosine``.
         mrr: Depths of the mean reciprocal rank.
         gain: Depths of nDCG.
         share: Depths of recall.
         precision: Depths of mean average precision.
     """
-    asked = (("mrr", reciprocal_rank, mrr), ("ndcg", ndcg, gain), ("recall", recall, share))
-    return {
-        f"{prefix}_{name}@{k}": measure(judged, k)
-        for name, measure, depths in (*asked, ("map", average_precision, precision))
-        for k in depths
-    }
+    metrics = (
+        ("mrr", reciprocal_rank, mrr),
+        ("ndcg", ndcg, gain),
+        ("recall", recall, share),
+        ("map", average_precision, precision),
+    )
+    return {f"{prefix}_{name}@{k}": metric(judged, k) for name, metric, depths in metrics for k in depths}
 
 
 def _dcg(gains_QK: Values) -> Values:

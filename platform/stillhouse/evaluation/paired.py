@@ -1,13 +1,13 @@
-"""Two models on the same items: is the difference of a figure more than the choice of items explains?
+"""Comparison of two models on the same items: is a difference larger than the choice of items explains?
 
 * Interval: 95 %, percentiles of the differences over samples of the items drawn with replacement, the same
-  for both models (paired bootstrap; Efron & Tibshirani 1993, ch. 13).
-* p: two-sided; how often a difference as large comes out when each item's two results are given to the two
-  models by chance (randomisation; Noreen 1989). All 2^N ways where they are fewer than the samples asked for.
-  Of a rank correlation the ranks change places, not the scores: scores of two models have no common scale.
-* Holm (1979) corrects p for the number of figures compared.
+  items for both models (paired bootstrap; Efron & Tibshirani 1993, ch. 13).
+* p: two-sided; how often a difference at least as large occurs if the two results of each item are swapped at
+  random (randomisation test; Noreen 1989). All 2^N swaps are tried if they are fewer than the samples. For a
+  rank correlation the ranks are swapped, not the scores, because the scores of two models share no scale.
+* Holm (1979) corrects p for the number of figures that are compared.
 
-Parts of a figure, such as the sets of an average, are resampled apart from one another.
+The parts of a figure, such as the sets of an average, are resampled independently.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from stillhouse.core.errors import require
+from stillhouse.core.errors import BadInput
 from stillhouse.evaluation.items import Items, Part, Statistic, statistic
 from stillhouse.evaluation.metrics import Values
 
@@ -31,17 +31,17 @@ class Paired:
     """One figure of two models.
 
     Attributes:
-        model: The model's figure.
-        other: The other's.
-        difference: The model's less the other's.
-        share: The model's over the other's, as the share of a teacher that is kept; None unless both are
+        model: Figure of the model.
+        other: Figure of the other model.
+        difference: ``model - other``.
+        share: ``model / other``, such as the share of the teacher's figure that is kept; None unless both are
             positive and made of items.
-        low: Lower end of the interval of the difference; None where the figure has no items.
-        high: Upper end.
-        p: Of the difference; None where the figure has no items.
-        p_holm: The same, corrected.
-        items: How many items.
-        resamples: How many samples were drawn.
+        low: Lower end of the interval of the difference; None if the figure has no items.
+        high: Upper end of the interval.
+        p: p-value of the difference; None if the figure has no items.
+        p_holm: p after Holm's correction.
+        items: Number of items.
+        resamples: Number of samples drawn.
     """
 
     model: float
@@ -57,7 +57,7 @@ class Paired:
 
 
 def share_kept(model: float, other: float) -> float | None:
-    """What the model keeps of the other."""
+    """Compute the share of the other model's figure that the model keeps; None unless both are positive."""
     return model / other if model > 0 and other > 0 else None
 
 
@@ -65,19 +65,20 @@ def compare_items(model: Items, other: Items, *, resamples: int = 0, seed: int =
     """Compare one figure of two models.
 
     Args:
-        model: The items as the model has them.
-        other: The same items as the other model has them.
-        resamples: Samples to draw; 0 takes `RESAMPLES`.
-        seed: Of the samples.
+        model: Items with the model's results.
+        other: The same items with the other model's results.
+        resamples: Number of samples to draw; 0 takes `RESAMPLES`.
+        seed: Seed for resampling.
 
     Raises:
-        BadInput: The items are not the same.
+        BadInput: If the items differ.
     """
     same = len(model.parts) == len(other.parts) and model.statistic == other.statistic
-    require(same and all(map(_same_items, model.parts, other.parts)), "both models have the same items")
-    here, there = model.figure(), other.figure()
+    if not same or not all(map(_same_items, model.parts, other.parts)):
+        raise BadInput("two models can only be compared on the same items, but theirs differ.")
+    own, others = model.figure(), other.figure()
     count = resamples or RESAMPLES[model.statistic]
-    found = Paired(here, there, here - there, share_kept(here, there), items=model.count, resamples=count)
+    found = Paired(own, others, own - others, share_kept(own, others), items=model.count, resamples=count)
     few = min(len(part.values_N) for part in model.parts) < 2
     if few or not np.isfinite(found.difference):
         return found
@@ -105,32 +106,32 @@ def compare_figures(
     resamples: int = 0,
     seed: int = 0,
 ) -> dict[str, dict[str, Paired]]:
-    """Compare all figures that both have, set by set; those without items have no interval and no p.
+    """Compare all figures that both models have, set by set; those without items get no interval and no p.
 
     Args:
-        model: Set to figure to value.
-        other: The same of the other model.
-        items: Of the figures that have items, the model's and the other's.
-        resamples: Samples to draw; 0 takes `RESAMPLES`.
-        seed: Of the samples.
+        model: Set to figure to value, for the model.
+        other: Set to figure to value, for the other model.
+        items: The items of the model and of the other model, for figures that have items.
+        resamples: Number of samples to draw; 0 takes `RESAMPLES`.
+        seed: Seed for resampling.
     """
     found: dict[str, dict[str, Paired]] = {}
     for name, figures in model.items():
         found[name] = {}
-        for kind, here in figures.items():
+        for kind, own in figures.items():
             if kind not in other.get(name, {}):
                 continue
-            there = other[name][kind]
+            others = other[name][kind]
             mine, theirs = (each.get(name, {}).get(kind) for each in items)
             if mine is not None and theirs is not None:
                 found[name][kind] = compare_items(mine, theirs, resamples=resamples, seed=seed)
             else:
-                found[name][kind] = Paired(here, there, here - there)
+                found[name][kind] = Paired(own, others, own - others)
     return _corrected(found)
 
 
 def holm(p: Sequence[float]) -> list[float]:
-    """Holm's step-down correction: the smallest p times their number, the next times one less, and so on."""
+    """Apply Holm's step-down correction: the smallest of N p-values times N, the next times N - 1, …."""
     order = np.argsort(p, kind="stable")
     steps = np.asarray(p, np.float64)[order] * np.arange(len(p), 0, -1)
     corrected = np.empty(len(p))
@@ -147,7 +148,7 @@ def _corrected(found: dict[str, dict[str, Paired]]) -> dict[str, dict[str, Paire
 
 
 class _Samples:
-    """Differences of one part's statistic, over samples of its items and over exchanges of its results."""
+    """Differences of a part's statistic, over samples of its items and over swaps of its results."""
 
     def __init__(self, kind: Statistic, part: Part, beside: Part, count: int) -> None:
         self.kind, self.gold, self.count = kind, part.gold_N, count
@@ -183,7 +184,7 @@ class _Samples:
         return np.asarray(found.null_distribution, np.float64)
 
     def _data(self, values: tuple[Values, ...]) -> tuple[Values, ...]:
-        # A mean of differences is the difference of means: one sample of half the size.
+        # The mean of differences is the difference of means, so one sample of half the size suffices.
         return (values[0] - values[1],) if self.kind == "mean" else values
 
     def _difference(self, *data: Any, axis: int = -1) -> Values:
@@ -201,5 +202,5 @@ def _same_items(a: Part, b: Part) -> bool:
 
 
 def _of_length(chance: Values, count: int, draw: np.random.Generator) -> Values:
-    """As many as the other parts have: where scipy enumerated all exchanges, some of them."""
+    """Bring to the length of the other parts: where scipy enumerated all swaps, draw from them."""
     return chance if len(chance) == count else draw.choice(chance, count)

@@ -1,10 +1,10 @@
-"""A sample of a collection's passages for evaluation during training, and how far its figures are off.
+"""A sample of a collection's passages for evaluation during training, and how far its figures deviate.
 
-The pool holds every relevant passage, the passages nearest to each query by the teacher and by TF-IDF, and
-random ones. All that is relevant is there and some that is not is missing, so a pool's figures are never
-lower than the whole's: they steer, and are not reported. `calibrate` measures a model on both, once.
+The pool holds every relevant passage, the nearest passages of each query by the teacher and by TF-IDF, and
+random ones. Only irrelevant passages are missing, so a pool's figures are never lower than those of the whole
+collection: they are used for selection, and not reported. `calibrate` measures a model on both, once.
 
-TREC builds its pools likewise, from the top of several systems (Spärck Jones & van Rijsbergen 1975).
+TREC builds its pools in the same way, from the top of several systems (Spärck Jones & van Rijsbergen 1975).
 """
 
 from dataclasses import dataclass, field
@@ -29,12 +29,12 @@ class Pool(Named):
     """A pool of a collection. On disk: a manifest that names the sampled collection, and calibrations.
 
     Attributes:
-        collection: What is sampled.
+        collection: The collection to sample.
         queries: Teacher's vectors of its queries.
         passages: Teacher's vectors of its passages.
-        random: Random passages beside the others; fewer where so many are not left.
-        hard: Nearest passages a query by the teacher, and as many by TF-IDF.
-        seed: Of the random passages.
+        random: Number of random passages besides the others; fewer if not enough are left.
+        hard: Nearest passages per query by the teacher, and the same number by TF-IDF.
+        seed: Seed for sampling the random passages.
     """
 
     kind: ClassVar[str] = "pools"
@@ -54,14 +54,14 @@ class Pool(Named):
 
 
 def build_pool(workspace: Workspace, pool: Pool) -> Collection:
-    """The sampled collection; it is put together if nobody has yet.
+    """Return the sampled collection; build it first if needed.
 
     Args:
-        workspace: Where the collection and both stores are.
-        pool: What to sample.
+        workspace: Holds the collection and both stores.
+        pool: The pool to build.
 
     Raises:
-        BadInput: What it is sampled from is not there.
+        BadInput: If the collection or a store is not finished.
     """
     folder = workspace.path(pool)
     with locked(folder.with_suffix(".lock")):
@@ -75,17 +75,17 @@ def build_pool(workspace: Workspace, pool: Pool) -> Collection:
 def calibrate(
     workspace: Workspace, pool: Pool, model: Encoder, name: str, search: Search | None = None
 ) -> dict[str, dict[str, float]]:
-    """Every figure of a model on the whole collection and on the pool, and the first over the second.
+    """Measure a model on the whole collection and on the pool.
 
     Args:
-        workspace: Where the pool is; what is found is kept there, and a model of that name is measured once.
-        pool: A pool.
-        model: Any; the teacher's own figures differ least, since its nearest passages are in the pool.
-        name: All that decides the model's vectors.
-        search: What ranks; None searches in this process.
+        workspace: Holds the pool. The result is stored there, and a model of the same name is measured once.
+        pool: The pool.
+        model: Any encoder; the teacher's figures deviate least, since its nearest passages are in the pool.
+        name: All that determines the model's vectors.
+        search: Ranks the passages; None searches in this process.
 
     Returns:
-        Figure to ``full``, ``pool`` and ``ratio``, which is 0 where the pool's figure is.
+        Figure to ``full``, ``pool`` and ``ratio`` (full / pool), which is 0 if the pool's figure is 0.
     """
     path = workspace.path(pool) / CALIBRATION
     sampled = build_pool(workspace, pool)
@@ -118,7 +118,7 @@ def _build(workspace: Workspace, pool: Pool) -> None:
     draw = np.random.default_rng([pool.seed, int(fingerprint(pool.collection), 16)])
     chosen["random"] = draw.choice(rest, min(pool.random, len(rest)), replace=False)
     rows = np.unique(np.concatenate(list(chosen.values())))
-    # Texts of a table differ already; leaving none out keeps row and place together.
+    # The texts of a table are distinct already; without deduplication every row keeps its position.
     label = f"{pool.collection.label}-pool"
     passages = write_texts(workspace, label, texts[rows], deduplicate=False)
     kept_N3 = qrels_N3[np.isin(qrels_N3[:, 1], rows)].copy()
@@ -135,25 +135,25 @@ def _build(workspace: Workspace, pool: Pool) -> None:
     write_manifest(workspace.path(pool), made)
 
 
-def _near_by_teacher(workspace: Workspace, pool: Pool, asked: IntArray) -> IntArray:
-    """Rows without a teacher's vector are near to nothing."""
+def _near_by_teacher(workspace: Workspace, pool: Pool, query_rows: IntArray) -> IntArray:
+    """Find the nearest passages by the teacher; rows without a teacher's vector are skipped."""
     from stillhouse.teachers.store import open_store
 
     queries, passages = open_store(workspace, pool.queries), open_store(workspace, pool.passages)
-    asked = np.intersect1d(asked, queries.rows)
-    if len(asked) == 0:
+    query_rows = np.intersect1d(query_rows, queries.rows)
+    if len(query_rows) == 0:
         return np.empty(0, np.int64)
     vectors_NE = unit(passages.gather(passages.rows))
-    _, places = search(unit(queries.gather(asked)), vectors_NE, pool.hard)
+    _, places = search(unit(queries.gather(query_rows)), vectors_NE, pool.hard)
     return np.unique(passages.rows[places])
 
 
-def _near_by_words(workspace: Workspace, pool: Pool, asked: IntArray) -> IntArray:
+def _near_by_words(workspace: Workspace, pool: Pool, query_rows: IntArray) -> IntArray:
     from stillhouse.corpora.tables import open_texts
     from stillhouse.corpora.tfidf import TfIdf
 
     passages = open_texts(workspace, pool.collection.passages)
-    queries = open_texts(workspace, pool.collection.queries)[asked]
+    queries = open_texts(workspace, pool.collection.queries)[query_rows]
     index = TfIdf(passages[np.arange(len(passages))])
     scores, rows = index.nearest(queries, min(pool.hard, len(passages)))
     return np.unique(rows[scores > 0])

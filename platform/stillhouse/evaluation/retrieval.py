@@ -1,7 +1,7 @@
-"""Retrieval evaluation, and a pool of Ray actors that shares the search among trials.
+"""Retrieval evaluation, and a pool of Ray actors that trials share for searching.
 
-The pool must never stand in the way of training: when it is dead, slow or not there, the same search runs in
-this process, with the same threads and so with the same result.
+The pool must never block training: if it is dead, slow or missing, the same search runs in this process, with
+the same number of threads and therefore with the same result.
 """
 
 import logging
@@ -11,10 +11,10 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from stillhouse.core.artifacts import Workspace
-from stillhouse.core.errors import require
+from stillhouse.core.errors import BadInput, require
 from stillhouse.core.types import Encoder, FloatArray
 from stillhouse.evaluation.geometry import alignment, uniformity
-from stillhouse.evaluation.items import Items, means
+from stillhouse.evaluation.items import FiguresAndItems, means
 from stillhouse.evaluation.metrics import judge, ranking_values
 from stillhouse.evaluation.search.exact import INDEXES, Ranking, merge, search, shards
 from stillhouse.plan.data import Collection
@@ -23,10 +23,10 @@ log = logging.getLogger(__name__)
 
 
 class Search(Protocol):
-    """What an evaluator asks to rank passages: a `SearchPool`, or `LocalSearch`."""
+    """Ranks passages for an evaluator: a `SearchPool` or `LocalSearch`."""
 
     def search(self, passages_ND: FloatArray, queries_QD: FloatArray, k: int) -> Ranking:
-        """The top k passages of every query."""
+        """Find the top k passages of every query."""
         ...
 
 
@@ -34,7 +34,7 @@ class LocalSearch:
     """Search in this process.
 
     Args:
-        threads: Threads to compute with; None leaves them as they are.
+        threads: Number of threads; None keeps torch's current number.
         index: ``exact`` or ``flat``.
     """
 
@@ -42,23 +42,23 @@ class LocalSearch:
         self.threads, self.index = threads, index
 
     def search(self, passages_ND: FloatArray, queries_QD: FloatArray, k: int) -> Ranking:
-        """The top k passages of every query."""
+        """Find the top k passages of every query."""
         return search(queries_QD, passages_ND, k, index=self.index, threads=self.threads)
 
 
 class DocSearch:
-    """How well a query finds the passages that answer it, by cosine.
+    """Retrieval of the passages that answer a query, by cosine.
 
-    Figures: ``{name}_cosine_mrr@10``, ``_ndcg@10``, ``_recall@1``, ``_recall@10``, ``_recall@100``; and how
-    the vectors lie: ``{name}_alignment`` of queries with their passages, ``{name}_uniformity`` of the queries
-    and of as many passages. Queries without a relevant passage are left out.
+    Figures: ``{name}_cosine_mrr@10``, ``_ndcg@10``, ``_recall@1``, ``_recall@10``, ``_recall@100``; and the
+    geometry of the vectors: ``{name}_alignment`` of queries with their passages, ``{name}_uniformity`` of the
+    queries and the same number of passages. Queries without a relevant passage are left out.
 
     Args:
         collection: Queries, passages and judgements.
-        workspace: Where the collection lies.
-        k: Depth of the ranking; figures deeper than this are left out.
-        name: First part of the figures' names.
-        search: What ranks; None searches in this process.
+        workspace: Holds the collection.
+        k: Depth of the ranking; figures at greater depths are left out.
+        name: Prefix of the figures' names.
+        search: Ranks the passages; None searches in this process.
     """
 
     version: ClassVar[int] = 1
@@ -77,46 +77,47 @@ class DocSearch:
         self.k, self.name, self.ranker = k, name, search or LocalSearch()
         self.qrels_N3 = open_qrels(workspace, collection)
         self.query_rows = np.unique(self.qrels_N3[self.qrels_N3[:, 2] > 0, 0])
-        require(len(self.query_rows) > 0, "a collection has a relevant passage", collection=collection.label)
+        if not len(self.query_rows):
+            raise BadInput(f"the collection {collection.label} must have a relevant passage, but has none.")
         self.queries = open_texts(workspace, collection.queries)[self.query_rows]
         passages = open_texts(workspace, collection.passages)
         self.passages = passages[np.arange(len(passages))]
 
     def __call__(self, model: Encoder) -> dict[str, float]:
-        """Encode, rank, judge."""
+        """Encode, rank and judge."""
         return self.itemised(model)[0]
 
-    def itemised(self, model: Encoder) -> tuple[dict[str, float], dict[str, Items]]:
-        """The figures, and the queries of those that are means over queries."""
+    def itemised(self, model: Encoder) -> FiguresAndItems:
+        """Compute the figures, and return the queries of those that are means over queries."""
         passages_ND, queries_QD = unit(model.encode(self.passages)), unit(model.encode(self.queries))
         _, ids_QK = self.ranker.search(passages_ND, queries_QD, self.k)
         shares = [depth for depth in (1, 10, 100) if depth <= self.k]
         judged = judge(ids_QK, self.query_rows, self.qrels_N3)
         query_P, passage_P = self.qrels_N3[self.qrels_N3[:, 2] > 0, :2].T
-        asked_P = np.searchsorted(self.query_rows, query_P)
-        lying = np.concatenate([queries_QD, passages_ND[: len(queries_QD)]])
+        place_P = np.searchsorted(self.query_rows, query_P)
+        sample = np.concatenate([queries_QD, passages_ND[: len(queries_QD)]])
         values = ranking_values(judged, f"{self.name}_cosine", share=shares)
         figures = {name: float(values_Q.mean()) for name, values_Q in values.items()}
-        figures[f"{self.name}_alignment"] = alignment(queries_QD[asked_P], passages_ND[passage_P])
-        figures[f"{self.name}_uniformity"] = uniformity(lying)
+        figures[f"{self.name}_alignment"] = alignment(queries_QD[place_P], passages_ND[passage_P])
+        figures[f"{self.name}_uniformity"] = uniformity(sample)
         return figures, means(values)
 
 
 def unit(vectors_ND: FloatArray) -> FloatArray:
-    """Rows of length 1 in float32; zero vectors stay zero."""
+    """Scale rows to length 1 in float32; zero vectors stay zero."""
     vectors_ND = np.asarray(vectors_ND, dtype=np.float32)
     lengths = np.linalg.norm(vectors_ND, axis=1, keepdims=True)
     return vectors_ND / np.where(lengths > 0, lengths, np.float32(1))
 
 
 class SearchPool:
-    """Actors that search shards of passages; falls back to this process. Passed to trials by value.
+    """Actors that search shards of passages, with a fallback to this process. Passed to trials by value.
 
     Args:
         actors: Handles of the actors.
-        threads: Threads of each actor, and of the fallback.
+        threads: Threads of each actor and of the fallback.
         index: ``exact`` or ``flat``.
-        deadline: Seconds after which an answer is no longer waited for.
+        deadline: Seconds to wait for an answer.
     """
 
     def __init__(
@@ -126,7 +127,7 @@ class SearchPool:
         self.broken = False
 
     def search(self, passages_ND: FloatArray, queries_QD: FloatArray, k: int) -> Ranking:
-        """The top k passages of every query, the passages spread over the actors in whole tiles."""
+        """Find the top k passages of every query, with the passages spread over the actors in whole tiles."""
         import ray
 
         if not self.broken and ray.is_initialized():
@@ -134,11 +135,11 @@ class SearchPool:
                 return self._spread(passages_ND, queries_QD, k)
             except ray.exceptions.RayError as error:
                 self.broken = True
-                log.warning("the search actors do not answer; searching in this process: %s", _short(error))
+                log.warning("the search actors do not respond; searching in this process: %s", _short(error))
         return LocalSearch(self.threads, self.index).search(passages_ND, queries_QD, k)
 
     def wait(self, seconds: float) -> bool:
-        """Whether every actor answers within that time."""
+        """Return whether every actor responds within that time."""
         import ray
 
         pings = [actor.ping.remote() for actor in self.actors]
@@ -167,12 +168,12 @@ class SearchPool:
 def start_search_pool(
     actors: int, threads: int, *, name: str = "", index: str = "exact", deadline: float = 60
 ) -> SearchPool:
-    """Start search actors that reserve no CPU. They end with the driver, or by `SearchPool.stop`.
+    """Start search actors that reserve no CPU. They end with the driver or with `SearchPool.stop`.
 
     Args:
-        actors: How many.
-        threads: Threads of each; part of what makes results equal, so it is fixed.
-        name: ``{name}-search-{number}`` are the actors' names; empty leaves them without.
+        actors: Number of actors.
+        threads: Threads of each actor; fixed, because results depend on it.
+        name: Actors are named ``{name}-search-{number}``; empty leaves them unnamed.
         index: ``exact`` or ``flat``.
         deadline: Seconds after which an evaluator searches in its own process instead.
     """
@@ -188,16 +189,16 @@ def start_search_pool(
 
 
 class _Searcher:
-    """The actor: holds a shard for the duration of a call."""
+    """The actor. It holds a shard for the duration of a call."""
 
     def __init__(self, threads: int, index: str) -> None:
         self.threads, self.index = threads, index
 
     def ping(self) -> None:
-        """Answer."""
+        """Respond."""
 
     def search(self, queries_QD: FloatArray, passages_ND: FloatArray, k: int, first_id: int) -> Ranking:
-        """The top k of a shard."""
+        """Find the top k of a shard."""
         return search(queries_QD, passages_ND, k, first_id, index=self.index, threads=self.threads)
 
 

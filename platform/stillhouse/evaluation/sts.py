@@ -1,8 +1,8 @@
-"""Semantic textual similarity: STS12-16, STS-B and SICK-R in the files of SentEval.
+"""Semantic textual similarity: STS12-16, STS-B and SICK-R in SentEval's files.
 
-A set's figure is one Spearman correlation over all its pairs (the papers' "all"). Sets of several parts also
-have the mean of the parts' correlations and the mean weighted by their pairs, as SentEval prints them. Pairs
-with an empty gold score were never scored and are skipped.
+The figure of a set is one Spearman correlation over all its pairs ("all" in the papers). Sets with several
+parts also have the mean of the parts' correlations, plain and weighted by the number of pairs, as printed by
+SentEval. Pairs with an empty gold score were never scored and are skipped.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ import numpy as np
 
 from stillhouse.core.errors import BadInput, nearest, require
 from stillhouse.core.types import Encoder, FloatArray
-from stillhouse.evaluation.items import Items, Part, average
+from stillhouse.evaluation.items import FiguresAndItems, Items, Part, average
 from stillhouse.evaluation.metrics import Values, cosines
 
 PARTS = {
@@ -37,16 +37,18 @@ LAYOUTS = ("sts/senteval", "downstream/STS", "downstream", "STS", ".")
 
 Pairs = list[tuple[str, str, float]]
 
+CHANGED_FILES = "a plan's data files must not change, but they have. Start again with the current files."
+
 
 @dataclass(frozen=True)
 class STSData:
-    """Files of STS sets, known by their content.
+    """Files of STS sets, identified by their content.
 
     Attributes:
         sets: ``STS12``, …, ``STSB``, ``SICK``.
-        split: ``dev`` may select; ``test`` is for the final report.
-        sha256: Over the files of these sets.
-        root: Where they are; not part of the identity.
+        split: ``dev`` may be used for selection; ``test`` is for the final report.
+        sha256: Hash of the files of these sets.
+        root: Folder of the files; not part of the identity.
     """
 
     sets: tuple[str, ...]
@@ -56,7 +58,7 @@ class STSData:
 
 
 def sts_sets(root: str, split: str) -> tuple[str, ...]:
-    """The sets of a split that lie whole under a data root."""
+    """List the sets of a split whose files are all under a data root."""
     return tuple(name for name in SETS[split] if all(_files(root, name, split)))
 
 
@@ -66,51 +68,46 @@ def resolve_sts(root: str, split: str = "dev", sets: tuple[str, ...] = ()) -> ST
     Args:
         root: The data root.
         split: ``dev`` or ``test``.
-        sets: What is wanted; empty means all that are there, at least one.
+        sets: Required sets; empty takes all that exist, at least one.
 
     Raises:
-        BadInput: An unknown set, or files that are missing.
+        BadInput: If a set is unknown, or files are missing.
     """
     require(split in SETS, f"split in {tuple(SETS)}", split=split)
     for name in sets:
         if name not in SETS[split]:
-            raise BadInput(f"`{name}` is no STS {split} set. {nearest(name, list(SETS[split]))}")
-    there = sts_sets(root, split)
-    wanted = tuple(name for name in SETS[split] if name in sets) or there
-    missing = [name for name in wanted if name not in there]
-    require(
-        bool(wanted) and not missing,
-        f"the files of STS {split} sets lie under the data root",
-        root=root,
-        missing=missing or list(SETS[split]),
-        remedy="Put SentEval's folders (STS12-en-test, STSBenchmark, SICK, …) into sts/senteval there.",
-    )
-    return STSData(wanted, split, _hash(root, wanted, split), root)
+            raise BadInput(f"unknown STS {split} set `{name}`. {nearest(name, list(SETS[split]))}")
+    found = sts_sets(root, split)
+    chosen = tuple(name for name in SETS[split] if name in sets) or found
+    missing = [name for name in chosen or SETS[split] if name not in found]
+    if missing:
+        raise BadInput(
+            f"the data root {root!r} has no files of the STS {split} sets {', '.join(missing)}. Put "
+            "SentEval's folders (STS12-en-test, STSBenchmark, SICK, …) in sts/senteval."
+        )
+    return STSData(chosen, split, _hash(root, chosen, split), root)
 
 
 class STS:
-    """Spearman of cosines with people's scores, in [-1, 1].
+    """Spearman correlation of cosines with human scores, in [-1, 1].
 
-    Figures: ``{name}_{set}_spearman_cosine`` (all); for sets of several parts also ``…_spearman_cosine_mean``
-    and ``…_wmean``; for several sets ``{name}_avg_spearman_cosine``, their plain mean.
+    Figures: ``{name}_{set}_spearman_cosine`` (all); for sets with several parts also
+    ``…_spearman_cosine_mean`` and ``…_wmean``; for several sets ``{name}_avg_spearman_cosine``, their mean.
 
     Args:
         data: From `resolve_sts`.
-        name: First part of the figures' names.
+        name: Prefix of the figures' names.
 
     Raises:
-        BadInput: The files are no longer those that ``data`` names, or one is malformed (file and line).
+        BadInput: If the files have changed since `resolve_sts`, or one is malformed; the message names file
+            and line.
     """
 
     version: ClassVar[int] = 1
 
     def __init__(self, data: STSData, name: str = "sts") -> None:
-        require(
-            _hash(data.root, data.sets, data.split) == data.sha256,
-            "the STS files are those that the plan names",
-            root=data.root,
-            remedy="They were changed since; start again with the files as they are.",
-        )
+        if _hash(data.root, data.sets, data.split) != data.sha256:
+            raise BadInput(f"{CHANGED_FILES} The STS files are in {data.root}.")
         self.name, self.split = name, data.split
         self.sets = {name: _read(data.root, name, data.split) for name in data.sets}
         self.row_of = text_rows(part for parts in self.sets.values() for part in parts)
@@ -119,8 +116,8 @@ class STS:
         """Encode every text once and correlate."""
         return self.itemised(model)[0]
 
-    def itemised(self, model: Encoder) -> tuple[dict[str, float], dict[str, Items]]:
-        """The figures, and their pairs."""
+    def itemised(self, model: Encoder) -> FiguresAndItems:
+        """Compute the figures, and return their pairs too."""
         items: dict[str, Items] = {}
         for name, parts in self.scores(model).items():
             for kind, each in correlations(parts).items():
@@ -132,7 +129,7 @@ class STS:
         return {name: each.figure() for name, each in items.items()}, items
 
     def scores(self, model: Encoder) -> dict[str, list[tuple[Values, Values]]]:
-        """The cosines and the gold scores of every set's pairs, part by part."""
+        """Compute cosines and gold scores of every set's pairs, part by part."""
         vectors = model.encode(list(self.row_of))
         return {
             name: [score_pairs(part, self.row_of, vectors) for part in parts]
@@ -141,11 +138,11 @@ class STS:
 
 
 def correlations(parts: Sequence[tuple[Values, Values]], scale: float = 1.0) -> dict[str, Items]:
-    """``all``, Spearman over all pairs of a set; of several parts also their ``mean`` and ``wmean``.
+    """Make the items of ``all``, Spearman over all pairs; for several parts also ``mean`` and ``wmean``.
 
     Args:
         parts: Cosines and gold scores of each part.
-        scale: What the correlations are multiplied by.
+        scale: Factor of the correlations.
     """
     first, second = (np.concatenate(side) for side in zip(*parts, strict=True))
     found = {"all": Items((Part(first, second),), "spearman", scale)}
@@ -157,25 +154,25 @@ def correlations(parts: Sequence[tuple[Values, Values]], scale: float = 1.0) -> 
 
 
 def text_rows(sets: Iterable[Pairs]) -> dict[str, int]:
-    """Every different text of some pairs, and its row among the vectors."""
+    """Number the distinct texts of pairs: text to its row among the vectors."""
     texts = (text for pairs in sets for first, second, _ in pairs for text in (first, second))
     return {text: row for row, text in enumerate(dict.fromkeys(texts))}
 
 
 def score_pairs(pairs: Pairs, row_of: Mapping[str, int], vectors: FloatArray) -> tuple[Values, Values]:
-    """The cosines of pairs, and their gold scores."""
+    """Compute the cosines of pairs, and return them with the gold scores."""
     first, second = [row_of[a] for a, _, _ in pairs], [row_of[b] for _, b, _ in pairs]
     return cosines(vectors[first], vectors[second]), np.array([gold for _, _, gold in pairs])
 
 
 def _files(root: str, name: str, split: str) -> list[Path | None]:
-    """The files of a set, None for each that is missing."""
+    """Return the files of a set, None for each that is missing."""
     folder = f"{name}-en-test"
     kinds = ("input", "gs")
-    wanted = [f"{folder}/STS.{kind}.{part}.txt" for part in PARTS.get(name, ()) for kind in kinds]
-    wanted = wanted or [TABLES[name, split]]
+    names = [f"{folder}/STS.{kind}.{part}.txt" for part in PARTS.get(name, ()) for kind in kinds]
+    names = names or [TABLES[name, split]]
     places = [Path(root) / layout for layout in LAYOUTS]
-    return [next((place / file for place in places if (place / file).is_file()), None) for file in wanted]
+    return [next((place / file for place in places if (place / file).is_file()), None) for file in names]
 
 
 def _hash(root: str, sets: tuple[str, ...], split: str) -> str:
@@ -201,25 +198,25 @@ def _read(root: str, name: str, split: str) -> list[Pairs]:
 
 
 def read_part(texts: Path, gold: Path) -> Pairs:
-    """The scored pairs of a part: its texts in one file, their gold scores in another."""
+    """Read the scored pairs of a part: its texts from one file, their gold scores from another."""
     pairs, scores = list(read_lines(texts)), list(read_lines(gold))
-    require(
-        len(pairs) == len(scores),
-        "a gold score belongs to every pair",
-        **{texts.name: f"{len(pairs)} lines", gold.name: f"{len(scores)} lines"},
-        remedy=f"See {texts.parent}.",
-    )
+    if len(pairs) != len(scores):
+        raise BadInput(
+            f"{texts.name} and {gold.name} in {texts.parent} must have the same number of lines, but have "
+            f"{len(pairs)} and {len(scores)}."
+        )
     found = []
     for (at, line), (_, score) in zip(pairs, scores, strict=True):
         if score.strip():
             first, second = tab_columns(texts, at, line, 1)[:2]
             found.append((first, second, gold_score(gold, at, score)))
-    require(bool(found), "a set has scored pairs", file=str(gold))
+    if not found:
+        raise BadInput(f"{gold} must have gold scores, but has none.")
     return found
 
 
 def unscored(data: STSData) -> dict[str, int]:
-    """How many pairs of each set have no gold score, where there are any; they are left out."""
+    """Count the pairs of each set that have no gold score and are left out; sets without any are missing."""
     golds = {name: [path for path in _files(data.root, name, data.split) if path][1::2] for name in data.sets}
     empty = {
         name: sum(not line.strip() for path in paths for _, line in read_lines(path))
@@ -229,7 +226,7 @@ def unscored(data: STSData) -> dict[str, int]:
 
 
 def read_lines(path: Path) -> list[tuple[int, str]]:
-    """Lines with their numbers, from 1. Only a line feed ends a line: texts may hold other separators."""
+    """Read lines with their numbers, from 1. Only line feeds end lines: texts may hold other separators."""
     content = path.read_bytes()
     content = content.removesuffix(b"\n")
     lines = []
@@ -238,13 +235,13 @@ def read_lines(path: Path) -> list[tuple[int, str]]:
             lines.append((at, line.decode("utf-8").removesuffix("\r")))
         except UnicodeDecodeError as error:
             raise BadInput(
-                f"{path}, line {at}: must be UTF-8, but {error.reason} at byte {error.start}."
+                f"{path}, line {at}: must be UTF-8, but has {error.reason} at byte {error.start}."
             ) from None
     return lines
 
 
 def tab_columns(path: Path, at: int, line: str, last: int) -> list[str]:
-    """The columns of line ``at``, refused where column ``last``, from 0, is not there."""
+    """Split line ``at`` into columns, of which there must be more than ``last``."""
     columns = line.split("\t")
     if len(columns) <= last:
         raise BadInput(
@@ -254,7 +251,7 @@ def tab_columns(path: Path, at: int, line: str, last: int) -> list[str]:
 
 
 def gold_score(path: Path, at: int, text: str) -> float:
-    """A gold score, refused unless it is a number from 0 to 5."""
+    """Parse a gold score, a number from 0 to 5."""
     try:
         score = float(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Translation accuracy: is a sentence nearest to its own translation, among all the translations?"""
+"""Translation accuracy: is the nearest of all translations of a sentence its own?"""
 
 from typing import ClassVar
 
@@ -13,24 +13,25 @@ from stillhouse.plan.data import Examples
 
 
 class TranslationAccuracy:
-    """How often the nearest sentence of the other language by cosine is the translation, both ways.
+    """Share of sentences whose nearest sentence of the other language is the translation, both ways.
 
-    Equal to sentence-transformers' TranslationEvaluator: another row with the same text counts as found.
+    Nearest by cosine. Equal to the TranslationEvaluator of sentence-transformers: another row with the same
+    text counts as a hit.
 
     Figures, in [0, 1]: ``{name}_src2trg_accuracy``, ``{name}_trg2src_accuracy``, ``{name}_mean_accuracy``.
 
     Args:
-        examples: Columns ``source`` and ``target``; row i of the one translates row i of the other. One
-            language a set: with several, translations into each of them stand in one another's way.
-        workspace: Where the examples and their texts lie.
-        rows: The first so many are used; 0 takes all.
-        start: Rows before this one are left out.
-        split: ``dev`` may select; ``test`` is for the final report.
-        name: First part of the figures' names.
-        search: What finds the nearest; None searches in this process.
+        examples: Columns ``source`` and ``target``; row i of one translates row i of the other. All targets
+            are of one language, since translations into several languages would compete with each other.
+        workspace: Holds the examples and their texts.
+        rows: Number of rows to use; 0 takes all.
+        start: First row to use.
+        split: ``dev`` may be used for selection; ``test`` is for the final report.
+        name: Prefix of the figures' names.
+        search: Finds the nearest sentences; None searches in this process.
 
     Raises:
-        BadInput: Other columns, fewer than two rows, or an unknown split.
+        BadInput: If there are other columns, fewer than two rows, or the split is unknown.
     """
 
     version: ClassVar[int] = 1
@@ -56,14 +57,14 @@ class TranslationAccuracy:
             open_texts(workspace, examples.columns[side])[ids[side][start : start + rows if rows else None]]
             for side in ("source", "target")
         ]
-        require(len(sides[0]) >= 2, "translations are chosen from at least 2", rows=len(sides[0]))
+        require(len(sides[0]) >= 2, "rows >= 2", rows=len(sides[0]))
         self.name, self.split, self.search = name, split, search or LocalSearch()
         self.texts = list(dict.fromkeys(text for side in sides for text in side))
         row_of = {text: row for row, text in enumerate(self.texts)}
         self.source_N, self.target_N = (np.array([row_of[text] for text in side]) for side in sides)
 
     def __call__(self, model: Encoder) -> dict[str, float]:
-        """Encode every text once and look for the translations."""
+        """Encode every text once and search for the translations."""
         vectors = unit(model.encode(self.texts))
         forth = accuracy(vectors, self.source_N, self.target_N, self.search)
         back = accuracy(vectors, self.target_N, self.source_N, self.search)
@@ -78,11 +79,11 @@ class Translations:
     """`TranslationAccuracy` for every language of a corpus, and ``{name}_mean_accuracy``, their mean.
 
     Args:
-        examples: As `corpora.reading.translations` writes them, with the language of every row.
-        workspace: Where the examples and their texts lie.
-        split: ``dev`` may select; ``test`` is for the final report.
-        name: First part of the figures' names; the language follows.
-        search: What finds the nearest; None searches in this process.
+        examples: Written by `corpora.reading.translations`, with the language of every row.
+        workspace: Holds the examples and their texts.
+        split: ``dev`` may be used for selection; ``test`` is for the final report.
+        name: Prefix of the figures' names; the language follows.
+        search: Finds the nearest sentences; None searches in this process.
     """
 
     version: ClassVar[int] = 1
@@ -115,23 +116,23 @@ class Translations:
 
 
 def accuracy(
-    vectors_ND: FloatArray, asked_N: npt.NDArray[np.int64], searched_N: npt.NDArray[np.int64], search: Search
+    vectors_ND: FloatArray, from_N: npt.NDArray[np.int64], to_N: npt.NDArray[np.int64], search: Search
 ) -> float:
-    """The share of rows whose nearest on the other side is their own translation.
+    """Compute the share of rows whose nearest sentence on the other side is their own translation.
 
     Args:
-        vectors_ND: Unit vectors of the different texts.
-        asked_N: The text of each row in the language that is asked in; an index into ``vectors_ND``.
-        searched_N: The text of each row in the other language.
-        search: What finds the nearest.
+        vectors_ND: Unit vectors of the distinct texts.
+        from_N: The text of each row in the language of the queries, as an index into ``vectors_ND``.
+        to_N: The text of each row in the other language.
+        search: Finds the nearest sentences.
     """
-    return float(np.mean(hits(vectors_ND, asked_N, searched_N, search)))
+    return float(np.mean(hits(vectors_ND, from_N, to_N, search)))
 
 
 def hits(
-    vectors_ND: FloatArray, asked_N: npt.NDArray[np.int64], searched_N: npt.NDArray[np.int64], search: Search
+    vectors_ND: FloatArray, from_N: npt.NDArray[np.int64], to_N: npt.NDArray[np.int64], search: Search
 ) -> npt.NDArray[np.bool_]:
-    """Row by row what `accuracy` is the share of."""
-    _, nearest_N1 = search.search(vectors_ND[searched_N], vectors_ND[asked_N], 1)
-    # Rows are numbers of different texts, so equal numbers are equal texts.
-    return np.asarray(searched_N[nearest_N1[:, 0]] == searched_N)
+    """Return for each row whether its nearest sentence is its translation; see `accuracy`."""
+    _, nearest_N1 = search.search(vectors_ND[to_N], vectors_ND[from_N], 1)
+    # Equal indices are equal texts, because they point to distinct texts.
+    return np.asarray(to_N[nearest_N1[:, 0]] == to_N)

@@ -1,5 +1,6 @@
 """What a model costs on this machine, and the size of an index of a million of its vectors."""
 
+from stillhouse.core.types import StudentHolder
 from stillhouse.evaluation.benchmark import Benchmark, Options
 from stillhouse.evaluation.cost import (
     index_megabytes,
@@ -23,7 +24,8 @@ def prepare(root: str, options: Options) -> Benchmark:
 
     def measure(checked: Checked) -> Figures:
         model = checked.model
-        module, dim = getattr(model, "student", model), checked.encode(["a text"]).shape[1]
+        module = model.student if isinstance(model, StudentHolder) else model
+        dim = checked.encode(["a text"]).shape[1]
         figures = {**sizes(module), "megabytes_int8": int8_megabytes(module)}
         figures |= onnx_megabytes(module) if options.onnx else {}
         return {

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from stillhouse.core.errors import BadInput
+from stillhouse.core.types import Scorer
 from stillhouse.corpora.published.glue import TASKS, Row, read_task, resolve_task
 from stillhouse.corpora.published.sentence_tasks import read_tasks, task_files
 from stillhouse.evaluation.benchmark import Benchmark, Options, itemised, missing
@@ -47,7 +48,7 @@ def prepare(root: str, options: Options) -> Benchmark:
         )
 
     def measure(checked: Checked) -> Measured:
-        scorer = checked.model if hasattr(checked.model, "score") else None
+        scorer = checked.model if isinstance(checked.model, Scorer) else None
         return measured(
             {
                 name: measure_glue(data, checked) | (measure_head(data, scorer) if scorer else {})

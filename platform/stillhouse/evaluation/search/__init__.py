@@ -1,1 +1,1 @@
-"""Nearest-neighbour search: exact, sharded, and by the indexes of FAISS."""
+"""Nearest-neighbour search: exact, sharded, and with FAISS indexes."""

@@ -1,9 +1,9 @@
-"""Exact nearest-neighbour search by inner product whose result does not depend on how it was split.
+"""Exact nearest-neighbour search by inner product whose result does not depend on how it is sharded.
 
-A matrix product changes in its last digits with the shape of its operands. So passages are cut into tiles of
-`TILE` rows aligned to their global ids, queries into blocks of `QUERY_BLOCK`, and every tile is copied to
-memory of its own: shards that are whole tiles, searched anywhere with as many threads, merge to the bits of
-the unsharded result. Equal scores are ranked by id, the lower one first, at the edge of the top k too.
+The last digits of a matrix product depend on the shape of its operands. Passages are therefore cut into tiles
+of `TILE` rows aligned to their global ids, queries into blocks of `QUERY_BLOCK`, and every tile is copied to
+memory of its own. Shards of whole tiles, searched anywhere with the same number of threads, then merge to the
+bits of the unsharded result. Equal scores are ranked by id, the lower first, also at the cut of the top k.
 """
 
 import contextlib
@@ -26,6 +26,8 @@ TILE = 2048
 QUERY_BLOCK = 256
 INDEXES = ("exact", "flat")
 
+NOTHING_TO_SEARCH = "a search needs queries and passages, but one of them is empty."
+
 Ranking = tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]
 """Scores (Q, K) and passage ids (Q, K), best first; K is at most the number of passages."""
 
@@ -39,28 +41,27 @@ def search(
     index: str = "exact",
     threads: int | None = None,
 ) -> Ranking:
-    """The k passages with the highest inner product for every query.
+    """Find the k passages with the highest inner product for every query.
 
     Args:
         queries_QD: Query vectors.
         passages_ND: Passage vectors of any floating type; a memory map is read tile by tile.
         k: Depth of the ranking.
-        first_id: The id of the first passage, a multiple of `TILE` for shards that are to be merged.
-        index: ``exact`` (torch) or ``flat`` (a FAISS flat index a tile).
-        threads: Threads to compute with; None leaves them as they are.
+        first_id: The id of the first passage, a multiple of `TILE` for shards that will be merged.
+        index: ``exact`` (torch) or ``flat`` (one FAISS flat index per tile).
+        threads: Number of threads; None keeps torch's current number.
 
     Returns:
         float32 scores and int64 ids.
 
     Raises:
-        BadInput: A vector that is not finite, dimensions that differ, or FAISS is asked for and missing.
+        BadInput: If a vector is not finite, dimensions differ, or FAISS is required but not installed.
     """
-    require(
-        queries_QD.ndim == 2 and passages_ND.ndim == 2 and queries_QD.shape[1] == passages_ND.shape[1],
-        "queries and passages have one dimension",
-        queries=queries_QD.shape,
-        passages=passages_ND.shape,
-    )
+    if queries_QD.ndim != 2 or passages_ND.ndim != 2 or queries_QD.shape[1] != passages_ND.shape[1]:
+        raise BadInput(
+            f"queries and passages must have the same dimension, but have the shapes {queries_QD.shape} and "
+            f"{passages_ND.shape}."
+        )
     return search_stream(queries_QD, [passages_ND], k, first_id, index=index, threads=threads)
 
 
@@ -73,42 +74,46 @@ def search_stream(
     index: str = "exact",
     threads: int | None = None,
 ) -> Ranking:
-    """As `search`, over passages that come in blocks and are never together in memory.
+    """Search like `search`, over passages that come in blocks and are never all in memory.
 
     Args:
         queries_QD: Query vectors.
-        blocks: Passage vectors in the order of their ids, every block but the last of whole tiles.
+        blocks: Passage vectors in the order of their ids; every block but the last consists of whole tiles.
         k: Depth of the ranking.
         first_id: The id of the first passage.
         index: ``exact`` or ``flat``.
-        threads: Threads to compute with; None leaves them as they are.
+        threads: Number of threads; None keeps torch's current number.
 
     Raises:
         BadInput: As for `search`.
     """
     require(k >= 1, "k >= 1", k=k)
     require(index in INDEXES, f"index in {INDEXES}", index=index)
-    require(len(queries_QD) > 0, "there are queries and passages to search")
+    if not len(queries_QD):
+        raise BadInput(NOTHING_TO_SEARCH)
     keep_large_blocks()
     finite(queries_QD, "query vectors")
-    asked = [_copied(queries_QD[at : at + QUERY_BLOCK]) for at in range(0, len(queries_QD), QUERY_BLOCK)]
-    best = [Top(k) for _ in asked]
+    query_blocks = [
+        _copied(queries_QD[at : at + QUERY_BLOCK]) for at in range(0, len(queries_QD), QUERY_BLOCK)
+    ]
+    best = [Top(k) for _ in query_blocks]
     at = first_id
-    # The blocks may be encoded as they are asked for, with all threads: only the search has its own number.
+    # Blocks may be encoded on demand, with all threads: the number of threads is only set for the search.
     for block in _checked(blocks, queries_QD.shape[1]):
         with _threads(threads):
             for start in range(0, len(block), TILE):
                 tile = _copied(block[start : start + TILE])
-                _search_tile(asked, tile, k, at, best, index, threads)
+                _search_tile(query_blocks, tile, k, at, best, index, threads)
                 at += len(tile)
-    require(at > first_id, "there are queries and passages to search")
+    if at == first_id:
+        raise BadInput(NOTHING_TO_SEARCH)
     with _threads(threads):
         return _ranking(torch.cat([top.keys() for top in best]), min(k, at - first_id))
 
 
 def merge(parts: Sequence[Ranking], k: int) -> Ranking:
-    """The top k of rankings over disjoint passages, exactly as if they had been searched together."""
-    require(len(parts) > 0, "at least one ranking is merged")
+    """Merge the top k of rankings over disjoint passages, exactly as if they had been searched together."""
+    require(len(parts) > 0, "rankings to merge >= 1", rankings=0)
     keys = [keys_of(torch.tensor(scores), torch.tensor(ids)) for scores, ids in parts]
     together = torch.cat(keys, dim=1)
     depth = min(k, together.shape[1])
@@ -116,17 +121,17 @@ def merge(parts: Sequence[Ranking], k: int) -> Ranking:
 
 
 def shards(passages: int, parts: int) -> list[tuple[int, int]]:
-    """Split rows into at most ``parts`` ranges of whole tiles, as even as tiles allow; none is empty."""
+    """Split rows into at most ``parts`` nonempty ranges of whole tiles, as even as tiles allow."""
     tiles = -(-passages // TILE)
     edges = [tiles * part // min(parts, tiles) * TILE for part in range(min(parts, tiles) + 1)]
     return [(start, min(stop, passages)) for start, stop in itertools.pairwise(edges)]
 
 
 def finite(vectors: FloatArray | Tensor, what: str, first_row: int = 0) -> None:
-    """Refuse vectors that hold NaN or infinity.
+    """Refuse vectors that contain NaN or infinity.
 
     Raises:
-        BadInput: Names the first row and how many there are.
+        BadInput: If there are such vectors; the message has the first row and their number.
     """
     tensor = vectors if isinstance(vectors, Tensor) else torch.tensor(np.asarray(vectors))
     if bool(tensor.sum().isfinite()):
@@ -134,25 +139,20 @@ def finite(vectors: FloatArray | Tensor, what: str, first_row: int = 0) -> None:
     bad = ~torch.isfinite(tensor).all(dim=1)
     if bool(bad.any()):
         row = first_row + int(bad.nonzero()[0])
-        require(
-            False,
-            f"{what} are finite",
-            first_row=row,
-            rows=int(bad.sum()),
-            remedy="The model gave NaN or infinity: it has diverged, or its weights are damaged.",
+        raise BadInput(
+            f"{what} must be finite, but {int(bad.sum())} contain NaN or infinity, the first in row {row}. "
+            "The model has diverged, or its weights are damaged."
         )
 
 
 def _checked(blocks: Iterable[FloatArray], dim: int) -> Iterator[FloatArray]:
     whole = True
     for block in blocks:
-        require(
-            block.ndim == 2 and block.shape[1] == dim,
-            "passages have the dimension of the queries",
-            queries=dim,
-            passages=block.shape,
-        )
-        assert whole, "every block but the last is of whole tiles"
+        if block.ndim != 2 or block.shape[1] != dim:
+            raise BadInput(
+                f"passages must have the dimension of the queries, {dim}, but have the shape {block.shape}."
+            )
+        assert whole, "every block but the last consists of whole tiles"
         whole = len(block) % TILE == 0
         yield block
 
@@ -166,19 +166,19 @@ def _search_tile(
     index: str,
     threads: int | None,
 ) -> None:
-    require(0 <= first_id <= MAX_ID - len(tile), "ids fit 32 bits", first_id=first_id)
+    require(0 <= first_id <= MAX_ID - len(tile), "ids < 2**32", first_id=first_id)
     finite(tile, "passage vectors", first_id)
     if index == "flat":
         _faiss_tile(blocks, tile, k, first_id, best, threads)
         return
-    # Few queries take the rows as they lie: changing the layout would cost more than the product.
+    # For few queries, changing the layout of the rows would cost more than the product.
     ready = laid_out(tile) if len(blocks[0]) >= LEAST_ROWS else tile
     for top, queries in zip(best, blocks, strict=True):
         top.add(linear(queries, ready), first_id)
 
 
 def _copied(rows: FloatArray) -> Tensor:
-    # torch aligns what it allocates: how the source lay in memory can no longer change a digit.
+    # torch aligns its allocations, so the alignment of the source can no longer change a digit.
     return torch.tensor(np.asarray(rows)).to(torch.float32).contiguous()
 
 
@@ -198,7 +198,7 @@ def _faiss_tile(
     for top, block in zip(best, blocks, strict=True):
         depth = min(k + 1, len(tile))
         scores, ids = flat.search(block.numpy(), depth)
-        # FAISS keeps any of those that tie for the last place: look deeper until the tie is seen whole.
+        # FAISS keeps arbitrary ones of those that tie for the last place: search deeper to see the whole tie.
         while depth < len(tile) and bool((scores[:, -1] == scores[:, min(k, depth) - 1]).any()):
             depth = min(2 * depth, len(tile))
             scores, ids = flat.search(block.numpy(), depth)
@@ -210,7 +210,7 @@ def _faiss() -> Any:
         import faiss
     except ImportError:
         raise BadInput(
-            "`faiss` must be installed for index='flat', but it is not. Install the extra `cpu` "
+            "index='flat' needs `faiss`, which is not installed. Install the extra `cpu` "
             "(faiss-cpu) or `gpu` (faiss-gpu), or use index='exact'."
         ) from None
     return faiss

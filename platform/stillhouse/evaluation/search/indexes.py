@@ -1,13 +1,13 @@
-"""FAISS indexes beside exact search: what they find of the exact top k, and what they cost.
+"""FAISS indexes compared with exact search: their recall of the exact top k, and their cost.
 
-    flat                       every passage is compared, in FAISS                     recall 1 but for ties
+    flat                       compares every passage in FAISS; recall 1 except for ties
     hnsw:m=32,ef_construction=200,ef_search=128          Malkov & Yashunin, arXiv 1603.09320
-    ivfpq:nlist=0,m=0,nbits=8,nprobe=16,train=0          Jégou et al., TPAMI 2011; 0 chooses by the collection
-    flat-gpu:device=0          as flat, on a GPU, with faiss-gpu
+    ivfpq:nlist=0,m=0,nbits=8,nprobe=16,train=0          Jégou et al., TPAMI 2011; 0 depends on the collection
+    flat-gpu:device=0          flat on a GPU, with faiss-gpu
 
-Recall against exact at k is the share of the exact top k that the index has in its own top k. Vectors have
-length 1, so the inner product is the cosine, and the nearest by distance are the nearest by cosine: IVF-PQ is
-given distances, by which its centroids are placed and its codes are closer.
+Recall of exact at k is the share of the exact top k that is in the top k of the index. Vectors have length 1,
+so the inner product is the cosine, and the nearest by distance are the nearest by cosine. IVF-PQ uses
+distances, since they place its centroids and make its codes more accurate.
 """
 
 import time
@@ -33,19 +33,19 @@ PARAMETERS: dict[str, dict[str, tuple[int, int, int]]] = {
     },
     "flat-gpu": {"device": (0, 0, 63)},
 }
-"""Index to parameter to default, lowest and highest value."""
+"""Index to parameter to (default, lowest value, highest value)."""
 
 POINTS_PER_CENTROID = 39
-"""What FAISS wants at least to place a centroid; it trains with fewer, and warns."""
+"""Passages that FAISS requires per centroid; with fewer it trains, but warns."""
 
 
 @dataclass(frozen=True)
 class IndexChoice:
-    """An index with its parameters, checked.
+    """An index with checked parameters.
 
     Attributes:
         kind: ``flat``, ``hnsw``, ``ivfpq`` or ``flat-gpu``.
-        parameters: All of them, the defaults included.
+        parameters: All parameters, including defaults.
     """
 
     kind: str
@@ -53,21 +53,21 @@ class IndexChoice:
 
 
 class Vectors(Protocol):
-    """Passages as an index takes them in: float32 vectors of length 1."""
+    """Passages to be indexed: float32 vectors of length 1."""
 
     @property
     def rows(self) -> int:
-        """N."""
+        """Number of passages (N)."""
 
     @property
     def dim(self) -> int:
-        """E."""
+        """Dimension (E)."""
 
     def blocks(self) -> Iterator[FloatArray]:
-        """All, some at a time, in order."""
+        """Yield all vectors in order, block by block."""
 
     def gather(self, rows: IntArray, /) -> FloatArray:
-        """Some, by their number, ascending."""
+        """Return the vectors of ascending ``rows``."""
 
 
 @dataclass(frozen=True)
@@ -75,10 +75,10 @@ class Built:
     """An index that holds a collection.
 
     Attributes:
-        index: FAISS's.
+        index: The FAISS index.
         build_s: Seconds to train it and to add the passages.
-        trained_on: Passages it was trained on; 0 where it needs none.
-        megabytes: 10⁶ bytes of the index, written out.
+        trained_on: Number of passages that it was trained on; 0 if it needs no training.
+        megabytes: Size of the serialised index in 10⁶ bytes.
     """
 
     index: Any
@@ -88,21 +88,21 @@ class Built:
 
 
 def parse_index(text: str) -> IndexChoice:
-    """``hnsw`` or ``hnsw:m=16,ef_search=64``.
+    """Parse an index such as ``hnsw`` or ``hnsw:m=16,ef_search=64``.
 
     Raises:
-        BadInput: An unknown index or parameter, with the near ones, or a value out of its range.
+        BadInput: If the index or a parameter is unknown, or a value is out of range.
     """
-    kind, _, given = text.strip().partition(":")
+    kind, _, pairs = text.strip().partition(":")
     if kind not in PARAMETERS:
-        raise BadInput(f"`{kind}` is no index. {nearest(kind, list(PARAMETERS))}")
+        raise BadInput(f"unknown index `{kind}`. {nearest(kind, list(PARAMETERS))}")
     known = PARAMETERS[kind]
     values = {name: default for name, (default, _, _) in known.items()}
-    for pair in filter(None, given.split(",")):
+    for pair in filter(None, pairs.split(",")):
         name, _, value = (part.strip() for part in pair.partition("="))
         if name not in known:
-            remedy = nearest(name, list(known)) if known else "It has none."
-            raise BadInput(f"`{name}` is no parameter of {kind}. {remedy}")
+            remedy = nearest(name, list(known)) if known else "It has no parameters."
+            raise BadInput(f"unknown parameter `{name}` of {kind}. {remedy}")
         _, low, high = known[name]
         fits = value.isdecimal() and low <= int(value) <= high
         require(fits, f"{low} <= {name} <= {high}, a whole number", index=text, **{name: value})
@@ -111,36 +111,35 @@ def parse_index(text: str) -> IndexChoice:
 
 
 def check_index(choice: IndexChoice) -> None:
-    """Refuse what FAISS here cannot do, before any work.
+    """Check that the installed FAISS can build an index, before any work.
 
     Raises:
-        BadInput: FAISS is missing, or has no GPU.
+        BadInput: If FAISS is not installed, or has no GPU.
     """
     faiss = _faiss()
     if choice.kind != "flat-gpu":
         return
-    has = hasattr(faiss, "StandardGpuResources")
-    gpus = faiss.get_num_gpus() if has else 0
-    require(
-        has and choice.parameters["device"] < gpus,
-        "flat-gpu runs on a GPU that FAISS sees",
-        device=choice.parameters["device"],
-        gpus=gpus,
-        faiss="with GPU" if has else "faiss-cpu",
-        remedy="Install the extra `gpu` (faiss-gpu) in the place of `cpu`, or use --index flat.",
-    )
+    # faiss-cpu and faiss-gpu share a module; only the latter has this class.
+    has_gpu_build = hasattr(faiss, "StandardGpuResources")
+    gpus, device = faiss.get_num_gpus() if has_gpu_build else 0, choice.parameters["device"]
+    if device >= gpus:
+        raise BadInput(
+            f"flat-gpu needs a GPU that FAISS sees, but device {device} was requested and "
+            f"{'faiss-gpu' if has_gpu_build else 'faiss-cpu'} sees {gpus}. Install the extra `gpu` "
+            "(faiss-gpu) instead of `cpu`, or use --index flat."
+        )
 
 
 def build_index(choice: IndexChoice, files: Vectors, *, seed: int = 0) -> Built:
-    """Train the index and add the passages, part by part.
+    """Train an index and add the passages, part by part.
 
     Args:
-        choice: Which.
+        choice: The index and its parameters.
         files: The passages.
-        seed: Of the passages that it is trained on.
+        seed: Seed for sampling the passages to train on.
 
     Raises:
-        BadInput: The collection is too small to train on, or its dimension cannot be cut so.
+        BadInput: If the collection is too small to train on, or ``m`` does not divide the dimension.
     """
     check_index(choice)
     make = {"flat": _flat, "hnsw": _hnsw, "ivfpq": _ivfpq, "flat-gpu": _flat_gpu}[choice.kind]
@@ -153,19 +152,19 @@ def build_index(choice: IndexChoice, files: Vectors, *, seed: int = 0) -> Built:
 
 
 def search_index(built: Built, queries_QD: FloatArray, k: int, *, threads: int = 1) -> tuple[Ranking, float]:
-    """The index's top k, best first, equal scores by id; and the seconds it took.
+    """Search an index.
 
-    Places that it could not fill have the id -1.
+    Returns:
+        The top k, best first, equal scores by id, with the id -1 where there were too few hits; and the
+        seconds that the search took.
 
     Raises:
-        BadInput: Queries of another dimension.
+        BadInput: If the queries have another dimension than the index.
     """
-    require(
-        queries_QD.shape[1] == built.index.d,
-        "queries have the dimension of the index",
-        queries=queries_QD.shape[1],
-        index=built.index.d,
-    )
+    if queries_QD.shape[1] != built.index.d:
+        raise BadInput(
+            f"queries must have the dimension of the index, {built.index.d}, but have {queries_QD.shape[1]}."
+        )
     faiss = _faiss()
     before = faiss.omp_get_max_threads()
     faiss.omp_set_num_threads(threads)
@@ -182,7 +181,7 @@ def search_index(built: Built, queries_QD: FloatArray, k: int, *, threads: int =
 
 
 def recall_of_exact(found_QK: IntArray, exact_QK: IntArray, k: int) -> float:
-    """The share of the exact top k that is in the top k found, over all queries."""
+    """Compute the share of the exact top k that is in the top k of the index, over all queries."""
     k = min(k, exact_QK.shape[1])
     pairs = zip(found_QK[:, :k].tolist(), exact_QK[:, :k].tolist(), strict=True)
     return float(np.mean([len(set(found) & set(exact)) / k for found, exact in pairs]))
@@ -207,7 +206,7 @@ def _hnsw(parameters: Mapping[str, int], files: Vectors, seed: int) -> tuple[Any
 
 
 def _ivfpq(parameters: Mapping[str, int], files: Vectors, seed: int) -> tuple[Any, int]:
-    """Lists: √N, as many as the passages can place; a byte for 8 dimensions."""
+    """Default to √N lists, at most as many as the passages can train, and one byte per 8 dimensions."""
     faiss = _faiss()
     fitting = files.rows // POINTS_PER_CENTROID
     nlist = parameters["nlist"] or max(1, min(int(files.rows**0.5), fitting))
@@ -222,15 +221,15 @@ def _ivfpq(parameters: Mapping[str, int], files: Vectors, seed: int) -> tuple[An
     )
     m = parameters["m"] or max(part for part in range(1, max(1, files.dim // 8) + 1) if files.dim % part == 0)
     require(files.dim % m == 0, "m divides the dimension", m=m, dimension=files.dim)
-    wanted = parameters["train"] or POINTS_PER_CENTROID * max(nlist, codes)
+    requested = parameters["train"] or POINTS_PER_CENTROID * max(nlist, codes)
     require(
-        wanted >= POINTS_PER_CENTROID * max(nlist, codes),
+        requested >= POINTS_PER_CENTROID * max(nlist, codes),
         f"train >= {POINTS_PER_CENTROID} * max(nlist, 2**nbits)",
-        train=wanted,
+        train=requested,
         nlist=nlist,
         nbits=parameters["nbits"],
     )
-    sample = min(wanted, files.rows)
+    sample = min(requested, files.rows)
     rows = np.sort(np.random.default_rng(seed).choice(files.rows, sample, replace=False))
     quantiser = faiss.IndexFlatL2(files.dim)
     index = faiss.IndexIVFPQ(quantiser, files.dim, nlist, m, parameters["nbits"], faiss.METRIC_L2)
@@ -240,7 +239,7 @@ def _ivfpq(parameters: Mapping[str, int], files: Vectors, seed: int) -> tuple[An
 
 
 def _bytes(index: Any) -> int:
-    """Of the index as FAISS writes it, counted and not kept."""
+    """Count the bytes of the serialised index without storing them."""
     faiss = _faiss()
     if hasattr(faiss, "index_gpu_to_cpu") and "Gpu" in type(index).__name__:
         index = faiss.index_gpu_to_cpu(index)
@@ -259,7 +258,7 @@ def _faiss() -> Any:
         import faiss
     except ImportError:
         raise BadInput(
-            "`faiss` must be installed for --index, but it is not. Install the extra `cpu` (faiss-cpu) or "
-            "`gpu` (faiss-gpu), or leave --index out: exact search needs none."
+            "--index needs `faiss`, which is not installed. Install the extra `cpu` (faiss-cpu) or `gpu` "
+            "(faiss-gpu), or omit --index: exact search does not need it."
         ) from None
     return faiss

@@ -1,13 +1,14 @@
-"""Exact search over vectors on the disk, its tiles spread over Ray actors, with one result for any number.
+"""Exact search over vectors on disk, spread over Ray actors; the result does not depend on their number.
 
-Shards are whole tiles, each actor maps its own and computes with a fixed number of threads; what they find is
-merged by (score falling, id rising). By the argument of `search` that has the bits of the unsharded result.
+Shards are whole tiles. Each actor maps its own and computes with a fixed number of threads, and the results
+are merged by descending score and ascending id. As explained in `evaluation.search.exact`, this gives the
+bits of the unsharded result.
 """
 
 import logging
 from typing import Any
 
-from stillhouse.core.errors import require
+from stillhouse.core.errors import BadInput, require
 from stillhouse.core.types import FloatArray
 from stillhouse.evaluation.search.exact import Ranking, merge, search_stream, shards
 from stillhouse.evaluation.search.vector_files import VectorFiles
@@ -15,34 +16,31 @@ from stillhouse.evaluation.search.vector_files import VectorFiles
 log = logging.getLogger(__name__)
 
 THREADS = 1
-"""Of every shard, the only one included: the number of shards is what is chosen, and changes no bit."""
+"""Threads of every shard, also of a single one: only the number of shards varies, and it changes no bit."""
 
 
 def search_shard(queries_QD: FloatArray, files: VectorFiles, k: int, start: int, stop: int) -> Ranking:
-    """The top k of the rows from ``start``, the first of a tile, to ``stop``: what an actor does."""
+    """Find the top k of the rows from ``start``, the first of a tile, to ``stop``; an actor calls this."""
     return search_stream(queries_QD, files.blocks(start, stop), k, start, threads=THREADS)
 
 
 def search_files(queries_QD: FloatArray, files: VectorFiles, k: int, *, actors: int = 1) -> Ranking:
-    """The top k of all passages.
+    """Find the top k of all passages.
 
     Args:
-        queries_QD: Query vectors, of length 1 as the passages'.
+        queries_QD: Query vectors of length 1, like the passages.
         files: The passages.
         k: Depth of the ranking.
-        actors: Ray actors that search, each a shard; 1 searches in this process. Ray is running already.
+        actors: Number of Ray actors, one shard each; 1 searches in this process. Ray must be running.
 
     Raises:
-        BadInput: Queries of another dimension, a vector that is not finite, or a file that an actor's node
-            does not see.
+        BadInput: If the dimensions differ, a vector is not finite, or an actor's node cannot see a file.
     """
     require(actors >= 1, "actors >= 1", actors=actors)
-    require(
-        queries_QD.shape[1] == files.dim,
-        "queries have the dimension of the passages",
-        queries=queries_QD.shape[1],
-        passages=files.dim,
-    )
+    if queries_QD.shape[1] != files.dim:
+        raise BadInput(
+            f"queries must have the dimension of the passages, {files.dim}, but have {queries_QD.shape[1]}."
+        )
     if actors == 1:
         return search_shard(queries_QD, files, k, 0, files.rows)
     return _spread(queries_QD, files, k, actors)
@@ -55,13 +53,13 @@ def _spread(queries_QD: FloatArray, files: VectorFiles, k: int, actors: int) -> 
     worker = ray.remote(num_cpus=0, max_restarts=2, max_task_retries=2, scheduling_strategy="SPREAD")(_Shard)
     handles = [worker.remote() for _ in ranges]
     queries = ray.put(queries_QD)
-    asked = [
+    pending = [
         handle.search.remote(queries, files, k, start, stop)
         for handle, (start, stop) in zip(handles, ranges, strict=True)
     ]
     try:
         found = [
-            _answer(answer, queries_QD, files, k, *rows) for answer, rows in zip(asked, ranges, strict=True)
+            _answer(answer, queries_QD, files, k, *rows) for answer, rows in zip(pending, ranges, strict=True)
         ]
     finally:
         for handle in handles:
@@ -83,8 +81,8 @@ def _answer(
 
 
 class _Shard:
-    """The actor. It holds nothing: its tiles are mapped while they are searched."""
+    """The actor. It holds no data: its tiles are mapped while they are searched."""
 
     def search(self, queries_QD: FloatArray, files: VectorFiles, k: int, start: int, stop: int) -> Ranking:
-        """The top k of a shard."""
+        """Find the top k of a shard."""
         return search_shard(queries_QD, files, k, start, stop)

@@ -1,6 +1,6 @@
-"""The best k of many scores, equal ones by id: what exact search keeps while passages stream by.
+"""The top k of a stream of scores, with ties broken by id; used by exact search.
 
-A score and its id are held as one integer, the key, that sorts as (score falling, id rising):
+A score and its id are held in one integer, the key, which sorts by descending score, then ascending id:
 
     key = order(score) * 2**32 + (2**32 - 1 - id)
 """
@@ -15,29 +15,29 @@ _NONE = -(2**63)
 
 
 def _order(scores: Tensor) -> Tensor:
-    """An int32 that sorts as the float32; both zeros become 0."""
+    """Map float32 scores to int32 in the same order; both zeros become 0."""
     bits = scores.view(torch.int32)
     return torch.where(bits >= 0, bits, -(bits & _MAGNITUDE))
 
 
 def scores_of(keys: Tensor) -> Tensor:
-    """The float32 scores of keys."""
+    """Extract the float32 scores of keys."""
     order = (keys >> 32).to(torch.int32)
     return torch.where(order >= 0, order, -order ^ -(2**31)).view(torch.float32)
 
 
 def keys_of(scores: Tensor, ids: Tensor) -> Tensor:
-    """Keys of float32 scores and of ids, which broadcast."""
+    """Make keys from float32 scores and ids, which broadcast."""
     return (_order(scores).long() << 32) | (MAX_ID - ids)
 
 
 def ids_of(keys: Tensor) -> Tensor:
-    """The int64 ids of keys."""
+    """Extract the int64 ids of keys."""
     return MAX_ID - (keys & MAX_ID)
 
 
 class Top:
-    """The top k keys of a block of queries. What may get in is collected, and cut when it is much."""
+    """The top k keys of a block of queries. Candidates are collected, and cut when there are many."""
 
     def __init__(self, k: int) -> None:
         self.k = k
@@ -48,11 +48,11 @@ class Top:
         self.lowest: Tensor | None = None
 
     def add(self, scores: Tensor, first_id: int) -> None:
-        """One more tile. Later tiles have higher ids, so only a higher score than the k-th gets in."""
+        """Add a tile. Later tiles have higher ids, so only scores above the k-th enter."""
         if self.lowest is not None:
             self._enter(scores > self.lowest, scores, first_id)
             return
-        # The k-th of the first few k is nearer to the k-th of all: less gets in later, and is sorted.
+        # With several k scores collected first, the k-th is closer to the final one, so fewer enter later.
         self.first_id = first_id if not self.first else self.first_id
         self.first.append(scores)
         if sum(each.shape[1] for each in self.first) >= 4 * self.k:
@@ -79,14 +79,14 @@ class Top:
         self.take(keys)
 
     def take(self, keys: Tensor) -> None:
-        """Keys of one tile."""
+        """Add the keys of one tile."""
         self.found.append(keys)
         self.width += keys.shape[1]
         if self.width >= (self.k if self.lowest is None else 2 * self.k):
             self._cut()
 
     def keys(self) -> Tensor:
-        """The top k, best first; fewer where so many passages have not come."""
+        """Return the top k keys, best first; fewer if there were fewer passages."""
         if self.first:
             self._begin()
         self._cut()

@@ -233,18 +233,26 @@ def test_a_teacher_that_runs_along_fits_the_student(
     assert main(["train", "pkd", "--local", *elsewhere, "--student", str(other_student)]) == 2
     assert "hidden size of the student" in capsys.readouterr().err
     assert main(["train", "pkd", "--local", *elsewhere, "--keep", "1"]) == 2
-    assert "a layer to match" in capsys.readouterr().err
+    assert "layers to match" in capsys.readouterr().err
     assert not (tmp_path / "runs" / "stores").exists()
 
 
 @pytest.mark.parametrize(
     ("method", "values", "message"),
     [
-        ("ibkd", STATIC[:2], "a static student has no layers between X and S"),
+        ("ibkd", STATIC[:2], "a static student, which has no layers between X and S"),
         ("pkd", STATIC[:2], "pkd matches the layers of a transformer"),
         ("sra", [*STATIC[:2], "--words", "count"], "sra trains a BiLSTM of its own"),
-        ("hpd", RECURRENT, "lacks=['projection', 'projection_activation']"),
-        ("mse", [*STATIC, "--set", "layers=[0]"], "lacks=['layers']"),
+        (
+            "hpd",
+            RECURRENT,
+            "the method sets projection, projection_activation, which RecurrentStudent does not have",
+        ),
+        (
+            "mse",
+            [*STATIC, "--set", "layers=[0]"],
+            "the method sets layers, which StaticStudent does not have",
+        ),
         ("mse", [*STATIC, "--keep", "2"], "keep goes with a student of the kind transformer"),
         ("mse", ["--static-dim", "8"], "static_dim goes with a student of the kind static"),
         ("mse", RECURRENT[:2], "a recurrent student is given its unit"),

@@ -133,7 +133,7 @@ def test_by_the_command_line(
         (["--claims", str(tmp_path / "none")], "--claims names a folder"),
         (["--claims", ""], "retrieval_kd is given claims"),
         (["--set", "alpha=2"], "0 <= alpha <= 1"),
-        (["--set", "teacher_model=published"], "a cross-encoder with teacher_model = published"),
+        (["--set", "teacher_model=published"], "`teacher_model = published` needs a cross-encoder"),
         (["--cross-encoder", str(tiny_model)], "trained head"),
     ):
         assert main([*command, *wrong]) == 2

@@ -172,7 +172,7 @@ def test_a_transformer_teaches_and_a_published_one_must_be_given(context: Contex
     assert teacher.student.kwargs["base"] == context.setting.student.kwargs["base"]
     run(teacher, home, where=WHERE)
     assert student is stage
-    with pytest.raises(BadInput, match="a cross-encoder with teacher_model = published"):
+    with pytest.raises(BadInput, match="`teacher_model = published` needs a cross-encoder"):
         planned(context.setting, teacher_model="published")
 
 

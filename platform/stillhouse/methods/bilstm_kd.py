@@ -17,7 +17,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
-from stillhouse.core.errors import require
+from stillhouse.core.errors import BadInput, require
 from stillhouse.core.identity import Spec, spec
 from stillhouse.objectives.matching import PairCosines
 from stillhouse.plan.data import Model
@@ -164,13 +164,11 @@ def _on_cosines(
     student: Spec[BiLSTMStudent],
     optimizer: Optimizer,
 ) -> Stage:
-    require(
-        task.untuned is not None,
-        "pairs with two classes as the task of fits = cosines",
-        columns=list(task.examples.columns),
-        classes=task.classes,
-        remedy="Give such a task, for example --task qqp or --task mrpc.",
-    )
+    if task.untuned is None:
+        raise BadInput(
+            f"`fits = cosines` needs a task of pairs with two classes, but got columns="
+            f"{list(task.examples.columns)}, classes={task.classes}. Give --task qqp, for example."
+        )
     rows = transfer_rows(task, hp.augment)
     budget = setting.finetune_budget
     return stage_of(

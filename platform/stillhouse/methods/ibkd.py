@@ -161,7 +161,7 @@ def check(hp: HyperParameters, student: Spec[Any], teacher: Model) -> None:
     """
     require(
         student.target is not StaticStudent or hp.beta1 == hp.beta2 == 0,
-        "a static student has no layers between X and S, so beta1 = beta2 = 0",
+        "beta1 = beta2 = 0 for a static student, which has no layers between X and S",
         beta1=hp.beta1,
         beta2=hp.beta2,
         remedy="Set both to 0, or train ckd.",

@@ -23,7 +23,7 @@ test keep the candidates of TF-IDF, which may miss one.
 from dataclasses import dataclass
 from typing import Any
 
-from stillhouse.core.errors import require
+from stillhouse.core.errors import BadInput, require
 from stillhouse.core.identity import Spec, spec
 from stillhouse.losses.pair_head import KINDS, Joiner
 from stillhouse.losses.softlabel import HardLabelCE, SoftAndHard, SoftLabelCE, SoftLabelMSE
@@ -198,13 +198,8 @@ def plan(hp: HyperParameters, setting: Setting) -> Stage:
 
 def _scored(hp: HyperParameters, setting: Setting, task: RankingTask) -> Examples:
     """Return the claims with the recorded scores of the teacher."""
-    if hp.teacher_model == "published":
-        require(
-            task.cross_encoder is not None,
-            "a cross-encoder with teacher_model = published",
-            teacher_model=hp.teacher_model,
-            remedy="Name one with --cross-encoder.",
-        )
+    if hp.teacher_model == "published" and task.cross_encoder is None:
+        raise BadInput("`teacher_model = published` needs a cross-encoder. Name one with --cross-encoder.")
     published = task.cross_encoder if hp.teacher_model == "published" else None
     teacher: Model | Stage = published or _teacher(hp, setting, task)
     length = 2 * setting.max_length if published else 0

@@ -2,7 +2,7 @@
 
 from typing import Any, Protocol
 
-from stillhouse.core.errors import require
+from stillhouse.core.errors import BadInput, require
 from stillhouse.core.identity import Spec, spec
 from stillhouse.losses.heads import ClassificationHead, LabelsAndLogits
 from stillhouse.objectives.classified import Classified
@@ -214,14 +214,11 @@ def transfer_rows(task: LabelledTask, augment: str) -> Examples:
     """
     if augment == "none":
         return task.examples
-    require(
-        task.augmented is not None,
-        "augment = ts is given a lexicon, which tells the words of one part of speech",
-        augment=augment,
-        wordnet="",
-        remedy="Give --wordnet with the YAML files of Open English WordNet.",
-    )
-    assert task.augmented is not None
+    if task.augmented is None:
+        raise BadInput(
+            f"`augment = {augment}` needs a lexicon, which names the words of one part of speech. "
+            "Give --wordnet with the YAML files of Open English WordNet."
+        )
     return task.augmented
 
 

@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from stillhouse.core.errors import require
+from stillhouse.core.errors import BadInput
 from stillhouse.core.identity import Spec
 from stillhouse.plan.data import Examples, Store
 from stillhouse.plan.setting import Setting
@@ -88,21 +88,27 @@ def changed(student: Spec[Any], **changes: Any) -> Spec[Any]:
         BadInput: This kind of student has no such argument.
     """
     missing = sorted(set(changes) - set(inspect.signature(student.target).parameters))
-    require(
-        not missing,
-        "the kind of student has what the method sets",
-        student=getattr(student.target, "__name__", ""),
-        lacks=missing,
-        remedy="Take another method or hyper-parameter, or another --student-kind.",
-    )
+    if missing:
+        raise BadInput(
+            f"the method sets {', '.join(missing)}, which {_class_name(student)} does not have. "
+            "Take another method or hyper-parameter, or another --student-kind."
+        )
     return student.replace(**changes) if changes else student
 
 
-def require_transformer(student: Spec[Any], rule: str) -> None:
+def require_transformer(student: Spec[Any], reason: str) -> None:
     """Refuse a student of another kind, for a method that cannot use one.
+
+    Args:
+        student: The setting's student.
+        reason: Why the method cannot use another kind, such as "sra trains a BiLSTM of its own".
 
     Raises:
         BadInput: The student is not a `TransformerStudent`.
     """
-    name, remedy = getattr(student.target, "__name__", ""), "Leave --student-kind out."
-    require(student.target is TransformerStudent, rule, student=name, remedy=remedy)
+    if student.target is not TransformerStudent:
+        raise BadInput(f"{reason}, but got {_class_name(student)}. Leave --student-kind out.")
+
+
+def _class_name(student: Spec[Any]) -> str:
+    return str(getattr(student.target, "__name__", student.target))

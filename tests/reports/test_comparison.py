@@ -210,7 +210,7 @@ def test_an_opening_is_noted_in_the_runs_of_the_model(root: Path, monkeypatch: p
         ([], "either runs or --experiment are given"),
         (["mor"], "Did you mean more"),
         (["trial 1"], "`trial 1` names one run"),
-        (["--experiment", "nothing"], "is no experiment of MLflow"),
+        (["--experiment", "nothing"], "unknown MLflow experiment `nothing`"),
         (["one", "--format", "pdf"], "--format names some of md, csv, html"),
         (["one", "--quality", "loss"], "--quality is one of docsearch_alignment"),
         (["one", "--root", "nowhere"], "MLflow holds runs"),

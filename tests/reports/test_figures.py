@@ -158,7 +158,7 @@ def test_trials_are_ranked_by_what_selects() -> None:
     ]
     assert [each.number for each in ranked(records)] == [3, 0, 4, 5, 1, 2]
     header, cells = ranking_cells(ranked(records[:4]), QUALITY, {QUALITY: 1.0})
-    assert header == ["trial", QUALITY, "kept", "examples", "seconds", "ended"]
+    assert header == ["trial", "docsearch mrr@10", "kept", "examples", "seconds", "ended"]
     assert [row[:3] for row in cells[:2]] == [["*3", "0.5000", "50.0 %"], ["0", "0.3000", "30.0 %"]]
     assert cells[3][-1] == "failed: loss is NaN"
 
@@ -216,7 +216,7 @@ def test_learning_curves_show_the_best_trial_and_the_teacher(tmp_path: Path) -> 
         ("stopped early", True, 0.2),
     ]
     assert figure["layout"]["shapes"][0]["y0"] == 0.75
-    assert figure["layout"]["yaxis"]["title"]["text"] == f"{QUALITY} (dev)"
+    assert figure["layout"]["yaxis"]["title"]["text"] == "docsearch mrr@10 (dev)"
 
 
 def test_the_page_is_the_same_for_the_same_trials(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@ from typing import Any
 from stillhouse.reports.tables import (
     comparison_table,
     comparison_table_markdown,
+    sweep_description,
     trial_table,
     trial_table_markdown,
 )
@@ -124,3 +125,18 @@ def test_comparison_as_markdown() -> None:
     lines = comparison_table_markdown(TESTED).splitlines()
     assert len(lines) == 6
     assert lines[2].startswith("| teacher | 0.6000 |")
+
+
+def test_a_sweep_is_described_by_its_champion_its_test_and_its_best_trials() -> None:
+    text = sweep_description(TRIALS, QUALITY, TESTED, 1, "student-x", {QUALITY: 0.6})
+    assert text.startswith(
+        "**Champion: trial 1**, docsearch mrr@10 0.5400 on dev, 90.0 % of the teacher's. "
+        "Registered as `models:/student-x@champion`."
+    )
+    assert "| best student | 0.5000 |" in text and "more trials" not in text
+    ranking = text.partition("## Trials by docsearch mrr@10 (dev)")[2]
+    firsts = [line.split("|")[1].strip() for line in ranking.splitlines() if line.startswith("|")]
+    assert firsts == ["trial", "--:", "*1", "0", "2", "3", "4"]
+    short = sweep_description(TRIALS, QUALITY, TESTED, 1, "student-x", {QUALITY: 0.6}, most=len(text) - 200)
+    assert len(short) <= len(text) - 200 and "more trials are in `report.md`." in short
+    assert "| *1 |" in short, "the best trials stay"

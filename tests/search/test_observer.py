@@ -1,5 +1,6 @@
 """What the driver tells of trials: every run is closed, and none fails for what is not its fault."""
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -25,10 +26,16 @@ class Told:
     def __init__(self) -> None:
         self.ended: dict[Key, str] = {}
         self.steps: dict[Key, list[int]] = {}
+        self.described: dict[tuple[Key, str], tuple[Any, str]] = {}
 
     def run(self, key: Key, name: str, *told: Any, **more: Any) -> None: ...
 
     def artifact(self, key: Key, path: Path, folder: str = "") -> None: ...
+
+    def describe(self, key: Key, subject: str, tags: Any = None, name: str = "", note: str = "") -> None:
+        self.described[key, subject] = (tags, name)
+
+    def views(self, key: Key, views: Any) -> None: ...
 
     def register(self, *told: Any, **more: Any) -> str | None: ...
 
@@ -93,6 +100,20 @@ def test_a_stage_that_a_trial_never_reached_has_no_run(context: Context) -> None
         trial_key: "stopped early",
         ("s",): "finished",
     }
+
+
+def test_the_champion_and_the_openings_of_the_test_are_tags(context: Context) -> None:
+    tracker = Told()
+    with Observer("s", context, tracker, {}) as observer:
+        observer.opened("abc", 1)
+        for champion in (0, 1):
+            observer.mark_champion([replace(record("COMPLETE"), number=n) for n in (0, 1)], champion)
+    assert tracker.described == {
+        (("s",), "test"): ({"stillhouse.test.suite": "abc", "stillhouse.test.openings": "2"}, ""),
+        (("s", "trial-0000"), "champion"): ({"stillhouse.champion": "no"}, "trial 0"),
+        (("s", "trial-0001"), "champion"): ({"stillhouse.champion": "yes"}, "trial 1 (champion)"),
+    }
+    assert ("s",) not in tracker.steps, "an opening is no metric"
 
 
 def test_a_trial_that_the_workspace_cannot_serve_ends_the_search(

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from stillhouse.core.errors import BadInput
-from stillhouse.tracking import Row
+from stillhouse.tracking import CHAMPION_SUFFIX, Row, View
 from stillhouse.tracking.mlflow_tracker import MLflowTracker, prepare, tracking_uri, ui_command
+from stillhouse.tracking.reading import read_runs
 
 SWEEP, TRIAL, STAGE = ("s1",), ("s1", "t0"), ("s1", "t0", "ab12")
 Open = Callable[[], MLflowTracker]
@@ -106,6 +107,66 @@ def test_journal_told_twice_changes_nothing(root: Path, opened: Open) -> None:
     assert len(history(root, found["distil"], "loss")) == 10
 
 
+def test_a_description_is_set_once_and_replaced_by_a_later_one(root: Path, opened: Open) -> None:
+    def describe(champion: str) -> int:
+        tracker = opened()
+        tell_all(tracker, range(3))
+        for number in range(2):
+            best = champion == f"t{number}"
+            mark = {"stillhouse.champion": "yes" if best else "no"}
+            name = f"trial {number}{CHAMPION_SUFFIX if best else ''}"
+            if number:
+                tracker.run(("s1", f"t{number}"), f"trial {number}")
+            tracker.describe(("s1", f"t{number}"), "champion", tags=mark, name=name)
+        tracker.describe(SWEEP, "report", note=f"**Champion: {champion}**")
+        tracker.describe(SWEEP, "test", tags={"stillhouse.test.openings": "1"})
+        tracker.finish(SWEEP)
+        assert tracker.close(30) == ""
+        return tracker.journal.size
+
+    size = describe("t0")
+    assert describe("t0") == size, "the same command again writes nothing"
+    for _ in range(2):
+        found = runs(root)
+        assert set(found) == {"sweep", "trial 0 (champion)", "trial 1", "distil"}
+        tags = found["sweep"].data.tags
+        assert (tags["mlflow.note.content"], tags["stillhouse.test.openings"]) == ("**Champion: t0**", "1")
+        assert found["sweep"].info.status == "FINISHED"
+        (root / "sweep" / "confirmed.json").unlink()
+        assert opened().close(30) == "", "the journal is sent again from its start"
+    assert describe("t1") > size
+    found = runs(root)
+    assert set(found) == {"sweep", "trial 0", "trial 1 (champion)", "distil"}
+    assert found["trial 0"].data.tags["stillhouse.champion"] == "no"
+    names = [run.name for run in read_runs(tracking_uri(root), experiment="tests")]
+    assert sorted(names) == ["distil", "sweep", "trial 0", "trial 1"]
+
+
+def test_views_are_those_that_the_ui_saves(root: Path, opened: Open) -> None:
+    tracker = opened()
+    tell_all(tracker, range(3))
+    tracker.run(("s1", "t1"), "trial 1", {"tau": 0.2})
+    for number, quality in enumerate((0.25, 0.5)):
+        tracker.metrics(("s1", f"t{number}"), [Row(1, 1e9, {"dev/docsearch_cosine_mrr@10": quality})])
+    tracker.views(
+        SWEEP, [View("Trials by mrr@10", "trial", ["dev/docsearch_cosine_mrr@10", "seconds"], ["tau"])]
+    )
+    assert tracker.close(30) == ""
+    experiment = client(root).get_experiment_by_name("tests")
+    metric = "dev/docsearch_cosine_mrr_at_10"
+    assert experiment.tags["mlflow.experiment.primaryMetric.name"] == metric
+    view = json.loads(experiment.tags["mlflow.sharedViewState.trials-by-mrr-10"])
+    assert view["name"] == "Trials by mrr@10" and view["createdAt"] == view["updatedAt"] > 0
+    state = json.loads(view["state"])
+    assert state["selectedColumns"] == [f"metrics.`{metric}`", "metrics.`seconds`", "params.`tau`"]
+    listed = client(root).search_runs(
+        [experiment.experiment_id],
+        state["searchFilter"],
+        order_by=[f"{state['orderByKey']} {'ASC' if state['orderByAsc'] else 'DESC'}"],
+    )
+    assert [run.info.run_name for run in listed] == ["trial 1", "trial 0"]
+
+
 def test_removed_database_is_told_everything_again(root: Path, opened: Open, database: Path) -> None:
     tracker = opened()
     tell_all(tracker, range(10))
@@ -186,7 +247,7 @@ def test_server_that_refuses_connections_delays_nothing(root: Path) -> None:
     tell_all(tracker, range(100))
     assert time.monotonic() - started < 0.1
     told = tracker.close(10)
-    assert "has not taken 4 entries yet" in told and "\n" not in told
+    assert "has not accepted 4 entries yet" in told and "\n" not in told
     tracker = MLflowTracker(tracking_uri(root), "tests", root / "sweep")
     assert tracker.close(30) == ""
     assert len(history(root, runs(root)["distil"], "loss")) == 100

@@ -113,7 +113,7 @@ def test_a_server_that_hangs_dies_and_comes_back_loses_nothing(
         wait_for(driver.all_told, "what was told while the server hung has arrived")
     driver.trial(3)
     waits = driver.tracker.close(5)
-    assert "has not taken" in waits and str(tmp_path) in waits
+    assert "has not accepted" in waits and str(tmp_path) in waits
     with server(tmp_path, port):
         again = Driver(MLflowTracker(uri, "tests", tmp_path / "sweep"))
         again.trial(3)

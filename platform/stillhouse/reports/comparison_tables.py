@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from stillhouse.reports.entries import COSTS, Entry
 from stillhouse.reports.tables import markdown
+from stillhouse.tracking import readable
 
 _LABELS = {
     "parameters": "parameters",
@@ -23,8 +24,7 @@ def label(figure: str) -> str:
     if figure in _LABELS:
         return _LABELS[figure]
     split, _, name = figure.rpartition("/")
-    words = [word for word in name.replace("_at_", "@").split("_") if word != "cosine"]
-    return " ".join([*split.split("/"), *words]).strip()
+    return " ".join([*split.split("/"), readable(name)]).strip()
 
 
 def columns(rows: Sequence[Entry]) -> tuple[list[str], list[str]]:

@@ -18,6 +18,7 @@ from stillhouse.reports.pages import Figure, Section, Table, write_page
 from stillhouse.reports.tables import comparison_cells, ranking_cells
 from stillhouse.reports.trials import STATES, best_of, ranked, second_name
 from stillhouse.search.records import TrialRecord
+from stillhouse.tracking import readable
 
 BEST = "#D55E00"
 TEACHER = "#222222"
@@ -123,7 +124,7 @@ def _drawings(
     """The figures that these trials can fill."""
     from optuna.importance import FanovaImportanceEvaluator
 
-    label, finished = f"{quality} (dev)", _finished(study)
+    label, finished = f"{readable(quality)} (dev)", _finished(study)
     pair = len(study.directions) > 1
     target: dict[str, Any] = {"target_name": label}
     if pair:
@@ -299,7 +300,7 @@ def _tables(
         header, cells = ranking_cells(rows, quality, teacher)
         marked = {place for place, record in enumerate(rows) if record is best}
         yield Section(
-            f"Trials by {quality} (dev)",
+            f"Trials by {readable(quality)} (dev)",
             text="* is the best finished trial." if best else "",
             tables=(Table(header, cells, left={len(header) - 1}, marked=marked),),
         )

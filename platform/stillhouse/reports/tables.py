@@ -8,6 +8,7 @@ from typing import Any
 from stillhouse.evaluation.geometry import GEOMETRY
 from stillhouse.reports.trials import STATES, best_of, quality_of, ranked, short, varied
 from stillhouse.search.records import TrialRecord
+from stillhouse.tracking import readable
 
 WIDTH = 140
 _GAP = "  "
@@ -82,7 +83,7 @@ def ranking_cells(
     """Return the header and one row per trial in few columns: the selecting figure, then what varied."""
     names, _ = varied(records)
     header, cells = _trial_cells(records, names, [quality], quality, teacher)
-    header[1 + len(names)] = quality
+    header[1 + len(names)] = readable(quality)
     order = [
         0,
         *range(1 + len(names), len(header) - 3),
@@ -148,9 +149,9 @@ def sweep_description(
     quality: str,
     tested: Mapping[str, Mapping[str, Any]],
     champion: int,
-    exported: str,
+    model: str,
     teacher: Mapping[str, float] | None = None,
-    most: int = 20,
+    most: int = 5000,
 ) -> str:
     """Describe a sweep in Markdown: its champion, the final comparison and the best trials.
 
@@ -159,27 +160,29 @@ def sweep_description(
         quality: The dev figure that was maximised.
         tested: The final comparison, as `comparison_table` takes it.
         champion: Number of the best trial.
-        exported: Name of the registered student.
+        model: Name under which its student is registered.
         teacher: The teacher's dev figures, for the share kept.
-        most: Trials that are listed.
+        most: Largest number of characters; the trials at the end of the ranking are left out first.
     """
-    best = next(record for record in records if record.number == champion)
-    rows = ranked(records)
+    rows, name = ranked(records), readable(quality)
     header, cells = ranking_cells(rows, quality, teacher)
-    base = (teacher or {}).get(quality, math.nan)
-    share = _share(quality_of(best), base)
+    best = next(record for record in records if record.number == champion)
+    share = _share(quality_of(best), (teacher or {}).get(quality, math.nan))
     kept = f", {share} of the teacher's" if share != "–" else ""
-    lines = [
-        f"**Champion: trial {champion}**, {quality} {quality_of(best):.4f} on dev{kept}. "
-        f"Registered as `models:/{exported}@champion`.",
-        "## Test split",
-        comparison_table_markdown(tested),
-        f"## Trials by {quality} (dev)",
-        markdown(header, cells[:most], left={len(header) - 1}),
-    ]
-    if len(rows) > most:
-        lines.append(f"{len(rows) - most} more trials: see `report.md` among the artifacts.")
-    return "\n\n".join(lines)
+    text = "\n\n".join(
+        [
+            f"**Champion: trial {champion}**, {name} {quality_of(best):.4f} on dev{kept}. "
+            f"Registered as `models:/{model}@champion`.",
+            f"## Test split\n\n{comparison_table_markdown(tested)}",
+            f"## Trials by {name} (dev)\n\n",
+        ]
+    )
+    for count in range(len(cells), -1, -1):
+        rest = f"\n\n{len(cells) - count} more trials are in `report.md`." if count < len(cells) else ""
+        whole = f"{text}{markdown(header, cells[:count], left={len(header) - 1})}{rest}"
+        if len(whole) <= most:
+            break
+    return whole
 
 
 def aligned(header: Sequence[str], cells: Cells, left: set[int]) -> list[str]:

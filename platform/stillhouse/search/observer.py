@@ -1,7 +1,7 @@
 """What the driver tells of a sweep while it goes on: lines to the person, runs to the tracker."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -16,9 +16,20 @@ from stillhouse.core.identity import canonical
 from stillhouse.plan.stage import Stage
 from stillhouse.search.records import TrialRecord
 from stillhouse.search.trial import Context
-from stillhouse.tracking import CHAMPION_IS, Key, Row, SpoolTail, Tracker, provenance
+from stillhouse.tracking import (
+    CHAMPION_IS,
+    CHAMPION_SUFFIX,
+    Key,
+    Row,
+    SpoolTail,
+    Tracker,
+    View,
+    provenance,
+    readable,
+)
 from stillhouse.training.walk import PLAN
 
+_COLUMNS = 8
 _ENDED = {"COMPLETE": "finished", "PRUNED": "stopped early", "FAIL": "failed", "RUNNING": "interrupted"}
 
 
@@ -67,6 +78,7 @@ class Observer(Callback):  # type: ignore[misc]
         say(f"  trial {number}: {_short(values)}")
         plan = self.context.plan(values)
         self.tracker.run(key, f"trial {number}", parameters=values, documents={"plan.json": canonical(plan)})
+        self.offer_views(list(values)[:_COLUMNS])
         self._live[number] = values
         self._reused[number] = {stage.label for stage in plan.chain() if self.workspace.finished(stage)}
         self._follow(number, values)
@@ -104,7 +116,8 @@ class Observer(Callback):  # type: ignore[misc]
 
     def opened(self, suite: str, before: int) -> None:
         """The test suite is about to be opened: how often that was done in this workspace, this time too."""
-        self.tracker.metrics(self.key, [Row(before, time.time(), {f"opened/{suite}": before + 1.0})])
+        tags = {"stillhouse.test.suite": suite, "stillhouse.test.openings": str(before + 1)}
+        self.tracker.describe(self.key, "test", tags=tags)
 
     def costs(self, record: TrialRecord, cost: Mapping[str, float]) -> None:
         """What a trial's student costs, as metrics of the trial's run."""
@@ -123,6 +136,31 @@ class Observer(Callback):  # type: ignore[misc]
         row |= {f"dev/teacher/{name}": value for name, value in teacher_dev.items()}
         row[CHAMPION_IS] = float(report["champion"]["trial"])
         self.tracker.metrics(self.key, [Row(len(report["trials"]), time.time(), row)])
+
+    def mark_champion(self, records: Sequence[TrialRecord], champion: int) -> None:
+        """Mark the best trial by a tag and by its run's name; an earlier champion loses both."""
+        for record in records:
+            best = record.number == champion
+            self.tracker.describe(
+                self.trial_key(record.number),
+                "champion",
+                tags={"stillhouse.champion": "yes" if best else "no"},
+                name=f"trial {record.number}{CHAMPION_SUFFIX if best else ''}",
+            )
+
+    def offer_views(self, names: Sequence[str]) -> None:
+        """Offer tables of the trials and of the sweep.
+
+        Args:
+            names: Hyper-parameters among the columns.
+        """
+        quality = self.context.quality
+        costs = ("seconds", "cost/latency_ms_p50", "cost/megabytes")
+        models = ("champion", "teacher", "baseline", "untrained")
+        facts = ("method", "teacher", "sentences", "pairs")
+        tested = [f"test/{model}/{quality}" for model in models]
+        trials = View(f"Trials by {readable(quality)}", "trial", (f"dev/{quality}", *costs), tuple(names))
+        self.tracker.views(self.key, [trials, View("Sweep on the test split", "sweep", tested, facts)])
 
     def trial_key(self, number: int) -> Key:
         """The run of a trial."""

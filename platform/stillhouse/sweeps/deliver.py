@@ -22,10 +22,11 @@ from stillhouse.reports.reuse import Reuse, reuse, reuse_table, reuse_table_mark
 from stillhouse.reports.tables import (
     comparison_table,
     comparison_table_markdown,
+    sweep_description,
     trial_table,
     trial_table_markdown,
 )
-from stillhouse.reports.trials import front, second_name
+from stillhouse.reports.trials import front, second_name, varied
 from stillhouse.search.observer import Observer
 from stillhouse.search.records import TrialRecord
 from stillhouse.search.trial import Context
@@ -182,6 +183,12 @@ def _tell(
         title=f"Sweep {observer.name}",
     )
     observer.tracker.artifact(observer.key, figures, "figures")
+    observer.mark_champion(records, champion.record.number)
+    observer.offer_views(varied(records)[0])
+    note = sweep_description(
+        records, observer.context.quality, tested, champion.record.number, register_as, teacher_dev
+    )
+    observer.tracker.describe(observer.key, "report", note=note)
     observer.tracker.artifact(observer.key, folder / "report.json")
     export = Path(report["champion"]["export"])
     tags = {"trial": str(champion.record.number), "weights_sha256": report["champion"]["weights_sha256"]}

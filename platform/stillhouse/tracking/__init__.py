@@ -1,7 +1,7 @@
-"""What is told of runs while they go on: the contract of a tracker, and the tail of the workers' spools.
+"""Tracking of runs while they go on: the contract of a tracker, and the tail of the workers' metrics logs.
 
-The driver is the only writer. Workers append figures to ``metrics.jsonl`` in their stage's folder, one JSON
-object a line (``step``, ``examples``, ``time``, ``metrics``), and `SpoolTail` follows these files.
+The driver is the only writer. Workers append metrics to ``metrics.jsonl`` in their stage's folder, one JSON
+object per line (``step``, ``examples``, ``time``, ``metrics``), and `SpoolTail` follows these files.
 """
 
 import contextlib
@@ -9,29 +9,31 @@ import json
 import platform
 import subprocess
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Protocol
 
 Key = tuple[str, ...]
-"""Which run: (sweep,), (sweep, trial) or (sweep, trial, stage); the parent is the key less its last part."""
+"""Which run: (sweep,), (sweep, trial) or (sweep, trial, stage); the parent's key lacks the last part."""
 
 CHAMPION_IS = "champion/trial"
-"""The figure of a sweep's run that holds the number of its best trial."""
+"""The metric of a sweep's run that holds the number of its best trial."""
+CHAMPION_SUFFIX = " (champion)"
+"""Added to the name of the best trial's run."""
 ENDED = ("finished", "stopped early", "failed", "interrupted")
 _PACKAGES = "stillhouse torch transformers sentence-transformers ray optuna mlflow numpy faiss-cpu faiss-gpu"
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Figures at one step.
+    """Metrics at one step.
 
     Attributes:
-        step: Optimiser step; a figure has one value a step, and the first one told is kept.
+        step: Optimiser step; a metric has one value per step, and the first one reported is kept.
         time: Seconds since the epoch.
-        metrics: Figures by name.
+        metrics: Values by name.
     """
 
     step: int
@@ -39,8 +41,25 @@ class Row:
     metrics: Mapping[str, float]
 
 
+@dataclass(frozen=True, slots=True)
+class View:
+    """A table of runs as people want to see it first: few columns, sorted by the one that matters.
+
+    Attributes:
+        title: Its name in the UI.
+        level: ``sweep``, ``trial`` or ``stage``: the runs that it lists.
+        metrics: Metrics in the order of the columns; runs are sorted by the first, the highest on top.
+        parameters: Parameters in the order of the columns.
+    """
+
+    title: str
+    level: str
+    metrics: Sequence[str]
+    parameters: Sequence[str]
+
+
 class Tracker(Protocol):
-    """Where runs are told. No call waits for a server, and telling the same twice is telling it once."""
+    """Where runs are recorded. No call waits for a server, and repeating a call changes nothing."""
 
     def run(
         self,
@@ -50,11 +69,24 @@ class Tracker(Protocol):
         tags: Mapping[str, str] | None = None,
         documents: Mapping[str, object] | None = None,
     ) -> None:
-        """Start a run or go on with it. ``parameters`` may be nested; ``documents`` are JSON by file name."""
+        """Start a run or continue it. ``parameters`` may be nested; ``documents`` are JSON by file name."""
         ...
 
     def metrics(self, key: Key, rows: Iterable[Row]) -> None:
-        """Add figures."""
+        """Add metrics."""
+        ...
+
+    def describe(
+        self, key: Key, subject: str, tags: Mapping[str, str] | None = None, name: str = "", note: str = ""
+    ) -> None:
+        """Set tags, the name and the description (Markdown) of a run.
+
+        A later call with the same ``subject`` replaces what an earlier one said.
+        """
+        ...
+
+    def views(self, key: Key, views: Sequence[View]) -> None:
+        """Offer tables of the experiment's runs, the most important one first."""
         ...
 
     def artifact(self, key: Key, path: Path, folder: str = "") -> None:
@@ -69,7 +101,7 @@ class Tracker(Protocol):
         alias: str = "champion",
         tags: Mapping[str, str] | None = None,
     ) -> str | None:
-        """Register an exported student under ``name``; its version, or None where that is not known yet."""
+        """Register an exported student under ``name``; returns its version, or None if not known yet."""
         ...
 
     def finish(self, key: Key, state: str = "finished", reason: str = "") -> None:
@@ -77,23 +109,23 @@ class Tracker(Protocol):
         ...
 
     def close(self, seconds: float = 10.0) -> str:
-        """Send what can be sent in that time; one line on what could not, else an empty string."""
+        """Send what can be sent in that time. Returns one line on what could not, or an empty string."""
         ...
 
 
 class SpoolTail:
-    """Follow the spools of workers and pass on what is new, from one thread of its own.
+    """Follow the metrics logs (spools) of workers in a thread, and forward new lines.
 
-    A line is passed on when it is whole. A spool that was cut back by a resumed worker is read again from its
-    start; the journal drops the steps that it has.
+    A line is forwarded once it is complete. A log that a resumed worker truncated is read again from its
+    start; the journal drops the steps that it already has.
     """
 
     def __init__(self, forward: Callable[[Key, list[Row]], None], every_s: float = 1.0) -> None:
         """Start the thread.
 
         Args:
-            forward: Takes a run and its new rows, such as `Tracker.metrics`.
-            every_s: Seconds between two looks.
+            forward: Called with a run and its new rows, such as `Tracker.metrics`.
+            every_s: Seconds between polls.
         """
         self._forward, self._every_s = forward, every_s
         self._spools: dict[tuple[Key, Path], _Spool] = {}
@@ -102,11 +134,11 @@ class SpoolTail:
         self._thread.start()
 
     def follow(self, key: Key, path: Path) -> None:
-        """Follow a spool, which need not exist yet; a second call for the same run and file does nothing."""
+        """Follow a log, which need not exist yet; a second call for the same run and file does nothing."""
         self._spools.setdefault((key, path), _Spool(path))
 
     def poll(self) -> None:
-        """Look at every spool now."""
+        """Read every log now."""
         with self._lock:
             for (key, _), spool in list(self._spools.items()):
                 rows = spool.read()
@@ -114,7 +146,7 @@ class SpoolTail:
                     self._forward(key, rows)
 
     def close(self) -> None:
-        """Look once more, and end the thread."""
+        """Read every log once more, and end the thread."""
         self._closing.set()
         self._thread.join()
         self.poll()
@@ -125,7 +157,7 @@ class SpoolTail:
 
 
 class _Spool:
-    """One file, and what was read of it: the offset, and the last line as the proof that it still stands."""
+    """One file and the position in it: the offset, and the last line as proof that nothing was cut."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.offset, self.last = path, 0, b""
@@ -149,17 +181,17 @@ class _Spool:
 
 
 def _row(line: bytes) -> Row | None:
-    """A spool's line; None for one that a killed worker left half written and a later one went on in."""
+    """Parse a line; None for one that a killed worker left half written and a later worker appended to."""
     try:
-        told = json.loads(line)
-        figures = {"examples": told["examples"], **told["metrics"]}
-        return Row(int(told["step"]), float(told["time"]), {k: float(v) for k, v in figures.items()})
+        entry = json.loads(line)
+        metrics = {"examples": entry["examples"], **entry["metrics"]}
+        return Row(int(entry["step"]), float(entry["time"]), {k: float(v) for k, v in metrics.items()})
     except (ValueError, KeyError, TypeError):
         return None
 
 
 def flatten(nested: Mapping[str, object], prefix: str = "") -> dict[str, str]:
-    """Parameters by dotted name: ``{"a": {"b": 1}}`` becomes ``{"a.b": "1"}``."""
+    """Flatten parameters to dotted names: ``{"a": {"b": 1}}`` becomes ``{"a.b": "1"}``."""
     flat: dict[str, str] = {}
     for name, value in nested.items():
         if isinstance(value, Mapping):
@@ -169,16 +201,21 @@ def flatten(nested: Mapping[str, object], prefix: str = "") -> dict[str, str]:
     return flat
 
 
+def readable(metric: str) -> str:
+    """Put a metric's name into words: ``docsearch_cosine_mrr_at_10`` becomes ``docsearch mrr@10``."""
+    return " ".join(word for word in metric.replace("_at_", "@").split("_") if word != "cosine")
+
+
 def provenance() -> dict[str, str]:
-    """What ran: the git revision (where it runs from a checkout), Python, and the packages' versions."""
-    found = {"python": platform.python_version(), "machine": f"{platform.system()} {platform.machine()}"}
+    """Return what runs: the git revision (when run from a checkout), Python, and the packages' versions."""
+    versions = {"python": platform.python_version(), "machine": f"{platform.system()} {platform.machine()}"}
     for name in _PACKAGES.split():
         with contextlib.suppress(metadata.PackageNotFoundError):
-            found[f"version.{name}"] = metadata.version(name)
+            versions[f"version.{name}"] = metadata.version(name)
     describe = ["git", "describe", "--match=", "--always", "--abbrev=40", "--dirty"]
     with contextlib.suppress(OSError, subprocess.SubprocessError):
         answer = subprocess.run(
             describe, cwd=Path(__file__).parent, capture_output=True, text=True, timeout=5, check=True
         )
-        found["git.revision"] = answer.stdout.strip()
-    return found
+        versions["git.revision"] = answer.stdout.strip()
+    return versions

@@ -1,6 +1,7 @@
-"""The one place that speaks to MLflow: tells it journal entries so that telling one twice changes nothing."""
+"""The only module that talks to MLflow. Sending it a journal entry twice changes nothing."""
 
 import getpass
+import json
 import re
 import shutil
 import tempfile
@@ -17,9 +18,12 @@ from mlflow.entities import LoggedModelOutput, Metric, Param, RunTag
 from mlflow.exceptions import MlflowException
 from mlflow.models import Model
 
-from stillhouse.tracking import Key
+from stillhouse.tracking import Key, View
 from stillhouse.tracking.journal import Entry, Journal
 from stillhouse.tracking.mlflow_tracker import prepare, sqlite_path
+
+LEVEL = "stillhouse.level"
+"""The tag that says whether a run is a ``sweep``, a ``trial`` or a ``stage``."""
 
 _JOURNAL = "stillhouse.journal"
 _LEVELS = ("stillhouse.sweep", "stillhouse.trial", "stillhouse.stage")
@@ -37,10 +41,10 @@ class _Run:
 
 
 class Server:
-    """MLflow behind a URI, with what is known of its runs."""
+    """MLflow behind a URI, with what is known about its runs."""
 
     def __init__(self, uri: str, experiment: str, journal: Journal) -> None:
-        """Connect to nothing yet."""
+        """Prepare; the first call connects."""
         self.uri, self.experiment, self.journal = uri, experiment, journal
         self._client: Any = None
         self._experiment_id = ""
@@ -48,25 +52,29 @@ class Server:
         self._loaded = False
         self._doubtful = self._doubted = False
 
-    def tell(self, entries: list[Entry]) -> None:
-        """Tell figures of any runs together, or one entry of another kind."""
+    def send(self, entries: list[Entry]) -> None:
+        """Send metrics of any runs together, or one entry of another kind."""
         self._connect()
         self.settle()
         entry = entries[0]
         match entry["do"]:
             case "run":
-                self._tell_run(entry)
+                self._send_run(entry)
             case "metrics":
-                self._tell_metrics(entries)
+                self._send_metrics(entries)
+            case "describe":
+                self._send_description(entry)
+            case "views":
+                self._send_views(entry)
             case "artifact":
-                self._tell_artifact(entry)
+                self._send_artifact(entry)
             case "state":
-                self._tell_state(entry)
+                self._send_state(entry)
             case "register":
                 self._register(entry)
 
     def is_new(self) -> bool:
-        """Whether MLflow does not know the journal's sweep: the database was removed, or is another one."""
+        """Whether MLflow does not know the journal's sweep: the database was deleted or replaced."""
         first = self.journal.read(0, 1)
         if not first or first[0][0]["do"] != "run":
             return False
@@ -74,16 +82,16 @@ class Server:
         return self._find(tuple(first[0][0]["key"])) is None
 
     def doubt(self) -> None:
-        """A call failed; whether it was carried out is not known."""
+        """Note that a call failed, so that it is unknown whether it was carried out."""
         self._doubtful = self._doubted = True
 
     def tidy(self) -> None:
-        """At the end: remove the doubles that late requests may have made."""
+        """Remove, at the end, the duplicates that late requests may have made."""
         if self._doubted:
             self._load()
 
     def settle(self) -> None:
-        """After a doubt: let requests that hung in the server pass, and see what is there."""
+        """After a doubt, let requests that hung in the server finish, then read its runs again."""
         if not self._doubtful:
             return
         self._client.get_experiment(self._experiment_id)
@@ -114,18 +122,16 @@ class Server:
         self._client = client
 
     def _load(self) -> None:
-        """Learn the journal's runs. Of two with one key the fuller stays: the other is a call that hung."""
-        wanted, token, found = f"tags.`{_JOURNAL}` = '{self.journal.id}'", None, []
+        """Read the journal's runs. Of two with one key the fuller stays: the other is a call that hung."""
+        query, token, runs = f"tags.`{_JOURNAL}` = '{self.journal.id}'", None, []
         while True:
-            page = self._client.search_runs([self._experiment_id], wanted, page_token=token)
-            found += list(page)
+            page = self._client.search_runs([self._experiment_id], query, page_token=token)
+            runs += list(page)
             token = page.token
             if not token:
                 break
         kept: dict[Key, Any] = {}
-        for run in sorted(
-            found, key=lambda r: (-len(r.data.metrics) - len(r.data.params), r.info.start_time)
-        ):
+        for run in sorted(runs, key=lambda r: (-len(r.data.metrics) - len(r.data.params), r.info.start_time)):
             key = tuple(run.data.tags[level] for level in _LEVELS if level in run.data.tags)
             if key in kept:
                 self._client.delete_run(run.info.run_id)
@@ -141,12 +147,13 @@ class Server:
         return self._runs.get(key)
 
     def _get(self, entry: Entry) -> _Run:
-        """The run of an entry, made if it is not there (somebody removed it)."""
+        """Return the run of an entry; it is created if it is missing, for instance because it was deleted."""
         key = tuple(entry["key"])
         found = self._find(key)
         if found is not None:
             return found
         tags = {_JOURNAL: self.journal.id, "mlflow.user": getpass.getuser()}
+        tags[LEVEL] = _LEVELS[len(key) - 1].removeprefix("stillhouse.")
         tags |= dict(zip(_LEVELS, key, strict=False))
         if len(key) > 1:
             tags["mlflow.parentRunId"] = self._get({**entry, "key": key[:-1], "name": key[-2]}).id
@@ -154,7 +161,7 @@ class Server:
         self._runs[key] = _Run(run.info.run_id)
         return self._runs[key]
 
-    def _tell_run(self, entry: Entry) -> None:
+    def _send_run(self, entry: Entry) -> None:
         run = self._get(entry)
         absent = {n: v for name, v in entry["parameters"].items() if (n := _name(name)) not in run.parameters}
         tags = dict(entry["tags"])
@@ -171,34 +178,52 @@ class Server:
             self._client.update_run(run.id, "RUNNING")
             run.status = "RUNNING"
 
-    def _tell_metrics(self, entries: list[Entry]) -> None:
+    def _send_metrics(self, entries: list[Entry]) -> None:
         by_run: dict[str, list[Any]] = {}
         for entry in entries:
-            figures = by_run.setdefault(self._get(entry).id, [])
+            metrics = by_run.setdefault(self._get(entry).id, [])
             for step, at, values in entry["rows"]:
-                figures += [Metric(_name(name), value, at, step) for name, value in values.items()]
-        for run_id, figures in by_run.items():
-            for part in _parts(figures, 1000):
+                metrics += [Metric(_name(name), value, at, step) for name, value in values.items()]
+        for run_id, metrics in by_run.items():
+            for part in _parts(metrics, 1000):
                 self._client.log_batch(run_id, metrics=part)
 
-    def _tell_artifact(self, entry: Entry) -> None:
+    def _send_description(self, entry: Entry) -> None:
+        run, tags = self._get(entry), dict(entry["tags"])
+        if entry["note"]:
+            tags["mlflow.note.content"] = entry["note"]
+        if entry["name"]:
+            tags["mlflow.runName"] = entry["name"]
+        self._client.log_batch(
+            run.id, tags=[RunTag(_name(name), value[:5000]) for name, value in tags.items()]
+        )
+
+    def _send_views(self, entry: Entry) -> None:
+        views = [View(**view) for view in entry["views"]]
+        tags = {saved_view_tag(view.title): saved_view(view, entry["time"]) for view in views}
+        tags["mlflow.experiment.primaryMetric.name"] = _name(views[0].metrics[0])
+        tags["mlflow.experiment.primaryMetric.greaterIsBetter"] = "True"
+        for name, value in tags.items():
+            self._client.set_experiment_tag(self._experiment_id, name, value)
+
+    def _send_artifact(self, entry: Entry) -> None:
         path, folder = Path(entry["path"]), entry["folder"] or None
         if not path.exists():
-            raise FileNotFoundError(f"{path} is no longer there")
+            raise FileNotFoundError(f"{path} no longer exists")
         run = self._get(entry)
         if path.is_dir():
             self._client.log_artifacts(run.id, str(path), folder)
         else:
             self._client.log_artifact(run.id, str(path), folder)
 
-    def _tell_state(self, entry: Entry) -> None:
+    def _send_state(self, entry: Entry) -> None:
         run, state = self._get(entry), entry["state"]
         run.status = _STATUS.get(state, "FINISHED")
-        told = [
+        tags = [
             RunTag("stillhouse.state", state),
             RunTag("stillhouse.reason", entry.get("reason", "")[:5000]),
         ]
-        self._client.log_batch(run.id, tags=told)
+        self._client.log_batch(run.id, tags=tags)
         if state == "running":
             self._client.update_run(run.id, run.status)
         else:
@@ -244,7 +269,7 @@ class Server:
 
 
 class _Exported:
-    """An exported folder, as MLflow wants a model: saved by copying, so its bytes stay what was measured."""
+    """An exported folder as MLflow expects a model: saved by copying, so that its bytes stay as measured."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -256,8 +281,34 @@ class _Exported:
         return iter(())
 
 
+def saved_view_tag(title: str) -> str:
+    """Return the experiment tag that holds one of the UI's saved views ("Views" above the table of runs)."""
+    return f"mlflow.sharedViewState.{re.sub(r'[^a-z0-9]+', '-', title.lower()).strip('-')}"
+
+
+def saved_view(view: View, created_ms: int) -> str:
+    """Write a view as MLflow's UI saves one itself.
+
+    The UI shows no metric and no parameter unless somebody chooses them; a saved view is that choice.
+    """
+    metrics = [f"metrics.`{_name(name)}`" for name in view.metrics]
+    state = {
+        "searchFilter": f"tags.`{LEVEL}` = '{view.level}'",
+        "orderByKey": metrics[0],
+        "orderByAsc": False,
+        "selectedColumns": [*metrics, *(f"params.`{_name(name)}`" for name in view.parameters)],
+    }
+    envelope = {
+        "name": view.title,
+        "createdAt": created_ms,
+        "updatedAt": created_ms,
+        "state": json.dumps(state),
+    }
+    return json.dumps(envelope)
+
+
 def _name(name: str) -> str:
-    """A name as MLflow takes it."""
+    """Replace the characters that MLflow does not accept in a name."""
     return re.sub(r"[^\w./ :-]", "_", name.replace("@", "_at_"))[:250]
 
 

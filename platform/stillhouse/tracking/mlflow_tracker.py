@@ -1,9 +1,9 @@
-"""MLflow as the tracker: a journal in front, one background thread behind, nobody waits.
+"""MLflow as the tracker: a journal in front, one background thread behind, and nobody waits.
 
-Every intention is written to a `Journal`; the thread reads it and tells MLflow. What a server that is down
-has not taken stays in the journal with its own timestamps, and is told when the server is back or by the next
-run of the same command. Telling twice is telling once: runs are found by tag, MLflow drops equal figures, and
-parameters are set where absent.
+Every call is written to a `Journal`; the thread reads it and sends the entries to MLflow. What a server that
+is down has not accepted stays in the journal with its own timestamps, and is sent when the server is back or
+by the next run of the same command. Sending twice changes nothing: runs are found by tag, MLflow drops equal
+metrics, and parameters are set where absent.
 """
 
 import hashlib
@@ -14,14 +14,15 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from stillhouse.core.artifacts import locked, replacing, sha256_of
 from stillhouse.core.errors import require
-from stillhouse.tracking import ENDED, Key, Row, flatten
+from stillhouse.tracking import ENDED, Key, Row, View, flatten
 from stillhouse.tracking.journal import Entry, Journal, stamp
 
 ENVIRONMENT = {
@@ -32,14 +33,14 @@ ENVIRONMENT = {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
 }
 _BACKOFF_S = (0.5, 1.0, 2.0, 4.0)
-_NEVER_TAKEN = ("INVALID_PARAMETER_VALUE", "BAD_REQUEST", "INVALID_STATE")
+_NEVER_ACCEPTED = ("INVALID_PARAMETER_VALUE", "BAD_REQUEST", "INVALID_STATE")
 
 
 def tracking_uri(root: Path) -> str:
-    """``$MLFLOW_TRACKING_URI``, else ``mlflow.db`` in the workspace.
+    """Return ``$MLFLOW_TRACKING_URI``, else ``mlflow.db`` in the workspace.
 
     Raises:
-        BadInput: A URI that MLflow 3 no longer takes: a plain folder.
+        BadInput: A plain folder, which MLflow 3 no longer accepts.
     """
     uri = os.environ.get("MLFLOW_TRACKING_URI", "").strip() or f"sqlite:///{root.resolve() / 'mlflow.db'}"
     scheme = uri.partition("://")[0].partition("+")[0]
@@ -53,17 +54,17 @@ def tracking_uri(root: Path) -> str:
 
 
 def ui_command(uri: str) -> str:
-    """What a person types to look at the runs."""
+    """Return the command that opens the runs in a browser."""
     if uri.startswith("http"):
         return f"open {_shown(uri)}"
     return f"mlflow ui --backend-store-uri '{_shown(uri)}' --host 127.0.0.1"
 
 
 def prepare(uri: str, *, upgrade: bool = False) -> None:
-    """Create an SQLite database whole, or with ``upgrade`` bring an older one up to date; else do nothing.
+    """Create an SQLite database atomically, or with ``upgrade`` migrate an older one; else do nothing.
 
-    MLflow's migrations are neither atomic nor safe against a second process: they run in a child process, on
-    a file beside, which then takes the database's place.
+    MLflow's migrations are neither atomic nor safe against a second process: they run in a child process on
+    a temporary file, which then replaces the database.
     """
     path = sqlite_path(uri)
     if path is None or (path.exists() and not upgrade):
@@ -83,28 +84,28 @@ def prepare(uri: str, *, upgrade: bool = False) -> None:
 
 
 def sqlite_path(uri: str) -> Path | None:
-    """The file of an SQLite URI; None for another one, or for a database in memory."""
+    """Return the file of an SQLite URI; None for another URI, or for a database in memory."""
     found = re.fullmatch(r"sqlite(?:\+\w+)?:///([^?]+)(?:\?.*)?", uri)
     return Path(found[1]).absolute() if found and found[1] != ":memory:" else None
 
 
 class MLflowTracker:
-    """A `Tracker` that tells MLflow.
+    """A `Tracker` that records runs in MLflow.
 
-    One sweep has one journal, and one process at a time writes it.
+    One sweep has one journal, which one process at a time writes.
     """
 
     def __init__(self, uri: str, experiment: str, journal_folder: Path) -> None:
-        """Open the journal and start telling what waits in it.
+        """Open the journal and start sending what waits in it.
 
         Args:
             uri: Where MLflow keeps its runs, as `tracking_uri` gives it.
-            experiment: MLflow's experiment; made if absent.
+            experiment: MLflow's experiment; created if absent.
             journal_folder: The sweep's folder.
         """
         for name, value in ENVIRONMENT.items():
             os.environ.setdefault(name, value)
-        # Here, and not in the thread: two threads that import the same packages can see half of one.
+        # Imported here, not in the thread: two threads that import the same package can see half of it.
         from stillhouse.tracking.mlflow_server import Server
 
         if not uri.startswith("http"):
@@ -116,7 +117,7 @@ class MLflowTracker:
         self._position = self.journal.confirmed(uri)
         self._trouble, self._checked = "", False
         self._news, self._closing = threading.Event(), threading.Event()
-        self._thread = threading.Thread(target=self._tell, name="mlflow", daemon=True)
+        self._thread = threading.Thread(target=self._send, name="mlflow", daemon=True)
         self._thread.start()
 
     def run(
@@ -127,7 +128,7 @@ class MLflowTracker:
         tags: Mapping[str, str] | None = None,
         documents: Mapping[str, object] | None = None,
     ) -> None:
-        """Start a run, or go on with it; see `Tracker.run`."""
+        """Start a run or continue it; see `Tracker.run`."""
         assert 1 <= len(key) <= 3 and all(part and "/" not in part for part in key), key
         self._append(
             do="run",
@@ -139,9 +140,20 @@ class MLflowTracker:
         )
 
     def metrics(self, key: Key, rows: Iterable[Row]) -> None:
-        """Add figures; ``@`` in a name becomes ``_at_``, which MLflow takes."""
-        told = [[row.step, round(row.time * 1000), dict(row.metrics)] for row in rows]
-        self._append(do="metrics", key=key, rows=told)
+        """Add metrics; ``@`` in a name becomes ``_at_``, which MLflow accepts."""
+        points = [[row.step, round(row.time * 1000), dict(row.metrics)] for row in rows]
+        self._append(do="metrics", key=key, rows=points)
+
+    def describe(
+        self, key: Key, subject: str, tags: Mapping[str, str] | None = None, name: str = "", note: str = ""
+    ) -> None:
+        """Set tags, the name and the description of a run; see `Tracker.describe`."""
+        self._append(do="describe", key=key, subject=subject, tags=dict(tags or {}), name=name, note=note)
+
+    def views(self, key: Key, views: Sequence[View]) -> None:
+        """Offer tables of the experiment's runs as saved views of MLflow's UI."""
+        assert views and all(view.metrics for view in views), views
+        self._append(do="views", key=key, views=[asdict(view) for view in views])
 
     def artifact(self, key: Key, path: Path, folder: str = "") -> None:
         """Add a file, or the files of a folder, under ``folder``."""
@@ -158,11 +170,11 @@ class MLflowTracker:
         """Register an exported student; the same weights under the same name are one version.
 
         Returns:
-            The version, or None where the server is down: it is registered when the journal is told.
+            The version, or None while the server is down: it is registered once the journal is sent.
         """
         require(
             bool(re.fullmatch(r"[^/:.%\"']+", name)),
-            "a model's name has none of / : . % and quotes",
+            "a model's name contains none of / : . % and quotes",
             name=name,
         )
         import sentence_transformers  # noqa: F401  (the thread needs it: see __init__)
@@ -185,10 +197,10 @@ class MLflowTracker:
         self._append(do="state", key=key, state=state, reason=reason)
 
     def close(self, seconds: float = 10.0) -> str:
-        """Tell what can be told in that time.
+        """Send what can be sent in that time.
 
         Returns:
-            One line on what waits, or an empty string.
+            One line on what still waits, or an empty string.
         """
         self._closing.set()
         self._news.set()
@@ -199,8 +211,8 @@ class MLflowTracker:
             return ""
         why = f" ({self._trouble})" if self._trouble else ""
         return (
-            f"MLflow at {_shown(self.uri)} has not taken {waiting} entries yet{why}: they wait in "
-            f"{self.journal.path}, and the same command tells them."
+            f"MLflow at {_shown(self.uri)} has not accepted {waiting} entries yet{why}: they wait in "
+            f"{self.journal.path}, and the same command sends them."
         )
 
     def _append(self, **entry: Any) -> None:
@@ -213,17 +225,17 @@ class MLflowTracker:
             time.sleep(0.02)
         return self.journal.versions().get(f"{name}@{weights}")
 
-    def _tell(self) -> None:
-        """The thread: tell entry by entry until the tracker is closed and nothing waits, or nothing goes."""
+    def _send(self) -> None:
+        """Run in the thread: send entries until the tracker is closed and nothing waits, or nothing works."""
         failures = 0
         while True:
             try:
-                self._tell_what_waits()
+                self._send_waiting()
                 failures, self._trouble = 0, ""
                 if self._closing.is_set() and self._position >= self.journal.size:
                     self._server.tidy()
                     return
-            # Whatever a tracking server does must not end training: the entries wait, and `close` says why.
+            # Nothing that a tracking server does may end training: the entries wait, and `close` says why.
             except Exception as error:
                 self._trouble = f"{type(error).__name__}: {' '.join(str(error).split())[:160]}"
                 self._server.doubt()
@@ -236,16 +248,16 @@ class MLflowTracker:
                 self._news.wait()
             self._news.clear()
 
-    def _tell_what_waits(self) -> None:
+    def _send_waiting(self) -> None:
         if not self._checked and self._position and self._server.is_new():
             self._position = 0
         self._checked = True
         while group := _group(self.journal.read(self._position)):
             entries = [entry for entry, _ in group]
             try:
-                self._server.tell(entries)
+                self._server.send(entries)
             except Exception as error:
-                if not _never_taken(error):
+                if not _never_accepted(error):
                     raise
                 self.journal.refuse(entries, str(error))
             self._position = group[-1][1]
@@ -253,13 +265,13 @@ class MLflowTracker:
 
 
 def weights_sha256(folder: Path) -> str:
-    """One hash over all weights of an exported folder."""
+    """Return one hash over all weights of an exported folder."""
     files = sorted(folder.rglob("*.safetensors"))
     require(bool(files), "an exported student has weights (*.safetensors)", folder=str(folder))
     if len(files) == 1:
         return sha256_of(files[0])
-    told = "\n".join(f"{file.relative_to(folder)} {sha256_of(file)}" for file in files)
-    return hashlib.sha256(told.encode()).hexdigest()
+    lines = "\n".join(f"{file.relative_to(folder)} {sha256_of(file)}" for file in files)
+    return hashlib.sha256(lines.encode()).hexdigest()
 
 
 def _copy_database(path: Path, copy: Path) -> None:
@@ -268,18 +280,18 @@ def _copy_database(path: Path, copy: Path) -> None:
 
 
 def _group(read: list[tuple[Entry, int]]) -> list[tuple[Entry, int]]:
-    """The first entries that go together: figures with figures, anything else alone."""
+    """Return the first entries that are sent together: metrics with metrics, anything else alone."""
     if not read or read[0][0]["do"] != "metrics":
         return read[:1]
     others = (index for index, (entry, _) in enumerate(read) if entry["do"] != "metrics")
     return read[: next(others, len(read))]
 
 
-def _never_taken(error: Exception) -> bool:
+def _never_accepted(error: Exception) -> bool:
     code = getattr(error, "error_code", "")
-    return code in _NEVER_TAKEN or isinstance(error, FileNotFoundError)
+    return code in _NEVER_ACCEPTED or isinstance(error, FileNotFoundError)
 
 
 def _shown(uri: str) -> str:
-    """A URI without the password in it."""
+    """Return a URI without its password."""
     return re.sub(r"//[^/@]+@", "//", uri)

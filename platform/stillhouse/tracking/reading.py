@@ -1,4 +1,4 @@
-"""Runs as MLflow holds them, read for a comparison: sweeps with their trials, and anybody's own runs."""
+"""Runs read from MLflow for a comparison: sweeps with their trials, and runs from elsewhere."""
 
 import os
 from collections.abc import Iterable, Mapping
@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from stillhouse.core.errors import BadInput, nearest, require
+from stillhouse.tracking import CHAMPION_SUFFIX
 from stillhouse.tracking.mlflow_tracker import ENVIRONMENT, sqlite_path
 
 COMPARISON = "stillhouse.comparison"
-"""The tag of a run that holds a comparison: no comparison is made of these."""
+"""The tag of a run that holds a comparison; such runs are never compared themselves."""
 
 _SWEEP, _TRIAL = "stillhouse.sweep", "stillhouse.trial"
 _LEVELS = (
@@ -26,17 +27,17 @@ class Run:
     """One run.
 
     Attributes:
-        id: MLflow's.
-        name: As the UI shows it.
+        id: MLflow's id of the run.
+        name: Name in the UI, without the mark of a champion.
         experiment: Name of its experiment.
-        sweep: Name of the sweep that it is, or is part of; empty for a run of others.
-        trial: Which of the sweep's, such as ``trial-0003``; empty for other runs.
-        level: ``sweep``, ``trial``, ``stage``, or ``other``.
-        parent: Id of the run that it belongs to; empty at the top.
+        sweep: Name of the sweep that it is or belongs to; empty for a run from elsewhere.
+        trial: Trial of the sweep, such as ``trial-0003``; empty for other runs.
+        level: ``sweep``, ``trial``, ``stage`` or ``other``.
+        parent: Id of its parent run; empty at the top.
         state: ``finished``, ``stopped early``, ``failed``, ``interrupted`` or ``running``.
-        seconds: From its start to its end; None while it goes on.
-        parameters: As they were logged, all text.
-        figures: The last value of each.
+        seconds: Seconds from its start to its end; None while it runs.
+        parameters: Parameters as they were logged, all text.
+        figures: The last value of each metric.
     """
 
     id: str
@@ -53,15 +54,15 @@ class Run:
 
 
 def read_runs(uri: str, *, experiment: str = "", runs: Iterable[str] = ()) -> list[Run]:
-    """The runs that are asked for, each with all below it, oldest first.
+    """Read the requested runs, each with all its descendants, oldest first.
 
     Args:
         uri: Where MLflow keeps its runs.
-        experiment: Name of an experiment, with or without ``stillhouse-`` before it; all its runs.
-        runs: Ids, names of runs, or names of sweeps, of any experiment; used where no experiment is named.
+        experiment: Name of an experiment, with or without the prefix ``stillhouse-``; all its runs are read.
+        runs: Ids, names of runs, or names of sweeps, of any experiment; used if no experiment is named.
 
     Raises:
-        BadInput: No database, or no such experiment or run, with the near ones.
+        BadInput: No database, or an unknown experiment or run; the message names the near ones.
     """
     path = sqlite_path(uri)
     require(
@@ -74,33 +75,33 @@ def read_runs(uri: str, *, experiment: str = "", runs: Iterable[str] = ()) -> li
     names = {each.experiment_id: each.name for each in client.search_experiments()}
     if experiment:
         known = {name: id_ for id_, name in names.items()}
-        wanted = next((n for n in (experiment, f"stillhouse-{experiment}") if n in known), None)
-        if wanted is None:
-            raise BadInput(f"`{experiment}` is no experiment of MLflow. {nearest(experiment, list(known))}")
-        return _all(client, {known[wanted]: wanted})
+        name = next((n for n in (experiment, f"stillhouse-{experiment}") if n in known), None)
+        if name is None:
+            raise BadInput(f"unknown MLflow experiment `{experiment}`. {nearest(experiment, list(known))}")
+        return _all(client, {known[name]: name})
     return _named(_all(client, names), list(runs))
 
 
-def tag_runs(uri: str, wanted: str, tags: Mapping[str, str]) -> int:
-    """Set tags on the runs that a filter finds, those of trials and stages below a sweep left out.
+def tag_runs(uri: str, query: str, tags: Mapping[str, str]) -> int:
+    """Set tags on the runs that a filter finds; where it finds a sweep, only on the sweep's own run.
 
     Args:
         uri: Where MLflow keeps its runs.
-        wanted: MLflow's filter.
-        tags: By name.
+        query: MLflow's filter string.
+        tags: Values by name.
 
     Returns:
-        How many runs there were.
+        Number of runs that were tagged.
     """
     client = _client(uri)
     experiments = [each.experiment_id for each in client.search_experiments()]
-    found = list(client.search_runs(experiments, wanted))
-    if any(_level(run) == "sweep" for run in found):
-        found = [run for run in found if _level(run) == "sweep"]
-    for run in found:
+    runs = list(client.search_runs(experiments, query))
+    if any(_level(run) == "sweep" for run in runs):
+        runs = [run for run in runs if _level(run) == "sweep"]
+    for run in runs:
         for name, value in tags.items():
             client.set_tag(run.info.run_id, name, value)
-    return len(found)
+    return len(runs)
 
 
 def _client(uri: str) -> Any:
@@ -116,25 +117,25 @@ def _level(run: Any) -> str:
 
 
 def _all(client: Any, experiments: Mapping[str, str]) -> list[Run]:
-    found, token = [], None
+    runs, token = [], None
     while True:
         page = client.search_runs(list(experiments), order_by=["start_time ASC"], page_token=token)
-        found += [_run(run, experiments[run.info.experiment_id]) for run in page]
+        runs += [_run(run, experiments[run.info.experiment_id]) for run in page]
         token = page.token
         if not token:
-            return [run for run in found if run.level != "comparison"]
+            return [run for run in runs if run.level != "comparison"]
 
 
-def _named(runs: list[Run], wanted: list[str]) -> list[Run]:
+def _named(runs: list[Run], names: list[str]) -> list[Run]:
     chosen: set[str] = set()
-    for name in wanted:
+    for name in names:
         fits = [r for r in runs if r.id == name] or [
             r for r in runs if r.sweep == name and r.level == "sweep"
         ]
         fits = fits or [r for r in runs if r.name == name]
         if not fits:
             known = sorted({r.sweep for r in runs if r.level == "sweep"} | {r.name for r in runs})
-            raise BadInput(f"`{name}` is no run of MLflow. {nearest(name, known)}")
+            raise BadInput(f"unknown MLflow run `{name}`. {nearest(name, known)}")
         require(
             len(fits) == 1,
             f"`{name}` names one run",
@@ -151,7 +152,7 @@ def _run(run: Any, experiment: str) -> Run:
     tags, info = run.data.tags, run.info
     return Run(
         id=info.run_id,
-        name=info.run_name or info.run_id,
+        name=(info.run_name or info.run_id).removesuffix(CHAMPION_SUFFIX),
         experiment=experiment,
         sweep=tags.get(_SWEEP, ""),
         trial=tags.get(_TRIAL, ""),

@@ -139,9 +139,7 @@ def test_translations_that_do_not_align_are_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="line 1: must have 3 columns, but has 2"):
         CrossLingualSTS(resolve_crosslingual_sts(str(tmp_path), "stsb", "dev", ("en-de",)))
     (tmp_path / "stsb_tr_dev.tsv").write_text("genre\tscore\n")
-    with pytest.raises(
-        BadInput, match="columns sentence1, sentence2, score, but has genre, score"
-    ):
+    with pytest.raises(BadInput, match="columns sentence1, sentence2, score, but has genre, score"):
         CrossLingualSTS(resolve_crosslingual_sts(str(tmp_path), "stsb", "dev", ("en-tr",)))
 
 

@@ -130,9 +130,7 @@ def test_threads_are_given_back() -> None:
 def test_vectors_that_are_not_finite_are_refused(value: float) -> None:
     passages, queries = random_unit(TILE + 30, 4, 0), random_unit(3, 4, 1)
     passages[TILE + 7, 2] = value
-    with pytest.raises(
-        BadInput, match=rf"passage vectors must be finite, but 1 .*in row {TILE + 7}"
-    ):
+    with pytest.raises(BadInput, match=rf"passage vectors must be finite, but 1 .*in row {TILE + 7}"):
         search(queries, passages, 2)
     queries[1, 0] = value
     with pytest.raises(BadInput, match="query vectors must be finite"):

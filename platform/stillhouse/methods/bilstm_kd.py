@@ -96,12 +96,12 @@ class HyperParameters:
 
 PRESETS = {"paper": HyperParameters(), "repo": HyperParameters()}
 
-_OURS = ("not printed; ours", "not read")
-_SRA = ("SRA's student", "not read")
+_OURS = ("not printed; ours", "code not read")
+_SRA = ("SRA's student", "code not read")
 SOURCES = {
-    "fits": ("SRA, Table 1 (logits) and Table 5 (cosines)", "not read"),
-    "kd_weight": ("a regression on logits", "not read"),
-    "augment": ("SRA, Table 1, rows 10 (none) and 13 (ts)", "not read"),
+    "fits": ("SRA, Table 1 (logits) and Table 5 (cosines)", "code not read"),
+    "kd_weight": ("a regression on logits", "code not read"),
+    "augment": ("SRA, Table 1, rows 10 (none) and 13 (ts)", "code not read"),
     "teacher_learning_rate": _OURS,
     "teacher_batch_size": _OURS,
     "teacher_budget": _OURS,

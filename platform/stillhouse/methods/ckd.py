@@ -82,16 +82,16 @@ PRESETS = {
 
 
 SOURCES = {
-    "learning_rate": ("section 5.1, 52 M and 14 M students", "as the text"),
+    "learning_rate": ("section 5.1, 52 M and 14 M students", "as in the text"),
     "batch_size": ("section 5.1", "code: 512 per GPU"),
     "temperature": ("not printed; ours", "code: a learnable scale from e¹"),
     "learnable_scale": ("not printed; ours", "code"),
     "bank_size": ("section 5.1", "code: one queue per rank"),
     "keep_projection": ("not printed; ours", "code: dropped when saved"),
-    "finetune_learning_rate": ("section 5.1", "as the text"),
-    "finetune_batch_size": ("section 5.1", "as the text"),
+    "finetune_learning_rate": ("section 5.1", "as in the text"),
+    "finetune_batch_size": ("section 5.1", "as in the text"),
     "finetune_temperature": ("not printed; ours (SimCSE's)", "code: a learnable scale from 20"),
-    "optimizer": ("not printed; ours", "code: betas (.9, .98), which are not taken over"),
+    "optimizer": ("not printed; ours", "code: betas (.9, .98), not adopted here"),
     "decay": ("not printed; ours", "code"),
     "warmup": ("not printed; ours", "code: 10 % of one epoch"),
 }

@@ -65,10 +65,10 @@ class HyperParameters:
 
 PRESETS = {"paper": HyperParameters(), "repo": replace(HyperParameters(), estimated=True)}
 SOURCES = {
-    "temperature": ("the text", "as the text"),
-    "dim": ("the text", "as the text"),
+    "temperature": ("the text", "as in the text"),
+    "dim": ("the text", "as in the text"),
     "estimated": ("the equation has no constant", "code: Z of the first batch"),
-    "bank_size": ("the text: N negatives", "as the text"),
+    "bank_size": ("the text: N negatives", "as in the text"),
 }
 """Source of each preset's value: in the text, and in the authors' code."""
 

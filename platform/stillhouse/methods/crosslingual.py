@@ -101,7 +101,7 @@ SOURCES = {
     "bottleneck_start": ("section 4.6, untrained", "code"),
     "contrast": ("eq. 5", "code: cosines, unscaled"),
     "temperature": ("section 4.5", "section 4.5"),
-    "contrast_factor": ("section 4.1: 60 epochs against 20", "scripts: 60 against 10; here as the text"),
+    "contrast_factor": ("section 4.1: 60 epochs against 20", "scripts: 60 against 10; here as in the text"),
     "optimizer": ("section 4.1", "code"),
     "weight_decay": ("not printed; ours", "code"),
     "warmup": ("section 4.1", "code"),
@@ -113,7 +113,7 @@ def check(hp: HyperParameters, student: Spec[Any], teacher: Model) -> None:
     """Refuse a student of another kind than the method's own.
 
     Raises:
-        BadInput: The student is not a transformer.
+        BadInput: Another kind of student was chosen.
     """
     require_transformer(student, "crosslingual trains a recurrent student of its own")
 

@@ -63,11 +63,11 @@ class HyperParameters:
 
 PRESETS = {"paper": HyperParameters(), "repo": replace(HyperParameters(), centred=False)}
 SOURCES = {
-    "learning_rate": ("not printed; as the code", "code"),
-    "batch_size": ("not printed; as the code", "code"),
+    "learning_rate": ("not printed; as in the code", "code"),
+    "batch_size": ("not printed; as in the code", "code"),
     "dim": ("the text", "code"),
-    "centred": ("PCA, as the text calls it", "code: no centring"),
-    "optimizer": ("not printed; as the code", "code"),
+    "centred": ("PCA, as in the text", "code: no centring"),
+    "optimizer": ("not printed; as in the code", "code"),
     "warmup": ("not printed; ours", "code: 1000 steps; here a fraction"),
 }
 """Source of each preset's value: in the text, and in the authors' code."""

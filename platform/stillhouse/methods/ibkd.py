@@ -144,7 +144,7 @@ SOURCES = {
     "keep_projection": ("eq. 9: S, without W", "code: dropped"),
     "distil_input_layer": ("not printed; ours", "code: mean of the embedding layer"),
     "finetune_input_layer": ("not printed; ours", "code: hidden[-2]"),
-    "finetune_gamma": ("section 4.3, as gamma", "code: fixed to 0.1"),
+    "finetune_gamma": ("section 4.3, the same as gamma", "code: fixed to 0.1"),
     "estimator": ("eq. 6", "code: 1/(n-1)²"),
     "normalize_kernels": ("not printed; ours", "code: raw vectors"),
     "optimizer": ("section 4.3", "code"),

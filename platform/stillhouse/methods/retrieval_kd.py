@@ -127,7 +127,7 @@ class HyperParameters:
 
 PRESETS = {"paper": HyperParameters(), "repo": HyperParameters()}
 
-_NO_CODE = "no code is known"
+_NO_CODE = "no code known"
 SOURCES = {
     "learning_rate": ("not printed; ours", _NO_CODE),
     "batch_size": ("not printed (8 in Table 8); ours", _NO_CODE),

@@ -54,9 +54,9 @@ PRESETS = {"paper": HyperParameters(), "repo": replace(HyperParameters(), warmup
 
 
 SOURCES = {
-    "learning_rate": ("appendix A there", "code: 5e-5"),
-    "batch_size": ("appendix A there", "code: 512"),
-    "temperature": ("section 3 there", "code: 0.05"),
+    "learning_rate": ("appendix A", "code: 5e-5"),
+    "batch_size": ("appendix A", "code: 512"),
+    "temperature": ("section 3", "code: 0.05"),
     "warmup": ("not printed; ours", "code: none"),
 }
 """Source of each preset's value: in the text, and in the authors' code."""

@@ -74,18 +74,18 @@ class HyperParameters:
 PRESETS = {"paper": HyperParameters(), "repo": HyperParameters()}
 
 SOURCES = {
-    "distil_learning_rate": ("section 4.3", "no code is known"),
-    "distil_batch_size": ("section 4.3", "no code is known"),
-    "finetune_learning_rate": ("section 4.3: of {2, 3, 5, 10}e-4, by dev", "no code is known"),
-    "finetune_batch_size": ("not printed; ours", "no code is known"),
-    "hidden": ("section 4.3", "no code is known"),
-    "pooling": ("not printed; GLUE's BiLSTM", "no code is known"),
-    "head_hidden": ("section 4.3", "no code is known"),
-    "freeze_words": ("not printed; ours", "no code is known"),
-    "dropout": ("not printed; ours", "no code is known"),
-    "optimizer": ("section 4.3", "no code is known"),
-    "decay": ("not printed; ours", "no code is known"),
-    "warmup": ("not printed; ours", "no code is known"),
+    "distil_learning_rate": ("section 4.3", "no code known"),
+    "distil_batch_size": ("section 4.3", "no code known"),
+    "finetune_learning_rate": ("section 4.3: of {2, 3, 5, 10}e-4, on dev", "no code known"),
+    "finetune_batch_size": ("not printed; ours", "no code known"),
+    "hidden": ("section 4.3", "no code known"),
+    "pooling": ("not printed; GLUE's BiLSTM", "no code known"),
+    "head_hidden": ("section 4.3", "no code known"),
+    "freeze_words": ("not printed; ours", "no code known"),
+    "dropout": ("not printed; ours", "no code known"),
+    "optimizer": ("section 4.3", "no code known"),
+    "decay": ("not printed; ours", "no code known"),
+    "warmup": ("not printed; ours", "no code known"),
 }
 """Source of each preset's value."""
 
@@ -94,7 +94,7 @@ def check(hp: HyperParameters, student: Spec[Any], teacher: Model) -> None:
     """Refuse a student of another kind than the method's own.
 
     Raises:
-        BadInput: The student is not a transformer, the kind that stands for the method's own.
+        BadInput: Another kind of student was chosen.
     """
     require_transformer(student, "sra trains a BiLSTM of its own")
 

@@ -92,23 +92,23 @@ class HyperParameters:
 
 PRESETS = {"paper": HyperParameters(), "repo": HyperParameters()}
 
-_OURS = ("not printed; ours", "no code is known")
+_OURS = ("not printed; ours", "no code known")
 SOURCES = {
-    "kd_weight": ("section 4.2: as Tang et al., a regression on logits", "no code is known"),
-    "augment": ("Table 1, rows 12 (none) and 14 (ts)", "no code is known"),
+    "kd_weight": ("section 4.2: as in Tang et al., a regression on logits", "no code known"),
+    "augment": ("Table 1, rows 12 (none) and 14 (ts)", "no code known"),
     "teacher_learning_rate": _OURS,
     "teacher_batch_size": _OURS,
     "teacher_budget": _OURS,
-    "distil_learning_rate": ("section 4.3", "no code is known"),
-    "distil_batch_size": ("section 4.3", "no code is known"),
-    "finetune_learning_rate": ("section 4.3: of {2, 3, 5, 10}e-4, by dev", "no code is known"),
+    "distil_learning_rate": ("section 4.3", "no code known"),
+    "distil_batch_size": ("section 4.3", "no code known"),
+    "finetune_learning_rate": ("section 4.3: of {2, 3, 5, 10}e-4, on dev", "no code known"),
     "finetune_batch_size": _OURS,
-    "hidden": ("section 4.3", "no code is known"),
-    "pooling": ("not printed; GLUE's BiLSTM", "no code is known"),
-    "head_hidden": ("section 4.3", "no code is known"),
+    "hidden": ("section 4.3", "no code known"),
+    "pooling": ("not printed; GLUE's BiLSTM", "no code known"),
+    "head_hidden": ("section 4.3", "no code known"),
     "freeze_words": _OURS,
     "dropout": _OURS,
-    "optimizer": ("section 4.3", "no code is known"),
+    "optimizer": ("section 4.3", "no code known"),
     "decay": _OURS,
     "warmup": _OURS,
 }

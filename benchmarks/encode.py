@@ -39,7 +39,7 @@ def of_ours(options: argparse.Namespace) -> Encode:
     from stillhouse.core.tokenizing import FastTokenizer
     from stillhouse.plan.data import Store, TextTable
     from stillhouse.teachers.embedding import resolve_compute
-    from stillhouse.teachers.forward import Forward, usual_batch_tokens
+    from stillhouse.teachers.forward import Forward, default_batch_tokens
     from stillhouse.teachers.weights import resolve_model, teacher_encoder
 
     compute = resolve_compute(options.device, options.dtype)
@@ -49,7 +49,7 @@ def of_ours(options: argparse.Namespace) -> Encode:
     forward = Forward(
         teacher_encoder(store, Workspace(Path("unused")), options.device),
         tokenizer.pad_id,
-        usual_batch_tokens(options.device, torch.get_num_threads()),
+        default_batch_tokens(options.device, torch.get_num_threads()),
         compute,
         options.device,
     )

@@ -36,7 +36,7 @@ from stillhouse.plan.stage import Optimizer, Stage
 from stillhouse.students.backbone import layer_count, read_config
 from stillhouse.students.transformer import TransformerStudent, select_layers
 from stillhouse.teachers.embedding import resolve_compute
-from stillhouse.teachers.forward import Forward, usual_batch_tokens
+from stillhouse.teachers.forward import Forward, default_batch_tokens
 from stillhouse.teachers.weights import resolve_model, teacher_encoder
 from stillhouse.training.fit import fit
 from stillhouse.training.table import TrainingTable
@@ -73,7 +73,7 @@ def embedding(
     compute = resolve_compute(device, "auto")
     store = Store(TextTable(""), model, max_length=length, compute=compute)
     tokenizer = FastTokenizer(Path(model.path), length)
-    budget = usual_batch_tokens(device, torch.get_num_threads())
+    budget = default_batch_tokens(device, torch.get_num_threads())
     teacher = teacher_encoder(store, Workspace(Path("unused")), device)
     forward = Forward(teacher, tokenizer.pad_id, budget, compute, device)
     ids, offsets = tokenizer(texts)

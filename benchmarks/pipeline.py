@@ -27,7 +27,7 @@ from stillhouse.corpora.reading.corpus import ReadOptions
 from stillhouse.corpora.reading.ingest import ingest
 from stillhouse.plan.data import Model, Store, TextTable
 from stillhouse.teachers.embedding import build_store, resolve_compute
-from stillhouse.teachers.forward import Forward, usual_batch_tokens
+from stillhouse.teachers.forward import Forward, default_batch_tokens
 from stillhouse.teachers.store import open_store
 from stillhouse.teachers.weights import teacher_encoder
 
@@ -41,7 +41,7 @@ class Plain:
         tokenizer = FastTokenizer(Path(model.path), LENGTH)
         store = Store(TextTable(""), model, max_length=LENGTH, compute=compute)
         teacher = teacher_encoder(store, Workspace(Path("unused")))
-        self._forward = Forward(teacher, tokenizer.pad_id, usual_batch_tokens("cpu", ACTORS), compute)
+        self._forward = Forward(teacher, tokenizer.pad_id, default_batch_tokens("cpu", ACTORS), compute)
         self._ids, self._offsets = tokenizer(texts)
         self.vectors = self._forward(*tokenizer(texts[:256]))
 

@@ -11,7 +11,7 @@ from stillhouse.cli.main import main
 from stillhouse.core.artifacts import Workspace
 from stillhouse.experiments.preparation import Prepared
 from stillhouse.plan.data import Store
-from stillhouse.teachers.store_admin import A_DAY
+from stillhouse.teachers.store_admin import DAY_SECONDS
 
 
 def shards(workspace: Workspace, store: Store) -> list[Path]:
@@ -61,7 +61,7 @@ def test_gc_shows_and_deletes_only_when_told_to(
     (folder / "manifest.json").unlink()
     for path in (folder, *folder.iterdir()):
         os.utime(path, (1, 1))
-    assert folder.stat().st_mtime < A_DAY
+    assert folder.stat().st_mtime < DAY_SECONDS
     command = ["store", "gc", "--root", str(workspace.root)]
     assert main(command) == 0
     assert "would be freed: add --yes" in capsys.readouterr().out and folder.exists()

@@ -131,7 +131,7 @@ def test_vectors_that_cannot_be_kept_are_quarantined(
     manifest, rejected = read_manifest(folder), read_json(folder / "quarantine.json")
     reasons = {row["row"]: row["reason"] for row in rejected}
     assert reasons[43] == "the teacher's vector holds NaN or infinity"
-    assert any("1e+06 does not fit into float16" in reason for reason in reasons.values())
+    assert any("1e+06 does not fit in float16" in reason for reason in reasons.values())
     assert manifest["rows"] == 44 - len(rejected)
     assert manifest["input_rows"] == manifest["rows"] + manifest["quarantined"] + manifest["duplicates"]
     reader = open_store(workspace, store)
@@ -165,7 +165,7 @@ def test_compute_is_resolved_once_and_checked(
         resolve_compute("cpu", "float64")
     monkeypatch.setattr(embed, "_has_bfloat16", lambda kind: False)
     assert resolve_compute("cpu", "auto") == "float32"
-    with pytest.raises(BadInput, match="bfloat16 runs where the hardware has it"):
+    with pytest.raises(BadInput, match="the hardware supports bfloat16"):
         build_store(workspace, replace(store, compute="bfloat16"), local=True)
 
 
@@ -177,7 +177,7 @@ def test_a_finished_stage_teaches(workspace: Workspace, store: Store) -> None:
     objective, optimizer = spec(torch.nn.MSELoss), Optimizer(1e-3)
     stage = Stage("distil", student, objective, examples, {"text": store}, 20, 10, optimizer)
     taught = replace(store, teacher=stage)
-    with pytest.raises(BadInput, match="a stage that teaches is finished"):
+    with pytest.raises(BadInput, match="teacher's stage is finished"):
         build_store(workspace, taught, local=True)
     trained = student.build().eval()
     with torch.no_grad():
@@ -263,7 +263,7 @@ def damaged(workspace: Workspace, store: Store) -> Store:
 
 
 def test_without_ray_it_says_what_to_do(workspace: Workspace, store: Store) -> None:
-    with pytest.raises(BadInput, match="Ray runs before"):
+    with pytest.raises(BadInput, match="Ray is running before"):
         build_store(workspace, store)
 
 

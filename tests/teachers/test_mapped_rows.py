@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from stillhouse.teachers.mapped_rows import Window
+from stillhouse.teachers.mapped_rows import MappedRows
 
 
 def arrays(dtype: str, *lengths: int) -> list[npt.NDArray[np.floating]]:
@@ -18,57 +18,57 @@ def arrays(dtype: str, *lengths: int) -> list[npt.NDArray[np.floating]]:
 @pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 1, 0, 2)])
 def test_rows_come_from_their_arrays_in_the_order_asked_for(dtype: str, order: tuple[int, ...]) -> None:
     given = arrays(dtype, 7, 1, 40, 3)
-    window, added = Window(4, 5, dtype), []
+    mapped, added = MappedRows(4, 5, dtype), []
     for index in order:
-        assert index in window.absent(np.array([index, index]))
-        window.add(index, given[index])
+        assert index in mapped.absent(np.array([index, index]))
+        mapped.add(index, given[index])
         added.append(index)
         indices = np.array([added[0], added[-1], added[0]])
         positions = np.array([len(given[i]) - 1 for i in indices])
-        taken = window.take(indices, positions)
+        taken = mapped.take(indices, positions)
         assert taken.dtype == given[0].dtype
         assert np.array_equal(taken, [given[i][-1] for i in indices])
     pairs = [(index, row) for index, array in enumerate(given) for row in range(len(array))]
     np.random.default_rng(1).shuffle(pairs)
     indices, positions = np.array(pairs).T
-    assert np.array_equal(window.take(indices, positions), [given[i][row] for i, row in pairs])
-    assert window.absent(indices) == []
+    assert np.array_equal(mapped.take(indices, positions), [given[i][row] for i, row in pairs])
+    assert mapped.absent(indices) == []
 
 
 def test_an_empty_array_is_there_but_gives_nothing() -> None:
     empty, full = arrays("float32", 0, 2)
-    window = Window(2, 5, "float32")
-    window.add(0, empty)
-    assert window.absent(np.array([0, 1])) == [1]
-    window.add(1, full)
-    assert np.array_equal(window.take(np.array([1]), np.array([1])), full[1:])
+    mapped = MappedRows(2, 5, "float32")
+    mapped.add(0, empty)
+    assert mapped.absent(np.array([0, 1])) == [1]
+    mapped.add(1, full)
+    assert np.array_equal(mapped.take(np.array([1]), np.array([1])), full[1:])
 
 
 def test_what_is_taken_is_a_copy_and_the_arrays_live_as_long_as_the_window() -> None:
-    window, (array,) = Window(1, 5, "float32"), arrays("float32", 3)
+    mapped, (array,) = MappedRows(1, 5, "float32"), arrays("float32", 3)
     expected = array.copy()
-    window.add(0, array)
+    mapped.add(0, array)
     del array
-    taken = window.take(np.array([0, 0, 0]), np.arange(3))
+    taken = mapped.take(np.array([0, 0, 0]), np.arange(3))
     taken += 1
-    assert np.array_equal(window.take(np.array([0, 0, 0]), np.arange(3)), expected)
+    assert np.array_equal(mapped.take(np.array([0, 0, 0]), np.arange(3)), expected)
 
 
 def test_threads_that_read_while_one_adds_see_whole_states() -> None:
     given = arrays("float32", *range(1, 60))
-    window, wrong = Window(len(given), 5, "float32"), []
-    window.add(0, given[0])
+    mapped, wrong = MappedRows(len(given), 5, "float32"), []
+    mapped.add(0, given[0])
     done = threading.Event()
 
     def read() -> None:
         while not done.is_set():
-            if not np.array_equal(window.take(np.zeros(4, np.int64), np.zeros(4, np.int64))[3], given[0][0]):
+            if not np.array_equal(mapped.take(np.zeros(4, np.int64), np.zeros(4, np.int64))[3], given[0][0]):
                 wrong.append(1)
 
     reader = threading.Thread(target=read)
     reader.start()
     for index, array in enumerate(given[1:], start=1):
-        window.add(index, array)
+        mapped.add(index, array)
     done.set()
     reader.join()
     assert not wrong

@@ -136,8 +136,8 @@ def test_verify_counts_rows_and_finds_strangers(folder: Path) -> None:
     (folder / "part-00009.arrow").write_bytes(b"")
     problems = "\n".join(verify_store(folder))
     assert "part-00009.arrow is not in the manifest" in problems
-    assert "hold 44 rows, and the manifest says 43" in problems
-    assert "input rows are not" in problems
+    assert "hold 44 rows, but the manifest says 43" in problems
+    assert "the input rows are not" in problems
 
 
 def test_an_unfinished_store_and_another_dtype_than_planned_are_refused(

@@ -1,4 +1,4 @@
-"""Hard negatives: for every (query, passage) pair the passages nearest to the query by the teacher."""
+"""Hard negatives: for every (query, passage) pair, the passages nearest to the query by the teacher."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 COLUMN = "negatives"
 QUERY_TILE, PASSAGE_TILE = 1024, 8192
-"""Pairs of a part, each whole or not at all, and passages that are in memory at once."""
+"""Pairs per part, each written atomically, and passages in memory at once."""
 _GATHERED = 1 << 26
-"""Values of the vectors that an index found, in memory at once."""
+"""Number of vector values found by an index that are in memory at once."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Candidates:
 
     Attributes:
         store: The teacher's vectors.
-        ids: Row of each in the store, ascending.
+        ids: Row of each candidate in the store, ascending.
     """
 
     store: "StoreReader"
@@ -47,7 +47,7 @@ class Candidates:
 
     @property
     def rows(self) -> int:
-        """Their number, N."""
+        """Number of candidates, N."""
         return len(self.ids)
 
     @property
@@ -56,26 +56,26 @@ class Candidates:
         return self.store.dim
 
     def gather(self, rows: IntArray | slice) -> FloatArray:
-        """Vectors by index among the candidates: the shape of ``rows``, and E."""
+        """Gather vectors by candidate index, of the shape of ``rows`` followed by E."""
         return _unit(self.store.gather(self.ids[rows])).numpy()
 
     def blocks(self) -> Iterator[FloatArray]:
-        """All vectors, some at a time."""
+        """Iterate over all vectors in blocks."""
         for start in range(0, self.rows, PASSAGE_TILE):
             yield self.gather(slice(start, start + PASSAGE_TILE))
 
 
 @dataclass(frozen=True)
 class Miner:
-    """Mines a part of the pairs, whichever is asked for; it travels to other processes.
+    """Mines the negatives of any part of the pairs; it can be sent to other processes.
 
     Attributes:
         queries: The teacher's vectors of the queries.
         passages: The candidates.
         query: Row of each pair's query.
         passage: Candidate index of each pair's passage.
-        rule: Which passages may be negatives.
-        at_once: Pairs of a part.
+        rule: Determines which passages may be negatives.
+        at_once: Pairs per part.
     """
 
     queries: "StoreReader"
@@ -86,26 +86,26 @@ class Miner:
     at_once: int
 
     def part(self, start: int, device: str = "cpu") -> IntArray:
-        """(Q, K) candidate indices for the pairs from ``start``; -1 where there are not enough."""
-        chosen = slice(start, start + self.at_once)
-        queries_QE = _unit(self.queries.gather(self.query[chosen])).to(device)
-        told_QE = torch.from_numpy(self.passages.gather(self.passage[chosen])).to(device)
-        positive_Q = (queries_QE * told_QE).sum(dim=1)
-        positives = known_positives(self.query[chosen], self.query, self.passage)
-        # A part's draws are its own: they do not depend on who mines it, nor on what was mined before.
+        """Mine the pairs from ``start`` on: (Q, K) candidate indices; -1 if there are too few."""
+        pairs = slice(start, start + self.at_once)
+        queries_QE = _unit(self.queries.gather(self.query[pairs])).to(device)
+        positives_QE = torch.from_numpy(self.passages.gather(self.passage[pairs])).to(device)
+        positive_Q = (queries_QE * positives_QE).sum(dim=1)
+        positives = known_positives(self.query[pairs], self.query, self.passage)
+        # Every part has its own generator: its draws do not depend on the process or on earlier parts.
         seed = int(np.random.SeedSequence([self.rule.seed, start]).generate_state(1)[0])
-        draws = torch.Generator().manual_seed(seed)
+        generator = torch.Generator().manual_seed(seed)
         if self.rule.index == "exact":
-            found = nearest(queries_QE, self._tiles(device), positive_Q, positives, self.rule, draws)
+            found = nearest(queries_QE, self._tiles(device), positive_Q, positives, self.rule, generator)
         else:
-            # What an index says of a cosine may be rounded: the rule judges by the vectors themselves.
+            # The cosines of an index may be rounded: the rule is applied to those of the vectors themselves.
             ids_QN = self._indexed(queries_QE, int(np.bincount(positives[0]).max()))
             cosine_QN = self._cosines(queries_QE, ids_QN)
-            found = nearest_of(cosine_QN, ids_QN, positive_Q, positives, self.rule, draws)
+            found = nearest_of(cosine_QN, ids_QN, positive_Q, positives, self.rule, generator)
         return np.asarray(found.cpu().numpy(), np.int64)
 
     def parts(self, starts: list[int], device: str = "cpu") -> Iterator[tuple[int, IntArray]]:
-        """Some parts, one after the other."""
+        """Mine several parts, one after another."""
         return ((start, self.part(start, device)) for start in starts)
 
     def _tiles(self, device: str) -> Iterator[tuple[int, Tensor]]:
@@ -121,7 +121,7 @@ class Miner:
         return build_index(parse_index(self.rule.index), self.passages)
 
     def _indexed(self, queries_QE: Tensor, positives: int) -> Tensor:
-        """(Q, N) candidate indices: so many of the nearest that ``range_max`` are left without positives."""
+        """Find (Q, N) candidate indices: enough to leave ``range_max`` after removing the positives."""
         from stillhouse.evaluation.search.indexes import search_index
 
         depth = min(self.rule.range_max + positives, self.passages.rows)
@@ -136,8 +136,8 @@ class Miner:
         parts = []
         for start in range(0, len(rows), at_once):
             found_QNE = torch.from_numpy(self.passages.gather(rows[start : start + at_once]))
-            asked_QE1 = queries_QE[start : start + at_once, :, None]
-            parts.append((found_QNE.to(queries_QE.device) @ asked_QE1).squeeze(-1))
+            block_QE1 = queries_QE[start : start + at_once, :, None]
+            parts.append((found_QNE.to(queries_QE.device) @ block_QE1).squeeze(-1))
         return torch.cat(parts)
 
 
@@ -149,29 +149,31 @@ def build_mined(
     progress: Callable[[int, int], None] | None = None,
     spread: Callable[[Miner], Make] | None = None,
 ) -> None:
-    """Mine the negatives of examples whose origin is `Mined`, if nobody has yet; others who want it wait.
+    """Mine the negatives of examples whose origin is `Mined`, unless finished; other processes wait for it.
 
     Pairs for which the rule leaves fewer than K negatives, or without a teacher vector, are left out and
-    counted in the manifest. Of equal texts the first row stands for all. A killed process loses one part.
+    counted in the manifest. The first row of equal texts represents all of them. A killed process loses one
+    part.
 
     Args:
-        workspace: Where the pairs and both stores are.
-        examples: What to build; beside ``query`` and ``passage`` it has the column ``negatives``.
-        device: Where the products are computed.
-        progress: Told of pairs done and in all.
-        spread: Has a miner's parts made elsewhere, in any order; None makes them here.
+        workspace: Holds the pairs and both stores.
+        examples: The examples to build; beside ``query`` and ``passage`` they have the column ``negatives``.
+        device: Device that computes the products.
+        progress: Called with the number of pairs done and the total.
+        spread: Returns a function that mines a miner's parts in other processes, in any order; None mines
+            them in this process.
 
     Raises:
-        BadInput: No pair has enough negatives, or what it is mined from is not there.
+        BadInput: No pair has enough negatives, or the pairs or stores are missing.
     """
     if workspace.finished(examples):
         return
     rule = examples.origin
     assert isinstance(rule, Mined), "only mined examples are mined"
-    wanted = {"query", "passage", COLUMN}
+    columns = {"query", "passage", COLUMN}
     require(
-        set(examples.columns) == wanted,
-        f"mined examples have the columns {wanted}",
+        set(examples.columns) == columns,
+        f"mined examples have the columns {columns}",
         got=list(examples.columns),
     )
     folder = workspace.path(examples)
@@ -185,7 +187,7 @@ def build_mined(
 
 
 def _miner(workspace: Workspace, rule: Mined) -> tuple[Miner, int]:
-    """What mines, and how many pairs it leaves out since they have no vector."""
+    """Return the miner, and the number of pairs left out because they have no vector."""
     from stillhouse.corpora.tables import open_rows, open_texts
     from stillhouse.teachers.store import open_store
 
@@ -194,11 +196,11 @@ def _miner(workspace: Workspace, rule: Mined) -> tuple[Miner, int]:
     query = first_of_equal(open_texts(workspace, rule.queries.texts))[pairs["query"]]
     first = first_of_equal(open_texts(workspace, rule.passages.texts))
     passage, candidates = first[pairs["passage"]], np.intersect1d(first, passages.rows)
-    known = np.isin(query, queries.rows) & np.isin(passage, candidates)
-    place = np.searchsorted(candidates, passage[known])
-    require(bool(known.any()), "some pair has vectors of both its texts", pairs=len(query))
-    miner = Miner(queries, Candidates(passages, candidates), query[known], place, rule, QUERY_TILE)
-    return miner, int((~known).sum())
+    embedded = np.isin(query, queries.rows) & np.isin(passage, candidates)
+    place = np.searchsorted(candidates, passage[embedded])
+    require(bool(embedded.any()), "some pair has vectors of both its texts", pairs=len(query))
+    miner = Miner(queries, Candidates(passages, candidates), query[embedded], place, rule, QUERY_TILE)
+    return miner, int((~embedded).sum())
 
 
 def _finish(folder: Path, examples: Examples, miner: Miner, found: IntArray, without_vector: int) -> None:
@@ -209,7 +211,7 @@ def _finish(folder: Path, examples: Examples, miner: Miner, found: IntArray, wit
         negatives=miner.rule.negatives,
         passages=len(candidates),
         pairs=len(found),
-        remedy="Ask for fewer negatives, loosen the rule, or give more passages.",
+        remedy="Reduce the number of negatives, relax the rule, or give more passages.",
     )
     arrays = {
         "query": miner.query[enough],
@@ -223,7 +225,7 @@ def _finish(folder: Path, examples: Examples, miner: Miner, found: IntArray, wit
 
 
 def first_of_equal(texts: "Texts") -> IntArray:
-    """For every row of a table, the first row with the same text."""
+    """Return, for every row of a table, the first row with the same text."""
     parts = (texts.shard(index) for index in range(len(texts.shard_starts)))
     digests = (
         blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest() for text in chain(*parts)

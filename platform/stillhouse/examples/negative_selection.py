@@ -1,4 +1,4 @@
-"""The passages that a rule allows as hard negatives, nearest to their queries first."""
+"""Selection of the passages that a rule allows as hard negatives, nearest to their queries first."""
 
 from collections.abc import Iterable
 
@@ -11,7 +11,7 @@ from stillhouse.plan.data import Mined
 
 
 def known_positives(tile: IntArray, query: IntArray, passage: IntArray) -> tuple[IntArray, IntArray]:
-    """Every passage that answers a query of the tile, in any pair: none of them may be a negative.
+    """Find all passages that answer a query of the tile in any pair: none of them may be a negative.
 
     Args:
         tile: Query ids.
@@ -19,7 +19,7 @@ def known_positives(tile: IntArray, query: IntArray, passage: IntArray) -> tuple
         passage: Candidate index of every pair.
 
     Returns:
-        Position in the tile, and candidate index, of each.
+        The position in the tile and the candidate index of each.
     """
     order = np.argsort(query, kind="stable")
     first = np.searchsorted(query[order], tile, side="left")
@@ -35,20 +35,20 @@ def nearest(
     positive_Q: Tensor,
     positives: tuple[IntArray, IntArray],
     rule: Mined,
-    draws: torch.Generator,
+    generator: torch.Generator,
 ) -> Tensor:
-    """K passages a query that the rule allows; memory holds one tile of the passages.
+    """Select K passages per query that the rule allows, with one tile of the passages in memory.
 
     Args:
         queries_QE: Unit vectors.
-        tiles: Unit vectors of candidates, (N, E), after the index of the first.
+        tiles: Index of the first candidate and unit vectors of the candidates, (N, E), per tile.
         positive_Q: Cosine of each query with its positive.
-        positives: What `known_positives` returns.
-        rule: Which passages may be negatives.
-        draws: Of a random choice.
+        positives: The result of `known_positives`.
+        rule: Determines which passages may be negatives.
+        generator: Generator for random sampling.
 
     Returns:
-        (Q, K) candidate indices, the nearest first where they are taken; -1 where there are not enough.
+        (Q, K) candidate indices, nearest first unless sampled; -1 if there are too few.
     """
     limit_Q1 = _limit(positive_Q, rule)[:, None]
     row, column = (torch.from_numpy(ids).to(queries_QE.device) for ids in positives)
@@ -58,16 +58,16 @@ def nearest(
     drawn = _Top(len(queries_QE), depth if from_all else 0, queries_QE)
     for start, passages_NE in tiles:
         cosine_QN = queries_QE @ passages_NE.T
-        here = (column >= start) & (column < start + len(passages_NE))
-        cosine_QN[row[here], column[here] - start] = -torch.inf
+        inside = (column >= start) & (column < start + len(passages_NE))
+        cosine_QN[row[inside], column[inside] - start] = -torch.inf
         if rule.range_max == 0:
             cosine_QN = _allowed(cosine_QN, limit_Q1, rule)
         best.add(cosine_QN, start)
         if from_all:
-            drawn.add(_shuffled(cosine_QN, draws), start)
+            drawn.add(_shuffled(cosine_QN, generator), start)
     if from_all:
         return drawn.without(best).first(rule.negatives)
-    return _chosen(best, limit_Q1, rule, draws)
+    return _selected(best, limit_Q1, rule, generator)
 
 
 def nearest_of(
@@ -76,41 +76,41 @@ def nearest_of(
     positive_Q: Tensor,
     positives: tuple[IntArray, IntArray],
     rule: Mined,
-    draws: torch.Generator,
+    generator: torch.Generator,
 ) -> Tensor:
-    """As `nearest`, of the passages that an index found for each query; the rule has a ``range_max``.
+    """As `nearest`, among the passages that an index found for each query; the rule has a ``range_max``.
 
     Args:
-        cosine_QN: Of each query with what was found for it.
-        ids_QN: Candidate indices; -1 where the index found no more.
+        cosine_QN: Cosine of each query with the passages found for it.
+        ids_QN: Candidate indices; -1 where the index found too few.
         positive_Q: Cosine of each query with its positive.
-        positives: What `known_positives` returns.
-        rule: Which passages may be negatives.
-        draws: Of a random choice.
+        positives: The result of `known_positives`.
+        rule: Determines which passages may be negatives.
+        generator: Generator for random sampling.
     """
-    assert rule.range_max > 0, "an index finds so many of the nearest"
+    assert rule.range_max > 0, "an index finds `range_max` of the nearest passages"
     row, column = (torch.from_numpy(ids).to(ids_QN.device) for ids in positives)
     queries = len(ids_QN)
     place_Q1 = torch.arange(queries, device=ids_QN.device)[:, None]
-    left_out_QN = torch.isin(ids_QN * queries + place_Q1, column * queries + row) | (ids_QN == -1)
+    excluded_QN = torch.isin(ids_QN * queries + place_Q1, column * queries + row) | (ids_QN == -1)
     best = _Top(queries, rule.range_max, cosine_QN)
-    best.take(cosine_QN.masked_fill(left_out_QN, -torch.inf), ids_QN)
-    return _chosen(best, _limit(positive_Q, rule)[:, None], rule, draws)
+    best.merge(cosine_QN.masked_fill(excluded_QN, -torch.inf), ids_QN)
+    return _selected(best, _limit(positive_Q, rule)[:, None], rule, generator)
 
 
-def _chosen(best: "_Top", limit_Q1: Tensor, rule: Mined, draws: torch.Generator) -> Tensor:
+def _selected(best: "_Top", limit_Q1: Tensor, rule: Mined, generator: torch.Generator) -> Tensor:
     best.scores = _allowed(best.scores, limit_Q1, rule)
     best.skip(rule.range_min)
     if rule.sampling == "random":
-        best.scores = _shuffled(best.scores, draws)
+        best.scores = _shuffled(best.scores, generator)
     return best.first(rule.negatives)
 
 
 def _limit(positive_Q: Tensor, rule: Mined) -> Tensor:
-    """A negative's cosine is below this."""
+    """Compute the upper limit of a negative's cosine."""
     limit_Q = torch.full_like(positive_Q, torch.inf)
     if rule.relative_margin >= 0:
-        # A share of the cosine itself would raise the limit above it where the cosine is negative.
+        # A fraction of a negative cosine itself would raise the limit above it.
         limit_Q = torch.minimum(limit_Q, positive_Q - rule.relative_margin * positive_Q.abs())
     if rule.absolute_margin >= 0:
         limit_Q = torch.minimum(limit_Q, positive_Q - rule.absolute_margin)
@@ -118,9 +118,9 @@ def _limit(positive_Q: Tensor, rule: Mined) -> Tensor:
 
 
 def _allowed(cosine_QN: Tensor, limit_Q1: Tensor, rule: Mined) -> Tensor:
-    """The cosines, those that the rule forbids at minus infinity."""
+    """Set the cosines that the rule forbids to minus infinity."""
     forbidden_QN = cosine_QN >= limit_Q1
-    # A cosine of 1 is a little more or less in floating point, and the ends of the range forbid nothing.
+    # In floating point a cosine of 1 may be slightly more, so the ends of the range forbid nothing.
     if rule.max_score < 1:
         forbidden_QN |= cosine_QN > rule.max_score
     if rule.min_score > -1:
@@ -128,14 +128,14 @@ def _allowed(cosine_QN: Tensor, limit_Q1: Tensor, rule: Mined) -> Tensor:
     return cosine_QN.masked_fill(forbidden_QN, -torch.inf)
 
 
-def _shuffled(cosine_QN: Tensor, draws: torch.Generator) -> Tensor:
-    """A random number in the place of every cosine that is allowed."""
-    random_QN = torch.rand(cosine_QN.shape, generator=draws).to(cosine_QN)
+def _shuffled(cosine_QN: Tensor, generator: torch.Generator) -> Tensor:
+    """Replace every allowed cosine by a random number."""
+    random_QN = torch.rand(cosine_QN.shape, generator=generator).to(cosine_QN)
     return random_QN.masked_fill(cosine_QN == -torch.inf, -torch.inf)
 
 
 class _Top:
-    """The best of all tiles so far."""
+    """The best candidates of all tiles so far."""
 
     def __init__(self, rows: int, depth: int, like: Tensor) -> None:
         self.depth = depth
@@ -143,12 +143,12 @@ class _Top:
         self.ids = torch.full((rows, depth), -1, dtype=torch.int64, device=like.device)
 
     def add(self, score_QN: Tensor, start: int) -> None:
-        """Take in the passages of a tile, the first of which has the index ``start``."""
+        """Add the passages of a tile, the first of which has the index ``start``."""
         if self.depth > 0:
             scores, place = score_QN.topk(min(self.depth, score_QN.shape[1]), dim=1)
-            self.take(scores, place + start)
+            self.merge(scores, place + start)
 
-    def take(self, scores: Tensor, ids: Tensor) -> None:
+    def merge(self, scores: Tensor, ids: Tensor) -> None:
         both = torch.cat([self.scores, scores], dim=1)
         self.scores, place = both.topk(self.depth, dim=1)
         self.ids = torch.cat([self.ids, ids], dim=1).gather(1, place)
@@ -164,6 +164,6 @@ class _Top:
         self.scores[:, :count] = -torch.inf
 
     def first(self, count: int) -> Tensor:
-        """The ids of the best, -1 where there are not so many."""
+        """Return the ids of the best, -1 if there are too few."""
         scores, place = self.scores.topk(count, dim=1)
         return self.ids.gather(1, place).masked_fill(scores == -torch.inf, -1)

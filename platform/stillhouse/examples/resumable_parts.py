@@ -1,4 +1,4 @@
-"""Long answers to many rows, written part by part: a killed process loses one part."""
+"""Long computations over many rows, written in parts: a killed process loses at most one part."""
 
 import shutil
 from collections.abc import Callable, Iterable
@@ -12,7 +12,7 @@ from stillhouse.core.types import ValueArray
 FOLDER = "parts"
 
 Make = Callable[[list[int]], Iterable[tuple[int, ValueArray]]]
-"""From the first rows of some parts to the parts, each beside its first row, in any order."""
+"""Maps the first rows of some parts to the parts, each with its first row, in any order."""
 
 
 def in_parts(
@@ -22,14 +22,14 @@ def in_parts(
     make: Make,
     progress: Callable[[int, int], None] | None = None,
 ) -> ValueArray:
-    """What is said of all rows; parts that are there are not made again. Called under the folder's lock.
+    """Compute values of all rows; existing parts are not computed again. Call it under the folder's lock.
 
     Args:
-        folder: What is being built; the parts lie in a folder inside, until `remove_parts`.
-        rows: Their number.
-        rows_at_once: Rows of a part.
-        make: Makes the parts that are missing; not called where none is.
-        progress: Told of rows done and in all.
+        folder: The folder of the artifact; the parts lie in a subfolder until `remove_parts`.
+        rows: Number of rows.
+        rows_at_once: Rows per part.
+        make: Computes the missing parts; not called if there are none.
+        progress: Called with the number of rows done and the total.
 
     Returns:
         (rows, …), the parts in the order of their rows.
@@ -48,7 +48,7 @@ def in_parts(
 
 
 def remove_parts(folder: Path) -> None:
-    """Remove the parts of what is finished."""
+    """Remove the parts of a finished artifact."""
     shutil.rmtree(folder / FOLDER, ignore_errors=True)
 
 

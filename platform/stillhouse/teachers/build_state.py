@@ -1,4 +1,4 @@
-"""What of a store is done: the shards an earlier run finished, and the manifest that declares it whole."""
+"""The state of a store under construction: its finished shards, and the manifest that completes it."""
 
 from pathlib import Path
 from typing import Any
@@ -20,14 +20,14 @@ from stillhouse.plan.data import Model
 from stillhouse.teachers.shards import ARROW_TYPE, Shard, Work, part_name, quarantine_name, shard_rows
 
 QUARANTINE = "quarantine.json"
-"""A store's rows without a vector, a list of row and reason."""
+"""The file with a store's rows without a vector, a list of row and reason."""
 
 
 class Build:
     """A store under construction.
 
     Args:
-        work: What is made. Shards that an earlier run finished stay; what is half-written is removed.
+        work: The store to build. Shards that an earlier run finished stay; partial files are removed.
     """
 
     def __init__(self, work: Work) -> None:
@@ -46,30 +46,30 @@ class Build:
 
     @property
     def done(self) -> int:
-        """Rows that are stored or set apart."""
+        """Rows that are stored or quarantined."""
         return sum(shard.rows + shard.quarantined for shard in self._shards.values())
 
     def missing(self) -> list[int]:
-        """The shards still to make."""
+        """List the shards that are still missing."""
         return [index for index in range(len(self._table_rows)) if index not in self._shards]
 
     def add(self, shard: Shard) -> None:
-        """A shard was made."""
+        """Add a finished shard."""
         self._shards[shard.part] = shard
         self._seconds += shard.seconds
 
     def finish(self) -> None:
-        """Declare the store finished."""
+        """Mark the store as finished."""
         finish(self.work, [self._shards[index] for index in sorted(self._shards)], self._seconds)
 
 
 def finish(work: Work, shards: list[Shard], seconds: float) -> None:
-    """Gather the quarantine, check that every input row is accounted for, and declare the store finished.
+    """Collect the quarantine, check that every input row is accounted for, and mark the store as finished.
 
     Args:
-        work: What was made.
-        shards: All of them, in order.
-        seconds: Of the teacher, over all actors of the last run.
+        work: The store that was built.
+        shards: All shards, in order.
+        seconds: Time of the teacher, summed over all actors of the last run.
     """
     store, folder, texts = work.store, work.folder, read_manifest(work.texts_folder)
     rejected = [row for shard in shards for row in _quarantine(folder, shard.part)]
@@ -124,7 +124,7 @@ def _identity(work: Work) -> dict[str, str]:
 
 
 def _found(work: Work, index: int, table_rows: int) -> Shard | None:
-    """A shard that is there, readable, and accounts for every row of its texts; else None."""
+    """Find a shard that exists, is readable and accounts for every row of its texts; otherwise None."""
     path = work.folder / part_name(index)
     try:
         with pa.memory_map(str(path)) as source, pa.ipc.open_file(source) as reader:

@@ -1,4 +1,4 @@
-"""Published cross-encoders as teachers of retrieval distillation: whatever sentence-transformers loads."""
+"""Published cross-encoders as teachers of retrieval distillation: any that sentence-transformers loads."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,12 +17,12 @@ _CLASSIFIER = "ForSequenceClassification"
 
 
 class CrossEncoderScorer:
-    """Logits of pairs.
+    """A scorer of pairs by the logits of a cross-encoder.
 
     Args:
         model: A model with one label.
-        max_length: Tokens a pair; no more than the model takes.
-        device: Where it runs.
+        max_length: Tokens per pair, limited to the model's positions.
+        device: Device that it runs on.
 
     Raises:
         BadInput: sentence-transformers cannot load it, or it has no head or several labels.
@@ -32,16 +32,16 @@ class CrossEncoderScorer:
         from sentence_transformers import CrossEncoder
 
         check_cross_encoder(model)
-        here = on_this_machine(model)
+        local = on_this_machine(model)
         try:
             with quiet():
                 self.student: Any = CrossEncoder(
-                    here.path,
+                    local.path,
                     device=device,
                     local_files_only=True,
                     trust_remote_code=False,
                     model_kwargs={"use_safetensors": True, "dtype": "float32"},
-                    max_length=min(max_length, positions_of(here)),
+                    max_length=min(max_length, positions_of(local)),
                     activation_fn=nn.Identity(),
                 ).eval()
         except (OSError, ValueError, KeyError, ImportError) as error:
@@ -51,7 +51,7 @@ class CrossEncoderScorer:
             ) from error
 
     def score(self, first: Sequence[str], second: Sequence[str] | None = None) -> FloatArray:
-        """Scores of pairs, (N, 1), in their order."""
+        """Score pairs, (N, 1), in their order."""
         assert second is not None, "a cross-encoder reads pairs"
         pairs = list(zip(first, second, strict=True))
         scores_N = self.student.predict(pairs, batch_size=32, show_progress_bar=False, convert_to_numpy=True)
@@ -59,7 +59,7 @@ class CrossEncoderScorer:
 
 
 def check_cross_encoder(model: Model) -> None:
-    """Refuse a model that gives no single score of a pair.
+    """Refuse a model that does not give exactly one score per pair.
 
     Raises:
         BadInput: No classification head, or several labels.
@@ -71,19 +71,19 @@ def check_cross_encoder(model: Model) -> None:
         "a cross-encoder has a trained head (a model for sequence classification)",
         cross_encoder=name,
         architectures=heads,
-        remedy="Give one such as cross-encoder/ms-marco-MiniLM-L6-v2; an embedding model is none.",
+        remedy="Give a cross-encoder such as cross-encoder/ms-marco-MiniLM-L6-v2, not an embedding model.",
     )
     require(
         config.num_labels == 1,
         "a cross-encoder that ranks has one label",
         cross_encoder=name,
         labels=config.num_labels,
-        remedy="One with several, such as an NLI model, gives no score to rank by.",
+        remedy="A model with several labels, such as an NLI model, gives no score to rank by.",
     )
 
 
 def positions_of(model: Model) -> int:
-    """Tokens that a model reads at most."""
+    """Return the number of tokens that a model can read."""
     return int(getattr(_config(model), "max_position_embeddings", 512))
 
 

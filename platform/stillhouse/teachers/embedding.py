@@ -1,8 +1,8 @@
-"""Build a store: every shard of texts through the teacher, once, by Ray Data or in this process.
+"""Building a store: every shard of texts goes through the teacher once, by Ray Data or in this process.
 
 Ray Data is the engine; the shard files and the manifest are the contract. CPU tasks read and tokenise, a pool
-of actors holds the teacher, and each actor writes the file of its shard itself: what travels back is a line a
-shard. A run that was killed goes on with the shards that are missing.
+of actors holds the teacher, and each actor writes the file of its shard itself: only one row per shard
+travels back. A run that was killed continues with the missing shards.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ from stillhouse.core.artifacts import Workspace, locked
 from stillhouse.core.errors import mistake_in, require
 from stillhouse.plan.data import Model, Store
 from stillhouse.teachers.build_state import Build
-from stillhouse.teachers.forward import usual_batch_tokens
+from stillhouse.teachers.forward import default_batch_tokens
 from stillhouse.teachers.shards import Embedders, Shard, Work, tokenise
 from stillhouse.teachers.weights import check_teacher, on_this_machine, tokenizer_of
 
@@ -27,26 +27,26 @@ if TYPE_CHECKING:
 Progress = Callable[[int, int], None]
 
 
-def resolve_compute(device: str = "cpu", wanted: str = "auto") -> str:
-    """The precision of a forward pass: the driver resolves ``auto`` once, it then belongs to the store's key.
+def resolve_compute(device: str = "cpu", compute: str = "auto") -> str:
+    """Resolve the precision of a forward pass: the driver does so once, and it enters the store's key.
 
     Args:
         device: ``cpu``, ``cuda``, ``mps``.
-        wanted: ``auto`` (bfloat16 where the hardware multiplies it), ``bfloat16`` or ``float32``.
+        compute: ``auto`` (bfloat16 if the hardware multiplies it), ``bfloat16`` or ``float32``.
 
     Raises:
-        BadInput: This machine cannot run what is wanted.
+        BadInput: This machine cannot run that precision.
     """
     allowed = ("auto", "bfloat16", "float32")
-    require(wanted in allowed, "compute in (auto, bfloat16, float32)", compute=wanted)
-    able = _has_bfloat16(torch.device(device).type)
+    require(compute in allowed, "compute in (auto, bfloat16, float32)", compute=compute)
+    supported = _has_bfloat16(torch.device(device).type)
     require(
-        able or wanted != "bfloat16",
-        "bfloat16 runs where the hardware has it",
+        supported or compute != "bfloat16",
+        "the hardware supports bfloat16",
         device=device,
         remedy="Use compute=float32 (another store), or a machine with AVX512-BF16, AMX or a recent GPU.",
     )
-    return "float32" if wanted == "float32" or not able else "bfloat16"
+    return "float32" if compute == "float32" or not supported else "bfloat16"
 
 
 def build_store(workspace: Workspace, store: Store, **where: Any) -> None:
@@ -66,49 +66,49 @@ def build_stores(
     batch_tokens: int = 0,
     no_progress_seconds: float = 600.0,
 ) -> None:
-    """Embed text tables with one pool of teachers, if nobody has yet; others who want them wait.
+    """Embed text tables with one pool of teachers, unless finished; other processes wait for them.
 
     Args:
-        workspace: Where the texts are and the vectors go; every worker must see it under the same path.
-        stores: What to build.
-        actors: Processes that hold the teacher.
-        threads: Of each of them.
-        local: Work in this process, without Ray.
+        workspace: Holds the texts and receives the vectors; every worker must see it under the same path.
+        stores: The stores to build.
+        actors: Number of processes that hold the teacher.
+        threads: Threads per process.
+        local: Build in this process, without Ray.
         device: ``cpu``, ``cuda`` or ``mps``.
-        progress: Called with the rows done and their number.
-        batch_tokens: Padded tokens a batch; 0 takes what suits the device.
-        no_progress_seconds: Ray gives up when no shard moves for so long.
+        progress: Called with the number of rows done and the total.
+        batch_tokens: Tokens per batch, padding included; 0 takes the default of the device.
+        no_progress_seconds: Time in seconds without a finished shard after which Ray gives up.
 
     Raises:
         BadInput: The texts or the teacher are missing or not those of the plan, Ray is not running or too
-            small, or the disk is full. What is finished stays, and the same call goes on from there.
+            small, or the disk is full. Finished shards stay, and the same call continues from there.
     """
     require(actors >= 1, "actors >= 1", actors=actors)
     require(threads >= 1, "threads >= 1", threads=threads)
-    wanted = {store.fingerprint: store for store in stores if not workspace.finished(store)}
-    for store in wanted.values():
+    unfinished = {store.fingerprint: store for store in stores if not workspace.finished(store)}
+    for store in unfinished.values():
         texts = workspace.path(store.texts)
         require(
             workspace.finished(store.texts), "the texts are read before they are embedded", texts=str(texts)
         )
     with contextlib.ExitStack() as locks:
-        for _, store in sorted(wanted.items()):
+        for _, store in sorted(unfinished.items()):
             locks.enter_context(locked(workspace.path(store).with_suffix(".lock")))
-        left = [store for store in wanted.values() if not workspace.finished(store)]
+        left = [store for store in unfinished.values() if not workspace.finished(store)]
         builds = [Build(_work(workspace, store, device, threads, batch_tokens)) for store in left]
         missing = [(number, part) for number, build in enumerate(builds) for part in build.missing()]
         works = [build.work for build in builds]
         if local:
-            made = _in_process(works, missing)
+            shards = _in_process(works, missing)
         else:
-            made = _through_ray(works, missing, actors, no_progress_seconds)
-        _follow(builds, made, progress)
+            shards = _through_ray(works, missing, actors, no_progress_seconds)
+        _collect(builds, shards, progress)
 
 
-def _follow(builds: list[Build], made: Iterator[tuple[int, Shard]], progress: Progress | None) -> None:
-    """Take in the shards as they are made, and declare the stores finished."""
+def _collect(builds: list[Build], shards: Iterator[tuple[int, Shard]], progress: Progress | None) -> None:
+    """Add the shards to the stores as they are finished, then mark the stores as finished."""
     total = sum(build.total for build in builds)
-    for number, shard in made:
+    for number, shard in shards:
         builds[number].add(shard)
         if progress is not None:
             progress(sum(build.done for build in builds), total)
@@ -118,13 +118,13 @@ def _follow(builds: list[Build], made: Iterator[tuple[int, Shard]], progress: Pr
 
 def _has_bfloat16(kind: str) -> bool:
     if kind == "cuda":
-        # A cluster's driver may have none, and plans for a recent one: each actor asks again.
+        # A cluster's driver may have no GPU, and assumes a recent one: each actor checks again.
         return not torch.cuda.is_available() or torch.cuda.is_bf16_supported(including_emulation=False)
     if kind != "cpu":
         return False
-    flags = Path("/proc/cpuinfo")
-    known = flags.read_text() if flags.exists() else ""
-    return "avx512_bf16" in known or "amx_bf16" in known or " bf16 " in known
+    info = Path("/proc/cpuinfo")
+    flags = info.read_text() if info.exists() else ""
+    return "avx512_bf16" in flags or "amx_bf16" in flags or " bf16 " in flags
 
 
 def _work(workspace: Workspace, store: Store, device: str, threads: int, batch_tokens: int) -> Work:
@@ -137,7 +137,7 @@ def _work(workspace: Workspace, store: Store, device: str, threads: int, batch_t
         tokenizer_of(store.teacher),
         device,
         threads,
-        batch_tokens or usual_batch_tokens(device, threads),
+        batch_tokens or default_batch_tokens(device, threads),
     )
 
 
@@ -160,7 +160,7 @@ def _through_ray(
 
     require(
         ray.is_initialized(),
-        "Ray runs before a store is built with it",
+        "Ray is running before a store is built with it",
         remedy="Call ray.init first, or build with local=True.",
     )
     if not missing:
@@ -169,11 +169,11 @@ def _through_ray(
     import ray.data
 
     with ray.data.DataContext.current(_context(no_progress_seconds)), _quiet():
-        of_tasks, of_actors = _shares(works[0], actors, ray.cluster_resources())
+        per_task, per_actor = _resources(works[0], actors, ray.cluster_resources())
         items = [{"number": number, "index": part} for number, part in missing]
         rows = ray.data.from_items(items, override_num_blocks=len(missing))
         tokens = rows.map_batches(
-            _tokenise_task, fn_args=(works,), batch_size=1, batch_format="pyarrow", **of_tasks
+            _tokenise_task, fn_args=(works,), batch_size=1, batch_format="pyarrow", **per_task
         )
         shards = tokens.map_batches(
             _TeacherActor,
@@ -182,7 +182,7 @@ def _through_ray(
             batch_format="pyarrow",
             compute=ray.data.ActorPoolStrategy(size=actors),
             runtime_env={"env_vars": _environment(works[0].threads)},
-            **of_actors,
+            **per_actor,
         )
         try:
             for row in shards.iter_rows():
@@ -226,7 +226,7 @@ def _context(no_progress_seconds: float) -> Any:
     context = ray.data.DataContext.get_current().copy()
     context.execution_no_progress_timeout_s = no_progress_seconds
     context.max_errored_blocks = 0
-    # A worker's refusal would otherwise arrive as text inside another exception.
+    # Otherwise a worker's error would arrive as text inside another exception.
     context.raise_original_map_exception = True
     context.enable_progress_bars = False
     context.print_on_execution_start = False
@@ -234,15 +234,17 @@ def _context(no_progress_seconds: float) -> Any:
 
 
 def _environment(threads: int) -> dict[str, str]:
-    """Read by torch and the tokenizers when they are imported: it must be there before the actor starts."""
+    """Return variables that torch and the tokenizers read on import, before the actor's code runs."""
     counts = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(threads))
     return {**counts, "TOKENIZERS_PARALLELISM": "false"}
 
 
-def _shares(work: Work, actors: int, cluster: dict[str, float]) -> tuple[dict[str, float], dict[str, float]]:
-    """Logical resources of a task and an actor: half of the CPUs stay free for tasks, or nothing would move.
+def _resources(
+    work: Work, actors: int, cluster: dict[str, float]
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Return the logical resources of a task and of an actor; half of the CPUs stay free for tasks.
 
-    An autoscaled cluster may have no worker yet; then the usual sizes are asked for.
+    An autoscaled cluster may have no worker yet; then default sizes are requested.
     """
     cpus = cluster.get("CPU", 0.0) or float(actors * work.threads + 2)
     each = min(float(work.threads), cpus / 2 / actors)
@@ -255,7 +257,7 @@ def _shares(work: Work, actors: int, cluster: dict[str, float]) -> tuple[dict[st
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep Ray Data's chatter in its log file; what goes wrong is raised, and told once."""
+    """Keep Ray Data's messages in its log file; errors are raised, and reported once."""
     handlers = [h for h in logging.getLogger("ray.data").handlers if type(h).__name__ == "PlainRayHandler"]
     levels = [handler.level for handler in handlers]
     for handler in handlers:

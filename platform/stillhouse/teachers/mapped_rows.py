@@ -1,9 +1,9 @@
-"""Rows of many memory-mapped arrays, taken with one indexing.
+"""Rows of many memory-mapped arrays, gathered with one indexing operation.
 
-A batch of random rows has a row or two of each shard of a large store. Indexing shard by shard costs more
-than the rows themselves, so all shards are seen through one array that begins at the lowest of their
-addresses and has an element for every byte: the row that begins there. Only the beginnings of rows that are
-mapped are ever asked for; what lies between the shards is not touched.
+A batch of random rows has one or two rows of each shard of a large store. Indexing shard by shard costs more
+than the rows themselves, so all shards are viewed through one array that begins at the lowest of their
+addresses and has one element per byte: the row that begins there. Only the beginnings of mapped rows are ever
+read; the memory between the shards is not touched.
 """
 
 from typing import Any
@@ -15,31 +15,31 @@ from stillhouse.core.types import IntArray
 
 _ABSENT = -1
 _Seen = tuple[npt.NDArray[np.int64], int, npt.NDArray[Any]]
-"""The address of each array, the lowest of them, and the rows from there on, one at every byte."""
+"""The address of each array, the lowest of them, and the rows from there on, one per byte."""
 
 
-class Window:
+class MappedRows:
     """Arrays of one width and type, added one by one.
 
     Args:
-        arrays: How many there will be.
-        dim: Values a row.
-        dtype: Of a value.
+        arrays: Number of arrays.
+        dim: Values per row.
+        dtype: Type of a value.
     """
 
     def __init__(self, arrays: int, dim: int, dtype: str) -> None:
         self.dim, self.dtype = dim, np.dtype(dtype)
         self._row = np.dtype((np.void, dim * self.dtype.itemsize))
         self._held: dict[int, npt.NDArray[np.floating]] = {}
-        # One tuple, so that a thread that reads while another adds sees the state before or after.
+        # One tuple, so that a thread that reads while another adds sees the state either before or after.
         self._seen: _Seen = (np.full(arrays, _ABSENT, np.int64), 0, np.empty(0, self._row))
 
     def absent(self, indices: IntArray) -> list[int]:
-        """Those of some arrays that were not added yet, each once."""
+        """List the arrays among ``indices`` that were not added yet, each once."""
         return sorted({int(index) for index in indices[self._seen[0][indices] == _ABSENT]})
 
     def add(self, index: int, values_ND: npt.NDArray[np.floating]) -> None:
-        """Add an array; it is kept alive as long as the window."""
+        """Add an array; it is kept alive as long as this object."""
         assert values_ND.dtype == self.dtype and values_ND.flags.c_contiguous
         self._held[index] = values_ND
         addresses = self._seen[0].copy()
@@ -56,9 +56,9 @@ class Window:
         self._seen = (addresses, lowest, rows)
 
     def take(self, indices: IntArray, positions: IntArray) -> npt.NDArray[np.floating]:
-        """Row ``positions[i]`` of array ``indices[i]``, (N, dim), copied.
+        """Copy row ``positions[i]`` of array ``indices[i]``, (N, dim).
 
-        The arrays were added, and the positions are inside them: this is not looked at again.
+        The arrays must have been added, and the positions be inside them: neither is checked.
         """
         addresses, lowest, rows = self._seen
         offsets = addresses[indices] + positions * self._row.itemsize - lowest

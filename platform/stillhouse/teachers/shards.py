@@ -1,7 +1,7 @@
-"""One shard of texts to one shard of vectors: the unit of work, of resuming and of verifying.
+"""From one shard of texts to one shard of vectors: the unit of work, resumption and verification.
 
 The bytes of a shard are a function of the shard alone (at fixed threads, on one kind of machine): neither the
-number of actors nor the order in which they work can change them.
+number of actors nor their order changes them.
 """
 
 import functools
@@ -27,20 +27,20 @@ from stillhouse.teachers.forward import Forward, Vectors
 from stillhouse.teachers.weights import on_this_machine, teacher_encoder
 
 ARROW_TYPE = {"float16": pa.float16(), "float32": pa.float32()}
-"""A store's dtype to the type of its values on the disk."""
+"""Maps a store's dtype to the type of its values on the disk."""
 
 
 @dataclass(frozen=True)
 class Work:
-    """Everything a process needs to make any shard of a store.
+    """Everything that a process needs to build any shard of a store.
 
     Attributes:
-        store: What is built.
-        root: The workspace.
+        store: The store to build.
+        root: The workspace's folder.
         tokenizer: The model whose folder holds the teacher's tokenizer.
-        device: Where the teacher runs.
-        threads: Of one process that runs the teacher; 0 leaves them as they are.
-        batch_tokens: Padded tokens a batch.
+        device: Device that the teacher runs on.
+        threads: Threads per process that runs the teacher; 0 keeps the current number.
+        batch_tokens: Tokens per batch, padding included.
     """
 
     store: Store
@@ -52,12 +52,12 @@ class Work:
 
     @property
     def folder(self) -> Path:
-        """Where the shards go."""
+        """The folder of the shards."""
         return Workspace(self.root).path(self.store)
 
     @property
     def texts_folder(self) -> Path:
-        """Where the texts are."""
+        """The folder of the texts."""
         return Workspace(self.root).path(self.store.texts)
 
 
@@ -65,14 +65,14 @@ class Shard(NamedTuple):
     """A finished shard.
 
     Attributes:
-        part: Its place in the text table.
-        rows: Vectors in it.
-        quarantined: Rows of the text table's shard that have none.
+        part: Its index in the text table.
+        rows: Number of vectors.
+        quarantined: Number of rows of the text table's shard without a vector.
         dim: E.
-        tokens: Real tokens, padding not counted.
-        bytes: Of the file.
-        sha256: Of the file.
-        seconds: It took; 0 when it was found finished.
+        tokens: Number of tokens without padding.
+        bytes: Size of the file.
+        sha256: Hash of the file.
+        seconds: Time it took to build; 0 if it existed already.
     """
 
     part: int
@@ -86,39 +86,39 @@ class Shard(NamedTuple):
 
 
 def part_name(index: int) -> str:
-    """The file of a shard."""
+    """Return the file name of a shard."""
     return f"part-{index:05d}.arrow"
 
 
 def quarantine_name(index: int) -> str:
-    """The file of a shard's rows without a vector; there is none when every row has one."""
+    """Return the file name of a shard's rows without a vector; the file is missing if every row has one."""
     return f"part-{index:05d}.quarantine.json"
 
 
 def shard_rows(texts_folder: Path) -> list[int]:
-    """The rows of every shard of a text table."""
+    """Return the number of rows of every shard of a text table."""
     return [int(shard["rows"]) for shard in read_manifest(texts_folder)["shards"]]
 
 
 def schema(dim: int, dtype: str, tokens: int = 0) -> pa.Schema:
-    """The columns of a shard."""
+    """Return the Arrow schema of a shard."""
     fields = [("row", pa.int64()), ("embedding", pa.list_(ARROW_TYPE[dtype], dim))]
     return pa.schema(fields, metadata={"tokens": str(tokens)})
 
 
 def tokenise(work: Work, index: int) -> tuple[Ids, Offsets]:
-    """Read a shard's texts, put the prompt before each, and cut them into tokens."""
+    """Read a shard's texts, prepend the prompt to each, and tokenise them."""
     texts = Texts(work.texts_folder).shard(index)
     tokenizer = _tokenizer(work.tokenizer, work.store.max_length)
     return tokenizer([work.store.prompt + text for text in texts] if work.store.prompt else texts)
 
 
 class ShardEmbedder:
-    """A loaded teacher that makes one shard after the other.
+    """A loaded teacher that embeds one shard after another.
 
     Args:
-        work: What is to be made.
-        teacher: The loaded teacher, where another store of the same teacher has it already.
+        work: The store to build.
+        teacher: The loaded teacher, if another store of the same teacher has loaded it already.
     """
 
     def __init__(self, work: Work, teacher: Callable[[Tokens], Tensor] | None = None) -> None:
@@ -130,8 +130,8 @@ class ShardEmbedder:
         self.teacher = teacher or teacher_encoder(work.store, Workspace(work.root), work.device)
 
     def __call__(self, index: int, ids: Ids, offsets: Offsets) -> Shard:
-        """Embed a shard's tokens and write its file; rows without a vector are set apart, with the reason."""
-        began = time.perf_counter()
+        """Embed a shard's tokens and write its file; rows without a vector are quarantined with a reason."""
+        start = time.perf_counter()
         store, folder = self._work.store, self._work.folder
         forward = Forward(
             self.teacher, self._pad_id, self._work.batch_tokens, store.compute, self._work.device
@@ -148,33 +148,33 @@ class ShardEmbedder:
             (folder / quarantine_name(index)).unlink(missing_ok=True)
         kept = np.setdiff1d(np.arange(len(vectors_NE)), np.fromiter(reasons, np.int64, len(reasons)))
         size, sha256 = _write(folder / part_name(index), first + kept, stored_NE[kept], len(ids), store.dtype)
-        seconds = time.perf_counter() - began
+        seconds = time.perf_counter() - start
         dim = vectors_NE.shape[1]
         return Shard(index, len(kept), len(rejected), dim, len(ids), size, sha256, seconds)
 
 
 class Embedders:
-    """The embedders of several stores, made when they are needed; a teacher is loaded once.
+    """The embedders of several stores, created on demand; a teacher is loaded once.
 
     Args:
-        works: What is to be made, by number.
+        works: The stores to build, by number.
     """
 
     def __init__(self, works: list[Work]) -> None:
         self._works = works
-        self._made: dict[int, ShardEmbedder] = {}
+        self._embedders: dict[int, ShardEmbedder] = {}
         self._teachers: dict[str, Callable[[Tokens], Tensor]] = {}
 
     def __call__(self, number: int, index: int, ids: Ids, offsets: Offsets) -> Shard:
-        """Make a shard of the store of that number."""
-        if number not in self._made:
+        """Build a shard of the store with that number."""
+        if number not in self._embedders:
             work = self._works[number]
-            same = fingerprint(
+            key = fingerprint(
                 [work.store.teacher, work.store.prompt, work.store.max_length, work.store.compute]
             )
-            self._made[number] = ShardEmbedder(work, self._teachers.get(same))
-            self._teachers[same] = self._made[number].teacher
-        return self._made[number](index, ids, offsets)
+            self._embedders[number] = ShardEmbedder(work, self._teachers.get(key))
+            self._teachers[key] = self._embedders[number].teacher
+        return self._embedders[number](index, ids, offsets)
 
 
 @functools.lru_cache(maxsize=2)
@@ -183,12 +183,12 @@ def _tokenizer(model: Model, max_length: int) -> FastTokenizer:
 
 
 def _faults(vectors_NE: Vectors, stored_NE: npt.NDArray[Any], lengths: Offsets) -> dict[int, str]:
-    """Row to the reason why it cannot be stored."""
+    """Return the reason why a row cannot be stored, by row."""
     finite = np.isfinite(vectors_NE).all(axis=1)
     overflow = finite & ~np.isfinite(stored_NE).all(axis=1)
     faults = {int(row): "the teacher's vector holds NaN or infinity" for row in np.flatnonzero(~finite)}
     for row in np.flatnonzero(overflow):
-        faults[int(row)] = f"a value of {np.abs(vectors_NE[row]).max():g} does not fit into {stored_NE.dtype}"
+        faults[int(row)] = f"a value of {np.abs(vectors_NE[row]).max():g} does not fit in {stored_NE.dtype}"
     faults.update({int(row): "the text has no tokens" for row in np.flatnonzero(lengths == 0)})
     return faults
 

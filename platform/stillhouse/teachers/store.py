@@ -1,4 +1,4 @@
-"""Read a store: memory-mapped shards of vectors, gathered by row id; and check that it is what it was."""
+"""Reading a store: memory-mapped shards of vectors, gathered by row id; and verifying their integrity."""
 
 import functools
 import threading
@@ -16,26 +16,26 @@ from stillhouse.core.errors import BadInput, Hindered, require
 from stillhouse.core.types import IntArray
 from stillhouse.plan.data import Store
 from stillhouse.teachers.build_state import QUARANTINE
-from stillhouse.teachers.mapped_rows import Window
+from stillhouse.teachers.mapped_rows import MappedRows
 from stillhouse.teachers.shards import schema
 
-_REBUILD = "Remove that file and the store's manifest.json; the same command again makes what is missing."
+_REBUILD = "Remove that file and the store's manifest.json; the same command then rebuilds what is missing."
 
 
 class StoreReader:
-    """A finished store. Shards are mapped when they are first read, so opening is quick at any size.
+    """A finished store. Shards are mapped when they are first read, so opening is fast at any size.
 
     Attributes:
-        folder: Where it is.
+        folder: Its folder.
         dim: E.
-        dtype: Of the values on the disk.
+        dtype: Type of the values on the disk.
 
     Args:
         folder: A finished store.
 
     Raises:
-        BadInput: It is unfinished, or a shard is missing or not as long as the manifest says. A shard with
-            other bytes than were written is refused when it is first read.
+        BadInput: It is unfinished, or a shard is missing or not as large as the manifest says. A shard whose
+            bytes have changed is refused when it is first read.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -48,9 +48,9 @@ class StoreReader:
         for shard in self._shards:
             problem = _size_problem(folder, shard)
             if problem:
-                raise Hindered(f"a store's shards must be whole, but {problem}. {_REBUILD}")
+                raise Hindered(f"a store's shards must be complete, but {problem}. {_REBUILD}")
         self._quarantines = np.array([shard["quarantined"] > 0 for shard in self._shards])
-        self._window, self._mapping = Window(len(self._shards), self.dim, self.dtype), threading.Lock()
+        self._mapped, self._mapping = MappedRows(len(self._shards), self.dim, self.dtype), threading.Lock()
 
     def __len__(self) -> int:
         """The number of rows that have a vector."""
@@ -67,13 +67,13 @@ class StoreReader:
         return np.delete(rows, missing) if missing else rows
 
     def gather(self, rows: IntArray) -> npt.NDArray[np.float32]:
-        """The vectors of some rows, in that order; ids may repeat.
+        """Gather the vectors of some rows, in that order; ids may repeat.
 
         Args:
             rows: Row ids of the text table, of any shape.
 
         Returns:
-            float32, the shape of ``rows`` and E.
+            float32 vectors, of the shape of ``rows`` followed by E.
 
         Raises:
             BadInput: A row is quarantined, or outside the table.
@@ -87,17 +87,17 @@ class StoreReader:
         shard_of = np.searchsorted(self._starts, flat, side="right") - 1
         positions = flat - self._starts[shard_of]
         for shard in np.unique(shard_of[self._quarantines[shard_of]]):
-            here = shard_of == shard
-            positions[here] = self._position(int(shard), flat[here])
-        if self._window.absent(shard_of):
+            inside = shard_of == shard
+            positions[inside] = self._position(int(shard), flat[inside])
+        if self._mapped.absent(shard_of):
             self._map(shard_of)
-        stored = self._window.take(shard_of, positions)
+        stored = self._mapped.take(shard_of, positions)
         # NumPy converts half precision one value at a time.
         vectors: npt.NDArray[np.float32] = torch.from_numpy(stored).float().numpy()
         return vectors.reshape(*rows.shape, self.dim)
 
     def _position(self, index: int, rows: IntArray) -> IntArray:
-        """Where each row stands in a shard with gaps."""
+        """Return the position of each row in a shard with gaps."""
         stored = self._row_column(index)
         position = np.searchsorted(stored, rows)
         inside = (
@@ -107,9 +107,9 @@ class StoreReader:
         )
         require(
             bool(inside.all()),
-            "a row that is gathered has a vector",
+            "every gathered row has a vector",
             rows=np.unique(rows[~inside])[:5].tolist(),
-            remedy=f"These are quarantined, see {QUARANTINE}; take the rows from `.rows`.",
+            remedy=f"These rows are quarantined, see {QUARANTINE}; `.rows` lists those with a vector.",
         )
         return position
 
@@ -119,32 +119,32 @@ class StoreReader:
 
     def _map(self, shards: IntArray) -> None:
         with self._mapping:
-            for index in self._window.absent(shards):
-                # Once a shard and process, when its bytes are wanted in memory anyway.
+            for index in self._mapped.absent(shards):
+                # Once per shard and process, when its bytes are needed in memory anyway.
                 shard = self._shards[index]
                 if sha256_of(self.folder / shard["name"]) != shard["sha256"]:
                     raise Hindered(
-                        f"a store's shards must be as they were written, but {shard['name']} of "
+                        f"a store's shards must be unchanged, but {shard['name']} of "
                         f"{self.folder} was altered. {_REBUILD}"
                     )
                 values = self._batch(index)["embedding"].flatten().to_numpy()
-                self._window.add(index, values.reshape(-1, self.dim))
+                self._mapped.add(index, values.reshape(-1, self.dim))
 
     def _batch(self, index: int) -> Any:
         return read_shard(self.folder / self._shards[index]["name"], self.dim, self.dtype)
 
 
 def open_store(workspace: Workspace, store: Store) -> StoreReader:
-    """Read a store that was built before.
+    """Open a finished store.
 
     Raises:
-        BadInput: It is unfinished, damaged, or of another dtype than the plan's.
+        BadInput: It is unfinished, damaged, or of a different dtype than the plan's.
     """
     reader = StoreReader(workspace.path(store))
     require(
         reader.dtype == store.dtype,
         "a store has the dtype that the plan names",
-        wanted=store.dtype,
+        expected=store.dtype,
         found=reader.dtype,
         remedy=f"Remove {reader.folder} and build it again.",
     )
@@ -152,20 +152,19 @@ def open_store(workspace: Workspace, store: Store) -> StoreReader:
 
 
 def read_shard(path: Path, dim: int, dtype: str) -> Any:
-    """The one record batch of a shard, memory-mapped.
+    """Read the only record batch of a shard, memory-mapped.
 
     Raises:
-        BadInput: It is missing, not Arrow, or of another dimension or dtype.
+        BadInput: It is missing, not Arrow, or of a different dimension or dtype.
     """
     try:
         batch = pa.ipc.open_file(pa.memory_map(str(path))).get_batch(0)
     except (FileNotFoundError, pa.ArrowInvalid) as error:
         raise Hindered(
-            f"{path} must be a whole Arrow file, but reading it gave: {error}. {_REBUILD}"
+            f"{path} must be a complete Arrow file, but reading it gave: {error}. {_REBUILD}"
         ) from None
-    wanted = schema(dim, dtype)
     require(
-        batch.schema.equals(wanted),
+        batch.schema.equals(schema(dim, dtype)),
         f"{path} holds vectors of {dim} {dtype} values",
         found=str(batch.schema.field("embedding").type),
         remedy=_REBUILD,
@@ -177,20 +176,20 @@ def verify_store(folder: Path) -> list[str]:
     """Recompute every checksum and count.
 
     Returns:
-        What is wrong, in words, one item a problem; empty when nothing is.
+        One sentence per problem; empty if there is none.
     """
     if not (folder / MANIFEST).exists():
         done = len(list(folder.glob("part-*.arrow")))
         return [
-            f"{folder.name} is unfinished: {done} shards are there, and the command that made them goes on"
+            f"{folder.name} is unfinished: {done} shards exist, and the command that wrote them continues it"
         ]
     manifest = read_manifest(folder)
     problems = [
         problem for shard in manifest["shards"] for problem in _shard_problems(folder, shard, manifest)
     ]
     names = {shard["name"] for shard in manifest["shards"]}
-    strangers = sorted(path.name for path in folder.glob("part-*.arrow") if path.name not in names)
-    problems += [f"{name} is not in the manifest" for name in strangers]
+    unlisted = sorted(path.name for path in folder.glob("part-*.arrow") if path.name not in names)
+    problems += [f"{name} is not in the manifest" for name in unlisted]
     return problems + list(_count_problems(folder, manifest))
 
 
@@ -201,7 +200,7 @@ def _shard_problems(folder: Path, shard: dict[str, Any], manifest: dict[str, Any
         yield problem
         return
     if sha256_of(path) != shard["sha256"]:
-        yield f"{name} was altered: its bytes are not those that were written"
+        yield f"{name} was altered: its bytes differ from those that were written"
     try:
         rows = read_shard(path, manifest["dim"], manifest["dtype"])["row"].to_numpy()
     except BadInput as error:
@@ -209,32 +208,33 @@ def _shard_problems(folder: Path, shard: dict[str, Any], manifest: dict[str, Any
         return
     last = shard["first"] + shard["rows"] + shard["quarantined"]
     if len(rows) != shard["rows"]:
-        yield f"{name} has {len(rows)} rows, and the manifest says {shard['rows']}"
+        yield f"{name} has {len(rows)} rows, but the manifest says {shard['rows']}"
     elif len(rows) and (rows[0] < shard["first"] or rows[-1] >= last or (np.diff(rows) <= 0).any()):
-        yield f"{name} holds rows twice, out of order, or that belong elsewhere"
+        yield f"{name} holds rows that are repeated, out of order or of another shard"
 
 
 def _size_problem(folder: Path, shard: dict[str, Any]) -> str:
     path = folder / shard["name"]
     if not path.exists():
         return f"{shard['name']} is missing"
-    size, wanted = path.stat().st_size, shard["bytes"]
-    if size == wanted:
+    size, expected = path.stat().st_size, shard["bytes"]
+    if size == expected:
         return ""
-    return f"{shard['name']} {'is truncated' if size < wanted else 'has grown'}: {size} bytes of {wanted}"
+    change = "is truncated" if size < expected else "has grown"
+    return f"{shard['name']} {change}: {size} bytes of {expected}"
 
 
 def _count_problems(folder: Path, manifest: dict[str, Any]) -> Iterator[str]:
     stored = sum(shard["rows"] for shard in manifest["shards"])
     if stored != manifest["rows"]:
-        yield f"the shards hold {stored} rows, and the manifest says {manifest['rows']}"
+        yield f"the shards hold {stored} rows, but the manifest says {manifest['rows']}"
     if manifest["input_rows"] != manifest["rows"] + manifest["quarantined"] + manifest["duplicates"]:
-        yield "input rows are not stored + quarantined + duplicates"
+        yield "the input rows are not the sum of stored, quarantined and duplicate rows"
     try:
         rejected = {row["row"] for row in read_json(folder / QUARANTINE)}
     except BadInput as error:
         yield str(error)
         return
-    wanted = manifest["quarantined_vectors"]
-    if len(rejected) != wanted:
-        yield f"{QUARANTINE} has {len(rejected)} rows, and the manifest says {wanted}"
+    expected = manifest["quarantined_vectors"]
+    if len(rejected) != expected:
+        yield f"{QUARANTINE} has {len(rejected)} rows, but the manifest says {expected}"

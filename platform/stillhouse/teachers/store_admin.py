@@ -1,8 +1,8 @@
-"""The stores of a workspace: what is there, and what could go.
+"""The administration of a workspace's stores: listing them, and collecting unused ones.
 
-A store is referenced when a plan kept in the workspace names it: in a JSON file (a manifest, a plan, a
-sweep's settings) on any shelf but those of the stores, tokens and texts themselves, nested as a value or by
-its fingerprint. Tokens are referenced when some plan names their texts.
+A store is referenced if a plan kept in the workspace names it: in a JSON file (a manifest, a plan, a sweep's
+settings) in any folder except those of the stores, tokens and texts themselves, nested as a value or by its
+fingerprint. Tokens are referenced if some plan names their texts.
 """
 
 import contextlib
@@ -19,15 +19,15 @@ from stillhouse.core.errors import BadInput
 from stillhouse.plan.data import Collection as RetrievalCollection
 from stillhouse.plan.data import Store, TextTable, TokenTable
 
-A_DAY = 86_400.0
+DAY_SECONDS = 86_400.0
 _NOT_PLANS = {Store.kind, TokenTable.kind, TextTable.kind, RetrievalCollection.kind}
 
 
 @dataclass(frozen=True)
 class Listed:
-    """A line of ``stillhouse store ls``; an unfinished store has no rows, dimension, dtype and teacher.
+    """A line of ``stillhouse store ls``; an unfinished store has no rows, dimension, dtype or teacher.
 
-    ``quarantined`` rows of the input have no vector: they could not be read, or could not be embedded.
+    ``quarantined`` input rows have no vector: they could not be read, or could not be embedded.
     """
 
     label: str
@@ -52,22 +52,22 @@ class Collectable:
 
 
 def list_stores(workspace: Workspace) -> list[Listed]:
-    """Every store of a workspace, finished or not, by name."""
+    """List all stores of a workspace, finished or not, by name."""
     return [_listed(folder) for folder in workspace.listed(Store.kind)]
 
 
 def collectable(
-    workspace: Workspace, *, keep: Collection[str] = (), older_than: float = A_DAY
+    workspace: Workspace, *, keep: Collection[str] = (), older_than: float = DAY_SECONDS
 ) -> list[Collectable]:
-    """What could be deleted; never what a live process is building.
+    """List the folders that could be deleted, never one that a live process is building.
 
-    That is unfinished stores and tokens that nobody has written to for a while, and finished ones that no
-    plan of this workspace names.
+    These are unfinished stores and tokens that have not been written to for a while, and finished ones that
+    no plan of this workspace names.
 
     Args:
-        workspace: Where to look.
-        keep: Fingerprints of stores and tokens that stay.
-        older_than: Seconds since an unfinished folder was last written to.
+        workspace: The workspace to search.
+        keep: Fingerprints of stores and tokens to keep.
+        older_than: Minimum age of an unfinished folder in seconds since it was last written to.
     """
     stores, texts, text = _references(workspace)
     found = []
@@ -83,14 +83,14 @@ def collectable(
             continue
         is_store = folder.parent.name == Store.kind
         named = stores if is_store else texts
-        wanted = fingerprint if is_store else _texts_of(folder)
-        if wanted not in named and fingerprint not in text:
+        reference = fingerprint if is_store else _texts_of(folder)
+        if reference not in named and fingerprint not in text:
             found.append(Collectable(folder, _bytes(folder), "no plan in this workspace names it"))
     return found
 
 
 def collect(items: Iterable[Collectable]) -> int:
-    """Delete what `collectable` found, but nothing that has been locked since. Returns the bytes freed."""
+    """Delete the folders that `collectable` found, except any locked since. Returns the bytes freed."""
     freed = 0
     for item in items:
         with contextlib.suppress(BadInput), locked(_lock(item.path), wait=False):
@@ -119,15 +119,15 @@ def _listed(folder: Path) -> Listed:
 
 
 def _references(workspace: Workspace) -> tuple[set[str], set[str], str]:
-    """Fingerprints of stores and of texts that plans name, and the plans themselves as one text."""
+    """Return the fingerprints of stores and of texts that plans name, and the plans as one text."""
     stores: set[str] = set()
     texts: set[str] = set()
     plans = []
-    shelves = sorted(workspace.root.iterdir()) if workspace.root.is_dir() else []
-    for shelf in shelves:
-        if not shelf.is_dir() or shelf.name in _NOT_PLANS:
+    folders = sorted(workspace.root.iterdir()) if workspace.root.is_dir() else []
+    for folder in folders:
+        if not folder.is_dir() or folder.name in _NOT_PLANS:
             continue
-        for path in sorted([*shelf.glob("*.json"), *shelf.glob("*/*.json")]):
+        for path in sorted([*folder.glob("*.json"), *folder.glob("*/*.json")]):
             plan = path.read_text(encoding="utf-8", errors="replace")
             plans.append(plan)
             if f'.{Store.__name__}"' in plan or f'.{TextTable.__name__}"' in plan:
@@ -137,7 +137,7 @@ def _references(workspace: Workspace) -> tuple[set[str], set[str], str]:
 
 
 def _values(plan: Any) -> Iterator[tuple[str, str]]:
-    """The stores and text tables nested in the canonical form of a plan, with their fingerprints."""
+    """Iterate over the stores and text tables nested in a plan's canonical form, with fingerprints."""
     if isinstance(plan, list):
         for item in plan:
             yield from _values(item)
@@ -150,13 +150,13 @@ def _values(plan: Any) -> Iterator[tuple[str, str]]:
 
 
 def _fingerprint(canonical: dict[str, Any]) -> str:
-    """As `spec.fingerprint` has it, out of a form that is canonical already."""
+    """Compute `core.identity.fingerprint` from a form that is canonical already."""
     text = json.dumps(canonical, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _texts_of(folder: Path) -> str:
-    """The fingerprint of the texts that a token table was made of."""
+    """Return the fingerprint of the texts that a token table was built from."""
     return _fingerprint(read_manifest(folder)["plan"]["with"]["texts"])
 
 

@@ -1,7 +1,7 @@
-"""Back-translation: a text into another language and back again, by any two sequence-to-sequence models.
+"""Back-translation: texts into another language and back, by any two sequence-to-sequence models.
 
-Each model knows one direction, as those of Opus-MT do. One that must be told its languages is refused: it
-would be run without them, and give text in whatever language it likes.
+Each model translates in one direction, as those of Opus-MT do. A model that needs its languages as an
+argument is refused: it would run without them, and return text in an arbitrary language.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,15 +17,15 @@ from stillhouse.students.backbone import quiet
 BATCH = 32
 _TOKENIZER_FILES = ("tokenizer.json", "*.spm", "*.model", "vocab.*")
 _LONGEST = 512
-"""Tokens a text, for models that do not say how many they take."""
+"""Tokens per text, for models that do not state their maximum."""
 
 
 def check_translator(model: Model) -> None:
     """Refuse a model that does not translate by itself; no weights are read.
 
     Raises:
-        BadInput: It is no sequence-to-sequence model, has no tokenizer that loads here, or wants to be told
-            its languages.
+        BadInput: Not a sequence-to-sequence model, a tokenizer that does not load, or a model that needs its
+            languages as an argument.
     """
     from transformers import AutoConfig
 
@@ -42,26 +42,26 @@ def check_translator(model: Model) -> None:
     )
     require(
         not hasattr(_tokenizer(model), "src_lang"),
-        "a translator knows its one direction",
+        "a translator has one fixed direction",
         model=name,
-        remedy="Take a model of two languages, such as those of Opus-MT.",
+        remedy="Use a model for one pair of languages, such as those of Opus-MT.",
     )
 
 
 def back_translated(
-    texts: Sequence[str], there: "Translator", back: "Translator", *, seed: int | None = None
+    texts: Sequence[str], forth: "Translator", back: "Translator", *, seed: int | None = None
 ) -> list[str]:
-    """Texts, there and back; see `Translator` for the seed."""
-    return back(there(texts, seed), seed)
+    """Translate texts forth and back; see `Translator` for the seed."""
+    return back(forth(texts, seed), seed)
 
 
 class Translator:
-    """One model, in evaluation mode and float32.
+    """A translation model, in evaluation mode and float32.
 
     Args:
         model: A folder with safetensors weights.
-        device: Where it runs.
-        batch: Texts at once; those of about one length go together.
+        device: Device that it runs on.
+        batch: Texts per batch, grouped by length.
 
     Raises:
         BadInput: See `check_translator`.
@@ -80,32 +80,35 @@ class Translator:
         self._longest = int(getattr(loaded.config, "max_position_embeddings", None) or _LONGEST)
 
     def __call__(self, texts: Sequence[str], seed: int | None = None) -> list[str]:
-        """Translations, in the order of the texts.
+        """Translate texts, in their order.
 
         Args:
-            texts: In the language that the model reads.
-            seed: Draw every token from the model, so that another seed says it in other words; None decodes
-                as the model's own settings say. The global random state is left as it was.
+            texts: Texts in the language that the model reads.
+            seed: Seed for sampling every token from the model, so that another seed gives another wording;
+                None decodes with the model's own settings. The global random state is left unchanged.
         """
         order = sorted(range(len(texts)), key=lambda at: len(texts[at]))
-        said = [""] * len(texts)
-        how: dict[str, Any] = {"do_sample": False} if seed is None else {"do_sample": True, "num_beams": 1}
+        translations = [""] * len(texts)
+        decoding: dict[str, Any] = (
+            {"do_sample": False} if seed is None else {"do_sample": True, "num_beams": 1}
+        )
         with torch.random.fork_rng(devices=[]), torch.no_grad(), quiet():
             torch.manual_seed(seed or 0)
             for rows in _batches(order, self._batch):
-                for at, text in zip(rows, self._translate([texts[at] for at in rows], how), strict=True):
-                    said[at] = text
-        return said
+                translated = self._translate([texts[at] for at in rows], decoding)
+                for at, text in zip(rows, translated, strict=True):
+                    translations[at] = text
+        return translations
 
-    def _translate(self, texts: list[str], how: dict[str, Any]) -> list[str]:
+    def _translate(self, texts: list[str], decoding: dict[str, Any]) -> list[str]:
         tokens = self._tokenizer(
             texts, return_tensors="pt", padding=True, truncation=True, max_length=self._longest
         )
         inputs = {name: tokens[name].to(self._device) for name in ("input_ids", "attention_mask")}
-        # A model that does not end is cut, each text by its own length: the rest of the batch is no matter.
-        most_B = (2 * inputs["attention_mask"].sum(dim=1) + 10).clamp(max=self._longest).tolist()
-        ids_BT = self._model.generate(**inputs, **how, max_new_tokens=max(most_B) - 1)
-        cut = [ids[:most] for ids, most in zip(ids_BT.tolist(), most_B, strict=True)]
+        # Output that does not end is truncated by the length of its own text, whatever else is in the batch.
+        limit_B = (2 * inputs["attention_mask"].sum(dim=1) + 10).clamp(max=self._longest).tolist()
+        ids_BT = self._model.generate(**inputs, **decoding, max_new_tokens=max(limit_B) - 1)
+        cut = [ids[:limit] for ids, limit in zip(ids_BT.tolist(), limit_B, strict=True)]
         decoded: list[str] = self._tokenizer.batch_decode(cut, skip_special_tokens=True)
         return decoded
 
@@ -119,13 +122,13 @@ def _tokenizer(model: Model) -> Any:
     from transformers import AutoTokenizer
 
     files = [file.name for pattern in _TOKENIZER_FILES for file in Path(model.path).glob(pattern)]
-    # Of an empty folder transformers makes a tokenizer without words.
+    # From an empty folder transformers builds a tokenizer without words.
     require(bool(files), "a translator's folder holds its tokenizer", model=model.name or model.path)
     try:
         return AutoTokenizer.from_pretrained(Path(model.path), local_files_only=True, trust_remote_code=False)
     except (OSError, ValueError, KeyError, ImportError) as error:
-        said = next(iter(str(error).strip().splitlines()), "")
+        reason = next(iter(str(error).strip().splitlines()), "")
         raise BadInput(
-            f"{model.name or model.path} must have a tokenizer that loads here, but: {said} Where it names "
+            f"{model.name or model.path} must have a tokenizer that can be loaded, but: {reason} If it names "
             "sentencepiece or sacremoses, install them."
         ) from None

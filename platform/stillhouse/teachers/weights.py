@@ -1,4 +1,4 @@
-"""Which weights a name means. Only safetensors are read: never a pickle, never code that comes with them."""
+"""Finding and loading the weights behind a name. Only safetensors are read: no pickles, no bundled code."""
 
 import functools
 import hashlib
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 PACKAGED = ("all-MiniLM-L6-v2", "sentence-transformers/all-MiniLM-L6-v2")
 PACKAGED_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
-"""The published weights of all-MiniLM-L6-v2 (``model.safetensors``)."""
+"""Hash of the published weights of all-MiniLM-L6-v2 (``model.safetensors``)."""
 
 TEACHERS = ("Transformer", "StaticEmbedding")
-"""First modules of sentence-transformers that a store can feed: both take token ids."""
+"""First modules of sentence-transformers that a store supports: both take token ids."""
 
 _PARTS = {".safetensors", ".json", ".txt", ".model", ".spm"}
 _NOT_PARTS = {"data_config.json", "trainer_state.json", "train_results.json", "eval_results.json"}
@@ -40,16 +40,16 @@ _PICKLES = ("pytorch_model*.bin", "*.pt", "*.pth", "*.ckpt")
 
 
 def resolve_model(name: str) -> Model:
-    """Find a model's folder and hash what is in it.
+    """Find a model's folder and hash its contents.
 
-    A plain Hugging Face encoder, one without ``modules.json``, is a model too: sentence-transformers adds
-    mean pooling over the tokens, without normalisation.
+    A plain Hugging Face encoder without ``modules.json`` is a model too: sentence-transformers adds mean
+    pooling over the tokens, without normalisation.
 
     Args:
         name: ``all-MiniLM-L6-v2`` (the packaged one), a local folder, or a name on the Hugging Face hub.
 
     Raises:
-        BadInput: There is no such model, its weights are not the published ones, or not safetensors.
+        BadInput: No such model, weights that are not the published ones, or weights not in safetensors.
     """
     require(bool(name.strip()), "a model has a name", name=name)
     folder = Path(name).expanduser()
@@ -64,7 +64,7 @@ def resolve_model(name: str) -> Model:
 
 
 def hash_model(folder: Path) -> str:
-    """A hash over all that decides a vector (weights, configurations, tokenizer): sorted names, contents."""
+    """Hash all that determines a vector (weights, configurations, tokenizer): sorted names, contents."""
     parts = hashlib.sha256()
     for path in sorted(_parts(folder), key=lambda part: part.relative_to(folder).as_posix()):
         parts.update(f"{path.relative_to(folder).as_posix()}\n{sha256_of(path)}\n".encode())
@@ -73,10 +73,10 @@ def hash_model(folder: Path) -> str:
 
 @functools.lru_cache(maxsize=8)
 def on_this_machine(model: Model) -> Model:
-    """The same model where this process can read it: at its path, else found again by its name.
+    """Return the model with a path that this process can read: its own, or one found by its name.
 
     Raises:
-        BadInput: The weights that are found are not those of ``model``.
+        BadInput: The weights found are not those of ``model``.
     """
     found = model if Path(model.path).is_dir() else resolve_model(model.name)
     sha256 = hash_model(Path(found.path))
@@ -84,9 +84,9 @@ def on_this_machine(model: Model) -> Model:
         sha256 == model.sha256,
         "a model has the weights that the plan names",
         model=model.name or model.path,
-        wanted=model.sha256[:16],
+        expected=model.sha256[:16],
         found=sha256[:16],
-        remedy="Its folder was changed: put the old files back, or start a new store.",
+        remedy="Its folder was changed: restore the old files, or start a new store.",
     )
     return replace(model, path=found.path)
 
@@ -119,7 +119,7 @@ def load_sentence_transformer(model: Model, device: str = "cpu") -> "SentenceTra
 
 
 def licence_of(model: Model) -> str:
-    """The licence that a model's card states; empty where it states none."""
+    """Return the licence stated in a model's card; empty if there is none."""
     card = Path(model.path) / "README.md"
     text = card.read_text(encoding="utf-8", errors="replace") if card.is_file() else ""
     front = text.split("---", 2)[1] if text.startswith("---") and text.count("---") >= 2 else ""
@@ -128,10 +128,10 @@ def licence_of(model: Model) -> str:
 
 
 def tokenizer_of(teacher: Model | Stage) -> Model:
-    """The model whose folder holds a teacher's tokenizer. A student is built for it once in a process."""
+    """Return the model whose folder holds a teacher's tokenizer; a student is built once per process."""
     if isinstance(teacher, Model):
         return teacher
-    # By its printed form, not its fingerprint: a path belongs to the first alone.
+    # By the printed form, not by the fingerprint, which does not cover paths.
     if (key := repr(teacher.student)) not in _TOKENIZERS:
         tokenizer = teacher.student.build().tokenizer
         assert isinstance(tokenizer, Model), f"{teacher.student} must name its tokenizer"
@@ -143,18 +143,18 @@ def teacher_encoder(store: Store, workspace: Workspace, device: str = "cpu") -> 
     """Load a store's teacher, published or trained here, as a function from tokens to vectors (B, E).
 
     Raises:
-        BadInput: The stage that should teach is not finished, or the model cannot be loaded.
+        BadInput: The teacher's stage is not finished, or the model cannot be loaded.
     """
     if isinstance(store.teacher, Stage):
         return _trained(store.teacher, workspace, device, store.compute)
-    here = on_this_machine(store.teacher)
-    check_teacher(here)
-    model = load_sentence_transformer(here, device)
-    return _static(model) if is_static(Path(here.path)) else _contextual(model, store, here)
+    local = on_this_machine(store.teacher)
+    check_teacher(local)
+    model = load_sentence_transformer(local, device)
+    return _static(model) if is_static(Path(local.path)) else _contextual(model, store, local)
 
 
 def check_teacher(model: Model) -> None:
-    """Refuse a model whose tokens or features a store cannot give it.
+    """Refuse a model whose input features a store cannot provide.
 
     Raises:
         BadInput: Its first module is neither a transformer nor a table of token vectors.
@@ -168,14 +168,14 @@ def check_teacher(model: Model) -> None:
     )
 
 
-def _contextual(model: "SentenceTransformer", store: Store, here: Model) -> Callable[[Tokens], Tensor]:
+def _contextual(model: "SentenceTransformer", store: Store, local: Model) -> Callable[[Tokens], Tensor]:
     positions = getattr(model[0].auto_model.config, "max_position_embeddings", store.max_length)
     require(
         store.max_length <= positions, "max_length <= the teacher's positions", max_length=store.max_length
     )
-    # Some poolings leave the prompt's tokens out; they are told how many there are, as `encode` tells them.
+    # Some poolings exclude the prompt's tokens; they receive their number, as from `encode`.
     cast_products(model, store.compute)
-    tokenizer = FastTokenizer(Path(here.path), store.max_length)
+    tokenizer = FastTokenizer(Path(local.path), store.max_length)
     prompt = {"prompt_length": tokenizer.prefix_length(store.prompt)} if store.prompt else {}
 
     def forward(tokens: Tokens) -> Tensor:
@@ -203,7 +203,7 @@ def _trained(stage: Stage, workspace: Workspace, device: str, compute: str) -> C
 
     require(
         workspace.finished(stage),
-        "a stage that teaches is finished",
+        "the teacher's stage is finished",
         stage=f"{stage.label}-{stage.fingerprint}",
         remedy="Run that stage first.",
     )
@@ -243,15 +243,15 @@ def _from_hub(name: str) -> Path:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
-    wanted = [f"*{suffix}" for suffix in sorted(_PARTS)]
-    unwanted = [f"{backend}/*" for backend in sorted(_OTHER_BACKENDS)]
+    allowed = [f"*{suffix}" for suffix in sorted(_PARTS)]
+    ignored = [f"{backend}/*" for backend in sorted(_OTHER_BACKENDS)]
     try:
-        return Path(snapshot_download(name, allow_patterns=wanted, ignore_patterns=unwanted))
+        return Path(snapshot_download(name, allow_patterns=allowed, ignore_patterns=ignored))
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
         raise BadInput(
             f"{name} must be a local folder or a model of the Hugging Face hub that is cached or can be "
-            f"reached, but it is neither here ({type(error).__name__}). Give the path of a folder, the full "
-            "name (organisation/model), or go online once."
+            f"reached, but it is neither ({type(error).__name__}). Give the path of a folder, the full name "
+            "(organisation/model), or go online once."
         ) from error
 
 
@@ -264,23 +264,23 @@ def _parts(folder: Path) -> Iterator[Path]:
 
 
 def _check_safetensors(folder: Path) -> None:
-    """Every module with weights must have them as safetensors; the encoder must have some."""
+    """Check that every module with weights has them as safetensors, and that the encoder has weights."""
     found = False
     for part in {folder, *(folder / module for module in _modules(folder))}:
         safe, pickled = any(part.glob("*.safetensors")), [p.name for g in _PICKLES for p in part.glob(g)]
         require(
             safe or not pickled,
-            "weights are safetensors, since a pickle can run code when it is read",
+            "weights are safetensors, since a pickle can run code when it is loaded",
             folder=str(part),
             files=sorted(pickled)[:3],
-            remedy="Convert them: load the model where you trust it, and save it again.",
+            remedy="Convert them: load the model in an environment you trust, and save it again.",
         )
         found = found or safe
     require(
         found,
         "a model's folder holds its weights as *.safetensors",
         folder=str(folder),
-        remedy="A repository that offers pickled weights only is not loaded.",
+        remedy="A repository with pickled weights alone cannot be loaded.",
     )
 
 

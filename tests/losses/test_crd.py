@@ -90,7 +90,7 @@ def test_the_constant_is_the_first_batch_s_mean_and_stays() -> None:
     loss(draw(5, 4, seed=8), teacher)
     assert torch.equal(loss.log_constant, before) and "log_constant" in loss.state_dict()
     near_chance = CRD(student_dim=4, teacher_dim=5, items=50, temperature=1e6, estimated=True).double()
-    # Nothing is told apart yet: h = 1 / (1 + N) for every pair, here with N = 4.
+    # Nothing is distinguished yet: h = 1 / (1 + N) for every pair, here with N = 4.
     assert near_chance(student, teacher).item() == pytest.approx(
         -math.log(1 / 5) - 4 * math.log(4 / 5), rel=1e-5
     )

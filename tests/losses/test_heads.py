@@ -119,7 +119,7 @@ def test_narrow_inputs_are_widened() -> None:
 @pytest.mark.parametrize(
     "options", [{"classes": 1}, {"hidden": 0}, {"dropout": 1.0}], ids=lambda options: next(iter(options))
 )
-def test_heads_that_cannot_be_are_refused(options: dict[str, Any]) -> None:
+def test_impossible_heads_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(BadInput, match=next(iter(options))):
         head(True, **options)
 

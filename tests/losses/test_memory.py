@@ -37,8 +37,8 @@ def test_the_newest_are_kept_and_the_oldest_go_first() -> None:
 def test_rows_among_others_are_those_of_isin() -> None:
     draws = torch.Generator().manual_seed(0)
     for many, few in ((1000, 1), (1000, 300), (1, 5)):
-        rows, wanted = (torch.randint(-1, 400, (count,), generator=draws) for count in (many, few))
-        assert torch.equal(among(rows, wanted), torch.isin(rows, wanted))
+        rows, chosen = (torch.randint(-1, 400, (count,), generator=draws) for count in (many, few))
+        assert torch.equal(among(rows, chosen), torch.isin(rows, chosen))
 
 
 def test_a_row_is_held_once() -> None:
@@ -87,7 +87,7 @@ def test_keys_carry_no_gradient() -> None:
     assert not bank.vectors_ME.requires_grad
 
 
-def test_the_bank_can_take_the_batch_in_before_its_backward_pass() -> None:
+def test_a_batch_can_be_pushed_before_its_backward_pass() -> None:
     bank = MemoryBank(size=4, teacher_dim=3)
     bank.push(draw(2, 3, seed=2), torch.tensor([8, 9]))
     loss = InfoNCE(student_dim=3, teacher_dim=3)

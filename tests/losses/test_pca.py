@@ -54,16 +54,16 @@ def test_a_mean_far_from_zero_costs_no_digits() -> None:
 
 
 @pytest.mark.parametrize("centred", [True, False])
-def test_the_first_rows_decide_and_no_block_past_them_is_asked_for(centred: bool) -> None:
-    data, asked = vectors(), []
+def test_the_first_rows_decide_and_no_block_past_them_is_read(centred: bool) -> None:
+    data, read = vectors(), []
 
     def blocks() -> Iterator[Array]:
         for number, block in enumerate(cut(data, 40, 40, 40)):
-            asked.append(number)
+            read.append(number)
             yield block
 
     streamed = fit_pca(blocks(), 3, centred=centred, rows=60)
-    assert asked == [0, 1]
+    assert read == [0, 1]
     for one, other in zip(streamed, fit_pca([data[:60]], 3, centred=centred), strict=True):
         np.testing.assert_allclose(one, other, atol=1e-6)
     everything = fit_pca([data], 3, centred=centred, rows=0)[1]

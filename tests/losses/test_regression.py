@@ -31,12 +31,12 @@ def test_mse_is_the_equation(dimensions: str, student_dim: int) -> None:
     )
 
 
-def test_mse_projects_only_where_it_must_or_is_told_to() -> None:
+def test_mse_projects_only_if_required_or_requested() -> None:
     assert not list(MSE(student_dim=3, teacher_dim=3).parameters())
     assert [p.shape for p in MSE(student_dim=3, teacher_dim=5).parameters()] == [(5, 3)]
-    told = MSE(student_dim=3, teacher_dim=3, projection=True).double()
+    projected = MSE(student_dim=3, teacher_dim=3, projection=True).double()
     student = draw(4, 3)
-    assert told(student, student).item() == 0
+    assert projected(student, student).item() == 0
 
 
 def test_gradients_of_regression() -> None:

@@ -73,8 +73,8 @@ def test_hard_loss_is_the_equation_with_several_gold_and_none(gold: str, kind: t
     total = 0.0
     for student, labels in zip(STUDENT.tolist(), LABELS.tolist(), strict=True):
         q = soften(student, 1.0)
-        wanted = [-math.log(b) for y, b in zip(labels, q, strict=True) if y]
-        total += sum(wanted) / (len(wanted) if gold == "mean" and wanted else 1)
+        terms = [-math.log(b) for y, b in zip(labels, q, strict=True) if y]
+        total += sum(terms) / (len(terms) if gold == "mean" and terms else 1)
     assert HardLabelCE(gold=gold)(STUDENT, LABELS.to(kind)).item() == pytest.approx(total / 4, rel=1e-12)
 
 

@@ -96,7 +96,7 @@ def test_a_sum_over_tiles_has_the_value_and_the_gradients_of_the_whole() -> None
 def test_a_sum_over_nothing_is_zero_and_its_gradient_too() -> None:
     anchors, hidden = draw(3, DIM).requires_grad_(), torch.ones(KEYS, dtype=torch.bool)
     nothing = streamed_sum(
-        lambda keys, asked: (asked @ keys.T).sum(), draw(KEYS, DIM, seed=1), hidden, anchors
+        lambda keys, anchors_: (anchors_ @ keys.T).sum(), draw(KEYS, DIM, seed=1), hidden, anchors
     )
     (gradient,) = torch.autograd.grad(nothing, anchors)
     assert nothing.item() == 0 and torch.equal(gradient, torch.zeros_like(anchors))

@@ -132,7 +132,7 @@ def test_its_presets_build(name: str, preset: str) -> None:
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_its_presets_say_where_each_value_stands(name: str) -> None:
+def test_its_presets_name_the_source_of_each_value(name: str) -> None:
     method = load_method(name)
     known = {field.name for field in dataclasses.fields(method.HyperParameters)}
     assert set(getattr(method, "SOURCES", {})) <= known
@@ -241,13 +241,13 @@ def _accumulating(self: Setting, common: Callable[[Setting], dict[str, Any]]) ->
     return common(self) | {"accumulate": 2, "patience": 7}
 
 
-def test_epochs_take_the_place_of_the_budget() -> None:
+def test_epochs_replace_the_budget() -> None:
     method = load_method("ibkd")
     stage = next(method.plan(method.HyperParameters(distil_epochs=3), setting()).chain())
     assert stage.budget == 3000
 
 
-def test_logits_without_weight_have_no_teacher() -> None:
+def test_logits_with_weight_zero_need_no_teacher() -> None:
     values = {"hidden": 8, "kd_weight": 0.0}
     plain, approximated = (
         load_method(name).plan(hyper_parameters(load_method(name), values), setting())

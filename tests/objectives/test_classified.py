@@ -22,18 +22,18 @@ def batch(**values: torch.Tensor) -> Batch:
 
 @pytest.mark.parametrize("pair", [False, True])
 def test_labels_and_logits(pair: bool) -> None:
-    said = TEXTS if pair else {"text": TEXTS["text"]}
+    texts = TEXTS if pair else {"text": TEXTS["text"]}
     head = spec(ClassificationHead, classes=3, pair=pair, hidden=5)
     objective = Classified(student_dim=6, head=head, loss=spec(LabelsAndLogits, alpha=0.25))
-    terms = objective(said, {}, batch(label=LABEL, logits=LOGITS))
-    logits = objective.head(*(encoding.embedding_BD for encoding in said.values()))
+    terms = objective(texts, {}, batch(label=LABEL, logits=LOGITS))
+    logits = objective.head(*(encoding.embedding_BD for encoding in texts.values()))
     torch.testing.assert_close(terms["labels"], 0.25 * functional.cross_entropy(logits, LABEL))
     torch.testing.assert_close(terms["logits"], 0.75 * functional.mse_loss(logits, LOGITS))
-    torch.testing.assert_close(objective.score(said), logits.softmax(-1).detach())
-    torch.testing.assert_close(objective.logits(said), logits)
+    torch.testing.assert_close(objective.score(texts), logits.softmax(-1).detach())
+    torch.testing.assert_close(objective.logits(texts), logits)
 
 
-def test_labels_alone_need_no_logits_and_logits_are_asked_for() -> None:
+def test_labels_alone_need_no_logits_which_are_otherwise_required() -> None:
     both = Classified(student_dim=6, head=PAIRS, loss=spec(LabelsAndLogits, alpha=0.5))
     assert set(Classified(student_dim=6, head=PAIRS)(TEXTS, {}, batch(label=LABEL))) == {"labels"}
     with pytest.raises(BadInput, match="alpha = 1 without the teacher's logits"):
@@ -52,8 +52,8 @@ def test_the_cosine_to_the_teacher() -> None:
 def test_the_cosines_of_pairs() -> None:
     theirs = {"text": Encoding(torch.randn(4, 9)), "other": Encoding(torch.randn(4, 9))}
     mine_B, theirs_B = (
-        functional.cosine_similarity(said["text"].embedding_BD, said["other"].embedding_BD)
-        for said in (TEXTS, theirs)
+        functional.cosine_similarity(model["text"].embedding_BD, model["other"].embedding_BD)
+        for model in (TEXTS, theirs)
     )
     terms = PairCosines()(TEXTS, theirs, batch())
     torch.testing.assert_close(terms["cosine"], (mine_B - theirs_B).square().mean())

@@ -115,7 +115,7 @@ def test_fine_tuning_is_supervised_infonce_and_hsic_of_the_queries() -> None:
     torch.testing.assert_close(terms["hsic"], 0.5 * HSIC()(pooled(student["query"], 0), vectors["query"]))
 
 
-def test_fine_tuning_goes_without_mined_negatives() -> None:
+def test_fine_tuning_works_without_mined_negatives() -> None:
     student, teacher, batch = labelled()
     pairs = {column: student[column] for column in ("query", "passage")}
     terms = SupervisedBottleneck(nce=spec(SupervisedInfoNCE, mask_duplicates=False))(pairs, teacher, batch)
@@ -150,7 +150,7 @@ def test_diagnostics_are_the_means_of_the_kernels() -> None:
     assert figures["kernel_mean_student"] == pytest.approx(expected[1].item())
 
 
-def test_the_bank_takes_in_a_batch_after_its_loss_and_only_in_training() -> None:
+def test_the_bank_stores_a_batch_after_its_loss_and_only_in_training() -> None:
     student, teacher, batch = distillation()
     plain = ContrastiveDistillation(student_dim=DIM, teacher_dim=TEACHER)
     bank = spec(MemoryBank, size=8)

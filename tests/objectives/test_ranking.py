@@ -11,7 +11,7 @@ from stillhouse.objectives.ranking import JoinedCandidates, LabelledCandidates
 CLAIMS, CANDIDATES, DIM = 3, 4, 5
 GOLD = torch.eye(CANDIDATES)[:CLAIMS]
 SCORES = torch.randn(CLAIMS, CANDIDATES)
-SAID = {
+ENCODINGS = {
     "claim": Encoding(torch.randn(CLAIMS, DIM)),
     "documents": Encoding(torch.randn(CLAIMS * CANDIDATES, DIM)),
 }
@@ -27,18 +27,18 @@ def test_soft_and_hard_on_the_scores_of_the_joiner(soft: type[SoftLabelCE] | typ
     objective = JoinedCandidates(student_dim=DIM, loss=loss)
     weight = objective.joiner.layer.weight
     torch.nn.init.normal_(weight)  # type: ignore[arg-type]
-    terms = objective(SAID, {}, batch(gold=GOLD, scores=SCORES))
-    joined = SAID["claim"].embedding_BD @ weight.T  # type: ignore[operator]
-    documents = SAID["documents"].embedding_BD.view(CLAIMS, CANDIDATES, DIM)
+    terms = objective(ENCODINGS, {}, batch(gold=GOLD, scores=SCORES))
+    joined = ENCODINGS["claim"].embedding_BD @ weight.T  # type: ignore[operator]
+    documents = ENCODINGS["documents"].embedding_BD.view(CLAIMS, CANDIDATES, DIM)
     scores = torch.stack([documents[row] @ joined[row] for row in range(CLAIMS)])
-    torch.testing.assert_close(objective.score(SAID), scores)
+    torch.testing.assert_close(objective.score(ENCODINGS), scores)
     torch.testing.assert_close(terms, loss.build().terms(scores, SCORES, GOLD))
 
 
 def test_labels_alone() -> None:
     alone = JoinedCandidates(student_dim=DIM, loss=spec(SoftAndHard, alpha=0.0))
-    terms = alone(SAID, {}, batch(gold=GOLD))
-    torch.testing.assert_close(terms, {"hard": HardLabelCE()(alone.score(SAID), GOLD)})
+    terms = alone(ENCODINGS, {}, batch(gold=GOLD))
+    torch.testing.assert_close(terms, {"hard": HardLabelCE()(alone.score(ENCODINGS), GOLD)})
     shared = LabelledCandidates(hard=spec(HardLabelCE, gold="mean"))
     terms = shared({"scores": Encoding(SCORES)}, {}, batch(gold=GOLD))
     torch.testing.assert_close(terms, {"hard": HardLabelCE(gold="mean")(SCORES, GOLD)})

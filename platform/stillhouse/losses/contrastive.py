@@ -111,8 +111,8 @@ class InfoNCE(nn.Module):
             if bank_ME is None:
                 return _pick_diagonal(logits_BB, hidden_BB)
             hidden_M = hidden_slots(bank_ME, bank_rows_M, rows_B, mask_duplicates=self.mask_duplicates)
-            beside_B = streamed_logsumexp(self.temperature(anchors_BE), bank_ME, hidden_M)
-            return _pick_diagonal(logits_BB, hidden_BB, beside_B)
+            bank_B = streamed_logsumexp(self.temperature(anchors_BE), bank_ME, hidden_M)
+            return _pick_diagonal(logits_BB, hidden_BB, bank_B)
 
     def keys(self, teacher_BE: Tensor) -> Tensor:
         """Return the teacher's vectors in the form that anchors are compared with: what a bank holds."""
@@ -287,15 +287,15 @@ def _require_negatives(query_BD: Tensor, negatives_BKD: Tensor, negative_rows_BK
     )
 
 
-def _pick_diagonal(logits_BC: Tensor, hidden_BC: Tensor, beside_B: Tensor | None = None) -> Tensor:
+def _pick_diagonal(logits_BC: Tensor, hidden_BC: Tensor, bank_B: Tensor | None = None) -> Tensor:
     """Compute the cross-entropy with candidate i as the target of anchor i.
 
-    Hidden candidates do not count, a positive always does. ``beside_B`` is the log-sum-exp of the logits of
+    Hidden candidates do not count, a positive always does. ``bank_B`` is the log-sum-exp of the logits of
     candidates that are not in the matrix.
     """
     positives_B = torch.arange(len(logits_BC), device=logits_BC.device)
     hidden_BC = hidden_BC.index_put((positives_B, positives_B), hidden_BC.new_tensor(False))
     shown_BC = logits_BC.masked_fill(hidden_BC, float("-inf"))
-    if beside_B is None:
+    if bank_B is None:
         return F.cross_entropy(shown_BC, positives_B)
-    return (torch.logaddexp(shown_BC.logsumexp(dim=1), beside_B) - shown_BC.diagonal()).mean()
+    return (torch.logaddexp(shown_BC.logsumexp(dim=1), bank_B) - shown_BC.diagonal()).mean()

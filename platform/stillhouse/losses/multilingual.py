@@ -1,7 +1,7 @@
 """Contrastive losses between the two languages of parallel sentences, with soft or hard labels.
 
 Ding et al., Multi-stage Distillation Framework for Cross-Lingual Semantic Similarity Matching, Findings of
-NAACL 2022, stage 4: eq. 5, 8 and 9. The distillation beside it (eq. 6) is `regression.MSE` on both sides.
+NAACL 2022, stage 4: eq. 5, 8 and 9. The distillation (eq. 6) is `regression.MSE` on both sides.
 
 B  batch (here: the gathered batch; N in the paper)    D  student's dimension    E  teacher's dimension
 """

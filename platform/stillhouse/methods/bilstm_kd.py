@@ -31,7 +31,7 @@ from stillhouse.recipes.labelled_tasks import (
     transfer_rows,
     transferred,
 )
-from stillhouse.recipes.stages import require_transformer, stage_of
+from stillhouse.recipes.stages import optimizer_of, require_transformer, stage_of
 from stillhouse.students.bilstm import BiLSTMStudent
 from stillhouse.students.head import own_head
 
@@ -140,7 +140,7 @@ def plan(hp: HyperParameters, setting: Setting) -> Stage:
     task = setting.task
     assert task is not None, "a method that needs a task declares it"
     student = bilstm(setting, hp)
-    optimizer = Optimizer(hp.learning_rate, name=hp.optimizer, warmup=hp.warmup, decay=hp.decay)
+    optimizer = optimizer_of(hp, hp.learning_rate)
     if hp.fits == "cosines":
         return _on_cosines(hp, setting, task, student, optimizer)
     return classified(

@@ -23,8 +23,8 @@ from stillhouse.losses.contrastive import InfoNCE
 from stillhouse.losses.memory import MemoryBank
 from stillhouse.objectives.contrasts import ContrastiveDistillation
 from stillhouse.plan.setting import Setting
-from stillhouse.plan.stage import Optimizer, Stage
-from stillhouse.recipes.stages import student_of
+from stillhouse.plan.stage import Stage
+from stillhouse.recipes.stages import optimizer_of, student_of
 from stillhouse.recipes.two_stages import check_bank, distilled, finetuned
 
 PAPER = (
@@ -112,7 +112,7 @@ def plan(hp: HyperParameters, setting: Setting) -> Stage:
     distil = distilled(
         setting,
         spec(ContrastiveDistillation, nce=nce, bank=bank),
-        Optimizer(hp.learning_rate, name=hp.optimizer, warmup=hp.warmup, decay=hp.decay),
+        optimizer_of(hp, hp.learning_rate),
         label="ckd",
         student=student_of(setting, hp.layers, keep_projection=hp.keep_projection),
         batch_size=hp.batch_size,
@@ -120,7 +120,7 @@ def plan(hp: HyperParameters, setting: Setting) -> Stage:
     return finetuned(
         setting,
         distil,
-        Optimizer(hp.finetune_learning_rate, name=hp.optimizer, warmup=hp.warmup, decay=hp.decay),
+        optimizer_of(hp, hp.finetune_learning_rate),
         batch_size=hp.finetune_batch_size,
         temperature=hp.finetune_temperature,
         share_negatives=True,

@@ -15,7 +15,7 @@ imitates the encoder as published). Without a bottleneck there is nothing to ali
 out.
 
 Deviations: losses are means over the dimensions too, as MSE usually is. If the teacher's dimension differs
-from the encoder's, a projection is learnt beside the student and dropped (the paper's dimensions agree). If
+from the encoder's, a projection is learnt with the student, then dropped (the paper's dimensions agree). If
 the teacher's vectors have length 1 (the paper's do not), so have those of assistant and student; otherwise
 they would have to learn the length before anything else. Budgets are in examples: each of stages 1 to 3 has
 the setting's budget, the last one ``contrast_factor`` times that (60 epochs against 20).

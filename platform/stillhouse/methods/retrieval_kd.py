@@ -30,8 +30,8 @@ from stillhouse.losses.softlabel import HardLabelCE, SoftAndHard, SoftLabelCE, S
 from stillhouse.objectives.ranking import JoinedCandidates, LabelledCandidates
 from stillhouse.plan.data import Examples, Model, RankingTask, Sampled, Scored
 from stillhouse.plan.setting import Setting
-from stillhouse.plan.stage import Optimizer, Stage
-from stillhouse.recipes.stages import stage_of
+from stillhouse.plan.stage import Stage
+from stillhouse.recipes.stages import optimizer_of, stage_of
 from stillhouse.students.coattention import CoattentionScorer
 from stillhouse.students.cross_encoder import TransformerScorer
 from stillhouse.students.towers import POOLINGS, SimpleCNN, SimpleLSTM
@@ -191,7 +191,7 @@ def plan(hp: HyperParameters, setting: Setting) -> Stage:
         examples=examples,
         budget=setting.distil_budget,
         batch_size=hp.batch_size,
-        optimizer=_optimizer(hp, hp.learning_rate),
+        optimizer=optimizer_of(hp, hp.learning_rate),
         dev=task.dev,
     )
 
@@ -233,7 +233,7 @@ def _teacher(hp: HyperParameters, setting: Setting, task: RankingTask) -> Stage:
         examples=task.examples,
         budget=hp.teacher_budget or setting.distil_budget,
         batch_size=hp.teacher_batch_size,
-        optimizer=_optimizer(hp, hp.teacher_learning_rate),
+        optimizer=optimizer_of(hp, hp.teacher_learning_rate),
         dev=task.dev,
     )
 
@@ -248,7 +248,3 @@ def _tower(hp: HyperParameters, setting: Setting) -> Spec[Any]:
     if hp.encoder == "cnn":
         return spec(SimpleCNN, filters=hp.units, **shared)
     return spec(SimpleLSTM, units=hp.units, pooling=hp.pooling, **shared)
-
-
-def _optimizer(hp: HyperParameters, learning_rate: float) -> Optimizer:
-    return Optimizer(learning_rate, name=hp.optimizer, warmup=hp.warmup, decay=hp.decay)

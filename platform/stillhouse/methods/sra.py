@@ -22,9 +22,9 @@ from typing import Any
 from stillhouse.core.identity import Spec
 from stillhouse.plan.data import Model
 from stillhouse.plan.setting import Setting
-from stillhouse.plan.stage import Optimizer, Stage
+from stillhouse.plan.stage import Stage
 from stillhouse.recipes.labelled_tasks import approximated, bilstm, check_bilstm, classified
-from stillhouse.recipes.stages import require_transformer
+from stillhouse.recipes.stages import optimizer_of, require_transformer
 
 PAPER = (
     "Wu et al., Towards Non-task-specific Distillation of BERT via Sentence Representation Approximation, "
@@ -103,21 +103,17 @@ def plan(hp: HyperParameters, setting: Setting) -> Stage:
     """Plan the distillation and, if there is a task, the fine-tuning."""
     student = bilstm(setting, hp)
     before = approximated(
-        setting, _optimizer(hp, hp.distil_learning_rate), student=student, batch_size=hp.distil_batch_size
+        setting, optimizer_of(hp, hp.distil_learning_rate), student=student, batch_size=hp.distil_batch_size
     )
     if setting.task is None or setting.finetune_budget == 0:
         return before
     return classified(
         setting,
         setting.task,
-        _optimizer(hp, hp.finetune_learning_rate),
+        optimizer_of(hp, hp.finetune_learning_rate),
         student=student,
         batch_size=hp.finetune_batch_size,
         head_hidden=hp.head_hidden,
         dropout=hp.dropout,
         before=before,
     )
-
-
-def _optimizer(hp: HyperParameters, learning_rate: float) -> Optimizer:
-    return Optimizer(learning_rate, name=hp.optimizer, warmup=hp.warmup, decay=hp.decay)

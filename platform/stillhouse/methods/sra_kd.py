@@ -20,7 +20,7 @@ from typing import Any
 from stillhouse.core.identity import Spec
 from stillhouse.plan.data import Model
 from stillhouse.plan.setting import Setting
-from stillhouse.plan.stage import Optimizer, Stage
+from stillhouse.plan.stage import Stage
 from stillhouse.recipes.labelled_tasks import (
     approximated,
     bilstm,
@@ -29,7 +29,7 @@ from stillhouse.recipes.labelled_tasks import (
     classified,
     transferred,
 )
-from stillhouse.recipes.stages import require_transformer
+from stillhouse.recipes.stages import optimizer_of, require_transformer
 from stillhouse.students.head import own_head
 
 PAPER = (
@@ -132,12 +132,12 @@ def plan(hp: HyperParameters, setting: Setting) -> Stage:
     assert task is not None, "a method that needs a task declares it"
     student = bilstm(setting, hp)
     before = approximated(
-        setting, _optimizer(hp, hp.distil_learning_rate), student=student, batch_size=hp.distil_batch_size
+        setting, optimizer_of(hp, hp.distil_learning_rate), student=student, batch_size=hp.distil_batch_size
     )
     return classified(
         setting,
         task,
-        _optimizer(hp, hp.finetune_learning_rate),
+        optimizer_of(hp, hp.finetune_learning_rate),
         student=student,
         batch_size=hp.finetune_batch_size,
         head_hidden=hp.head_hidden,
@@ -146,7 +146,3 @@ def plan(hp: HyperParameters, setting: Setting) -> Stage:
         kd_weight=hp.kd_weight,
         before=before,
     )
-
-
-def _optimizer(hp: HyperParameters, learning_rate: float) -> Optimizer:
-    return Optimizer(learning_rate, name=hp.optimizer, warmup=hp.warmup, decay=hp.decay)

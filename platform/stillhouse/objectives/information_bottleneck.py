@@ -104,7 +104,7 @@ class InformationBottleneck(nn.Module, DiagnosedObjective):
         return {"nce": nce, **self.bottleneck(student["text"], student_BD)}
 
     def diagnostics(self, student: Mapping[str, Encoding]) -> dict[str, float]:
-        """Return figures to log beside the terms: the off-diagonal means of the kernels."""
+        """Return metrics to log with the terms: the off-diagonal means of the kernels."""
         return self.bottleneck.kernel_means(student["text"])
 
 
@@ -145,7 +145,7 @@ class SupervisedBottleneck(nn.Module, DiagnosedObjective):
         return {"nce": self.nce(*labelled), **self.bottleneck(student["query"], labelled[0])}
 
     def diagnostics(self, student: Mapping[str, Encoding]) -> dict[str, float]:
-        """Return figures to log beside the terms: the off-diagonal means of the kernels."""
+        """Return metrics to log with the terms: the off-diagonal means of the kernels."""
         return self.bottleneck.kernel_means(student["query"])
 
 

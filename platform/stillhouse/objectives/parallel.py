@@ -27,8 +27,8 @@ class ParallelRegression(nn.Module):
     Args:
         student_dim: D.
         teacher_dim: E.
-        mse: The regression of one sentence. If E differs from D, its projection is learnt beside the student
-            and dropped.
+        mse: The regression of one sentence. If E differs from D, its projection is learnt together with the
+            student and then dropped.
     """
 
     def __init__(self, *, student_dim: int, teacher_dim: int, mse: Spec[MSE] = spec(MSE)) -> None:

@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from stillhouse.core.errors import BadInput
 from stillhouse.core.identity import Spec
@@ -58,6 +58,30 @@ def stage_of(
         evaluate_every=budget // setting.evaluations,
         **shared,
     )
+
+
+class Schedule(Protocol):
+    """The hyper-parameters of a method whose stages share an optimiser and its schedule."""
+
+    @property
+    def optimizer(self) -> str:
+        """``adam`` or ``adamw``."""
+        ...
+
+    @property
+    def warmup(self) -> float:
+        """Fraction of the steps with a rising learning rate."""
+        ...
+
+    @property
+    def decay(self) -> str:
+        """Shape of the learning rate after its warm-up."""
+        ...
+
+
+def optimizer_of(values: Schedule, learning_rate: float) -> Optimizer:
+    """Return the optimiser of a stage with its peak learning rate."""
+    return Optimizer(learning_rate, name=values.optimizer, warmup=values.warmup, decay=values.decay)
 
 
 def student_of(

@@ -5,6 +5,7 @@ from argparse import Namespace
 from collections.abc import Iterator
 from typing import Any
 
+from stillhouse.cli.dashboard import dashboard as dashboard
 from stillhouse.cli.options import (
     device_of,
     embedding_of,

@@ -16,6 +16,7 @@ from stillhouse.cli.arguments import (
     add_sweep,
     add_train,
 )
+from stillhouse.cli.dashboard import add_dashboard
 from stillhouse.cli.measuring_arguments import add_compare, add_evaluate
 from stillhouse.core.artifacts import default_root
 from stillhouse.core.console import log_failure, private_environment, warn
@@ -82,6 +83,7 @@ def parser() -> ArgumentParser:
         add_mine,
         add_evaluate,
         add_compare,
+        add_dashboard,
         add_export,
         add_store,
         add_presets,

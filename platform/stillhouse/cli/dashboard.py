@@ -1,0 +1,87 @@
+"""`stillhouse dashboard SWEEP`: a sweep's study in optuna-dashboard, in the browser."""
+
+from argparse import ArgumentParser, Namespace, _SubParsersAction
+from pathlib import Path
+from typing import Any
+
+from stillhouse.cli.groups import add_common, new_command
+from stillhouse.core.artifacts import default_root
+from stillhouse.core.console import say
+from stillhouse.core.errors import BadInput, nearest
+
+_HOST = "127.0.0.1"
+
+
+def add_dashboard(commands: "_SubParsersAction[ArgumentParser]") -> None:
+    """Add `stillhouse dashboard SWEEP`."""
+    command = new_command(
+        commands,
+        "dashboard",
+        "open a sweep's trials in optuna-dashboard",
+        "stillhouse dashboard ibkd\n  stillhouse dashboard ibkd --root runs --port 8081",
+    )
+    command.add_argument("sweep", metavar="SWEEP", help="name of a sweep in the workspace")
+    command.add_argument(
+        "--port", type=int, default=8080, help="port on 127.0.0.1 (default 8080; 0: a free one)"
+    )
+    add_common(command)
+
+
+def dashboard(options: Namespace) -> int:
+    """Serve the study until Ctrl-C."""
+    server = dashboard_server((options.root or default_root()).resolve(), options.sweep, options.port)
+    say(f"sweep {options.sweep}: http://{_HOST}:{server.server_port} (Ctrl-C ends it)")
+    with server:
+        try:
+            server.serve_forever()
+        except KeyboardInterrupt:
+            return 0
+    return 0
+
+
+def dashboard_server(root: Path, sweep: str, port: int) -> Any:
+    """Open a sweep's study for a web server on loopback.
+
+    The study is opened read-only: pages follow a sweep that is running, and nobody can change or delete its
+    trials from the browser.
+
+    Args:
+        root: The workspace.
+        sweep: Name of the sweep.
+        port: Port on 127.0.0.1; 0 takes a free one.
+
+    Returns:
+        A `wsgiref` server that is not yet serving.
+
+    Raises:
+        BadInput: If the sweep is unknown, the extra is not installed, or the port is taken.
+    """
+    sweeps = root / "sweeps"
+    path = sweeps / sweep / "study.db"
+    if not path.exists():
+        known = sorted(each.parent.name for each in sweeps.glob("*/study.db"))
+        remedy = nearest(sweep, known) if known else "Run a sweep first, or give --root."
+        raise BadInput(f"unknown sweep `{sweep}` in {root}. {remedy}")
+    try:
+        from optuna_dashboard import wsgi
+    except ImportError:
+        raise BadInput(
+            "`dashboard` needs optuna-dashboard, which is not installed. Install the extra `dashboard`: "
+            "pip install 'stillhouse[dashboard]'."
+        ) from None
+    from wsgiref.simple_server import WSGIRequestHandler, make_server
+
+    from optuna.storages import RDBStorage
+
+    class Quiet(WSGIRequestHandler):
+        """A handler that prints no line per request."""
+
+        def log_message(self, format: str, *args: Any) -> None:
+            """Print nothing."""
+
+    url = f"sqlite:///file:{path}?mode=ro&uri=true"
+    storage = RDBStorage(url, skip_compatibility_check=True, skip_table_creation=True)
+    try:
+        return make_server(_HOST, port, wsgi(storage), handler_class=Quiet)
+    except OSError as error:
+        raise BadInput(f"cannot listen on {_HOST}:{port}: {error.strerror}. Give another --port.") from None

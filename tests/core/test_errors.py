@@ -12,6 +12,13 @@ def test_a_rule_what_was_given_and_a_remedy() -> None:
         require(False, "rate > 0", rate=0, remedy="Try 1e-4.")
 
 
+def test_a_rule_in_words_is_a_clause_with_must() -> None:
+    with pytest.raises(
+        BadInput, match=r"^a grid must list its values, but got ranges=\['a'\]\. List them\.$"
+    ):
+        require(False, "a grid must list its values", ranges=["a"], remedy="List them.")
+
+
 def test_advice_that_a_library_adds_is_not_told() -> None:
     mistake = Hindered("no room.")
     mistake.args = ("no room.\nTo change retry attempts, configure the context.",)

@@ -84,5 +84,5 @@ def test_a_fine_tuned_teacher_that_trials_share_says_its_logits_before_them(cont
 def test_a_shared_stage_that_diverges_ends_the_sweep(context: Context) -> None:
     fixed = {**FIXED, "distil_learning_rate": 1e30}
     searched = Space("ibkd", {"beta2": Float(0.1, 1.0)}, fixed=fixed)
-    with pytest.raises(BadInput, match="distil, which all trials share, trains"):
+    with pytest.raises(BadInput, match="the stage distil, which all trials share, must not diverge"):
         build_shared(context, searched, Need())

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import pytest
 
 from stillhouse.core.errors import BadInput, require
+from stillhouse.search.samplers import Search, grid
 from stillhouse.search.space import Categorical, Float, Int, Space, check, load_space
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -80,31 +81,34 @@ def test_reads_the_sections_and_passes_the_experiment_through(write: Write) -> N
         ("method: m\nspace:\n  a: [1, 2\n  b: [3]\n", ["line 4", "well-formed YAML"]),
         ("method: m\nspace:\n  a: [1]\n  a: [2]\n", ["line 4", "`a`", "twice"]),
         ("method: m\nspace: {a: [1]}\nspace: {b: [1]}\n", ["line 3", "`space`", "twice"]),
-        ("- a\n- b\n", ["a mapping of keys"]),
-        ("", ["a mapping of keys"]),
-        ("method: m\nspace: [a]\n", ["'space'", "mapping of names"]),
-        ("method: m\n", ["`space` names something"]),
-        ("method: m\nspace: {}\n", ["`space` names something"]),
-        ("method: m\ncontinuous: {a: {low: 1, high: 2}}\n", ["`space` names something", "continuous"]),
+        ("- a\n- b\n", ["must be a mapping"]),
+        ("", ["must be a mapping"]),
+        ("method: m\nspace: [a]\n", ["`space` must map names to values"]),
+        ("method: m\n", ["`space` must have at least one hyper-parameter"]),
+        ("method: m\nspace: {}\n", ["`space` must have at least one hyper-parameter"]),
+        (
+            "method: m\ncontinuous: {a: {low: 1, high: 2}}\n",
+            ["`space` must have at least one hyper-parameter", "continuous"],
+        ),
         ("space: {a: [1]}\n", ["`method`"]),
         ("method: m\nspaces: {a: [1]}\n", ["`spaces`", "Did you mean space"]),
         ("method: m\nspace: {a: []}\n", ["`space.a`", "at least one value"]),
-        ("method: m\nspace: {a: [1, 2, 1]}\n", ["`space.a`", "all different", "twice=[1]"]),
+        ("method: m\nspace: {a: [1, 2, 1]}\n", ["`space.a`", "all be different", "repeated=[1]"]),
         ("method: m\nspace: {a: 3}\n", ["`space.a`", "fixed"]),
-        ("method: m\nspace: {a: [{b: 1}]}\n", ["`space.a`", "a choice is"]),
+        ("method: m\nspace: {a: [{b: 1}]}\n", ["`space.a`", "a choice must be"]),
         ("method: m\nspace: {a: [.nan]}\n", ["`space.a`", "finite"]),
         ("method: m\nspace: {a: {low: 2, high: 1}}\n", ["`space.a`", "low < high", "low=2"]),
         ("method: m\nspace: {a: {low: 1.0, high: 1.0}}\n", ["`space.a`", "low < high"]),
         ("method: m\nspace: {a: {low: 0, high: 1, log: true}}\n", ["`space.a`", "low > 0"]),
         ("method: m\nspace: {a: {low: -1.0, high: 1.0, log: true}}\n", ["`space.a`", "low > 0"]),
-        ("method: m\nspace: {a: {low: x, high: 1}}\n", ["`space.a`", "low is a finite number"]),
+        ("method: m\nspace: {a: {low: x, high: 1}}\n", ["`space.a`", "`low` must be a finite number"]),
         ("method: m\nspace: {a: {low: 1, hihg: 2}}\n", ["`space.a`", "hihg", "high"]),
         ("method: m\nspace: {a: {low: 1}}\n", ["`space.a`", "`low` and `high`"]),
         ("method: m\nspace: {a: {low: 1, high: 4, step: 2}}\n", ["`space.a`", "whole number of steps"]),
         ("method: m\nspace: {a: {low: 1.0, high: 4.0, step: 2}}\n", ["`space.a`", "step"]),
         (
             "method: m\nspace: {a: {low: 1, high: 4, step: 1, log: 7}}\n",
-            ["`space.a`", "log is true or false"],
+            ["`space.a`", "`log` must be true or false"],
         ),
         ("method: m\nspace: {a: [1]}\nfixed: {a: 1}\n", ["either searched or fixed", "'a'"]),
         ("method: m\nspace: {a: [1]}\nfirst: {b: 1}\n", ["first", "missing=['a']", "unknown=['b']"]),
@@ -196,20 +200,17 @@ def test_check_refuses_misspelt_fixed_names() -> None:
         check(space, Knobs)
 
 
-def test_grid_has_every_point_once_in_a_fixed_order() -> None:
+def test_grid_has_every_point_once_in_an_order_of_its_seed() -> None:
     space = space_of(a=Categorical((1, 2)), b=Int(4, 8, 2), c=Categorical(("x",)))
-    points = list(space.grid())
-    assert space.grid_size() == len(points) == 6
-    assert points[:4] == [
-        {"a": 1, "b": 4, "c": "x"},
-        {"a": 1, "b": 6, "c": "x"},
-        {"a": 1, "b": 8, "c": "x"},
-        {"a": 2, "b": 4, "c": "x"},
-    ]
-    endless = space_of(a=Float(0.0, 1.0))
-    assert endless.points is None
+    orders = [list(grid.candidates(Search(space, [], seed, 6, ["maximize"]))) for seed in (0, 0, 1)]
+    assert space.grid_size() == len(orders[0]) == 6
+    points = [{"a": a, "b": b, "c": "x"} for a in (1, 2) for b in (4, 6, 8)]
+    assert all(order.count(point) == 1 for order in orders for point in points)
+    assert orders[0] == orders[1] != orders[2]
+    infinite = space_of(a=Float(0.0, 1.0))
+    assert infinite.points is None
     with pytest.raises(BadInput, match=r"ranges=\['a'\]"):
-        endless.grid_size()
+        infinite.grid_size()
 
 
 def test_unit_cube_covers_every_value_alike() -> None:

@@ -28,17 +28,19 @@ def require(condition: bool, rule: str, *, remedy: str = "", **given: object) ->
 
     Args:
         condition: Whether the rule holds.
-        rule: The rule in code or words, such as ``temperature > 0``.
+        rule: A condition, such as ``temperature > 0``, or a clause with "must", such as ``a grid must list
+            its values``.
         remedy: One sentence that says what to do.
         **given: The given values, by the names that the user knows.
 
     Raises:
-        BadInput: "`rule` must hold, but got name=value. remedy"
+        BadInput: "`condition` must hold, but got name=value. remedy"; a clause is printed as it is.
     """
     if condition:
         return
     got = ", ".join(f"{name}={value!r}" for name, value in given.items())
-    raise BadInput(f"`{rule}` must hold{f', but got {got}' if got else ''}.{f' {remedy}' if remedy else ''}")
+    clause = rule if " must " in rule else f"`{rule}` must hold"
+    raise BadInput(f"{clause}{f', but got {got}' if got else ''}.{f' {remedy}' if remedy else ''}")
 
 
 def mistake_in(error: BaseException | None) -> BadInput | None:

@@ -1,1 +1,1 @@
-"""The search itself: spaces, samplers, trials, and the resources they run on."""
+"""The hyper-parameter search: spaces, samplers, schedulers and trials."""

@@ -1,4 +1,4 @@
-"""Domains: the values that one hyper-parameter may take in a search."""
+"""Domains: the values that a hyper-parameter may take in a search."""
 
 import math
 from collections.abc import Mapping
@@ -10,36 +10,38 @@ from stillhouse.core.errors import nearest, require
 
 @dataclass(frozen=True)
 class Categorical:
-    """A value out of a list, which has no order.
+    """One value of an unordered list.
 
     Attributes:
-        choices: All different: numbers, strings, truth values, None, or tuples of them.
+        choices: Distinct values: numbers, strings, booleans, None, or tuples of them.
     """
 
     choices: tuple[Any, ...]
 
     def __post_init__(self) -> None:
-        """Refuse an empty list, and a value that is there twice."""
+        """Refuse an empty list and repeated values."""
         require(
             len(self.choices) > 0,
-            "choices name at least one value",
+            "a list of choices must have at least one value",
             choices=self.choices,
-            remedy="Give a value.",
+            remedy="Add a value.",
         )
-        twice = [choice for i, choice in enumerate(self.choices) if choice in self.choices[:i]]
-        require(not twice, "choices are all different", twice=twice, remedy="Take the second one out.")
+        repeated = [choice for i, choice in enumerate(self.choices) if choice in self.choices[:i]]
+        require(
+            not repeated, "choices must all be different", repeated=repeated, remedy="Remove the duplicate."
+        )
 
     @property
     def size(self) -> int:
-        """How many values there are."""
+        """Number of values."""
         return len(self.choices)
 
     def nth(self, index: int) -> Any:
-        """The value at a place in the list."""
+        """The value at an index of the list."""
         return self.choices[index]
 
     def at(self, unit: float) -> Any:
-        """The value that a number in [0, 1) falls on, all equally likely."""
+        """Map a number in [0, 1) to a value; all values are equally likely."""
         return self.choices[min(int(unit * self.size), self.size - 1)]
 
     def holds(self, value: Any) -> bool:
@@ -52,9 +54,9 @@ class Float:
     """A real number between two bounds, both included.
 
     Attributes:
-        low: The smallest.
-        high: The largest.
-        log: Search orders of magnitude alike.
+        low: Lower bound.
+        high: Upper bound.
+        log: Whether to search on a logarithmic scale.
     """
 
     low: float
@@ -67,11 +69,11 @@ class Float:
 
     @property
     def size(self) -> None:
-        """None: there is no end of values."""
+        """None: there are infinitely many values."""
         return None
 
     def at(self, unit: float) -> float:
-        """The value at a share of the way from low to high."""
+        """Map a number in [0, 1) to the value at that fraction of the range."""
         if self.log:
             value = math.exp(math.log(self.low) + unit * (math.log(self.high) - math.log(self.low)))
         else:
@@ -85,13 +87,13 @@ class Float:
 
 @dataclass(frozen=True)
 class Int:
-    """A whole number between two bounds, both included.
+    """An integer between two bounds, both included.
 
     Attributes:
-        low: The smallest.
-        high: The largest.
-        step: From one value to the next.
-        log: Search orders of magnitude alike.
+        low: Lower bound.
+        high: Upper bound.
+        step: Distance between consecutive values.
+        log: Whether to search on a logarithmic scale.
     """
 
     low: int
@@ -105,13 +107,13 @@ class Int:
         require(self.step >= 1, "step >= 1", step=self.step)
         require(
             not self.log or self.step == 1,
-            "a logarithmic range has no step",
+            "a logarithmic range must have no step",
             step=self.step,
-            remedy="Leave one out.",
+            remedy="Remove `log` or `step`.",
         )
         require(
             (self.high - self.low) % self.step == 0,
-            "high is a whole number of steps above low",
+            "`high` must be a whole number of steps above `low`",
             low=self.low,
             high=self.high,
             step=self.step,
@@ -119,22 +121,22 @@ class Int:
 
     @property
     def size(self) -> int:
-        """How many values there are."""
+        """Number of values."""
         return (self.high - self.low) // self.step + 1
 
     def nth(self, index: int) -> int:
-        """The value at a place counted from low."""
+        """The value at an index, counted from ``low``."""
         return self.low + index * self.step
 
     def at(self, unit: float) -> int:
-        """The value that a number in [0, 1) falls on, all equally likely (by magnitude if ``log``)."""
+        """Map a number in [0, 1) to a value; all are equally likely (on a log scale if ``log``)."""
         if self.log:
             low, high = math.log(self.low), math.log(self.high + 1)
             return min(max(int(math.exp(low + unit * (high - low))), self.low), self.high)
         return self.nth(min(int(unit * self.size), self.size - 1))
 
     def holds(self, value: Any) -> bool:
-        """Whether ``value`` is a whole number within the bounds and on a step."""
+        """Whether ``value`` is an integer within the bounds and on a step."""
         inside = is_number(value) and self.low <= value <= self.high
         return inside and value == int(value) and (int(value) - self.low) % self.step == 0
 
@@ -143,54 +145,62 @@ Domain = Categorical | Float | Int
 
 
 def domain(given: object) -> Domain:
-    """The domain that a list of choices or a mapping with ``low`` and ``high`` stands for.
+    """Parse a list of choices, or a mapping with ``low`` and ``high``, into a domain.
 
-    Bounds that are both whole numbers make an `Int`.
+    Two integer bounds make an `Int`.
 
     Raises:
-        BadInput: It is neither, or its values cannot be.
+        BadInput: The value is neither, or its values are invalid.
     """
     if isinstance(given, list):
         return Categorical(tuple(_choice(value) for value in given))
     require(
         isinstance(given, Mapping),
-        "a searched hyper-parameter is a list of values or {low: …, high: …}",
+        "a searched hyper-parameter must be a list of values or {low: …, high: …}",
         value=given,
-        remedy="A single value belongs under `fixed`.",
+        remedy="Put a single value under `fixed`.",
     )
     assert isinstance(given, Mapping)
     keys = ["low", "high", "log", "step"]
     unknown = [str(key) for key in given if key not in keys]
     remedy = nearest(unknown[0], keys) if unknown else ""
-    require(not unknown, f"a range has only the keys {', '.join(keys)}", unknown=unknown, remedy=remedy)
-    require("low" in given and "high" in given, "a range has `low` and `high`", value=dict(given))
+    require(
+        not unknown, f"the keys of a range must be among {', '.join(keys)}", unknown=unknown, remedy=remedy
+    )
+    require("low" in given and "high" in given, "a range must have `low` and `high`", value=dict(given))
     low, high, log = given["low"], given["high"], given.get("log", False)
-    require(isinstance(log, bool), "log is true or false", log=log)
+    require(isinstance(log, bool), "`log` must be true or false", log=log)
     for name in ("low", "high"):
-        require(is_number(given[name]), f"{name} is a finite number", **{name: given[name]})
+        require(is_number(given[name]), f"`{name}` must be a finite number", **{name: given[name]})
     if isinstance(low, int) and isinstance(high, int):
         step = given.get("step", 1)
-        require(is_number(step) and step == int(step), "step is a whole number", step=step)
+        require(is_number(step) and step == int(step), "`step` must be an integer", step=step)
         return Int(low, high, int(step), log)
-    require("step" not in given, "step goes with whole bounds", low=low, high=high, step=given.get("step"))
+    require(
+        "step" not in given,
+        "`step` must be used with integer bounds only",
+        low=low,
+        high=high,
+        step=given.get("step"),
+    )
     return Float(float(low), float(high), log)
 
 
 def frozen(value: object) -> object:
-    """``value`` with its lists turned into tuples, all the way down."""
+    """Convert all lists in ``value``, nested ones too, to tuples."""
     return tuple(frozen(item) for item in value) if isinstance(value, list | tuple) else value
 
 
 def is_number(value: object) -> bool:
-    """Whether ``value`` is a finite number; a truth value is none."""
+    """Whether ``value`` is a finite number; a boolean is not."""
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _choice(value: object) -> object:
     plain = all(item is None or isinstance(item, bool | int | float | str) for item in _leaves(value))
-    require(plain, "a choice is a number, a string, true, false, null or a list of them", choice=value)
+    require(plain, "a choice must be a number, a string, true, false, null or a list of them", choice=value)
     finite = all(is_number(item) for item in _leaves(value) if isinstance(item, float))
-    require(finite, "a choice is finite", choice=value)
+    require(finite, "a choice must be a finite number", choice=value)
     return frozen(value)
 
 
@@ -200,4 +210,4 @@ def _leaves(value: object) -> list[object]:
 
 def _check_bounds(low: float, high: float, log: bool) -> None:
     require(low < high, "low < high", low=low, high=high)
-    require(not log or low > 0, "low > 0 where log is true", low=low)
+    require(not log or low > 0, "low > 0 if log is true", low=low)

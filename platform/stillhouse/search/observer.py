@@ -1,4 +1,4 @@
-"""What the driver tells of a sweep while it goes on: lines to the person, runs to the tracker."""
+"""What the driver reports while a sweep runs: lines on the screen, and runs in the tracker."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -27,6 +27,7 @@ from stillhouse.tracking import (
     provenance,
     readable,
 )
+from stillhouse.tracking.mlflow_tracker import MLflowTracker, tracking_uri
 from stillhouse.training.walk import PLAN
 
 _COLUMNS = 8
@@ -34,16 +35,16 @@ _ENDED = {"COMPLETE": "finished", "PRUNED": "stopped early", "FAIL": "failed", "
 
 
 class Observer(Callback):  # type: ignore[misc]
-    """Follow the trials of one sweep. The driver's only voice, and MLflow's only writer."""
+    """Follows the trials of one sweep; the only part that prints and the only writer of MLflow."""
 
     def __init__(self, name: str, context: Context, tracker: Tracker, facts: dict[str, Any]) -> None:
         """Open the sweep's run.
 
         Args:
-            name: Of the sweep.
-            context: What all trials are told.
-            tracker: Where runs are told.
-            facts: What the run says of the data.
+            name: Name of the sweep.
+            context: What all trials share.
+            tracker: Tracker that runs are reported to.
+            facts: Facts about the data, logged as parameters of the sweep's run.
         """
         self.name, self.context, self.tracker = name, context, tracker
         self.workspace = Workspace(Path(context.root))
@@ -68,11 +69,11 @@ class Observer(Callback):  # type: ignore[misc]
         self._hindered = ""
 
     def __getstate__(self) -> dict[str, Any]:
-        """Tune pickles its callbacks for a restore that is never made: nothing of a live observer is kept."""
+        """Nothing: Tune pickles its callbacks for a restore that never happens."""
         return {}
 
     def on_trial_start(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
-        """A trial begins, or goes on after a failure."""
+        """A trial begins, or resumes after a failure."""
         number, values = trial.config["trial"], trial.config["hyper_parameters"]
         key = self.trial_key(number)
         say(f"  trial {number}: {_short(values)}")
@@ -86,7 +87,7 @@ class Observer(Callback):  # type: ignore[misc]
     def on_trial_result(
         self, iteration: int, trials: list[Trial], trial: Trial, result: dict[str, Any], **info: Any
     ) -> None:
-        """A trial was evaluated, or says how it ended."""
+        """A trial reported an evaluation, or how it ended."""
         number, quality = trial.config["trial"], self.context.quality
         self._follow(number, trial.config["hyper_parameters"])
         if result.get("hindered"):
@@ -105,27 +106,27 @@ class Observer(Callback):  # type: ignore[misc]
         self.tracker.metrics(self.trial_key(number), [row])
 
     def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
-        """End the search where the workspace cannot serve it: every other trial would meet the same."""
+        """End the search if the workspace cannot serve it: every other trial would fail alike."""
         if self._hindered:
             raise Hindered(self._hindered)
 
     def ended(self, record: TrialRecord) -> None:
-        """Close the run of a trial and of its stages, as the study has it, whichever process ran it."""
+        """Close the runs of a trial and of its stages according to the study, whichever process ran it."""
         self._live.pop(record.number, None)
         self._close(record.number, dict(record.hyper_parameters), _ENDED[record.state], record.reason or "")
 
     def opened(self, suite: str, before: int) -> None:
-        """The test suite is about to be opened: how often that was done in this workspace, this time too."""
+        """Tag the run with the test suite that is about to be opened, and how often it was opened."""
         tags = {"stillhouse.test.suite": suite, "stillhouse.test.openings": str(before + 1)}
         self.tracker.describe(self.key, "test", tags=tags)
 
     def costs(self, record: TrialRecord, cost: Mapping[str, float]) -> None:
-        """What a trial's student costs, as metrics of the trial's run."""
+        """Log what a trial's student costs as metrics of the trial's run."""
         row = {f"cost/{name}": value for name, value in cost.items()}
         self.tracker.metrics(self.trial_key(record.number), [Row(record.examples, time.time(), row)])
 
     def report(self, report: dict[str, Any], teacher_dev: Mapping[str, float]) -> None:
-        """The test figures, as metrics of the sweep's run; the step is the number of trials."""
+        """Log the test metrics to the sweep's run; the step is the number of trials."""
         row = {
             f"test/{who}/{name}": float(value)
             for who in ("champion", "teacher", "baseline", "untrained")
@@ -163,19 +164,19 @@ class Observer(Callback):  # type: ignore[misc]
         self.tracker.views(self.key, [trials, View("Sweep on the test split", "sweep", tested, facts)])
 
     def trial_key(self, number: int) -> Key:
-        """The run of a trial."""
+        """The key of a trial's run."""
         return (*self.key, f"trial-{number:04d}")
 
     def __enter__(self) -> "Observer":
-        """Follow the spools until the block ends."""
+        """Follow the metrics logs until the block ends."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Send what waits; say what could not be sent."""
-        goes_on = kind is not None and issubclass(kind, KeyboardInterrupt | Hindered)
-        state = "finished" if kind is None else "interrupted" if goes_on else "failed"
+        """Send what is waiting, and warn about what could not be sent."""
+        resumable = kind is not None and issubclass(kind, KeyboardInterrupt | Hindered)
+        state = "finished" if kind is None else "interrupted" if resumable else "failed"
         for number, values in self._live.items():
             self._close(number, values, "interrupted", str(error or ""))
         self.tail.close()
@@ -185,7 +186,7 @@ class Observer(Callback):  # type: ignore[misc]
             warn(waiting)
 
     def _follow(self, number: int, values: dict[str, Any]) -> list[Key]:
-        """Open a run for each stage that a trial has begun, and follow its figures; these runs."""
+        """Open and follow a run for each stage that a trial has begun; return the keys of these runs."""
         keys = []
         for index, stage in enumerate(self.context.plan(values).chain()):
             key = (*self.trial_key(number), stage.label)
@@ -226,7 +227,5 @@ def _short(values: dict[str, Any]) -> str:
 
 
 def open_tracker(workspace: Workspace, folder: Path, name: str) -> Tracker:
-    """MLflow, at ``$MLFLOW_TRACKING_URI`` or in the workspace, through a journal in the sweep's folder."""
-    from stillhouse.tracking.mlflow_tracker import MLflowTracker, tracking_uri
-
+    """Open MLflow at ``$MLFLOW_TRACKING_URI`` or in the workspace, with a journal in the sweep's folder."""
     return MLflowTracker(tracking_uri(workspace.root), f"stillhouse-{name}", folder)

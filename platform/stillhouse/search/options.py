@@ -1,4 +1,4 @@
-"""What a sweep is, and where it runs."""
+"""The options of a sweep."""
 
 import dataclasses
 from dataclasses import dataclass
@@ -17,29 +17,29 @@ _CHANGES_COST = ("layers", "projection", "encoder", "units", "hidden")
 
 @dataclass(frozen=True)
 class SweepOptions:
-    """What a sweep is, and where it runs.
+    """What a sweep searches, and where it runs.
 
     Attributes:
-        name: Its folder in the workspace, and its experiment in MLflow.
-        method: What is searched.
-        preset: Where hyper-parameters come from that the space does not name.
-        space: What is searched, checked against the method.
-        experiment: What all trials share.
-        root: The workspace.
-        trials: How many in all.
+        name: Name of its folder in the workspace and of its experiment in MLflow.
+        method: Name of the method.
+        space: The search space, checked against the method.
+        experiment: Settings that all trials share.
+        root: Folder of the workspace.
+        preset: Preset of the hyper-parameters that the space does not name.
+        trials: Number of trials in all, those of earlier runs included.
         sampler: Name of the sampler, a file of `stillhouse.search.samplers`.
-        objectives: ``quality`` alone, or with ``size`` or ``latency``.
+        objectives: ``quality`` alone, or followed by ``size`` or ``latency``.
         scheduler: Name of the early-stopping scheduler, a file of `stillhouse.search.schedulers`; ``none``
             stops no trial early.
         full: Number of trials that are never stopped early.
-        at_once: Trials at once; 0 takes what fits.
-        need: Resources of a trial.
-        embedding: How the teacher runs.
-        device: Of teacher and training; ``auto`` takes a GPU where the cluster has one, else the CPU.
-        address: Of a Ray cluster.
-        register: Name in the model registry; empty takes the sweep's.
-        refresh: Read the corpus again.
-        verbose: Show the libraries' chatter.
+        at_once: Number of concurrent trials; 0 runs as many as fit.
+        need: Resources of one trial.
+        embedding: Where the teacher runs.
+        device: Device of teacher and training; ``auto`` uses a GPU if the cluster has one, else the CPU.
+        address: Address of a Ray cluster; None starts a local one.
+        register: Name in the model registry; empty derives it from the sweep's name.
+        refresh: Whether to read the corpus again.
+        verbose: Whether to show the libraries' output.
     """
 
     name: str
@@ -63,20 +63,20 @@ class SweepOptions:
     verbose: bool = False
 
     def __post_init__(self) -> None:
-        """Check what the parts cannot check for themselves."""
+        """Check what concerns several options at once."""
         require(self.trials >= 1, "trials >= 1", trials=self.trials)
         load_scheduler(self.scheduler)
         known = ((QUALITY,), (QUALITY, SIZE), (QUALITY, LATENCY))
         require(
             self.objectives in known,
-            "objectives is quality, or quality,size, or quality,latency",
+            "--objectives must be quality, or quality,size, or quality,latency",
             objectives=",".join(self.objectives),
         )
         if len(self.objectives) > 1:
             varied = [name for name in _CHANGES_COST if name in self.space.domains]
             require(
                 bool(varied),
-                f"a second objective needs a space that varies {' or '.join(_CHANGES_COST)}",
+                f"with a second objective the space must vary {' or '.join(_CHANGES_COST)}",
                 space=sorted(self.space.domains),
-                remedy="Every student of this space costs the same.",
+                remedy="All students of this space cost the same.",
             )

@@ -1,4 +1,4 @@
-"""What a study knows of its trials, as plain values for reports and schedulers."""
+"""Records of a study's trials, as plain values for reports and schedulers."""
 
 import math
 from collections.abc import Mapping
@@ -9,26 +9,26 @@ from stillhouse.search.optuna_params import decode
 from stillhouse.search.space import Space
 
 REPORT = "report"
-"""The user attribute that holds a trial's last report: one write, so that a kill leaves all of it or none."""
+"""User attribute with a trial's last report; a single write, so a kill leaves all of it or nothing."""
 
 _KEPT = ("stage", "weights_sha256")
 
 
 @dataclass(frozen=True)
 class TrialRecord:
-    """One trial as the study has it.
+    """One trial of a study.
 
     Attributes:
-        number: Its place in the study, from 0.
-        hyper_parameters: What was searched.
-        state: ``COMPLETE`` (to the full budget), ``PRUNED`` (stopped early), ``FAIL`` or ``RUNNING``.
-        values: The objectives in their order; of a pruned trial its last evaluation; None if there is none.
-        curve: Examples seen to the objective, evaluation by evaluation.
-        reason: Why it failed.
-        seconds: As the trial reported them.
-        examples: Examples seen.
-        metrics: All figures of its last report.
-        attributes: What else it reported: ``stage``, ``weights_sha256``.
+        number: Number of the trial in the study, from 0.
+        hyper_parameters: All values that the trial's plan was made from, fixed ones included.
+        state: ``COMPLETE`` (full budget), ``PRUNED`` (stopped early), ``FAIL`` or ``RUNNING``.
+        values: The objectives in order; the last evaluation of a pruned trial; None if there is none.
+        curve: Objective at each evaluation, by the number of examples seen.
+        reason: Reason of a failure.
+        seconds: Duration that the trial reported.
+        examples: Number of examples seen.
+        metrics: All metrics of its last report.
+        attributes: Other values that it reported: ``stage``, ``weights_sha256``.
     """
 
     number: int
@@ -44,7 +44,7 @@ class TrialRecord:
 
 
 def attributes(result: Mapping[str, Any], reason: str | None) -> dict[str, Any]:
-    """What is kept of a report. Tune hands it over flat, ``metrics/…`` for a figure in ``metrics``."""
+    """Select what is kept of a report. Tune flattens it: ``metrics/…`` is an entry of ``metrics``."""
     flat = {k.removeprefix("metrics/"): v for k, v in result.items() if k.startswith("metrics/")}
     kept = {
         **{key: result.get(key) for key in _KEPT},
@@ -57,7 +57,7 @@ def attributes(result: Mapping[str, Any], reason: str | None) -> dict[str, Any]:
 
 
 def record(trial: Any, space: Space, explained: str | None) -> TrialRecord:
-    """The record of one of Optuna's frozen trials; ``explained`` is a reason that came after its end."""
+    """Make the record of a frozen trial of Optuna; ``explained`` is a reason that came after its end."""
     kept = trial.user_attrs.get(REPORT, {})
     curve = dict(sorted(trial.intermediate_values.items()))
     failed = trial.state.name == "FAIL"
@@ -76,5 +76,5 @@ def record(trial: Any, space: Space, explained: str | None) -> TrialRecord:
 
 
 def is_finite(value: object) -> bool:
-    """Whether a report's figure is a number that can be compared."""
+    """Whether a reported value is a finite number."""
     return isinstance(value, int | float) and math.isfinite(value)

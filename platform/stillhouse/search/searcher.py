@@ -1,16 +1,16 @@
-"""The searcher that Tune asks: an Optuna study in a file, which outlives the process.
+"""Tune's searcher over an Optuna study in a file, which outlives the process.
 
-Tune's own Optuna searcher leaves a trial with a NaN objective running for ever, tells a trial that the
-scheduler stopped as complete, raises on a missing metric, and repeats itself after a restart. Here every
-start is a new ``Tuner`` whose searcher continues the study:
+Tune's own Optuna searcher leaves a trial with a NaN objective running for ever, records a trial that the
+scheduler stopped as complete, raises on a missing metric, and repeats its suggestions after a restart. Here
+every start is a new ``Tuner`` whose searcher continues the study:
 
-* a trial is written in one transaction, with all its parameters, once they are known: a kill leaves a whole
-  trial or none;
-* trials that a dead process left running are given out again, with the same number and parameters, before
-  any new one; their artifacts make them resume;
-* the sampler is a function of the seed and the trials so far (`stillhouse.search.samplers`).
+* A trial is written in one transaction, with all its parameters, once they are known: a kill leaves a
+  complete trial or none.
+* Trials that a dead process left running are issued again, with the same number and parameters, before any
+  new one; their artifacts make them resume.
+* The sampler is a function of the seed and the trials so far (`stillhouse.search.samplers`).
 
-With one trial at a time (``TuneConfig(max_concurrent_trials=1)``; without that option Tune asks for the next
+With one trial at a time (``TuneConfig(max_concurrent_trials=1)``; without that option Tune requests the next
 trial while one runs) a killed and restarted sweep proposes exactly what an undisturbed one does.
 """
 
@@ -41,25 +41,25 @@ _VOID = "void"
 
 
 class StudySearcher(Searcher):  # type: ignore[misc]
-    """Tune's side of the study: suggests, listens, and writes down how each trial ended.
+    """Tune's side of the study: suggests trials, and records their evaluations and how they ended.
 
-    The configuration of a trial is ``{"hyper_parameters": {…}, "trial": number}``. ``TuneConfig`` is given
+    The configuration of a trial is ``{"hyper_parameters": {…}, "trial": number}``. ``TuneConfig`` must get
     neither metric nor mode: with them Tune raises on a report that lacks the metric.
 
     Args:
-        storage_path: The SQLite file; made when absent, continued when present.
-        space: What is searched.
-        sampler: ``tpe``, ``random``, ``qmc`` or ``grid``.
-        trials: How many the study will have in all, those of earlier processes included.
-        seed: Of the sampler.
-        first: The point that is tried first; None takes the space's.
-        objective: The reported figure that is maximised, and read at each evaluation.
-        objectives: (figure, ``max`` or ``min``) for a search of a Pareto front; None maximises ``objective``.
-        full_budget: Examples of a trial that ran to its end.
-        measure: Figures that the driver measures once a trial has finished, from its last report.
+        storage_path: The SQLite file, which is created or continued.
+        space: The search space.
+        sampler: Name of the sampler.
+        trials: Number of trials that the study will have, those of earlier processes included.
+        seed: Seed of the sampler.
+        first: The point that is tried first; None uses the space's.
+        objective: The reported metric that is maximised and recorded at each evaluation.
+        objectives: (metric, ``max`` or ``min``) pairs to search a Pareto front; None maximises ``objective``.
+        full_budget: Examples of a trial that runs to its end.
+        measure: Function from a finished trial's last report to further metrics, which the driver measures.
 
     Raises:
-        BadInput: A sampler that does not suit the space, or a study that was begun with another space.
+        BadInput: The sampler does not suit the space, or the study was begun with another space.
     """
 
     def __init__(
@@ -90,10 +90,10 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         self._check_same_search()
         self._orphans = deque(self._running())
 
-    # What Tune calls.
+    # Called by Tune.
 
     def suggest(self, trial_id: str) -> dict[str, Any] | str:
-        """The next configuration, or ``FINISHED``."""
+        """Return the next configuration, or ``FINISHED``."""
         number = self._orphans.popleft() if self._orphans else self._issue()
         if number is None:
             return str(Searcher.FINISHED)
@@ -102,17 +102,17 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         return {"hyper_parameters": point, "trial": number}
 
     def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
-        """Write an evaluation down, if there is one in the report."""
+        """Record the evaluation in a report, if there is one."""
         if trial_id in self._live:
             self._note_evaluation(self._live[trial_id], result)
 
     def on_trial_complete(
         self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
     ) -> None:
-        """Write down how a trial ended.
+        """Record how a trial ended.
 
-        One that was cancelled before it ran has neither result nor error, and one that the workspace could
-        not serve has not failed: both are left running in the study, and the next process takes them up.
+        A trial that was cancelled before it ran has neither result nor error, and one that the workspace
+        could not serve has not failed: both are left running in the study, and the next process resumes them.
         """
         number = self._live.get(trial_id)
         if number is None or (result is None and not error) or (result or {}).get("hindered"):
@@ -134,30 +134,30 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         del self._live[trial_id]
 
     def save(self, checkpoint_path: str) -> None:
-        """Nothing to save: the study is on the disk already."""
+        """Nothing to save: the study is already on disk."""
 
     def restore(self, checkpoint_path: str) -> None:
         """Nothing to restore."""
 
-    # What a sweep calls.
+    # Called by the sweep.
 
     def explain(self, number: int, reason: str) -> None:
-        """Say why a trial failed; may come after it ended."""
+        """Record why a trial failed; may be called after its end."""
         storage, study = self._storage
         storage.set_study_user_attr(study, f"reason:{number}", reason)
 
     def records(self) -> list[TrialRecord]:
-        """All trials that count, by number."""
+        """All trials that count, ordered by number."""
         storage, study = self._storage
         explained = storage.get_study_user_attrs(study)
         return [record(t, self._space, explained.get(f"reason:{t.number}")) for t in self._counted()]
 
     def study(self) -> Any:
-        """The Optuna study, to read."""
+        """The Optuna study, for reading."""
         return optuna.load_study(study_name=_STUDY, storage=self._storage[0])
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without the connection, and without the driver's own function."""
+        """State without the connection and without the driver's function, for pickling."""
         return {**self.__dict__, "_open_storage": None, "_measure": None}
 
     # The study.
@@ -189,14 +189,14 @@ class StudySearcher(Searcher):  # type: ignore[misc]
             storage.set_study_user_attr(study, "search", search)
         require(
             begun in (None, search),
-            "a sweep is resumed with the space and the objectives it was begun with",
+            "a sweep must be resumed with the space and the objectives it was begun with",
             begun=begun,
             now=search,
-            remedy=f"Restore the search space, or begin another sweep beside {self._path.parent}.",
+            remedy=f"Restore the search space, or begin a sweep outside {self._path.parent}.",
         )
 
     def _running(self) -> list[int]:
-        """Trials of a dead process. One without all its parameters never began: it is void."""
+        """Numbers of the trials of a dead process; one without all its parameters is marked void."""
         storage, study = self._storage
         running = storage.get_all_trials(study, deepcopy=False, states=(TrialState.RUNNING,))
         for trial in running:
@@ -265,18 +265,18 @@ class StudySearcher(Searcher):  # type: ignore[misc]
 
 
 class ExplainErrors(Callback):  # type: ignore[misc]
-    """Keeps the last line of an error that ended a trial, which Tune does not hand to a searcher."""
+    """Records the last line of an error that ended a trial, which Tune does not pass to a searcher."""
 
     def __init__(self, searcher: StudySearcher) -> None:
         self._searcher = searcher
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        """Called by Tune after the searcher was told."""
-        # `trial.get_error()` looks where the file is only copied to later.
+        """Read the error file; Tune calls this after the searcher's `on_trial_complete`."""
+        # `trial.get_error()` looks in a place to which the file is copied only later.
         file = trial.error_file
         if not file or not Path(file).exists() or "trial" not in trial.config:
             return
         lines = Path(file).read_text(errors="replace").splitlines()
-        said = [line for line in lines if line.strip() and not line[0].isspace()]
-        if said:
-            self._searcher.explain(trial.config["trial"], said[-1].strip())
+        messages = [line.strip() for line in lines if line.strip() and not line[0].isspace()]
+        if messages:
+            self._searcher.explain(trial.config["trial"], messages[-1])

@@ -1,4 +1,4 @@
-"""Stages and teachers' recordings that all trials share: built once, where trials run, before them."""
+"""Stages and teacher recordings that all trials share: built once, before the trials, where trials run."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +13,7 @@ from stillhouse.plan.data import Examples, Recorded, Scored
 from stillhouse.plan.stage import Stage
 from stillhouse.search.space import Categorical, Space
 from stillhouse.search.trial import Context
+from stillhouse.training.local import build_examples
 from stillhouse.training.progress import Diverged
 from stillhouse.training.walk import run
 
@@ -21,7 +22,7 @@ def build_shared(context: Context, space: Space, need: Need) -> list[Stage]:
     """Build the stages that all trials have in common, as tasks of the cluster, and return them.
 
     Raises:
-        BadInput: One diverged, and with it every trial would.
+        BadInput: A stage diverged, as it would in every trial.
     """
     workspace = Workspace(Path(context.root))
     stages = shared_stages(context, space)
@@ -31,7 +32,7 @@ def build_shared(context: Context, space: Space, need: Need) -> list[Stage]:
             reason = call(_build, stage, context, need=need)
             require(
                 not reason,
-                f"{stage.label}, which all trials share, trains",
+                f"the stage {stage.label}, which all trials share, must not diverge",
                 reason=reason,
                 remedy="Change the hyper-parameters that the space fixes.",
             )
@@ -43,15 +44,13 @@ def build_shared(context: Context, space: Space, need: Need) -> list[Stage]:
 
 
 def _record(examples: Examples, context: Context) -> None:
-    """Ask the teacher for every example."""
-    from stillhouse.training.local import build_examples
-
+    """Record the teacher's output for every example."""
     device = usable_device(resolve_device(context.where.device))
     build_examples(Workspace(Path(context.root)), examples, device=device)
 
 
 def _build(stage: Stage, context: Context) -> str:
-    """Train a stage; why it diverged, or nothing."""
+    """Train a stage; return why it diverged, or an empty string."""
     try:
         run(stage, Workspace(Path(context.root)), where=context.where)
     except Diverged as diverged:
@@ -60,7 +59,7 @@ def _build(stage: Stage, context: Context) -> str:
 
 
 def shared_stages(context: Context, space: Space) -> list[Stage]:
-    """The stages of the plan that stay the same whatever searched value changes."""
+    """List the stages of the plan that no searched value changes."""
     stages = list(context.plan(some_point(space)).chain())
     for plan in _varied(context, space):
         kept = {stage.fingerprint for stage in plan.chain()}
@@ -69,17 +68,17 @@ def shared_stages(context: Context, space: Space) -> list[Stage]:
 
 
 def shared_recordings(context: Context, space: Space) -> list[Examples]:
-    """Examples with a recording that stay the same whatever searched value changes; first ones first."""
+    """List the examples with a recording that no searched value changes, in the order of the plan."""
     plan = context.plan(some_point(space))
-    found = [part for part in plan.examples.sources() if isinstance(part.origin, Recorded | Scored)]
+    shared = [part for part in plan.examples.sources() if isinstance(part.origin, Recorded | Scored)]
     for plan in _varied(context, space):
         kept = {part.fingerprint for part in plan.examples.sources()}
-        found = [part for part in found if part.fingerprint in kept]
-    return found
+        shared = [part for part in shared if part.fingerprint in kept]
+    return shared
 
 
 def _varied(context: Context, space: Space) -> Iterator[Stage]:
-    """Plans in which one searched value is another."""
+    """Yield plans that differ from `some_point`'s in one searched value."""
     start = some_point(space)
     for name, domain in space.domains.items():
         for value in _values(domain)[1:]:
@@ -87,12 +86,12 @@ def _varied(context: Context, space: Space) -> Iterator[Stage]:
 
 
 def some_point(space: Space) -> dict[str, Any]:
-    """Hyper-parameters of the space, whichever."""
+    """Any point of the space, with the fixed values."""
     return {**space.fixed, **{name: _values(domain)[0] for name, domain in space.domains.items()}}
 
 
 def first_point(space: Space) -> dict[str, Any]:
-    """The published hyper-parameters where the space names them, else some."""
+    """The published hyper-parameters if the space names them, else any point."""
     return {**some_point(space), **(space.first or {})}
 
 

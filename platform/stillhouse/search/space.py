@@ -1,6 +1,5 @@
-"""Search spaces: a YAML file says what is searched, what is fixed, and which point is tried first."""
+"""Search spaces: a YAML file with the searched domains, the fixed values and the first point."""
 
-import itertools
 import re
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,16 +21,16 @@ _KEYS = ["method", "experiment", "fixed", "first", *_SECTIONS]
 
 @dataclass(frozen=True)
 class Space:
-    """What is searched. Lists of the file are tuples here.
+    """A search space. Lists in the file are tuples here.
 
     Attributes:
         method: Name of the method, such as ``ibkd``.
-        domains: Hyper-parameter to the values it may take, in the order of the file.
-        fixed: Hyper-parameters that are not searched, with their value.
+        domains: Domain of each searched hyper-parameter, in the order of the file.
+        fixed: Values of the hyper-parameters that are not searched.
         first: The published configuration: a value for every searched hyper-parameter.
-        experiment: What the file fixes besides: teacher, corpus, student, evaluation set, budget.
+        experiment: Other settings that the file fixes: teacher, corpus, student, evaluation set, budget.
         source: The file, for messages.
-        set_aside: What `without` took out of ``first``, to tell of.
+        set_aside: Values that `without` removed from ``first``, for messages.
     """
 
     version: ClassVar[int] = 1
@@ -44,19 +43,22 @@ class Space:
     set_aside: Mapping[str, Any] = field(default_factory=dict, metadata={"identity": False})
 
     def __post_init__(self) -> None:
-        """Check that something is searched, nothing twice, and that the first point lies inside."""
+        """Check that something is searched, nothing twice, and that the first point lies in the space."""
         where = {"file": self.source}
         require(
-            len(self.domains) > 0, "the space names something", **where, remedy="Give a name and its values."
+            len(self.domains) > 0,
+            "a space must have at least one hyper-parameter",
+            **where,
+            remedy="Add a name and its values.",
         )
         both = sorted(set(self.domains) & set(self.fixed))
-        require(not both, "a hyper-parameter is either searched or fixed", **where, both=both)
+        require(not both, "a hyper-parameter must be either searched or fixed", **where, both=both)
         if self.first is None:
             return
         missing, more = set(self.domains) - set(self.first), set(self.first) - set(self.domains)
         require(
             not missing and not more,
-            "`first` has a value for every searched hyper-parameter, and for no other",
+            "`first` must have a value for every searched hyper-parameter and for no other",
             **where,
             key="first",
             missing=sorted(missing),
@@ -65,22 +67,26 @@ class Space:
         for name, value in self.first.items():
             inside = self.domains[name].holds(value)
             require(
-                inside, "`first` lies within the space", **where, key=f"first.{name}", **{str(name): value}
+                inside,
+                "`first` must lie within the space",
+                **where,
+                key=f"first.{name}",
+                **{str(name): value},
             )
 
     @property
     def fingerprint(self) -> str:
-        """Sixteen digits that change with anything that is searched, fixed or first."""
+        """Sixteen hexadecimal digits over everything that is searched, fixed or tried first."""
         return fingerprint(self)
 
     @property
     def has_numeric(self) -> bool:
-        """Whether anything is a range of numbers, which quasi-random points need."""
+        """Whether any domain is a numeric range, which quasi-random points need."""
         return any(not isinstance(values, Categorical) for values in self.domains.values())
 
     @property
     def points(self) -> int | None:
-        """How many different configurations there are; None where a real range makes them endless."""
+        """Number of distinct configurations; None if a real range makes them infinite."""
         size = 1
         for values in self.domains.values():
             if isinstance(values, Float):
@@ -89,43 +95,32 @@ class Space:
         return size
 
     def grid_size(self) -> int:
-        """Points of the grid.
+        """Number of points of the grid.
 
         Raises:
-            BadInput: A real range has no grid.
+            BadInput: The space contains a real range.
         """
-        endless = [name for name, values in self.domains.items() if isinstance(values, Float)]
+        ranges = [name for name, values in self.domains.items() if isinstance(values, Float)]
         require(
-            not endless,
-            "a grid has a list of values for every name",
+            not ranges,
+            "a grid must have a list of values for every name",
             file=self.source,
-            ranges=endless,
-            remedy="List their values, or take another sampler.",
+            ranges=ranges,
+            remedy="List their values, or use another sampler.",
         )
         size = self.points
         assert size is not None
         return size
 
-    def grid(self) -> Iterator[dict[str, Any]]:
-        """Every point, the last name of the file changing fastest."""
-        self.grid_size()
-        columns = [
-            [values.nth(i) for i in range(values.size)]
-            for values in self.domains.values()
-            if not isinstance(values, Float)
-        ]
-        for point in itertools.product(*columns):
-            yield dict(zip(self.domains, point, strict=True))
-
     def at(self, units: Sequence[float]) -> dict[str, Any]:
-        """The point at a place of the unit cube, one number in [0, 1) a name."""
+        """Map a point of the unit cube, one number in [0, 1) per name, to a point of the space."""
         pairs = zip(self.domains.items(), units, strict=True)
         return {name: values.at(float(unit)) for (name, values), unit in pairs}
 
     def probes(self) -> Iterator[dict[str, Any]]:
-        """Points that between them hold both ends of every range and every choice, the rest as in ``first``.
+        """Yield points that cover both ends of every range and every choice, the rest as in ``first``.
 
-        Each carries the fixed values too: build a plan of each, and no value is refused in mid-sweep.
+        Fixed values are included. If a plan can be built from each point, no trial of the sweep is refused.
         """
         start = {n: v.low if isinstance(v, Float) else v.nth(0) for n, v in self.domains.items()}
         base = {**self.fixed, **start, **(self.first or {})}
@@ -135,7 +130,7 @@ class Space:
                 yield {**base, name: value}
 
     def without(self, *names: str) -> "Space":
-        """The same space with some names neither searched nor in ``first`` (``distil_epochs`` under ASHA)."""
+        """Remove names from the searched ones and ``first`` (``distil_epochs`` with a scheduler)."""
         first = self.first and {name: value for name, value in self.first.items() if name not in names}
         kept = {name: values for name, values in self.domains.items() if name not in names}
         aside = {name: value for name, value in (self.first or {}).items() if name in names}
@@ -150,24 +145,28 @@ def load_space(
     Args:
         path: The YAML file, with the keys ``method``, ``experiment``, ``fixed``, ``first``, ``space`` and
             ``continuous``.
-        space: Which section is searched: ``space`` (the grid) or ``continuous``.
-        allowed_experiment_keys: What ``experiment`` may fix; None leaves that to the caller.
+        space: The section that is searched: ``space`` (the grid) or ``continuous``.
+        allowed_experiment_keys: Names that ``experiment`` may fix; None leaves the check to the caller.
 
     Raises:
-        BadInput: The file cannot be read, or says what cannot be; the message names the file and the key.
+        BadInput: The file cannot be read or is invalid; the message names the file and the key.
     """
     file = str(path)
-    require(space in _SECTIONS, f"--section is one of {', '.join(_SECTIONS)}", section=space)
+    require(space in _SECTIONS, f"--section must be one of {', '.join(_SECTIONS)}", section=space)
     content = _read(Path(path))
-    _known(content, _KEYS, file, "")
+    _refuse_unknown(content, _KEYS, file, "")
     method = content.get("method")
-    require(isinstance(method, str), "`method` names a method", file=file, key="method", method=method)
+    require(isinstance(method, str), "`method` must name a method", file=file, key="method", method=method)
     parts = {key: _mapping(content, key, file) for key in ("experiment", "fixed", "first", space)}
     if allowed_experiment_keys is not None:
-        _known(parts["experiment"], list(allowed_experiment_keys), file, "experiment.")
+        _refuse_unknown(parts["experiment"], list(allowed_experiment_keys), file, "experiment.")
     present = [key for key in _SECTIONS if content.get(key)]
     require(
-        len(parts[space]) > 0, f"`{space}` names something", file=file, key=space, sections_present=present
+        len(parts[space]) > 0,
+        f"`{space}` must have at least one hyper-parameter",
+        file=file,
+        key=space,
+        sections_present=present,
     )
     domains = {}
     for name, given in parts[space].items():
@@ -176,7 +175,7 @@ def load_space(
         except BadInput as wrong:
             raise BadInput(f"{file}: key `{space}.{name}`: {wrong}") from None
     fixed = {name: frozen(value) for name, value in parts["fixed"].items()}
-    # `first` serves both sections: what only the other one searches is set aside here.
+    # Both sections share `first`: names that only the other section searches are ignored here.
     elsewhere = {name for key in present if key != space for name in _mapping(content, key, file)} - set(
         domains
     )
@@ -188,15 +187,15 @@ def check(space: Space, hyper_parameters: type) -> Space:
     """Check a space against a method's hyper-parameters.
 
     Args:
-        space: As it was read.
+        space: The space as it was read.
         hyper_parameters: The method's dataclass; a value that it refuses is refused here, before any trial.
 
     Returns:
-        The space with every number of the type that the method declares (``1`` becomes ``1.0``).
+        The space with every number converted to the type that the method declares (``1`` becomes ``1.0``).
 
     Raises:
-        BadInput: A name that the method does not have (the near ones are listed), a value of another type,
-            or a value that the method refuses.
+        BadInput: The method has no such name (the message lists the nearest ones), a value has another type,
+            or the method refuses a value.
     """
     known = (
         list(hyper_parameters.__dataclass_fields__)
@@ -204,8 +203,8 @@ def check(space: Space, hyper_parameters: type) -> Space:
         else []
     )
     assert known, f"{hyper_parameters} is not a dataclass with fields"
-    _known(space.domains, known, space.source, "")
-    _known(space.fixed, known, space.source, "fixed.")
+    _refuse_unknown(space.domains, known, space.source, "")
+    _refuse_unknown(space.fixed, known, space.source, "fixed.")
     checked = replace(
         space,
         domains={
@@ -219,7 +218,7 @@ def check(space: Space, hyper_parameters: type) -> Space:
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML that reads ``1e-4`` as a number (YAML 1.1 wants ``1.0e-4``) and refuses a key given twice."""
+    """YAML that reads ``1e-4`` as a number (YAML 1.1 requires ``1.0e-4``) and refuses repeated keys."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen: set[Any] = set()
@@ -227,7 +226,7 @@ class _Loader(yaml.SafeLoader):
             key = self.construct_object(key_node, deep=True)
             if key in seen:
                 raise yaml.MarkedYAMLError(
-                    problem=f"the key `{key}` is there twice", problem_mark=key_node.start_mark
+                    problem=f"the key `{key}` appears twice", problem_mark=key_node.start_mark
                 )
             seen.add(key)
         return super().construct_mapping(node, deep)
@@ -253,7 +252,7 @@ def _read(path: Path) -> dict[Any, Any]:
         raise BadInput(f"{path}{line}: a search space must be well-formed YAML: {error.problem}.") from None
     except yaml.YAMLError as error:
         raise BadInput(f"{path}: a search space must be well-formed YAML: {error}.") from None
-    require(isinstance(content, dict), "a search space is a mapping of keys", file=str(path), content=content)
+    require(isinstance(content, dict), "a search space must be a mapping", file=str(path), content=content)
     assert isinstance(content, dict)
     return content
 
@@ -262,16 +261,14 @@ def _mapping(content: Mapping[Any, Any], key: str, file: str) -> dict[str, Any]:
     value = content.get(key)
     if value is None:
         return {}
-    require(
-        isinstance(value, dict), f"`{key}` is a mapping of names to values", file=file, key=key, value=value
-    )
+    require(isinstance(value, dict), f"`{key}` must map names to values", file=file, key=key, value=value)
     assert isinstance(value, dict)
-    strange = [name for name in value if not isinstance(name, str)]
-    require(not strange, "names are words", file=file, key=key, names=strange)
+    others = [name for name in value if not isinstance(name, str)]
+    require(not others, "names must be strings", file=file, key=key, names=others)
     return value
 
 
-def _known(names: Mapping[Any, Any], known: list[str], file: str, prefix: str) -> None:
+def _refuse_unknown(names: Mapping[Any, Any], known: list[str], file: str, prefix: str) -> None:
     for name in names:
         if name not in known:
-            raise BadInput(f"{file}: `{prefix}{name}` is not known here. {nearest(str(name), known)}")
+            raise BadInput(f"{file}: unknown key `{prefix}{name}`. {nearest(str(name), known)}")

@@ -1,4 +1,4 @@
-"""One trial: hyper-parameters in, a trained student in the workspace, evaluations out."""
+"""A trial: trains the stages of one set of hyper-parameters, and reports the evaluations."""
 
 import math
 import time
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stillhouse.core.artifacts import Workspace
+from stillhouse.core.artifacts import Workspace, read_manifest
 from stillhouse.core.errors import Hindered, mistake_in
 from stillhouse.methods import hyper_parameters, load_method
 from stillhouse.plan.setting import Setting
@@ -20,15 +20,15 @@ Report = Callable[[dict[str, Any]], None]
 
 @dataclass(frozen=True)
 class Context:
-    """What all trials of a sweep are told.
+    """Everything that the trials of a sweep share.
 
     Attributes:
-        method: Its name.
-        preset: Where hyper-parameters that are neither searched nor fixed come from.
+        method: Name of the method.
+        preset: Preset of the hyper-parameters that are neither searched nor fixed.
         setting: Everything but the hyper-parameters.
-        root: The workspace's folder.
-        where: Device, threads, workers.
-        quality: The dev figure that is maximised.
+        root: Folder of the workspace.
+        where: Device, threads and workers.
+        quality: The dev metric that is maximised.
     """
 
     method: str
@@ -39,15 +39,15 @@ class Context:
     quality: str
 
     def plan(self, values: dict[str, Any]) -> Stage:
-        """The last stage for some hyper-parameters."""
+        """Plan the last stage for some hyper-parameters."""
         method = load_method(self.method)
         return method.plan(hyper_parameters(method, values, self.preset), self.setting)
 
 
 def run_trial(config: dict[str, Any], context: Context) -> None:
-    """What Tune calls: run the plan and report each evaluation, then the result.
+    """Run a trial as a Tune function: report each evaluation, then the result.
 
-    A workspace that cannot serve the trial is reported too: it is not the trial that failed.
+    A workspace that cannot serve the trial is reported too, since the trial itself has not failed.
     """
     from ray import tune
 
@@ -63,9 +63,9 @@ def run_trial(config: dict[str, Any], context: Context) -> None:
 def follow(values: dict[str, Any], context: Context, report: Report) -> None:
     """Run the plan of some hyper-parameters.
 
-    A stage that is finished replays its evaluations, so a trial that was interrupted, or shares a stage
-    with another, reports the same curve as one that was not. The last report says ``finished``; one of a
-    trial that diverged says why in ``reason``.
+    A finished stage replays its evaluations, so a trial that was interrupted, or that shares a stage with
+    another, reports the same curve as one that was not. The last report says ``finished``; the report of a
+    trial that diverged gives the ``reason``.
     """
     stage = context.plan(values)
     prunable_from = load_method(context.method).PRUNABLE_FROM
@@ -101,9 +101,7 @@ def follow(values: dict[str, Any], context: Context, report: Report) -> None:
 
 
 def final_report(folder: Path, quality: str, budget: int, seconds: float) -> dict[str, Any]:
-    """The last report of a trial that ran to its end: the figures of the checkpoint that was kept."""
-    from stillhouse.core.artifacts import read_manifest
-
+    """Make the last report of a trial that ran to its end: the metrics of the checkpoint that was kept."""
     manifest = read_manifest(folder)
     metrics = manifest["metrics"]
     return {

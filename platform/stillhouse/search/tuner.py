@@ -1,4 +1,4 @@
-"""The search itself: Tune runs the trials, our searcher owns the study."""
+"""The search: Tune runs the trials, and our searcher owns the study."""
 
 import shutil
 import time
@@ -12,6 +12,7 @@ from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.console import say
 from stillhouse.core.errors import BadInput
+from stillhouse.evaluation.cost import latency_ms
 from stillhouse.search.observer import Observer
 from stillhouse.search.options import LATENCY, SIZE, SweepOptions
 from stillhouse.search.records import TrialRecord
@@ -20,20 +21,21 @@ from stillhouse.search.schedulers import load_scheduler
 from stillhouse.search.searcher import ExplainErrors, StudySearcher
 from stillhouse.search.trial import Context, run_trial
 from stillhouse.training.rank_sync import Interrupted
+from stillhouse.training.walk import encoder_in
 from stillhouse.training.worker import free_resources
 
 _RETRIES = 3
-"""Times that a trial goes on from its checkpoint after an error, or after its process or node was lost."""
-_FIGURES = {SIZE: ("size_mb", "min"), LATENCY: ("latency_ms_p50", "min")}
+"""Times that a trial resumes from its checkpoint after an error, or after its process or node was lost."""
+_METRICS = {SIZE: ("size_mb", "min"), LATENCY: ("latency_ms_p50", "min")}
 
 
 def search(
     options: SweepOptions, context: Context, folder: Path, observer: Observer, at_once: int
 ) -> list[TrialRecord]:
-    """Run the trials that are still to run, and return all of the study, by number.
+    """Run the remaining trials, and return all trials of the study, ordered by number.
 
-    Every start is a new Tuner over the study on the disk: trials that a killed driver left behind are issued
-    again with their own values and go on from their checkpoints.
+    Every start is a new Tuner over the study on disk: trials that a killed driver left behind are issued
+    again with their own values and resume from their checkpoints.
     """
     budget = _examples(context, next(options.space.probes()))
     searcher = _searcher(options, context, folder, budget)
@@ -41,7 +43,7 @@ def search(
     left = options.trials - sum(record.state != "RUNNING" for record in known)
     say(_announce(options, budget, len(known), left))
     if options.space.first and left > 0:
-        say(_first_words(options, context))
+        say(_describe_first(options, context))
     if left > 0:
         scheduler = _scheduler(options, context.quality, budget, known)
         _tune(options, context, folder, observer, searcher, scheduler, left, at_once)
@@ -56,26 +58,26 @@ def search(
     return records
 
 
-class TrialsEnd(Callback):  # type: ignore[misc]
-    """Tells the observer how a trial ended, as the study has it, when it does."""
+class ReportEnds(Callback):  # type: ignore[misc]
+    """Reports to the observer how a trial ended according to the study."""
 
     def __init__(self, searcher: StudySearcher, observer: Observer) -> None:
-        """Both are told of by Tune before this is."""
+        """Tune must call the searcher and the observer before this callback."""
         self.searcher, self.observer = searcher, observer
 
     def __getstate__(self) -> dict[str, Any]:
-        """Tune pickles its callbacks for a restore that is never made."""
+        """Nothing: Tune pickles its callbacks for a restore that never happens."""
         return {}
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         """A trial ended by itself, or was stopped."""
-        self._tell(trial)
+        self._report(trial)
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         """A trial failed for good."""
-        self._tell(trial)
+        self._report(trial)
 
-    def _tell(self, trial: Any) -> None:
+    def _report(self, trial: Any) -> None:
         self.observer.ended(next(r for r in self.searcher.records() if r.number == trial.config["trial"]))
 
 
@@ -104,7 +106,7 @@ def _tune(
         run_config=tune.RunConfig(
             name=f"{options.name}-{int(time.time())}",
             storage_path=str(scratch),
-            callbacks=[observer, ExplainErrors(searcher), TrialsEnd(searcher, observer)],
+            callbacks=[observer, ExplainErrors(searcher), ReportEnds(searcher, observer)],
             failure_config=tune.FailureConfig(max_failures=_RETRIES),
             verbose=0,
         ),
@@ -116,7 +118,7 @@ def _tune(
 def _searcher(options: SweepOptions, context: Context, folder: Path, budget: int) -> StudySearcher:
     objectives = None
     if len(options.objectives) > 1:
-        objectives = [(context.quality, "max"), _FIGURES[options.objectives[1]]]
+        objectives = [(context.quality, "max"), _METRICS[options.objectives[1]]]
     return StudySearcher(
         str(folder / "study.db"),
         options.space,
@@ -140,15 +142,12 @@ def _scheduler(options: SweepOptions, quality: str, budget: int, known: list[Tri
 
 
 def _latency(result: dict[str, Any]) -> dict[str, float]:
-    """Measured by the driver while no trial runs."""
-    from stillhouse.evaluation.cost import latency_ms
-    from stillhouse.training.walk import encoder_in
-
+    """Measure the latency in the driver, while no trial runs."""
     return {"latency_ms_p50": latency_ms(encoder_in(Path(result["folder"])))["p50"]}
 
 
 def _free_resources(context: Context, records: list[TrialRecord]) -> None:
-    """Free what is still held for trials whose process was ended when the last of them was stopped."""
+    """Free the resources of trials whose process was killed when the last of them was stopped."""
     workspace = Workspace(Path(context.root))
     for record in records:
         for stage in context.plan(dict(record.hyper_parameters)).chain():
@@ -156,7 +155,7 @@ def _free_resources(context: Context, records: list[TrialRecord]) -> None:
 
 
 def _examples(context: Context, values: dict[str, Any]) -> int:
-    """Examples of a trial that runs to its end, over all its stages."""
+    """Number of examples of a trial that runs to its end, over all its stages."""
     return sum(stage.steps * stage.batch_size for stage in context.plan(values).chain())
 
 
@@ -170,14 +169,14 @@ def _announce(options: SweepOptions, budget: int, known: int, left: int) -> str:
     return f"search: {options.sampler} over {names}, {start}, {budget:,} examples each"
 
 
-def _first_words(options: SweepOptions, context: Context) -> str:
-    """Trial 0 has the published values; how long it trains is the budget's to say."""
+def _describe_first(options: SweepOptions, context: Context) -> str:
+    """Say that trial 0 has the published values, and how its length differs from the published one."""
     space = options.space
     values = {**space.fixed, **(space.first or {})}
-    said = f"  trial 0 is the configuration that {Path(space.source).name} names first"
+    line = f"  trial 0 is the configuration that {Path(space.source).name} names first"
     aside = {name: value for name, value in space.set_aside.items() if name not in space.fixed}
     if not aside:
-        return said
+        return line
     published = ", ".join(f"{name}={value}" for name, value in aside.items())
     examples, here = _examples(context, {**values, **aside}), _examples(context, values)
-    return f"{said}, with {here:,} examples as the budget has it; {published} would make it {examples:,}"
+    return f"{line}, with {here:,} examples from the budget; {published} would take {examples:,}"

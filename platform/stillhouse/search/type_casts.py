@@ -1,4 +1,4 @@
-"""Values against the types that a method's dataclass declares for its hyper-parameters."""
+"""Conversion of values to the types that a method's dataclass declares for its hyper-parameters."""
 
 import dataclasses
 import types
@@ -9,14 +9,14 @@ from typing import Any, Literal, Union
 from stillhouse.core.errors import BadInput, require
 from stillhouse.search.domains import Categorical, Domain, Float, Int
 
-_NO = object()
+_MISMATCH = object()
 
 
 def cast_domain(values: Domain, name: str, hyper_parameters: type, source: str) -> Domain:
-    """``values`` in the numbers of the declared type.
+    """Convert a domain to the declared type.
 
     Raises:
-        BadInput: A choice, or the range as a whole, is of another type.
+        BadInput: A choice, or the range as a whole, has another type.
     """
     hint = typing.get_type_hints(hyper_parameters)[name]
     if isinstance(values, Categorical):
@@ -27,17 +27,17 @@ def cast_domain(values: Domain, name: str, hyper_parameters: type, source: str) 
         _cast(values.low, name, hint, source)
         return values
     whole = values.low.is_integer() and values.high.is_integer()
-    if fit(0.5, hint) is _NO and whole and isinstance(fit(1, hint), int):
+    if fit(0.5, hint) is _MISMATCH and whole and isinstance(fit(1, hint), int):
         return Int(int(values.low), int(values.high), log=values.log)
-    _cast(values.high if fit(0.5, hint) is not _NO else 0.5, name, hint, source)
+    _cast(values.high if fit(0.5, hint) is not _MISMATCH else 0.5, name, hint, source)
     return values
 
 
 def cast_point(point: Mapping[str, Any], hyper_parameters: type, source: str, key: str) -> dict[str, Any]:
-    """A point in the numbers of the declared types.
+    """Convert a point to the declared types.
 
     Raises:
-        BadInput: A value is of another type.
+        BadInput: A value has another type.
     """
     hints = typing.get_type_hints(hyper_parameters)
     return {name: _cast(value, f"{key}.{name}", hints[name], source) for name, value in point.items()}
@@ -46,7 +46,7 @@ def cast_point(point: Mapping[str, Any], hyper_parameters: type, source: str, ke
 def check_ranges(
     domains: Mapping[str, Domain], base: Mapping[str, Any], hyper_parameters: type, source: str
 ) -> None:
-    """Build the dataclass once for each end of each domain, the rest as in ``base``.
+    """Build the dataclass for each end of each domain, with the other values from ``base``.
 
     Raises:
         BadInput: The dataclass refuses a value.
@@ -65,43 +65,42 @@ def check_ranges(
 
 
 def fit(value: Any, hint: Any) -> Any:
-    """``value`` as ``hint`` wants it (a whole number becomes a real one), or a sentinel if it cannot be."""
+    """Convert ``value`` to the type ``hint`` (an integer becomes a float), or return a sentinel."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is Union or origin is types.UnionType:
         fitted = [fit(value, argument) for argument in arguments]
-        same = [item for item in fitted if item is not _NO and type(item) is type(value)]
-        return next(iter(same + [item for item in fitted if item is not _NO]), _NO)
+        same = [item for item in fitted if item is not _MISMATCH and type(item) is type(value)]
+        return next(iter(same + [item for item in fitted if item is not _MISMATCH]), _MISMATCH)
     if origin is Literal:
-        return value if value in arguments else _NO
+        return value if value in arguments else _MISMATCH
     if origin in (tuple, list) or (isinstance(origin, type) and issubclass(origin, Sequence)):
         return _fit_items(value, origin, arguments)
     if hint is None or hint is type(None):
-        return value if value is None else _NO
+        return value if value is None else _MISMATCH
     if hint in (bool, str):
-        return value if isinstance(value, hint) else _NO
+        return value if isinstance(value, hint) else _MISMATCH
     if hint in (int, float):
         number = isinstance(value, int | float) and not isinstance(value, bool)
-        return hint(value) if number and hint(value) == value else _NO
+        return hint(value) if number and hint(value) == value else _MISMATCH
     return value
 
 
 def _fit_items(value: Any, origin: Any, arguments: tuple[Any, ...]) -> Any:
     if not isinstance(value, tuple):
-        return _NO
+        return _MISMATCH
     open_ended = origin is not tuple or arguments[-1] is Ellipsis
-    wanted = [arguments[0]] * len(value) if open_ended else list(arguments)
-    if len(wanted) != len(value):
-        return _NO
-    fitted = tuple(fit(item, hint) for item, hint in zip(value, wanted, strict=True))
-    return _NO if _NO in fitted else fitted
+    hints = [arguments[0]] * len(value) if open_ended else list(arguments)
+    if len(hints) != len(value):
+        return _MISMATCH
+    fitted = tuple(fit(item, hint) for item, hint in zip(value, hints, strict=True))
+    return _MISMATCH if _MISMATCH in fitted else fitted
 
 
 def _cast(value: Any, name: str, hint: Any, source: str) -> Any:
     fitted = fit(value, hint)
-    wanted = (
-        getattr(hint, "__name__", None) if isinstance(hint, type) and not typing.get_args(hint) else str(hint)
-    )
-    require(fitted is not _NO, f"{name} is of type {wanted}", file=source, key=name, value=value)
+    plain = isinstance(hint, type) and not typing.get_args(hint)
+    declared = getattr(hint, "__name__", None) if plain else str(hint)
+    require(fitted is not _MISMATCH, f"{name} must be of type {declared}", file=source, key=name, value=value)
     return fitted
 
 

@@ -16,7 +16,7 @@ def check(space: Space) -> None:
     size = space.grid_size()
     require(
         size <= LARGEST_GRID,
-        f"a grid has at most {LARGEST_GRID} points",
+        f"a grid must have at most {LARGEST_GRID} points",
         points=size,
         remedy="Use the sampler `random`.",
     )

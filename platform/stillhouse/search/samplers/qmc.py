@@ -12,7 +12,7 @@ def check(space: Space) -> None:
     """Refuse a space without a numeric range."""
     require(
         space.has_numeric,
-        "quasi-random points need a range of numbers in the space",
+        "a space for quasi-random points must have a numeric range",
         sampler="qmc",
         file=space.source,
         remedy="Search the `continuous` section, or use another sampler.",

@@ -146,9 +146,9 @@ def test_wikipedia_is_cut_into_sentences(
     [
         ("c.csv", b"id,body\n1,One row.\n", ["--column", "text"], "Its columns: id, body"),
         ("c.jsonl", b'{"id": 1, "body": "x"}\n', [], "one column, or one named text"),
-        ("c.txt", b"", [], "not empty"),
+        ("c.txt", b"", [], "nonempty"),
         ("c.txt", "\n".join(ROWS).encode("utf-16"), [], "UTF-16"),
-        ("c.parquet", b"PAR1 and no more", [], "whole Parquet file"),
+        ("c.parquet", b"PAR1 and no more", [], "complete Parquet file"),
         ("c.txt", b"Only one row.\n", [], "at least 50 texts"),
     ],
 )

@@ -44,5 +44,5 @@ def test_what_does_not_fit_is_refused() -> None:
             pick_candidates(RANKED, GOLD, c, force_gold=True)
     with pytest.raises(BadInput, match="relevant document"):
         coverage(RANKED, [[3], [], [1]], (1,))
-    with pytest.raises(BadInput, match="claims=0"):
+    with pytest.raises(BadInput, match="0 of 0 claims have none"):
         coverage(RANKED[:0], [], (1,))

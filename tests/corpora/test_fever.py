@@ -91,7 +91,7 @@ def test_what_is_dropped_is_counted_and_said(tmp_path: Path) -> None:
         "pages with a title seen before": 4,
         "claims without evidence": 1,
         "claims equal to an earlier one": 1,
-        "claims with an evidence page that is not there": 1,
+        "claims with an evidence page that is missing": 1,
     }
     assert fever.read == {"claims": 5, "pages": 8}
     assert "5 claims and 8 pages read" in fever.summary()

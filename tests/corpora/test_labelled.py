@@ -102,7 +102,7 @@ def test_unknown_columns_are_refused(columns: list[str], complaint: str) -> None
 
 def test_what_cannot_be_read_says_so(workspace: Workspace, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("one\ttwo\n")
-    with pytest.raises(BadInput, match="labelled text is one of"):
+    with pytest.raises(BadInput, match="labelled text must be one of"):
         read_labelled(workspace, str(tmp_path / "a.txt"))
     (tmp_path / "b.jsonl").write_text("no json at all\n")
     with pytest.raises(BadInput, match="must be readable as labelled text"):

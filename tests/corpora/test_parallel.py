@@ -9,8 +9,7 @@ from stillhouse.core.artifacts import Workspace, read_manifest
 from stillhouse.core.errors import BadInput
 from stillhouse.corpora.reading.parallel import Parallel, moses_pair, read_parallel
 from stillhouse.corpora.reading.translations import language_spans, write_parallel
-from stillhouse.corpora.tables import open_rows, open_texts
-from stillhouse.corpora.writing import Rejected
+from stillhouse.corpora.tables import Rejected, open_rows, open_texts
 from stillhouse.plan.data import Examples
 
 PAIRS = [("Go.", "Va !"), ("Run!", "Cours\x85 !"), ("A cup of tea.", "Une tasse de thé.")]
@@ -54,7 +53,7 @@ def test_every_layout_gives_the_same_pairs(tmp_path: Path) -> None:
     (tmp_path / "talks.tsv").write_text(many, newline="\n")
     assert usable(Parallel(str(tmp_path / "talks.tsv"), columns=("en", "fr"))) == CLEANED
     assert reasons(Parallel(str(tmp_path / "talks.tsv"), columns=("en", "de"))) == ["empty"] * 3
-    with pytest.raises(BadInput, match="column='nl'"):
+    with pytest.raises(BadInput, match="no column 'nl'"):
         usable(Parallel(str(tmp_path / "talks.tsv"), columns=("en", "nl")))
 
 
@@ -64,7 +63,7 @@ def test_files_of_other_lengths_are_refused_with_both_counts(tmp_path: Path) -> 
     for first, second in (("x.en", "x.fr"), ("x.fr", "x.en")):
         with pytest.raises(BadInput, match=r"equally many lines.*lines") as refused:
             usable(Parallel(str(tmp_path / first), str(tmp_path / second)))
-        assert "x.en='1 lines'" in str(refused.value) and "x.fr='3 lines'" in str(refused.value)
+        assert "x.en has 1 lines" in str(refused.value) and "x.fr has 3 lines" in str(refused.value)
 
 
 def test_nothing_is_left_of_what_was_refused(tmp_path: Path, workspace: Workspace) -> None:
@@ -102,7 +101,7 @@ def test_aligned_files_are_found_by_language(tmp_path: Path) -> None:
     assert usable(moses_pair(str(laser), "deu", "eng")) == CLEANED[:2]
     write_moses(tmp_path / "multi", "train", PAIRS, ("en", "de"))
     write_moses(tmp_path / "multi", "val", PAIRS[:1], ("en", "de"))
-    with pytest.raises(BadInput, match=r"found=\['train', 'val'\].*stem"):
+    with pytest.raises(BadInput, match=r"but has: train, val\..*stem"):
         moses_pair(str(tmp_path / "multi"), "en", "de")
     assert moses_pair(str(tmp_path / "multi"), "en", "de", stem="val", limit=3).limit == 3
     with pytest.raises(BadInput, match="Check the folder"):
@@ -124,7 +123,7 @@ def test_a_data_set_of_the_hub_s_library(tmp_path: Path, monkeypatch: pytest.Mon
     nested = written("nested", [{"translation": {"en": a, "fr": b}} for a, b in PAIRS])
     assert usable(Parallel(nested, columns=("en", "fr"))) == CLEANED
     for source, columns in ((nested, ("en", "de")), (flat, ("english", "french"))):
-        with pytest.raises(BadInput, match="has the column"):
+        with pytest.raises(BadInput, match="has no column"):
             usable(Parallel(source, columns=columns))
     with pytest.raises(BadInput, match=r"two columns.*translation"):
         usable(Parallel(nested))
@@ -175,9 +174,9 @@ def test_what_is_no_corpus_is_refused(tmp_path: Path, workspace: Workspace) -> N
     (tmp_path / "empty.txt").write_text("\t\nalone\n")
     with pytest.raises(BadInput, match=r"at least one usable pair.*'empty': 1"):
         write_parallel(workspace, [Parallel(str(tmp_path / "empty.txt"))])
-    with pytest.raises(BadInput, match="a parallel corpus is given"):
+    with pytest.raises(BadInput, match="parallel corpora >= 1"):
         write_parallel(workspace, [])
-    with pytest.raises(BadInput, match="the corpus exists"):
+    with pytest.raises(BadInput, match=r"the corpus .* does not exist"):
         usable(Parallel(str(tmp_path / "nothing.txt")))
     with pytest.raises(BadInput, match="limit > 0"):
         Parallel("x", limit=0)
@@ -186,7 +185,7 @@ def test_what_is_no_corpus_is_refused(tmp_path: Path, workspace: Workspace) -> N
     (tmp_path / "two").mkdir()
     for name in ("a.txt", "b.txt"):
         (tmp_path / "two" / name).write_text("a\tb\n")
-    with pytest.raises(BadInput, match="is one file"):
+    with pytest.raises(BadInput, match="must be one file"):
         usable(Parallel(str(tmp_path / "two")))
 
 

@@ -12,6 +12,7 @@ import pytest
 from stillhouse.core.artifacts import Workspace, read_manifest, sha256_of
 from stillhouse.core.errors import BadInput
 from stillhouse.corpora.tables import (
+    Rejected,
     open_qrels,
     open_rows,
     open_texts,
@@ -20,7 +21,6 @@ from stillhouse.corpora.tables import (
     write_rows,
     write_texts,
 )
-from stillhouse.corpora.writing import Rejected
 from stillhouse.plan.data import AllRows, Examples, Given
 
 TEXTS = [f"This is sentence number {i}." for i in range(23)]
@@ -142,7 +142,7 @@ def test_a_truncated_shard_is_named(workspace: Workspace) -> None:
     table = write_texts(workspace, "numbers", TEXTS)
     shard = workspace.path(table) / "part-00000.parquet"
     shard.write_bytes(shard.read_bytes()[:-20])
-    with pytest.raises(BadInput, match=r"part-00000\.parquet must be a whole Parquet file"):
+    with pytest.raises(BadInput, match=r"part-00000\.parquet must be a complete Parquet file"):
         open_texts(workspace, table)[[0]]
 
 
@@ -179,7 +179,7 @@ def test_wrong_values_are_refused(workspace: Workspace) -> None:
     wrong = {
         "same number of rows": {"label": np.array([1])},
         "finite": {"score": np.array([1.0, np.nan])},
-        "is a number": {"label": np.array(["a", "b"])},
+        "must be a number": {"label": np.array(["a", "b"])},
         "names of their own": {"text": np.array([1, 0])},
     }
     for message, values in wrong.items():
@@ -196,7 +196,7 @@ def test_all_rows_need_no_folder(workspace: Workspace) -> None:
 def test_wrong_rows_are_refused(workspace: Workspace) -> None:
     table = write_texts(workspace, "numbers", TEXTS)
     both = {"query": table, "passage": table}
-    with pytest.raises(BadInput, match=r"row ids of passage are in \[0, 23\)"):
+    with pytest.raises(BadInput, match=r"row ids of passage must be in \[0, 23\)"):
         write_rows(workspace, both, {"query": np.array([0]), "passage": np.array([23])}, "pairs")
     with pytest.raises(BadInput, match="same number of rows"):
         write_rows(workspace, both, {"query": np.array([0]), "passage": np.array([1, 2])}, "pairs")
@@ -211,7 +211,7 @@ def test_a_collection_comes_back(workspace: Workspace) -> None:
     qrels = np.array([[0, 5, 1], [1, 2, 1]])
     collection = write_collection(workspace, "search", queries, passages, qrels)
     assert open_qrels(workspace, collection).tolist() == qrels.tolist()
-    with pytest.raises(BadInput, match=r"row ids of queries are in \[0, 2\)"):
+    with pytest.raises(BadInput, match=r"row ids of queries must be in \[0, 2\)"):
         write_collection(workspace, "search", queries, passages, np.array([[2, 0, 1]]))
     with pytest.raises(BadInput, match="3 columns"):
         write_collection(workspace, "search", queries, passages, np.array([[0, 0]]))

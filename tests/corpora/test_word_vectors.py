@@ -115,7 +115,7 @@ def test_random_rows_have_length_one_or_so(tmp_path: Path) -> None:
         ("the 1 2\ncat 1\n", "line 2"),
         ("the 1 2\ncat 1 x\n", "line 2"),
         ("the 1 nan\n", "line 1"),
-        ("", "rows"),
+        ("", "no row"),
         ("the\n", "line 1"),
     ],
 )
@@ -133,9 +133,9 @@ def test_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
     (tmp_path / "v.txt").write_bytes(b"the 1 2\nc\xff 1 2\n")
     (tmp_path / "v.txt.gz").write_bytes(gzip.compress(GLOVE.encode())[:-9])
     for name in ("v.txt", "v.txt.gz"):
-        with pytest.raises(BadInput, match="whole UTF-8"):
+        with pytest.raises(BadInput, match="complete UTF-8"):
             write_vectors(tmp_path / name, tmp_path / "folder")
-    with pytest.raises(BadInput, match="exists"):
+    with pytest.raises(BadInput, match="must exist"):
         write_vectors(tmp_path / "none.txt", tmp_path / "folder")
     with pytest.raises(BadInput, match="words"):
         write_vocabulary([], tmp_path / "folder", dim=3)

@@ -125,12 +125,12 @@ def test_the_old_forms(tmp_path: Path) -> None:
         (
             "corpus.jsonl",
             '{"_id": "d1", "text": "a"}\n{"_id": "d1", "text": "b"}',
-            "line 2: an id must be given once",
+            "line 2: an id must be unique",
         ),
         ("corpus.jsonl", '{"_id": "d1"}', "line 1: must be a JSON object"),
         ("queries.jsonl", "{", "line 1: must be a JSON object"),
-        ("qrels/dev.tsv", "h\nq0\td99\t1", "line 2: must name a passage there is, but 'd99'"),
-        ("qrels/dev.tsv", "h\nq99\td1\t1", "line 2: must name a query there is, but 'q99'"),
+        ("qrels/dev.tsv", "h\nq0\td99\t1", "line 2: must name an existing passage, but 'd99'"),
+        ("qrels/dev.tsv", "h\nq99\td1\t1", "line 2: must name an existing query, but 'q99'"),
         ("qrels/dev.tsv", "h\nq0\td1\t1\nq0\td1\t1", "line 3: 'q0' and 'd1' must be judged once"),
         ("qrels/dev.tsv", "h\nq0\td1\tmuch", "line 2: must be a judgement"),
     ],
@@ -207,7 +207,7 @@ def test_ms_marco(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"collection.tsv, line 2: must be an id and a text"):
         open_collection(folder, final=False)
     (folder / "collection.tsv").write_text("0\tfirst\n2\ta\n1\tb\n2\tc\n")
-    with pytest.raises(BadInput, match="line 4: an id must be given once, but '2'"):
+    with pytest.raises(BadInput, match="line 4: an id must be unique, but '2'"):
         open_collection(folder, final=False)
 
 

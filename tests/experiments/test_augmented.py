@@ -118,7 +118,7 @@ def test_an_experiment_embeds_and_trains_on_the_copies(
         ({"augment_each": 0}, "augment_each >= 1"),
         ({"augment_probability": 1.5}, "augment_probability <= 1"),
         ({"parallel": "de=x", "augment_wordnet": "w"}, "parallel text is not augmented"),
-        ({"augment_wordnet": "nowhere"}, "holds its YAML files"),
+        ({"augment_wordnet": "nowhere"}, "must have its YAML files"),
         ({"augment_translators": "one"}, "two models, there and back"),
         ({"augment_translators": "./a,./b"}, "the model's folder exists"),
     ],

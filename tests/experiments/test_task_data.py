@@ -41,7 +41,7 @@ def test_pairs_and_their_labels(workspace: Workspace, qqp: Path) -> None:
     assert list(found) == [("a cat", "the cat", 1), ("a dog", "a house", 0), ("a cat", "a dog", 0)]
     assert task.dev.select == "qqp_accuracy" and final == ()
     assert task.untuned is not None and task.untuned.select == "qqp_cosine_accuracy"
-    with pytest.raises(BadInput, match="the train file of mrpc is there"):
+    with pytest.raises(BadInput, match="no train file of mrpc"):
         read_labelled_task(workspace, "MRPC", str(qqp.parent))
 
 

@@ -304,7 +304,7 @@ def test_the_bytes_do_not_depend_on_the_number_of_actors(
         assert seen[-1] == (44, 44) and len(seen) == 5
         assert verify_store(space.path(store)) == []
         made.append(files(space.path(store)))
-    with pytest.raises(BadInput, match="must be a whole Parquet file") as refusal:
+    with pytest.raises(BadInput, match="must be a complete Parquet file") as refusal:
         build_store(workspace, damaged(workspace, store), actors=2)
     assert "Traceback" not in str(refusal.value)
     torch.set_num_threads(1)

@@ -1,1 +1,1 @@
-"""Texts on their way in: readers, sentences, tables of texts and of tokens, and the corpus of docstrings."""
+"""Corpora: readers, sentences, tables of texts and tokens, published files, and the corpus of docstrings."""

@@ -1,10 +1,10 @@
-"""More text out of a text: the rules of Tang et al. (TS), and synonyms.
+"""Text augmentation: the rules of Tang et al. (TS), and synonyms.
 
-TS: Tang et al., 2019, arXiv:1903.12136, which SRA (Wu et al., ACL 2020) takes over: words are
-masked, replaced by a word of the same part of speech, or an n-gram of the text stands for all of it.
-Synonyms: the WordNet substitution of HPD (Zhao et al., ACL Findings 2022) that IBKD's training text has.
+TS: Tang et al., 2019, arXiv:1903.12136, also used by SRA (Wu et al., ACL 2020): words are masked or replaced
+by a word of the same part of speech, or an n-gram replaces the text.
+Synonyms: the WordNet substitution of HPD (Zhao et al., ACL Findings 2022), as in IBKD's training text.
 
-The rules need a tagger: anything from words to tags, such as `WordNet.tag` or a wrapped spaCy pipeline.
+The rules need a tagger, which maps words to tags, such as `WordNet.tag` or a wrapped spaCy pipeline.
 """
 
 import re
@@ -20,7 +20,7 @@ from stillhouse.corpora.wordnet import WordNet
 from stillhouse.losses.heads import UNLABELLED
 
 Tagger = Callable[[Sequence[str]], Sequence[str | None]]
-"""Words of a text to their tags; a word without one is never replaced."""
+"""Maps the words of a text to their tags; a word without a tag is never replaced."""
 
 MASK = "[MASK]"
 _WORD = re.compile(r"\[MASK\]|\d+(?:[.,]\d+)+|(?:[^\W\d]\.){2,}|['’]?\w+(?:['’]\w+)*|[^\w\s]")
@@ -29,13 +29,13 @@ _SIDES = ((0,), (1,), (0, 1))
 
 @dataclass(frozen=True)
 class Rules:
-    """How far a text is changed, with the values of Tang et al.
+    """How strongly a text is changed; the defaults are those of Tang et al.
 
     Attributes:
-        mask: Probability that a word becomes ``[MASK]``.
-        replace: Probability that it becomes another word with its tag, drawn by frequency in the texts.
-        ngram: Probability that 1 to ``longest`` neighbouring words stand for the text.
-        longest: Words of the longest n-gram.
+        mask: Probability that a word is masked.
+        replace: Probability that a word is replaced by another one with the same tag, drawn by frequency.
+        ngram: Probability that 1 to ``longest`` neighbouring words replace the text.
+        longest: Words in the longest n-gram.
     """
 
     mask: float = 0.1
@@ -67,72 +67,72 @@ def augment(
     limit: int = 0,
     seed: int = 0,
 ) -> Iterator[Row]:
-    """Vary every row ``copies`` times; what has the words of one before it is left out, so fewer may come.
+    """Vary every row ``copies`` times; variants with the same words as an earlier row are dropped.
 
-    In turn the first text of a pair is varied, the second, and both. What is drawn depends on the seed, the
-    row's place and the copy alone. New rows are `UNLABELLED`: the teacher speaks of them.
+    For pairs, the first text, the second text and both are varied in turn. The random draws depend only on
+    the seed, the row's position and the copy. New rows are `UNLABELLED`, since the teacher labels them.
 
     Args:
-        rows: Labelled or not; they themselves are not given back.
-        tagger: Words to tags.
-        copies: Tries a row.
-        rules: How far a text is changed.
-        limit: Rows after which it ends, the first copy of every row before any second; 0 is all. SRA stops at
-            800 000 for SST-2 and MRPC.
-        seed: Of everything drawn.
+        rows: Rows to vary, labelled or not; they are not part of the result.
+        tagger: Maps words to tags.
+        copies: Variants per row.
+        rules: How strongly a text is changed.
+        limit: Number of new rows after which to stop, with the first copy of every row before any second;
+            0 means no limit. SRA stops at 800 000 for SST-2 and MRPC.
+        seed: Seed for all random draws.
 
     Raises:
-        BadInput: ``copies`` below 1, or a negative ``limit``.
+        BadInput: If ``copies < 1`` or ``limit < 0``.
     """
     require(copies >= 1, "copies >= 1", copies=copies)
     require(limit >= 0, "limit >= 0", limit=limit)
     words = _Words((text for row in rows for text in row[:2] if text is not None), tagger)
     seen = {(_respaced(row.first), _respaced(row.second)) for row in rows}
-    given = 0
+    count = 0
     for copy in range(copies):
         for at, row in enumerate(rows):
             random = np.random.default_rng((seed, copy, at))
             varied = words.varied_row(row, copy, rules, random)
-            alone = (_respaced(varied.first), _respaced(varied.second))
-            if alone in seen:
+            key = (_respaced(varied.first), _respaced(varied.second))
+            if key in seen:
                 continue
-            seen.add(alone)
+            seen.add(key)
             yield varied
-            given += 1
-            if given == limit:
+            count += 1
+            if count == limit:
                 return
 
 
 def with_synonyms(
     texts: Iterable[str], wordnet: WordNet, *, probability: float, seed: int = 0
 ) -> Iterator[str]:
-    """Replace words by synonyms of any of their senses, one text for each text; spaces and marks stay.
+    """Replace words by synonyms of any of their senses; spaces and punctuation are kept.
 
     Args:
-        texts: In any number.
+        texts: Texts to change; each gives one text.
         wordnet: The synonyms.
-        probability: That a word with synonyms is replaced; IBKD does not print it.
-        seed: What is drawn for a text depends on the seed and its place alone.
+        probability: Probability that a word with synonyms is replaced; IBKD does not report it.
+        seed: Seed for replacing words; the draws for a text depend only on the seed and its position.
 
     Raises:
-        BadInput: ``probability`` outside (0, 1].
+        BadInput: If ``probability`` is outside (0, 1].
     """
     require(0 < probability <= 1, "0 < probability <= 1", probability=probability)
     for at, text in enumerate(texts):
         random = np.random.default_rng((seed, at))
 
-        def instead(found: re.Match[str], random: np.random.Generator = random) -> str:
+        def replacement(found: re.Match[str], random: np.random.Generator = random) -> str:
             word = found[0]
             if random.random() >= probability or not (others := wordnet.synonyms(word)):
                 return word
             other = others[random.integers(len(others))]
             return other[0].upper() + other[1:] if word[0].isupper() else other
 
-        yield _WORD.sub(instead, text)
+        yield _WORD.sub(replacement, text)
 
 
 def _respaced(text: str | None) -> str | None:
-    """The words of a text, one space apart: what a varied text is compared by."""
+    """Join the words of a text by single spaces, for comparing variants."""
     return None if text is None else " ".join(_WORD.findall(text))
 
 
@@ -149,7 +149,7 @@ class _Words:
         self._by_tag = {tag: (list(words), np.cumsum(list(words.values()))) for tag, words in counts.items()}
 
     def varied_row(self, row: Row, copy: int, rules: Rules, random: np.random.Generator) -> Row:
-        """A text varied, or in turn one side of a pair, the other, and both."""
+        """Vary a text; of a pair, the first side, the second side or both, depending on the copy."""
         first, second = row.first, row.second
         sides = (0,) if second is None else _SIDES[copy % 3]
         if 0 in sides:
@@ -159,7 +159,7 @@ class _Words:
         return Row(first, second, UNLABELLED)
 
     def varied(self, text: str, rules: Rules, random: np.random.Generator) -> str:
-        """The text after one pass of the rules; words are joined by spaces."""
+        """Apply the rules once; words are joined by spaces."""
         words = []
         for word, tag in self._tagged(text):
             drawn = random.random()

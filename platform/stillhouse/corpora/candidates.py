@@ -1,8 +1,8 @@
-"""The candidates of a claim: its nearest documents, which of them are relevant, and how many are missed.
+"""The candidates of a claim: its nearest documents, which of them are relevant, and how many are missing.
 
 Shakeri et al., Knowledge Distillation in Document Retrieval, §2.1.
 
-Q  claims    C  candidates a claim    K  depth of a ranking, at least C
+Q  claims    C  candidates per claim    K  depth of a ranking, at least C
 """
 
 from collections.abc import Collection, Sequence
@@ -11,11 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from stillhouse.core.errors import require
+from stillhouse.core.errors import BadInput, require
 from stillhouse.core.types import IntArray
 
 Gold = Sequence[Collection[int]]
-"""The ids of the relevant documents of every claim."""
+"""Ids of the relevant documents of each claim."""
 
 
 @dataclass(frozen=True)
@@ -23,10 +23,10 @@ class Candidates:
     """C documents for every claim.
 
     Attributes:
-        ids_QC: int64 document ids, nearest first; none twice in a row.
-        labels_QC: Whether a candidate is relevant.
-        gold_counts_Q: int64, relevant documents of a claim, those that are no candidate included.
-        forced: Relevant documents that were put in although they are not among the C nearest.
+        ids_QC: int64 document ids, nearest first; distinct within a claim.
+        labels_QC: Whether each candidate is relevant.
+        gold_counts_Q: int64 number of relevant documents per claim, including those outside the candidates.
+        forced: Number of relevant documents that were inserted although they are not among the C nearest.
     """
 
     ids_QC: npt.NDArray[np.int64]
@@ -41,58 +41,61 @@ def pick_candidates(ids_QK: IntArray, gold: Gold, c: int, *, force_gold: bool) -
     Args:
         ids_QK: Document ids, nearest first.
         gold: The relevant documents.
-        c: C.
-        force_gold: Put in the relevant documents that are missing, in the place of the furthest irrelevant
-            ones, by id; of more than C relevant ones as many as fit. For training: in an evaluation it would
-            take the misses of the first search out of the figures.
+        c: Number of candidates per claim (C).
+        force_gold: Insert missing relevant documents, by id, instead of the furthest irrelevant ones; at most
+            C. Meant for training: in an evaluation it would hide the misses of the first search.
 
     Raises:
-        BadInput: Another number of rankings than of claims, or C beyond their depth.
+        BadInput: If there is not one ranking per claim, or C exceeds the depth of the rankings.
     """
     _require_ranking(ids_QK, gold, (c,))
     ids_QC = np.array(ids_QK[:, :c], np.int64)
     forced = 0
-    for row, wanted in enumerate(gold):
-        missing = sorted(set(wanted) - set(ids_QC[row].tolist()))
+    for row, relevant in enumerate(gold):
+        missing = sorted(set(relevant) - set(ids_QC[row].tolist()))
         if not force_gold or not missing:
             continue
-        free = np.flatnonzero(~np.isin(ids_QC[row], list(wanted)))[-len(missing) :]
+        free = np.flatnonzero(~np.isin(ids_QC[row], list(relevant)))[-len(missing) :]
         ids_QC[row, free] = missing[: len(free)]
         forced += len(free)
-    labels_QC = np.array([np.isin(ids, list(wanted)) for ids, wanted in zip(ids_QC, gold, strict=True)])
-    counts_Q = np.array([len(set(wanted)) for wanted in gold], np.int64)
+    labels_QC = np.array([np.isin(ids, list(relevant)) for ids, relevant in zip(ids_QC, gold, strict=True)])
+    counts_Q = np.array([len(set(relevant)) for relevant in gold], np.int64)
     return Candidates(ids_QC, labels_QC.reshape(ids_QC.shape), counts_Q, forced)
 
 
 def coverage(ids_QK: IntArray, gold: Gold, depths: Sequence[int]) -> dict[int, float]:
-    """The share of the claims whose relevant documents are all among the C nearest, by C (Table 1).
+    """Compute the share of claims whose relevant documents are all among the C nearest, by C (Table 1).
 
     Args:
         ids_QK: Document ids, nearest first.
-        gold: The relevant documents, at least one a claim.
+        gold: The relevant documents, at least one per claim.
         depths: Values of C.
 
     Raises:
-        BadInput: No claims, a claim without a relevant document, or C beyond the ranking.
+        BadInput: If there are no claims, a claim has no relevant document, or C exceeds the depth.
     """
     _require_ranking(ids_QK, gold, depths)
-    require(len(gold) > 0 and all(gold), "there are claims, each with a relevant document", claims=len(gold))
-    deepest = [_depth_of_all(ids, wanted) for ids, wanted in zip(ids_QK.tolist(), gold, strict=True)]
+    if not len(gold) or not all(gold):
+        lacking = sum(not relevant for relevant in gold)
+        raise BadInput(
+            f"coverage needs claims with a relevant document each, but {lacking} of {len(gold)} claims "
+            "have none."
+        )
+    deepest = [_depth_of_all(ids, relevant) for ids, relevant in zip(ids_QK.tolist(), gold, strict=True)]
     return {c: sum(depth <= c for depth in deepest) / len(deepest) for c in depths}
 
 
-def _depth_of_all(ids: list[int], wanted: Collection[int]) -> float:
-    places = {document: rank for rank, document in enumerate(ids, start=1)}
-    return max(places.get(document, float("inf")) for document in wanted)
+def _depth_of_all(ids: list[int], relevant: Collection[int]) -> float:
+    ranks = {document: rank for rank, document in enumerate(ids, start=1)}
+    return max(ranks.get(document, float("inf")) for document in relevant)
 
 
 def _require_ranking(ids_QK: IntArray, gold: Gold, depths: Sequence[int]) -> None:
-    require(
-        ids_QK.ndim == 2 and len(ids_QK) == len(gold),
-        "a ranking for every claim",
-        rankings=ids_QK.shape,
-        claims=len(gold),
-    )
+    if ids_QK.ndim != 2 or len(ids_QK) != len(gold):
+        raise BadInput(
+            f"there must be one ranking for every claim, but rankings have the shape {ids_QK.shape} and "
+            f"there are {len(gold)} claims."
+        )
     require(
         all(1 <= c <= ids_QK.shape[1] for c in depths),
         "1 <= C <= depth of the ranking",

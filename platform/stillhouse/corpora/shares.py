@@ -1,4 +1,4 @@
-"""A share of some rows, such that curves over the share differ by what is added alone."""
+"""A share of rows; larger shares contain the smaller ones, so curves over the share are comparable."""
 
 import numpy as np
 
@@ -7,17 +7,17 @@ from stillhouse.core.types import IntArray, ValueArray
 
 
 def chosen(groups_N: ValueArray, fraction: float, seed: int = 0) -> IntArray:
-    """Which rows a share holds, in their order, with the groups in their proportions.
+    """Sample a share of the rows, in their order, with the groups in proportion.
 
-    A smaller share of the same seed is part of a larger one. Every group keeps one row at least.
+    A smaller share with the same seed is part of a larger one. Every group keeps at least one row.
 
     Args:
         groups_N: The group of each row, such as its label.
-        fraction: In (0, 1].
-        seed: Of the choice.
+        fraction: Share of the rows, in (0, 1].
+        seed: Seed for row sampling.
 
     Raises:
-        BadInput: ``fraction`` out of range, or no row.
+        BadInput: If ``fraction`` is out of range, or there are no rows.
     """
     require(0 < fraction <= 1, "0 < fraction <= 1", fraction=fraction)
     require(len(groups_N) > 0, "rows to choose from >= 1", rows=0)

@@ -1,10 +1,10 @@
-"""Held-out parts of a corpus: a text's own hash decides where it goes."""
+"""Held-out parts of a corpus; the hash of a text decides which part it belongs to."""
 
 import hashlib
 from collections.abc import Iterator
 
 from stillhouse.core.artifacts import Workspace, locked, read_json, write_json
-from stillhouse.core.errors import require
+from stillhouse.core.errors import BadInput
 from stillhouse.corpora.tables import Texts, open_texts, write_texts
 from stillhouse.plan.data import TextTable
 
@@ -14,15 +14,15 @@ _BUCKETS = 1 << 20
 def split_table(
     workspace: Workspace, table: TextTable, *, held_out: int = 1000
 ) -> tuple[TextTable, TextTable, TextTable]:
-    """Split a table into training, dev and test texts; remembered beside the other sources.
+    """Split a table into training, dev and test texts; the result is cached in the workspace.
 
     Args:
-        workspace: Where the table stands and the parts go.
+        workspace: Holds the table, and gets the parts.
         table: Deduplicated texts.
-        held_out: About how many texts dev and test have each; a fifth of a small table at most.
+        held_out: Approximate number of texts in dev and in test, at most a fifth of the table each.
 
     Raises:
-        BadInput: The table has fewer than 50 texts.
+        BadInput: If the table has fewer than 50 texts.
     """
     note = workspace.root / "sources" / f"split-{table.fingerprint}-{held_out}.json"
     with locked(note.with_suffix(".lock")):
@@ -31,7 +31,8 @@ def split_table(
             if all(workspace.finished(part) for part in parts):
                 return parts[0], parts[1], parts[2]
         texts = open_texts(workspace, table)
-        require(len(texts) >= 50, "a corpus has at least 50 texts", texts=len(texts))
+        if len(texts) < 50:
+            raise BadInput(f"a corpus must have at least 50 texts to be split, but has {len(texts)}.")
         edge = int(_BUCKETS * min(0.2, held_out / len(texts)))
         ranges = {"dev": (0, edge), "test": (edge, 2 * edge), "train": (2 * edge, _BUCKETS)}
         made = {

@@ -1,31 +1,157 @@
-"""Tables of texts, rows into them, and retrieval collections: written once, whole, named by their content.
+"""Tables of texts, rows of ids into them, and retrieval collections: written once and named by their content.
 
-A table is written into a temporary folder of the shelf, shard by shard, so that memory holds one shard and
-the hashes that find duplicates; it takes its name, the hash of its shards, when it is whole.
+A table is written to a temporary folder, shard by shard, so that memory only holds one shard and the hashes
+that detect duplicates. When it is complete, it is renamed to the hash of its shards.
 """
 
+import contextlib
 import hashlib
 import json
 import shutil
+import uuid
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from stillhouse.core.artifacts import Workspace, locked, read_manifest, replacing, write_array, write_manifest
+from stillhouse.core.artifacts import (
+    Workspace,
+    locked,
+    read_manifest,
+    replacing,
+    sha256_of,
+    write_array,
+    write_manifest,
+)
 from stillhouse.core.errors import BadInput, Hindered, require
 from stillhouse.core.types import IntArray, ValueArray
+from stillhouse.corpora.reading.sentences import dedup_key
 from stillhouse.corpora.shares import chosen
-from stillhouse.corpora.writing import Rejected, ShardWriter, temporary_folder
 from stillhouse.plan.data import AllRows, Collection, Examples, Given, Sampled, TextTable
 
 ROWS_PER_SHARD = 2048
 QUARANTINE = "quarantine.jsonl"
+_SHOWN = 200
+_TEMPORARY = ".writing-"
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """A row of a corpus that cannot be used.
+
+    Attributes:
+        raw: The text of the row, as far as it can be printed.
+        reason: Why it cannot be used.
+    """
+
+    raw: str
+    reason: str
+
+
+@dataclass
+class ShardWriter:
+    """The open shard of a table, and the counts so far.
+
+    Attributes:
+        folder: Folder for the shards.
+        rows_per_shard: Rows of every shard but the last.
+        deduplicate: Keep only the first of equal texts.
+        reasons: Number of quarantined rows by reason.
+        input_rows: Number of all input rows.
+    """
+
+    folder: Path
+    rows_per_shard: int
+    deduplicate: bool
+    open_rows: list[str] = field(default_factory=list)
+    finished: list[dict[str, Any]] = field(default_factory=list)
+    seen: set[bytes] = field(default_factory=set)
+    duplicates: int = 0
+    input_rows: int = 0
+    reasons: Counter[str] = field(default_factory=Counter)
+
+    def take(self, row: int, text: str | Rejected, quarantine: IO[str]) -> None:
+        """Keep, quarantine or drop one row."""
+        self.input_rows += 1
+        rejected = _checked(text)
+        if rejected is not None:
+            self.reasons[rejected.reason] += 1
+            shown = rejected.raw[:_SHOWN].encode("utf-8", "backslashreplace").decode()
+            line = {"row": row, "reason": rejected.reason, "text": shown}
+            quarantine.write(json.dumps(line, ensure_ascii=False) + "\n")
+            return
+        assert isinstance(text, str)
+        if self.deduplicate:
+            key = dedup_key(text)
+            if key in self.seen:
+                self.duplicates += 1
+                return
+            self.seen.add(key)
+        self.open_rows.append(text)
+        if len(self.open_rows) == self.rows_per_shard:
+            self.flush()
+
+    def flush(self) -> None:
+        """Close the open shard."""
+        if not self.open_rows:
+            return
+        name = f"part-{len(self.finished):05d}.parquet"
+        with replacing(self.folder / name) as temporary:
+            column = pa.array(self.open_rows, pa.large_string())
+            pq.write_table(pa.table({"text": column}), temporary, compression="zstd", use_dictionary=False)
+        sha256 = sha256_of(self.folder / name)
+        self.finished.append({"name": name, "rows": len(self.open_rows), "sha256": sha256})
+        self.open_rows = []
+
+    def manifest(self) -> dict[str, Any]:
+        """Summarise all rows, after the last shard is closed."""
+        rows, quarantined = sum(shard["rows"] for shard in self.finished), sum(self.reasons.values())
+        assert self.input_rows == rows + quarantined + self.duplicates
+        return {
+            "rows": rows,
+            "input_rows": self.input_rows,
+            "duplicates": self.duplicates,
+            "quarantined": quarantined,
+            "quarantine_reasons": dict(sorted(self.reasons.items())),
+            "shards": self.finished,
+        }
+
+
+def _checked(text: str | Rejected) -> Rejected | None:
+    if isinstance(text, Rejected):
+        return text
+    if not text.strip():
+        return Rejected(text, "empty")
+    if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
+        return Rejected(text, "not valid Unicode")
+    return None
+
+
+@contextlib.contextmanager
+def temporary_folder(parent: Path) -> Iterator[Path]:
+    """Make a folder that is removed afterwards, and remove those left behind by killed writers."""
+    parent.mkdir(parents=True, exist_ok=True)
+    for lock in parent.glob(f"{_TEMPORARY}*.lock"):
+        # A lock that can be taken belongs to a process that has died.
+        with contextlib.suppress(BadInput, FileNotFoundError), locked(lock, wait=False):
+            shutil.rmtree(lock.with_suffix(""), ignore_errors=True)
+            lock.unlink(missing_ok=True)
+    folder = parent / f"{_TEMPORARY}{uuid.uuid4().hex}"
+    lock = folder.with_suffix(".lock")
+    with locked(lock):
+        try:
+            folder.mkdir()
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+            lock.unlink(missing_ok=True)
 
 
 def write_texts(
@@ -37,25 +163,24 @@ def write_texts(
     deduplicate: bool = True,
     origin: Mapping[str, Any] | None = None,
 ) -> TextTable:
-    """Write a stream of texts as a `TextTable`; nothing is visible before all of it is on the disk.
+    """Write a stream of texts as a `TextTable`, which appears only when it is complete.
 
     Rejected and empty rows go to ``quarantine.jsonl`` with the reason; ``input_rows`` in the manifest is the
     sum of ``rows``, ``quarantined`` and ``duplicates``.
 
     Args:
-        workspace: Where the table will stand.
-        label: Its readable name.
-        texts: The rows, in the order that their ids will have.
+        workspace: Workspace for the table.
+        label: Readable name of the table.
+        texts: The rows, in the order of their ids.
         rows_per_shard: Rows of every shard but the last.
-        deduplicate: Keep the first of equal texts (see `dedup_key`).
-        origin: What the texts were made of, kept in the manifest.
+        deduplicate: Keep only the first of equal texts (see `dedup_key`).
+        origin: Source of the texts, kept in the manifest.
 
     Raises:
-        BadInput: Not one usable text came.
+        BadInput: If there is no usable text.
     """
     require(rows_per_shard >= 1, "rows_per_shard >= 1", rows_per_shard=rows_per_shard)
-    shelf = workspace.folder(TextTable.kind)
-    with temporary_folder(shelf) as folder:
+    with temporary_folder(workspace.folder(TextTable.kind)) as folder:
         shards = ShardWriter(folder, rows_per_shard, deduplicate)
         with replacing(folder / QUARANTINE) as path, path.open("w", encoding="utf-8") as quarantine:
             for row, text in enumerate(texts):
@@ -65,7 +190,7 @@ def write_texts(
         if not manifest["rows"]:
             why = ", ".join(f"{count} {reason}" for reason, count in shards.reasons.most_common(5))
             raise BadInput(
-                f"a corpus must hold at least one usable text, but {label} has none: {shards.input_rows} "
+                f"a corpus must have at least one usable text, but {label} has none: {shards.input_rows} "
                 f"rows were read{f', of which {why}' if why else ''}. Check the source and the limits."
             )
         return _publish(workspace, label, folder, {**manifest, "origin": dict(origin or {})})
@@ -84,7 +209,7 @@ def _publish(workspace: Workspace, label: str, folder: Path, manifest: dict[str,
 
 
 class Texts:
-    """A finished table, read by row id; a few decoded shards are kept, the rest stays on the disk.
+    """A finished table, read by row id. A few decoded shards are cached; the rest stays on disk.
 
     Attributes:
         shard_starts: int64, the first row id of every shard.
@@ -103,29 +228,29 @@ class Texts:
         return self._rows
 
     def __getitem__(self, rows: IntArray | Sequence[int]) -> list[str]:
-        """The texts of ``rows``, in that order; ids may repeat.
+        """Read the texts of ``rows``, in that order; ids may repeat.
 
         Raises:
-            IndexError: An id is negative or past the end.
+            IndexError: If an id is negative or too large.
         """
-        wanted = np.asarray(rows, dtype=np.int64).reshape(-1)
-        if wanted.size and not (0 <= wanted.min() and wanted.max() < self._rows):
-            raise IndexError(f"row ids must be in [0, {self._rows}), but got {wanted.min()}..{wanted.max()}")
-        shard_of = np.searchsorted(self.shard_starts, wanted, side="right") - 1
-        texts = np.empty(wanted.size, dtype=object)
+        ids = np.asarray(rows, dtype=np.int64).reshape(-1)
+        if ids.size and not (0 <= ids.min() and ids.max() < self._rows):
+            raise IndexError(f"row ids must be in [0, {self._rows}), but got {ids.min()}..{ids.max()}")
+        shard_of = np.searchsorted(self.shard_starts, ids, side="right") - 1
+        texts = np.empty(ids.size, dtype=object)
         for shard in np.unique(shard_of):
             here = np.flatnonzero(shard_of == shard)
-            local = pa.array(wanted[here] - self.shard_starts[shard])
+            local = pa.array(ids[here] - self.shard_starts[shard])
             texts[here] = self._column(int(shard)).take(local).to_pylist()
         return list(texts)
 
     def __iter__(self) -> Iterator[str]:
-        """All texts, in order, a shard in memory at a time."""
+        """Iterate over all texts in order, with one shard in memory."""
         for shard in range(len(self.shard_starts)):
             yield from self.shard(shard)
 
     def shard(self, index: int) -> list[str]:
-        """All texts of one shard."""
+        """Read all texts of one shard."""
         return list(self._column(index).to_pylist())
 
     def _read(self, index: int) -> Any:
@@ -133,16 +258,16 @@ class Texts:
             return pq.read_table(self._paths[index], columns=["text"], memory_map=True)["text"]
         except (OSError, pa.ArrowInvalid) as error:
             raise Hindered(
-                f"{self._paths[index]} must be a whole Parquet file, but reading it gave: {error}. "
+                f"{self._paths[index]} must be a complete Parquet file, but reading it failed: {error}. "
                 "Remove its folder and run the same command again."
             ) from None
 
 
 def open_texts(workspace: Workspace, table: TextTable) -> Texts:
-    """A finished table.
+    """Open a finished table.
 
     Raises:
-        BadInput: It is not finished.
+        BadInput: If the table is not finished.
     """
     return Texts(workspace.path(table))
 
@@ -155,25 +280,26 @@ def write_rows(
     notes: Mapping[str, Any] | None = None,
     values: Mapping[str, ValueArray] | None = None,
 ) -> Examples:
-    """Write examples: for every column int64 row ids, (N,) or (N, K), into that column's table.
+    """Write examples: for every column int64 row ids into its table, (N,) or (N, K).
 
     Args:
-        workspace: Where they will stand.
+        workspace: Workspace for the examples.
         columns: Column name to its table.
         rows: Column name to its ids.
-        label: Readable name.
-        notes: Kept in the manifest, and no part of what the examples are.
-        values: Labels, kept as int64, and scores or logits, kept as float32, (N,) or (N, C).
+        label: Readable name of the examples.
+        notes: Kept in the manifest; not part of the identity.
+        values: Labels, stored as int64, and scores or logits, stored as float32; (N,) or (N, C).
 
     Raises:
-        BadInput: Columns and rows differ in names or in length, an id is outside its table, or a value is
+        BadInput: If columns and rows have other names or lengths, an id is outside its table, or a value is
             not finite.
     """
     require(set(columns) == set(rows), "columns == rows", columns=sorted(columns), rows=sorted(rows))
     arrays = {name: np.ascontiguousarray(rows[name], dtype=np.int64) for name in sorted(rows)}
     known = {name: _value(name, (values or {})[name]) for name in sorted(values or {})}
     lengths = {name: len(array) for name, array in {**arrays, **known}.items()}
-    require(len(set(lengths.values())) == 1, "every column has the same number of rows", rows=lengths)
+    if len(set(lengths.values())) != 1:
+        raise BadInput(f"every column must have the same number of rows, but they have {lengths}.")
     for name, array in arrays.items():
         _check_ids(workspace, name, columns[name], array)
     both = {**arrays, **known}
@@ -188,10 +314,10 @@ def write_rows(
 
 
 def open_rows(workspace: Workspace, examples: Examples) -> dict[str, IntArray]:
-    """Row ids by column, memory-mapped.
+    """Open the row ids of each column, memory-mapped.
 
     Raises:
-        BadInput: The examples are not finished.
+        BadInput: If the examples are not finished.
     """
     if isinstance(examples.origin, Sampled):
         kept, rows = _kept(workspace, examples.origin), open_rows(workspace, examples.origin.rows)
@@ -206,10 +332,10 @@ def open_rows(workspace: Workspace, examples: Examples) -> dict[str, IntArray]:
 
 
 def open_values(workspace: Workspace, examples: Examples) -> dict[str, ValueArray]:
-    """What is known of the rows beside their texts, by name, memory-mapped: int64 or float32.
+    """Open the values of the rows by name, such as labels, memory-mapped: int64 or float32.
 
     Raises:
-        BadInput: The examples are not finished.
+        BadInput: If the examples are not finished.
     """
     if not examples.values:
         return {}
@@ -222,7 +348,7 @@ def open_values(workspace: Workspace, examples: Examples) -> dict[str, ValueArra
 
 
 def _kept(workspace: Workspace, share: Sampled) -> IntArray:
-    """The rows of a share, in their order."""
+    """Return the rows of a sample, in their order."""
     count = len(next(iter(open_rows(workspace, share.rows).values())))
     label_N = open_values(workspace, share.rows).get("label")
     return chosen(np.zeros(count, np.int64) if label_N is None else label_N, share.fraction, share.seed)
@@ -234,18 +360,18 @@ def write_collection(
     """Write a retrieval collection.
 
     Args:
-        workspace: Where it will stand.
-        label: Its readable name.
-        queries: What is asked.
-        passages: What is searched.
-        qrels_N3: int64 rows of query row, passage row, gain.
+        workspace: Workspace for the collection.
+        label: Readable name of the collection.
+        queries: Table of queries.
+        passages: Table of passages to search.
+        qrels_N3: int64 judgements: query row, passage row, gain.
 
     Raises:
-        BadInput: The shape is not (N, 3), there is no row, or an id is outside its table.
+        BadInput: If the shape is not (N, 3), there is no judgement, or an id is outside its table.
     """
     qrels_N3 = np.ascontiguousarray(qrels_N3, dtype=np.int64)
-    require(qrels_N3.ndim == 2 and qrels_N3.shape[1] == 3, "qrels have 3 columns", shape=qrels_N3.shape)
-    require(len(qrels_N3) > 0, "a collection has at least one relevant passage", rows=len(qrels_N3))
+    if qrels_N3.ndim != 2 or qrels_N3.shape[1] != 3 or not len(qrels_N3):
+        raise BadInput(f"qrels must have rows and 3 columns, but have the shape {qrels_N3.shape}.")
     _check_ids(workspace, "queries", queries, qrels_N3[:, 0])
     _check_ids(workspace, "passages", passages, qrels_N3[:, 1])
     sha256 = hashlib.sha256(qrels_N3.tobytes()).hexdigest()
@@ -255,7 +381,7 @@ def write_collection(
 
 
 def open_qrels(workspace: Workspace, collection: Collection) -> IntArray:
-    """The judgements of a finished collection, int64 (N, 3): query row, passage row, gain."""
+    """Open the judgements of a finished collection, int64 (N, 3): query row, passage row, gain."""
     folder = workspace.path(collection)
     read_manifest(folder)
     qrels_N3: IntArray = np.load(folder / "qrels.npy", mmap_mode="r")
@@ -265,14 +391,18 @@ def open_qrels(workspace: Workspace, collection: Collection) -> IntArray:
 def _check_ids(workspace: Workspace, name: str, table: TextTable, ids: IntArray) -> None:
     rows = int(read_manifest(workspace.path(table))["rows"])
     inside = bool(ids.size == 0 or (0 <= ids.min() and ids.max() < rows))
-    require(inside, f"row ids of {name} are in [0, {rows})", column=name)
+    if not inside:
+        raise BadInput(f"row ids of {name} must be in [0, {rows}), but are in [{ids.min()}, {ids.max()}].")
 
 
 def _value(name: str, given: ValueArray) -> ValueArray:
     array = np.asarray(given)
-    require(array.dtype.kind in "iufb", "a value is a number", value=name, dtype=str(array.dtype))
-    require(array.ndim in (1, 2), "a value has the shape (N,) or (N, C)", value=name, shape=array.shape)
-    require(bool(np.isfinite(array).all()), "a value is finite", value=name)
+    if array.dtype.kind not in "iufb":
+        raise BadInput(f"the value `{name}` must be a number, but has the type {array.dtype}.")
+    if array.ndim not in (1, 2):
+        raise BadInput(f"the value `{name}` must have the shape (N,) or (N, C), but has {array.shape}.")
+    if not np.isfinite(array).all():
+        raise BadInput(f"the value `{name}` must be finite, but contains NaN or infinity.")
     if array.dtype.kind == "f":
         return np.ascontiguousarray(array, dtype=np.float32)
     return np.ascontiguousarray(array, dtype=np.int64)

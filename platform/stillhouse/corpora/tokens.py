@@ -1,4 +1,4 @@
-"""Token ids of a text table, written once and read memory-mapped by every trial and rank."""
+"""Token ids of a text table, written once and memory-mapped by every trial and rank."""
 
 import functools
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from stillhouse.core.artifacts import (
     write_array,
     write_manifest,
 )
-from stillhouse.core.errors import BadInput, require
+from stillhouse.core.errors import BadInput
 from stillhouse.core.identity import canonical
 from stillhouse.core.tokenizing import FastTokenizer, Offsets, pad
 from stillhouse.core.types import IntArray, Tokens
@@ -30,15 +30,15 @@ _AT_ONCE = 4096
 def build_tokens(
     workspace: Workspace, token_table: TokenTable, progress: Callable[[int, int], None] | None = None
 ) -> None:
-    """Tokenise a text table, if nobody has yet; others who want it wait.
+    """Tokenise a text table unless it is done already; other processes that need it wait.
 
     Args:
-        workspace: Where the texts are and the tokens go.
-        token_table: What to tokenise, and how.
-        progress: Called with the rows done and their number.
+        workspace: Holds the texts, and gets the tokens.
+        token_table: The texts, and how to tokenise them.
+        progress: Called with the number of rows done and the number of all rows.
 
     Raises:
-        BadInput: The texts are not there, the tokenizer cannot be used, or the disk is full.
+        BadInput: If the texts are not finished, the tokenizer cannot be used, or the disk is full.
     """
     folder = workspace.path(token_table)
     if workspace.finished(token_table):
@@ -69,7 +69,7 @@ class TokenReader:
         folder: A finished token table.
 
     Raises:
-        BadInput: The folder is unfinished, or its files are not as long as its manifest says.
+        BadInput: If the folder is unfinished, or the length of a file differs from the manifest.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -92,17 +92,17 @@ class TokenReader:
         return np.diff(self._offsets)
 
     def padded(self, rows: IntArray) -> Tokens:
-        """The tokens of some rows, padded on the right to the longest; (B, K) rows are taken row by row."""
+        """Return the tokens of rows, padded on the right to the longest; (B, K) rows are flattened."""
         rows = np.asarray(rows).reshape(-1)
         starts_B = self._offsets[rows]
         return pad(self._ids, starts_B, self._offsets[rows + 1] - starts_B, self.pad_id)
 
 
 def open_tokens(workspace: Workspace, token_table: TokenTable) -> TokenReader:
-    """Read a token table that was built before.
+    """Open a token table.
 
     Raises:
-        BadInput: It is unfinished or damaged.
+        BadInput: If it is unfinished or damaged.
     """
     return TokenReader(workspace.path(token_table))
 
@@ -114,7 +114,7 @@ def _write_ids(
     tokenizer: FastTokenizer,
     progress: Callable[[int, int], None] | None,
 ) -> Offsets:
-    """Stream the ids to disk behind a header that is written again once their number is known."""
+    """Stream the ids to disk after a header that is rewritten once their number is known."""
     texts = open_texts(workspace, token_table.texts)
     shards = len(read_manifest(workspace.path(token_table.texts))["shards"])
     _write_header(file, 0)
@@ -131,7 +131,7 @@ def _write_ids(
             progress(sum(map(len, parts)) - 1, len(texts))
     file.seek(0)
     _write_header(file, total)
-    assert file.tell() == body, "NumPy leaves room in the header for a longer first dimension"
+    assert file.tell() == body, "NumPy pads the header, so a longer first dimension fits"
     return np.concatenate(parts)
 
 
@@ -145,13 +145,11 @@ def _mapped(path: Path, dtype: np.dtype[np.generic], length: int) -> npt.NDArray
         array: npt.NDArray[np.int64] = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError) as error:
         raise BadInput(
-            f"{path} must hold {length} numbers, but reading it gave: {error}. {remedy}"
+            f"{path} must have {length} numbers, but reading it failed: {error}. {remedy}"
         ) from error
-    require(
-        array.dtype == dtype and array.shape == (length,),
-        f"{path} holds {length} {dtype} numbers",
-        dtype=str(array.dtype),
-        shape=array.shape,
-        remedy=remedy,
-    )
+    if array.dtype != dtype or array.shape != (length,):
+        raise BadInput(
+            f"{path} must have {length} {dtype} numbers, but has {array.dtype} of shape {array.shape}. "
+            f"{remedy}"
+        )
     return array

@@ -1,11 +1,11 @@
-"""Word vectors with their tokenizer: the folder that a recurrent student starts from.
+"""Word vectors with their tokenizer, in the folder that a recurrent student is initialised from.
 
-The folder holds ``tokenizer.json`` (words, lower-cased), ``model.safetensors`` (one tensor, ``words``, V x d)
-and ``config.json``. It is resolved and hashed like any other model's, and so has an identity.
+The folder has ``tokenizer.json`` (words, lower-cased), ``model.safetensors`` (one tensor, ``words``, V x d)
+and ``config.json``. It is resolved and hashed like the folder of any other model.
 
-Texts are cut as the Penn Treebank and GloVe cut them: ``don't`` is ``do`` and ``n't``, ``it's`` is ``it`` and
-``'s``, ``u.s.`` is one word, other punctuation stands alone. A hyphen cuts too: ``well-known`` is hardly ever
-in a vocabulary, its parts are.
+Texts are split as in the Penn Treebank and GloVe: ``don't`` into ``do`` and ``n't``, ``it's`` into ``it`` and
+``'s``; ``u.s.`` is one word, and other punctuation is separate. Hyphens are split as well: ``well-known`` is
+hardly ever in a vocabulary, but its parts are.
 """
 
 import gzip
@@ -24,7 +24,7 @@ from stillhouse.core.errors import BadInput, require
 
 PAD, UNKNOWN, MASK = "[PAD]", "[UNK]", "[MASK]"
 SPECIAL = (PAD, UNKNOWN, MASK)
-"""The first three rows. Padding is row 0, as sentence-transformers takes for granted."""
+"""The first three rows. Padding is row 0, as sentence-transformers assumes."""
 
 _WORD = "|".join(
     (
@@ -53,27 +53,31 @@ def write_vectors(
 ) -> None:
     """Write the folder from published vectors.
 
-    Rows are lower-cased, since the texts are; a row published in lower case goes before one that is not, the
-    earlier before the later. Words with a space are left out: no text is cut into one. ``[UNK]`` gets the
-    mean of all rows, ``[MASK]`` a random row of the usual length, ``[PAD]`` zeros.
+    Words are lower-cased, like the texts; among equal words, one published in lower case is preferred, then
+    the first. Words with a space are skipped, since texts are never split into them. ``[UNK]`` gets the mean
+    of all rows, ``[MASK]`` a random row of average length, and ``[PAD]`` zeros.
 
     Args:
-        source: GloVe's or word2vec's text form (a word and its numbers a line, also gzipped), or a JSON
-            object of words to lists (``.json``).
-        folder: Where the files go.
-        limit: Read the first rows only, the most frequent words; 0 reads all.
-        keep: Words worth a row, such as those of `count_words`; None keeps all.
-        seed: Of the row of ``[MASK]``.
+        source: GloVe's or word2vec's text format (a word and its numbers per line, plain or gzipped), or a
+            JSON object of words to lists (``.json``).
+        folder: Folder for the files.
+        limit: Number of rows to read, which are the most frequent words; 0 reads all.
+        keep: Words to keep, such as those of `count_words`; None keeps all.
+        seed: Seed for drawing the row of ``[MASK]``.
 
     Raises:
-        BadInput: The file is missing or malformed, or no row is left.
+        BadInput: If the file is missing or malformed, or no row is kept.
     """
     path = Path(source)
-    require(path.is_file(), "the file of word vectors exists", source=str(source))
+    if not path.is_file():
+        raise BadInput(f"the file of word vectors must exist, but {source} does not.")
     require(limit >= 0, "limit >= 0", limit=limit)
     published = _json_rows(path) if path.suffix == ".json" else _text_rows(path)
     rows = _lowered(itertools.islice(published, limit or None), keep)
-    require(bool(rows), "a file of word vectors has rows that are kept", source=str(source), limit=limit)
+    if not rows:
+        raise BadInput(
+            f"no row of the word vectors in {source} is kept: it is empty or lacks the given words."
+        )
     vectors_VD = np.stack(list(rows.values()))
     length = float(np.linalg.norm(vectors_VD, axis=1).mean())
     mask_D = _random(1, vectors_VD.shape[1], length, seed)[0]
@@ -82,32 +86,32 @@ def write_vectors(
 
 
 def write_vocabulary(words: Iterable[str], folder: str | Path, *, dim: int, seed: int = 0) -> None:
-    """Write the folder for words without vectors: random rows of length about 1, zeros for ``[PAD]``.
+    """Write the folder for words without vectors: random rows of length about 1, and zeros for ``[PAD]``.
 
     Args:
-        words: Such as the keys of `count_words`, most frequent first.
-        folder: Where the files go.
-        dim: d.
-        seed: Of the rows.
+        words: Words, such as the keys of `count_words`, most frequent first.
+        folder: Folder for the files.
+        dim: Dimension of the vectors (d).
+        seed: Seed for drawing the rows.
 
     Raises:
-        BadInput: No words, or ``dim`` below 1.
+        BadInput: If there are no words, or ``dim < 1``.
     """
     require(dim >= 1, "dim of the word vectors >= 1", dim=dim)
     known = [word for word in dict.fromkeys(words) if word not in SPECIAL]
-    require(bool(known), "a vocabulary has words", words=0)
+    require(bool(known), "words of the vocabulary >= 1", words=0)
     vectors_VD = _random(len(SPECIAL) + len(known), dim, 1.0, seed)
     vectors_VD[0] = 0
     _write(Path(folder), known, vectors_VD)
 
 
 def count_words(texts: Iterable[str], *, limit: int = 0, at_least: int = 1) -> dict[str, int]:
-    """Count the words of texts, cut as the folder's tokenizer cuts them.
+    """Count the words of texts, split by the folder's tokenizer.
 
     Args:
-        texts: Such as the rows of a text table.
-        limit: Words that are given back; 0 is all.
-        at_least: Times a word must stand in the texts.
+        texts: Texts, such as the rows of a text table.
+        limit: Number of words to return; 0 returns all.
+        at_least: Least number of occurrences of a word.
 
     Returns:
         Word to count, most frequent first, equal counts in alphabetical order.
@@ -141,20 +145,21 @@ def _json_rows(path: Path) -> Iterator[tuple[str, Matrix]]:
     try:
         content = json.loads(path.read_bytes())
     except ValueError as error:
-        raise BadInput(f"{path} must be JSON, but: {error}.") from None
-    require(isinstance(content, dict) and bool(content), f"{path} is an object of words to vectors")
+        raise BadInput(f"{path} must be JSON, but is not: {error}.") from None
+    if not isinstance(content, dict) or not content:
+        raise BadInput(f"{path} must be an object of words to vectors, but is not.")
     dim = len(next(iter(content.values())))
     for word, numbers in content.items():
         yield word, _vector(numbers, dim, f"{path}, word {word!r}")
 
 
 def _text_rows(path: Path) -> Iterator[tuple[str, Matrix]]:
-    """Rows of the text form. Some words hold spaces, so the numbers are taken from the right."""
+    """Read the text format. Some words contain spaces, so the numbers are taken from the right."""
     dim = 0
     for at, line in _lines(path):
         fields = line.rstrip("\r\n ").split(" ")
         if at == 1 and len(fields) == 2:
-            continue  # word2vec's form begins with the shape
+            continue  # word2vec's format begins with the shape
         dim = dim or len(fields) - 1
         word = " ".join(fields[: len(fields) - dim])
         yield word, _vector(fields[len(fields) - dim :], dim, f"{path}, line {at}")
@@ -166,7 +171,7 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
         with opened(path, "rt", encoding="utf-8", newline="\n") as lines:
             yield from enumerate(lines, start=1)
     except (UnicodeDecodeError, EOFError, OSError) as error:
-        raise BadInput(f"{path} must be whole UTF-8 text, but reading it gave: {error}.") from None
+        raise BadInput(f"{path} must be complete UTF-8 text, but reading it failed: {error}.") from None
 
 
 def _vector(numbers: Any, dim: int, where: str) -> Matrix:

@@ -1,8 +1,8 @@
-"""Open English WordNet, from its YAML files: which words are synonyms, and what part of speech a word is.
+"""Synonyms and parts of speech from the YAML files of Open English WordNet.
 
-The lexicon tags words without looking at their neighbours: a word that may be both gets the part of speech it
-has more senses of. That needs no model and no download beside WordNet itself, and for drawing a replacement
-of the same kind it is enough; a real tagger can take its place wherever one is asked for.
+Words are tagged without their context: an ambiguous word gets the part of speech with most senses. This needs
+no model and no download besides WordNet itself, and is sufficient for drawing a replacement of the same kind;
+a real tagger can be used instead wherever a tagger is expected.
 """
 
 import gzip
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from stillhouse.core.errors import BadInput, require
+from stillhouse.core.errors import BadInput
 
 FUNCTION_WORDS = frozenset(
     """
@@ -26,7 +26,7 @@ may might must ought need not n't there here when where why how too very just on
 never more most less least much many few little own same now once yes
 """.split()
 )
-"""Words of the closed classes. WordNet knows some of them as nouns: ``in`` is indium."""
+"""Words of the closed classes. WordNet lists some of them as nouns: ``in`` is indium."""
 
 _ENDINGS = {
     "n": (("ies", "y"), ("es", ""), ("s", "")),
@@ -40,7 +40,7 @@ _INFLECTIONS = {"ies": "s", "es": "s", "s": "s", "ied": "ed", "ed": "ed", "ing":
 
 
 class Synset(NamedTuple):
-    """Words that mean the same."""
+    """Words with the same meaning."""
 
     part: str
     members: tuple[str, ...]
@@ -50,7 +50,7 @@ class WordNet:
     """Synonyms and parts of speech, by word in any case.
 
     Args:
-        synsets: Such as `read_wordnet` gives. The part of speech ``s`` (satellite adjective) counts as ``a``.
+        synsets: Sets of synonyms. The part of speech ``s`` (satellite adjective) counts as ``a``.
     """
 
     def __init__(self, synsets: Iterable[Synset]) -> None:
@@ -63,14 +63,14 @@ class WordNet:
                 self._at[word.lower()].append(at)
 
     def tag(self, words: Sequence[str]) -> list[str | None]:
-        """The part of speech of each word, with its ending: ``n``, ``n-s``, ``v-ing``, …; None where unknown.
+        """Tag each word with part of speech and ending: ``n``, ``n-s``, ``v-ing``, …; None if unknown.
 
         The ending is part of the tag so that a plural is replaced by a plural.
         """
         return [self._tag(word.lower()) for word in words]
 
     def synonyms(self, word: str) -> tuple[str, ...]:
-        """Other words of the synsets that hold the word as it is, in alphabetical order."""
+        """List the other words of the synsets that contain the word, in alphabetical order."""
         lowered = word.lower()
         if lowered in FUNCTION_WORDS:
             return ()
@@ -81,43 +81,46 @@ class WordNet:
         if word in FUNCTION_WORDS:
             return None
         if word in self._senses:
-            return _likeliest(self._senses[word])
+            return _most_frequent(self._senses[word])
         found: Counter[str] = Counter()
         for part, endings in _ENDINGS.items():
-            for ending, instead in endings:
-                base = word.removesuffix(ending) + instead
+            for ending, replacement in endings:
+                base = word.removesuffix(ending) + replacement
                 if word.endswith(ending) and part in self._senses.get(base, ()):
                     tag = f"{part}-{_INFLECTIONS[ending]}"
                     found[tag] = max(found[tag], self._senses[base][part])
-        return _likeliest(found) if found else None
+        return _most_frequent(found) if found else None
 
 
 def read_wordnet(folder: str | Path) -> WordNet:
     """Read ``noun.*.yaml``, ``verb.*.yaml``, ``adj.*.yaml`` and ``adv.*.yaml``, plain or gzipped.
 
     Raises:
-        BadInput: None of them is there, or a synset has no members or no part of speech.
+        BadInput: If there are no such files, or a synset has no members or no part of speech.
     """
     return WordNet(synset for file in wordnet_files(folder) for synset in _synsets(file))
 
 
 def wordnet_files(folder: str | Path) -> list[Path]:
-    """The files that `read_wordnet` reads.
+    """List the files that `read_wordnet` reads.
 
     Raises:
-        BadInput: None of them is there.
+        BadInput: If there are none.
     """
     kinds = ("noun", "verb", "adj", "adv")
     files = sorted(
         file for kind in kinds for end in ("yaml", "yaml.gz") for file in Path(folder).glob(f"{kind}.*.{end}")
     )
-    remedy = "Give src/yaml of Open English WordNet, where noun.act.yaml and the like are."
-    require(bool(files), "a folder of WordNet holds its YAML files", folder=str(folder), remedy=remedy)
+    if not files:
+        raise BadInput(
+            f"a folder of WordNet must have its YAML files, but {folder} has none. Give src/yaml of Open "
+            "English WordNet, the folder with noun.act.yaml."
+        )
     return files
 
 
 def _synsets(file: Path) -> Iterator[Synset]:
-    """The synsets of a file. A YAML library takes a minute for what two of the fields need seconds for."""
+    """Read the synsets of a file. PyYAML would take a minute; reading two fields by hand takes seconds."""
     opened = gzip.open if file.suffix == ".gz" else open
     name, part, members, field = "", "", list[str](), ""
     with opened(file, "rt", encoding="utf-8", newline="\n") as lines:
@@ -146,11 +149,11 @@ def _checked(file: Path, name: str, part: str, members: list[str]) -> Synset:
 
 
 def _scalar(text: str) -> str:
-    """A YAML scalar: plain words, and those in quotation marks."""
+    """Parse a YAML scalar, plain or in quotation marks."""
     import yaml
 
     return str(yaml.safe_load(text)) if text[:1] in "'\"" else text
 
 
-def _likeliest(counts: Counter[str]) -> str:
+def _most_frequent(counts: Counter[str]) -> str:
     return min(counts, key=lambda tag: (-counts[tag], tag))

@@ -1,1 +1,1 @@
-"""The files of published benchmarks, read as they are distributed."""
+"""Readers for the files of published benchmarks, as they are distributed."""

@@ -1,9 +1,9 @@
-"""FEVER's claims with the pages that prove or refute them, as far as the pages are there.
+"""FEVER's claims with the pages that support or refute them, as far as the pages are available.
 
-Thorne et al., NAACL 2018, as the paper on retrieval distillation uses it (Shakeri et al., §2.1): a claim's
-relevant documents are its evidence pages, whatever its label says of them.
+Thorne et al., NAACL 2018, as used by the paper on retrieval distillation (Shakeri et al., §2.1): the relevant
+documents of a claim are its evidence pages, whatever its label.
 
-Claims are JSON: one object a line, as FEVER publishes them, or a list of objects. The pages of a claim are in
+Claims are JSON: one object per line, as published by FEVER, or a list of objects. The pages of a claim are in
 ``evidence`` (``[[[annotation, id, page, sentence], …], …]``) or, by name alone, in ``evidence_pages``.
 Pages are FEVER's JSON lines (``id``, ``text``) or WikiExtractor's ``<doc … title="…">`` blocks.
 """
@@ -23,7 +23,7 @@ from stillhouse.corpora.reading.sentences import clean, dedup_key
 
 SPLITS = ("train", "dev", "test")
 DEV, TEST = 20 / 175, 10 / 175
-"""Shares of the claims: the paper splits 145 000 / 20 000 / 10 000."""
+"""Shares of the claims; the paper splits 145 000 / 20 000 / 10 000."""
 
 _BRACKETS = {
     "-LRB-": "(",
@@ -39,13 +39,13 @@ _DOC = re.compile(r'<doc\b[^>]*?\btitle="([^"]*)"[^>]*>(.*?)</doc>', re.DOTALL)
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim whose relevant documents are all there.
+    """A claim whose relevant documents are all available.
 
     Attributes:
         id: FEVER's number.
-        text: The claim.
+        text: Text of the claim.
         label: ``SUPPORTS`` or ``REFUTES``.
-        gold: Rows of its evidence pages, rising.
+        gold: Rows of its evidence pages, ascending.
     """
 
     id: int
@@ -59,11 +59,11 @@ class Fever:
     """Claims by split, and the documents that they are about.
 
     Attributes:
-        titles: Of the documents, none twice.
-        documents: Title and text, one line each.
+        titles: Distinct titles of the documents.
+        documents: Title and text of each document in one line.
         splits: ``train``, ``dev`` and ``test`` to claims in the order of the file.
-        read: Claims and pages that were read.
-        dropped: What was left out, by reason, and how often.
+        read: Number of claims and pages that were read.
+        dropped: Number of claims and pages that were dropped, by reason.
     """
 
     titles: list[str]
@@ -73,7 +73,7 @@ class Fever:
     dropped: Mapping[str, int]
 
     def summary(self) -> str:
-        """One line: what was read, kept and dropped."""
+        """Describe in one line what was read, kept and dropped."""
         kept = ", ".join(f"{len(claims)} {name}" for name, claims in self.splits.items())
         lost = ", ".join(f"{count} {reason}" for reason, count in self.dropped.items()) or "nothing"
         return (
@@ -91,25 +91,25 @@ def read_fever(
     test: float = TEST,
     max_words: int | None = None,
 ) -> Fever:
-    """Read claims and pages; keep the claims whose gold pages are all there.
+    """Read claims and pages, and keep the claims whose gold pages are all available.
 
-    Equal claims, whatever their case and closing, are joined into the first, with the gold pages of all.
+    Equal claims, up to case and closing punctuation, are merged into the first, with the gold pages of all.
 
     Args:
         claims: A file.
-        pages: A file, or a folder of files, which are read by name.
-        split_by: ``claim``: the hash of a claim's text decides, so its split does not change when others come
-            or go. Claims about one page are then in train and in test, and a scorer that is blind to the
-            claim does well by knowing the pages that claims are about. ``page``: claims that share a gold
-            page, or are linked by others that do, stay together, so no gold page of train is one of test
-            (FEVER's own splits share no page that a claim was written from). The first title of the linked
-            pages decides.
-        dev: About the share of the claims in ``dev``.
-        test: About the share of the claims in ``test``.
-        max_words: Words of a page's text that are kept; None keeps all. FEVER's own pages are introductions.
+        pages: A file, or a folder of files, which are read in the order of their names.
+        split_by: With ``claim``, the hash of a claim's text decides, so its split does not change when other
+            claims are added or removed. Claims about one page are then in train and in test, and a scorer
+            that ignores the claim does well by knowing the pages that claims are about. With ``page``, claims
+            that share a gold page, directly or through other claims, stay together, so no gold page of train
+            is one of test (in FEVER's own splits, no page that a claim was written from is shared). The first
+            title of the linked pages decides.
+        dev: Approximate share of the claims in ``dev``.
+        test: Approximate share of the claims in ``test``.
+        max_words: Words to keep of a page's text; None keeps all. FEVER's own pages are introductions.
 
     Raises:
-        BadInput: A file is missing or not in such a form, or no claim has all its pages.
+        BadInput: If a file is missing or has another format, or no claim has all its pages.
     """
     require(0 <= dev < 1 and 0 <= test < 1 and dev + test < 1, "0 <= dev + test < 1", dev=dev, test=test)
     require(split_by in ("claim", "page"), "split_by in (claim, page)", split_by=split_by)
@@ -118,13 +118,12 @@ def read_fever(
     rows, documents = _documents(_pages(pages), max_words, dropped)
     read_pages, records = len(rows) + sum(dropped.values()), _claims(claims)
     usable = list(_usable(_joined(records, claims, dropped), rows, dropped))
-    require(
-        bool(usable),
-        "a claim has all its evidence pages",
-        claims=str(claims),
-        pages=str(pages),
-        dropped=dict(dropped),
-    )
+    if not usable:
+        reasons = ", ".join(f"{count} {reason}" for reason, count in dropped.items()) or "nothing"
+        raise BadInput(
+            f"at least one claim of {claims} must have all its evidence pages in {pages}, but none has; "
+            f"dropped: {reasons}."
+        )
     titles = list(rows)
     keys = [claim.text for claim in usable] if split_by == "claim" else _linked(usable, titles)
     splits: dict[str, list[Claim]] = {name: [] for name in SPLITS}
@@ -134,7 +133,7 @@ def read_fever(
 
 
 def page_title(page: str) -> str:
-    """The title of a page by FEVER's name for it: ``Soul_Food_-LRB-film-RRB-`` is ``Soul Food (film)``."""
+    """Convert FEVER's name of a page to its title: ``Soul_Food_-LRB-film-RRB-`` to ``Soul Food (film)``."""
     for name, bracket in _BRACKETS.items():
         page = page.replace(name, bracket)
     return clean(page.replace("_", " "))
@@ -143,7 +142,7 @@ def page_title(page: str) -> str:
 def _documents(
     pages: Iterator[tuple[str, str]], max_words: int | None, dropped: Counter[str]
 ) -> tuple[dict[str, int], list[str]]:
-    """The row of every title, and the documents."""
+    """Return the row of every title, and the documents."""
     rows: dict[str, int] = {}
     documents: list[str] = []
     for title, text in pages:
@@ -159,7 +158,7 @@ def _documents(
 
 @dataclass
 class _Evidence:
-    """A claim's text, label and the titles of its pages, joined over equal claims."""
+    """A claim's text, label and the titles of its pages, merged over equal claims."""
 
     id: int
     text: str
@@ -186,7 +185,7 @@ def _usable(claims: list[_Evidence], rows: Mapping[str, int], dropped: Counter[s
                 claim.id, claim.text, claim.label, tuple(sorted(rows[title] for title in claim.titles))
             )
         else:
-            dropped["claims with an evidence page that is not there"] += 1
+            dropped["claims with an evidence page that is missing"] += 1
 
 
 def _evidence(record: Any, path: Path, place: int) -> _Evidence:
@@ -199,13 +198,13 @@ def _evidence(record: Any, path: Path, place: int) -> _Evidence:
         return _Evidence(int(record["id"]), clean(record["claim"]), str(record["label"]), titles)
     except (KeyError, TypeError, IndexError, ValueError, AttributeError) as error:
         raise BadInput(
-            f"{path} must hold claims with id, claim, label and evidence (or evidence_pages), but claim "
+            f"{path} must have claims with id, claim, label and evidence (or evidence_pages), but claim "
             f"number {place} gave {type(error).__name__}: {error}."
         ) from None
 
 
 def _linked(claims: list[Claim], titles: list[str]) -> list[str]:
-    """For every claim the first title, in alphabetical order, of all the pages that it is linked with."""
+    """Return for every claim the alphabetically first title of all the pages that it is linked with."""
     above: dict[str, str] = {}
 
     def first(title: str) -> str:
@@ -231,13 +230,13 @@ def _claims(path: Path) -> list[Any]:
         try:
             whole: list[Any] = json.loads(text)
         except ValueError as error:
-            raise BadInput(f"{path} must be JSON, but reading it gave: {error}.") from None
+            raise BadInput(f"{path} must be JSON, but reading it failed: {error}.") from None
         return whole
     return list(_json_lines(text, path))
 
 
 def _pages(path: Path) -> Iterator[tuple[str, str]]:
-    """Title and text of every page, each one line."""
+    """Read title and text of every page, one line each."""
     files = (
         sorted(file for file in path.iterdir() if not file.name.startswith(".")) if path.is_dir() else [path]
     )
@@ -246,10 +245,12 @@ def _pages(path: Path) -> Iterator[tuple[str, str]]:
         if text.startswith("{"):
             for page in _json_lines(text, file):
                 named = isinstance(page, dict) and {"id", "text"} <= page.keys()
-                require(named, f"{file} holds pages with id and text", page=str(page)[:60])
+                if not named:
+                    raise BadInput(f"{file} must have pages with id and text, but has {str(page)[:60]}.")
                 yield page_title(str(page["id"])), clean(str(page["text"]))
             continue
-        require("<doc " in text, f"{file} holds JSON lines or <doc> blocks", starts_with=text[:40])
+        if "<doc " not in text:
+            raise BadInput(f"{file} must have JSON lines or <doc> blocks, but starts with {text[:40]!r}.")
         for match in _DOC.finditer(text):
             title, body = clean(html.unescape(match[1])), match[2].strip()
             first, _, rest = body.partition("\n")
@@ -263,13 +264,13 @@ def _json_lines(text: str, path: Path) -> Iterator[Any]:
             try:
                 yield json.loads(line)
             except ValueError as error:
-                raise BadInput(f"{path} must be JSON lines, but line {number} gave: {error}.") from None
+                raise BadInput(f"{path} must be JSON lines, but line {number} is not: {error}.") from None
 
 
 def _text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8-sig").lstrip()
     except FileNotFoundError:
-        raise BadInput(f"{path} must exist, but it does not. Check the folder of the data.") from None
+        raise BadInput(f"{path} must exist, but does not. Check the folder of the data.") from None
     except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"{path} must be readable UTF-8 text, but reading it gave: {error}.") from None
+        raise BadInput(f"{path} must be readable UTF-8 text, but reading it failed: {error}.") from None

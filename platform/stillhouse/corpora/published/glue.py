@@ -1,7 +1,7 @@
-"""SST-2, QQP, MNLI, MRPC and RTE: the tab-separated files of GLUE, or JSON with both texts in one field.
+"""SST-2, QQP, MNLI, MRPC and RTE: GLUE's tab-separated files, or JSON with both texts in one field.
 
-GLUE (Wang et al., ICLR 2019) publishes no labels of its test splits: figures are on dev, and say so.
-Quotation marks are text in all of these files.
+GLUE (Wang et al., ICLR 2019) publishes no labels of its test splits: figures are on dev.
+Quotation marks are plain text in all of these files.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stillhouse.core.errors import BadInput, nearest, require
+from stillhouse.core.errors import BadInput, nearest
 from stillhouse.corpora.shares import chosen
 
 
@@ -31,14 +31,14 @@ class Task:
 
     Attributes:
         first: Column of the (first) text.
-        second: Column of the second text; empty where there is one.
+        second: Column of the second text; empty for single texts.
         label: Column of the label.
         labels: Names of the classes in the order of their ids.
-        files: Split to the names its file may have.
-        rows: Rows of the published splits.
-        other_names: Names of classes in other forms of the files.
-        unlabelled: The label of rows on which the annotators did not agree; they are left out.
-        short_rows: Whether the published file has lines that break off; they are left out.
+        files: Split to the possible names of its file.
+        rows: Number of rows of the published splits.
+        other_names: Names of classes in other versions of the files.
+        unlabelled: Label of rows on which the annotators did not agree; they are skipped.
+        short_rows: Whether the published file has truncated lines; they are skipped.
     """
 
     first: str
@@ -99,13 +99,13 @@ TASKS = {
 
 @dataclass(frozen=True)
 class LabelledData:
-    """A split of a task, known by its content.
+    """A split of a task, identified by its content.
 
     Attributes:
-        task: Of `TASKS`.
-        split: Of the task.
-        sha256: Over the file.
-        path: Where it is; not part of the identity.
+        task: Name of the task in `TASKS`.
+        split: Name of the split.
+        sha256: Hash of the file.
+        path: Path of the file; not part of the identity.
     """
 
     task: str
@@ -119,65 +119,67 @@ def resolve_task(task: str, folder: str | Path, split: str) -> LabelledData:
 
     Args:
         task: ``sst2``, ``qqp``, ``mnli``, ``mrpc`` or ``rte``.
-        folder: Where its files lie.
+        folder: Folder of its files.
         split: ``train``, ``dev`` (MNLI: ``dev_matched`` and ``dev_mismatched``; ``dev`` is a sample that does
-            not tell them apart), or ``test`` where its labels are public.
+            not distinguish them), or ``test`` if its labels are public.
 
     Raises:
-        BadInput: No such task or split, or no such file.
+        BadInput: If there is no such task, split or file.
     """
     if task not in TASKS:
-        raise BadInput(f"`{task}` is no task. {nearest(task, list(TASKS))}")
+        raise BadInput(f"unknown task `{task}`. {nearest(task, list(TASKS))}")
     files = TASKS[task].files
     if split not in files:
-        raise BadInput(f"`{split}` is no labelled split of {task}. {nearest(split, list(files))}")
+        raise BadInput(f"{task} has no labelled split `{split}`. {nearest(split, list(files))}")
     found = [Path(folder) / name for name in files[split] if (Path(folder) / name).is_file()]
-    remedy = f"It is one of {', '.join(files[split])}."
-    require(bool(found), f"the {split} file of {task} is there", folder=str(folder), remedy=remedy)
+    if not found:
+        raise BadInput(
+            f"no {split} file of {task} in {folder}. It must be called {' or '.join(files[split])}."
+        )
     return LabelledData(task, split, hashlib.sha256(found[0].read_bytes()).hexdigest(), str(found[0]))
 
 
 def read_task(data: LabelledData) -> list[Row]:
-    """The rows of a split, in their order.
+    """Read the rows of a split, in their order.
 
     Raises:
-        BadInput: The file is no longer the one that ``data`` names, it lacks a column, or a row is malformed.
+        BadInput: If the file has changed since `resolve_task`, lacks a column, or has a malformed row.
     """
     path, task = Path(data.path), TASKS[data.task]
     content = path.read_bytes() if path.is_file() else b""
-    require(
-        hashlib.sha256(content).hexdigest() == data.sha256,
-        "a task's file is the one that the plan names",
-        file=str(path),
-        remedy="It was changed since; start again with the file as it is.",
-    )
+    if hashlib.sha256(content).hexdigest() != data.sha256:
+        raise BadInput(
+            f"the file of a plan's task must not change, but {path} has changed. Start again with the "
+            "current file."
+        )
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise BadInput(f"{path} must be UTF-8, but {error.reason} at byte {error.start}.") from None
+        raise BadInput(f"{path} must be UTF-8, but has {error.reason} at byte {error.start}.") from None
     rows = _json_rows(path, text, task) if path.suffix == ".json" else _tsv_rows(path, text, task)
-    require(bool(rows), f"{path} has labelled rows")
+    if not rows:
+        raise BadInput(f"{path} must have labelled rows, but has none.")
     return rows
 
 
 def counts(data: LabelledData, rows: Sequence[Row]) -> dict[str, int]:
-    """How many rows there are, how many were published (where that is known), and how many each class has."""
+    """Count the rows, in total, as published (if known), and per class."""
     task, published = TASKS[data.task], TASKS[data.task].rows.get(data.split)
     each = {f"rows_{name}": sum(row.label == label for row in rows) for label, name in enumerate(task.labels)}
     return {"rows": len(rows), **({"rows_published": published} if published else {}), **each}
 
 
 def stratified(rows: Sequence[Row], fraction: float, seed: int = 0) -> list[Row]:
-    """A share of the rows with the classes in their proportions, in their order; see `sampling.chosen`.
+    """Sample a share of the rows, in their order, with the classes in proportion; see `shares.chosen`.
 
     Raises:
-        BadInput: ``fraction`` out of range.
+        BadInput: If ``fraction`` is out of range.
     """
     return [rows[int(row)] for row in chosen(np.array([row.label for row in rows]), fraction, seed)]
 
 
 def _tsv_rows(path: Path, text: str, task: Task) -> list[Row]:
-    # Only a line feed ends a line: texts hold other separators.
+    # Only a line feed ends a line: texts contain other separators.
     head, *lines = text.removesuffix("\n").split("\n")
     header = head.removesuffix("\r").split("\t")
     places = [_place(path, header, name) for name in (task.first, task.second, task.label) if name]
@@ -196,18 +198,22 @@ def _tsv_rows(path: Path, text: str, task: Task) -> list[Row]:
 
 
 def _place(path: Path, header: list[str], name: str) -> int:
-    remedy = "GLUE's own test files have no labels: take dev." if name not in header else ""
-    require(name in header, f"{path} has the column", column=name, columns=header, remedy=remedy)
+    if name not in header:
+        raise BadInput(
+            f"{path} has no column {name!r}, but {', '.join(header)}. GLUE's own test files have no labels: "
+            "use dev."
+        )
     return header.index(name)
 
 
 def _json_rows(path: Path, text: str, task: Task) -> list[Row]:
-    """Objects with ``sentence`` ("first sentence: …" and, on a line of its own, "second …") and ``label``."""
+    """Read objects with ``label`` and ``sentence`` ("first sentence: …", and on another line "second …")."""
     try:
         content: Any = json.loads(text)
     except ValueError as error:
-        raise BadInput(f"{path} must be JSON, but: {error}.") from None
-    require(isinstance(content, list), f"{path} is a list of objects")
+        raise BadInput(f"{path} must be JSON, but is not: {error}.") from None
+    if not isinstance(content, list):
+        raise BadInput(f"{path} must be a list of objects, but is {type(content).__name__}.")
     rows = []
     for at, item in enumerate(content, start=1):
         where = f"{path}, object {at}"
@@ -216,7 +222,7 @@ def _json_rows(path: Path, text: str, task: Task) -> list[Row]:
         parts = [part.partition(": ")[2] for part in item["sentence"].split("\n")]
         if len(parts) != (2 if task.second else 1) or not all(parts):
             raise BadInput(
-                f"{where}: `sentence` must hold {2 if task.second else 1} named texts, but does not."
+                f"{where}: `sentence` must have {2 if task.second else 1} named texts, but has {len(parts)}."
             )
         if item["label"] != task.unlabelled:
             second = parts[1] if task.second else None

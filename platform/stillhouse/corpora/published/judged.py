@@ -1,11 +1,11 @@
-"""Retrieval test collections as they are published: passages streamed, queries and judgements held.
+"""Published retrieval test collections: passages are streamed, queries and judgements held in memory.
 
 * BEIR: ``corpus.jsonl``, ``queries.jsonl``, ``qrels/{dev,train,test}.tsv`` with a header (Thakur et al.);
 * SciFact as a CSV: ``corpus_train.csv``, ``claims_*.csv``, ``qrels/*.tsv``; abstracts are lists of sentences;
-* MS MARCO: ``collection.tsv``, ``queries.dev.small.tsv``, ``qrels.dev.small.tsv``, of dev alone;
-* TREC: Cranfield and Vaswani as tagged documents and topics, CACM in the fields of SMART.
+* MS MARCO: ``collection.tsv``, ``queries.dev.small.tsv``, ``qrels.dev.small.tsv``, dev only;
+* TREC: Cranfield and Vaswani as tagged documents and topics, CACM in SMART's fields.
 
-A passage is title + " " + text. Passages without a word cannot be found: they are left out and counted.
+A passage is title + " " + text. Empty passages cannot be found, so they are left out and counted.
 """
 
 import csv
@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stillhouse.core.errors import BadInput, require
+from stillhouse.core.errors import BadInput
 from stillhouse.corpora.published.smart_format import read_sentences, read_smart, read_tagged
 
 PLACES = ("retrieval", "beir", ".")
@@ -31,7 +31,7 @@ MARCO = ("collection.tsv", "queries.dev.small.tsv", "qrels.dev.small.tsv")
 
 
 class Entry(NamedTuple):
-    """A passage or a query, and the line on which it begins."""
+    """A passage or a query, with the line on which it begins."""
 
     id: str
     text: str
@@ -43,14 +43,14 @@ class JudgedCollection:
     """A collection whose judgements were checked against its passages.
 
     Attributes:
-        name: The folder's.
-        split: ``dev``, ``train`` or ``test``; ``all`` where it has no splits.
-        queries: Id to text, those with a relevant passage.
-        qrels: Query id to passage id to gain, as they stand in the file.
-        stream: Opens the passages anew, one after the other, those without a word left out.
-        shared_ids: Whether queries and passages share their ids, so that a query never finds itself.
-        notes: What was left out, a sentence each.
-        files: What it was read from.
+        name: Name of the folder.
+        split: ``dev``, ``train`` or ``test``; ``all`` if it has no splits.
+        queries: Id to text, for the queries with a relevant passage.
+        qrels: Query id to passage id to gain, as in the file.
+        stream: Iterates over the passages from the start, without empty ones.
+        shared_ids: Whether queries and passages share ids; a query must then not find itself.
+        notes: What was left out, one sentence each.
+        files: The files that it was read from.
     """
 
     name: str
@@ -64,10 +64,11 @@ class JudgedCollection:
 
 
 def find_collections(root: str, *, final: bool) -> list[JudgedCollection]:
-    """Every collection under a data root; of those with splits dev (else train), with ``final`` test.
+    """Find every collection under a data root; of collections with splits dev (or train), or test if final.
 
     Raises:
-        BadInput: A malformed file, with its line: an id given twice, a judgement of an unknown id.
+        BadInput: If a file is malformed, such as a repeated id or a judgement of an unknown id; the message
+            names the line.
     """
     found: dict[str, JudgedCollection] = {}
     for place in (Path(root) / each for each in PLACES):
@@ -79,7 +80,7 @@ def find_collections(root: str, *, final: bool) -> list[JudgedCollection]:
 
 
 def open_collection(folder: Path, *, final: bool) -> JudgedCollection | None:
-    """The collection in a folder; None where there is none, or none of this split."""
+    """Open the collection in a folder; None if there is none, or none of this split."""
     tagged = next((names for names in TAGGED if (folder / names[0]).is_file()), None)
     if (folder / "corpus.jsonl").is_file():
         qrels = _split(folder, final)
@@ -110,32 +111,35 @@ def _split(folder: Path, final: bool) -> Path | None:
 def _checked(
     folder: Path, judgements: Path, documents: Path, topics: Path, read: Callable[[Path], Iterator[Entry]]
 ) -> JudgedCollection:
-    """Read queries and judgements, and the passages once for their ids."""
+    """Read queries and judgements, and once the passages, for their ids."""
     for path in (documents, topics, judgements):
-        require(path.is_file(), "a retrieval collection is whole", missing=str(path))
+        if not path.is_file():
+            raise BadInput(f"a retrieval collection must be complete, but {path} is missing.")
     lines = list(_judgements(judgements))
     passages, empty = _known(documents, read, {passage for _, _, passage, _ in lines})
     texts = _queries(topics, read)
-    asked = {query for _, query, _, _ in lines}
+    judged = {query for _, query, _, _ in lines}
     notes = []
-    if not asked <= set(texts) and asked == {str(at + 1) for at in range(len(asked))}:
-        # Cranfield's judgements count the topics in their order; the topics' own numbers have gaps.
+    if not judged <= set(texts) and judged == {str(at + 1) for at in range(len(judged))}:
+        # Cranfield's judgements number the topics in their order; the topics' own numbers have gaps.
         texts = {str(at): text for at, text in enumerate(texts.values(), start=1)}
-        notes.append(f"the judgements of {folder.name} count the queries in order")
+        notes.append(f"the judgements of {folder.name} number the queries in order")
     qrels: dict[str, dict[str, int]] = {}
     for line, query, passage, gain in lines:
         for kind, known, name in (("query", texts, query), ("passage", passages, passage)):
             if name not in known:
                 raise BadInput(
-                    f"{judgements}, line {line}: must name a {kind} there is, but {name!r} is none."
+                    f"{judgements}, line {line}: must name an existing {kind}, but {name!r} is not one."
                 )
         if passage in qrels.setdefault(query, {}):
             raise BadInput(f"{judgements}, line {line}: {query!r} and {passage!r} must be judged once.")
         qrels[query][passage] = gain
     queries = {query: text for query, text in texts.items() if max(qrels.get(query, {"": 0}).values()) > 0}
-    require(bool(queries), "a collection has a query with a relevant passage", file=str(judgements))
+    if not queries:
+        raise BadInput(f"a collection must have a query with a relevant passage, but {judgements} has none.")
     blank = next((query for query, text in queries.items() if not text), None)
-    require(blank is None, "a judged query has a text", file=str(topics), query=blank)
+    if blank is not None:
+        raise BadInput(f"a judged query must have a text, but the query {blank} of {topics} has none.")
     if len(queries) < len(texts):
         notes.append(
             f"{len(texts) - len(queries)} queries of {folder.name} have no relevant passage: left out"
@@ -160,47 +164,48 @@ def _checked(
 def _known(
     path: Path, read: Callable[[Path], Iterator[Entry]], judged: set[str]
 ) -> tuple[set[str], list[int]]:
-    """Which of the judged passages there are, and the lines of those without a word.
+    """Return the judged passages that exist, and the lines of empty passages.
 
-    Of all the other ids only a hash is held: a collection may have millions.
+    Of all other ids only a hash is held, since a collection may have millions.
     """
-    there: set[str] = set()
+    found: set[str] = set()
     hashes, empty = array("q"), []
     for entry in read(path):
         hashes.append(hash(entry.id))
         if entry.id in judged:
-            there.add(entry.id)
+            found.add(entry.id)
         if not entry.text:
             empty.append(entry.line)
-    require(len(hashes) > len(empty), "a collection has passages", file=str(path))
-    different, counts = np.unique(np.frombuffer(hashes, np.int64), return_counts=True)
-    if len(different) < len(hashes):
-        _refuse_twice(path, read, set(different[counts > 1].tolist()))
-    return there, empty
+    if len(hashes) == len(empty):
+        raise BadInput(f"a collection must have passages, but {path} has none.")
+    distinct, counts = np.unique(np.frombuffer(hashes, np.int64), return_counts=True)
+    if len(distinct) < len(hashes):
+        _refuse_repeated(path, read, set(distinct[counts > 1].tolist()))
+    return found, empty
 
 
-def _refuse_twice(path: Path, read: Callable[[Path], Iterator[Entry]], suspects: set[int]) -> None:
-    """Read again, for the line of an id that comes twice; two ids may have one hash by chance."""
+def _refuse_repeated(path: Path, read: Callable[[Path], Iterator[Entry]], suspects: set[int]) -> None:
+    """Read again to find the line of a repeated id; two ids may share a hash by chance."""
     seen: set[str] = set()
     for entry in read(path):
         if hash(entry.id) not in suspects:
             continue
         if entry.id in seen:
-            raise BadInput(f"{path}, line {entry.line}: an id must be given once, but {entry.id!r} is again.")
+            raise BadInput(f"{path}, line {entry.line}: an id must be unique, but {entry.id!r} is repeated.")
         seen.add(entry.id)
 
 
 def _queries(path: Path, read: Callable[[Path], Iterator[Entry]]) -> dict[str, str]:
     texts: dict[str, str] = {}
     for entry in read(path):
-        # A claim of SciFact has a row for each of its evidences.
+        # A claim of SciFact has one row per piece of evidence.
         if texts.setdefault(entry.id, entry.text) != entry.text:
-            raise BadInput(f"{path}, line {entry.line}: an id must be given once, but {entry.id!r} is again.")
+            raise BadInput(f"{path}, line {entry.line}: an id must be unique, but {entry.id!r} is repeated.")
     return texts
 
 
 def _judgements(path: Path) -> Iterator[tuple[int, str, str, int]]:
-    """Line, query, passage, gain: three columns under a header (BEIR), four (TREC), or CACM's two."""
+    """Read line, query, passage, gain: three columns with a header (BEIR), four (TREC), or two (CACM)."""
     beir, smart = path.parent.name == "qrels", path.name == CACM[2]
     for at, line in _lines(path):
         cells = line.split("\t") if beir else line.split()
@@ -247,7 +252,7 @@ def _tabbed(path: Path) -> Iterator[Entry]:
     for at, line in _lines(path):
         name, tab, text = line.rstrip("\r\n").partition("\t")
         if not (tab and name.strip()):
-            raise BadInput(f"{path}, line {at}: must be an id and a text with a tab between them.")
+            raise BadInput(f"{path}, line {at}: must be an id and a text separated by a tab.")
         yield Entry(name.strip(), text.strip(), at)
 
 
@@ -266,5 +271,5 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
                 yield at, line.decode("utf-8")
             except UnicodeDecodeError as error:
                 raise BadInput(
-                    f"{path}, line {at}: must be UTF-8, but {error.reason} at byte {error.start}."
+                    f"{path}, line {at}: must be UTF-8, but has {error.reason} at byte {error.start}."
                 ) from None

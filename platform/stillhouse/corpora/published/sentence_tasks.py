@@ -1,6 +1,6 @@
 """SentEval's transfer tasks in its own files: MR, CR, SUBJ, MPQA, SST-2, TREC and MRPC.
 
-Conneau & Kiela, LREC 2018. The first four are a file a class, published without splits.
+Conneau & Kiela, LREC 2018. The first four are published without splits, one file per class.
 """
 
 from dataclasses import dataclass
@@ -24,12 +24,12 @@ BY_SPLIT = {
     "MRPC": {split: f"MRPC/msr_paraphrase_{split}.txt" for split in ("train", "test")},
 }
 TASKS = ("MR", "CR", "SUBJ", "MPQA", "SST-2", "TREC", "MRPC")
-"""In the papers' order."""
+"""All tasks in the order of the papers."""
 
 
 @dataclass(frozen=True)
 class Labelled:
-    """Texts or pairs of texts, and their classes.
+    """Labelled texts or pairs of texts.
 
     Attributes:
         sides: The texts; two lists for pairs.
@@ -41,7 +41,7 @@ class Labelled:
 
 
 def task_files(root: str, task: str, *, final: bool) -> dict[str, tuple[Path, ...]] | None:
-    """The files of a task by split, ``all`` where it has none; None where one that is needed is missing."""
+    """Find the files of a task by split (``all`` if it has no splits); None if a required file is missing."""
     if task in BY_CLASS:
         names: dict[str, tuple[str, ...]] = {"all": BY_CLASS[task]}
     else:
@@ -54,18 +54,19 @@ def task_files(root: str, task: str, *, final: bool) -> dict[str, tuple[Path, ..
 
 
 def read_tasks(task: str, files: dict[str, tuple[Path, ...]]) -> dict[str, Labelled]:
-    """Every split of a task, its classes numbered alike.
+    """Read every split of a task, with the same class numbers.
 
     Raises:
-        BadInput: A line that is none of the task's, with file and number; or a split without rows.
+        BadInput: If a line is malformed (the message has file and line), or a split has no rows.
     """
     rows = {split: _rows(task, paths) for split, paths in files.items()}
     classes = sorted({label for each in rows.values() for label, _ in each})
-    require(len(classes) >= 2, "a task has at least 2 classes", task=task, classes=classes)
+    require(len(classes) >= 2, "classes >= 2", task=task, classes=classes)
     number = {label: at for at, label in enumerate(classes)}
     found = {}
     for split, each in rows.items():
-        require(bool(each), "a split has rows", task=task, split=split)
+        if not each:
+            raise BadInput(f"the {split} split of {task} must have rows, but has none.")
         sides = tuple(list(side) for side in zip(*(texts for _, texts in each), strict=True))
         found[split] = Labelled(sides, np.array([number[label] for label, _ in each]))
     return found

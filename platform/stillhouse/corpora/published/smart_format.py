@@ -1,4 +1,4 @@
-"""The old forms of test collections: tagged documents and topics of TREC, the dotted fields of SMART."""
+"""Old formats of test collections: tagged documents and topics of TREC, the dotted fields of SMART."""
 
 import ast
 import re
@@ -16,9 +16,9 @@ Found = tuple[str, str, int]
 
 
 def read_tagged(path: Path, lines: Iterable[tuple[int, str]]) -> Iterator[Found]:
-    """``<doc>`` and ``<top>`` blocks: title and text, or whatever stands beside the number.
+    """Read ``<doc>`` and ``<top>`` blocks: title and text, or everything except the number.
 
-    A text that begins with its title, as Cranfield's do, is taken alone.
+    The title is not repeated if the text begins with it, as in Cranfield.
     """
     block: list[str] = []
     start, end = 0, ""
@@ -53,7 +53,7 @@ def _inside(block: str, tag: str) -> str | None:
 
 
 def read_smart(path: Path, lines: Iterable[tuple[int, str]]) -> Iterator[Found]:
-    """``.I`` begins an entry; its ``.T`` (title) and ``.W`` (text) are read, the other fields are not."""
+    """Read entries that begin with ``.I``: their fields ``.T`` (title) and ``.W`` (text)."""
     number, start, kept = "", 0, ""
     fields: dict[str, list[str]] = {}
     for at, line in lines:
@@ -73,7 +73,7 @@ def read_smart(path: Path, lines: Iterable[tuple[int, str]]) -> Iterator[Found]:
 
 
 def read_sentences(text: str) -> list[str]:
-    """The strings of a list as numpy prints it: in quotation marks, without commas between them."""
+    """Parse a list of strings as printed by numpy: in quotation marks, without commas."""
     return [str(ast.literal_eval(each)) for each in _STRING.findall(text.replace("\n", " "))]
 
 

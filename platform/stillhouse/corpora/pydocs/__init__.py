@@ -1,1 +1,1 @@
-"""The corpus ``pydocs``: technical English from the docstrings of the installed packages."""
+"""The corpus ``pydocs``: technical English from the docstrings of installed packages."""

@@ -1,6 +1,6 @@
-"""Docstrings out of source code, read with `ast` only, and the running text that is in them.
+"""Docstrings of source code, read with `ast` only, and the running text in them.
 
-What is dropped: parameter tables, code, doctests, reST directives and tables, headings, fields, footnotes.
+Parameter tables, code, doctests, reST directives and tables, headings, fields and footnotes are dropped.
 """
 
 import ast
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-_LOOKED_INTO = (ast.Module, ast.ClassDef, ast.If, ast.Try)
+_CONTAINERS = (ast.Module, ast.ClassDef, ast.If, ast.Try)
 _ADDERS = ("add_docstr", "add_newdoc")
 
 _TABLES = frozenset(
@@ -47,10 +47,10 @@ _DOCTEST = (">>>", "In [", "Out[", "$ ", "%")
 
 
 def docstrings(source: bytes) -> list[str]:
-    """Every docstring of a module's classes and functions in order; those handed to ``add_docstr`` as well.
+    """Extract the docstrings of a module, its classes and functions in order, also from ``add_docstr``.
 
     Raises:
-        SyntaxError, ValueError, RecursionError, MemoryError: The source is no Python that can be parsed.
+        SyntaxError, ValueError, RecursionError, MemoryError: If the source cannot be parsed as Python.
     """
     found: list[str] = []
     nodes: list[ast.stmt | ast.Module] = [_parsed(source)]
@@ -60,13 +60,13 @@ def docstrings(source: bytes) -> list[str]:
             found.append(docstring)
         elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
             found.extend(_added(node.value))
-        if isinstance(node, _LOOKED_INTO):
+        if isinstance(node, _CONTAINERS):
             nodes.extend(reversed(node.body))
     return found
 
 
 def _parsed(source: bytes) -> ast.Module:
-    # A syntax tree is a great many objects without a cycle: collecting in between doubles the time.
+    # A syntax tree has very many objects and no cycles: garbage collection would double the time.
     collects = gc.isenabled()
     gc.disable()
     try:
@@ -86,11 +86,11 @@ def _added(call: ast.Call) -> Iterator[str]:
 
 
 def paragraphs(docstring: str) -> tuple[str, list[str]]:
-    """The running text of a docstring.
+    """Extract the running text of a docstring.
 
     Returns:
-        The paragraph that it opens with ("" if it opens with something else) and the other paragraphs, each
-        one line, inline markup still in place.
+        The opening paragraph ("" if it opens with something else) and the other paragraphs, one line each,
+        with inline markup.
     """
     lines = inspect.cleandoc(docstring).splitlines()
     blocks = _Blocks()
@@ -109,12 +109,12 @@ class _Blocks:
 
     Attributes:
         found: First line and text of every paragraph so far.
-        open_lines: Of the paragraph that is being read.
-        skip_below: Lines indented deeper than this are skipped; None skips nothing.
+        open_lines: Lines of the current paragraph.
+        skip_below: Lines that are indented deeper are skipped; None skips nothing.
         skip_paragraph: Skip up to the next empty line.
         skip_section: Skip up to the next underlined heading.
-        fence: What ends the Markdown code block that is being read.
-        depth: Indentation that running text has here.
+        fence: Closing fence of the current Markdown code block.
+        depth: Indentation of running text at this point.
     """
 
     found: list[tuple[int, str]] = field(default_factory=list)
@@ -155,7 +155,7 @@ class _Blocks:
             self.depth = indent
         elif self.skip_section:
             pass
-        elif not self._opens_something_else(text, indent):
+        elif not self._opens_other_block(text, indent):
             self._running_text(row, text, indent)
 
     def _fence(self, text: str) -> None:
@@ -170,8 +170,8 @@ class _Blocks:
             self.skip_below = None
         return self.skip_paragraph or self.skip_below is not None
 
-    def _opens_something_else(self, text: str, indent: int) -> bool:
-        """Whether the line opens what is no running text, which is then skipped."""
+    def _opens_other_block(self, text: str, indent: int) -> bool:
+        """Return whether the line opens something other than running text, which is then skipped."""
         if _RULE.fullmatch(text) or text.startswith(("|", "+--", "+==")):
             self.close()
             self.skip_paragraph = not _UNDERLINE.fullmatch(text)
@@ -208,10 +208,10 @@ class _Blocks:
             self.close()
             text, indent, self.in_bullet = text[bullet.end() :], indent + bullet.end(), True
         elif not self.open_lines and indent > self.depth and indent > 0:
-            self.skip_paragraph = True  # an indented block: code, or a figure of characters
+            self.skip_paragraph = True  # an indented block: code or a drawing
             return
         elif self.open_lines and indent > self.open_indent and not self.in_bullet:
-            # A definition: the term says nothing by itself.
+            # A definition: the term alone is not a sentence.
             self.open_lines = [] if len(self.open_lines) == 1 else self.open_lines
             self.close()
         if not self.open_lines:

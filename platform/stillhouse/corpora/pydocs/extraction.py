@@ -1,4 +1,4 @@
-"""Every docstring of the installed packages, cleaned and split by module: done once, on the driver."""
+"""Extraction of all docstrings of the installed packages, cleaned and split by module; runs on the driver."""
 
 import contextlib
 import importlib.metadata
@@ -37,10 +37,10 @@ SKIPPED_FOLDERS = frozenset(
 )
 LARGEST_FILE = 2_000_000
 WORTH_PROCESSES, MOST_PROCESSES = 500, 8
-"""Files from which on several processes are quicker, and how many at most."""
+"""Number of files from which several processes are faster, and the most processes to use."""
 LEAST_PASSAGE, MOST_PASSAGE = 8, 128
 HELD_OUT = {"test": 10, "dev": 10}
-"""Per cent of the modules' groups."""
+"""Split to its percentage of the groups of modules."""
 
 Progress = Callable[[int, int], None]
 
@@ -50,9 +50,9 @@ class Package:
     """A folder of sources.
 
     Attributes:
-        name: As it is imported.
-        version: Of its distribution.
-        folder: Where its sources are.
+        name: Name by which it is imported.
+        version: Version of its distribution.
+        folder: Folder of its sources.
     """
 
     name: str
@@ -62,24 +62,24 @@ class Package:
 
 @dataclass(slots=True)
 class Document:
-    """A docstring's readable sentences.
+    """The readable sentences of a docstring.
 
     Attributes:
-        query: The first one, if it opens the docstring; else "".
-        body: The others, in order.
+        query: The sentence that opens the docstring; "" if it is not readable.
+        body: The other sentences, in order.
     """
 
     query: str
     body: list[str]
 
 
-Found = tuple[list[tuple[bytes, Document | None]], str]
-"""A file's docstrings by key, and the error that ended its reading."""
+FileContent = tuple[list[tuple[bytes, Document | None]], str]
+"""The docstrings of a file by key, and the error that ended reading it ("" without error)."""
 
 
 @dataclass
 class _Split:
-    """What a split holds; ``passages`` starts with the answers of ``queries``, row by row."""
+    """The texts of a split; ``passages`` starts with the answers to ``queries``, row by row."""
 
     sentences: list[str] = field(default_factory=list)
     queries: list[str] = field(default_factory=list)
@@ -87,14 +87,14 @@ class _Split:
 
 
 def installed_packages() -> list[Package]:
-    """The packages of the fixed list that are installed, and the standard library; nothing is imported."""
+    """Find the installed packages of the fixed list, and the standard library, without importing them."""
     found = [
         Package(STANDARD_LIBRARY, platform.python_version(), Path(sysconfig.get_paths()["stdlib"])),
     ]
     distributions = importlib.metadata.packages_distributions()
     for name in PACKAGES:
-        there = importlib.util.find_spec(name)
-        for folder in list(there.submodule_search_locations or [])[:1] if there else []:
+        spec = importlib.util.find_spec(name)
+        for folder in list(spec.submodule_search_locations or [])[:1] if spec else []:
             known = distributions.get(name, [])
             version = importlib.metadata.version(known[0]) if known else "unknown"
             found.append(Package(name, version, Path(folder)))
@@ -102,13 +102,13 @@ def installed_packages() -> list[Package]:
 
 
 def packages_below(roots: Sequence[Path]) -> list[Package]:
-    """Every folder below the roots as a package."""
+    """Treat every folder below the roots as a package."""
     folders = [folder for root in roots for folder in sorted(root.iterdir()) if folder.is_dir()]
     return [Package(folder.name, "unknown", folder) for folder in folders]
 
 
 def split_of(group: str) -> str:
-    """The split of a group of modules, by the hash of its name."""
+    """Choose the split of a group of modules by the hash of its name."""
     place = int.from_bytes(blake2b(group.encode(), digest_size=8).digest()) % 100
     for split, share in HELD_OUT.items():
         if place < share:
@@ -120,17 +120,17 @@ def split_of(group: str) -> str:
 def extract(
     workspace: Workspace, packages: Sequence[Package], progress: Progress | None
 ) -> dict[str, TextTable]:
-    """Write sentences, queries and passages of each split; no text of a held-out split is in another.
+    """Write sentences, queries and passages of each split; no text of a held-out split is in another split.
 
-    Row i of ``<split>_queries`` is answered by row i of ``<split>_passages``; later passages answer none.
+    Row i of ``<split>_queries`` is answered by row i of ``<split>_passages``; later passages answer no query.
 
     Args:
-        workspace: Where the tables stand.
-        packages: What is read.
-        progress: Told of files done and files in all.
+        workspace: Workspace for the tables.
+        packages: Packages to read.
+        progress: Called with the number of files done and the number of all files.
 
     Returns:
-        Tables by the names ``train_sentences``, ``dev_queries``, ….
+        Tables by names such as ``train_sentences`` and ``dev_queries``.
     """
     documents, skipped = _read(packages, progress)
     origin = {"packages": {package.name: package.version for package in packages}, "skipped": dict(skipped)}
@@ -152,7 +152,7 @@ def _read(
     documents: dict[str, list[Document]] = {split: [] for split in (*HELD_OUT, "train")}
     skipped: Counter[str] = Counter()
     seen: set[bytes] = set()
-    with contextlib.closing(_each_read([path for _, path in files])) as found:
+    with contextlib.closing(_read_files([path for _, path in files])) as found:
         for done, ((package, path), (keyed, fault)) in enumerate(zip(files, found, strict=True)):
             if progress is not None and done % 50 == 0:
                 progress(done, len(files))
@@ -166,8 +166,8 @@ def _read(
     return documents, skipped
 
 
-def _each_read(paths: Sequence[Path]) -> Generator[Found, None, None]:
-    """What stands in each file, in order; many files are read by a process for every core."""
+def _read_files(paths: Sequence[Path]) -> Generator[FileContent, None, None]:
+    """Read files in order; many files are read by one process per core."""
     processes = min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1, MOST_PROCESSES)
     if processes == 1 or len(paths) < WORTH_PROCESSES:
         yield from map(_read_file, paths)
@@ -180,12 +180,12 @@ def _each_read(paths: Sequence[Path]) -> Generator[Found, None, None]:
         pool.shutdown(cancel_futures=True)
 
 
-def _read_file(path: Path) -> Found:
+def _read_file(path: Path) -> FileContent:
     keyed: list[tuple[bytes, Document | None]] = []
     try:
         keyed.extend(_documents(path))
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        # Other people's files: some are templates, for another Python, or of another encoding.
+        # Some files of other packages are templates, or for another Python version or encoding.
         return keyed, type(error).__name__
     return keyed, ""
 
@@ -200,14 +200,14 @@ def _sources(folder: Path) -> Iterator[Path]:
 
 
 def _group(package: Package, path: Path) -> str:
-    """Modules of one folder stay together, since they say the same; top modules of Python stand alone."""
+    """Group the modules of a folder, which are similar; top-level modules of Python form their own groups."""
     relative = path.relative_to(package.folder)
     alone = package.name == STANDARD_LIBRARY and len(relative.parts) == 1
     return "/".join((package.name, *(relative.parts if alone else relative.parts[:-1])))
 
 
 def _documents(path: Path) -> Iterator[tuple[bytes, Document | None]]:
-    """A key for every docstring, and what is readable of it."""
+    """Yield a key for every docstring, and its readable part."""
     if path.stat().st_size > LARGEST_FILE:
         raise ValueError("too large")
     source = path.read_bytes()
@@ -224,7 +224,7 @@ def _documents(path: Path) -> Iterator[tuple[bytes, Document | None]]:
 
 
 def _assemble(documents: Iterable[Document], foreign: set[str]) -> tuple[_Split, set[str]]:
-    """The texts of a split without anything whose outline is in a split before it, and their outlines."""
+    """Collect the texts of a split except those with an outline in an earlier split; return the outlines."""
     made, seen, within = _Split(), set[str](), set[str]()
     answers: dict[str, list[str]] = {}
     spare: list[str] = []
@@ -246,7 +246,7 @@ def _assemble(documents: Iterable[Document], foreign: set[str]) -> tuple[_Split,
 
 
 def _passage(query: str, body: list[str]) -> str:
-    """The sentences after the query, each once, as many as fit; "" if they are too few words."""
+    """Join the sentences after the query, each once, as many as fit; "" if there are too few words."""
     chosen: dict[str, str] = {outline(query): ""}
     words = 0
     for text in body:
@@ -260,7 +260,7 @@ def _passage(query: str, body: list[str]) -> str:
 
 
 def _pair(made: _Split, answers: Mapping[str, list[str]], spare: list[str], within: set[str]) -> None:
-    """Keep the queries with one answer of their own that stand in no passage; other passages answer none."""
+    """Keep the queries with a unique answer that are in no passage; other passages answer no query."""
     times = Counter(passage for passages in answers.values() for passage in set(passages))
     unused = []
     for query, passages in answers.items():

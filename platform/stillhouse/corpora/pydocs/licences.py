@@ -1,4 +1,4 @@
-"""Under which licences the sources of the corpus `pydocs` are published, as their own metadata say."""
+"""Licences of the sources of the corpus `pydocs`, according to their own metadata."""
 
 import importlib.metadata
 
@@ -8,7 +8,7 @@ _SHORT = 60
 
 
 def package_licences() -> dict[str, str]:
-    """Package and version to its licence; an empty licence where the metadata name none."""
+    """Map package and version to its licence, which is empty if the metadata name none."""
     distributions = importlib.metadata.packages_distributions()
     found = {}
     for package in installed_packages():
@@ -19,7 +19,7 @@ def package_licences() -> dict[str, str]:
 
 
 def _licence(distribution: str) -> str:
-    """An SPDX expression, else the short name of a licence, else the classifiers."""
+    """Return an SPDX expression, else the short name of a licence, else the classifiers."""
     metadata = importlib.metadata.metadata(distribution)
     for name in ("License-Expression", "License"):
         given = (metadata[name] if name in metadata else "").strip()

@@ -1,4 +1,4 @@
-"""Plain English out of marked-up technical text: no inline markup, and only what reads as a sentence."""
+"""Plain English from marked-up technical text: without inline markup, and only complete sentences."""
 
 import re
 from functools import lru_cache
@@ -8,9 +8,9 @@ from stillhouse.corpora.reading.sentences import clean, split_sentences
 LEAST_WORDS, MOST_WORDS = 4, 60
 
 _UNREADABLE = "\x00"
-# A sign that a text must hold for the pattern to be worth trying, the pattern, what takes its place.
+# A string that a text must contain for the pattern to apply, the pattern, and its replacement.
 _MARKUP = [
-    # Mathematics and substitutions cannot be read aloud: their sentence is refused.
+    # Sentences with mathematics or substitutions are rejected.
     ("`", re.compile(r":math:`[^`]*`"), _UNREADABLE),
     ("$", re.compile(r"\$[^$]*\$"), _UNREADABLE),
     ("|", re.compile(r"\|\w+\|_?"), _UNREADABLE),
@@ -50,7 +50,7 @@ _FUNCTION_WORDS = frozenset(
         "only other same some such also between because using used use first about"
     ).split()
 )
-# A full stop after a capitalised word or a single letter may pass for an abbreviation's.
+# A full stop after a capitalised word or a single letter may be mistaken for an abbreviation's.
 _MISSED_END = re.compile(
     r"(?<=\w[.!?]) (?=(?:The|This|These|That|If|It|In|For|When|Note|By|A|An|You|To|We|Each|Only|All|Use)\s)"
 )
@@ -59,7 +59,7 @@ _WORD = re.compile(r"[\"'(]*([A-Za-z]+(?:['’-][A-Za-z]+)*)[\"')]*[.,:!?]*")
 
 
 def plain(text: str) -> str:
-    """A paragraph without its inline markup, on one line."""
+    """Remove the inline markup of a paragraph, and join it into one line."""
     for sign, pattern, replacement in _MARKUP:
         if sign in text:
             text = pattern.sub(replacement, text)
@@ -67,13 +67,13 @@ def plain(text: str) -> str:
 
 
 def sentences(paragraph: str) -> list[str]:
-    """Every sentence of a marked-up paragraph, the unreadable ones included."""
+    """Split a marked-up paragraph into sentences, including unreadable ones."""
     text = plain(paragraph).replace(_UNREADABLE, "⟨⟩")
     return [part for sentence in split_sentences(text) for part in _MISSED_END.split(sentence)]
 
 
 def readable(sentence: str) -> bool:
-    """Whether this is an English sentence: no code, formula, address, boilerplate or half sentence."""
+    """Return whether this is an English sentence: no code, formula, address, boilerplate or fragment."""
     words = sentence.split(" ")
     if not LEAST_WORDS <= len(words) <= MOST_WORDS or not sentence[0].isupper() or sentence[-1] not in ".!?":
         return False
@@ -97,7 +97,7 @@ def readable(sentence: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def outline(sentence: str) -> str:
-    """What near-duplicates have in common: lower case, every name and number replaced by one sign."""
+    """Reduce a sentence to what near-duplicates share: lower case, with names and numbers replaced."""
     first, *rest = sentence.rstrip(".!?").split(" ")
     return " ".join([first.lower(), *(word if _is_plain(word) else "#" for word in rest)])
 

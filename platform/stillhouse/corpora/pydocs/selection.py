@@ -1,8 +1,8 @@
-"""The corpus ``pydocs``: technical English out of the docstrings of installed packages.
+"""The corpus ``pydocs``: technical English from the docstrings of installed packages.
 
-Sentences for distillation, query–passage pairs (first sentence → the rest of the docstring) for fine-tuning,
-and a documentation search for evaluation. Dev and test come from modules of their own, and no text of theirs
-is in the training texts. The docstrings are extracted once; a selection of them is a matter of seconds.
+It has sentences for distillation, query–passage pairs (first sentence → rest of the docstring) for
+fine-tuning, and a documentation search for evaluation. Dev and test come from separate modules, and none of
+their texts is among the training texts. The docstrings are extracted once; selecting from them takes seconds.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ from stillhouse.corpora.tables import Texts, open_texts, write_collection, write
 from stillhouse.plan.data import Collection, Examples, Given, TextTable
 
 VERSION = 1
-"""Raised when the extraction changes its meaning."""
+"""Increased when the extraction changes its results."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Pydocs:
     Attributes:
         sentences: Unlabelled text for distillation.
         pairs: Columns ``query`` and ``passage``.
-        dev: Documentation search that may steer.
+        dev: Documentation search that may be used for selection.
         test: Documentation search of the locked split.
         dev_sentences: Unlabelled text of the dev modules.
         test_sentences: Unlabelled text of the test modules.
@@ -60,24 +60,24 @@ def pydocs(
     progress: Progress | None = None,
     roots: Sequence[Path] | None = None,
 ) -> Pydocs:
-    """Select from the corpus, extracting it if that has not been done.
+    """Select from the corpus, and extract it first if needed.
 
     Args:
-        workspace: Where everything stands.
+        workspace: Workspace for the corpus and the selection.
         sentences: Training sentences; None takes all.
         pairs: Training pairs; None takes all.
         dev_queries: Queries of the dev search, each with one relevant passage.
-        dev_passages: Passages of the dev search, the relevant ones included.
+        dev_passages: Passages of the dev search, including the relevant ones.
         test_queries: Queries of the test search.
         test_passages: Passages of the test search.
-        held_out_sentences: Dev and test sentences, as many as there are up to this.
-        seed: Of the selection; a smaller selection is part of a larger one.
-        refresh: Extract again, from the packages as they are now.
-        progress: Told of source files done and in all, while extracting.
+        held_out_sentences: Most dev sentences, and most test sentences.
+        seed: Seed for the selection; a smaller selection is part of a larger one with the same seed.
+        refresh: Extract again from the currently installed packages.
+        progress: Called with the number of source files done and of all source files while extracting.
         roots: Folders of packages to read instead of the installed ones.
 
     Raises:
-        BadInput: More is asked for than there is.
+        BadInput: If more is requested than exists.
     """
     sizes = {
         "sentences": sentences,
@@ -90,8 +90,8 @@ def pydocs(
     for name, size in sizes.items():
         require(size is None or size > 0, f"{name} > 0", got=size)
     tables = _extracted(workspace, refresh, progress, roots)
-    wanted = {**sizes, "held_out_sentences": held_out_sentences, "seed": seed, "tables": tables}
-    note = note_path(workspace, "pydocs-selection", wanted)
+    signature = {**sizes, "held_out_sentences": held_out_sentences, "seed": seed, "tables": tables}
+    note = note_path(workspace, "pydocs-selection", signature)
     with locked(note.with_suffix(".lock")):
         if note.exists() and _is_whole(workspace, found := _recall(read_json(note))):
             return found
@@ -111,7 +111,7 @@ def pydocs(
 def _extracted(
     workspace: Workspace, refresh: bool, progress: Progress | None, roots: Sequence[Path] | None
 ) -> dict[str, TextTable]:
-    """The tables of everything by name. What is installed now does not matter once they are there."""
+    """Return the tables of the whole corpus by name; once extracted, later installations do not matter."""
     where = None if roots is None else [str(root) for root in roots]
     note = note_path(workspace, "pydocs", {"version": VERSION, "roots": where})
     with locked(note.with_suffix(".lock")):
@@ -140,8 +140,8 @@ class _Selection:
         return self._write(label, [texts[row] for row in self._first(texts, size, label)])
 
     def held_out(self, split: str, size: int) -> TextTable:
-        there = len(self.all[f"{split}_sentences"])
-        return self.texts(f"{split}_sentences", min(size, there), f"{split}-sentences")
+        available = len(self.all[f"{split}_sentences"])
+        return self.texts(f"{split}_sentences", min(size, available), f"{split}-sentences")
 
     def pairs(self, size: int | None) -> Examples:
         queries, passages = self._everything("train_queries"), self._everything("train_passages")
@@ -154,15 +154,15 @@ class _Selection:
         return write_rows(self.workspace, columns, {name: ids for name in columns}, "pydocs-pairs")
 
     def search(self, split: str, queries: int, passages: int) -> Collection:
-        """Queries, their answers, and other passages of the same modules, in an order that tells nothing."""
+        """Select queries, their answers, and other passages of the same modules, in random order."""
         name = {"queries": f"{split}_queries", "passages": f"{split}_passages"}
         require(queries <= passages, f"{name['queries']} <= {name['passages']}", got=(queries, passages))
-        asked, searched = self._everything(name["queries"]), self._everything(name["passages"])
-        chosen = self._first(asked, queries, name["queries"])
+        all_queries, searched = self._everything(name["queries"]), self._everything(name["passages"])
+        chosen = self._first(all_queries, queries, name["queries"])
         answers = set(chosen)
         others = [row for row in self._first(searched, None, name["passages"]) if row not in answers]
         most = len(answers) + len(others)
-        require(passages <= most, f"{name['passages']} <= {most}, all there are", got=passages)
+        require(passages <= most, f"{name['passages']} <= {most}, the number available", got=passages)
         shown = [*chosen, *others[: passages - len(chosen)]]
         shown.sort(key=lambda row: self._place(searched[row]))
         row_of = {row: place for place, row in enumerate(shown)}
@@ -170,7 +170,7 @@ class _Selection:
         return write_collection(
             self.workspace,
             f"pydocs-{split}",
-            self._write(f"{split}-queries", [asked[row] for row in chosen]),
+            self._write(f"{split}-queries", [all_queries[row] for row in chosen]),
             self._write(f"{split}-passages", [searched[row] for row in shown]),
             qrels_N3,
         )
@@ -179,8 +179,8 @@ class _Selection:
         return list(self.all[name])
 
     def _first(self, texts: list[str], size: int | None, name: str) -> list[int]:
-        """The rows with the lowest hashes: the same for the same texts, and a prefix of any larger choice."""
-        require(size is None or size <= len(texts), f"{name} <= {len(texts)}, all there are", got=size)
+        """Return the rows with the lowest hashes: deterministic, and a prefix of any larger selection."""
+        require(size is None or size <= len(texts), f"{name} <= {len(texts)}, the number available", got=size)
         return sorted(range(len(texts)), key=lambda row: self._place(texts[row]))[:size]
 
     def _place(self, text: str) -> bytes:

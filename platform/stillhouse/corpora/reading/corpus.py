@@ -1,6 +1,6 @@
-"""Reading a corpus, whatever its form, as a stream of cleaned texts; what cannot be used is named, not lost.
+"""Reading a corpus in any supported format as a stream of cleaned texts and rejected rows.
 
-Sources: text (one a line), JSON lines, CSV, TSV, Parquet and WikiExtractor's ``<doc>`` files, each plain or
+Sources: text (one text per line), JSON lines, CSV, TSV, Parquet and WikiExtractor's ``<doc>`` files, plain or
 gzipped; a folder or a glob of them; the same under ``s3://`` and ``gs://``; ``hf:name[:config][:split]``.
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 from stillhouse.core.errors import BadInput, require
 from stillhouse.corpora.reading import formats
 from stillhouse.corpora.reading.sentences import clean, split_sentences
-from stillhouse.corpora.writing import Rejected
+from stillhouse.corpora.tables import Rejected
 
 _REMOTE = ("s3://", "gs://", "file://")
 _HUB = "hf:"
@@ -22,19 +22,19 @@ _HUB = "hf:"
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """How a corpus is read; part of what the result is made of.
+    """How a corpus is read; part of the identity of the result.
 
     Attributes:
-        column: The field with the text, for formats that have fields; None takes ``text``, ``sentence``, or
-            the only one.
-        split_sentences: Cut every text into sentences; None does so for WikiExtractor files only.
+        column: Field with the text, in formats with fields; None takes ``text``, ``sentence``, or the only
+            field.
+        split_sentences: Split every text into sentences; None does so for WikiExtractor files only.
         min_characters: Shorter texts are quarantined.
         max_characters: Longer texts are quarantined.
-        min_words: Texts of fewer words are quarantined.
-        max_words: Texts of more words are quarantined.
-        deduplicate: Keep the first of equal texts.
-        limit: Stop after so many usable texts, before duplicates are dropped; None reads everything.
-        encoding: Of text files.
+        min_words: Texts with fewer words are quarantined.
+        max_words: Texts with more words are quarantined.
+        deduplicate: Keep only the first of equal texts.
+        limit: Number of usable texts to read, before duplicates are dropped; None reads everything.
+        encoding: Encoding of text files.
     """
 
     column: str | None = None
@@ -58,12 +58,12 @@ class ReadOptions:
 
 @dataclass(frozen=True)
 class SourceFile:
-    """A file of a corpus: enough to read it, and to see that it changed.
+    """A file of a corpus, with what is needed to read it and to detect changes.
 
     Attributes:
-        path: As its file system knows it.
-        size: Bytes.
-        modified: Nanoseconds since 1970; 0 where the file system does not say.
+        path: Path on its file system.
+        size: Size in bytes.
+        modified: Time of modification in nanoseconds since 1970; 0 if the file system does not report it.
     """
 
     path: str
@@ -72,7 +72,7 @@ class SourceFile:
 
 
 def read_texts(source: str, options: ReadOptions) -> Iterator[str | Rejected]:
-    """The texts of a corpus in order: files by name, rows as they stand.
+    """Read the texts of a corpus in order: files sorted by name, rows in the order of the file.
 
     Args:
         source: A file, folder, glob, ``s3://…``, ``gs://…`` or ``hf:name[:config][:split]``.
@@ -82,7 +82,7 @@ def read_texts(source: str, options: ReadOptions) -> Iterator[str | Rejected]:
         Cleaned texts within the limits, and `Rejected` rows.
 
     Raises:
-        BadInput: The source is missing, empty, unreadable or of another encoding, or has not that column.
+        BadInput: If the source is missing, empty, unreadable or in another encoding, or lacks the column.
     """
     usable = 0
     for raw, running_text in _raw_texts(source, options):
@@ -99,45 +99,51 @@ def read_texts(source: str, options: ReadOptions) -> Iterator[str | Rejected]:
 
 
 def list_files(source: str) -> tuple[Any, list[SourceFile]]:
-    """The file system of a source and its files by name; names that start with ``.`` or ``_`` are skipped.
+    """List the files of a source by name, and return them with their file system.
+
+    Files whose names start with ``.`` or ``_`` are skipped.
 
     Raises:
-        BadInput: There are none, or they cannot be listed.
+        BadInput: If there are no files, or they cannot be listed.
     """
     from pyarrow import fs
 
     try:
         system, files = _remote_files(source) if source.startswith(_REMOTE) else _local_files(source)
     except (OSError, ValueError) as error:
-        raise BadInput(f"{source} must be readable, but listing it gave: {error}.") from error
+        raise BadInput(f"{source} must be readable, but listing it failed: {error}.") from error
     kept = [
         SourceFile(file.path, int(file.size), int(file.mtime_ns or 0))
         for file in sorted(files, key=lambda file: str(file.path))
         if file.type == fs.FileType.File and not file.base_name.startswith((".", "_"))
     ]
-    require(bool(kept), "a corpus has at least one file", source=source, remedy="Check the folder or glob.")
-    empty = all(file.size == 0 for file in kept)
-    require(not empty, "a corpus has at least one file that is not empty", source=source, files=len(kept))
+    if not kept:
+        raise BadInput(f"a corpus must have at least one file, but {source} has none. Check the folder.")
+    if all(file.size == 0 for file in kept):
+        raise BadInput(f"a corpus must have at least one nonempty file, but those of {source} are all empty.")
     return system, kept
 
 
 def hub_name(source: str) -> tuple[str, str | None, str] | None:
-    """Name, configuration and split of an ``hf:`` source; None for any other.
+    """Parse name, configuration and split of an ``hf:`` source; None for any other source.
 
     Raises:
-        BadInput: The name is missing, or there are too many parts.
+        BadInput: If the name is missing, or there are too many parts.
     """
     if not source.startswith(_HUB):
         return None
     name, *more = source.removeprefix(_HUB).split(":")
-    rule = "a hub corpus is hf:name[:config][:split]"
-    require(bool(name) and len(more) <= 2, rule, corpus=source, remedy="Write hf:name::split for no config.")
+    if not name or len(more) > 2:
+        raise BadInput(
+            f"a corpus on the hub must be given as hf:name[:config][:split], but got {source!r}. Write "
+            "hf:name::split if there is no config."
+        )
     config, split = [*more, "", ""][:2]
     return name, config or None, split or "train"
 
 
 def _raw_texts(source: str, options: ReadOptions) -> Iterator[tuple[str | Rejected, bool]]:
-    """Texts as they are in the source, and whether they are running text."""
+    """Read texts as they are in the source, with whether they are running text."""
     if (hub := hub_name(source)) is not None:
         for text in _read_hub(source, *hub, options):
             yield text, False
@@ -171,8 +177,10 @@ def _local_files(source: str) -> tuple[Any, list[Any]]:
     if path.exists():
         return system, [system.get_file_info(str(path))]
     matches = glob.glob(str(path), recursive=True)
-    remedy = "Give a file, a folder, a glob, s3://…, gs://… or hf:name."
-    require(bool(matches), "the corpus exists", corpus=source, remedy=remedy)
+    if not matches:
+        raise BadInput(
+            f"the corpus {source!r} does not exist. Give a file, a folder, a glob, s3://…, gs://… or hf:name."
+        )
     return system, list(system.get_file_info(sorted(matches)))
 
 
@@ -182,13 +190,14 @@ def _remote_files(source: str) -> tuple[Any, list[Any]]:
     scheme, _, rest = source.partition("://")
     pattern = ""
     if glob.has_magic(rest):
-        # Everything before the first wildcard's folder can be listed; the rest is matched by name.
+        # The folder before the first wildcard is listed; the rest is matched by name.
         parts = rest.split("/")
         first = next(i for i, part in enumerate(parts) if glob.has_magic(part))
         pattern, rest = rest, "/".join(parts[:first])
     system, path = fs.FileSystem.from_uri(f"{scheme}://{rest}")
     info = system.get_file_info(path)
-    require(info.type != fs.FileType.NotFound, "the corpus exists", corpus=source)
+    if info.type == fs.FileType.NotFound:
+        raise BadInput(f"the corpus {source!r} does not exist.")
     if info.type == fs.FileType.File:
         return system, [info]
     files = system.get_file_info(fs.FileSelector(path, recursive=True))
@@ -203,7 +212,7 @@ def _read_hub(
     try:
         rows = datasets.load_dataset(name, config, split=split, streaming=True)
         columns = list(rows.column_names or next(iter(rows)))
-    except Exception as error:  # The hub's client raises all kinds; what the user can mend is the name.
+    except Exception as error:  # The hub's client raises errors of many kinds; the user can fix the name.
         raise BadInput(f"{source} must be a data set that can be loaded, but got: {error}") from error
     column = formats.pick_column(columns, options.column, source)
     for row in rows:

@@ -1,4 +1,4 @@
-"""File formats of a corpus: what a file is, and the texts that are in it."""
+"""File formats of a corpus: detecting the format of a file, and reading its texts."""
 
 import codecs
 import csv
@@ -9,8 +9,8 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from stillhouse.core.errors import BadInput, nearest, require
-from stillhouse.corpora.writing import Rejected
+from stillhouse.core.errors import BadInput, nearest
+from stillhouse.corpora.tables import Rejected
 
 _SNIFFED = 65_536
 _USUAL_COLUMNS = ("text", "sentence")
@@ -24,22 +24,24 @@ def check_encoding(encoding: str) -> None:
     try:
         codecs.lookup(encoding)
     except LookupError:
-        raise BadInput(f"`encoding` must be one that Python knows, but got encoding={encoding!r}.") from None
+        raise BadInput(
+            f"unknown encoding {encoding!r}: give one that Python knows, such as utf-8 or latin-1."
+        ) from None
 
 
 def read_file(
     system: Any, path: str, column: str | None, encoding: str
 ) -> Iterator[tuple[str | Rejected, bool]]:
-    """The texts of one file, and whether they are running text.
+    """Read the texts of one file, with whether they are running text.
 
     Args:
         system: A pyarrow file system.
-        path: A file of it, plain or gzipped.
-        column: The field with the text; None takes the usual one.
-        encoding: Of a text file.
+        path: A file on it, plain or gzipped.
+        column: Field with the text; None takes the usual one.
+        encoding: Encoding of a text file.
 
     Raises:
-        BadInput: The file is unreadable, of another encoding, or has not that column.
+        BadInput: If the file is unreadable or in another encoding, or lacks the column.
     """
     try:
         kind = _kind(system, path, encoding)
@@ -51,31 +53,41 @@ def read_file(
         for text in texts:
             yield decoded(text, encoding), kind == "wiki"
     except UnicodeDecodeError as error:
-        raise BadInput(f"{path} must be {encoding} text, but: {error}. Give its encoding.") from None
+        raise BadInput(f"{path} must be {encoding} text, but is not: {error}. Give its encoding.") from None
     except (OSError, EOFError) as error:
-        raise BadInput(f"{path} must be readable, but reading it gave: {error}.") from error
+        raise BadInput(f"{path} must be readable, but reading it failed: {error}.") from error
 
 
-def pick_column(columns: Sequence[str], wanted: str | None, path: str) -> str:
-    """The column with the text.
+def pick_column(columns: Sequence[str], column: str | None, path: str) -> str:
+    """Choose the column with the text.
+
+    Args:
+        columns: Columns of the file.
+        column: Required column; None takes a usual one.
+        path: The file, for messages.
 
     Raises:
-        BadInput: It is not there, or none is asked for and there is no usual one; names those there are.
+        BadInput: If the column does not exist, or none is required and there is no usual one.
     """
-    if wanted is not None:
-        there = f"Its columns: {', '.join(map(str, columns))}. {nearest(wanted, [str(c) for c in columns])}"
-        require(wanted in columns, f"{path} has the column", column=wanted, remedy=there)
-        return wanted
+    names = ", ".join(map(str, columns))
+    if column is not None:
+        if column not in columns:
+            near = nearest(column, [str(name) for name in columns])
+            raise BadInput(f"{path} has no column {column!r}. Its columns: {names}. {near}")
+        return column
     for usual in _USUAL_COLUMNS:
         if usual in columns:
             return usual
-    remedy = "Say which one holds the text (column)."
-    require(len(columns) == 1, f"{path} has one column, or one named text", columns=columns, remedy=remedy)
+    if len(columns) != 1:
+        raise BadInput(
+            f"{path} must have one column, or one named text, but has {names or 'none'}. Say which one holds "
+            "the text (column)."
+        )
     return columns[0]
 
 
 def field(row: Mapping[str, Any], column: str) -> str | Rejected:
-    """The text of a row, or why there is none."""
+    """Return the text of a row, or the reason why it has none."""
     if column not in row or row[column] is None:
         return Rejected(str(dict(row)), f"no {column}")
     value = row[column]
@@ -89,10 +101,13 @@ def _kind(system: Any, path: str, encoding: str) -> str:
         return "parquet"
     wide = codecs.lookup(encoding).name.startswith(("utf-16", "utf-32"))
     if not wide:
-        remedy = "Give its encoding." if head.startswith(_UTF16) else "Is it a text file?"
-        rule = f"{path} is {encoding} text"
-        require(not head.startswith(_UTF16), rule, starts_with="a UTF-16 byte order mark", remedy=remedy)
-        require(b"\0" not in head, rule, contains="zero bytes", remedy=remedy)
+        if head.startswith(_UTF16):
+            raise BadInput(
+                f"{path} must be {encoding} text, but starts with a UTF-16 byte order mark. Give its "
+                "encoding."
+            )
+        if b"\0" in head:
+            raise BadInput(f"{path} must be {encoding} text, but contains zero bytes. Is it a text file?")
     start = head.decode(encoding, "replace").lstrip("\ufeff \t\r\n")
     name = path.lower().removesuffix(".gz")
     for suffix, kind in ((".csv", "csv"), (".tsv", "tsv"), (".jsonl", "json"), (".json", "json")):
@@ -109,30 +124,30 @@ def _compression(system: Any, path: str) -> str | None:
 
 
 def open_text(system: Any, path: str, encoding: str) -> io.TextIOWrapper:
-    """A text file of a pyarrow file system, plain or gzipped; see `decoded` for bytes that are no text."""
+    """Open a text file of a pyarrow file system, plain or gzipped; see `decoded` for undecodable bytes."""
     stream = system.open_input_stream(path, compression=_compression(system, path), buffer_size=1 << 20)
     name = codecs.lookup(encoding).name
-    # Bytes that are no text come through as lone surrogates, so that only their line is lost.
+    # Undecodable bytes become lone surrogates, so that only their line is lost.
     return io.TextIOWrapper(stream, "utf-8-sig" if name == "utf-8" else name, "surrogateescape", newline=None)
 
 
 def decoded(text: str | Rejected, encoding: str) -> str | Rejected:
-    """A text that was read by `open_text`, or why it is none."""
+    """Return a text read by `open_text`, or reject it if it has undecodable bytes."""
     if isinstance(text, str) and not text.isascii() and any("\udc80" <= c <= "\udcff" for c in text):
         return Rejected(text, f"not {encoding}")
     return text
 
 
 def _lines(stream: io.TextIOWrapper, path: str, column: str | None) -> Iterator[str | Rejected]:
-    rule = f"{path} has columns if one is asked for"
-    require(column is None, rule, column=column, remedy="A text file has none: leave it out.")
+    if column is not None:
+        raise BadInput(f"{path} is a text file and has no column {column!r}. Omit the column.")
     with stream:
         for line in stream:
             yield line.rstrip("\n")
 
 
 def _wiki(stream: io.TextIOWrapper, path: str, column: str | None) -> Iterator[str | Rejected]:
-    """Paragraphs without the tags and the titles, which WikiExtractor repeats in the first line."""
+    """Read paragraphs without the tags and the title, which WikiExtractor repeats in the first line."""
     title = ""
     with stream:
         for line in stream:
@@ -188,7 +203,7 @@ def _delimited(
             for row in rows:
                 yield field(row, picked)
         except csv.Error as error:
-            raise BadInput(f"{path} must be CSV, but line {rows.line_num} gave: {error}.") from None
+            raise BadInput(f"{path} must be CSV, but line {rows.line_num} is not: {error}.") from None
 
 
 def _parquet(system: Any, path: str, column: str | None) -> Iterator[str | Rejected]:
@@ -201,9 +216,10 @@ def _parquet(system: Any, path: str, column: str | None) -> Iterator[str | Rejec
             picked = pick_column(table.schema_arrow.names, column, path)
             kind = table.schema_arrow.field(picked).type
             texts = pa.types.is_string(kind) or pa.types.is_large_string(kind)
-            require(texts, f"column {picked} of {path} holds text", type=str(kind))
+            if not texts:
+                raise BadInput(f"column {picked} of {path} must hold text, but has the type {kind}.")
             for batch in table.iter_batches(columns=[picked]):
                 for text in batch.column(0).to_pylist():
                     yield Rejected("", f"no {picked}") if text is None else text
     except pa.ArrowInvalid as error:
-        raise BadInput(f"{path} must be a whole Parquet file, but reading it gave: {error}.") from None
+        raise BadInput(f"{path} must be a complete Parquet file, but reading it failed: {error}.") from None

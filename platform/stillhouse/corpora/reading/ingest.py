@@ -1,4 +1,4 @@
-"""A corpus is read once: what was read is remembered by the source's files and the reading options."""
+"""Caching of corpora: a source is read once for the same files and reading options."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -9,27 +9,26 @@ from stillhouse.core.artifacts import Workspace, locked, read_json, read_manifes
 from stillhouse.core.console import Progress, say
 from stillhouse.core.identity import canonical, fingerprint
 from stillhouse.corpora.reading.corpus import ReadOptions, hub_name, list_files, read_texts
-from stillhouse.corpora.tables import QUARANTINE, write_texts
-from stillhouse.corpora.writing import Rejected
+from stillhouse.corpora.tables import QUARANTINE, Rejected, write_texts
 from stillhouse.plan.data import Examples, Given, TextTable
 
 VERSION = 1
 
 
 def ingest(workspace: Workspace, source: str, options: ReadOptions, *, refresh: bool = False) -> TextTable:
-    """The table of a corpus; it is read at the first call, and again when a file or an option has changed.
+    """Read a corpus into a table, at the first call and again when a file or an option has changed.
 
-    A hub's data set is remembered by its name alone, since asking for changes needs the network:
-    ``refresh`` reads it again.
+    A data set on the hub is cached by its name only, since checking for changes needs the network; use
+    ``refresh`` to read it again.
 
     Args:
-        workspace: Where the table stands.
+        workspace: Workspace for the table.
         source: See `read_texts`.
         options: How to read it.
-        refresh: Read it again, whatever is remembered.
+        refresh: Ignore the cache and read it again.
 
     Raises:
-        BadInput: See `read_texts`; nothing is left half-written.
+        BadInput: As for `read_texts`; nothing is left half-written.
     """
     files = [] if hub_name(source) else list_files(source)[1]
     label = _label(source)
@@ -44,25 +43,25 @@ def ingest(workspace: Workspace, source: str, options: ReadOptions, *, refresh: 
         texts = _counted(read_texts(source, options), Progress(f"reading {label}", "rows"))
         table = write_texts(workspace, label, texts, deduplicate=options.deduplicate, origin=origin)
         write_json(note, {"table": table.sha256, "label": label, **origin})
-        _tell(workspace.path(table), label)
+        _report(workspace.path(table), label)
     return table
 
 
 def note_path(workspace: Workspace, label: str, signature: Mapping[str, Any]) -> Path:
-    """The small file that remembers what a source became."""
+    """Return the path of the small file that caches what a source was read into."""
     return workspace.root / "sources" / f"{label}-{fingerprint(signature)}.json"
 
 
 def noted(examples: Examples) -> dict[str, Any]:
-    """What is remembered of examples that came with the data."""
-    assert isinstance(examples.origin, Given), "others are named by how they are made"
+    """Describe examples that came with the data, for a cache file."""
+    assert isinstance(examples.origin, Given), "others are identified by how they are made"
     columns = {name: [table.sha256, table.label] for name, table in examples.columns.items()}
     named = {"columns": columns, "rows": examples.origin.sha256, "label": examples.label}
     return named | ({"values": list(examples.values)} if examples.values else {})
 
 
 def recalled(workspace: Workspace, remembered: Mapping[str, Any]) -> Examples | None:
-    """The examples that were noted; None where a part of them is gone."""
+    """Restore the examples of a cache file; None if a part of them no longer exists."""
     columns = {name: TextTable(sha, label) for name, (sha, label) in remembered["columns"].items()}
     examples = Examples(
         columns=columns,
@@ -81,8 +80,8 @@ def _counted(texts: Iterator[str | Rejected], progress: Progress) -> Iterator[st
         yield text
 
 
-def _tell(folder: Path, label: str) -> None:
-    """What became of every row that was read."""
+def _report(folder: Path, label: str) -> None:
+    """Print how many rows were read, kept and dropped."""
     found = read_manifest(folder)
     aside = f"{found['quarantined']:,} set aside"
     where = f" (reasons in {folder / QUARANTINE})" if found["quarantined"] else ""
@@ -100,7 +99,7 @@ def _remembered(workspace: Workspace, note: Path, label: str) -> TextTable | Non
 
 
 def _label(source: str) -> str:
-    """The last part of the source that says something, fit for a file name."""
+    """Make a label from the last meaningful part of the source, fit for a file name."""
     name = source.removeprefix("hf:").split(":")[0] if hub_name(source) else source
     parts = [part for part in re.split(r"[/\\]", name) if part and not re.fullmatch(r"[*?.]+|\*\..*", part)]
     stem = parts[-1].removesuffix(".gz").rsplit(".", 1)[0] if parts else ""

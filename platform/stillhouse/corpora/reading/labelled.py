@@ -1,6 +1,6 @@
 """Labelled text: (query, passage) pairs with or without hard negatives, or NLI pairs with their labels.
 
-Read whole, since equal texts get one id: a million triples take about a gigabyte.
+It is read into memory, since equal texts get one id: a million triples take about a gigabyte.
 """
 
 from collections import defaultdict
@@ -12,7 +12,7 @@ import numpy as np
 
 from stillhouse.core.artifacts import Workspace, locked, read_json, write_json
 from stillhouse.core.console import say
-from stillhouse.core.errors import BadInput, require
+from stillhouse.core.errors import BadInput
 from stillhouse.corpora.reading.corpus import hub_name, list_files
 from stillhouse.corpora.reading.ingest import note_path, noted, recalled
 from stillhouse.corpora.reading.sentences import clean
@@ -35,25 +35,26 @@ Triple = tuple[str, str, tuple[str, ...]]
 def read_labelled(
     workspace: Workspace, source: str, *, negatives: int = 0, limit: int = 0, refresh: bool = False
 ) -> Examples:
-    """Labelled text as examples; read at the first call, and again when a file or an option has changed.
+    """Read labelled text as examples, at the first call and again when a file or an option has changed.
 
-    Columns are known by their usual names (``query``, ``anchor``, ``premise``, ``sentence1``, …); two or
-    three columns of other names are taken in their order. With a label column the rows are NLI pairs: a
-    premise's entailments become passages, and its contradictions their hard negatives.
+    Columns are recognised by their usual names (``query``, ``anchor``, ``premise``, ``sentence1``, …); two or
+    three columns with other names are taken in their order. With a label column the rows are NLI pairs: the
+    entailments of a premise become passages, and its contradictions their hard negatives.
 
     Args:
-        workspace: Where the tables stand.
+        workspace: Workspace for the tables.
         source: JSON lines, CSV, TSV or Parquet: a file, a folder or a glob; or ``hf:name[:config][:split]``.
-        negatives: K, hard negatives a row that the source brings; rows with fewer are left out. 0 takes none.
-        limit: Rows to keep; 0 keeps all.
-        refresh: Read it again, whatever is remembered.
+        negatives: Number of hard negatives per row to take from the source (K); rows with fewer are dropped.
+            0 takes none.
+        limit: Number of rows to keep; 0 keeps all.
+        refresh: Ignore the cache and read it again.
 
     Returns:
-        ``query``, ``passage`` and, where the source brings them and K > 0, ``negatives``, (N, K), into the
-        table of the passages.
+        ``query``, ``passage`` and, if the source has them and K > 0, ``negatives``, (N, K), which are rows of
+        the passages' table.
 
     Raises:
-        BadInput: The source cannot be read, its columns are not known, or no row is left.
+        BadInput: If the source cannot be read, its columns are not recognised, or no row is usable.
     """
     files = [] if hub_name(source) else list_files(source)[1]
     options = {"negatives": negatives, "limit": limit}
@@ -63,44 +64,40 @@ def read_labelled(
             return found
         rows = _rows(source, [file.path for file in files])
         triples, dropped = _kept(_triples(rows, source, negatives), negatives, limit)
-        require(
-            bool(triples),
-            "labelled text holds at least one usable row",
-            source=source,
-            dropped=dropped,
-            negatives=negatives,
-            remedy="Check the columns, or lower --negatives.",
-        )
+        if not triples:
+            raise BadInput(
+                f"labelled text must have at least one usable row, but all {dropped} rows of {source} were "
+                f"dropped (negatives={negatives}). Check the columns, or lower --negatives."
+            )
         examples = _write(workspace, source, triples, given=bool(triples[0][2]))
-        say(f"  {source}: {len(triples):,} labelled rows kept, {dropped:,} left out")
+        say(f"  {source}: {len(triples):,} labelled rows kept, {dropped:,} dropped")
         write_json(note, noted(examples))
         return examples
 
 
 def roles(columns: Sequence[str], source: str) -> dict[str, list[str]]:
-    """Which columns hold the query, the passage, the negatives and the label.
+    """Find the columns of the query, the passage, the negatives and the label.
 
     Raises:
-        BadInput: The names are unknown and there are neither two nor three of them.
+        BadInput: If the names are unknown and there are neither two nor three columns.
     """
     found = {role: [name for name in names if name in columns] for role, names in _NAMES.items()}
     numbered = [name for name in columns if name.startswith(("negative_", "neg_"))]
     found["negatives"] = found["negatives"][:1] or numbered
     if found["query"] and found["passage"]:
         return {**found, "query": found["query"][:1], "passage": found["passage"][:1]}
-    require(
-        len(columns) in (2, 3) and not found["label"],
-        "labelled text has the columns query and passage, and negatives or label where there are any",
-        source=source,
-        columns=list(columns),
-        remedy="Rename them, or give two or three columns in this order.",
-    )
+    if len(columns) not in (2, 3) or found["label"]:
+        raise BadInput(
+            "labelled text must have the columns query and passage, and optionally negatives or label, but "
+            f"{source} has the columns {', '.join(columns)}. Rename them, or give two or three columns in "
+            "this order."
+        )
     query, passage, *negatives = columns
     return {"query": [query], "passage": [passage], "negatives": negatives, "label": []}
 
 
 def _rows(source: str, files: Sequence[str]) -> Iterator[Mapping[str, Any]]:
-    """The rows of a source as the datasets library reads them, one after the other."""
+    """Stream the rows of a source with the datasets library."""
     import datasets
 
     try:
@@ -110,25 +107,26 @@ def _rows(source: str, files: Sequence[str]) -> Iterator[Mapping[str, Any]]:
             return
         for file in files:
             suffix = next((end for end in _KINDS if file.lower().removesuffix(".gz").endswith(end)), "")
-            require(
-                bool(suffix), f"labelled text is one of {', '.join(_KINDS)}", file=file, remedy="Convert it."
-            )
+            if not suffix:
+                raise BadInput(
+                    f"labelled text must be one of {', '.join(_KINDS)}, but got {file}. Convert it."
+                )
             options = {"sep": "\t"} if suffix == ".tsv" else {}
             yield from datasets.load_dataset(
                 _KINDS[suffix], data_files=file, split="train", streaming=True, **options
             )
     except BadInput:
         raise
-    except Exception as error:  # The library raises all kinds; what the user can mend is the source.
+    except Exception as error:  # The library raises errors of many kinds; the user can fix the source.
         raise BadInput(f"{source} must be readable as labelled text, but got: {error}") from error
 
 
 def _triples(rows: Iterable[Mapping[str, Any]], source: str, negatives: int) -> Iterator[Triple | None]:
-    """A triple for every usable row; None for another."""
+    """Yield a triple for every usable row, and None for any other."""
     iterator = iter(rows)
     first = next(iterator, None)
-    require(first is not None, "labelled text is not empty", source=source)
-    assert first is not None
+    if first is None:
+        raise BadInput(f"labelled text must not be empty, but {source} is.")
     named = roles(list(first), source)
     everything = chain([first], iterator)
     yield from _nli(everything, named) if named["label"] else _plain(everything, named, negatives)
@@ -147,21 +145,21 @@ def _plain(
 
 
 def _nli(rows: Iterable[Mapping[str, Any]], named: Mapping[str, Sequence[str]]) -> Iterator[Triple | None]:
-    """Each entailment of a premise, with its contradictions in turn; a premise without either is left out."""
+    """Pair each entailment of a premise with its contradictions in turn; premises need both."""
     query, passage, label = (named[role][0] for role in ("query", "passage", "label"))
-    said: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    by_premise: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
         kind, premise, text = _NLI.get(str(row[label])), _text(row[query]), _text(row[passage])
         if kind and premise and text:
-            said[premise][kind].append(text)
-    for premise, kinds in said.items():
+            by_premise[premise][kind].append(text)
+    for premise, kinds in by_premise.items():
         wrong = kinds["contradiction"]
         for index, right in enumerate(kinds["entailment"]):
             yield (premise, right, (wrong[index % len(wrong)],)) if wrong else None
 
 
 def _kept(found: Iterable[Triple | None], negatives: int, limit: int) -> tuple[list[Triple], int]:
-    """The first different triples, and how many rows were left out before the limit was met."""
+    """Return the first distinct triples, and the number of rows dropped before the limit was reached."""
     kept: dict[Triple, None] = {}
     dropped = 0
     for triple in found:

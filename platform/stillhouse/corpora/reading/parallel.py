@@ -1,6 +1,6 @@
 """Reading parallel corpora: sentences and their translations.
 
-A corpus is two files that are aligned line by line (Moses), one file of tab-separated columns, or a data set
+A corpus is two files aligned line by line (Moses), one file with tab-separated columns, or a data set
 ``hf:name[:config][:split]``; files are plain or gzipped.
 """
 
@@ -13,7 +13,7 @@ from stillhouse.core.errors import BadInput, require
 from stillhouse.corpora.reading.corpus import hub_name, list_files
 from stillhouse.corpora.reading.formats import check_encoding, decoded, open_text
 from stillhouse.corpora.reading.sentences import clean
-from stillhouse.corpora.writing import Rejected
+from stillhouse.corpora.tables import Rejected
 
 USUAL_COLUMNS = (("english", "non_english"), ("source", "target"))
 
@@ -26,14 +26,14 @@ class Parallel:
     """One parallel corpus.
 
     Attributes:
-        source: The file with the source sentences; or the file or ``hf:`` data set with both sides.
-        target: The file with the translations, aligned line by line; empty where ``source`` has both sides.
-        language: Of the translations.
-        columns: Names of the two columns. A tab-separated file then has a header; without it the first two
-            columns are taken. Of a data set, None takes english and non_english, or source and target; a
-            column ``translation`` is looked into by language.
-        limit: Stop after so many pairs are kept; None reads all.
-        encoding: Of text files.
+        source: File with the source sentences; or the file or ``hf:`` data set with both sides.
+        target: File with the translations, aligned line by line; empty if ``source`` has both sides.
+        language: Language of the translations.
+        columns: Names of the two columns. A tab-separated file then needs a header; with None its first two
+            columns are taken. For a data set, None takes english and non_english, or source and target; a
+            nested column ``translation`` is read by language.
+        limit: Number of pairs to keep; None keeps all.
+        encoding: Encoding of text files.
     """
 
     source: str
@@ -44,10 +44,13 @@ class Parallel:
     encoding: str = "utf-8"
 
     def __post_init__(self) -> None:
-        """Check what can be checked without reading."""
+        """Check what can be checked without reading files."""
         require(self.limit is None or self.limit > 0, "limit > 0", limit=self.limit)
-        named = not (self.target and self.columns)
-        require(named, "columns belong to a corpus in one file", target=self.target, columns=self.columns)
+        if self.target and self.columns:
+            raise BadInput(
+                f"columns are for a corpus in one file, but the target {self.target} is given as well. Omit "
+                "one of them."
+            )
         check_encoding(self.encoding)
 
 
@@ -55,36 +58,34 @@ def moses_pair(folder: str, source: str, target: str, stem: str = "", limit: int
     """Find two aligned files by their languages, such as ``train.en.gz`` and ``train.de.gz``.
 
     Args:
-        folder: Where they lie: there, or in ``{source}-{target}`` or ``{target}-{source}`` below it, as the
-            Tatoeba test sets have them.
-        source: Suffix of the one file.
-        target: Suffix of the other, and the language of the pairs.
-        stem: What stands before the suffix; may be left out where only one pair is there.
+        folder: Folder of the files, or of a folder ``{source}-{target}`` or ``{target}-{source}``, as in the
+            Tatoeba test sets.
+        source: Suffix of the file with the source sentences.
+        target: Suffix of the file with the translations, and their language.
+        stem: File name before the suffix; may be empty if there is only one pair.
         limit: See `Parallel`.
 
     Raises:
-        BadInput: There is no such pair, or several.
+        BadInput: If there is no such pair, or several.
     """
     places = [Path(folder) / name for name in (".", f"{source}-{target}", f"{target}-{source}")]
     sources = {found: path for place in places for found, path in _by_stem(place, source)}
     targets = {found: path for place in places for found, path in _by_stem(place, target)}
     pairs = sorted(key for key in set(sources) & set(targets) if not stem or key[1] == stem)
-    require(
-        len(pairs) == 1,
-        f"one pair of files *.{source} and *.{target} is there",
-        folder=folder,
-        found=[name for _, name in pairs],
-        remedy="Give the name before the suffix (stem)." if pairs else "Check the folder and the languages.",
-    )
+    if len(pairs) != 1:
+        names = ", ".join(name for _, name in pairs) or "none"
+        remedy = "Give the name before the suffix (stem)." if pairs else "Check the folder and the languages."
+        raise BadInput(
+            f"{folder} must have one pair of files *.{source} and *.{target}, but has: {names}. {remedy}"
+        )
     return Parallel(str(sources[pairs[0]]), str(targets[pairs[0]]), language=target, limit=limit)
 
 
 def read_parallel(corpus: Parallel) -> Iterator[Pair | Rejected]:
-    """The cleaned pairs of a corpus in order, and the rows of which one side is missing or no text.
+    """Read the pairs of a corpus in order, cleaned; rows with a missing or undecodable side are rejected.
 
     Raises:
-        BadInput: A file is missing or unreadable, the two have another number of lines, or a column is not
-            there.
+        BadInput: If a file is missing or unreadable, the files differ in length, or a column does not exist.
     """
     for source, target in _raw_pairs(corpus):
         sides = [side if isinstance(side, Rejected) else clean(side) for side in (source, target)]
@@ -113,8 +114,9 @@ def _moses(corpus: Parallel) -> Iterator[_Raw]:
         read[corpus.target] += target is not None
         if source is not None and target is not None:
             yield source, target
-    aligned = len(set(read.values())) == 1
-    require(aligned, "aligned files have equally many lines", **{k: f"{n} lines" for k, n in read.items()})
+    if len(set(read.values())) != 1:
+        counts = " and ".join(f"{path} has {count} lines" for path, count in read.items())
+        raise BadInput(f"aligned files must have equally many lines, but {counts}.")
 
 
 def _columns(corpus: Parallel) -> Iterator[_Raw]:
@@ -137,21 +139,21 @@ def _hub(corpus: Parallel, name: str, config: str | None, split: str) -> Iterato
     try:
         rows = datasets.load_dataset(name, config, split=split, streaming=True)
         columns = list(rows.column_names or next(iter(rows)))
-    except Exception as error:  # The hub's client raises all kinds; what the user can mend is the name.
+    except Exception as error:  # The hub's client raises errors of many kinds; the user can fix the name.
         raise BadInput(f"{corpus.source} must be a data set that can be loaded, but got: {error}") from error
     usual = next((pair for pair in USUAL_COLUMNS if set(pair) <= set(columns)), None)
-    wanted = corpus.columns or usual
-    if wanted is None:
+    names = corpus.columns or usual
+    if names is None:
         raise BadInput(
             f"{corpus.source} must have two columns that are named in `columns`. Its columns: {columns}."
         )
-    nested = "translation" in columns and not set(wanted) <= set(columns)
+    nested = "translation" in columns and not set(names) <= set(columns)
     for row in rows:
         cells = (row["translation"] or {}) if nested else row
         if cells:
-            _place(list(cells), wanted[0], corpus.source)
-            _place(list(cells), wanted[1], corpus.source)
-        yield _cell(cells.get(wanted[0])), _cell(cells.get(wanted[1]))
+            _place(list(cells), names[0], corpus.source)
+            _place(list(cells), names[1], corpus.source)
+        yield _cell(cells.get(names[0])), _cell(cells.get(names[1]))
 
 
 def _cell(value: object) -> str | Rejected:
@@ -161,21 +163,23 @@ def _cell(value: object) -> str | Rejected:
 
 
 def _place(columns: Sequence[str], name: str, source: str) -> int:
-    require(name in columns, f"{source} has the column", column=name, remedy=f"It has: {', '.join(columns)}.")
+    if name not in columns:
+        raise BadInput(f"{source} has no column {name!r}. Its columns: {', '.join(columns)}.")
     return list(columns).index(name)
 
 
 def _lines(corpus: Parallel, path: str) -> Iterator[str | Rejected]:
-    """Lines of a file. Only a line feed ends one: another separator inside a text must not shift the rest."""
+    """Read lines. Only a line feed ends a line: other separators inside a text must not shift the rest."""
     system, files = list_files(path)
-    require(len(files) == 1, "a side of a parallel corpus is one file", corpus=path, files=len(files))
+    if len(files) != 1:
+        raise BadInput(f"a side of a parallel corpus must be one file, but {path} is {len(files)} files.")
     try:
         with open_text(system, files[0].path, corpus.encoding) as stream:
             stream.reconfigure(newline="\n")
             for line in stream:
                 yield decoded(line.removesuffix("\n").removesuffix("\r"), corpus.encoding)
     except (OSError, EOFError, UnicodeError) as error:
-        raise BadInput(f"{path} must be {corpus.encoding} text, but reading it gave: {error}.") from error
+        raise BadInput(f"{path} must be {corpus.encoding} text, but reading it failed: {error}.") from error
 
 
 def _by_stem(place: Path, suffix: str) -> Iterator[tuple[tuple[str, str], Path]]:

@@ -1,4 +1,4 @@
-"""Cleaning a text, cutting it into sentences, and telling equal sentences apart from different ones."""
+"""Cleaning texts, splitting them into sentences, and detecting duplicates."""
 
 import hashlib
 import re
@@ -6,7 +6,7 @@ import unicodedata
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u200b\u200e\u200f\u2028-\u202e\u2060\ufeff]+")
 _SPACE = re.compile(r"\s+")
-# The library takes some common words before a full stop ("call.", "row.") for abbreviations.
+# The library mistakes some common words before a full stop ("call.", "row.") for abbreviations.
 _MISSED_END = re.compile(
     r"((?<![^\s(\"'])(?!(?:approx|resp|incl|eqs|figs|secs|vol|ref|dept|est)\.)[a-z][a-z-]{2,}[.!?])"
     r" (?=[A-Z][a-z]*,? [a-z])"
@@ -15,7 +15,7 @@ _END = " .!?…"
 
 
 def clean(text: str) -> str:
-    """One line of NFC text: control and zero-width characters removed, any run of white space one space."""
+    """Normalise to one line of NFC text, without control characters and with single spaces."""
     text = _SPACE.sub(" ", text).strip()
     if text.isascii() and text.isprintable():
         return text
@@ -23,7 +23,7 @@ def clean(text: str) -> str:
 
 
 def split_sentences(text: str) -> list[str]:
-    """The sentences of a running text, in order, each cleaned; line breaks do not end a sentence."""
+    """Split running text into cleaned sentences; line breaks do not end a sentence."""
     from nupunkt import sent_tokenize
 
     text = clean(text)
@@ -34,6 +34,6 @@ def split_sentences(text: str) -> list[str]:
 
 
 def dedup_key(text: str) -> bytes:
-    """Sixteen bytes, equal for texts that differ only in case, white space and the closing punctuation."""
+    """Hash a text to 16 bytes, ignoring case, white space and closing punctuation."""
     normal = _SPACE.sub(" ", text).strip().casefold().rstrip(_END)
     return hashlib.blake2b(normal.encode("utf-8", "surrogatepass"), digest_size=16).digest()

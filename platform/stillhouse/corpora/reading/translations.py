@@ -1,7 +1,7 @@
 """Parallel corpora as examples with the columns ``source`` and ``target``.
 
-Equal sentences become one row of their table: a source that is translated into several languages is embedded
-by a teacher once.
+Equal sentences become one row of their table, so that a teacher embeds a source once even if it is translated
+into several languages.
 """
 
 import itertools
@@ -18,12 +18,11 @@ import numpy.typing as npt
 
 from stillhouse.core.artifacts import Workspace, read_manifest
 from stillhouse.core.console import say
-from stillhouse.core.errors import require
+from stillhouse.core.errors import BadInput, require
 from stillhouse.core.types import IntArray
 from stillhouse.corpora.reading.parallel import Parallel, read_parallel
 from stillhouse.corpora.reading.sentences import dedup_key
-from stillhouse.corpora.tables import open_rows, open_texts, write_rows, write_texts
-from stillhouse.corpora.writing import Rejected
+from stillhouse.corpora.tables import Rejected, open_rows, open_texts, write_rows, write_texts
 from stillhouse.plan.data import Examples, TextTable
 
 
@@ -33,29 +32,30 @@ def write_parallel(
     label: str = "parallel",
     held_out: Sequence[Parallel] = (),
 ) -> Examples:
-    """Write corpora, one after the other, as examples; a pair that came before is dropped.
+    """Write corpora, one after the other, as examples without duplicate pairs.
 
-    The manifest's ``parallel`` says of every corpus its language and how many rows were read, kept, dropped
-    as duplicates and set aside, by reason.
+    ``parallel`` in the manifest has for every corpus its language and the number of rows that were read,
+    kept, dropped as duplicates, and set aside by reason.
 
     Args:
-        workspace: Where tables and rows will stand.
-        corpora: At least one.
-        label: Readable name.
-        held_out: Corpora that are for evaluation: a pair with a sentence of theirs, on either side and up to
-            case, white space and closing punctuation, is set aside. Collections of common sentences overlap.
+        workspace: Workspace for tables and rows.
+        corpora: One corpus or more.
+        label: Readable name of the examples.
+        held_out: Corpora for evaluation. Pairs that share a sentence with them, on either side and up to
+            case, white space and closing punctuation, are set aside, since collections often overlap.
 
     Raises:
-        BadInput: See `read_parallel`; or not one usable pair is there.
+        BadInput: As for `read_parallel`, or if there is no usable pair.
     """
-    require(len(corpora) > 0, "a parallel corpus is given", corpora=len(corpora))
+    require(len(corpora) > 0, "parallel corpora >= 1", corpora=len(corpora))
     kept_back = {dedup_key(text) for corpus in held_out for text in _sentences(corpus)}
     workspace.root.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=workspace.root, prefix=".parallel-") as folder:
         sides = {name: _Side(Path(folder) / name) for name in ("source", "target")}
         seen: set[tuple[int, int]] = set()
         notes = [_take(corpus, sides, seen, kept_back) for corpus in corpora]
-        require(bool(seen), "a parallel corpus has at least one usable pair", read=notes)
+        if not seen:
+            raise BadInput(f"a parallel corpus must have at least one usable pair, but has none: {notes}.")
         rows = {name: np.array(side.rows, dtype=np.int64) for name, side in sides.items()}
         tables = {name: side.write(workspace, f"{label}-{name}") for name, side in sides.items()}
     examples = write_rows(workspace, tables, rows, label, {"parallel": notes})
@@ -69,13 +69,14 @@ def write_parallel(
 
 
 def language_spans(workspace: Workspace, examples: Examples) -> list[tuple[str, range]]:
-    """The target's language of every run of rows, in order.
+    """List the target languages with their ranges of rows, in order.
 
     Raises:
-        BadInput: The examples are not finished, or no parallel corpus.
+        BadInput: If the examples are not finished, or are not a parallel corpus.
     """
     manifest = read_manifest(workspace.path(examples))
-    require("parallel" in manifest, "the examples are a parallel corpus", examples=examples.label)
+    if "parallel" not in manifest:
+        raise BadInput(f"the examples {examples.label} must be a parallel corpus, but are not.")
     ends = itertools.accumulate(note["rows"] for note in manifest["parallel"])
     notes = zip(manifest["parallel"], ends, strict=True)
     return [(note["language"], range(end - note["rows"], end)) for note, end in notes]
@@ -84,17 +85,17 @@ def language_spans(workspace: Workspace, examples: Examples) -> list[tuple[str, 
 def split_parallel(
     workspace: Workspace, examples: Examples, held_out: int
 ) -> tuple[Examples, Examples, Examples]:
-    """Training, dev and test pairs; no sentence of a dev or test pair, on either side, is trained on.
+    """Split into training, dev and test pairs; training pairs share no sentence with dev or test pairs.
 
-    Which sources may be held out is decided by a hash of their text, and dev and test share none.
+    The hash of a source's text decides whether it may be held out, and dev and test share no sources.
 
     Args:
-        workspace: Where the examples stand.
+        workspace: Holds the examples.
         examples: From `write_parallel`.
-        held_out: Pairs of each language for dev, and as many for test; no more than a tenth of a language.
+        held_out: Pairs per language for dev, and the same number for test; at most a tenth of a language.
 
     Raises:
-        BadInput: A language has too few pairs, or nothing is left to train on.
+        BadInput: If a language has too few pairs, or nothing is left to train on.
     """
     rows = {name: np.asarray(ids) for name, ids in open_rows(workspace, examples).items()}
     place_N = _places(workspace, examples.columns["source"])[rows["source"]]
@@ -103,7 +104,11 @@ def split_parallel(
     spans = {language: np.arange(span.start, span.stop) for language, span in found}
     for language, mine in spans.items():
         size = min(held_out, len(mine) // 10)
-        require(size >= 2, "a language has at least 20 pairs", language=language, pairs=len(mine))
+        if size < 2:
+            raise BadInput(
+                f"at least 2 and at most a tenth of the pairs per language must be held out, but {language} "
+                f"has {len(mine)} pairs and held_out={held_out}."
+            )
         for parity, split in enumerate(chosen):
             able = mine[place_N[mine] % 2 == parity]
             chosen[split][language] = np.sort(able[np.argsort(place_N[able], kind="stable")[:size]])
@@ -118,7 +123,7 @@ def split_parallel(
 
 
 def _places(workspace: Workspace, table: TextTable) -> npt.NDArray[np.uint64]:
-    """A number for every text, decided by the text alone."""
+    """Hash every text to a number."""
     texts = open_texts(workspace, table)
     shards = (texts.shard(index) for index in range(len(texts.shard_starts)))
     hashes = (blake2b(text.encode(), digest_size=8).digest() for shard in shards for text in shard)
@@ -139,7 +144,7 @@ def _part(
 
 
 class _Side:
-    """The different texts of one column, in a file, and the row ids; memory holds 16 bytes a text."""
+    """The distinct texts of one column, in a file, and the row ids; memory holds 16 bytes per text."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.rows = path, array("q")

@@ -159,6 +159,7 @@ def test_views_are_those_that_the_ui_saves(root: Path, opened: Open) -> None:
     assert view["name"] == "Trials by mrr@10" and view["createdAt"] == view["updatedAt"] > 0
     state = json.loads(view["state"])
     assert state["selectedColumns"] == [f"metrics.`{metric}`", "metrics.`seconds`", "params.`tau`"]
+    assert state["columnOrder"] == list(state["columnWidths"]) == state["selectedColumns"]
     listed = client(root).search_runs(
         [experiment.experiment_id],
         state["searchFilter"],

@@ -31,6 +31,8 @@ _WEIGHTS = "stillhouse.weights_sha256"
 _STATUS = {"running": "RUNNING", "failed": "FAILED", "interrupted": "KILLED"}
 _NEEDED = ("sentence-transformers", "transformers", "torch")
 _SETTLE_S = 1.0
+_WIDTH = 130
+"""Width of a column in a saved view, in pixels."""
 
 
 @dataclass
@@ -292,11 +294,14 @@ def saved_view(view: View, created_ms: int) -> str:
     The UI shows no metric and no parameter unless somebody chooses them; a saved view is that choice.
     """
     metrics = [f"metrics.`{_name(name)}`" for name in view.metrics]
+    columns = [*metrics, *(f"params.`{_name(name)}`" for name in view.parameters)]
     state = {
         "searchFilter": f"tags.`{LEVEL}` = '{view.level}'",
         "orderByKey": metrics[0],
         "orderByAsc": False,
-        "selectedColumns": [*metrics, *(f"params.`{_name(name)}`" for name in view.parameters)],
+        "selectedColumns": columns,
+        "columnOrder": columns,
+        "columnWidths": {column: _WIDTH for column in columns},
     }
     envelope = {
         "name": view.title,

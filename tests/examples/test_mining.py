@@ -33,7 +33,7 @@ def rule(**values: Any) -> Mined:
 
 
 def allowed(cosines: list[float], positive: float, known: set[int], how: Mined) -> list[int]:
-    """What may be a negative, nearest first: the rule, word for word."""
+    """List the possible negatives, nearest first: the rule, word for word."""
     ranked = sorted(set(range(len(cosines))) - known, key=lambda passage: -cosines[passage])
     kept = []
     for passage in ranked[: how.range_max or None]:
@@ -63,8 +63,8 @@ def mined(how: Mined, tile: int = 7) -> tuple[list[list[int]], list[list[int]]]:
     found = nearest(queries, tiles, positive, known_positives(query, query, own), how, draws).tolist()
     cosines = (queries @ passages.T).tolist()
     known = [set(own[query == q].tolist()) for q in query]
-    told = zip(cosines, positive.tolist(), known, strict=True)
-    return found, [allowed(row, mine, answers, how) for row, mine, answers in told]
+    cases = zip(cosines, positive.tolist(), known, strict=True)
+    return found, [allowed(row, mine, answers, how) for row, mine, answers in cases]
 
 
 RULES: list[dict[str, Any]] = [
@@ -165,10 +165,10 @@ def planned(workspace: Workspace, tiny_model: Path) -> Callable[..., Examples]:
         }
         rows = np.arange(len(pairs))
         given = write_rows(workspace, tables, {"query": rows, "passage": rows}, "pairs")
-        asked, told = (Store(table, teacher, dtype="float32") for table in tables.values())
-        build_stores(workspace, [asked, told], local=True)
+        by_query, by_passage = (Store(table, teacher, dtype="float32") for table in tables.values())
+        build_stores(workspace, [by_query, by_passage], local=True)
         return Examples(
-            {**tables, "negatives": tables["passage"]}, Mined(given, asked, told, **values), "mined"
+            {**tables, "negatives": tables["passage"]}, Mined(given, by_query, by_passage, **values), "mined"
         )
 
     return plan
@@ -183,10 +183,10 @@ def by_texts(workspace: Workspace, examples: Examples) -> dict[tuple[str, str], 
     return {pair: set(passages[row]) for pair, row in zip(pairs, rows["negatives"], strict=True)}
 
 
-def test_it_goes_on_where_it_was_stopped_and_parts_may_be_made_elsewhere(
+def test_mining_continues_where_it_stopped_and_parts_may_be_mined_elsewhere(
     workspace: Workspace, planned: Callable[..., Examples], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In any order: what a random choice takes is the part's own."""
+    """In any order: the random choices of a part are its own."""
     monkeypatch.setattr(mining, "QUERY_TILE", 8)
     answers = sentences(36, 6)
     pairs = [(f"{text} query", text) for text in answers]
@@ -206,14 +206,14 @@ def test_it_goes_on_where_it_was_stopped_and_parts_may_be_made_elsewhere(
     with pytest.raises(KeyboardInterrupt):
         build_mined(workspace, examples, spread=lambda miner: backwards(miner, 2))
     assert made == [32, 24] and not workspace.finished(examples)
-    told: list[tuple[int, int]] = []
+    reported: list[tuple[int, int]] = []
     build_mined(
         workspace,
         examples,
         spread=lambda miner: backwards(miner, 9),
-        progress=lambda done, all: told.append((done, all)),
+        progress=lambda done, all: reported.append((done, all)),
     )
-    assert made == [32, 24, 16, 8, 0] and told == [(20, 36), (28, 36), (36, 36)]
+    assert made == [32, 24, 16, 8, 0] and reported == [(20, 36), (28, 36), (36, 36)]
     folder = workspace.path(examples)
     assert not (folder / "parts").exists()
     found = open_rows(workspace, examples)["negatives"].tolist()
@@ -278,7 +278,7 @@ def test_positives_and_their_duplicates_are_never_negatives(
         (f"{once[i]} query", once[i - 1]) for i in range(20)
     ]
     found = by_texts(workspace, planned(pairs, negatives=16, **FREE))
-    answers = {query: {passage for asked, passage in pairs if asked == query} for query, _ in pairs}
+    answers = {query: {passage for other, passage in pairs if other == query} for query, _ in pairs}
     assert len(found) == 40
     for (query, _), wrong in found.items():
         assert len(wrong) == 16 and not wrong & answers[query]
@@ -297,7 +297,7 @@ def test_positives_and_their_duplicates_are_never_negatives(
 def test_an_index_finds_and_the_rule_judges_by_the_vectors_themselves(
     values: dict[str, Any], whole: bool, workspace: Workspace, planned: Callable[..., Examples]
 ) -> None:
-    """Two positives a query, so an index is asked for more than it may keep; `flat` misses nothing."""
+    """Two positives per query, so the index must find more than is kept; `flat` misses nothing."""
     once = sentences(300, 5)
     pairs = [(f"{text} query", text) for text in once] + [
         (f"{once[i]} query", once[i - 1]) for i in range(300)

@@ -120,7 +120,7 @@ def test_an_experiment_embeds_and_trains_on_the_copies(
         ({"parallel": "de=x", "augment_wordnet": "w"}, "parallel text is not augmented"),
         ({"augment_wordnet": "nowhere"}, "must have its YAML files"),
         ({"augment_translators": "one"}, "two models, there and back"),
-        ({"augment_translators": "./a,./b"}, "the model's folder exists"),
+        ({"augment_translators": "./a,./b"}, "model's folder must exist"),
     ],
 )
 def test_what_cannot_be_is_refused_before_any_work(values: dict[str, Any], message: str) -> None:

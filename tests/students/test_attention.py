@@ -79,7 +79,7 @@ def test_another_device_or_another_kernel_is_left_alone() -> None:
     prefer_quick_attention(nn.Linear(2, 2), "cpu")
 
 
-def test_a_saved_model_does_not_know_of_it(tmp_path: Path) -> None:
+def test_a_saved_model_keeps_its_own_attention(tmp_path: Path) -> None:
     bert = model()
     prefer_quick_attention(bert, "cpu")
     bert.save_pretrained(tmp_path)

@@ -119,7 +119,7 @@ def test_words_looked_up_beforehand_change_nothing(words: Model) -> None:
 
 
 def test_the_counts_of_the_paper(make_words: MakeWords) -> None:
-    """4.12 M without word vectors, two bias vectors a gate; with the pair head 4.91 M."""
+    """4.12 M without word vectors, two bias vectors per gate; with the pair head 4.91 M."""
     student = BiLSTMStudent(make_words(300))
     beside = sizes(student)["parameters_encoder"]
     assert beside == 4_120_576 == 2 * 4 * 512 * (300 + 512 + 2) + 1024 * 768
@@ -171,7 +171,7 @@ def test_autocast_leaves_it_in_float32(words: Model) -> None:
     assert torch.equal(vectors_BD, encoded(student)) and vectors_BD.dtype == torch.float32
 
 
-def test_it_goes_on_from_earlier_weights(words: Model, tmp_path: Path) -> None:
+def test_it_continues_from_earlier_weights(words: Model, tmp_path: Path) -> None:
     first, second = (BiLSTMStudent(words, hidden=5, dim=4, seed=seed) for seed in (1, 2))
     save_file(first.state_dict(), tmp_path / "student.safetensors")
     load_weights(second, tmp_path / "student.safetensors")
@@ -229,7 +229,7 @@ def test_groups_of_equally_long_texts_change_nothing(words: Model) -> None:
         torch.testing.assert_close(one, other, rtol=0, atol=1e-6)
 
 
-def test_it_is_named_by_what_decides_it(words: Model) -> None:
+def test_its_fingerprint_covers_its_arguments(words: Model) -> None:
     one = spec(BiLSTMStudent, words=words, hidden=5, dim=4)
     assert fingerprint(one) == fingerprint(one.replace(words=Model(sha256=words.sha256, path="elsewhere")))
     assert fingerprint(one) != fingerprint(one.replace(pooling="mean"))

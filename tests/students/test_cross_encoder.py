@@ -23,7 +23,7 @@ def tokens(rows: list[list[int]]) -> Tokens:
 
 
 @pytest.mark.parametrize("most", [99, 6])
-def test_a_document_stands_behind_its_claim_without_its_first_token(most: int) -> None:
+def test_a_document_follows_its_claim_without_its_first_token(most: int) -> None:
     joined = join_pairs(tokens(CLAIMS), tokens(DOCUMENTS), most)
     expected = [(CLAIMS[place // 2] + row[1:])[:most] for place, row in enumerate(DOCUMENTS)]
     found = zip(joined.input_ids_BT, joined.attention_mask_BT, strict=True)

@@ -51,7 +51,7 @@ def test_vectors_are_the_students_own(encoder: StudentEncoder) -> None:
     np.testing.assert_allclose(encoder.encode(TEXTS[1:2]), expected.embedding_BD.numpy(), atol=1e-6)
 
 
-def test_nothing_gives_nothing(encoder: StudentEncoder) -> None:
+def test_no_texts_give_no_vectors(encoder: StudentEncoder) -> None:
     assert encoder.encode([]).shape == (0, 32)
 
 

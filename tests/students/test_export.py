@@ -168,7 +168,7 @@ def _one_row_turned(vectors: FloatArray) -> FloatArray:
         (lambda vectors: vectors * np.nan, "nan"),
     ],
 )
-def test_other_vectors_are_noticed(
+def test_different_vectors_are_detected(
     change: Callable[[FloatArray], FloatArray], message: str, make_model: MakeModel, tmp_path: Path
 ) -> None:
     encoder = exported(TransformerStudent(make_model("bert"), layers=(0, 2)), tmp_path / "export")

@@ -1,4 +1,4 @@
-"""Every form of every kind of student gives its vectors in its own runtime, or says why there is none."""
+"""Every form of every kind of student gives its vectors in its own runtime, or is refused with a reason."""
 
 import importlib.util
 from collections.abc import Callable, Sequence
@@ -82,7 +82,7 @@ def test_the_forms_of_each_kind(
         assert not (tmp_path / form).exists()
 
 
-def test_eight_bits_are_smaller_and_stand_in_one_file(
+def test_int8_is_smaller_and_in_one_file(
     make_model: MakeModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("onnxscript")
@@ -115,7 +115,7 @@ def test_a_stage_without_layers_has_no_stock_form(make_model: MakeModel) -> None
 
 
 class Doubled(nn.Module):
-    """A kind of student that the package has never seen: the export asks it, not its class."""
+    """A kind of student that the package does not know: the export uses its methods, not its class."""
 
     export_sides: ClassVar[tuple[str, ...]] = ()
 
@@ -133,14 +133,14 @@ class Doubled(nn.Module):
         return [*self.inner.stock_modules(), Dense(self.twice, nn.Identity())]
 
     def why_not(self, form: str) -> str:
-        return "" if form == STOCK else "it is not asked for"
+        return "" if form == STOCK else "only its folder is written"
 
 
 def test_a_new_kind_of_student_needs_no_change_of_the_export(make_model: MakeModel, tmp_path: Path) -> None:
     student = Doubled(make_model("bert"))
     encoder = StudentEncoder(student, student.tokenizer.path, 12)
     assert write_format(STOCK, encoder, tmp_path / "export", TEXTS) >= 0.9999
-    assert why_not(student, ONNX) == "it is not asked for"
+    assert why_not(student, ONNX) == "only its folder is written"
 
 
 def test_every_kind_declares_its_contracts(make_model: MakeModel, words: Model) -> None:

@@ -33,7 +33,7 @@ MAX_LENGTH = 12
 
 
 class LSTMStudent(nn.Module):
-    """A student that knows nothing of transformers, in one of four ways to read its states."""
+    """A student independent of transformers that reads its states in one of four ways."""
 
     def __init__(self, base: Model, reading: str) -> None:
         super().__init__()
@@ -139,7 +139,7 @@ def test_large_weights_stand_beside_the_graph(
     assert (tmp_path / "onnx" / "model.onnx.data").is_file()
 
 
-def test_other_vectors_are_told_apart(make_model: MakeModel, tmp_path: Path) -> None:
+def test_different_vectors_are_detected(make_model: MakeModel, tmp_path: Path) -> None:
     base = make_model("bert")
     student = StaticStudent(base)
     export_onnx(student, base.path, MAX_LENGTH, tmp_path / "onnx")

@@ -26,7 +26,7 @@ def test_pooling_equals_each_text_by_itself(pooling: str, states_BTH: Tensor, ma
 
 @pytest.mark.parametrize("pooling", POOLINGS)
 @pytest.mark.parametrize("rubbish", [1e30, float("inf"), float("nan")])
-def test_what_stands_in_the_padding_changes_nothing(
+def test_values_in_the_padding_change_nothing(
     pooling: str, rubbish: float, states_BTH: Tensor, mask_BT: Tensor
 ) -> None:
     spoilt_BTH = torch.where(mask_BT.bool().unsqueeze(-1), states_BTH, rubbish)

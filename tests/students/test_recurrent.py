@@ -57,7 +57,7 @@ def test_padding_changes_nothing(kind: str, bottleneck: int, make_model: MakeMod
 
 
 def test_a_bottleneck_may_start_at_the_nearest_table(make_model: MakeModel) -> None:
-    """The best of its rank, of the base's table and then of an earlier student's."""
+    """It is the best of its rank, for the base's table and then for an earlier student's."""
     base = make_model("bert")
     near = RecurrentStudent(base, 2, bottleneck=8, bottleneck_start="svd")
 
@@ -99,7 +99,7 @@ def test_the_unit_is_the_first_layers_again_and_again(kind: str, make_model: Mak
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("bottleneck", [0, 8])
-def test_without_repeats_the_embedding_layer_speaks(
+def test_without_repeats_the_embedding_layer_is_pooled(
     kind: str, bottleneck: int, make_model: MakeModel
 ) -> None:
     base = make_model(kind)
@@ -198,10 +198,10 @@ def test_the_compact_form_is_read_back_whole(make_model: MakeModel, tmp_path: Pa
     assert [folder.name for folder in tmp_path.iterdir()] == ["compact"]
 
 
-def test_what_cannot_be_written_or_read_is_said(make_model: MakeModel, tmp_path: Path) -> None:
+def test_what_cannot_be_written_or_read_is_refused(make_model: MakeModel, tmp_path: Path) -> None:
     base = make_model("bert")
     student = RecurrentStudent(base, 2, 0)
-    with pytest.raises(BadInput, match="repeats >= 1 for an export"):
+    with pytest.raises(BadInput, match="repeats >= 1"):
         export_student(student, base.path, MAX_LENGTH, tmp_path / "export")
     with pytest.raises(BadInput, match="unrolled"):
         RecurrentStudent(make_model("modernbert"), 2).stock()
@@ -258,7 +258,7 @@ def test_another_base_is_not_taken_over(make_model: MakeModel) -> None:
     [
         ({"unit": 0}, "1 <= unit"),
         ({"unit": 5}, "1 <= unit"),
-        ({"unit": 3}, "unit divides the layers"),
+        ({"unit": 3}, "layers of the base % unit"),
         ({"unit": 2, "repeats": -1}, "repeats >= 0"),
         ({"unit": 2, "bottleneck": 32}, "bottleneck < hidden size"),
         ({"unit": 2, "pooling": "sum"}, "pooling in"),

@@ -51,10 +51,10 @@ def test_a_text_is_the_mean_of_its_tokens(normalize: bool, base: Model) -> None:
     student = StaticStudent(base, normalize=normalize)
     table = student.words.weight.detach().double()
     encoding = student(tokens([5, 9, 9], [7], [SEP, 11]))
-    wanted = torch.stack([(table[5] + 2 * table[9]) / 3, table[7], (table[SEP] + table[11]) / 2])
+    expected = torch.stack([(table[5] + 2 * table[9]) / 3, table[7], (table[SEP] + table[11]) / 2])
     if normalize:
-        wanted = wanted / wanted.norm(dim=1, keepdim=True)
-    torch.testing.assert_close(encoding.embedding_BD.double(), wanted, rtol=1e-5, atol=1e-6)
+        expected = expected / expected.norm(dim=1, keepdim=True)
+    torch.testing.assert_close(encoding.embedding_BD.double(), expected, rtol=1e-5, atol=1e-6)
     assert encoding.embedding_BD.shape == (3, student.dim)
 
 
@@ -99,8 +99,8 @@ def test_a_trained_table_does_not_change_the_next_start(base: Model) -> None:
 def test_pca_of_the_table_is_scikit_learns(base: Model) -> None:
     table = StaticStudent(base).words.weight.detach().numpy()
     student = StaticStudent(base, dim=6)
-    wanted = PCA(6, svd_solver="full").fit_transform(table.astype(np.float64))
-    np.testing.assert_allclose(student.words.weight.detach().numpy(), wanted, atol=1e-4)
+    expected = PCA(6, svd_solver="full").fit_transform(table.astype(np.float64))
+    np.testing.assert_allclose(student.words.weight.detach().numpy(), expected, atol=1e-4)
     assert student.dim == 6
 
 
@@ -159,8 +159,8 @@ def test_the_stock_library_gives_the_same_vectors(
     export_student(student, student.tokenizer.path, MAX_LENGTH, tmp_path / "export", card="# A card\n")
     assert check_parity(encoder, tmp_path / "export", TEXTS, minimum=0.999999) <= 1 + 1e-6
     modules = json.loads((tmp_path / "export" / "modules.json").read_bytes())
-    wanted = ["StaticEmbedding", *["Dense"] * bool(ending), *["Normalize"] * normalize]
-    assert [m["type"].rpartition(".")[2] for m in modules] == wanted
+    expected = ["StaticEmbedding", *["Dense"] * bool(ending), *["Normalize"] * normalize]
+    assert [m["type"].rpartition(".")[2] for m in modules] == expected
     tokenizer = FastTokenizer(tmp_path / "export", MAX_LENGTH)
     assert tokenizer.special_tokens_around() == ([], [])
     assert tokenizer(TEXTS)[1].max() <= len(TEXTS) * (MAX_LENGTH - 2)

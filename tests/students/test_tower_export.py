@@ -65,8 +65,8 @@ def test_the_folders_give_the_scores(name: str, kind: str, words: Model, tmp_pat
         w = load_file(tmp_path / "export" / "joiner.safetensors")["weight"].numpy()[0]
         scores = np.array([[w @ np.concatenate([a, b, a * b, abs(a - b)]) for b in d] for a in c])
     np.testing.assert_allclose(scores, expected, rtol=1e-4, atol=1e-4)
-    told = (tmp_path / "export" / "README.md").read_text()
-    assert ("IndexFlatIP" in told) == (kind == "bilinear")
+    readme = (tmp_path / "export" / "README.md").read_text()
+    assert ("IndexFlatIP" in readme) == (kind == "bilinear")
 
 
 def test_what_no_stock_module_does_is_refused(words: Model, tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def test_all_layers_give_the_states_of_the_published_model(kind: str, make_model
 
 @pytest.mark.parametrize("kind", ["bert", "roberta", "distilbert", "mpnet"])
 def test_a_pruned_model_runs_the_chosen_layers_of_the_whole_one(kind: str, make_model: MakeModel) -> None:
-    """The layers between are taken out of the whole model by hand, and the states compared."""
+    """The layers in between are removed from the whole model by hand, and the states compared."""
     from transformers import AutoModel
 
     base = make_model(kind)
@@ -177,7 +177,7 @@ def test_random_weights_depend_on_the_seed_alone(make_model: MakeModel) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_dropout_takes_the_place_of_every_rate(kind: str, make_model: MakeModel) -> None:
+def test_dropout_replaces_every_rate(kind: str, make_model: MakeModel) -> None:
     student = TransformerStudent(make_model(kind), dropout=0.0).train()
     with torch.no_grad():
         first, second = student(TOKENS).embedding_BD, student(TOKENS).embedding_BD
@@ -189,7 +189,7 @@ def test_dropout_takes_the_place_of_every_rate(kind: str, make_model: MakeModel)
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_parameter_is_used(kind: str, make_model: MakeModel) -> None:
-    """An unused one would break DDP."""
+    """An unused parameter would break DDP."""
     student = TransformerStudent(make_model(kind), layers=(0, 2), projection=8)
     student(TOKENS).embedding_BD.square().mean().backward()
     assert [name for name, parameter in student.named_parameters() if parameter.grad is None] == []

@@ -51,7 +51,7 @@ def test_by_the_command_line(folder: Path, tmp_path: Path, capsys: pytest.Captur
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.txt").write_text("precious")
     assert main(["export", str(folder), str(tmp_path / "full"), *root]) == 2
-    assert "an export replaces nothing but an export" in capsys.readouterr().err
+    assert "An export replaces nothing but an export" in capsys.readouterr().err
     assert (tmp_path / "full" / "thesis.txt").read_text() == "precious"
 
 

@@ -1,4 +1,4 @@
-"""A small text table and the plan of its store; building takes a few milliseconds a shard."""
+"""A small text table and the plan of its store; building takes a few milliseconds per shard."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Back-translation with tiny random models, made here."""
+"""Back-translation with tiny random models."""
 
 from pathlib import Path
 from typing import Any
@@ -40,25 +40,25 @@ def translator(folder: Path, seed: int = 0) -> Model:
     return Model(f"bart-{seed}", name="bart", path=str(folder))
 
 
-def test_there_and_back_is_a_text_for_a_text_whatever_the_batches(tmp_path: Path) -> None:
-    there, back = (translator(tmp_path / name, seed) for seed, name in enumerate(("there", "back")))
-    check_translator(there)
+def test_back_translation_gives_one_text_per_text_for_any_batches(tmp_path: Path) -> None:
+    forth, back = (translator(tmp_path / name, seed) for seed, name in enumerate(("forth", "back")))
+    check_translator(forth)
     before = torch.get_rng_state()
-    pair = Translator(there), Translator(back)
-    said = back_translated(TEXTS, *pair)
-    assert len(said) == len(TEXTS) and all(isinstance(text, str) for text in said)
-    assert "<" not in "".join(said) and len(set(said)) > 1
-    assert back_translated(TEXTS, Translator(there, batch=1), Translator(back, batch=3)) == said
+    pair = Translator(forth), Translator(back)
+    translated = back_translated(TEXTS, *pair)
+    assert len(translated) == len(TEXTS) and all(isinstance(text, str) for text in translated)
+    assert "<" not in "".join(translated) and len(set(translated)) > 1
+    assert back_translated(TEXTS, Translator(forth, batch=1), Translator(back, batch=3)) == translated
     drawn = [pair[0](TEXTS, seed) for seed in (1, 1, 2)]
     assert drawn[0] == drawn[1] != drawn[2]
     assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_a_model_that_does_not_translate_is_refused(tiny_model: Path, tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="a translator is a sequence-to-sequence model"):
+    with pytest.raises(BadInput, match="must be a sequence-to-sequence model"):
         check_translator(Model("bert", path=str(tiny_model)))
     bare = translator(tmp_path / "bare")
     for file in (tmp_path / "bare").glob("*token*"):
         file.unlink()
-    with pytest.raises(BadInput, match="holds its tokenizer"):
+    with pytest.raises(BadInput, match="must hold its tokenizer"):
         check_translator(bare)

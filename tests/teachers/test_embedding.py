@@ -51,9 +51,9 @@ def test_vectors_are_the_teachers(workspace: Workspace, store: Store, texts: lis
     assert isinstance(store.teacher, Model)
     teacher = load_sentence_transformer(store.teacher)
     teacher.max_seq_length = store.max_length
-    wanted = teacher.encode(["name of " + text for text in texts])
+    expected = teacher.encode(["name of " + text for text in texts])
     reader = open_store(workspace, exact)
-    np.testing.assert_allclose(reader.gather(reader.rows), wanted, atol=1e-6)
+    np.testing.assert_allclose(reader.gather(reader.rows), expected, atol=1e-6)
     assert seen == [(10, 44), (20, 44), (30, 44), (40, 44), (44, 44)]
 
 
@@ -76,7 +76,7 @@ def test_a_finished_store_is_not_built_again(
     build_store(workspace, store, local=True)
 
 
-def test_only_what_is_missing_is_made(
+def test_only_missing_shards_are_built(
     workspace: Workspace, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = build(workspace, store)
@@ -99,7 +99,7 @@ def test_only_what_is_missing_is_made(
     assert read_manifest(folder)["rows_this_run"] == 20
 
 
-def test_a_shard_of_another_text_length_or_dtype_is_made_again(workspace: Workspace, store: Store) -> None:
+def test_a_shard_of_another_text_length_or_dtype_is_rebuilt(workspace: Workspace, store: Store) -> None:
     whole, other = build(workspace, store), build(workspace, replace(store, dtype="float32"))
     folder = workspace.path(store)
     (folder / "manifest.json").unlink()
@@ -109,7 +109,7 @@ def test_a_shard_of_another_text_length_or_dtype_is_made_again(workspace: Worksp
 
 
 def failing(encoder: Callable[[Tokens], Tensor]) -> Callable[[Tokens], Tensor]:
-    """A teacher that says NaN of texts of 32 tokens, and a huge number of texts of 8."""
+    """A teacher that returns NaN for texts of 32 tokens, and a huge number for texts of 8."""
 
     def forward(tokens: Tokens) -> Tensor:
         vectors, lengths = encoder(tokens).clone(), tokens.attention_mask_BT.sum(1)
@@ -139,7 +139,7 @@ def test_vectors_that_cannot_be_kept_are_quarantined(
     assert not set(reader.rows.tolist()) & set(reasons)
     good = open_store(workspace, replace(store, prompt="a "))
     assert good.gather(reader.rows).shape == reader.gather(reader.rows).shape
-    with pytest.raises(BadInput, match=r"quarantined.*rows"):
+    with pytest.raises(BadInput, match=r"rows .*quarantined"):
         reader.gather(np.array([0, 43]))
     (folder / "manifest.json").unlink()
     (folder / "part-00002.arrow").unlink()
@@ -147,7 +147,7 @@ def test_vectors_that_cannot_be_kept_are_quarantined(
     assert read_json(folder / "quarantine.json") == rejected
 
 
-def test_bfloat16_is_near_and_another_store(workspace: Workspace, store: Store) -> None:
+def test_bfloat16_is_close_and_a_different_store(workspace: Workspace, store: Store) -> None:
     if resolve_compute("cpu") != "bfloat16":
         pytest.skip("this machine has no bfloat16")
     half = replace(store, compute="bfloat16")
@@ -165,11 +165,11 @@ def test_compute_is_resolved_once_and_checked(
         resolve_compute("cpu", "float64")
     monkeypatch.setattr(embed, "_has_bfloat16", lambda kind: False)
     assert resolve_compute("cpu", "auto") == "float32"
-    with pytest.raises(BadInput, match="the hardware supports bfloat16"):
+    with pytest.raises(BadInput, match="hardware that supports bfloat16"):
         build_store(workspace, replace(store, compute="bfloat16"), local=True)
 
 
-def test_a_finished_stage_teaches(workspace: Workspace, store: Store) -> None:
+def test_a_finished_stage_can_be_the_teacher(workspace: Workspace, store: Store) -> None:
     from safetensors.torch import save_file
 
     student = spec(TransformerStudent, base=store.teacher, layers=(0, 3))
@@ -177,7 +177,7 @@ def test_a_finished_stage_teaches(workspace: Workspace, store: Store) -> None:
     objective, optimizer = spec(torch.nn.MSELoss), Optimizer(1e-3)
     stage = Stage("distil", student, objective, examples, {"text": store}, 20, 10, optimizer)
     taught = replace(store, teacher=stage)
-    with pytest.raises(BadInput, match="teacher's stage is finished"):
+    with pytest.raises(BadInput, match="teacher's stage must be finished"):
         build_store(workspace, taught, local=True)
     trained = student.build().eval()
     with torch.no_grad():
@@ -191,8 +191,8 @@ def test_a_finished_stage_teaches(workspace: Workspace, store: Store) -> None:
     tokens = FastTokenizer(Path(trained.tokenizer.path), store.max_length)
     ids, offsets = tokens(open_texts(workspace, store.texts).shard(0)[:1])
     with torch.inference_mode():
-        wanted = trained(pad(ids, offsets[:1], offsets[1:], 0)).embedding_BD
-    np.testing.assert_allclose(open_store(workspace, taught).gather(np.array([0])), wanted, atol=1e-3)
+        expected = trained(pad(ids, offsets[:1], offsets[1:], 0)).embedding_BD
+    np.testing.assert_allclose(open_store(workspace, taught).gather(np.array([0])), expected, atol=1e-3)
 
 
 def test_what_cannot_be_built_is_refused_with_nothing_written(workspace: Workspace, store: Store) -> None:
@@ -202,12 +202,12 @@ def test_what_cannot_be_built_is_refused_with_nothing_written(workspace: Workspa
         build_store(workspace, changed, local=True)
     with pytest.raises(BadInput, match="actors >= 1"):
         build_store(workspace, store, actors=0, local=True)
-    with pytest.raises(BadInput, match="texts are read before"):
+    with pytest.raises(BadInput, match="texts must be read before"):
         build_store(Workspace(workspace.root / "other"), store, local=True)
     assert not list((workspace.root / "stores").glob("*/*"))
 
 
-def test_threads_are_put_back(workspace: Workspace, store: Store) -> None:
+def test_the_number_of_threads_is_restored(workspace: Workspace, store: Store) -> None:
     before = torch.get_num_threads()
     build_store(workspace, store, local=True, threads=before + 1)
     assert torch.get_num_threads() == before
@@ -224,7 +224,9 @@ embed.build_store(workspace, store, local=True, progress=progress)
 """
 
 
-def test_a_killed_build_goes_on_to_the_same_bytes(workspace: Workspace, store: Store, tmp_path: Path) -> None:
+def test_a_killed_build_continues_to_the_same_bytes(
+    workspace: Workspace, store: Store, tmp_path: Path
+) -> None:
     import pickle
 
     job = tmp_path / "job.pickle"
@@ -263,7 +265,7 @@ def damaged(workspace: Workspace, store: Store) -> Store:
 
 
 def test_without_ray_it_says_what_to_do(workspace: Workspace, store: Store) -> None:
-    with pytest.raises(BadInput, match="Ray is running before"):
+    with pytest.raises(BadInput, match="Ray must be running before"):
         build_store(workspace, store)
 
 

@@ -1,4 +1,4 @@
-"""Rows of many arrays with one indexing, in whatever order the arrays come."""
+"""Rows of many arrays with one indexing operation, in any order of the arrays."""
 
 import threading
 
@@ -35,7 +35,7 @@ def test_rows_come_from_their_arrays_in_the_order_asked_for(dtype: str, order: t
     assert mapped.absent(indices) == []
 
 
-def test_an_empty_array_is_there_but_gives_nothing() -> None:
+def test_an_empty_array_can_be_added() -> None:
     empty, full = arrays("float32", 0, 2)
     mapped = MappedRows(2, 5, "float32")
     mapped.add(0, empty)
@@ -44,7 +44,7 @@ def test_an_empty_array_is_there_but_gives_nothing() -> None:
     assert np.array_equal(mapped.take(np.array([1]), np.array([1])), full[1:])
 
 
-def test_what_is_taken_is_a_copy_and_the_arrays_live_as_long_as_the_window() -> None:
+def test_rows_are_copies_and_the_arrays_are_kept_alive() -> None:
     mapped, (array,) = MappedRows(1, 5, "float32"), arrays("float32", 3)
     expected = array.copy()
     mapped.add(0, array)

@@ -50,10 +50,10 @@ def planned(store: Store, folder: Path) -> Store:
     return replace(store, teacher=resolve_model(str(folder)), dtype="float32")
 
 
-def assert_same(vectors: FloatArray, wanted: FloatArray) -> None:
-    cosines = (vectors * wanted).sum(axis=1)
-    cosines /= np.linalg.norm(vectors, axis=1) * np.linalg.norm(wanted, axis=1)
-    assert vectors.shape == wanted.shape and cosines.min() > 0.999999
+def assert_same(vectors: FloatArray, expected: FloatArray) -> None:
+    cosines = (vectors * expected).sum(axis=1)
+    cosines /= np.linalg.norm(vectors, axis=1) * np.linalg.norm(expected, axis=1)
+    assert vectors.shape == expected.shape and cosines.min() > 0.999999
 
 
 @pytest.mark.parametrize("prompt", ["", "name of "])
@@ -62,8 +62,8 @@ def test_a_stores_vectors_are_those_of_encode(
 ) -> None:
     store = replace(planned(store, static_model), prompt=prompt, max_length=128)
     assert isinstance(store.teacher, Model)
-    wanted = load_sentence_transformer(store.teacher).encode([prompt + text for text in texts])
-    assert_same(built(workspace, store), wanted)
+    expected = load_sentence_transformer(store.teacher).encode([prompt + text for text in texts])
+    assert_same(built(workspace, store), expected)
 
 
 @pytest.mark.parametrize("cut", [0, 5])
@@ -84,9 +84,9 @@ def test_modules_after_the_table_are_applied(
     folder = save(tiny_model, tmp_path / "dense", Dense(16, 8))
     store = replace(planned(store, folder), max_length=128)
     assert isinstance(store.teacher, Model)
-    wanted = load_sentence_transformer(store.teacher).encode(texts)
-    assert wanted.shape == (44, 8)
-    assert_same(built(workspace, store), wanted)
+    expected = load_sentence_transformer(store.teacher).encode(texts)
+    assert expected.shape == (44, 8)
+    assert_same(built(workspace, store), expected)
 
 
 def test_half_precision_runs_too(
@@ -98,7 +98,7 @@ def test_half_precision_runs_too(
     assert np.abs(exact - rounded).max() < 0.01
 
 
-def test_a_text_without_any_token_is_set_apart(
+def test_a_text_without_any_token_is_quarantined(
     workspace: Workspace, store: Store, static_model: Path
 ) -> None:
     table = write_texts(workspace, "odd", ["the cat", "\u200b\u200b", "a dog"], rows_per_shard=10)
@@ -118,7 +118,7 @@ def test_its_tokenizer_puts_nothing_around_a_text(static_model: Path, tiny_model
 def test_another_first_module_is_refused(workspace: Workspace, store: Store, static_model: Path) -> None:
     described = static_model / "modules.json"
     described.write_text(described.read_text().replace("StaticEmbedding", "WordEmbeddings"))
-    with pytest.raises(BadInput, match=r"first module is one of .*module='WordEmbeddings'"):
+    with pytest.raises(BadInput, match=r"first module must be one of .*module='WordEmbeddings'"):
         build_store(workspace, planned(store, static_model), local=True)
 
 

@@ -35,7 +35,7 @@ def test_a_row_outside_the_table_is_refused(folder: Path, row: int) -> None:
         StoreReader(folder).gather(np.array([3, row]))
 
 
-def test_a_reader_travels_without_its_data(folder: Path) -> None:
+def test_a_reader_is_pickled_without_its_data(folder: Path) -> None:
     reader = StoreReader(folder)
     vectors = reader.gather(np.arange(44))
     sent = pickle.dumps(reader)
@@ -43,7 +43,7 @@ def test_a_reader_travels_without_its_data(folder: Path) -> None:
     np.testing.assert_array_equal(pickle.loads(sent).gather(np.arange(44)), vectors)
 
 
-def test_opening_ten_million_rows_is_quick(folder: Path, tmp_path: Path) -> None:
+def test_opening_ten_million_rows_is_fast(folder: Path, tmp_path: Path) -> None:
     manifest = read_manifest(folder)
     shards = 1221
     size = manifest["shards"][0]["bytes"]
@@ -98,7 +98,7 @@ def other_dtype(path: Path) -> None:
         (other_dtype, "32 float16 values"),
     ],
 )
-def test_verify_says_what_is_wrong(folder: Path, damage: Callable[[Path], None], words: str) -> None:
+def test_verify_reports_every_problem(folder: Path, damage: Callable[[Path], None], words: str) -> None:
     assert verify_store(folder) == []
     damage(folder / "part-00002.arrow")
     (problem,) = verify_store(folder)
@@ -126,11 +126,11 @@ def test_another_dtype_is_refused_when_read(folder: Path) -> None:
     other_dtype(folder / "part-00002.arrow")
     reader = StoreReader(folder)
     reader.gather(np.arange(20))
-    with pytest.raises(BadInput, match="holds vectors of 32 float16 values"):
+    with pytest.raises(BadInput, match="must hold vectors of 32 float16 values"):
         reader.gather(np.array([25]))
 
 
-def test_verify_counts_rows_and_finds_strangers(folder: Path) -> None:
+def test_verify_counts_rows_and_finds_unlisted_shards(folder: Path) -> None:
     manifest = read_manifest(folder)
     write_json(folder / "manifest.json", {**manifest, "rows": 43})
     (folder / "part-00009.arrow").write_bytes(b"")

@@ -40,7 +40,9 @@ def test_stores_are_listed_finished_or_not(workspace: Workspace, store: Store, t
     assert list_stores(Workspace(workspace.root / "nothing")) == []
 
 
-def test_what_no_plan_names_can_go(workspace: Workspace, store: Store, tokens: TokenTable) -> None:
+def test_stores_that_no_plan_names_are_collectable(
+    workspace: Workspace, store: Store, tokens: TokenTable
+) -> None:
     found = collectable(workspace)
     assert [item.path for item in found] == [workspace.path(store), workspace.path(tokens)]
     assert collectable(workspace, keep=[store.fingerprint, tokens.fingerprint]) == []
@@ -50,7 +52,7 @@ def test_what_no_plan_names_can_go(workspace: Workspace, store: Store, tokens: T
     assert collectable(workspace) == []
 
 
-def test_what_a_plan_names_stays(workspace: Workspace, store: Store, tokens: TokenTable) -> None:
+def test_stores_that_a_plan_names_are_kept(workspace: Workspace, store: Store, tokens: TokenTable) -> None:
     examples = Examples({"text": store.texts}, AllRows())
     plan = {"plan": {"examples": canonical(examples), "stores": {"text": canonical(store)}}}
     write_json(workspace.root / "stages" / "distil-0" / "plan.json", plan)
@@ -64,9 +66,7 @@ def test_a_fingerprint_in_a_sweep_is_a_reference(
     assert [item.path for item in collectable(workspace)] == [workspace.path(tokens)]
 
 
-def test_unfinished_ones_go_when_they_are_old_and_nobody_builds_them(
-    workspace: Workspace, store: Store
-) -> None:
+def test_old_unfinished_stores_are_collectable_unless_being_built(workspace: Workspace, store: Store) -> None:
     build_store(workspace, store, local=True)
     folder = workspace.path(store)
     (folder / "manifest.json").unlink()

@@ -1,4 +1,4 @@
-"""A student, an objective and a table that cost nothing: what the loop's tests train."""
+"""A student, an objective and a table that cost nothing, for the tests of the training loop."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -50,14 +50,14 @@ class Regress(nn.Module):
     def forward(
         self, student: Mapping[str, Encoding], teacher: Mapping[str, Encoding], batch: Batch
     ) -> Terms:
-        said = self.W(gather(student["text"].embedding_BD))
-        wanted = gather(teacher["text"].embedding_BD)
-        overlap = (said @ self.bank.T).pow(2)
+        student_BE = self.W(gather(student["text"].embedding_BD))
+        teacher_BE = gather(teacher["text"].embedding_BD)
+        overlap = (student_BE @ self.bank.T).pow(2)
         near = overlap.sum() / max(1, overlap.numel())
-        self.bank = torch.cat([wanted, self.bank])[: len(self.bank)]
+        self.bank = torch.cat([teacher_BE, self.bank])[: len(self.bank)]
         self.calls = self.calls + 1
         scale = float("nan") if self.poison and int(self.calls) >= self.poison else 1.0
-        return {"mse": (said - wanted).pow(2).mean() * scale, "away": 0.1 * near}
+        return {"mse": (student_BE - teacher_BE).pow(2).mean() * scale, "away": 0.1 * near}
 
 
 class Flatten(nn.Module):
@@ -71,7 +71,7 @@ class Flatten(nn.Module):
 
 
 class Classes(Regress):
-    """Says that few directions are enough for it."""
+    """Declares that few directions are enough."""
 
     few_directions = True
 
@@ -108,7 +108,7 @@ def table(rows: int = 200) -> TrainingTable:
 
 
 def no_evaluator() -> None:
-    """Named by specs; the tests hand `fit` a function instead."""
+    """Named by specs; the tests give `fit` a function instead."""
 
 
 def dev(select: str = "figure") -> DevSuite:
@@ -132,7 +132,7 @@ def stage(**changes: Any) -> Stage:
 
 
 def weight_figure(encoder: Any) -> dict[str, float]:
-    """A figure that depends on the student alone; it also draws numbers, which must change nothing."""
+    """A metric that depends on the student alone; it also draws numbers, which must change nothing."""
     torch.rand(3)
     np.random.random()  # noqa: NPY002
     return {"figure": -float(encoder.out.weight.detach().abs().mean())}

@@ -33,7 +33,7 @@ def recording_to(evaluations: list[Evaluation]) -> Callable[[Evaluation], bool]:
     return listen
 
 
-def test_learns_and_leaves_a_whole_folder(tmp_path: Path) -> None:
+def test_learns_and_leaves_a_complete_folder(tmp_path: Path) -> None:
     plan = stage(budget=300 * 8, student=spec(Tiny, dropout=0.0))
     fit(plan, table(16), tmp_path)
     manifest = read_manifest(tmp_path)
@@ -149,7 +149,7 @@ def test_the_rank_is_judged_unless_classes_are_fitted(
     assert judged and set(judged) == {few}
 
 
-def test_a_listener_stops_it_and_another_goes_on(tmp_path: Path) -> None:
+def test_a_callback_stops_it_and_it_continues(tmp_path: Path) -> None:
     plan = stage(dev=dev(), evaluate_every=120)
     with pytest.raises(Stopped, match="after 240 examples"):
         fit(plan, table(), tmp_path, evaluate=weight_figure, on_evaluation=lambda e: e.examples >= 240)
@@ -163,7 +163,7 @@ def test_a_listener_stops_it_and_another_goes_on(tmp_path: Path) -> None:
     assert _hash(tmp_path) == _hash(tmp_path / "straight")
 
 
-def test_the_manifest_stands_before_the_last_evaluation_is_reported(tmp_path: Path) -> None:
+def test_the_manifest_is_written_before_the_last_evaluation_is_reported(tmp_path: Path) -> None:
     """A tuner may end the process inside the last report."""
 
     def listen(evaluation: Evaluation) -> bool:
@@ -212,12 +212,12 @@ def test_a_damaged_checkpoint_is_reported(tmp_path: Path) -> None:
         fit(stage(), table(), tmp_path)
 
 
-def test_a_figure_that_nobody_measures_is_refused(tmp_path: Path) -> None:
+def test_a_metric_that_is_not_measured_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"select='figur'.*Did you mean figure"):
         fit(stage(dev=dev("figur")), table(), tmp_path, evaluate=weight_figure)
 
 
-def test_starts_from_the_weights_of_the_stage_before(tmp_path: Path) -> None:
+def test_starts_from_the_weights_of_the_previous_stage(tmp_path: Path) -> None:
     fit(stage(), table(), tmp_path / "one")
     weights = tmp_path / "one" / "student.safetensors"
     again = stage(optimizer=Optimizer(1e-12), start_from=stage())

@@ -8,7 +8,7 @@ def steps(path: Path) -> list[int]:
     return [line["step"] for line in read_metrics(path)]
 
 
-def test_lines_after_the_checkpoint_are_cut(tmp_path: Path) -> None:
+def test_lines_after_the_checkpoint_are_removed(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     spool = MetricsLog(path)
     for step in (1, 2, 2, 3, 4):
@@ -21,7 +21,7 @@ def test_lines_after_the_checkpoint_are_cut(tmp_path: Path) -> None:
     assert steps(path) == [1, 2, 2, 3]
 
 
-def test_a_torn_last_line_is_dropped(tmp_path: Path) -> None:
+def test_an_incomplete_last_line_is_removed(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     spool = MetricsLog(path)
     spool.append(1, 8, {"loss": 1.0})
@@ -38,14 +38,14 @@ def test_a_torn_last_line_is_dropped(tmp_path: Path) -> None:
         path.write_bytes(whole)
 
 
-def test_without_a_checkpoint_it_starts_anew(tmp_path: Path) -> None:
+def test_without_a_checkpoint_it_starts_over(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     MetricsLog(path).append(5, 40, {"loss": 1.0})
     MetricsLog(path).close()
     assert path.read_bytes() == b""
 
 
-def test_a_line_says_when(tmp_path: Path) -> None:
+def test_a_line_holds_its_time(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     MetricsLog(path).append(5, 40, {"loss": 1.5})
     line = json.loads(path.read_text())

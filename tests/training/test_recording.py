@@ -73,7 +73,7 @@ def test_a_students_stage_trains_its_teacher_first_and_reads_its_logits(
     assert recorded(other).fingerprint != recorded(teacher).fingerprint != examples.fingerprint
 
 
-def test_a_recording_goes_on_where_it_was_killed_and_is_never_made_again(
+def test_a_recording_continues_where_it_was_killed_and_is_never_repeated(
     workspace: Workspace, teacher: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(recording, "ROWS_AT_ONCE", 10)

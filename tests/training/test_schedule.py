@@ -42,7 +42,7 @@ def test_presets(name: str, kind: type) -> None:
 
 
 @pytest.mark.parametrize(("steps", "evaluations"), [(60, 4), (101, 4), (7, 3), (1000, 7), (5, 5), (3, 8)])
-def test_as_many_evaluations_as_were_asked_for(steps: int, evaluations: int) -> None:
+def test_as_many_evaluations_as_requested(steps: int, evaluations: int) -> None:
     plan = stage(budget=steps * 8, evaluate_every=max(1, steps * 8 // evaluations))
     due = [step for step in range(1, steps + 1) if evaluation_due(plan, step)]
     assert len(due) == min(evaluations, steps) and due[-1] == steps

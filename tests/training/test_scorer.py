@@ -92,13 +92,13 @@ def test_scores_steer_and_come_back(workspace: Workspace, stage: Stage) -> None:
         expected = scorer.objective.score({"text": sides[0], "other": sides[1]}).numpy()
     np.testing.assert_allclose(scores_NC, expected, atol=1e-6)
     np.testing.assert_allclose(scores_NC.sum(axis=1), 1, atol=1e-6)
-    with pytest.raises(BadInput, match="texts are given for every column"):
+    with pytest.raises(BadInput, match="Texts must be given for every column"):
         scorer.score(a)
     with pytest.raises(BadInput, match="the same length"):
         scorer.score(a, b[:1])
 
 
-def test_a_test_suite_leaves_out_what_a_bare_encoder_cannot_say(workspace: Workspace, stage: Stage) -> None:
+def test_a_test_suite_skips_what_a_bare_encoder_cannot_give(workspace: Workspace, stage: Stage) -> None:
     assert stage.dev is not None
     suite = TestSuite(stage.dev.evaluators)
 

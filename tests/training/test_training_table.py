@@ -26,9 +26,9 @@ def test_a_batch_gathers_every_column() -> None:
     batch = with_negatives().batch(np.array([1, 0]))
     assert batch.rows["query"].tolist() == [3, 0] and batch.rows["negatives"].tolist() == [[0, 1], [1, 2]]
     assert len(batch.tokens["negatives"].input_ids_BT) == 4, "K texts a row, flattened row by row"
-    said = batch.teacher["negatives"].embedding_BD.numpy()
-    assert said.shape == (4, TEACHER_DIM) and said.dtype == np.float32
-    np.testing.assert_array_equal(said, Vectors(np.arange(3)).gather(np.array([0, 1, 1, 2])))
+    vectors = batch.teacher["negatives"].embedding_BD.numpy()
+    assert vectors.shape == (4, TEACHER_DIM) and vectors.dtype == np.float32
+    np.testing.assert_array_equal(vectors, Vectors(np.arange(3)).gather(np.array([0, 1, 1, 2])))
     expected = Words(4).padded(np.array([0, 1, 1, 2])).input_ids_BT
     assert batch.tokens["negatives"].input_ids_BT.tolist() == expected.tolist()
 
@@ -83,7 +83,7 @@ def test_ranks_see_together_what_one_process_sees(monkeypatch: pytest.MonkeyPatc
     np.testing.assert_array_equal(together, Order(100, plan.seed).take(5 * 8, 25 * 8))
 
 
-def test_a_batch_that_cannot_be_cut_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_that_cannot_be_divided_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("stillhouse.training.prefetch.world_size", lambda: 3)
-    with pytest.raises(BadInput, match="multiple of workers"):
+    with pytest.raises(BadInput, match="batch_size % "):
         rank_share(stage())

@@ -157,7 +157,7 @@ def test_the_trained_student_is_found_again(workspace: Workspace, distil: Callab
     assert open_model(plan.stores["text"].teacher.path, workspace).encode(texts).shape == (2, 32)  # type: ignore[union-attr]
 
 
-def test_a_stage_that_teaches_is_run_first(workspace: Workspace, distil: Callable[..., Stage]) -> None:
+def test_a_teachers_stage_is_run_first(workspace: Workspace, distil: Callable[..., Stage]) -> None:
     assistant = distil(budget=32, dev=None)
     texts = assistant.examples.columns["text"]
     pupil = distil(stores={"text": Store(texts, assistant, max_length=32)}, budget=32, seed=1)
@@ -223,7 +223,7 @@ def test_two_processes_at_half_the_batch_equal_one(
 
 
 @pytest.mark.usefixtures("forked")
-def test_two_processes_stop_together_and_go_on(workspace: Workspace, distil: Callable[..., Stage]) -> None:
+def test_two_processes_stop_together_and_continue(workspace: Workspace, distil: Callable[..., Stage]) -> None:
     plan, two = distil(budget=16 * 60, evaluate_every=16 * 5), Where("cpu", threads=1, workers=2)
     with pytest.raises(Stopped):
         run(plan, workspace, where=two, on_evaluation=lambda evaluation: evaluation.examples >= 80)
@@ -235,16 +235,16 @@ def test_two_processes_stop_together_and_go_on(workspace: Workspace, distil: Cal
 
 @pytest.mark.usefixtures("forked")
 @pytest.mark.parametrize(
-    ("changes", "error", "said"),
+    ("changes", "error", "message"),
     [
         ({"dev": DevSuite((spec(Bad),), select="spread")}, BadInput, "the dev set must be there"),
         ({"optimizer": Optimizer(1e9, clip_norm=0.0)}, Diverged, "must be finite|collapsed"),
     ],
 )
-def test_processes_say_why_they_give_up(
-    workspace: Workspace, distil: Callable[..., Stage], changes: dict[str, Any], error: type, said: str
+def test_processes_report_why_they_failed(
+    workspace: Workspace, distil: Callable[..., Stage], changes: dict[str, Any], error: type, message: str
 ) -> None:
-    with pytest.raises(error, match=said):
+    with pytest.raises(error, match=message):
         run(distil(**changes), workspace, where=Where("cpu", threads=1, workers=2))
 
 
@@ -256,7 +256,7 @@ def test_fewer_examples_than_a_batch_are_refused(workspace: Workspace, distil: C
 @pytest.mark.ray
 @pytest.mark.usefixtures("forked")
 def test_ray_train(workspace: Workspace, distil: Callable[..., Stage]) -> None:
-    """Two workers under Ray Train, stopped early; no placement group is left, and plain processes go on."""
+    """Two workers under Ray Train, stopped early, leave no placement group; plain processes continue."""
     import ray
     from ray.util import placement_group_table
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from stillhouse.core.artifacts import Workspace, locked, write_array, write_manifest
-from stillhouse.core.errors import require
+from stillhouse.core.errors import BadInput, require
 from stillhouse.core.identity import canonical
 from stillhouse.core.types import FloatArray, IntArray
 from stillhouse.examples.negative_selection import known_positives, nearest, nearest_of
@@ -171,11 +171,7 @@ def build_mined(
     rule = examples.origin
     assert isinstance(rule, Mined), "only mined examples are mined"
     columns = {"query", "passage", COLUMN}
-    require(
-        set(examples.columns) == columns,
-        f"mined examples have the columns {columns}",
-        got=list(examples.columns),
-    )
+    require(set(examples.columns) == columns, f"columns = {columns}", columns=list(examples.columns))
     folder = workspace.path(examples)
     with locked(folder.with_suffix(".lock")):
         if not workspace.finished(examples):
@@ -198,21 +194,20 @@ def _miner(workspace: Workspace, rule: Mined) -> tuple[Miner, int]:
     passage, candidates = first[pairs["passage"]], np.intersect1d(first, passages.rows)
     embedded = np.isin(query, queries.rows) & np.isin(passage, candidates)
     place = np.searchsorted(candidates, passage[embedded])
-    require(bool(embedded.any()), "some pair has vectors of both its texts", pairs=len(query))
+    if not embedded.any():
+        raise BadInput(f"None of the {len(query)} pairs has vectors of both its texts.")
     miner = Miner(queries, Candidates(passages, candidates), query[embedded], place, rule, QUERY_TILE)
     return miner, int((~embedded).sum())
 
 
 def _finish(folder: Path, examples: Examples, miner: Miner, found: IntArray, without_vector: int) -> None:
     enough, candidates = (found >= 0).all(axis=1), miner.passages.ids
-    require(
-        bool(enough.any()),
-        "some pair has K hard negatives",
-        negatives=miner.rule.negatives,
-        passages=len(candidates),
-        pairs=len(found),
-        remedy="Reduce the number of negatives, relax the rule, or give more passages.",
-    )
+    if not enough.any():
+        raise BadInput(
+            f"None of the {len(found)} pairs has {miner.rule.negatives} hard negatives among "
+            f"{len(candidates)} passages. Reduce the number of negatives, relax the rule, or give more "
+            "passages."
+        )
     arrays = {
         "query": miner.query[enough],
         "passage": candidates[miner.passage[enough]],

@@ -31,13 +31,11 @@ def transformer_folder(base: Model) -> Path:
         BadInput: There is no ``config.json``.
     """
     folder = transformer_part(Path(base.path))
-    require(
-        (folder / "config.json").is_file(),
-        "a model folder holds the config.json of a transformer",
-        model=base.name or base.path,
-        folder=str(folder),
-        remedy="Give the folder of a sentence-transformers or Hugging Face encoder.",
-    )
+    if not (folder / "config.json").is_file():
+        raise BadInput(
+            f"The folder of a model must hold the config.json of a transformer, but {folder} has none. Give "
+            "the folder of a sentence-transformers or Hugging Face encoder."
+        )
     return folder
 
 
@@ -133,7 +131,11 @@ def layer_stack(backbone: "PreTrainedModel") -> str:
         name for name, m in backbone.named_modules() if isinstance(m, nn.ModuleList) and len(m) == total
     )
     stack = next(stacks, None)
-    require(stack is not None, "the layers are a list", architecture=backbone.config.model_type)
+    if stack is None:
+        raise BadInput(
+            f"A student's layers must be a module list, but {backbone.config.model_type} has none of "
+            f"{total} layers."
+        )
     return str(stack)
 
 
@@ -169,11 +171,12 @@ def checked_layers(layers: Sequence[int], total: int) -> tuple[int, ...]:
     kept = tuple(layers)
     require(
         len(kept) > 0 and all(0 <= layer < total for layer in kept),
-        f"layers are between 0 and {total - 1}",
+        f"0 <= layer <= {total - 1}",
         layers=kept,
         remedy=f"The base model has {total} layers, counted from 0.",
     )
-    require(all(a < b for a, b in itertools.pairwise(kept)), "layers increase, none twice", layers=kept)
+    increasing = all(a < b for a, b in itertools.pairwise(kept))
+    require(increasing, "layer < next layer", layers=kept, remedy="List every layer once, in order.")
     return kept
 
 
@@ -186,25 +189,23 @@ def _config(folder: Path) -> "PretrainedConfig":
         raise BadInput(
             f"{folder / 'config.json'} must be one that transformers knows, but: {error}"
         ) from None
-    require(
-        not config.is_encoder_decoder and hasattr(config, "num_hidden_layers"),
-        "a student is an encoder with layers",
-        architecture=config.model_type,
-        folder=str(folder),
-    )
-    known: PretrainedConfig = config
-    return known
+    if config.is_encoder_decoder or not hasattr(config, "num_hidden_layers"):
+        raise BadInput(
+            f"A student must be an encoder with layers, but {folder} holds a model of type "
+            f"{config.model_type}."
+        )
+    checked: PretrainedConfig = config
+    return checked
 
 
 def build_options(config: "PretrainedConfig", attention: str) -> dict[str, Any]:
     """Return arguments that build the model without a pooler head, if the architecture has one."""
     from transformers.models.auto.modeling_auto import MODEL_MAPPING
 
-    require(
-        type(config) in MODEL_MAPPING,
-        "the architecture is one of transformers' own",
-        architecture=config.model_type,
-    )
+    if type(config) not in MODEL_MAPPING:
+        raise BadInput(
+            f"The architecture of a student must be one of transformers' own, but got {config.model_type}."
+        )
     # None lets transformers choose: sdpa if possible, otherwise eager.
     options: dict[str, Any] = {"attn_implementation": None if attention == "sdpa" else attention}
     architecture: Any = MODEL_MAPPING[type(config)]
@@ -246,12 +247,11 @@ def fresh(config: "PretrainedConfig", options: dict[str, Any], seed: int) -> "Pr
 def _pretrained(folder: Path, config: "PretrainedConfig", options: dict[str, Any]) -> "PreTrainedModel":
     from transformers import AutoModel
 
-    require(
-        any(folder.glob("*.safetensors")),
-        "the weights are safetensors",
-        folder=str(folder),
-        remedy="Pickled weights can run code and are not loaded; convert them first.",
-    )
+    if not any(folder.glob("*.safetensors")):
+        raise BadInput(
+            f"The weights of a model must be safetensors, but {folder} holds none. Pickled weights can run "
+            "code and are not loaded; convert them first."
+        )
     model, report = AutoModel.from_pretrained(
         folder,
         config=config,
@@ -262,7 +262,8 @@ def _pretrained(folder: Path, config: "PretrainedConfig", options: dict[str, Any
         **options,
     )
     missing = sorted(report["missing_keys"])
-    require(not missing, "the weights are complete", folder=str(folder), missing=missing[:3])
+    if missing:
+        raise BadInput(f"The weights of a model must be complete, but in {folder} {missing[:3]} are missing.")
     loaded: PreTrainedModel = model
     return loaded
 
@@ -279,12 +280,10 @@ def _copy_layers(whole: "PreTrainedModel", part: "PreTrainedModel", kept: tuple[
         if prefix in renamed:
             moved[renamed[prefix] + name.removeprefix(prefix)] = tensor
     differing = sorted(set(moved) ^ set(part.state_dict()))
-    require(
-        not differing,
-        "the kept layers fit their new positions",
-        layers=kept,
-        architecture=whole.config.model_type,
-        differing=differing[:3],
-        remedy="In this architecture the first layer differs from the others: keep layer 0.",
-    )
+    if differing:
+        raise BadInput(
+            f"Layers {list(kept)} of {whole.config.model_type} do not fit their new positions: "
+            f"{differing[:3]} differ. In this architecture the first layer differs from the others: keep "
+            "layer 0."
+        )
     part.load_state_dict(moved)

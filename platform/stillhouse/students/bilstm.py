@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from stillhouse.core.errors import require
+from stillhouse.core.errors import BadInput, require
 from stillhouse.core.types import Encoding, LazyStates, StockModule, Tokens
 from stillhouse.plan.data import Model
 from stillhouse.students.export.modules import (
@@ -159,12 +159,10 @@ def _load_words(words: Model) -> Tensor:
 
     file = Path(words.path) / "model.safetensors"
     tensors: dict[str, Any] = load_file(file) if file.is_file() else {}
-    require(
-        set(tensors) == {"words"},
-        "a folder of word vectors holds one tensor, `words`",
-        folder=words.name or words.path,
-        tensors=sorted(tensors)[:3],
-        remedy="Create the folder from a file of vectors, or from the words of a corpus.",
-    )
+    if set(tensors) != {"words"}:
+        raise BadInput(
+            f"A folder of word vectors must hold one tensor, `words`, but {words.name or words.path} holds "
+            f"{sorted(tensors)[:3]}. Create the folder from a file of vectors, or from the words of a corpus."
+        )
     vectors_VD: Tensor = tensors["words"]
     return vectors_VD.float()

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from stillhouse.core.artifacts import read_json
-from stillhouse.core.errors import require
+from stillhouse.core.errors import BadInput
 from stillhouse.plan.data import Model
 
 
@@ -34,13 +34,11 @@ def own_head(base: Model) -> Head:
     chosen = [name for flag, name in named.items() if config.get(flag)] or [
         config.get("pooling_mode", "mean")
     ]
-    require(
-        len(chosen) == 1 and chosen[0] in named.values() and not others,
-        "a live or fine-tuned teacher pools by mean, cls or max, with no other module after it",
-        model=base.name or base.path,
-        pooling=chosen,
-        modules=others,
-    )
+    if len(chosen) != 1 or chosen[0] not in named.values() or others:
+        raise BadInput(
+            f"A live or fine-tuned teacher must pool by mean, cls or max, with no other module after it, but "
+            f"{base.name or base.path} has pooling={chosen}, modules={others}."
+        )
     return Head(chosen[0], normalize="Normalize" in modules)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from stillhouse.core.errors import require
+from stillhouse.core.errors import BadInput, require
 from stillhouse.core.tokenizing import FastTokenizer, pad, token_batches
 from stillhouse.core.types import Tokens
 from stillhouse.students.encoder import Vectors, inferring
@@ -85,10 +85,9 @@ def candidates_per_claim(claim: Tokens, documents: Tokens) -> int:
         BadInput: The number of documents is not a multiple of the number of claims.
     """
     claims, rows = len(claim.input_ids_BT), len(documents.input_ids_BT)
-    require(
-        claims >= 1 and rows >= claims and rows % claims == 0,
-        "the number of documents is a multiple of the number of claims",
-        claims=claims,
-        documents=rows,
-    )
+    if claims < 1 or rows < claims or rows % claims:
+        raise BadInput(
+            f"The number of documents must be a multiple of the number of claims, but got {claims=}, "
+            f"documents={rows}."
+        )
     return rows // claims

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch import Tensor, nn
 
-from stillhouse.core.errors import require
+from stillhouse.core.errors import BadInput, require
 from stillhouse.core.types import Encoding, StockModule, Tokens
 from stillhouse.plan.data import Model
 from stillhouse.students.backbone import (
@@ -177,13 +177,12 @@ class RecurrentStudent(nn.Module):
         rest = [name for name in own if not name.startswith(words)]
         missing = [name for name in rest if name not in state]
         reshaped = [name for name in rest if name in state and state[name].shape != own[name].shape]
-        require(
-            not missing and not reshaped,
-            "the earlier student has the first layers of this one",
-            missing=missing[:3],
-            other_shape=reshaped[:3],
-            remedy="Start from a student of the same base with at least as many layers.",
-        )
+        if missing or reshaped:
+            raise BadInput(
+                f"The earlier student must have the first layers of this one, but missing={missing[:3]}, "
+                f"other_shape={reshaped[:3]}. Start from a student of the same base with at least as many "
+                "layers."
+            )
         table = [name for name in own if name.startswith(words)]
         alike = all(name in state and state[name].shape == own[name].shape for name in table)
         taken = {name: state[name] for name in (own if alike else rest)}
@@ -199,7 +198,7 @@ class RecurrentStudent(nn.Module):
         Raises:
             BadInput: No layers are applied, or the architecture's layers differ by their position.
         """
-        require(self.repeats >= 1, "repeats >= 1 for an export", repeats=self.repeats)
+        require(self.repeats >= 1, "repeats >= 1", repeats=self.repeats, remedy="Export a later stage.")
         backbone = self.backbone
         config = with_layers(backbone.config, tuple(range(self.unit)) * self.repeats)
         with quiet():
@@ -216,13 +215,11 @@ class RecurrentStudent(nn.Module):
         if self.bottleneck:
             weights[f"{words}weight"] = backbone.get_input_embeddings().multiplied_VH().detach()
         differing = sorted(set(weights) ^ set(model.state_dict()))
-        require(
-            not differing,
-            "every layer has the same parts",
-            architecture=config.model_type,
-            differing=differing[:3],
-            remedy="Layers of this architecture cannot be unrolled; write the compact form.",
-        )
+        if differing:
+            raise BadInput(
+                f"The layers of {config.model_type} differ in {differing[:3]} and cannot be unrolled. Write "
+                "the compact form."
+            )
         model.load_state_dict(weights)
         model.eval()
         whole: PreTrainedModel = model
@@ -253,6 +250,6 @@ def checked_repeats(unit: int, repeats: int | None, depth: int) -> int:
     require(repeats is None or repeats >= 0, "repeats >= 0", repeats=repeats)
     if repeats is not None:
         return repeats
-    remedy = "Give the number of times that the unit is applied (repeats)."
-    require(depth % unit == 0, "unit divides the layers of the base", unit=unit, layers=depth, remedy=remedy)
+    remedy = "Otherwise give the number of times that the unit is applied (repeats)."
+    require(depth % unit == 0, "layers of the base % unit = 0", unit=unit, layers=depth, remedy=remedy)
     return depth // unit

@@ -76,7 +76,7 @@ class SimpleCNN(nn.Module):
         """
         super().__init__()
         require(filters >= 1, "filters >= 1", filters=filters)
-        require(width >= 1 and width % 2 == 1, "width of a filter is odd", width=width)
+        require(width >= 1 and width % 2 == 1, "width >= 1, odd", width=width)
         require(0 <= dropout < 1, "0 <= dropout < 1", dropout=dropout)
         with seeded(seed):
             self.words = word_embedding(words, dim=word_dim, trained=train_words)

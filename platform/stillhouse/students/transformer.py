@@ -174,7 +174,8 @@ def load_weights(student: nn.Module, path: str | Path, *, new: Sequence[str] = (
     """
     from safetensors.torch import load_file
 
-    require(Path(path).is_file(), "the weights to start from exist", path=str(path))
+    if not Path(path).is_file():
+        raise BadInput(f"The weights to start from must exist, but there is no file {path}.")
     if isinstance(student, WeightAdapter):
         student.load_state_dict(student.adapted(load_file(path)), strict=False)
         return
@@ -182,13 +183,9 @@ def load_weights(student: nn.Module, path: str | Path, *, new: Sequence[str] = (
     missing = [name for name in own if name not in found and not name.startswith(tuple(f"{n}." for n in new))]
     unknown = [name for name in found if name not in own]
     reshaped = [name for name in found if name in own and found[name].shape != own[name].shape]
-    require(
-        not missing and not unknown and not reshaped,
-        "the weights fit the student",
-        path=str(path),
-        missing=missing[:3],
-        unknown=unknown[:3],
-        other_shape=reshaped[:3],
-        remedy="Start from a stage with the same layers, projection and vocabulary.",
-    )
+    if missing or unknown or reshaped:
+        raise BadInput(
+            f"The weights must fit the student, but for {path} missing={missing[:3]}, unknown={unknown[:3]}, "
+            f"other_shape={reshaped[:3]}. Start from a stage with the same layers, projection and vocabulary."
+        )
     student.load_state_dict(found, strict=False)

@@ -30,17 +30,15 @@ def word_embedding(words: Model, *, dim: int | None, trained: bool) -> nn.Embedd
     size = _vocabulary_size(folder)
     vectors_VD = _vectors(folder, size)
     if vectors_VD is None:
-        require(
-            trained,
-            "words without published vectors are trained",
-            words=words.name or words.path,
-            train_words=trained,
-            remedy="Set train_words, or give a folder with a model.safetensors.",
-        )
+        if not trained:
+            raise BadInput(
+                f"Words without published vectors must be trained, and {words.name or words.path} has no "
+                "vectors. Set train_words, or give a folder with a model.safetensors."
+            )
         vectors_VD = torch.randn(size, 300 if dim is None else dim) * 0.1
     require(
         dim is None or dim == vectors_VD.shape[1],
-        "word_dim is that of the published vectors",
+        "word_dim = dimension of the published vectors",
         word_dim=dim,
         published=vectors_VD.shape[1],
     )
@@ -62,7 +60,8 @@ def _vocabulary_size(folder: Path) -> int:
     from tokenizers import Tokenizer
 
     path = folder / "tokenizer.json"
-    require(path.is_file(), "a folder of words has a tokenizer.json", folder=str(folder))
+    if not path.is_file():
+        raise BadInput(f"A folder of words must have a tokenizer.json, but {folder} has none.")
     try:
         tokenizer = Tokenizer.from_file(str(path))
     except Exception as error:  # the library raises bare Exception
@@ -79,10 +78,9 @@ def _vectors(folder: Path, size: int) -> Tensor | None:
         return None
     tensors: dict[str, Tensor] = load_file(path)
     shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
-    require(
-        len(shapes) == 1 and all(len(shape) == 2 and shape[0] == size for shape in shapes.values()),
-        "word vectors are one tensor, with a row for every word of the vocabulary",
-        tensors=shapes,
-        words=size,
-    )
+    if len(shapes) != 1 or any(len(shape) != 2 or shape[0] != size for shape in shapes.values()):
+        raise BadInput(
+            f"Word vectors must be one tensor with a row for each of the {size} words of the vocabulary, but "
+            f"{path} holds {shapes}."
+        )
     return next(iter(tensors.values())).float()

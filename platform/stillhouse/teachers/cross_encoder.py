@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from stillhouse.core.errors import BadInput, require
+from stillhouse.core.errors import BadInput
 from stillhouse.core.types import FloatArray
 from stillhouse.plan.data import Model
 from stillhouse.students.backbone import quiet
@@ -66,20 +66,17 @@ def check_cross_encoder(model: Model) -> None:
     """
     config, name = _config(model), model.name or model.path
     heads = list(getattr(config, "architectures", None) or [])
-    require(
-        any(head.endswith(_CLASSIFIER) for head in heads),
-        "a cross-encoder has a trained head (a model for sequence classification)",
-        cross_encoder=name,
-        architectures=heads,
-        remedy="Give a cross-encoder such as cross-encoder/ms-marco-MiniLM-L6-v2, not an embedding model.",
-    )
-    require(
-        config.num_labels == 1,
-        "a cross-encoder that ranks has one label",
-        cross_encoder=name,
-        labels=config.num_labels,
-        remedy="A model with several labels, such as an NLI model, gives no score to rank by.",
-    )
+    if not any(head.endswith(_CLASSIFIER) for head in heads):
+        raise BadInput(
+            f"A cross-encoder must have a trained head (a model for sequence classification), but {name} has "
+            f"architectures={heads}. Give a cross-encoder such as cross-encoder/ms-marco-MiniLM-L6-v2, not "
+            "an embedding model."
+        )
+    if config.num_labels != 1:
+        raise BadInput(
+            f"A cross-encoder that ranks has one label, but {name} has {config.num_labels}. A model with "
+            "several labels, such as an NLI model, gives no score to rank by."
+        )
 
 
 def positions_of(model: Model) -> int:

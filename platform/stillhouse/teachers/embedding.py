@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from stillhouse.core.artifacts import Workspace, locked
-from stillhouse.core.errors import mistake_in, require
+from stillhouse.core.errors import BadInput, mistake_in, require
 from stillhouse.plan.data import Model, Store
 from stillhouse.teachers.build_state import Build
 from stillhouse.teachers.forward import default_batch_tokens
@@ -40,12 +40,11 @@ def resolve_compute(device: str = "cpu", compute: str = "auto") -> str:
     allowed = ("auto", "bfloat16", "float32")
     require(compute in allowed, "compute in (auto, bfloat16, float32)", compute=compute)
     supported = _has_bfloat16(torch.device(device).type)
-    require(
-        supported or compute != "bfloat16",
-        "the hardware supports bfloat16",
-        device=device,
-        remedy="Use compute=float32 (another store), or a machine with AVX512-BF16, AMX or a recent GPU.",
-    )
+    if compute == "bfloat16" and not supported:
+        raise BadInput(
+            f"`compute = bfloat16` needs hardware that supports bfloat16, but {device} does not. Use "
+            "compute=float32 (another store), or a machine with AVX512-BF16, AMX or a recent GPU."
+        )
     return "float32" if compute == "float32" or not supported else "bfloat16"
 
 
@@ -87,10 +86,11 @@ def build_stores(
     require(threads >= 1, "threads >= 1", threads=threads)
     unfinished = {store.fingerprint: store for store in stores if not workspace.finished(store)}
     for store in unfinished.values():
-        texts = workspace.path(store.texts)
-        require(
-            workspace.finished(store.texts), "the texts are read before they are embedded", texts=str(texts)
-        )
+        if not workspace.finished(store.texts):
+            raise BadInput(
+                "The texts must be read before they are embedded, but "
+                f"{workspace.path(store.texts)} is not finished."
+            )
     with contextlib.ExitStack() as locks:
         for _, store in sorted(unfinished.items()):
             locks.enter_context(locked(workspace.path(store).with_suffix(".lock")))
@@ -158,11 +158,11 @@ def _through_ray(
 ) -> Iterator[tuple[int, Shard]]:
     import ray
 
-    require(
-        ray.is_initialized(),
-        "Ray is running before a store is built with it",
-        remedy="Call ray.init first, or build with local=True.",
-    )
+    if not ray.is_initialized():
+        raise BadInput(
+            "Ray must be running before a store is built with it. Call ray.init first, or build with "
+            "local=True."
+        )
     if not missing:
         return
     actors = min(actors, len(missing))

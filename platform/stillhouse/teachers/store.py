@@ -83,7 +83,7 @@ class StoreReader:
         if not flat.size:
             return np.empty((*rows.shape, self.dim), np.float32)
         low, high, total = int(flat.min()), int(flat.max()), self._table_rows
-        require(0 <= low and high < total, f"row ids are in [0, {total})", lowest=low, highest=high)
+        require(0 <= low and high < total, f"row ids in [0, {total})", lowest=low, highest=high)
         shard_of = np.searchsorted(self._starts, flat, side="right") - 1
         positions = flat - self._starts[shard_of]
         for shard in np.unique(shard_of[self._quarantines[shard_of]]):
@@ -105,12 +105,11 @@ class StoreReader:
             if len(stored)
             else np.zeros(len(rows), bool)
         )
-        require(
-            bool(inside.all()),
-            "every gathered row has a vector",
-            rows=np.unique(rows[~inside])[:5].tolist(),
-            remedy=f"These rows are quarantined, see {QUARANTINE}; `.rows` lists those with a vector.",
-        )
+        if not inside.all():
+            raise BadInput(
+                f"Every gathered row must have a vector, but rows {np.unique(rows[~inside])[:5].tolist()} "
+                f"are quarantined, see {QUARANTINE}; `.rows` lists the rows with a vector."
+            )
         return position
 
     def _row_column(self, index: int) -> npt.NDArray[np.int64]:
@@ -141,13 +140,11 @@ def open_store(workspace: Workspace, store: Store) -> StoreReader:
         BadInput: It is unfinished, damaged, or of a different dtype than the plan's.
     """
     reader = StoreReader(workspace.path(store))
-    require(
-        reader.dtype == store.dtype,
-        "a store has the dtype that the plan names",
-        expected=store.dtype,
-        found=reader.dtype,
-        remedy=f"Remove {reader.folder} and build it again.",
-    )
+    if reader.dtype != store.dtype:
+        raise BadInput(
+            f"A store must have the dtype that the plan names, {store.dtype}, but {reader.folder} has "
+            f"{reader.dtype}. Remove it and build it again."
+        )
     return reader
 
 
@@ -163,12 +160,11 @@ def read_shard(path: Path, dim: int, dtype: str) -> Any:
         raise Hindered(
             f"{path} must be a complete Arrow file, but reading it gave: {error}. {_REBUILD}"
         ) from None
-    require(
-        batch.schema.equals(schema(dim, dtype)),
-        f"{path} holds vectors of {dim} {dtype} values",
-        found=str(batch.schema.field("embedding").type),
-        remedy=_REBUILD,
-    )
+    if not batch.schema.equals(schema(dim, dtype)):
+        raise BadInput(
+            f"{path} must hold vectors of {dim} {dtype} values, but holds "
+            f"{batch.schema.field('embedding').type}. {_REBUILD}"
+        )
     return batch
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from stillhouse.core.errors import BadInput, require
+from stillhouse.core.errors import BadInput
 from stillhouse.plan.data import Model
 from stillhouse.students.backbone import quiet
 
@@ -34,18 +34,15 @@ def check_translator(model: Model) -> None:
         config: Any = AutoConfig.from_pretrained(model.path, local_files_only=True)
     except ValueError as error:
         raise BadInput(f"{name} must be a model that transformers knows, but: {error}") from None
-    require(
-        bool(config.is_encoder_decoder),
-        "a translator is a sequence-to-sequence model",
-        model=name,
-        architecture=config.model_type,
-    )
-    require(
-        not hasattr(_tokenizer(model), "src_lang"),
-        "a translator has one fixed direction",
-        model=name,
-        remedy="Use a model for one pair of languages, such as those of Opus-MT.",
-    )
+    if not config.is_encoder_decoder:
+        raise BadInput(
+            f"A translator must be a sequence-to-sequence model, but {name} is of type {config.model_type}."
+        )
+    if hasattr(_tokenizer(model), "src_lang"):
+        raise BadInput(
+            f"A translator must have one fixed direction, but {name} has several. Use a model for one pair "
+            "of languages, such as those of Opus-MT."
+        )
 
 
 def back_translated(
@@ -123,7 +120,8 @@ def _tokenizer(model: Model) -> Any:
 
     files = [file.name for pattern in _TOKENIZER_FILES for file in Path(model.path).glob(pattern)]
     # From an empty folder transformers builds a tokenizer without words.
-    require(bool(files), "a translator's folder holds its tokenizer", model=model.name or model.path)
+    if not files:
+        raise BadInput(f"A translator's folder must hold its tokenizer, but {model.path} has none.")
     try:
         return AutoTokenizer.from_pretrained(Path(model.path), local_files_only=True, trust_remote_code=False)
     except (OSError, ValueError, KeyError, ImportError) as error:

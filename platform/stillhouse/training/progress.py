@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from stillhouse.core.errors import nearest, require
+from stillhouse.core.errors import BadInput, nearest
 from stillhouse.plan.stage import Stage
 
 
@@ -106,11 +106,10 @@ def evaluation_due(stage: Stage, step: int) -> bool:
 
 
 def _selecting(metrics: Mapping[str, float], select: str) -> float:
-    require(
-        select in metrics,
-        "the selecting metric is one that the dev suite measures",
-        select=select,
-        remedy=nearest(select, list(metrics)),
-    )
+    if select not in metrics:
+        raise BadInput(
+            f"The selecting metric must be one that the dev suite measures, but got {select=}. "
+            f"{nearest(select, list(metrics))}"
+        )
     value = metrics[select]
     return -math.inf if math.isnan(value) else value

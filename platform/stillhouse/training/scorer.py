@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from stillhouse.core.errors import require
+from stillhouse.core.errors import BadInput
 from stillhouse.core.types import Encoding, LogitObjective, ScoringObjective
 from stillhouse.students.encoder import StudentEncoder, Vectors, evaluating
 
@@ -62,13 +62,15 @@ class StudentScorer:
     def _computed(self, compute: Compute, first: Sequence[str], second: Sequence[str] | None) -> Vectors:
         sides = [first] if second is None else [first, second]
         lengths = {len(side) for side in sides}
-        require(
-            len(sides) == len(self.columns),
-            "texts are given for every column of the training examples",
-            given=len(sides),
-            columns=list(self.columns),
-        )
-        require(len(lengths) == 1 and 0 not in lengths, "both sides have the same length > 0")
+        if len(sides) != len(self.columns):
+            raise BadInput(
+                f"Texts must be given for every column of the training examples, {list(self.columns)}, but "
+                f"got {len(sides)} lists of texts."
+            )
+        if len(lengths) != 1 or 0 in lengths:
+            raise BadInput(
+                f"Both sides of the pairs must have the same length > 0, but got {sorted(lengths)}."
+            )
         row_of = {
             text: row for row, text in enumerate(dict.fromkeys(text for side in sides for text in side))
         }

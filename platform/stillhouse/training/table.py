@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from stillhouse.core.artifacts import Workspace
-from stillhouse.core.errors import require
+from stillhouse.core.errors import BadInput, require
 from stillhouse.core.types import Batch, Encoding, FloatArray, IntArray, Tokens, ValueArray
 from stillhouse.plan.data import Model, TokenTable
 from stillhouse.plan.stage import Stage
@@ -83,12 +83,11 @@ class TrainingTable:
     def teacher_dim(self) -> int | None:
         """The dimension of the teacher's vectors; None if no teacher is read."""
         dims = {column: store.dim for column, store in self.stores.items()}
-        require(
-            len(set(dims.values())) <= 1,
-            "all columns have teacher vectors of one dimension",
-            **dims,
-            remedy="Embed every column with one teacher.",
-        )
+        if len(set(dims.values())) > 1:
+            raise BadInput(
+                f"The teacher vectors of all columns must have one dimension, but got {dims}. Embed every "
+                "column with one teacher."
+            )
         return next(iter(dims.values()), None)
 
     def teacher_blocks(self, rows: int = 4096) -> dict[str, Iterator[FloatArray]]:

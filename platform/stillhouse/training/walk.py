@@ -18,7 +18,7 @@ from stillhouse.core.artifacts import (
     write_json,
 )
 from stillhouse.core.devices import has_device, resolve_device, usable_device
-from stillhouse.core.errors import require
+from stillhouse.core.errors import BadInput, require
 from stillhouse.core.identity import canonical
 from stillhouse.core.types import ScoringObjective
 from stillhouse.plan.stage import Stage
@@ -154,7 +154,8 @@ def identity_of(name: str, workspace: Workspace) -> str:
     """
     for folder in (Path(name), workspace.root / Stage.kind / name):
         if (folder / PLAN).exists():
-            require((folder / MANIFEST).exists(), "the stage is finished", folder=str(folder))
+            if not (folder / MANIFEST).exists():
+                raise BadInput(f"The stage must be finished, but {folder} is not.")
             return sha256_of(folder / MANIFEST)
     from stillhouse.teachers.weights import resolve_model
 

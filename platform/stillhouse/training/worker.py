@@ -16,7 +16,7 @@ import torch.distributed as dist
 
 from stillhouse.core.artifacts import Workspace, locked
 from stillhouse.core.distributed import rank
-from stillhouse.core.errors import BadInput, require
+from stillhouse.core.errors import BadInput
 from stillhouse.plan.stage import Stage
 from stillhouse.training.fit import OnEvaluation
 from stillhouse.training.local import fit_here
@@ -135,13 +135,11 @@ def train_rank(task: RankTask, device: str) -> None:
     """
     folder = task.workspace.path(task.stage)
     mailbox = WorkerMailbox(folder)
-    require(
-        folder.is_dir(),
-        "every worker sees the workspace",
-        folder=str(folder),
-        host=socket.gethostname(),
-        remedy="Put the workspace on a file system that all nodes share (--root).",
-    )
+    if not folder.is_dir():
+        raise BadInput(
+            f"Every worker must see the workspace, but {socket.gethostname()} has no {folder}. Put the "
+            "workspace on a file system that all nodes share (--root)."
+        )
     try:
         with _only_writer(folder):
             mailbox.start()

@@ -42,10 +42,7 @@ def write_compact(
     target, positions = Path(folder), student.max_tokens
     rule = "max_length <= positions of the model"
     require(max_length <= positions, rule, max_length=max_length, positions=positions)
-    free = not target.exists() or (target / DESCRIPTION).is_file() or not any(target.iterdir())
-    rule, remedy = "a compact form replaces nothing but a compact form", "Give an empty or a new folder."
-    require(free, rule, folder=str(target), remedy=remedy)
-    with replacing_folder(target) as temporary:
+    with replacing_folder(target, earlier=DESCRIPTION) as temporary:
         # At least as deep as the unit, whatever the repeats: reading it back requires that many layers.
         depth = tuple(range(student.unit)) * max(1, student.repeats)
         with quiet():
@@ -64,7 +61,7 @@ def read_compact(folder: str | Path) -> tuple[RecurrentStudent, int]:
     """
     described: dict[str, Any] = read_json(Path(folder) / DESCRIPTION)
     found = described.pop("format", None)
-    require(found == FORMAT, f"format of a compact student = {FORMAT}", folder=str(folder), format=found)
+    require(found == FORMAT, f"format = {FORMAT}", folder=str(folder), format=found)
     max_length = int(described.pop("max_length"))
     base = Model(sha256="", name=Path(folder).name, path=str(folder))
     student = RecurrentStudent(base, pretrained=False, **described)

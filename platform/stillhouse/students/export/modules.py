@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from torch import Tensor, nn
 
 from stillhouse.core.artifacts import write_json
-from stillhouse.core.errors import require
+from stillhouse.core.errors import BadInput, require
 from stillhouse.core.tokenizing import FastTokenizer, lower_cases
 from stillhouse.core.types import StockModule
 from stillhouse.students.backbone import quiet
@@ -263,10 +263,10 @@ def require_stock_pooling(kind: str, pooling: str) -> None:
     """
     require(
         pooling in ("mean", "max"),
-        f"sentence-transformers can express a {kind} with pooling in (mean, max)",
+        "pooling in (mean, max)",
         pooling=pooling,
-        remedy="Its pooling modules never take the last state of each direction: train a student for export "
-        "with mean or max pooling.",
+        remedy="No module of sentence-transformers takes the last state of each direction: train a "
+        f"{kind} for export with mean or max pooling.",
     )
 
 
@@ -277,7 +277,8 @@ def copy_tokenizer(source: Path, folder: Path) -> None:
         BadInput: There are none.
     """
     found = {file for pattern in TOKENIZER_FILES for file in source.glob(pattern)}
-    require(bool(found), "a tokenizer's folder holds its files", folder=str(source))
+    if not found:
+        raise BadInput(f"A tokenizer's folder must hold its files, but {source} holds none.")
     for file in sorted(found):
         shutil.copyfile(file, folder / file.name)
 

@@ -61,13 +61,7 @@ def export_onnx(
         positions=positions,
     )
     folder = Path(folder)
-    require(
-        not folder.exists() or (folder / _GRAPH).is_file() or not any(folder.iterdir()),
-        "an ONNX export replaces nothing but an ONNX export",
-        folder=str(folder),
-        remedy="Give an empty or a new folder.",
-    )
-    with replacing_folder(folder) as temporary:
+    with replacing_folder(folder, earlier=_GRAPH) as temporary:
         write_graph(student, temporary / _GRAPH)
         if int8:
             quantise(temporary / _GRAPH)
@@ -129,7 +123,8 @@ class OnnxEncoder:
     def __init__(self, folder: str | Path, *, threads: int = 0, batch_tokens: int = 4096) -> None:
         _require_packages("onnxruntime")
         folder = Path(folder)
-        require((folder / _GRAPH).is_file(), f"an ONNX export holds {_GRAPH}", folder=str(folder))
+        if not (folder / _GRAPH).is_file():
+            raise BadInput(f"An ONNX export holds {_GRAPH}, but {folder} does not.")
         self._session = _session(folder / _GRAPH, threads)
         self.dim, self._batch_tokens = int(self._session.get_outputs()[0].shape[1]), batch_tokens
         self.tokenizer = FastTokenizer(folder, int(read_json(folder / _SETTINGS)["max_seq_length"]))
@@ -259,12 +254,10 @@ def quantise(file: Path) -> None:
 
 def _require_packages(*packages: str) -> None:
     missing = [package for package in packages if importlib.util.find_spec(package) is None]
-    require(
-        not missing,
-        "the extra `onnx` is installed",
-        missing=missing,
-        remedy='Run: pip install "stillhouse[onnx]".',
-    )
+    if missing:
+        raise BadInput(
+            f'The extra `onnx` must be installed, but {missing=}. Run: pip install "stillhouse[onnx]".'
+        )
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from stillhouse.core.artifacts import write_json
-from stillhouse.core.errors import full_disk, require
+from stillhouse.core.errors import BadInput, full_disk, require
 from stillhouse.core.types import Encoder, Exportable, FloatArray, StockModule
 from stillhouse.students.backbone import quiet
 
@@ -41,15 +41,7 @@ def export_student(
         max_length=max_length,
         positions=student.max_tokens,
     )
-    require(
-        not Path(folder).exists()
-        or (Path(folder) / "modules.json").is_file()
-        or not any(Path(folder).iterdir()),
-        "an export replaces nothing but an export",
-        folder=str(folder),
-        remedy="Give an empty or a new folder.",
-    )
-    with replacing_folder(Path(folder)) as temporary:
+    with replacing_folder(Path(folder), earlier="modules.json") as temporary:
         write_modules(student.stock_modules(), temporary, Path(tokenizer_path), max_length)
         if card:
             (temporary / "README.md").write_text(card, encoding="utf-8")
@@ -159,8 +151,21 @@ def _folder_settings(similarity: str) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def replacing_folder(folder: Path) -> Iterator[Path]:
-    """Provide an empty folder that replaces ``folder`` when the block ends without an error."""
+def replacing_folder(folder: Path, *, earlier: str) -> Iterator[Path]:
+    """Provide an empty folder that replaces ``folder`` when the block ends without an error.
+
+    Args:
+        folder: Destination of the export: missing, empty, or an earlier export of the same form.
+        earlier: A file that every export of this form has.
+
+    Raises:
+        BadInput: The folder holds something else, or the disk is full.
+    """
+    if folder.exists() and not (folder / earlier).is_file() and any(folder.iterdir()):
+        raise BadInput(
+            f"An export replaces nothing but an export of its form, but {folder} holds something else. Give "
+            "an empty or a new folder."
+        )
     temporary = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
     outdated = folder.with_name(f".{folder.name}.{os.getpid()}.old")
     for leftover in (temporary, outdated):

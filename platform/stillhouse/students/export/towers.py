@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from stillhouse.core.artifacts import write_json
-from stillhouse.core.errors import require
+from stillhouse.core.errors import BadInput
 from stillhouse.core.types import StockModule
 from stillhouse.losses.pair_head import Joiner
 from stillhouse.students.export.modules import Dense
@@ -60,18 +60,15 @@ def export_towers(
             or a folder that holds something other than an export.
     """
     target, (first, second) = Path(folder), student.export_sides
-    require(
-        not target.exists() or (target / first / "modules.json").is_file() or not any(target.iterdir()),
-        "an export replaces nothing but an export",
-        folder=str(folder),
-        remedy="Give an empty or a new folder.",
-    )
-    require(not student.normalize, "towers are exported as they are trained, without a norm", normalize=True)
+    if student.normalize:
+        raise BadInput(
+            "Towers can only be exported without a norm, but these were trained with normalize=True."
+        )
     modules: Sequence[StockModule] = student.stock_modules()
     weight: Tensor = joiner.layer.weight  # type: ignore[assignment]
     joined = (Dense(_layer(weight), nn.Identity()),) if joiner.kind == "bilinear" else ()
     tokenizer = Path(student.tokenizer.path)
-    with replacing_folder(target) as temporary:
+    with replacing_folder(target, earlier=f"{first}/modules.json") as temporary:
         for side, more in ((first, joined), (second, ())):
             (temporary / side).mkdir()
             write_modules([*modules, *more], temporary / side, tokenizer, max_length, similarity="dot")

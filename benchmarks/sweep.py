@@ -91,7 +91,14 @@ def main() -> int:
     count, held_out, budget, sentences = (2, 64, 128, 512) if options.quick else (8, 512, 2048, 20_000)
     python = peers_python()
     assert python is not None, "the peer's trainer wants `accelerate`: make peers"
-    flags = ("--held-out", str(held_out), "--distil-budget", str(budget), "--max-length", str(LENGTH))
+    flags = (
+        "--set",
+        f"sentences.held_out={held_out}",
+        "--distil-budget",
+        str(budget),
+        "--max-length",
+        str(LENGTH),
+    )
     with tempfile.TemporaryDirectory() as held:
         folder, root = Path(held), Path(held) / "runs" if options.quick else KEPT
         shutil.rmtree(root, ignore_errors=True)

@@ -1,4 +1,6 @@
-"""Search for the best IBKD student; the main job.
+"""Search for the best IBKD student: the main job, and an example of an experiment in Python.
+
+The flags of `stillhouse sweep` change the values below.
 
 ray job submit --working-dir . -- python jobs/sweep_ibkd.py --help
 """
@@ -8,7 +10,18 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "platform"))
 
+from stillhouse import Budget, Experiment, Mining, Pairs, Sentences, TeacherChoice
 from stillhouse.cli.main import main
 
+EXPERIMENT = Experiment(
+    teacher=TeacherChoice("all-MiniLM-L6-v2"),
+    data=(
+        Sentences(corpus="pydocs", count=20480),
+        Pairs(count=2048, negatives=1, mining=Mining(relative_margin=0.05)),
+    ),
+    budget=Budget(distil=8192, finetune=768, evaluations=2),
+    max_length=64,
+)
+
 if __name__ == "__main__":
-    sys.exit(main(["sweep", "ibkd", *sys.argv[1:]]))
+    sys.exit(main(["sweep", "ibkd", *sys.argv[1:]], experiment=EXPERIMENT))

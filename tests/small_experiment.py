@@ -15,10 +15,18 @@ from stillhouse.corpora.tables import write_rows, write_texts
 from stillhouse.corpora.word_vectors import write_vocabulary
 from stillhouse.evaluation.claim_ranking import ClaimRanking
 from stillhouse.evaluation.classification import Classification
+from stillhouse.experiments.budget import Budget
 from stillhouse.experiments.experiment import Experiment
+from stillhouse.experiments.kinds.claims import Claims
+from stillhouse.experiments.kinds.labelled_task import LabelledTask
+from stillhouse.experiments.kinds.pairs import Pairs
+from stillhouse.experiments.kinds.parallel import Parallel
+from stillhouse.experiments.kinds.sentences import Sentences
+from stillhouse.experiments.kinds.word_vectors import WordVectors
 from stillhouse.experiments.preparation import Embedding, Prepared, prepare
+from stillhouse.experiments.teacher import TeacherChoice
 from stillhouse.plan.data import Examples, Mined, RankingTask, Store
-from stillhouse.plan.setting import LabelledTask
+from stillhouse.plan.setting import PairData, ParallelData, TaskData
 from stillhouse.plan.stage import DevSuite
 from stillhouse.search.trial import Context
 from stillhouse.teachers.weights import resolve_model
@@ -40,13 +48,10 @@ def wanted(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> Experi
     corpus = tmp_path_factory.mktemp("corpus") / "words.txt"
     corpus.write_text("\n".join(sentences(120)))
     return Experiment(
-        teacher=str(tiny_model),
-        corpus=str(corpus),
-        sentences=0,
-        held_out=20,
+        teacher=TeacherChoice(str(tiny_model)),
+        data=(Sentences(corpus=str(corpus), count=0, held_out=20),),
+        budget=Budget(distil=64, evaluations=2),
         max_length=16,
-        distil_budget=64,
-        evaluations=2,
         compute="float32",
     )
 
@@ -65,7 +70,7 @@ def prepared(embedded: tuple[Path, Prepared], workspace: Workspace) -> Prepared:
     return embedded[1]
 
 
-def labelled_task(workspace: Workspace) -> LabelledTask:
+def labelled_task(workspace: Workspace) -> TaskData:
     """Sentences labelled by whether a cat is in them."""
     folder = Path(workspace.root) / "glue"
     folder.mkdir(parents=True, exist_ok=True)
@@ -77,7 +82,7 @@ def labelled_task(workspace: Workspace) -> LabelledTask:
     table = write_texts(workspace, "task", texts)
     examples = write_rows(workspace, {"text": table}, rows, "task", values={"label": label})
     dev = DevSuite((spec(Classification, data=resolve_task("sst2", folder, "dev")),), "sst2_accuracy")
-    return LabelledTask(examples, classes=2, dev=dev)
+    return TaskData(examples, classes=2, dev=dev)
 
 
 def ranking_task(workspace: Workspace, claims: int = 40, candidates: int = 4) -> RankingTask:
@@ -127,17 +132,12 @@ def context(prepared: Prepared, workspace: Workspace) -> Context:
     return Context(
         method="ibkd",
         preset="paper",
-        setting=dataclasses.replace(
-            setting,
-            labelled=labelled,
-            labelled_stores={"query": queries, "passage": passages, "negatives": passages},
-            finetune_budget=32,
-            parallel=parallel,
-            parallel_store=queries,
-            words=resolve_model(str(vectors)),
-            ranking=ranking_task(workspace),
-            task=task,
-        ),
+        setting=dataclasses.replace(setting, finetune_budget=32)
+        .having(Pairs, PairData(labelled, {"query": queries, "passage": passages, "negatives": passages}))
+        .having(Parallel, ParallelData(parallel, queries))
+        .having(WordVectors, resolve_model(str(vectors)))
+        .having(Claims, ranking_task(workspace))
+        .having(LabelledTask, task),
         root=str(workspace.root),
         where=Where(device="cpu", threads=1),
         quality=setting.dev.select,

@@ -1,3 +1,91 @@
-"""Distil a large text-embedding model into a small, fast one, and search for the best way to do it."""
+"""Distil a large text-embedding model into a small, fast one, and search for the best way to do it.
 
-__version__ = "0.1.0"
+The values of an experiment (`Experiment`, `Sentences`, `Pairs`, …) and the calls that work with them
+(`embed`, `train`, `sweep`, `evaluate`, `export`, `load`) are imported from here. Nothing heavy is imported
+before it is used.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from stillhouse.api import Trained, embed, evaluate, export, load, sweep, train
+    from stillhouse.core.errors import BadInput
+    from stillhouse.experiments.augmentation import Augmentation
+    from stillhouse.experiments.budget import Budget
+    from stillhouse.experiments.experiment import Experiment
+    from stillhouse.experiments.kinds.claims import Claims
+    from stillhouse.experiments.kinds.collection import SearchCollection
+    from stillhouse.experiments.kinds.labelled_task import LabelledTask
+    from stillhouse.experiments.kinds.pairs import Pairs
+    from stillhouse.experiments.kinds.parallel import Parallel
+    from stillhouse.experiments.kinds.sentences import Sentences
+    from stillhouse.experiments.kinds.word_vectors import WordVectors
+    from stillhouse.experiments.mining import Mining
+    from stillhouse.experiments.selection import Selection
+    from stillhouse.experiments.students.recurrent import RecurrentChoice
+    from stillhouse.experiments.students.static import StaticChoice
+    from stillhouse.experiments.students.transformer import TransformerChoice
+    from stillhouse.experiments.teacher import TeacherChoice
+
+__version__ = "0.2.0"
+__all__ = [
+    "Augmentation",
+    "BadInput",
+    "Budget",
+    "Claims",
+    "Experiment",
+    "LabelledTask",
+    "Mining",
+    "Pairs",
+    "Parallel",
+    "RecurrentChoice",
+    "SearchCollection",
+    "Selection",
+    "Sentences",
+    "StaticChoice",
+    "TeacherChoice",
+    "Trained",
+    "TransformerChoice",
+    "WordVectors",
+    "embed",
+    "evaluate",
+    "export",
+    "load",
+    "sweep",
+    "train",
+]
+_MODULES = {
+    "Augmentation": "experiments.augmentation",
+    "BadInput": "core.errors",
+    "Budget": "experiments.budget",
+    "Claims": "experiments.kinds.claims",
+    "Experiment": "experiments.experiment",
+    "LabelledTask": "experiments.kinds.labelled_task",
+    "Mining": "experiments.mining",
+    "Pairs": "experiments.kinds.pairs",
+    "Parallel": "experiments.kinds.parallel",
+    "RecurrentChoice": "experiments.students.recurrent",
+    "SearchCollection": "experiments.kinds.collection",
+    "Selection": "experiments.selection",
+    "Sentences": "experiments.kinds.sentences",
+    "StaticChoice": "experiments.students.static",
+    "TeacherChoice": "experiments.teacher",
+    "TransformerChoice": "experiments.students.transformer",
+    "WordVectors": "experiments.kinds.word_vectors",
+    **dict.fromkeys(("Trained", "embed", "evaluate", "export", "load", "sweep", "train"), "api"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used."""
+    if name not in _MODULES:
+        raise AttributeError(f"module 'stillhouse' has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"stillhouse.{_MODULES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """The public names."""
+    return sorted([*globals(), *__all__])

@@ -10,11 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from stillhouse.cli.groups import attribute_docs
+from stillhouse.cli.arguments import FLAGS
 from stillhouse.cli.main import main, parser
-from stillhouse.cli.options import experiment_of, settings
+from stillhouse.cli.options import experiment_from, settings
 from stillhouse.core.errors import BadInput
 from stillhouse.experiments.experiment import Experiment
+from stillhouse.experiments.fields import fields
+from stillhouse.experiments.kinds.pairs import Pairs
+from stillhouse.experiments.kinds.sentences import Sentences
 
 ROOT = Path(__file__).resolve().parents[2]
 MINE = ["mine", "--local", "--output", "mined.jsonl"]
@@ -22,7 +25,8 @@ JOBS = sorted(path.name for path in (ROOT / "jobs").glob("*.py"))
 
 
 @pytest.mark.parametrize(
-    "command", ["sweep", "train", "embed", "mine", "evaluate", "compare", "export", "store", "presets"]
+    "command",
+    ["sweep", "train", "embed", "mine", "evaluate", "compare", "export", "store", "presets", "fields"],
 )
 def test_help_has_examples(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
@@ -72,11 +76,43 @@ def test_a_reader_that_leaves_is_no_failure(unbuffered: str) -> None:
     ran.stderr.close()
 
 
-def test_every_option_of_an_experiment_is_documented_and_a_flag() -> None:
-    told = attribute_docs(Experiment)
+def test_every_flag_of_an_experiment_reaches_a_field_and_the_rest_is_listed(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     flags = parser().parse_args(["embed"])
-    for name in Experiment.__dataclass_fields__:
-        assert told[name] and hasattr(flags, name)
+    assert all(path in fields() and hasattr(flags, name) for name, path in FLAGS.items())
+    assert main(["fields"]) == 0
+    listed = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in listed] == list(fields())
+    assert main(["fields", "pairs.mining"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 9
+    assert main(["fields", "pairs.mining.range_maxx"]) == 2
+    assert "Did you mean pairs.mining.range_max" in capsys.readouterr().err
+
+
+def test_a_field_by_its_path_its_flag_and_its_file() -> None:
+    options = parser().parse_args(["train", "ibkd", "--set", "pairs.mining.range_max=100", "--pairs", "7"])
+    experiment = experiment_from(options, {"pairs": {"negatives": 3, "count": 9}, "max_length": 32})
+    pairs = experiment.get(Pairs)
+    assert (pairs.mining.range_max, pairs.count, pairs.negatives) == (100, 7, 3)
+    assert experiment.max_length == 32
+    both = parser().parse_args(["train", "ibkd", "--set", "pairs.count=8", "--pairs", "7"])
+    with pytest.raises(BadInput, match=r"by its flag or by --set.*pairs\.count"):
+        experiment_from(both)
+    other = parser().parse_args(["train", "ibkd", "--parallel", "de=de.tsv"])
+    base = Experiment(data=(Sentences("a.txt"), Pairs("pairs.jsonl")), seed=3)
+    changed = experiment_from(other, base=base)
+    assert [kind.key for kind in changed.kinds] == ["parallel"] and changed.seed == 3
+    plain = parser().parse_args(["train", "ibkd", "--sentences", "5"])
+    assert experiment_from(plain, base=base).get(Sentences) == Sentences("a.txt", count=5)
+
+
+def test_one_screen_of_help(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["sweep", "--help"])
+    text = capsys.readouterr().out
+    assert len(text.splitlines()) <= 60 and max(map(len, text.splitlines())) <= 120
+    assert "stillhouse fields" in text
 
 
 @pytest.mark.parametrize(
@@ -108,7 +144,7 @@ def test_every_option_of_an_experiment_is_documented_and_a_flag() -> None:
         (["train", "ibkd", "--local", "--device", "cuda:7"], "cuda:7"),
         (["train", "simcse", "--local", "--finetune-budget", "0"], "simcse is given labelled text"),
         (["train", "metakd", "--local", "--corpus", "words.txt"], "metakd is given labelled text"),
-        (["train", "ibkd", "--local", "--mine-sampling", "worst"], "sampling in (top, random)"),
+        (["train", "ibkd", "--local", "--set", "pairs.mining.sampling=worst"], "sampling in (top, random)"),
         ([*MINE, "--range-min", "5", "--range-max", "4"], "range_min < range_max"),
         ([*MINE, "--negatives", "4", "--range-min", "2", "--range-max", "5"], "negatives <= range_max"),
         ([*MINE, "--negatives", "0"], "negatives >= 1"),
@@ -117,6 +153,8 @@ def test_every_option_of_an_experiment_is_documented_and_a_flag() -> None:
         ([*MINE, "--pairs", "0"], "pairs >= 1"),
         ([*MINE, "--teacher", "./no-such-model"], "no-such-model"),
         (["mine", "--local", "--output", "mined.csv"], "--output is FILE.jsonl"),
+        (["train", "ibkd", "--local", "--set", "pairs.minin.seed=1"], "Did you mean pairs.mining.seed"),
+        (["train", "ibkd", "--set", "gamma=1", "--set", "gamma=2"], "--set gives each name once"),
         (["presets", "ibdk"], "Did you mean ibkd"),
         (["export", "nowhere", "out"], "nowhere"),
     ],
@@ -142,7 +180,7 @@ def test_what_nobody_expected_is_one_line_and_exit_code_1(
     def fails(options: object) -> int:
         raise KeyError("a library's mistake\nwith more lines")
 
-    monkeypatch.setattr("stillhouse.cli.commands.store", fails)
+    monkeypatch.setattr("stillhouse.cli.store.run", fails)
     assert main(["store", "ls", "--root", str(tmp_path), *(["-v"] if verbose else [])]) == 1
     told = capsys.readouterr().err
     assert ("Traceback" in told) is verbose
@@ -166,7 +204,7 @@ def test_a_full_disk_and_a_refusal_on_a_worker_are_bad_input(
         raise FromWorker("Traceback of a worker\n\n  many lines")
 
     for command, said in ((full, "room on the disk for big.npy"), (refused, "rows > 0")):
-        monkeypatch.setattr("stillhouse.cli.commands.store", command)
+        monkeypatch.setattr("stillhouse.cli.store.run", command)
         assert main(["store", "ls", "--root", str(tmp_path)]) == 2
         told = capsys.readouterr().err
         assert said in told and len(told.splitlines()) == 1
@@ -183,7 +221,8 @@ def test_sts_is_taken_from_the_environment_where_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def wanted(*flags: str, **from_file: str) -> str:
-        return experiment_of(parser().parse_args(["embed", *flags]), from_file).data_root
+        file = {"selection": from_file} if from_file else {}
+        return experiment_from(parser().parse_args(["embed", *flags]), file).selection.data_root
 
     monkeypatch.setenv("STILLHOUSE_DATA", str(tmp_path))
     assert wanted() == ""

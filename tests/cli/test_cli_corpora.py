@@ -88,7 +88,17 @@ FORMS = (
 
 
 def embed(root: Path, corpus: str, teacher: Path, *more: str) -> int:
-    flags = ["--corpus", corpus, "--teacher", str(teacher), "--held-out", "10", "--sentences", "0", *more]
+    flags = [
+        "--corpus",
+        corpus,
+        "--teacher",
+        str(teacher),
+        "--set",
+        "sentences.held_out=10",
+        "--sentences",
+        "0",
+        *more,
+    ]
     return main(["embed", "--local", "--root", str(root), "--max-length", "16", *flags])
 
 
@@ -127,7 +137,14 @@ def test_limits_encoding_and_deduplication_are_options(
     tmp_path: Path, tiny_model: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "c.txt").write_bytes("\n".join([*ROWS, ROWS[0], "Ein Café."]).encode("latin-1"))
-    more = ["--encoding", "latin-1", "--min-words", "3", "--no-deduplicate"]
+    more = [
+        "--set",
+        "sentences.encoding=latin-1",
+        "--set",
+        "sentences.min_words=3",
+        "--set",
+        "sentences.deduplicate=false",
+    ]
     assert embed(tmp_path / "runs", str(tmp_path / "c.txt"), tiny_model, *more) == 0
     assert "62 rows read, 61 kept, 0 duplicates, 1 set aside" in capsys.readouterr().out
 

@@ -13,6 +13,7 @@ from stillhouse.core.artifacts import Workspace
 from stillhouse.corpora.reading.labelled import read_labelled
 from stillhouse.corpora.tables import open_rows, open_texts
 from stillhouse.experiments.experiment import Experiment
+from stillhouse.experiments.mined_pairs import pairs_of
 
 WORDS = "cat dog sat mat house river water sun moon red green blue fast slow array list text word".split()
 MINED = {"query", "passage", "negatives", "passage_cosine", "negatives_cosine"}
@@ -104,7 +105,7 @@ def test_the_file_is_labelled_text_of_a_run(flags: list[str], pairs: Path, tmp_p
     ids, passages = open_rows(workspace, examples), open_texts(workspace, examples.columns["passage"])
     assert [passages[row] for row in ids["negatives"]] == [row["negatives"] for row in rows]
     (tmp_path / "words.txt").write_text("\n".join(dict.fromkeys(lines(120, 2))))
-    corpus = ["--corpus", str(tmp_path / "words.txt"), "--sentences", "0", "--held-out", "20"]
+    corpus = ["--corpus", str(tmp_path / "words.txt"), "--sentences", "0", "--set", "sentences.held_out=20"]
     budget = ["--distil-budget", "32", "--finetune-budget", "32", "--evaluations", "1"]
     values = ["--set", "distil_batch_size=16", "--set", "finetune_batch_size=16"]
     labelled = ["--labelled", str(out), "--negatives", "2"]
@@ -125,7 +126,7 @@ def test_without_a_file_the_pairs_are_those_of_pydocs(
     monkeypatch.setattr("stillhouse.experiments.mined_pairs.read_pydocs", read)
     report = mine(tmp_path / "told.json", "--output", str(tmp_path / "mined.jsonl"), *flags)
     assert report["pairs"] > 20 and report["negatives"] == 1
-    assert [(wanted.corpus, wanted.pairs) for wanted in seen] == [("pydocs", 2048)]
+    assert [(wanted.uses_pydocs, pairs_of(wanted).count) for wanted in seen] == [(True, 2048)]
 
 
 def test_the_file_is_not_written_over_what_it_is_mined_from(
@@ -150,10 +151,10 @@ def test_a_rule_that_leaves_nothing_writes_nothing(
 
 def test_the_rules_are_options_of_an_experiment(flags: list[str], pairs: Path, tmp_path: Path) -> None:
     (tmp_path / "words.txt").write_text("\n".join(dict.fromkeys(lines(120, 2))))
-    corpus = ["--corpus", str(tmp_path / "words.txt"), "--sentences", "0", "--held-out", "20"]
+    corpus = ["--corpus", str(tmp_path / "words.txt"), "--sentences", "0", "--set", "sentences.held_out=20"]
     (tmp_path / "plain.jsonl").write_text(pairs.read_text().replace(', "negative": "sun"', ""))
     labelled = ["--labelled", str(tmp_path / "plain.jsonl"), "--negatives", "2"]
-    rule = ["--mine-range-min", "7", "--mine-relative-margin", "-1"]
+    rule = ["--set", "pairs.mining.range_min=7", "--set", "pairs.mining.relative_margin=-1"]
     assert main(["embed", *flags, *corpus, *labelled, *rule]) == 0
     manifests = list((Path(flags[2]) / "examples").glob("mined-*/manifest.json"))
     rules = [json.loads(path.read_text())["plan"]["with"]["origin"]["with"] for path in manifests]

@@ -22,8 +22,8 @@ def corpus(folder: Path) -> Path:
     return path
 
 
-STATIC = ["--student-kind", "static", "--static-dim", "16", "--set", "batch_size=16"]
-RECURRENT = ["--student-kind", "recurrent", "--recurrent-unit", "2", "--bottleneck", "8"]
+STATIC = ["--student-kind", "static", "--set", "student.dim=16", "--set", "batch_size=16"]
+RECURRENT = ["--student-kind", "recurrent", "--set", "student.unit=2", "--set", "student.bottleneck=8"]
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,7 @@ def flags(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> list[st
     folder = tmp_path_factory.mktemp("cli")
     return [
         *("--root", str(folder / "runs"), "--corpus", str(corpus(folder)), "--teacher", str(tiny_model)),
-        *("--sentences", "0", "--held-out", "20", "--max-length", "16", "--compute", "float32"),
+        *("--sentences", "0", "--set", "sentences.held_out=20", "--max-length", "16", "--compute", "float32"),
     ]
 
 
@@ -89,7 +89,7 @@ def figures(arguments: list[str], told: Path) -> dict[str, float]:
         ("mse", ["--set", "batch_size=16", "--layers", "last"]),
         ("pkd", ["--set", "batch_size=16"]),
         ("ckd", [*STATIC, "--set", "bank_size=32", "--set", "keep_projection=true"]),
-        ("hpd", [*STATIC, "--static-start", "contextless", "--set", "dim=8"]),
+        ("hpd", [*STATIC, "--set", "student.start=contextless", "--set", "dim=8"]),
         ("mse", [*RECURRENT, "--set", "batch_size=16", "--labelled", "LABELLED", "--finetune-budget", "32"]),
         ("simcse", ["--set", "batch_size=16", "--labelled", "LABELLED", "--finetune-budget", "32"]),
         ("metakd", ["--set", "batch_size=16", "--labelled", "LABELLED", "--finetune-budget", "32"]),
@@ -144,7 +144,7 @@ def test_logits_of_a_tuned_teacher_on_varied_rows_at_shares_of_the_labels(
     train = ["train", "bilstm_kd", "--local", "--json", str(told), *flags, *task, *small]
     varied = ["--set", "augment=ts", "--fractions", "1,0.5"]
     assert main([*train, *varied]) == 2 and "--wordnet" in capsys.readouterr().err
-    assert main([*train, *varied, "--wordnet", str(tmp_path), "--augment-copies", "2"]) == 0
+    assert main([*train, *varied, "--set", f"task.wordnet={tmp_path}", "--set", "task.copies=2"]) == 0
     whole, half = json.loads(told.read_text())
     assert (whole["fraction"], half["fraction"]) == (1, 0.5) and whole["folder"] != half["folder"]
     assert half["rows"]["teacher"] * 2 == whole["rows"]["teacher"] == 96
@@ -232,7 +232,7 @@ def test_a_teacher_that_runs_along_fits_the_student(
     elsewhere = ["--root", str(tmp_path / "runs"), *flags[2:]]
     assert main(["train", "pkd", "--local", *elsewhere, "--student", str(other_student)]) == 2
     assert "hidden size of the student" in capsys.readouterr().err
-    assert main(["train", "pkd", "--local", *elsewhere, "--keep", "1"]) == 2
+    assert main(["train", "pkd", "--local", *elsewhere, "--set", "student.keep=1"]) == 2
     assert "layers to match" in capsys.readouterr().err
     assert not (tmp_path / "runs" / "stores").exists()
 
@@ -253,11 +253,15 @@ def test_a_teacher_that_runs_along_fits_the_student(
             [*STATIC, "--set", "layers=[0]"],
             "the method sets layers, which StaticStudent does not have",
         ),
-        ("mse", [*STATIC, "--keep", "2"], "keep goes with a student of the kind transformer"),
-        ("mse", ["--static-dim", "8"], "static_dim goes with a student of the kind static"),
-        ("mse", RECURRENT[:2], "a recurrent student is given its unit"),
-        ("mse", [*RECURRENT[:3], "3"], "unit divides the layers"),
-        ("mse", ["--student-kind", "statistic"], "student_kind in"),
+        (
+            "mse",
+            [*STATIC, "--set", "student.keep=2"],
+            "`student.keep` goes with a student of the kind transformer",
+        ),
+        ("mse", ["--set", "student.dim=8"], "`student.dim` goes with a student of the kind static"),
+        ("mse", RECURRENT[:2], "student.unit >= 1 for a recurrent student"),
+        ("mse", [*RECURRENT[:3], "student.unit=3"], "unit divides the layers"),
+        ("mse", ["--student-kind", "statistic"], "student.kind in"),
     ],
 )
 def test_a_kind_of_student_that_cannot_be_is_one_sentence_before_any_work(

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from stillhouse.cli import store_actions as stores
+from stillhouse.cli import store as stores
 from stillhouse.cli.main import main
 from stillhouse.core.artifacts import Workspace
+from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.experiments.preparation import Prepared
 from stillhouse.plan.data import Store
 from stillhouse.teachers.store_admin import DAY_SECONDS
@@ -24,8 +25,10 @@ def test_ls_lists_every_store(
     found = stores.show(workspace)
     said = capsys.readouterr().out.splitlines()
     assert len(found) == len(said) == 3
-    ours = next(entry for entry in found if entry["fingerprint"] == prepared.setting.sentences.fingerprint)
-    assert (ours["rows"], ours["dim"], ours["finished"]) == (prepared.setting.sentence_rows, 32, True)
+    ours = next(
+        entry for entry in found if entry["fingerprint"] == prepared.setting[Sentences].store.fingerprint
+    )
+    assert (ours["rows"], ours["dim"], ours["finished"]) == (prepared.setting[Sentences].rows, 32, True)
     assert ours["quarantined"] == 0
     assert any(ours["fingerprint"] in line and "32 x float16" in line for line in said)
 
@@ -37,7 +40,7 @@ def test_verify_finds_what_is_damaged_and_says_so_by_exit_code(
     command = ["store", "verify", "--root", str(workspace.root), "--json", str(told)]
     assert main(command) == 0
     assert [entry["problems"] for entry in json.loads(told.read_text())] == [[], [], []]
-    path = shards(workspace, prepared.setting.sentences)[0]
+    path = shards(workspace, prepared.setting[Sentences].store)[0]
     path.write_bytes(path.read_bytes()[:-1] + b"x")
     assert main(command) == 1
     problems = [entry["problems"] for entry in json.loads(told.read_text()) if entry["problems"]]
@@ -49,7 +52,7 @@ def test_verify_finds_what_is_damaged_and_says_so_by_exit_code(
 def test_an_unfinished_store_is_no_damage(
     workspace: Workspace, prepared: Prepared, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (workspace.path(prepared.setting.sentences) / "manifest.json").unlink()
+    (workspace.path(prepared.setting[Sentences].store) / "manifest.json").unlink()
     assert all(entry["problems"] == [] for entry in stores.verify(workspace))
     assert "unfinished" in capsys.readouterr().out
 
@@ -57,7 +60,7 @@ def test_an_unfinished_store_is_no_damage(
 def test_gc_shows_and_deletes_only_when_told_to(
     workspace: Workspace, prepared: Prepared, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = workspace.path(prepared.setting.sentences)
+    folder = workspace.path(prepared.setting[Sentences].store)
     (folder / "manifest.json").unlink()
     for path in (folder, *folder.iterdir()):
         os.utime(path, (1, 1))

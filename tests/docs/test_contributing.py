@@ -60,7 +60,16 @@ def test_the_method_is_found_plans_and_trains(copy: Path, tiny_model: Path, tmp_
     trained = run(
         copy,
         *("-m", "stillhouse.cli.main", "train", "huber", "--local", "--root", str(tmp_path / "runs")),
-        *("--teacher", str(tiny_model), "--corpus", str(corpus), "--sentences", "0", "--held-out", "4"),
+        *(
+            "--teacher",
+            str(tiny_model),
+            "--corpus",
+            str(corpus),
+            "--sentences",
+            "0",
+            "--set",
+            "sentences.held_out=4",
+        ),
         *("--layers", "[0,1]", "--max-length", "8", "--distil-budget", "8", "--evaluations", "1"),
         *("--compute", "float32", "--set", "batch_size=8", "--set", "delta=0.5"),
     )

@@ -198,6 +198,9 @@ def test_the_picture_has_the_numbers_of_the_text() -> None:
 def test_the_rooms_are_those_of_the_layers() -> None:
     """The table of rooms has every room of the package, on the level that the test of the layers gives it."""
     text = (DOCS / "architecture.md").read_text()
-    listed = {room: int(level) for level, room in re.findall(r"^\| (\d+) \| `(\w+)/` \|", text, re.MULTILINE)}
+    listed = {
+        room: int(level)
+        for level, room in re.findall(r"^\| (\d+) \| `(\w+)(?:/|\.py)` \|", text, re.MULTILINE)
+    }
     levels = module_at(ROOT / "tests" / "test_layers.py").LEVELS
     assert listed == {room: level for level, rooms in enumerate(levels) for room in rooms}

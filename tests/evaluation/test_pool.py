@@ -12,8 +12,8 @@ from stillhouse.core.errors import BadInput
 from stillhouse.core.types import FloatArray
 from stillhouse.corpora.tables import open_qrels, open_texts, write_collection, write_texts
 from stillhouse.evaluation.pool import CALIBRATION, Pool, build_pool, calibrate
-from stillhouse.experiments.dev_pool import calibrated, dev_pool, pooled_dev
-from stillhouse.experiments.experiment import experiment
+from stillhouse.experiments.fields import experiment_of, merged
+from stillhouse.experiments.kinds.collection import SearchCollection, calibrated, pooled_dev
 from stillhouse.plan.data import Store
 from stillhouse.teachers.embedding import build_stores
 from stillhouse.teachers.weights import resolve_model
@@ -82,9 +82,9 @@ def test_the_flag_gives_the_pool_and_tells_its_calibration(
     workspace: Workspace, pool: Pool, tiny_model: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     stores = {store.texts: store for store in (pool.queries, pool.passages)}
-    asked = dev_pool(experiment({"dev_pool": 10}), pool.collection, lambda texts: stores[texts])
-    assert asked == dataclasses.replace(pool, hard=50)
-    assert dev_pool(experiment({}), pool.collection, lambda texts: stores[texts]) is None
+    asked = SearchCollection(dev_pool=10).pool_of(pool.collection, lambda texts: stores[texts])
+    assert asked is not None and asked == dataclasses.replace(pool, hard=50)
+    assert SearchCollection().pool_of(pool.collection, lambda texts: stores[texts]) is None
     sampled = pooled_dev(workspace, asked)
     told = capsys.readouterr()
     assert "150 of 150 passages, 20 relevant" in told.out and "is the whole collection" in told.err
@@ -100,11 +100,14 @@ def test_the_flag_gives_the_pool_and_tells_its_calibration(
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"dev_pool": 5, "corpus": "texts.txt"}, "--dev-pool samples the dev passages of pydocs"),
-        ({"dev_pool": 800}, "0 <= dev_pool < dev_passages"),
-        ({"dev_pool": -1}, "0 <= dev_pool"),
+        (
+            {"collection.dev_pool": 5, "sentences.corpus": "texts.txt"},
+            "corpus pydocs, whose queries it samples",
+        ),
+        ({"collection.dev_pool": 800}, "0 <= dev_pool < dev_passages"),
+        ({"collection.dev_pool": -1}, "0 <= dev_pool"),
     ],
 )
 def test_pools_that_cannot_be(values: dict[str, object], message: str) -> None:
     with pytest.raises(BadInput, match=message):
-        experiment(values)
+        experiment_of(merged({}, values))

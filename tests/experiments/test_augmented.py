@@ -9,10 +9,12 @@ import pytest
 
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput
+from stillhouse.corpora import tables
 from stillhouse.corpora.tables import open_texts, write_texts
-from stillhouse.experiments import augmented
-from stillhouse.experiments.augmented import augment_table, check_augmentation
+from stillhouse.experiments.augmentation import Augmentation, augment_table
 from stillhouse.experiments.experiment import Experiment
+from stillhouse.experiments.fields import changed, experiment_of, merged
+from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.experiments.preparation import Embedding, prepare
 from stillhouse.plan.data import Model, TextTable
 from stillhouse.teachers import translation
@@ -42,7 +44,7 @@ def texts_of(workspace: Workspace, table: TextTable) -> list[str]:
 def test_copies_come_after_the_sentences_and_nothing_comes_twice(workspace: Workspace, wordnet: Path) -> None:
     table = write_texts(workspace, "sentences", SENTENCES)
     held_out = write_texts(workspace, "dev", ["A hound."])
-    wanted = Experiment(augment_wordnet=str(wordnet), augment_probability=1.0)
+    wanted = Augmentation(wordnet=str(wordnet), probability=1.0)
     made, counts = augment_table(wanted, workspace, table, [held_out], "cpu")
     # "the feline sat" is there already, "a hound" is held out, "an apple" has no synonym.
     assert texts_of(workspace, made) == [*SENTENCES, "The cat sat!"][:4]
@@ -52,26 +54,26 @@ def test_copies_come_after_the_sentences_and_nothing_comes_twice(workspace: Work
     }
     free, counts = augment_table(wanted, workspace, table, [], "cpu")
     assert texts_of(workspace, free) == [*SENTENCES, "a hound"] and counts["augmented_added"] == 1
-    assert augment_table(Experiment(), workspace, table, [], "cpu") == (table, {})
+    assert augment_table(Augmentation(), workspace, table, [], "cpu") == (table, {})
 
 
 def test_it_is_made_once_and_anew_when_an_input_changes(
     workspace: Workspace, wordnet: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = write_texts(workspace, "sentences", SENTENCES)
-    wanted = Experiment(augment_wordnet=str(wordnet), augment_probability=0.5, augment_each=3)
+    wanted = Augmentation(wordnet=str(wordnet), probability=0.5, copies=3)
     first = augment_table(wanted, workspace, table, [], "cpu")
     with monkeypatch.context() as patch:
-        patch.setattr(augmented, "write_texts", None)
+        patch.setattr(tables, "write_texts", None)
         assert augment_table(wanted, workspace, table, [], "cpu") == first
     with (wordnet / "noun.test.yaml").open("a") as file:
         file.write("4-n:\n  members:\n  - apple\n  - pome\n  partOfSpeech: n\n")
-    changed = [
+    again = [
         augment_table(wanted, workspace, table, [], "cpu"),
-        augment_table(dataclasses.replace(wanted, augment_each=4), workspace, table, [], "cpu"),
+        augment_table(dataclasses.replace(wanted, copies=4), workspace, table, [], "cpu"),
     ]
-    assert all(counts["augmented_copies"] in (12, 16) for _, counts in changed)
-    assert all(a[0] != b[0] or a[1] != b[1] for a, b in itertools.pairwise([first, *changed]))
+    assert all(counts["augmented_copies"] in (12, 16) for _, counts in again)
+    assert all(a[0] != b[0] or a[1] != b[1] for a, b in itertools.pairwise([first, *again]))
 
 
 def test_back_translation_goes_on_where_it_was_stopped(
@@ -92,8 +94,9 @@ def test_back_translation_goes_on_where_it_was_stopped(
             return [f"{text} {self.name}" for text in texts]
 
     monkeypatch.setattr(translation, "Translator", Echo)
-    monkeypatch.setattr(augmented, "_translators", lambda wanted: [Model("a", "von"), Model("b", "from")])
-    wanted = Experiment(augment_translators="a,b")
+    models = [Model("a", "von"), Model("b", "from")]
+    monkeypatch.setattr(Augmentation, "translator_models", lambda self: models)
+    wanted = Augmentation(translators="a,b")
     with pytest.raises(KeyboardInterrupt):
         augment_table(wanted, workspace, table, [], "cpu")
     made, counts = augment_table(wanted, workspace, table, [], "cpu")
@@ -105,24 +108,32 @@ def test_back_translation_goes_on_where_it_was_stopped(
 def test_an_experiment_embeds_and_trains_on_the_copies(
     wanted: Experiment, workspace: Workspace, wordnet: Path
 ) -> None:
-    more = dataclasses.replace(wanted, augment_wordnet=str(wordnet), augment_probability=1.0)
+    more = changed(
+        wanted,
+        {"sentences.augmentation.wordnet": str(wordnet), "sentences.augmentation.probability": 1.0},
+    )
     prepared = prepare(more, workspace, Embedding(local=True))
-    facts, rows = prepared.facts, len(open_store(workspace, prepared.setting.sentences))
-    assert facts["sentences"] == prepared.setting.sentence_rows == rows
+    facts, rows = prepared.facts, len(open_store(workspace, prepared.setting[Sentences].store))
+    assert facts["sentences"] == prepared.setting[Sentences].rows == rows
     assert 0 < facts["augmented_added"] == rows - facts["augmented_copies"]
 
 
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"augment_each": 0}, "augment_each >= 1"),
-        ({"augment_probability": 1.5}, "augment_probability <= 1"),
-        ({"parallel": "de=x", "augment_wordnet": "w"}, "parallel text is not augmented"),
-        ({"augment_wordnet": "nowhere"}, "must have its YAML files"),
-        ({"augment_translators": "one"}, "two models, there and back"),
-        ({"augment_translators": "./a,./b"}, "model's folder must exist"),
+        ({"copies": 0}, "copies >= 1"),
+        ({"probability": 1.5}, "probability <= 1"),
+        ({"wordnet": "nowhere"}, "holds its YAML files"),
+        ({"translators": "one"}, "two models, there and back"),
+        ({"translators": "./a,./b"}, "model's folder must exist"),
     ],
 )
 def test_what_cannot_be_is_refused_before_any_work(values: dict[str, Any], message: str) -> None:
     with pytest.raises(BadInput, match=message):
-        check_augmentation(Experiment(**values))
+        paths = {f"sentences.augmentation.{name}": value for name, value in values.items()}
+        experiment_of(merged({}, paths)).check()
+
+
+def test_parallel_text_is_not_augmented() -> None:
+    with pytest.raises(BadInput, match="one source of text"):
+        experiment_of({"parallel": {"corpora": "de=x"}, "sentences": {"augmentation": {"wordnet": "w"}}})

@@ -13,10 +13,13 @@ from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput
 from stillhouse.corpora.tables import open_rows, open_texts, open_values
 from stillhouse.evaluation.suites import run_suite
-from stillhouse.experiments.claim_data import cross_encoder_of, fever_files
-from stillhouse.experiments.experiment import Experiment, experiment
+from stillhouse.experiments.claim_rows import fever_files
+from stillhouse.experiments.experiment import Experiment
+from stillhouse.experiments.fields import changed, experiment_of, merged
+from stillhouse.experiments.kinds.claims import Claims
+from stillhouse.experiments.kinds.word_vectors import WordVectors
 from stillhouse.experiments.preparation import Embedding, prepare
-from stillhouse.methods import check_data, load_method
+from stillhouse.methods import check_needs, load_method
 
 PAGES = 60
 
@@ -44,17 +47,16 @@ def words(text: str) -> set[str]:
 
 @pytest.fixture
 def given(wanted: Experiment, fever: Path) -> Experiment:
-    return dataclasses.replace(
-        wanted, claims=str(fever), candidates=4, fraction=0.5, dev_queries=5, test_queries=50
-    )
+    claims = Claims(str(fever), candidates=4, dev=5, test=50)
+    return changed(dataclasses.replace(wanted, data=(claims,)), {"budget.fraction": 0.5})
 
 
 def test_claims_their_candidates_and_what_is_said_of_them(
     given: Experiment, workspace: Workspace, capsys: pytest.CaptureFixture[str]
 ) -> None:
     prepared = prepare(given, workspace, Embedding(local=True))
-    task, facts = prepared.setting.ranking, prepared.facts
-    assert task is not None and prepared.setting.words is not None
+    task, facts = prepared.setting[Claims], prepared.facts
+    assert prepared.setting[WordVectors]
     rows, gold = open_rows(workspace, task.examples), open_values(workspace, task.examples)["gold"]
     assert rows["documents"].shape == gold.shape == (len(rows["claim"]), 4) and task.rows == len(gold) // 2
     assert (gold.sum(axis=1) == 1).all(), "in training the relevant page is there"
@@ -78,9 +80,9 @@ def test_claims_their_candidates_and_what_is_said_of_them(
     figures = run_suite(task.dev, Exact(), workspace)  # type: ignore[arg-type]
     assert figures["fever_accuracy@1"] == figures["fever_recall_macro@3"] == figures["fever_dcg"] == 1.0
     assert prepare(given, workspace, Embedding(local=True)).setting == prepared.setting
-    wider = dataclasses.replace(given, candidates=5)
-    other = prepare(wider, workspace, Embedding(local=True)).setting.ranking
-    assert other is not None and other.examples != task.examples
+    wider = changed(given, {"claims.candidates": 5})
+    other = prepare(wider, workspace, Embedding(local=True)).setting[Claims]
+    assert other.examples != task.examples
 
 
 def test_a_wrong_folder_and_bad_values_are_refused(
@@ -95,24 +97,24 @@ def test_a_wrong_folder_and_bad_values_are_refused(
         fever_files(str(tmp_path))
     assert fever_files(str(fever))[0].name == "fever_labelled_dev.json"
     for values, message in (
-        ({"fraction": 0.0}, "0 < fraction <= 1"),
-        ({"fraction": 1.5}, "0 < fraction <= 1"),
-        ({"candidates": 1}, "candidates >= 2"),
-        ({"claims": "x", "parallel": "de=x.tsv"}, "claims come without parallel"),
-        ({"claims": "x", "select": "agreement"}, "select by their DCG"),
+        ({"budget.fraction": 0.0}, "0 < fraction <= 1"),
+        ({"budget.fraction": 1.5}, "0 < fraction <= 1"),
+        ({"claims.path": "x", "claims.candidates": 1}, "candidates >= 2"),
+        ({"claims.path": "x", "parallel.corpora": "de=x.tsv"}, "one source of text"),
+        ({"claims.path": "x", "selection.by": "agreement"}, "select by their DCG"),
     ):
         with pytest.raises(BadInput, match=message):
-            experiment(values)
+            experiment_of(merged({}, values))
     with pytest.raises(BadInput, match="trained head"):
-        cross_encoder_of(dataclasses.replace(given, cross_encoder=str(tiny_model)))
-    assert cross_encoder_of(given) is None
+        changed(given, {"claims.cross_encoder": str(tiny_model)}).check()
+    assert given.get(Claims).published_teacher() is None
 
 
 def test_by_the_command_line(
     fever: Path, tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     root = ["--root", str(tmp_path)]
-    data = ["--claims", str(fever), "--candidates", "3", "--teacher", str(tiny_model), *root]
+    data = ["--claims", str(fever), "--set", "claims.candidates=3", "--teacher", str(tiny_model), *root]
     small = ["batch_size=16", "teacher_batch_size=16", "units=4", "teacher_units=4", "train_words=true"]
     chosen = [part for value in small for part in ("--set", value)]
     budget = ["--distil-budget", "32", "--max-length", "12", "--evaluations", "1", "--json"]
@@ -131,10 +133,10 @@ def test_by_the_command_line(
     )
     for wrong, message in (
         (["--claims", str(tmp_path / "none")], "--claims names a folder"),
-        (["--claims", ""], "retrieval_kd is given claims"),
+        (["--claims", ""], "--claims names a folder"),
         (["--set", "alpha=2"], "0 <= alpha <= 1"),
         (["--set", "teacher_model=published"], "`teacher_model = published` needs a cross-encoder"),
-        (["--cross-encoder", str(tiny_model)], "trained head"),
+        (["--set", f"claims.cross_encoder={tiny_model}"], "trained head"),
     ):
         assert main([*command, *wrong]) == 2
         assert message in capsys.readouterr().err
@@ -142,12 +144,13 @@ def test_by_the_command_line(
 
 def test_more_candidates_than_documents_are_refused(given: Experiment, workspace: Workspace) -> None:
     with pytest.raises(BadInput, match="candidates <= documents"):
-        prepare(dataclasses.replace(given, candidates=PAGES + 1), workspace, Embedding(local=True))
+        prepare(changed(given, {"claims.candidates": PAGES + 1}), workspace, Embedding(local=True))
 
 
 def test_claims_and_methods_that_do_not_go_together() -> None:
-    check_data(load_method("retrieval_kd"), (), words=True, claims=True)
+    claims = Experiment(data=(Claims("x"),))
+    check_needs(load_method("retrieval_kd"), claims)
     with pytest.raises(BadInput, match="retrieval_kd is given claims"):
-        check_data(load_method("retrieval_kd"), (), words=True)
-    with pytest.raises(BadInput, match="mse reads sentences"):
-        check_data(load_method("mse"), (), claims=True)
+        check_needs(load_method("retrieval_kd"), Experiment())
+    with pytest.raises(BadInput, match=r"mse is given unlabelled sentences.*\['claims', 'words'\]"):
+        check_needs(load_method("mse"), claims)

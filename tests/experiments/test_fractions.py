@@ -2,6 +2,7 @@
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,26 +10,49 @@ import pytest
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput
 from stillhouse.corpora.tables import open_rows
-from stillhouse.experiments.experiment import Experiment, experiment
-from stillhouse.experiments.fractions import check_fraction, cut
+from stillhouse.experiments.budget import Budget
+from stillhouse.experiments.data_kind import DataKind
+from stillhouse.experiments.experiment import Experiment
+from stillhouse.experiments.fields import changed, experiment_of, merged
+from stillhouse.experiments.kinds.claims import Claims
+from stillhouse.experiments.kinds.labelled_task import LabelledTask
+from stillhouse.experiments.kinds.pairs import Pairs
+from stillhouse.experiments.kinds.parallel import Parallel
+from stillhouse.experiments.kinds.sentences import Sentences
+from stillhouse.experiments.kinds.word_vectors import WordVectors
 from stillhouse.experiments.preparation import Embedding, Prepared, prepare
-from stillhouse.methods import hyper_parameters, known_methods, load_method, placeholder, placeholder_task
-from stillhouse.plan.data import Mined
+from stillhouse.experiments.shares import cut
+from stillhouse.experiments.students.transformer import TransformerChoice
+from stillhouse.methods import check_fraction, hyper_parameters, known_methods, load_method
+from stillhouse.plan.data import Mined, Model
+from stillhouse.plan.setting import Setting
 from stillhouse.search.trial import Context
 from stillhouse.sweeps.curve import curve_table, train_at
+from stillhouse.teachers.weights import resolve_model
 from stillhouse.training.walk import Where, run
 
 WHERE = Where(device="cpu", threads=1)
-TASK = placeholder_task(pair=False, classes=2, augmented=True)
+TEACHER = Model("placeholder")
 
 
-def share(of: str, fraction: float = 0.5) -> Experiment:
-    return Experiment(fraction=fraction, fraction_of=of)
+def share(of: str, fraction: float = 0.5) -> Budget:
+    return Budget(fraction=fraction, fraction_of=of)
+
+
+def planned(tiny_model: Path, *, labelled: bool = True) -> Setting:
+    """A setting of all kinds of data, none of which is there."""
+    experiment = Experiment(student=TransformerChoice(str(tiny_model)))
+    setting = experiment.sketch(resolve_model(str(tiny_model)))
+    task = LabelledTask(name="sst2", root="nowhere", wordnet="nowhere")
+    kinds: tuple[DataKind[Any], ...] = (Parallel("de=x"), task, WordVectors(), Claims("nowhere"))
+    for kind in kinds:
+        setting = setting.having(type(kind), kind.sketch(experiment))
+    return setting if labelled else setting.having(Pairs, None)
 
 
 @pytest.mark.parametrize("name", known_methods())
-def test_a_share_changes_every_methods_plan(name: str) -> None:
-    method, whole = load_method(name), placeholder(task=TASK)
+def test_a_share_changes_every_methods_plan(name: str, tiny_model: Path) -> None:
+    method, whole = load_method(name), planned(tiny_model)
     hp = hyper_parameters(method, {})
     ids = [method.plan(hp, cut(whole, share("all", f))).fingerprint for f in (1.0, 0.5, 0.1)]
     assert len(set(ids)) == 3 and ids[0] == method.plan(hp, whole).fingerprint
@@ -38,9 +62,9 @@ def test_a_share_changes_every_methods_plan(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "of"), [("simcse", "sentences"), ("bilstm_kd", "sentences"), ("hpd", "labels")]
 )
-def test_a_share_of_what_a_method_does_not_read_is_refused(name: str, of: str) -> None:
+def test_a_share_of_what_a_method_does_not_read_is_refused(name: str, of: str, tiny_model: Path) -> None:
     method = load_method(name)
-    setting = placeholder(labelled=name == "simcse", task=TASK)
+    setting = planned(tiny_model, labelled=name == "simcse")
     with pytest.raises(BadInput, match=f"names rows that {name} trains on here"):
         check_fraction(method, hyper_parameters(method, {}), setting, share(of))
 
@@ -48,17 +72,18 @@ def test_a_share_of_what_a_method_does_not_read_is_refused(name: str, of: str) -
 def test_what_is_cut_and_what_stays(context: Context) -> None:
     whole, workspace = context.setting, Workspace(Path(context.root))
     half = cut(whole, share("labels"))
-    assert half.texts is None and half.parallel == whole.parallel
-    assert half.labelled and whole.labelled and half.task and whole.task
-    assert isinstance(whole.labelled.origin, Mined) and half.labelled_stores == whole.labelled_stores
-    assert len(open_rows(workspace, half.task.examples)["text"]) == 30
+    assert half[Sentences].sample is None and half[Parallel] == whole[Parallel]
+    assert half[Pairs] != whole[Pairs] and half[LabelledTask] != whole[LabelledTask]
+    assert isinstance(whole[Pairs].examples.origin, Mined) and half[Pairs].stores == whole[Pairs].stores
+    assert len(open_rows(workspace, half[LabelledTask].examples)["text"]) == 30
     other = cut(whole, share("sentences"))
-    assert (
-        other.labelled == whole.labelled and other.task == whole.task and other.sentences == whole.sentences
-    )
-    assert other.texts and len(open_rows(workspace, other.texts)["text"]) == other.sentence_rows
-    assert other.sentence_rows == round(whole.sentence_rows / 2)
-    assert other.parallel and len(open_rows(workspace, other.parallel)["source"]) == 20
+    assert other[Pairs] == whole[Pairs] and other[LabelledTask] == whole[LabelledTask]
+    assert other[Sentences].store == whole[Sentences].store
+    assert other[Sentences].sample
+    assert len(open_rows(workspace, other[Sentences].examples)["text"]) == other[Sentences].rows
+    assert other[Sentences].rows == round(whole[Sentences].rows / 2)
+    assert len(open_rows(workspace, other[Parallel].examples)["source"]) == 20
+    assert other[Claims].rows == round(whole[Claims].rows / 2) and half[Claims] == whole[Claims]
 
 
 def test_a_share_of_mined_pairs_is_mined_of_all_and_trained_on(context: Context) -> None:
@@ -66,8 +91,8 @@ def test_a_share_of_mined_pairs_is_mined_of_all_and_trained_on(context: Context)
     setting = dataclasses.replace(context.setting, finetune_budget=8)
     half = method.plan(hyper_parameters(method, {"batch_size": 8}), cut(setting, share("labels")))
     run(half, workspace, where=WHERE)
-    assert setting.labelled and workspace.finished(setting.labelled)
-    whole, part = (open_rows(workspace, rows) for rows in (setting.labelled, half.examples))
+    assert workspace.finished(setting[Pairs].examples)
+    whole, part = (open_rows(workspace, rows) for rows in (setting[Pairs].examples, half.examples))
     at = {int(query): place for place, query in enumerate(whole["query"])}
     assert len(part["query"]) == round(len(whole["query"]) / 2)
     assert all(
@@ -89,12 +114,12 @@ def test_a_curve_embeds_once_and_is_instant_again(
     after = {path: path.stat().st_mtime_ns for path in (workspace.root / "stores").rglob("*.arrow")}
     assert after == stores and len(stores) >= 3
     assert told[0] == told[1] and len({point.folder for point in told[0]}) == 2
-    rows = prepared.setting.sentence_rows
+    rows = prepared.setting[Sentences].rows
     assert [point.rows for point in told[0]] == [{"hpd": rows}, {"hpd": round(rows / 2)}]
     header, *lines = curve_table(told[0]).split("\n")[-4:]
     assert "fraction" in header and lines[1].split()[:2] == ["1", str(rows)]
     assert lines[2].split()[:2] == ["0.5", str(round(rows / 2))]
-    facts = prepare(dataclasses.replace(wanted, fraction=0.5), workspace, Embedding(local=True)).facts
+    facts = prepare(changed(wanted, {"budget.fraction": 0.5}), workspace, Embedding(local=True)).facts
     assert facts["sentences"] == round(rows / 2) and facts["fraction"] == 0.5
 
 
@@ -110,10 +135,10 @@ def test_too_small_a_share_is_refused_before_any_training(
 
 def test_values_out_of_range() -> None:
     for values, told in (
-        ({"fraction": 0.0}, "0 < fraction <= 1"),
-        ({"fraction_of": "rows"}, "fraction_of in"),
-        ({"wordnet": "yaml"}, "rows are varied of a task"),
-        ({"augment_copies": 0}, "augment_copies > 0"),
+        ({"budget.fraction": 0.0}, "0 < fraction <= 1"),
+        ({"budget.fraction_of": "rows"}, "fraction_of in"),
+        ({"task.wordnet": "yaml"}, "a task is given with the folder of its files"),
+        ({"task.name": "sst2", "task.root": "x", "task.copies": 0}, "task.copies > 0"),
     ):
         with pytest.raises(BadInput, match=told):
-            experiment(values)
+            experiment_of(merged({}, values))

@@ -9,9 +9,12 @@ from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput
 from stillhouse.evaluation.agreement import Agreement
 from stillhouse.evaluation.suites import run_suite
-from stillhouse.experiments.experiment import Experiment, experiment
+from stillhouse.experiments.experiment import Experiment
+from stillhouse.experiments.fields import as_mapping, changed, experiment_of, fields, merged
+from stillhouse.experiments.kinds.pairs import Pairs
+from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.experiments.preparation import Embedding, Prepared, prepare
-from stillhouse.experiments.student_kinds import student_spec
+from stillhouse.experiments.students.transformer import TransformerChoice
 from stillhouse.students.transformer import TransformerStudent
 from stillhouse.teachers.store import open_store
 from stillhouse.teachers.weights import resolve_model
@@ -20,18 +23,18 @@ from stillhouse.training.walk import open_model
 
 def test_a_setting_out_of_a_text_file(prepared: Prepared, workspace: Workspace) -> None:
     setting = prepared.setting
-    assert workspace.finished(setting.sentences)
-    assert setting.sentence_rows == len(open_store(workspace, setting.sentences)) > 60
+    assert workspace.finished(setting[Sentences].store)
+    assert setting[Sentences].rows == len(open_store(workspace, setting[Sentences].store)) > 60
     assert setting.student.target is TransformerStudent and setting.student.kwargs["layers"] == (0, 2)
-    assert setting.labelled is None and setting.finetune_budget == 0
+    assert setting.get(Pairs) is None and setting.finetune_budget == 0
     assert setting.dev.select == "agreement_spearman_cosine"
-    assert prepared.facts["sentences"] == setting.sentence_rows and prepared.facts["pairs"] == 0
+    assert prepared.facts["sentences"] == setting[Sentences].rows and prepared.facts["pairs"] == 0
 
 
 def test_dev_and_test_look_at_different_texts(prepared: Prepared) -> None:
     dev, test = prepared.setting.dev.evaluators[0], prepared.test.evaluators[0]
     assert dev.target is test.target is Agreement
-    tables = {part.kwargs["store"].texts for part in (dev, test)} | {prepared.setting.sentences.texts}
+    tables = {part.kwargs["store"].texts for part in (dev, test)} | {prepared.setting[Sentences].store.texts}
     assert len(tables) == 3
 
 
@@ -42,11 +45,11 @@ def test_published_sts_selects_where_it_is_asked_for(
     rows = [f"g\tf\ty\t{row}\t{row % 6}\tA cat {row}.\tA dog {row}.\n" for row in range(8)]
     (tmp_path / "STSBenchmark" / "sts-dev.csv").write_text("".join(rows))
     (tmp_path / "STSBenchmark" / "sts-test.csv").write_text("".join(rows))
-    changed = dataclasses.replace(wanted, select="stsb", data_root=str(tmp_path))
-    suite = prepare(changed, workspace, Embedding(local=True)).setting.dev
+    given = changed(wanted, {"selection.by": "stsb", "selection.data_root": str(tmp_path)})
+    suite = prepare(given, workspace, Embedding(local=True)).setting.dev
     assert prepared.setting.dev.select == "agreement_spearman_cosine"
     assert suite.select == "sts_stsb_spearman_cosine"
-    assert suite.select in run_suite(suite, open_model(wanted.teacher, workspace, "cpu"), workspace)
+    assert suite.select in run_suite(suite, open_model(wanted.teacher.name, workspace, "cpu"), workspace)
 
 
 def test_a_second_time_nothing_is_made(
@@ -62,10 +65,13 @@ def test_a_second_time_nothing_is_made(
 def test_another_budget_keeps_the_store_and_another_length_does_not(
     wanted: Experiment, workspace: Workspace, prepared: Prepared
 ) -> None:
-    longer = prepare(dataclasses.replace(wanted, distil_budget=128), workspace, Embedding(local=True))
-    assert longer.setting != prepared.setting and longer.setting.sentences == prepared.setting.sentences
+    longer = prepare(changed(wanted, {"budget.distil": 128}), workspace, Embedding(local=True))
+    assert (
+        longer.setting != prepared.setting
+        and longer.setting[Sentences].store == prepared.setting[Sentences].store
+    )
     shorter = prepare(dataclasses.replace(wanted, max_length=8), workspace, Embedding(local=True))
-    assert shorter.setting.sentences.fingerprint != prepared.setting.sentences.fingerprint
+    assert shorter.setting[Sentences].store.fingerprint != prepared.setting[Sentences].store.fingerprint
 
 
 @pytest.mark.parametrize(
@@ -75,29 +81,81 @@ def test_another_budget_keeps_the_store_and_another_length_does_not(
 def test_the_student_keeps_the_layers_that_are_asked_for(
     changes: dict[str, object], layers: tuple[int, ...], tiny_model: Path
 ) -> None:
-    student = student_spec(experiment(changes), resolve_model(str(tiny_model)))
+    choice = experiment_of({"student": changes}).student
+    student = choice.spec(resolve_model(str(tiny_model)), seed=0)
     assert student.kwargs["layers"] == layers
 
 
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"teachr": "x"}, "Did you mean teacher"),
-        ({"sentences": "many"}, "sentences is a int"),
-        ({"sentences": -1}, "sentences >= 0"),
-        ({"held_out": 0}, "held_out > 0"),
+        ({"teacher.nam": "x"}, "Did you mean teacher.name"),
+        ({"sentences.count": "many"}, "sentences.count is of type int"),
+        ({"sentences.count": -1}, "sentences.count >= 0"),
+        ({"sentences.held_out": 0}, "held_out > 0"),
         ({"compute": "float8"}, "compute in"),
-        ({"select": "mrr"}, "select in"),
-        ({"select": "search", "corpus": "a.txt"}, "a corpus that has queries"),
-        ({"select": "agreement", "parallel": "de=x"}, "translation accuracy, or by stsb"),
+        ({"selection.by": "mrr"}, "select in"),
+        ({"selection.by": "search", "sentences.corpus": "a.txt"}, "select in .*agreement.* select='search'"),
+        ({"selection.by": "agreement", "parallel.corpora": "de=x"}, "select in .*stsb.* select='agreement'"),
+        (
+            {"sentences.corpus": "a.txt", "parallel.corpora": "de=x"},
+            "one source of text.*parallel",
+        ),
+        ({"student.unit": 3}, "goes with a student of the kind recurrent"),
+        ({"student.kind": "static", "student.layers": "last"}, "goes with a student of the kind transformer"),
+        ({"student.kind": "recurrent"}, "student.unit >= 1"),
+        ({"collection.dev_pool": 10, "sentences.corpus": "a.txt"}, "goes with the corpus pydocs"),
     ],
 )
 def test_a_wrong_experiment_is_refused(values: dict[str, object], message: str) -> None:
     with pytest.raises(BadInput, match=message):
-        experiment(values)
+        experiment_of(merged({}, values))
 
 
 def test_an_experiment_out_of_a_file_takes_lists_and_whole_numbers() -> None:
-    read = experiment({"layers": [0, 2], "dropout": 0})
-    assert read.layers == (0, 2) and read.dropout == 0
-    assert experiment({}) == Experiment()
+    read = experiment_of({"student": {"layers": [0, 2], "dropout": 0}}).student
+    assert isinstance(read, TransformerChoice) and read.layers == (0, 2) and read.dropout == 0
+    assert isinstance(read.dropout, float)
+    assert experiment_of({}) == Experiment()
+
+
+def test_every_field_has_a_meaning_and_is_reached_by_its_path() -> None:
+    for path, field in fields().items():
+        assert field.text.endswith("."), path
+        needs: dict[str, object] = {}
+        if path.startswith("task."):
+            needs = {"task.name": "sst2", "task.root": "x"}
+        if path.startswith("claims."):
+            needs = {"claims.path": "x"}
+        if path.startswith("student."):
+            needs = {"student.kind": "recurrent", "student.unit": 2}
+        if path in ("student.layers", "student.keep"):
+            needs = {"student.kind": "transformer"}
+        if path in ("student.dim", "student.start"):
+            needs = {"student.kind": "static"}
+        value: object = field.default
+        known = experiment_of(merged({}, {path: value, **needs}))
+        found: object = as_mapping(known)
+        for part in path.split("."):
+            assert isinstance(found, dict)
+            found = found[part]
+        assert found == needs.get(path, value), path
+
+
+def test_an_experiment_is_rebuilt_from_its_own_mapping() -> None:
+    given = {
+        "teacher.name": "large",
+        "pairs.mining.range_max": 100,
+        "pairs.path": "pairs.jsonl",
+        "sentences.corpus": "a.txt",
+        "budget.fraction": 0.5,
+        "student.kind": "static",
+        "student.dim": 8,
+    }
+    experiment = changed(Experiment(), given)
+    assert experiment_of(as_mapping(experiment)) == experiment
+    assert experiment.get(Pairs).mining.range_max == 100 and experiment.get(Sentences).corpus == "a.txt"
+    assert [kind.key for kind in experiment.kinds] == ["sentences", "pairs"]
+    assert [kind.key for kind in Experiment().kinds] == ["sentences", "collection", "pairs"]
+    assert [kind.key for kind in experiment_of({"pairs": None}).kinds] == ["sentences", "collection"]
+    assert changed(experiment_of({"pairs": None}), {"seed": 1}).without == ("pairs",)

@@ -4,8 +4,8 @@ import dataclasses
 
 import pytest
 
-from stillhouse.experiments.preparation import Prepared
-from stillhouse.experiments.remarks import tell_full_bank
+from stillhouse.experiments.kinds.sentences import Sentences
+from stillhouse.experiments.preparation import Prepared, warn_of_full_bank
 from stillhouse.search.trial import Context
 from stillhouse.training.walk import Where
 
@@ -26,11 +26,12 @@ def test_a_bank_that_holds_all_of_the_text_is_told_with_both_numbers(
     prepared: Prepared,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    setting = dataclasses.replace(prepared.setting, sentence_rows=100)
+    sentences = dataclasses.replace(prepared.setting[Sentences], rows=100)
+    setting = prepared.setting.having(Sentences, sentences)
     context = Context(
         method=method, preset="paper", setting=setting, root="", where=Where(), quality=setting.dev.select
     )
-    tell_full_bank((context.plan({"batch_size": 16, "bank_size": size}) for size in sizes), 100)
+    warn_of_full_bank((context.plan({"batch_size": 16, "bank_size": size}) for size in sizes), setting)
     said = capsys.readouterr().err
     assert (f"bank_size={max(sizes):,} is no smaller than the text, of 100 rows" in said) is told
     assert told or not said

@@ -1,6 +1,5 @@
 """From the files of a task and of word vectors to what a plan reads."""
 
-import dataclasses
 import functools
 import json
 from pathlib import Path
@@ -12,10 +11,12 @@ from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput
 from stillhouse.core.tokenizing import FastTokenizer
 from stillhouse.corpora.tables import open_rows, open_texts, open_values, write_texts
-from stillhouse.experiments.experiment import Experiment, experiment
+from stillhouse.experiments.experiment import Experiment
+from stillhouse.experiments.fields import changed, experiment_of
+from stillhouse.experiments.kinds.labelled_task import LabelledTask
+from stillhouse.experiments.kinds.word_vectors import WordVectors, word_vectors
 from stillhouse.experiments.preparation import Embedding, Prepared, prepare
-from stillhouse.experiments.task_data import read_labelled_task, word_vectors
-from stillhouse.experiments.task_rows import augmented_rows
+from stillhouse.experiments.task_rows import augmented_rows, read_labelled_task
 from stillhouse.losses.heads import UNLABELLED
 from stillhouse.methods import load_method
 
@@ -63,14 +64,15 @@ def test_words_are_counted_or_read(workspace: Workspace, tmp_path: Path) -> None
 def test_an_experiment_with_a_task(
     wanted: Experiment, prepared: Prepared, workspace: Workspace, qqp: Path
 ) -> None:
-    given = dataclasses.replace(wanted, task="QQP", task_root=str(qqp), finetune_budget=6)
+    given = changed(wanted, {"task.name": "QQP", "task.root": str(qqp), "budget.finetune": 6})
     setting = prepare(given, workspace, Embedding(local=True)).setting
-    assert prepared.setting.words is None and prepared.setting.task is None
-    assert setting.words is not None and setting.task is not None and setting.finetune_budget == 6
+    assert prepared.setting.get(WordVectors) is None and prepared.setting.get(LabelledTask) is None
+    assert setting[WordVectors] and setting.finetune_budget == 6
     method = load_method("sra")
     labels = [stage.label for stage in method.plan(method.HyperParameters(), setting).chain()]
     assert labels == ["sra", "finetune"]
-    assert setting.teacher_dim == 32 and np.isin(["text", "other"], list(setting.task.examples.columns)).all()
+    columns = list(setting[LabelledTask].examples.columns)
+    assert setting.teacher_dim == 32 and np.isin(["text", "other"], columns).all()
 
 
 def test_varied_rows_have_no_label_and_are_made_once(
@@ -91,6 +93,6 @@ def test_varied_rows_have_no_label_and_are_made_once(
 
 def test_a_task_wants_its_folder_and_no_parallel_text(qqp: Path) -> None:
     with pytest.raises(BadInput, match="given with the folder of its files"):
-        experiment({"task": "qqp"})
-    with pytest.raises(BadInput, match="comes without a task"):
-        experiment({"words": "count", "parallel": "de=de.tsv"})
+        experiment_of({"task": {"name": "qqp"}})
+    with pytest.raises(BadInput, match="comes without other kinds"):
+        experiment_of({"words": {"vectors": "count"}, "parallel": {"corpora": "de=de.tsv"}})

@@ -16,9 +16,18 @@ from stillhouse.core.errors import BadInput
 from stillhouse.core.identity import spec
 from stillhouse.core.types import Batch, Encoding, Tokens
 from stillhouse.corpora.word_vectors import write_vocabulary
-from stillhouse.methods import check_data, hyper_parameters, known_methods, load_method, presets
+from stillhouse.experiments.budget import Budget
+from stillhouse.experiments.experiment import Experiment
+from stillhouse.experiments.kinds.claims import Claims
+from stillhouse.experiments.kinds.labelled_task import LabelledTask
+from stillhouse.experiments.kinds.pairs import Pairs
+from stillhouse.experiments.kinds.parallel import Parallel
+from stillhouse.experiments.kinds.sentences import Sentences
+from stillhouse.experiments.kinds.word_vectors import WordVectors
+from stillhouse.methods import check_needs, hyper_parameters, known_methods, load_method, presets
 from stillhouse.plan.data import AllRows, Examples, Given, Mined, Model, RankingTask, Store, TextTable
-from stillhouse.plan.setting import LabelledTask, Setting
+from stillhouse.plan.kinds import needed
+from stillhouse.plan.setting import PairData, ParallelData, SentenceData, Setting, TaskData
 from stillhouse.plan.stage import DevSuite, Stage
 from stillhouse.search.space import check, load_space
 from stillhouse.students.transformer import TransformerStudent
@@ -83,30 +92,56 @@ def setting(path: str = "", words: str = "") -> Setting:
     return Setting(
         teacher=teacher,
         student=spec(TransformerStudent, base=teacher, layers=(0, 1)),
-        sentences=Store(texts, teacher),
         dev=DevSuite((), select="figure"),
+        data={
+            Sentences.key: SentenceData(Store(texts, teacher), rows=1000),
+            Pairs.key: PairData(
+                Examples({"query": queries, "passage": passages, "negatives": passages}, mined),
+                {**stores, "negatives": stores["passage"]},
+            ),
+            Parallel.key: ParallelData(
+                Examples({"source": texts, "target": queries}, AllRows()), Store(texts, teacher)
+            ),
+            WordVectors.key: Model("vectors", path=words),
+            LabelledTask.key: TaskData(
+                rows,
+                classes=3,
+                dev=DevSuite((), select="accuracy"),
+                augmented=dataclasses.replace(rows, origin=Given("more rows")),
+                untuned=DevSuite((), select="cosine"),
+            ),
+            Claims.key: RankingTask(
+                Examples({"claim": texts, "documents": passages}, Given("claims"), values=("gold",)),
+                DevSuite((), select="dcg"),
+                rows=1000,
+            ),
+        },
         distil_budget=4096,
-        sentence_rows=1000,
-        labelled=Examples({"query": queries, "passage": passages, "negatives": passages}, mined),
-        labelled_stores={**stores, "negatives": stores["passage"]},
         teacher_dim=24,
-        parallel=Examples({"source": texts, "target": queries}, AllRows()),
-        parallel_store=Store(texts, teacher),
         finetune_budget=1024,
-        words=Model("vectors", path=words),
-        task=LabelledTask(
-            rows,
-            classes=3,
-            dev=DevSuite((), select="accuracy"),
-            augmented=dataclasses.replace(rows, origin=Given("more rows")),
-            untuned=DevSuite((), select="cosine"),
-        ),
-        ranking=RankingTask(
-            Examples({"claim": texts, "documents": passages}, Given("claims"), values=("gold",)),
-            DevSuite((), select="dcg"),
-            rows=1000,
-        ),
     )
+
+
+class Watched(dict[str, Any]):
+    """Data that notes which kinds are read."""
+
+    def __init__(self, data: Any) -> None:
+        super().__init__(data)
+        self.read: set[str] = set()
+
+    def get(self, key: str, default: Any = None) -> Any:
+        self.read.add(key)
+        return super().get(key, default)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_it_reads_the_kinds_of_data_that_it_declares_and_no_others(name: str) -> None:
+    method, whole = load_method(name), setting()
+    data = Watched(whole.data)
+    method.plan(method.HyperParameters(), dataclasses.replace(whole, data=data))
+    assert data.read <= {need.kind.key for need in needed(method.needs)}
+    required = {need.kind.key: whole.data[need.kind.key] for need in needed(method.needs) if need.required}
+    method.plan(hyper_parameters(method, SMALL.get(name, {})), dataclasses.replace(whole, data=required))
 
 
 def changed(method: Any, name: str) -> Any:
@@ -175,12 +210,6 @@ def test_its_search_space_names_its_hyper_parameters(name: str, section: str) ->
     space = load_space(default_space(name), space=section)
     checked = check(space, load_method(name).HyperParameters)
     assert checked.method == name and checked.domains
-
-
-@pytest.mark.parametrize("name", METHODS)
-def test_it_has_a_job(name: str) -> None:
-    job = Path(__file__).resolve().parents[2] / "jobs" / f"sweep_{name}.py"
-    assert f'["sweep", "{name}", *sys.argv[1:]]' in job.read_text()
 
 
 def test_the_published_grid_has_its_published_size() -> None:
@@ -262,7 +291,7 @@ def test_logits_with_weight_zero_need_no_teacher() -> None:
 
 def test_a_projection_needs_the_fine_tuning_stage() -> None:
     method = load_method("ibkd")
-    bare = dataclasses.replace(setting(), labelled=None, finetune_budget=0)
+    bare = dataclasses.replace(setting().having(Pairs, None), finetune_budget=0)
     with pytest.raises(BadInput, match="projection = 0 without a fine-tuning stage"):
         method.plan(method.HyperParameters(projection=16), bare)
 
@@ -303,20 +332,27 @@ def test_an_unknown_method_and_a_misspelt_hyper_parameter_list_the_near_ones() -
         load_method("ibdk")
     with pytest.raises(BadInput, match="Did you mean beta1"):
         hyper_parameters(load_method("ibkd"), {"beta_1": 1.0})
-    with pytest.raises(BadInput, match="a preset must exist"):
+    with pytest.raises(BadInput, match="unknown preset"):
         hyper_parameters(load_method("ibkd"), {}, "papre")
 
 
 def test_a_method_that_needs_labelled_text_names_its_columns() -> None:
-    check_data(load_method("mse"), ())
-    check_data(load_method("simcse"), ("query", "passage", "negatives"))
+    bare = Experiment(data=(Sentences("a.txt"),))
+    labelled = Experiment(data=(Sentences("a.txt"), Pairs("pairs.jsonl")))
+    words = Experiment(data=(Sentences("a.txt"), WordVectors()))
+    check_needs(load_method("mse"), bare)
+    check_needs(load_method("simcse"), labelled)
+    check_needs(load_method("simcse"), Experiment())
     with pytest.raises(BadInput, match="simcse is given labelled text with the columns query, passage"):
-        check_data(load_method("simcse"), ())
-    check_data(load_method("sra"), (), words=True)
+        check_needs(load_method("simcse"), bare)
+    unpaid = dataclasses.replace(labelled, budget=Budget(finetune=0))
+    with pytest.raises(BadInput, match=r"simcse is given labelled text.* a budget with --finetune-budget"):
+        check_needs(load_method("simcse"), unpaid)
+    check_needs(load_method("sra"), words)
     with pytest.raises(BadInput, match="sra is given word vectors"):
-        check_data(load_method("sra"), ())
+        check_needs(load_method("sra"), bare)
     with pytest.raises(BadInput, match="bilstm_kd is given a task with labels"):
-        check_data(load_method("bilstm_kd"), (), words=True)
+        check_needs(load_method("bilstm_kd"), words)
 
 
 def _batch(stage: Stage) -> Batch:

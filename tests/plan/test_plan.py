@@ -6,10 +6,11 @@ import pytest
 
 from stillhouse.core.errors import BadInput
 from stillhouse.core.identity import spec
+from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.losses.regression import MSE
 from stillhouse.methods import hyper_parameters, load_method
 from stillhouse.plan.data import AllRows, Examples, Model, Store, TextTable
-from stillhouse.plan.setting import Setting
+from stillhouse.plan.setting import SentenceData, Setting
 from stillhouse.plan.stage import DevSuite, Optimizer, Stage, TestSuite
 from stillhouse.students.transformer import TransformerStudent
 
@@ -34,7 +35,8 @@ def stage(dev: Any) -> Stage:
 def sweep(dev: Any) -> Stage:
     """What the trials of a sweep are planned from."""
     method = load_method("mse")
-    setting = Setting(TEACHER, STUDENT, Store(TEXTS, TEACHER), dev, 64, sentence_rows=64, teacher_dim=4)
+    data = {Sentences.key: SentenceData(Store(TEXTS, TEACHER), rows=64)}
+    setting = Setting(TEACHER, STUDENT, dev, data, 64, teacher_dim=4)
     return method.plan(hyper_parameters(method, {"batch_size": 16}, "paper"), setting)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from stillhouse.core.errors import BadInput, require
 from stillhouse.search.samplers import Search, grid
-from stillhouse.search.space import Categorical, Float, Int, Space, check, load_space
+from stillhouse.search.space import Categorical, Float, Int, Space, check, load_experiment, load_space
 
 ROOT = Path(__file__).resolve().parents[2]
 Write = Callable[[str], Path]
@@ -41,17 +41,19 @@ def write(tmp_path: Path) -> Write:
 
 GOOD = """
 method: ibkd
-experiment: {teacher: all-MiniLM-L6-v2, corpus: pydocs}
-fixed: {batch_size: 128}
-space:
-  learning_rate: [1e-5, 3e-5, 1.0e-4]
-  layers: [[0, 2, 4], [0, 3]]
-  projection: [128, null]
-continuous:
-  learning_rate: {low: 1e-5, high: 1e-3, log: true}
-  layers: [[0, 2, 4], [0, 3]]
-  projection: {low: 32, high: 128, step: 32}
-first: {learning_rate: 1e-4, layers: [0, 3], projection: 128}
+teacher: {name: all-MiniLM-L6-v2}
+sentences: {corpus: pydocs}
+search:
+  fixed: {batch_size: 128}
+  space:
+    learning_rate: [1e-5, 3e-5, 1.0e-4]
+    layers: [[0, 2, 4], [0, 3]]
+    projection: [128, null]
+  continuous:
+    learning_rate: {low: 1e-5, high: 1e-3, log: true}
+    layers: [[0, 2, 4], [0, 3]]
+    projection: {low: 32, high: 128, step: 32}
+  first: {learning_rate: 1e-4, layers: [0, 3], projection: 128}
 """
 
 
@@ -60,16 +62,17 @@ def test_reads_numbers_that_yaml_takes_for_strings(write: Write) -> None:
     assert space.domains["learning_rate"] == Categorical((1e-5, 3e-5, 1e-4))
     assert space.first == {"learning_rate": 1e-4, "layers": (0, 3), "projection": 128}
     assert load_space(write(GOOD), space="continuous").domains["learning_rate"] == Float(1e-5, 1e-3, True)
-    plain = write("method: m\nspace: {a: [1E-4, -2e+3, .5e1, 1e5, 2.5, 3], b: ['1e-4', x1e4]}")
+    plain = write("method: m\nsearch: {space: {a: [1E-4, -2e+3, .5e1, 1e5, 2.5, 3], b: ['1e-4', x1e4]}}")
     domains = load_space(plain).domains
     assert domains["a"] == Categorical((1e-4, -2e3, 5.0, 1e5, 2.5, 3))
     assert domains["b"] == Categorical(("1e-4", "x1e4"))
 
 
 def test_reads_the_sections_and_passes_the_experiment_through(write: Write) -> None:
-    space = load_space(write(GOOD), space="continuous", allowed_experiment_keys=["teacher", "corpus"])
+    space = load_space(write(GOOD), space="continuous")
     assert (space.method, dict(space.fixed)) == ("ibkd", {"batch_size": 128})
-    assert space.experiment == {"teacher": "all-MiniLM-L6-v2", "corpus": "pydocs"}
+    assert space.experiment == {"teacher": {"name": "all-MiniLM-L6-v2"}, "sentences": {"corpus": "pydocs"}}
+    assert load_experiment(write(GOOD)) == space.experiment
     assert list(space.domains) == ["learning_rate", "layers", "projection"]
     assert space.domains["projection"] == Int(32, 128, 32)
     assert space.has_numeric and not load_space(write(GOOD)).has_numeric
@@ -78,42 +81,56 @@ def test_reads_the_sections_and_passes_the_experiment_through(write: Write) -> N
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("method: m\nspace:\n  a: [1, 2\n  b: [3]\n", ["line 4", "well-formed YAML"]),
-        ("method: m\nspace:\n  a: [1]\n  a: [2]\n", ["line 4", "`a`", "twice"]),
-        ("method: m\nspace: {a: [1]}\nspace: {b: [1]}\n", ["line 3", "`space`", "twice"]),
+        ("method: m\nsearch:\n  space:\n    a: [1, 2\n    b: [3]\n", ["line 5", "well-formed YAML"]),
+        ("method: m\nsearch:\n  space:\n    a: [1]\n    a: [2]\n", ["line 5", "`a`", "twice"]),
+        ("method: m\nsearch:\n  space: {a: [1]}\n  space: {b: [1]}\n", ["line 4", "`space`", "twice"]),
         ("- a\n- b\n", ["must be a mapping"]),
         ("", ["must be a mapping"]),
-        ("method: m\nspace: [a]\n", ["`space` must map names to values"]),
-        ("method: m\n", ["`space` must have at least one hyper-parameter"]),
-        ("method: m\nspace: {}\n", ["`space` must have at least one hyper-parameter"]),
+        ("method: m\nsearch:\n  space: [a]\n", ["`space` must map names to values"]),
+        ("method: m\n", ["`search.space` must have at least one hyper-parameter"]),
+        ("method: m\nsearch:\n  space: {}\n", ["`search.space` must have at least one hyper-parameter"]),
         (
-            "method: m\ncontinuous: {a: {low: 1, high: 2}}\n",
-            ["`space` must have at least one hyper-parameter", "continuous"],
+            "method: m\nsearch:\n  continuous: {a: {low: 1, high: 2}}\n",
+            ["`search.space` must have at least one hyper-parameter", "continuous"],
         ),
-        ("space: {a: [1]}\n", ["`method`"]),
-        ("method: m\nspaces: {a: [1]}\n", ["`spaces`", "Did you mean space"]),
-        ("method: m\nspace: {a: []}\n", ["`space.a`", "at least one value"]),
-        ("method: m\nspace: {a: [1, 2, 1]}\n", ["`space.a`", "all be different", "repeated=[1]"]),
-        ("method: m\nspace: {a: 3}\n", ["`space.a`", "fixed"]),
-        ("method: m\nspace: {a: [{b: 1}]}\n", ["`space.a`", "a choice must be"]),
-        ("method: m\nspace: {a: [.nan]}\n", ["`space.a`", "finite"]),
-        ("method: m\nspace: {a: {low: 2, high: 1}}\n", ["`space.a`", "low < high", "low=2"]),
-        ("method: m\nspace: {a: {low: 1.0, high: 1.0}}\n", ["`space.a`", "low < high"]),
-        ("method: m\nspace: {a: {low: 0, high: 1, log: true}}\n", ["`space.a`", "low > 0"]),
-        ("method: m\nspace: {a: {low: -1.0, high: 1.0, log: true}}\n", ["`space.a`", "low > 0"]),
-        ("method: m\nspace: {a: {low: x, high: 1}}\n", ["`space.a`", "`low` must be a finite number"]),
-        ("method: m\nspace: {a: {low: 1, hihg: 2}}\n", ["`space.a`", "hihg", "high"]),
-        ("method: m\nspace: {a: {low: 1}}\n", ["`space.a`", "`low` and `high`"]),
-        ("method: m\nspace: {a: {low: 1, high: 4, step: 2}}\n", ["`space.a`", "whole number of steps"]),
-        ("method: m\nspace: {a: {low: 1.0, high: 4.0, step: 2}}\n", ["`space.a`", "step"]),
+        ("search:\n  space: {a: [1]}\n", ["`method`"]),
+        ("method: m\nsearch:\n  spaces: {a: [1]}\n", ["`search.spaces`", "Did you mean space"]),
+        ("method: m\nsearch:\n  space: {a: []}\n", ["`space.a`", "at least one value"]),
+        ("method: m\nsearch:\n  space: {a: [1, 2, 1]}\n", ["`space.a`", "all be different", "repeated=[1]"]),
+        ("method: m\nsearch:\n  space: {a: 3}\n", ["`space.a`", "fixed"]),
+        ("method: m\nsearch:\n  space: {a: [{b: 1}]}\n", ["`space.a`", "a choice must be"]),
+        ("method: m\nsearch:\n  space: {a: [.nan]}\n", ["`space.a`", "finite"]),
+        ("method: m\nsearch:\n  space: {a: {low: 2, high: 1}}\n", ["`space.a`", "low < high", "low=2"]),
+        ("method: m\nsearch:\n  space: {a: {low: 1.0, high: 1.0}}\n", ["`space.a`", "low < high"]),
+        ("method: m\nsearch:\n  space: {a: {low: 0, high: 1, log: true}}\n", ["`space.a`", "low > 0"]),
+        ("method: m\nsearch:\n  space: {a: {low: -1.0, high: 1.0, log: true}}\n", ["`space.a`", "low > 0"]),
         (
-            "method: m\nspace: {a: {low: 1, high: 4, step: 1, log: 7}}\n",
+            "method: m\nsearch:\n  space: {a: {low: x, high: 1}}\n",
+            ["`space.a`", "`low` must be a finite number"],
+        ),
+        ("method: m\nsearch:\n  space: {a: {low: 1, hihg: 2}}\n", ["`space.a`", "hihg", "high"]),
+        ("method: m\nsearch:\n  space: {a: {low: 1}}\n", ["`space.a`", "`low` and `high`"]),
+        (
+            "method: m\nsearch:\n  space: {a: {low: 1, high: 4, step: 2}}\n",
+            ["`space.a`", "whole number of steps"],
+        ),
+        ("method: m\nsearch:\n  space: {a: {low: 1.0, high: 4.0, step: 2}}\n", ["`space.a`", "step"]),
+        (
+            "method: m\nsearch:\n  space: {a: {low: 1, high: 4, step: 1, log: 7}}\n",
             ["`space.a`", "`log` must be true or false"],
         ),
-        ("method: m\nspace: {a: [1]}\nfixed: {a: 1}\n", ["either searched or fixed", "'a'"]),
-        ("method: m\nspace: {a: [1]}\nfirst: {b: 1}\n", ["first", "missing=['a']", "unknown=['b']"]),
-        ("method: m\nspace: {a: [1]}\nfirst: {a: 2}\n", ["first.a", "within the space"]),
-        ("method: m\nspace: {a: {low: 2, high: 8, step: 2}}\nfirst: {a: 5}\n", ["first.a", "within"]),
+        ("method: m\nsearch:\n  space: {a: [1]}\n  fixed: {a: 1}\n", ["either searched or fixed", "'a'"]),
+        (
+            "method: m\nsearch:\n  space: {a: [1]}\n  first: {b: 1}\n",
+            ["first", "missing=['a']", "unknown=['b']"],
+        ),
+        ("method: m\nsearch:\n  space: {a: [1]}\n  first: {a: 2}\n", ["first.a", "within the space"]),
+        (
+            "method: m\nsearch:\n  space: {a: {low: 2, high: 8, step: 2}}\n  first: {a: 5}\n",
+            ["first.a", "within"],
+        ),
+        ("method: m\nsearch: {space: {a: [1]}}\nspace: {a: [1]}\n", ["stand below `search:`", "Indent"]),
+        ("method: m\nsearch: {space: {a: [1]}}\nexperiment: {corpus: x}\n", ["at the top of the file"]),
     ],
 )
 def test_refuses(write: Write, text: str, words: list[str]) -> None:
@@ -132,9 +149,7 @@ def test_refuses_files_that_cannot_be_read(tmp_path: Path) -> None:
         load_space(tmp_path / "latin.yaml")
 
 
-def test_refuses_an_experiment_key_and_a_section_that_do_not_exist(write: Write) -> None:
-    with pytest.raises(BadInput, match=r"experiment\.teacher.*Did you mean teachers"):
-        load_space(write(GOOD), allowed_experiment_keys=["teachers", "corpus"])
+def test_refuses_a_section_that_does_not_exist(write: Write) -> None:
     with pytest.raises(BadInput, match="--section"):
         load_space(write(GOOD), space="grid")
 
@@ -268,8 +283,9 @@ def test_importing_a_space_starts_nothing_heavy() -> None:
 def test_first_serves_both_sections(tmp_path: Path) -> None:
     path = tmp_path / "both.yaml"
     path.write_text(
-        "method: m\nspace: {a: [1, 2]}\ncontinuous: {a: {low: 1, high: 2}, b: {low: 0.1, high: 0.2}}\n"
-        "first: {a: 1, b: 0.1}\n"
+        "method: m\nsearch:\n  space: {a: [1, 2]}\n"
+        "  continuous: {a: {low: 1, high: 2}, b: {low: 0.1, high: 0.2}}\n"
+        "  first: {a: 1, b: 0.1}\n"
     )
     assert load_space(path).first == {"a": 1}
     assert load_space(path, space="continuous").first == {"a": 1, "b": 0.1}

@@ -10,6 +10,7 @@ import pytest
 
 from stillhouse.core.artifacts import Workspace, read_manifest
 from stillhouse.corpora.tables import write_rows
+from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.plan.data import Mined
 from stillhouse.search.trial import Context, follow
 from stillhouse.sweeps.baseline import LEARNING_RATES, equal_work, texts_of
@@ -55,10 +56,9 @@ def test_a_trial_that_diverges_says_why_and_has_no_result(context: Context) -> N
 def test_the_baseline_encodes_as_many_texts(context: Context) -> None:
     setting = equal_work(context, context.plan(QUICK))
     assert setting.distil_budget == 64 + 32 * 3
-    assert setting.labelled is None and setting.finetune_budget == 0
-    alone = dataclasses.replace(
-        context, setting=dataclasses.replace(context.setting, labelled=None, finetune_budget=0)
-    )
+    assert setting.get(Pairs) is None and setting.finetune_budget == 0
+    bare = dataclasses.replace(context.setting.having(Pairs, None), finetune_budget=0)
+    alone = dataclasses.replace(context, setting=bare)
     assert equal_work(alone, alone.plan(QUICK)) == alone.setting
     crossed = dataclasses.replace(context, method="crosslingual")
     plan = crossed.plan({"batch_size": 16, "unit": 2, "bottleneck": 8})
@@ -66,7 +66,7 @@ def test_the_baseline_encodes_as_many_texts(context: Context) -> None:
 
 
 def test_a_text_is_a_text(context: Context) -> None:
-    labelled, workspace = context.setting.labelled, Workspace(Path(context.root))
+    labelled, workspace = context.setting[Pairs].examples, Workspace(Path(context.root))
     assert labelled is not None and isinstance(labelled.origin, Mined)
     more = dataclasses.replace(labelled, origin=dataclasses.replace(labelled.origin, negatives=4))
     assert texts_of(more, workspace) == 6 and texts_of(labelled.origin.pairs, workspace) == 2

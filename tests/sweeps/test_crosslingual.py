@@ -1,6 +1,5 @@
 """The cross-lingual method from files to a student: split, four stages, translation accuracy, export."""
 
-import dataclasses
 import random
 from pathlib import Path
 
@@ -11,9 +10,13 @@ from stillhouse.core.artifacts import Workspace, read_manifest
 from stillhouse.core.errors import BadInput
 from stillhouse.corpora.reading.translations import language_spans
 from stillhouse.corpora.tables import open_rows, open_texts
+from stillhouse.experiments.budget import Budget
 from stillhouse.experiments.experiment import Experiment
-from stillhouse.experiments.parallel_data import parallel_corpora, read_parallel_data
+from stillhouse.experiments.fields import changed
+from stillhouse.experiments.kinds.parallel import Parallel, parallel_corpora, read_parallel_data
 from stillhouse.experiments.preparation import Embedding, Prepared, prepare
+from stillhouse.experiments.students.transformer import TransformerChoice
+from stillhouse.experiments.teacher import TeacherChoice
 from stillhouse.methods import hyper_parameters, load_method
 from stillhouse.plan.data import Examples
 from stillhouse.training.walk import Where, run
@@ -40,12 +43,11 @@ def wanted(tmp_path: Path, tiny_model: Path) -> Experiment:
         language: translated(tmp_path / f"{language}.tsv", turn) for turn, language in ((3, "xx"), (5, "yy"))
     }
     return Experiment(
-        teacher=str(tiny_model),
-        student=str(tiny_model),
-        parallel=",".join(f"{language}={file}" for language, file in files.items()),
-        held_out=20,
+        teacher=TeacherChoice(str(tiny_model)),
+        student=TransformerChoice(str(tiny_model)),
+        data=(Parallel(",".join(f"{language}={file}" for language, file in files.items()), held_out=20),),
+        budget=Budget(distil=64),
         max_length=16,
-        distil_budget=64,
         compute="float32",
     )
 
@@ -60,7 +62,7 @@ def sentences(workspace: Workspace, examples: Examples, side: str) -> list[str]:
 
 
 def test_no_held_out_sentence_is_trained_on(wanted: Experiment, workspace: Workspace) -> None:
-    parts = read_parallel_data(workspace, wanted.parallel, limit=0, held_out=20)
+    parts = read_parallel_data(workspace, wanted.get(Parallel).corpora, limit=0, held_out=20)
     train, dev, test = parts
     for part in parts:
         assert [language for language, _ in language_spans(workspace, part)] == ["xx", "yy"]
@@ -69,7 +71,7 @@ def test_no_held_out_sentence_is_trained_on(wanted: Experiment, workspace: Works
         trained, held = set(sentences(workspace, train, side)), sentences(workspace, dev, side)
         assert not trained & {*held, *sentences(workspace, test, side)}
     assert not set(sentences(workspace, dev, "source")) & set(sentences(workspace, test, "source"))
-    assert read_parallel_data(workspace, wanted.parallel, limit=0, held_out=20) == parts
+    assert read_parallel_data(workspace, wanted.get(Parallel).corpora, limit=0, held_out=20) == parts
 
 
 @pytest.mark.parametrize(
@@ -127,7 +129,7 @@ def test_sts_between_languages_may_select(
         (tmp_path / f"stsb-{language}-dev.csv").write_text("".join(lines))
     (tmp_path / "STS.input.track1.ar-ar.txt").write_text("cat dog\tdog cat\nred\tblue\n")
     (tmp_path / "STS.gs.track1.ar-ar.txt").write_text("5\n1\n")
-    chosen = dataclasses.replace(wanted, select="stsb", data_root=str(tmp_path))
+    chosen = changed(wanted, {"selection.by": "stsb", "selection.data_root": str(tmp_path)})
     setting = prepare(chosen, workspace, Embedding(local=True)).setting
     assert setting.dev.select == f"xsts_{figure}_spearman_cosine_x100"
     method = load_method("crosslingual")
@@ -143,7 +145,7 @@ def test_train_and_export_by_the_command_line(wanted: Experiment, tmp_path: Path
         "root": tmp_path / "runs",
         "teacher": tiny_model,
         "student": tiny_model,
-        "parallel": wanted.parallel,
+        "parallel": wanted.get(Parallel).corpora,
         "held-out": 20,
         "max-length": 16,
         "distil-budget": 32,

@@ -12,6 +12,8 @@ from safetensors.torch import load_file
 from stillhouse.core.artifacts import Workspace, read_manifest
 from stillhouse.corpora.tables import open_texts
 from stillhouse.evaluation.agreement import Agreement
+from stillhouse.experiments.kinds.pairs import Pairs
+from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.methods import hyper_parameters, known_methods, load_method
 from stillhouse.plan.setting import Setting
 from stillhouse.plan.stage import Stage
@@ -94,7 +96,7 @@ def agreement(stage: Stage, setting: Setting, workspace: Workspace) -> tuple[flo
     """With the teacher, on the sentences, before and after."""
     folder = run(stage, workspace, where=WHERE)
     before, after = (
-        Agreement(setting.sentences, workspace, pairs=150)(encoder)["agreement_spearman_cosine"]
+        Agreement(setting[Sentences].store, workspace, pairs=150)(encoder)["agreement_spearman_cosine"]
         for encoder in (untrained(stage, "cpu"), encoder_in(folder))
     )
     return before, after
@@ -108,8 +110,8 @@ def test_it_comes_nearer_to_the_teacher_than_it_began(name: str, context: Contex
 
 def pairs_found(stage: Stage, setting: Setting, workspace: Workspace) -> tuple[float, float]:
     """Share of the queries whose nearest passage is their own, before and after."""
-    assert setting.labelled is not None
-    tables = [setting.labelled.columns[column] for column in ("query", "passage")]
+    assert setting[Pairs].examples is not None
+    tables = [setting[Pairs].examples.columns[column] for column in ("query", "passage")]
     texts = [list(open_texts(workspace, table)[np.arange(40)]) for table in tables]
     shares = []
     for encoder in (untrained(stage, "cpu"), encoder_in(run(stage, workspace, where=WHERE))):
@@ -122,7 +124,7 @@ def pairs_found(stage: Stage, setting: Setting, workspace: Workspace) -> tuple[f
 def nearness_to_the_head(stage: Stage, setting: Setting, workspace: Workspace) -> tuple[float, float]:
     """How near the queries' vectors are to those that the teacher's trained head makes of them."""
     folder = run(stage, workspace, where=WHERE)
-    store = setting.labelled_stores["query"]
+    store = setting[Pairs].stores["query"]
     head_EE = load_file(folder / "objective.safetensors")["head.weight"].numpy()
     texts = list(open_texts(workspace, store.texts)[np.arange(40)])
     told_NE = open_store(workspace, store).gather(np.arange(40)) @ head_EE.T

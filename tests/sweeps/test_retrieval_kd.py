@@ -13,6 +13,7 @@ from stillhouse.core.artifacts import Workspace, read_manifest
 from stillhouse.core.errors import BadInput
 from stillhouse.corpora.tables import open_rows, open_texts, open_values
 from stillhouse.evaluation.cost import sizes
+from stillhouse.experiments.kinds.claims import Claims
 from stillhouse.experiments.preparation import Prepared
 from stillhouse.methods import hyper_parameters, load_method
 from stillhouse.plan.data import Sampled, Scored
@@ -39,8 +40,8 @@ def planned(setting: Setting, **values: Any) -> Stage:
 
 
 def figure(model: Any, setting: Setting, workspace: Workspace) -> float:
-    assert setting.ranking is not None
-    (evaluator,) = setting.ranking.dev.evaluators
+    assert setting[Claims] is not None
+    (evaluator,) = setting[Claims].dev.evaluators
     return float(evaluator.build(workspace=workspace)(model)["fever_dcg"])
 
 
@@ -119,8 +120,8 @@ def test_without_a_teacher_there_is_no_such_stage(context: Context, home: Worksp
 
 def test_a_share_of_the_claims_reads_the_scores_of_all(context: Context, home: Workspace) -> None:
     setting = context.setting
-    assert setting.ranking is not None
-    part = dataclasses.replace(setting, ranking=dataclasses.replace(setting.ranking, rows=20, fraction=0.5))
+    assert setting[Claims] is not None
+    part = setting.having(Claims, dataclasses.replace(setting[Claims], rows=20, fraction=0.5))
     whole, half = planned(setting), planned(part)
     assert isinstance(half.examples.origin, Sampled) and half.examples.origin.rows == whole.examples
     run(half, home, where=WHERE)
@@ -142,8 +143,8 @@ def test_only_a_joiner_that_sees_the_claim_ranks_by_it(
 ) -> None:
     """Candidates scored for another claim are ranked otherwise, but by [c; d] they are not."""
     scorer = encoder_in(run(planned(context.setting, joiner=joiner, alpha=0.0), home, where=WHERE))
-    assert context.setting.ranking is not None
-    examples = context.setting.ranking.examples
+    assert context.setting[Claims] is not None
+    examples = context.setting[Claims].examples
     rows = open_rows(home, examples)
     texts = {name: open_texts(home, table) for name, table in examples.columns.items()}
     claims, documents = texts["claim"][rows["claim"]], texts["documents"][rows["documents"]]
@@ -179,10 +180,10 @@ def test_a_transformer_teaches_and_a_published_one_must_be_given(context: Contex
 def test_a_published_cross_encoder_teaches_without_a_stage(
     context: Context, home: Workspace, tiny_cross_encoder: Callable[[int], Path]
 ) -> None:
-    task = context.setting.ranking
+    task = context.setting[Claims]
     assert task is not None
     model = resolve_model(str(tiny_cross_encoder(1)))
-    setting = dataclasses.replace(context.setting, ranking=dataclasses.replace(task, cross_encoder=model))
+    setting = context.setting.having(Claims, dataclasses.replace(task, cross_encoder=model))
     stage = planned(setting, teacher_model="published")
     assert [part.label for part in stage.chain()] == ["retrieval_kd"]
     run(stage, home, where=WHERE)
@@ -216,7 +217,7 @@ def test_the_end_of_a_sweep(
     """The student, its teacher, the student without one and TF-IDF's order side by side; two towers leave."""
     from stillhouse.sweeps import deliver
 
-    task = context.setting.ranking
+    task = context.setting[Claims]
     assert task is not None
     (evaluator,) = task.dev.evaluators
     setting = dataclasses.replace(context.setting, dev=task.dev)

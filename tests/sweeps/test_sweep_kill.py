@@ -26,6 +26,7 @@ import pytest
 
 from stillhouse.cli.main import main
 from stillhouse.core.artifacts import Workspace, locked, read_json, read_manifest
+from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.training.metrics_log import read_metrics
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -226,7 +227,7 @@ def straight(job: Job) -> dict[str, Any]:
             search.on_trial_result("one", report)
         search.on_trial_complete("one", reports[-1])
     torch.set_num_threads(threads)
-    return {"records": search.records(), "store": setting.sentences, "workspace": workspace}
+    return {"records": search.records(), "store": setting[Sentences].store, "workspace": workspace}
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ from stillhouse.core.tokenizing import FastTokenizer, pad
 from stillhouse.core.types import IntArray, Tokens
 from stillhouse.corpora.tables import open_rows, open_texts, write_rows, write_texts
 from stillhouse.examples import mining
-from stillhouse.experiments.negatives import mine_negatives
+from stillhouse.experiments.kinds.pairs import mine_negatives
 from stillhouse.experiments.preparation import Embedding
 from stillhouse.plan.data import AllRows, Examples, Mined, Model, Store
 from stillhouse.plan.stage import Optimizer, Stage

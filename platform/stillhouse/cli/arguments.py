@@ -1,156 +1,172 @@
-"""The arguments of the commands that make something. Nothing heavy is imported: `--help` answers at once."""
+"""Arguments that several commands share. Nothing heavy is imported: `--help` answers at once."""
 
-from argparse import SUPPRESS, ArgumentParser, _SubParsersAction
+import re
+from argparse import (
+    SUPPRESS,
+    ArgumentParser,
+    BooleanOptionalAction,
+    RawDescriptionHelpFormatter,
+    _SubParsersAction,
+)
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
-from stillhouse.cli.groups import add_common, add_experiment, add_method, add_where, new_command
-from stillhouse.plan.mining_rule import MINING_RULE
-from stillhouse.search.samplers import known_samplers
-from stillhouse.search.schedulers import known_schedulers
+from stillhouse.experiments.fields import Field, fields
+
+Commands = "_SubParsersAction[ArgumentParser]"
+FLAGS: Mapping[str, str] = {
+    "teacher": "teacher.name",
+    "student": "student.checkpoint",
+    "student_kind": "student.kind",
+    "layers": "student.layers",
+    "corpus": "sentences.corpus",
+    "column": "sentences.column",
+    "split_sentences": "sentences.split",
+    "sentences": "sentences.count",
+    "labelled": "pairs.path",
+    "pairs": "pairs.count",
+    "negatives": "pairs.negatives",
+    "parallel": "parallel.corpora",
+    "task": "task.name",
+    "task_root": "task.root",
+    "claims": "claims.path",
+    "words": "words.vectors",
+    "max_length": "max_length",
+    "distil_budget": "budget.distil",
+    "finetune_budget": "budget.finetune",
+    "evaluations": "budget.evaluations",
+    "patience": "budget.patience",
+    "fraction": "budget.fraction",
+    "fraction_of": "budget.fraction_of",
+    "data_root": "selection.data_root",
+    "select": "selection.by",
+    "compute": "compute",
+    "seed": "seed",
+}
+"""Flags of fields, and their paths; `--set PATH=VALUE` reaches every field."""
+SHOWN = (
+    *("teacher", "student", "layers", "corpus", "column", "sentences", "labelled", "pairs", "negatives"),
+    *("max_length", "distil_budget", "finetune_budget", "evaluations", "data_root", "select", "seed"),
+)
+"""Flags that `--help` shows; `stillhouse fields` shows all of them."""
+_TYPES: Mapping[str, Callable[[str], Any]] = {"int": int, "float": float}
 
 
-def add_sweep(commands: "_SubParsersAction[ArgumentParser]") -> None:
-    """`stillhouse sweep METHOD`."""
-    command = new_command(
-        commands,
-        "sweep",
-        "search a method's hyper-parameters, and deliver the best student",
-        "stillhouse sweep ibkd\n"
-        "  stillhouse sweep ibkd --trials 40 --section space --sampler grid\n"
-        "  stillhouse sweep ibkd --objectives quality,size --space search_spaces/ibkd_pareto.yaml\n"
-        "  stillhouse sweep ibkd --workers 2 --trials 3",
+def new_command(
+    commands: "_SubParsersAction[ArgumentParser]", name: str, what: str, examples: str
+) -> ArgumentParser:
+    """Add a command with what it does and examples of it."""
+    return commands.add_parser(
+        name,
+        help=what,
+        description=what[0].upper() + what[1:] + ".",
+        epilog=f"examples:\n  {examples}",
+        formatter_class=_OneLine,
+        usage=f"stillhouse {name} [options]" if name in _SHORT_USAGE else None,
     )
+
+
+_SHORT_USAGE = ("sweep", "train", "embed", "evaluate", "mine")
+
+
+class _OneLine(RawDescriptionHelpFormatter):
+    """Options in one column and their texts in another, so that most take one line."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=30, width=118)
+
+
+def add_method(command: ArgumentParser) -> None:
+    """Add the method, its preset, and values that are fixed."""
     command.add_argument("method", help="a method, such as ibkd, ckd or mse")
-    search = command.add_argument_group("search")
-    search.add_argument("--space", metavar="FILE", help="search space; default: the method's own")
-    search.add_argument("--section", help="part of that file: space (the grid) or continuous")
-    search.add_argument("--name", help="of the sweep; default: the method's")
-    search.add_argument(
-        "--trials", type=int, help="trials in all; more later extends (default 8; none for a grid)"
-    )
-    search.add_argument("--sampler", default="tpe", help=f"{_one_of(known_samplers())} (default tpe)")
-    search.add_argument(
-        "--objectives", default="quality", help="quality, or a pair: quality,size quality,latency"
-    )
-    search.add_argument(
-        "--scheduler",
-        default="asha",
-        help=f"rule that stops weak trials early: {_one_of(known_schedulers())} (default asha)",
-    )
-    for flag, name in (("--asha", "asha"), ("--no-asha", "none")):
-        search.add_argument(flag, dest="scheduler", action="store_const", const=name, help=SUPPRESS)
-    search.add_argument("--full", type=int, default=3, help="trials that are never stopped early (default 3)")
-    search.add_argument("--concurrency", type=int, default=0, help="trials at once; default: what fits")
-    search.add_argument("--register", default="", metavar="NAME", help="name in the MLflow model registry")
-    add_method(command)
-    add_experiment(command)
-    add_where(command)
+    command.add_argument("--preset", default="paper", help="paper (default) or repo (`stillhouse presets`)")
 
 
-def _one_of(names: list[str]) -> str:
-    return f"{', '.join(names[:-1])} or {names[-1]}"
+def add_experiment(
+    command: ArgumentParser, names: tuple[str, ...] = tuple(FLAGS), *, method: bool = False
+) -> None:
+    """Add the flags of an experiment's fields, and the experiment file.
 
-
-def add_train(commands: "_SubParsersAction[ArgumentParser]") -> None:
-    """`stillhouse train METHOD`."""
-    command = new_command(
-        commands,
-        "train",
-        "train one student with one method",
-        "stillhouse train ibkd --local\n  stillhouse train ibkd --preset repo --set beta1=0.5 --workers 2\n"
-        "  stillhouse train ibkd --local --fractions 1,0.3,0.1 --fraction-of sentences",
+    Args:
+        command: The command.
+        names: The flags, of `FLAGS`.
+        method: Whether `--set` also fixes hyper-parameters of a method.
+    """
+    group = command.add_argument_group("experiment (more, and all fields: `stillhouse fields`)")
+    known = fields()
+    for name in names:
+        add_field(group, name, known[FLAGS[name]], shown=name in SHOWN)
+    group.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="PATH=VALUE",
+        help="set any field, such as pairs.mining.range_max=100"
+        + ("; a bare name fixes a hyper-parameter" if method else ""),
     )
-    command.add_argument("method", help="a method, such as ibkd, ckd or mse")
-    command.add_argument("--local", action="store_true", help="one plain process, without Ray")
-    command.add_argument(
-        "--fractions",
-        metavar="F[,F]",
-        help="train at each of these shares of the rows (see --fraction-of) and print one table; the "
-        "teacher embeds once, the budgets in examples stay the same",
-    )
-    add_method(command)
-    add_experiment(command)
-    add_where(command)
+    group.add_argument("--refresh", action="store_true", help="read the corpus again")
 
 
-def add_embed(commands: "_SubParsersAction[ArgumentParser]") -> None:
-    """`stillhouse embed`."""
-    command = new_command(
-        commands,
-        "embed",
-        "read a corpus and run the teacher over it once",
-        "stillhouse embed --corpus 'texts/*.jsonl' --column body --sentences 0\n  stillhouse embed --local",
-    )
-    command.add_argument("--local", action="store_true", help="one plain process, without Ray")
-    add_experiment(command)
-    add_where(command)
+def add_field(group: Any, name: str, field: Field, *, shown: bool = True) -> None:
+    """Add the flag of one field; a flag that is not given is None."""
+    flag, text = "--" + name.replace("_", "-"), f"{short(field.text)}{shown_default(field)}"
+    text = text.replace("%", "%%") if shown else SUPPRESS
+    if field.type == "bool":
+        group.add_argument(flag, dest=name, action=BooleanOptionalAction, default=None, help=text)
+    else:
+        kind = _TYPES.get(field.type, str)
+        metavar = {"int": "N", "float": "X"}.get(field.type, "VALUE")
+        group.add_argument(flag, dest=name, type=kind, default=None, metavar=metavar, help=text)
 
 
-def add_mine(commands: "_SubParsersAction[ArgumentParser]") -> None:
-    """`stillhouse mine`."""
-    command = new_command(
-        commands,
-        "mine",
-        "mine hard negatives for labelled pairs with the teacher, and write them as a file",
-        "stillhouse mine --labelled pairs.jsonl --output mined.jsonl --negatives 4\n"
-        "  stillhouse mine --labelled hf:sentence-transformers/natural-questions:pair:train \\\n"
-        "      --range-min 10 --range-max 50 --max-score 0.8 --sampling random --output mined.jsonl\n"
-        "  stillhouse train ibkd --labelled mined.jsonl --negatives 4",
-    )
-    command.add_argument("--output", type=Path, required=True, metavar="FILE", help="JSON lines to write")
-    command.add_argument(
-        "--labelled", metavar="FILE", help="pairs: JSON lines, CSV, TSV, Parquet or hf:; default: pydocs' own"
-    )
-    command.add_argument("--pairs", type=int, help="pairs to take; default: all of FILE, 2048 of pydocs")
-    command.add_argument("--negatives", type=int, help="K, hard negatives a pair (default 1)")
-    command.add_argument("--local", action="store_true", help="one plain process, without Ray")
-    rule = [f"mine_{name}" for name in MINING_RULE]
-    add_experiment(command, ["teacher", "max_length", "compute", *rule], prefix="mine_")
-    add_where(command)
+def short(text: str) -> str:
+    """The start of a field's meaning, without markup: as much as fits on a line."""
+    first = re.split(r"(?<=[^.])[.;](?:\s|$)", text.replace("``", ""), maxsplit=1)[0]
+    if len(first) > 75:
+        first = re.split(r"[:,] (?!last)", first, maxsplit=1)[0]
+    return (first[0].lower() if first[1:2].islower() else first[0]) + first[1:]
 
 
-def add_export(commands: "_SubParsersAction[ArgumentParser]") -> None:
-    """`stillhouse export STAGE FOLDER`."""
-    command = new_command(
-        commands,
-        "export",
-        "write a trained student as a folder that sentence-transformers loads, or in another form",
-        "stillhouse export runs/stages/finetune-0123456789abcdef my-student\n"
-        "  stillhouse export runs/stages/finetune-0123456789abcdef --format list\n"
-        "  stillhouse export runs/stages/finetune-0123456789abcdef my-graph --format onnx-int8",
+def shown_default(field: Field) -> str:
+    """The default in brackets; nothing where there is none to speak of."""
+    return (
+        ""
+        if field.default in ("", False) or not isinstance(field.default, str | int | float)
+        else f" ({field.default})"
     )
-    command.add_argument("stage", type=Path, help="folder of a finished stage")
-    command.add_argument("folder", type=Path, nargs="?", help="where to write")
-    command.add_argument(
-        "--format",
-        default="sentence-transformers",
-        metavar="FORM",
-        help="sentence-transformers (default), onnx or onnx-int8 (extra onnx), compact (tied layers once; "
-        "only this package reads it), or list: which of them this student has",
+
+
+def add_where(command: ArgumentParser) -> None:
+    """Add the cluster, workers and device, and what `add_common` adds."""
+    group = command.add_argument_group("where it runs")
+    group.add_argument("--address", help="address of a Ray cluster; default: the job's, else a local one")
+    group.add_argument("--workers", type=int, default=1, metavar="N", help="training processes per run (1)")
+    group.add_argument("--cpus-per-worker", type=float, default=1, metavar="X", help="CPUs of each (1)")
+    group.add_argument(
+        "--gpus-per-worker",
+        type=float,
+        default=None,
+        metavar="X",
+        help="GPUs of each; default: 1 where there are GPUs",
     )
+    group.add_argument(
+        "--actors", type=int, default=0, metavar="N", help="teacher actors; default: what fits"
+    )
+    group.add_argument("--device", default="auto", metavar="NAME", help="auto (default), cpu, cuda or mps")
     add_common(command)
 
 
-def add_store(commands: "_SubParsersAction[ArgumentParser]") -> None:
-    """`stillhouse store {ls,verify,gc}`."""
-    command = new_command(
-        commands,
-        "store",
-        "list, verify and clear the teacher stores",
-        "stillhouse store ls\n  stillhouse store verify\n  stillhouse store gc --yes",
+def add_common(command: ArgumentParser) -> None:
+    """Add the workspace, the results' file, and how much is printed."""
+    group = command.add_argument_group("output")
+    group.add_argument(
+        "--root", type=Path, metavar="DIR", help="workspace; default: $STILLHOUSE_ROOT, else ./runs"
     )
-    command.add_argument("action", choices=["ls", "verify", "gc"])
-    command.add_argument("--yes", action="store_true", help="gc: delete; without it, only show")
-    add_common(command)
+    group.add_argument("--json", type=Path, metavar="FILE", help="also write the results there as JSON")
+    group.add_argument("-v", "--verbose", action="store_true", help="show the output of the libraries")
 
 
-def add_presets(commands: "_SubParsersAction[ArgumentParser]") -> None:
-    """`stillhouse presets METHOD`."""
-    command = new_command(
-        commands,
-        "presets",
-        "show a method's presets side by side: what the paper says, and what the authors' code does",
-        "stillhouse presets ibkd",
-    )
-    command.add_argument("method", help="a method, such as ibkd, ckd or mse")
-    add_common(command)
+def add_local(command: ArgumentParser) -> None:
+    """Add `--local`."""
+    command.add_argument("--local", action="store_true", help="run in one plain process, without Ray")

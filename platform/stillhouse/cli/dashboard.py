@@ -4,7 +4,7 @@ from argparse import ArgumentParser, Namespace, _SubParsersAction
 from pathlib import Path
 from typing import Any
 
-from stillhouse.cli.groups import add_common, new_command
+from stillhouse.cli.arguments import add_common, new_command
 from stillhouse.core.artifacts import default_root
 from stillhouse.core.console import say
 from stillhouse.core.errors import BadInput, nearest
@@ -12,8 +12,8 @@ from stillhouse.core.errors import BadInput, nearest
 _HOST = "127.0.0.1"
 
 
-def add_dashboard(commands: "_SubParsersAction[ArgumentParser]") -> None:
-    """Add `stillhouse dashboard SWEEP`."""
+def add(commands: "_SubParsersAction[ArgumentParser]") -> ArgumentParser:
+    """Add the command."""
     command = new_command(
         commands,
         "dashboard",
@@ -25,9 +25,10 @@ def add_dashboard(commands: "_SubParsersAction[ArgumentParser]") -> None:
         "--port", type=int, default=8080, help="port on 127.0.0.1 (default 8080; 0: a free one)"
     )
     add_common(command)
+    return command
 
 
-def dashboard(options: Namespace) -> int:
+def run(options: Namespace) -> int:
     """Serve the study until Ctrl-C."""
     server = dashboard_server((options.root or default_root()).resolve(), options.sweep, options.port)
     say(f"sweep {options.sweep}: http://{_HOST}:{server.server_port} (Ctrl-C ends it)")

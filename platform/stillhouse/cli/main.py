@@ -7,21 +7,26 @@ import traceback
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Sequence
 
-from stillhouse.cli.arguments import (
-    add_embed,
-    add_export,
-    add_mine,
-    add_presets,
-    add_store,
-    add_sweep,
-    add_train,
+from stillhouse.cli import (
+    compare,
+    dashboard,
+    embed,
+    evaluate,
+    export,
+    fields,
+    mine,
+    presets,
+    store,
+    sweep,
+    train,
 )
-from stillhouse.cli.dashboard import add_dashboard
-from stillhouse.cli.measuring_arguments import add_compare, add_evaluate
 from stillhouse.core.artifacts import default_root
 from stillhouse.core.console import log_failure, private_environment, warn
 from stillhouse.core.errors import mistake_in
 from stillhouse.core.signals import sigterm_interrupts
+from stillhouse.experiments.experiment import Experiment
+
+COMMANDS = (sweep, train, embed, mine, evaluate, compare, dashboard, export, store, presets, fields)
 
 _EXAMPLES = """examples:
   stillhouse sweep ibkd                              the main job, with its defaults
@@ -33,24 +38,26 @@ _EXAMPLES = """examples:
   stillhouse store verify
 
 Exit codes: 0 done, 1 failed, 2 bad input, 130 interrupted (the same command goes on),
-141 the output's reader has left.
+141 the reader of the output closed the pipe.
 """
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None, *, experiment: Experiment | None = None) -> int:
     """Run one command.
 
     Args:
         arguments: As after the program's name; None takes the process's own.
+        experiment: What the command's flags and file change; None takes the defaults.
 
     Returns:
-        The exit code: 0, 1 (failed), 2 (bad input), 130 (interrupted) or 141 (the output's reader has left).
+        The exit code: 0, 1 (failed), 2 (bad input), 130 (interrupted) or 141 (the reader closed the pipe).
     """
     private_environment()
     options = parser().parse_args(arguments)
+    options.base = experiment
     try:
         with sigterm_interrupts():
-            outcome = _run(options)
+            outcome: int = options.execute(options)
         sys.stdout.flush()
         return outcome
     except KeyboardInterrupt:
@@ -63,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if mistake is not None:
             warn(str(mistake))
             return 2
-        _tell_failure(error, options)
+        _report_failure(error, options)
         return 1
 
 
@@ -76,49 +83,30 @@ def parser() -> ArgumentParser:
         formatter_class=RawDescriptionHelpFormatter,
     )
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for add in (
-        add_sweep,
-        add_train,
-        add_embed,
-        add_mine,
-        add_evaluate,
-        add_compare,
-        add_dashboard,
-        add_export,
-        add_store,
-        add_presets,
-    ):
-        add(commands)
+    for command in COMMANDS:
+        command.add(commands).set_defaults(execute=command.run)
     return top
 
 
-def _run(options: Namespace) -> int:
-    from stillhouse.cli import commands
-
-    command = getattr(commands, options.command)
-    outcome: int = command(options)
-    return outcome
-
-
 def _reader_left() -> bool:
-    """Whether who read the standard output has closed it, as `head` does; then no more is written there."""
-    asked = select.poll()
-    asked.register(sys.stdout.fileno(), 0)
-    left = any(event & (select.POLLERR | select.POLLHUP) for _, event in asked.poll(0))
+    """Whether the reader closed the pipe, as `head` does; then nothing more is written."""
+    poll = select.poll()
+    poll.register(sys.stdout.fileno(), 0)
+    left = any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
     if left:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return left
 
 
-def _tell_failure(error: Exception, options: Namespace) -> None:
+def _report_failure(error: Exception, options: Namespace) -> None:
     """One line on the screen; the traceback goes to the log, or to the screen with `-v`."""
-    said = next(iter(str(error).strip().splitlines()), "")
+    text = next(iter(str(error).strip().splitlines()), "")
     if options.verbose:
         traceback.print_exception(error)
-        warn(f"failed: {said}")
+        warn(f"failed: {text}")
         return
     log = log_failure(error, (options.root or default_root()).resolve() / "logs")
-    warn(f"failed: {type(error).__name__}: {said} The traceback is in {log}; -v shows it here.")
+    warn(f"failed: {type(error).__name__}: {text} The traceback is in {log}; -v shows it here.")
 
 
 if __name__ == "__main__":

@@ -1,21 +1,22 @@
 """From parsed arguments to our own values, each checked before any work."""
 
-import dataclasses
 import json
 import os
 from argparse import Namespace
-from collections.abc import Iterable
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from stillhouse.cli.arguments import FLAGS
 from stillhouse.cluster.connection import joins
 from stillhouse.cluster.resources import Need
 from stillhouse.core.artifacts import default_root
 from stillhouse.core.devices import require_device, resolve_device
 from stillhouse.core.errors import BadInput, require
-from stillhouse.experiments.experiment import Experiment, experiment
+from stillhouse.experiments.data_kind import data_kinds
+from stillhouse.experiments.experiment import Experiment
+from stillhouse.experiments.fields import as_mapping, experiment_of, fields, merged
 from stillhouse.experiments.preparation import Embedding
-from stillhouse.experiments.student_kinds import student_spec
 
 if TYPE_CHECKING:
     from stillhouse.methods import Method
@@ -25,15 +26,16 @@ _DEFAULT_TRIALS = 8
 
 
 def settings(pairs: list[str]) -> dict[str, Any]:
-    """`--set name=value`, the value read as JSON where it is JSON, else as a string.
+    """The values of `--set NAME=VALUE`, each read as JSON where it is JSON, otherwise as a string.
 
     Raises:
-        BadInput: No equals sign.
+        BadInput: No equals sign, or a name that is given twice.
     """
     values: dict[str, Any] = {}
     for pair in pairs:
         name, equals, text = pair.partition("=")
         require(bool(name and equals), "--set takes NAME=VALUE", given=pair)
+        require(name not in values, "--set gives each name once", name=name)
         try:
             values[name] = json.loads(text)
         except ValueError:
@@ -41,93 +43,32 @@ def settings(pairs: list[str]) -> dict[str, Any]:
     return values
 
 
-def fixed_of(options: Namespace, method: "Method") -> dict[str, Any]:
-    """What `--set` fixes, in the types that the method declares."""
-    from stillhouse.methods import check_names
-    from stillhouse.search.domains import frozen
-    from stillhouse.search.type_casts import cast_point
+def is_path(name: str) -> bool:
+    """Whether a name of `--set` is a field of the experiment; a bare name is a hyper-parameter."""
+    return "." in name
 
-    given = {name: frozen(value) for name, value in settings(options.set).items()}
-    check_names(method, given)
-    return cast_point(given, method.HyperParameters, "command line", "--set")
+
+def fixed_of(options: Namespace, method: "Method") -> dict[str, Any]:
+    """The hyper-parameters that `--set` fixes, in the types that the method declares."""
+    from stillhouse.sweeps.checks import fixed_values
+
+    given = {name: value for name, value in settings(options.set).items() if not is_path(name)}
+    return fixed_values(method, given, "command line")
 
 
 def space_of(options: Namespace, method: "Method") -> "Space":
-    """The search space, checked, without what `--set` fixes and what early stopping rules out."""
-    from stillhouse.search.samplers import check_sampler
-    from stillhouse.search.schedulers import load_scheduler
-    from stillhouse.search.space import check, load_space
+    """The search space, checked, with what `--set` fixes and without what early stopping rules out."""
+    from stillhouse.sweeps.checks import search_space
     from stillhouse.sweeps.sweep import default_space
 
-    known = [field.name for field in dataclasses.fields(Experiment)]
-    path = options.space or default_space(options.method)
-    space = load_space(path, space=_section(options, path), allowed_experiment_keys=known)
-    require(
-        space.method == options.method,
-        "the search space is for this method",
-        method=options.method,
-        space=space.method,
-    )
-    fixed = fixed_of(options, method)
-    load_scheduler(options.scheduler)
-    left_out = () if options.scheduler == "none" else ("distil_epochs",)
-    space = check(space.without(*fixed, *left_out), method.HyperParameters)
-    space = dataclasses.replace(space, fixed={**space.fixed, **fixed})
-    check_sampler(options.sampler, space)
-    return space
-
-
-def probe_all(
-    options: Namespace, method: "Method", points: Iterable[dict[str, Any]], wanted: Experiment
-) -> None:
-    """Refuse missing data, a model, a layer or a hyper-parameter that cannot be, before any work."""
-    from stillhouse.corpora.published.glue import TASKS, resolve_task
-    from stillhouse.corpora.wordnet import wordnet_files
-    from stillhouse.evaluation.crosslingual_sts import resolve_crosslingual_sts
-    from stillhouse.evaluation.sts import resolve_sts
-    from stillhouse.experiments.augmented import check_augmentation
-    from stillhouse.experiments.claim_data import cross_encoder_of, fever_files
-    from stillhouse.experiments.fractions import check_fraction
-    from stillhouse.experiments.task_data import task_name
-    from stillhouse.methods import check_data, hyper_parameters, placeholder, placeholder_task, probe
-    from stillhouse.students.backbone import layer_count
-    from stillhouse.teachers.weights import resolve_model
-
-    labelled = wanted.finetune_budget and (wanted.labelled or (wanted.corpus == "pydocs" and wanted.pairs))
-    check_data(
+    return search_space(
         method,
-        ("query", "passage") if labelled else (),
-        parallel=bool(wanted.parallel),
-        words=bool(wanted.words or wanted.task or wanted.claims),
-        task=bool(wanted.task and wanted.finetune_budget),
-        claims=bool(wanted.claims),
+        options.space or default_space(options.method),
+        section=options.section or "",
+        sampler=options.sampler,
+        scheduler=options.scheduler,
+        fixed=fixed_of(options, method),
     )
-    if wanted.select == "stsb" and wanted.parallel:
-        resolve_crosslingual_sts(wanted.data_root, "stsb", "dev")
-    elif wanted.select == "stsb":
-        resolve_sts(wanted.data_root, "dev", ("STSB",))
-    if wanted.claims:
-        fever_files(wanted.claims)
-    cross_encoder, task = cross_encoder_of(wanted), None
-    if wanted.task:
-        known = TASKS[resolve_task(task_name(wanted.task), wanted.task_root, "train").task]
-        task = placeholder_task(
-            pair=bool(known.second), classes=len(known.labels), augmented=bool(wanted.wordnet)
-        )
-    if wanted.wordnet:
-        wordnet_files(wanted.wordnet)
-    check_augmentation(wanted)
-    teacher = resolve_model(wanted.teacher)
-    student = student_spec(wanted, teacher)
-    layers = layer_count(student.kwargs["base"])
-    planned = task if wanted.finetune_budget else None
-    setting = placeholder(labelled=bool(labelled), task=planned, student=student, cross_encoder=cross_encoder)
-    for values in points:
-        hp = hyper_parameters(method, values, options.preset)
-        probe(method, hp, layers=layers, setting=setting)
-        check_fraction(method, hp, setting, wanted)
-        if hasattr(method, "check"):
-            method.check(hp, student, teacher)
 
 
 def trials_of(options: Namespace, space: "Space") -> int:
@@ -141,16 +82,63 @@ def trials_of(options: Namespace, space: "Space") -> int:
     return _DEFAULT_TRIALS
 
 
-def experiment_of(options: Namespace, from_file: dict[str, Any]) -> Experiment:
-    """What all trials share: the flags before the file before the environment before the defaults."""
-    given = {
-        field.name: getattr(options, field.name)
-        for field in dataclasses.fields(Experiment)
-        if getattr(options, field.name, None) is not None
-    }
-    if str(given.get("layers", "")).startswith("["):
-        given["layers"] = _layers(given["layers"])
-    return experiment({**_data_root(), **from_file, **given})
+def experiment_from(
+    options: Namespace, file: Mapping[str, Any] | None = None, base: Experiment | None = None
+) -> Experiment:
+    """What all trials share: flags before the file before the environment before a base or the defaults.
+
+    Args:
+        options: The parsed arguments.
+        file: The fields that an experiment file gives, nested.
+        base: The experiment that is changed; None takes the defaults.
+
+    Raises:
+        BadInput: An unknown field, a value of another type or out of range, or values that contradict.
+    """
+    flags = flags_of(options)
+    paths = {name: value for name, value in settings(getattr(options, "set", [])).items() if is_path(name)}
+    both = sorted({FLAGS[name] for name in flags} & set(paths))
+    require(not both, "a field is given by its flag or by --set", both=both)
+    given = {FLAGS[name]: value for name, value in flags.items()} | paths
+    start = as_mapping(base) if base is not None else {}
+    named = {path.partition(".")[0] for path in given} | set(file or {})
+    if base is not None and _other_source(base, named):
+        start = {key: value for key, value in start.items() if key not in data_kinds()}
+    mapping = merged(start, {**_data_root(), **flattened(file or {})})
+    return experiment_of(merged(mapping, given))
+
+
+def _other_source(base: Experiment, named: set[str]) -> bool:
+    """Whether a source of text is named that is not the base's."""
+    sources = {key for key, kind in data_kinds().items() if kind.is_source}
+    return bool((named & sources) - {base.source.key})
+
+
+def flags_of(options: Namespace) -> dict[str, Any]:
+    """The flags of the experiment's fields that were given, by name."""
+    flags = {name: getattr(options, name) for name in FLAGS if getattr(options, name, None) is not None}
+    if str(flags.get("layers", "")).startswith("["):
+        flags["layers"] = _layers(flags["layers"])
+    return flags
+
+
+def flattened(mapping: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested names and values as paths and values."""
+    flat: dict[str, Any] = {}
+    for name, value in mapping.items():
+        path = f"{prefix}{name}"
+        if isinstance(value, Mapping) and value and path not in fields():
+            flat |= flattened(value, f"{path}.")
+        else:
+            flat[path] = value
+    return flat
+
+
+def file_of(options: Namespace) -> dict[str, Any]:
+    """The fields that `--file` gives; none where there is no file."""
+    from stillhouse.search.space import load_experiment
+
+    return load_experiment(options.file) if options.file else {}
 
 
 def fractions_of(options: Namespace) -> tuple[float, ...]:
@@ -196,24 +184,13 @@ def root_of(options: Namespace) -> Path:
     return (options.root or default_root()).resolve()
 
 
-def _section(options: Namespace, path: Path | str) -> str:
-    """The grid for the grid sampler, the continuous version for the others where the file has one."""
-    if options.section:
-        return str(options.section)
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"the search space must be a readable file, but {path}: {error}.") from None
-    return "continuous" if options.sampler != "grid" and "\ncontinuous:" in text else "space"
-
-
 def _data_root() -> dict[str, str]:
     """``$STILLHOUSE_DATA`` where it has STS sets to select by and to test on; it may serve other things."""
     from stillhouse.evaluation.sts import sts_sets
 
     root = os.environ.get("STILLHOUSE_DATA", "")
     has = bool(root) and all(sts_sets(root, split) for split in ("dev", "test"))
-    return {"data_root": root} if has else {}
+    return {"selection.data_root": root} if has else {}
 
 
 def _layers(text: str) -> tuple[int, ...]:

@@ -13,14 +13,20 @@ from stillhouse.core.console import say
 from stillhouse.core.errors import require
 from stillhouse.core.types import FloatArray
 from stillhouse.experiments.experiment import Experiment
-from stillhouse.experiments.negatives import mine_negatives, with_negatives
+from stillhouse.experiments.kinds.pairs import Pairs, mine_negatives
 from stillhouse.experiments.preparation import Embedding, embed_stores, read_pydocs
 from stillhouse.plan.data import Examples, Mined, Store, TextTable
 
 _ROWS = 2048
 
 
-def check_mine(wanted: Experiment, output: Path) -> None:
+def pairs_of(experiment: Experiment) -> Pairs:
+    """The experiment's pairs, and the rule by which negatives are mined for them."""
+    pairs: Pairs = experiment.get(Pairs) or Pairs()
+    return pairs
+
+
+def check_mine(experiment: Experiment, output: Path) -> None:
     """Refuse missing text, a missing teacher, or a file that cannot be written, before any work.
 
     Raises:
@@ -29,32 +35,33 @@ def check_mine(wanted: Experiment, output: Path) -> None:
     from stillhouse.corpora.reading.corpus import hub_name, list_files
     from stillhouse.teachers.weights import resolve_model
 
-    require(wanted.negatives >= 1, "negatives >= 1", negatives=wanted.negatives)
+    pairs = pairs_of(experiment)
+    require(pairs.negatives >= 1, "negatives >= 1", negatives=pairs.negatives)
     require(output.suffix == ".jsonl" and not output.is_dir(), "--output is FILE.jsonl", output=str(output))
     require(
-        bool(wanted.labelled) or wanted.pairs >= 1,
+        bool(pairs.path) or pairs.count >= 1,
         "pairs >= 1",
-        pairs=wanted.pairs,
+        pairs=pairs.count,
         remedy="Only --labelled takes 0 for all.",
     )
-    if wanted.labelled and hub_name(wanted.labelled) is None:
-        files = [Path(file.path).resolve() for file in list_files(wanted.labelled)[1]]
+    if pairs.path and hub_name(pairs.path) is None:
+        files = [Path(file.path).resolve() for file in list_files(pairs.path)[1]]
         require(
             output.resolve() not in files,
             "--output is another file than --labelled",
             output=str(output),
             remedy="Name a new file.",
         )
-    resolve_model(wanted.teacher)
+    resolve_model(experiment.teacher.name)
 
 
 def mine(
-    wanted: Experiment, workspace: Workspace, embedding: Embedding, output: Path, *, refresh: bool = False
+    experiment: Experiment, workspace: Workspace, embedding: Embedding, output: Path, *, refresh: bool = False
 ) -> dict[str, Any]:
     """Read the pairs, run the teacher once over them, mine, and write the file; what exists is skipped.
 
     Args:
-        wanted: Its labelled text (negatives that come with it are set aside), teacher and rule.
+        experiment: Its labelled text (negatives that come with it are set aside), teacher and rule.
         workspace: Where pairs, vectors and mined rows are kept.
         embedding: Where the teacher runs.
         output: A row a line: ``query``, ``passage``, ``negatives``, ``passage_cosine``, ``negatives_cosine``.
@@ -69,7 +76,7 @@ def mine(
     from stillhouse.corpora.reading.ingest import note_path
 
     started = time.monotonic()
-    examples, rule = _planned(wanted, workspace, embedding, refresh=refresh)
+    examples, rule = _planned(experiment, workspace, embedding, refresh=refresh)
     signature = {"examples": examples.fingerprint, "output": str(output.resolve())}
     note = note_path(workspace, "mined-file", signature)
     if note.exists() and output.exists() and (kept := read_json(note))["sha256"] == sha256_of(output):
@@ -79,46 +86,49 @@ def mine(
     embed_stores([rule.queries, rule.passages], workspace, embedding)
     mine_negatives(workspace, examples, embedding)
     means = _write(workspace, examples, rule, output)
-    report = _report(wanted, read_manifest(workspace.path(examples)), output, means, started)
+    report = _report(experiment, read_manifest(workspace.path(examples)), output, means, started)
     write_json(note, {"sha256": sha256_of(output), "report": report})
     return report
 
 
 def _report(
-    wanted: Experiment, manifest: dict[str, Any], output: Path, means: dict[str, float], started: float
+    experiment: Experiment, manifest: dict[str, Any], output: Path, means: dict[str, float], started: float
 ) -> dict[str, Any]:
     return {
         "output": str(output),
         "pairs": manifest["rows"],
         "left_out": manifest["dropped"],
-        "negatives": wanted.negatives,
+        "negatives": pairs_of(experiment).negatives,
         **means,
-        "teacher": wanted.teacher,
-        "rule": wanted.mining_rule(),
+        "teacher": experiment.teacher.name,
+        "rule": pairs_of(experiment).mining.rule(),
         "seconds": round(time.monotonic() - started, 3),
     }
 
 
 def _planned(
-    wanted: Experiment, workspace: Workspace, embedding: Embedding, *, refresh: bool
+    experiment: Experiment, workspace: Workspace, embedding: Embedding, *, refresh: bool
 ) -> tuple[Examples, Mined]:
     from stillhouse.corpora.reading.labelled import read_labelled
     from stillhouse.teachers.embedding import resolve_compute
     from stillhouse.teachers.weights import resolve_model
 
-    teacher, compute = resolve_model(wanted.teacher), resolve_compute(embedding.device, wanted.compute)
+    teacher, compute = (
+        resolve_model(experiment.teacher.name),
+        resolve_compute(embedding.device, experiment.compute),
+    )
 
     def store(texts: TextTable) -> Store:
-        return Store(texts=texts, teacher=teacher, max_length=wanted.max_length, compute=compute)
+        return Store(texts=texts, teacher=teacher, max_length=experiment.max_length, compute=compute)
 
-    if wanted.labelled:
-        pairs: Examples | None = read_labelled(
-            workspace, wanted.labelled, limit=wanted.pairs, refresh=refresh
-        )
+    choice = pairs_of(experiment)
+    if choice.path:
+        pairs: Examples | None = read_labelled(workspace, choice.path, limit=choice.count, refresh=refresh)
     else:
-        pairs = read_pydocs(wanted, workspace, refresh=refresh).pairs
-    examples = with_negatives(wanted, pairs, store)
-    assert examples is not None and isinstance(examples.origin, Mined), "pairs came, and negatives are wanted"
+        pairs = read_pydocs(experiment, workspace, refresh=refresh).pairs
+    assert pairs is not None, "an experiment with a count of pairs has some"
+    examples = choice.with_negatives(pairs, store)
+    assert isinstance(examples.origin, Mined), "negatives that come with the pairs are set aside"
     return examples, examples.origin
 
 

@@ -1,54 +1,28 @@
-"""From an experiment to a `Setting`: read the corpus, run the teacher once, mine hard negatives."""
+"""From an experiment to a `Setting`: its data is read, embedded by the teacher once, and mined."""
 
 import os
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, TypeVar
 
 from stillhouse.cluster.resources import teacher_actors
 from stillhouse.core.artifacts import Workspace, write_json
-from stillhouse.core.console import Progress, say
-from stillhouse.core.identity import canonical, fingerprint
-from stillhouse.experiments.dev_pool import dev_pool, pooled_dev
+from stillhouse.core.console import Progress, say, warn
+from stillhouse.core.identity import Spec, canonical, fingerprint
+from stillhouse.corpora.tables import open_rows, open_texts
 from stillhouse.experiments.experiment import Experiment
-from stillhouse.experiments.fractions import cut
-from stillhouse.experiments.negatives import mine_negatives, with_negatives
-from stillhouse.experiments.student_kinds import student_spec
-from stillhouse.experiments.suites import dev_suite, test_suite
-from stillhouse.experiments.task_data import task_and_words, with_varied_rows
-from stillhouse.plan.data import Collection, Examples, Mined, Model, Store, TextTable
+from stillhouse.experiments.kinds.collection import SearchCollection
+from stillhouse.experiments.kinds.pairs import Pairs
+from stillhouse.experiments.kinds.sentences import Sentences
+from stillhouse.experiments.shares import cut
+from stillhouse.plan.data import Examples, Model, Store, TextTable
+from stillhouse.plan.kinds import Kind
 from stillhouse.plan.setting import Setting
-from stillhouse.plan.stage import TestSuite
+from stillhouse.plan.stage import DevSuite, Stage, TestSuite
 
-if TYPE_CHECKING:
-    from stillhouse.evaluation.pool import Pool
-    from stillhouse.teachers.store import StoreReader
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """An experiment whose data is read, embedded and mined.
-
-    Attributes:
-        setting: What the methods' plans take.
-        test: The locked suite.
-        facts: What the report and the model card say of the data.
-        pool: The sample that dev queries search; None where they search all.
-    """
-
-    setting: Setting
-    test: TestSuite
-    facts: dict[str, Any]
-    pool: "Pool | None" = None
-
-
-@dataclass(frozen=True)
-class _Data:
-    sentences: TextTable
-    dev_sentences: TextTable
-    test_sentences: TextTable
-    pairs: Examples | None
-    dev: Collection | None
-    test: Collection | None
+P = TypeVar("P")
+_FIRST_FACTS = ("corpus", "sentences", "pairs", "fraction", "fraction_of", "teacher", "store", "compute")
 
 
 @dataclass(frozen=True)
@@ -56,9 +30,9 @@ class Embedding:
     """Where and how the teacher runs.
 
     Attributes:
-        actors: Teacher actors in the pool; 0 takes one a GPU, or one a CPU where there is none.
-        threads: Threads an actor; fixed, so that the bytes of a store do not depend on the pool.
-        local: One plain process without Ray, with a thread a CPU.
+        actors: Teacher actors in the pool; 0 takes one per GPU, or one per CPU where there is no GPU.
+        threads: Threads per actor; fixed, so that the bytes of a store do not depend on the pool.
+        local: Whether the teacher runs in this process without Ray, with one thread per CPU.
         device: ``cpu``, ``cuda``, ….
     """
 
@@ -68,190 +42,228 @@ class Embedding:
     device: str = "cpu"
 
 
+@dataclass(frozen=True)
+class Prepared:
+    """An experiment whose data is read, embedded and mined.
+
+    Attributes:
+        setting: What the methods' plans read.
+        test: The locked suite.
+        facts: What the report and the model card say of the data.
+        summary: One line on the data; empty where preparing it has already said so.
+    """
+
+    setting: Setting
+    test: TestSuite
+    facts: dict[str, Any]
+    summary: str = ""
+
+
+@dataclass(frozen=True)
+class Measure:
+    """Something that the dev and the test suite measure.
+
+    Attributes:
+        name: Its name in ``selection.by``.
+        figure: The dev figure that selects.
+        dev: The evaluator of the dev split, made once the teacher has embedded everything.
+        test: The evaluator of the locked test split.
+    """
+
+    name: str
+    figure: str
+    dev: Callable[[], Spec[Any]]
+    test: Spec[Any]
+
+
+@dataclass
+class Preparation:
+    """What the kinds of data of an experiment share while they are prepared.
+
+    A kind reads its data and registers the rest here: what the teacher must embed, what is done after that,
+    what is measured, which texts students read, and facts for reports.
+
+    Attributes:
+        experiment: The experiment.
+        workspace: Where everything is found and put.
+        embedding: Where the teacher runs.
+        refresh: Whether corpora are read again.
+        facts: What the report and the model card say of the data.
+        texts: Text tables whose words students may read.
+        test: Further evaluators of the locked test split.
+        data: The prepared data, by `Kind.key`.
+    """
+
+    experiment: Experiment
+    workspace: Workspace
+    embedding: Embedding
+    refresh: bool = False
+    facts: dict[str, Any] = field(default_factory=dict)
+    texts: list[TextTable] = field(default_factory=list)
+    test: tuple[Spec[Any], ...] = ()
+    data: dict[str, Any] = field(default_factory=dict)
+    _stores: list[Store] = field(default_factory=list)
+    _later: list[Callable[[], None]] = field(default_factory=list)
+    _measures: list[Measure] = field(default_factory=list)
+
+    @cached_property
+    def teacher(self) -> Model:
+        """The experiment's teacher."""
+        from stillhouse.teachers.weights import resolve_model
+
+        return resolve_model(self.experiment.teacher.name)
+
+    @cached_property
+    def compute(self) -> str:
+        """The precision of teacher and training: ``float32`` or ``bfloat16``."""
+        from stillhouse.teachers.embedding import resolve_compute
+
+        return resolve_compute(self.embedding.device, self.experiment.compute)
+
+    def store(self, texts: TextTable) -> Store:
+        """The teacher's vectors of some texts; naming a store embeds nothing."""
+        length = self.experiment.max_length
+        return Store(texts=texts, teacher=self.teacher, max_length=length, compute=self.compute)
+
+    def embedded(self, texts: TextTable) -> Store:
+        """The teacher's vectors of some texts, which the teacher will embed."""
+        self._stores.append(self.store(texts))
+        return self._stores[-1]
+
+    def later(self, action: Callable[[], None]) -> None:
+        """Register what is done once the teacher has embedded everything."""
+        self._later.append(action)
+
+    def measure(self, name: str, figure: str, *, dev: Callable[[], Spec[Any]], test: Spec[Any]) -> None:
+        """Register a `Measure`; the first one selects unless ``selection.by`` names another."""
+        self._measures.append(Measure(name, figure, dev, test))
+
+    def reads(self, texts: TextTable) -> None:
+        """Register texts whose words students may read."""
+        self.texts.append(texts)
+
+    def get(self, kind: type[Kind[P]]) -> P | None:
+        """The prepared data of a kind, prepared now if it has not been; None where there is none."""
+        if kind.key not in self.data:
+            value = self.experiment.get(kind)
+            self.data[kind.key] = None if value is None else value.prepare(self)
+        known: P | None = self.data[kind.key]
+        return known
+
+    def provide(self, kind: type[Kind[P]], value: P) -> None:
+        """Add prepared data of another kind than the one that is being prepared."""
+        self.data[kind.key] = value
+
+    def prepare_others(self, last: object) -> None:
+        """Prepare every kind of the experiment but this one, which reads what they register."""
+        for kind in self.experiment.kinds:
+            if kind is not last:
+                self.get(type(kind))
+
+    def rows(self, texts: TextTable) -> int:
+        """Number of texts of a table."""
+        return len(open_texts(self.workspace, texts))
+
+    def row_count(self, examples: Examples) -> int:
+        """Number of rows of examples."""
+        return len(next(iter(open_rows(self.workspace, examples).values())))
+
+    def pydocs(self) -> Any:
+        """The selection from the corpus ``pydocs`` that the experiment's kinds ask for, read once."""
+        return self._pydocs
+
+    @cached_property
+    def _pydocs(self) -> Any:
+        return read_pydocs(self.experiment, self.workspace, refresh=self.refresh)
+
+    def finish(self) -> Prepared:
+        """Prepare every kind, run the teacher, do what waits for it, and assemble the setting."""
+        experiment = self.experiment
+        for kind in experiment.kinds:
+            self.get(type(kind))
+        if self._stores:
+            embed_stores(list(dict.fromkeys(self._stores)), self.workspace, self.embedding)
+        for action in self._later:
+            action()
+        data = {key: value for key, value in self.data.items() if value is not None}
+        fine_tuned = any(kind.counts_as == "labels" and kind.key in data for kind in experiment.kinds)
+        whole = Setting(
+            teacher=self.teacher,
+            student=experiment.student.spec(self.teacher, experiment.seed),
+            dev=self._dev_suite(),
+            data=data,
+            teacher_dim=self._teacher_dim(data.get(Sentences.key)),
+            finetune_budget=experiment.budget.finetune if fine_tuned else 0,
+            autocast=self.compute,
+            **experiment.stage_settings(),
+        )
+        setting = self._completed(cut(whole, experiment.budget))
+        facts = self._facts()
+        tests = tuple(measure.test for measure in self._measures) + self.test
+        return Prepared(setting, TestSuite(tests), facts, experiment.source.summary(facts))
+
+    def _completed(self, setting: Setting) -> Setting:
+        """The setting whose kinds have been completed."""
+        self.data |= setting.data
+        for kind in self.experiment.kinds:
+            value = self.data.get(kind.key)
+            if value is not None:
+                setting = setting.having(type(kind), kind.complete(value, self))
+        return setting
+
+    def _dev_suite(self) -> DevSuite:
+        by = self.experiment.selection.by or self._measures[0].name
+        figures = {measure.name: measure.figure for measure in self._measures}
+        return DevSuite(tuple(measure.dev() for measure in self._measures), select=figures[by])
+
+    def _teacher_dim(self, sentences: Any) -> int:
+        from stillhouse.teachers.store import open_store
+
+        return open_store(self.workspace, sentences.store).dim if sentences is not None else 0
+
+    def _facts(self) -> dict[str, Any]:
+        budget = self.experiment.budget
+        share = (
+            {"fraction": budget.fraction, "fraction_of": budget.fraction_of} if budget.fraction < 1 else {}
+        )
+        facts = {"teacher": self.teacher.name, "pairs": 0, **self.facts, **share, "compute": self.compute}
+        first = {name: facts[name] for name in _FIRST_FACTS if name in facts}
+        return {**first, **facts}
+
+
 def prepare(
-    wanted: Experiment, workspace: Workspace, embedding: Embedding, *, refresh: bool = False
+    experiment: Experiment, workspace: Workspace, embedding: Embedding, *, refresh: bool = False
 ) -> Prepared:
-    """Read the corpus, run the teacher once over it, mine hard negatives; skip what exists."""
-    if wanted.claims:
-        from stillhouse.experiments.claim_data import prepare_claims
-
-        return prepare_claims(wanted, workspace, embedding, refresh=refresh)
-    if wanted.parallel:
-        return _prepare_parallel(wanted, workspace, embedding, refresh=refresh)
-    from stillhouse.corpora.tables import open_rows
-    from stillhouse.experiments.augmented import check_augmentation
-    from stillhouse.teachers.embedding import resolve_compute
-    from stillhouse.teachers.store import open_store
-    from stillhouse.teachers.weights import resolve_model
-
-    check_augmentation(wanted)
-    teacher = resolve_model(wanted.teacher)
-    data, added = _augmented(wanted, workspace, _read(wanted, workspace, refresh=refresh), embedding.device)
-    compute = resolve_compute(embedding.device, wanted.compute)
-
-    def store(texts: TextTable) -> Store:
-        return Store(texts=texts, teacher=teacher, max_length=wanted.max_length, compute=compute)
-
-    sentences, dev, test = store(data.sentences), store(data.dev_sentences), store(data.test_sentences)
-    pairs = _labelled_file(wanted, workspace, refresh=refresh) if wanted.labelled else data.pairs
-    labelled = with_negatives(wanted, pairs, store)
-    rule = labelled.origin if labelled else None
-    mined_from = [rule.queries, rule.passages] if isinstance(rule, Mined) else []
-    pool = dev_pool(wanted, data.dev, store)
-    pooled = [pool.queries, pool.passages] if pool else []
-    embed_stores([sentences, *mined_from, dev, test, *pooled], workspace, embedding)
-    if labelled and mined_from:
-        mine_negatives(workspace, labelled, embedding)
-    told = open_store(workspace, sentences)
-    task, words, final = task_and_words(wanted, workspace, data.sentences)
-    whole = Setting(
-        **_shared(wanted, sentences, told),
-        dev=dev_suite(pooled_dev(workspace, pool) if pool else data.dev, dev, wanted),
-        labelled=labelled,
-        labelled_stores={name: store(table) for name, table in labelled.columns.items()} if labelled else {},
-        finetune_budget=wanted.finetune_budget if labelled or task else 0,
-        words=words,
-        task=task,
-    )
-    setting = cut(whole, wanted)
-    setting = replace(setting, task=with_varied_rows(setting.task, wanted, workspace))
-    kept = setting.labelled
-    pairs_left = len(next(iter(open_rows(workspace, kept).values()))) if kept else 0
-    facts = _facts(wanted, wanted.corpus, setting, pairs_left) | ({"task": wanted.task} if task else {})
-    final_suite = TestSuite(test_suite(data.test, test, wanted).evaluators + final)
-    return Prepared(setting, final_suite, facts | added, pool)
+    """Read an experiment's data, run the teacher once over it, and mine hard negatives; skip what exists."""
+    return Preparation(experiment, workspace, embedding, refresh).finish()
 
 
-def _prepare_parallel(
-    wanted: Experiment, workspace: Workspace, embedding: Embedding, *, refresh: bool
-) -> Prepared:
-    """Sentences with their translations: the teacher embeds the sources, translation accuracy selects."""
-    from stillhouse.corpora.tables import open_rows
-    from stillhouse.experiments.parallel_data import parallel_suites, read_parallel_data
-    from stillhouse.teachers.embedding import resolve_compute
-    from stillhouse.teachers.store import open_store
-    from stillhouse.teachers.weights import resolve_model
-
-    teacher, compute = resolve_model(wanted.teacher), resolve_compute(embedding.device, wanted.compute)
-    train, dev, test = read_parallel_data(
-        workspace,
-        wanted.parallel,
-        limit=wanted.parallel_pairs,
-        held_out=wanted.held_out,
-        refresh=refresh,
-    )
-    sources = Store(train.columns["source"], teacher, max_length=wanted.max_length, compute=compute)
-    embed_stores([sources], workspace, embedding)
-    told = open_store(workspace, sources)
-    steering, final = parallel_suites(dev, test, wanted.data_root, wanted.select)
-    whole = Setting(**_shared(wanted, sources, told), dev=steering, parallel=train, parallel_store=sources)
-    setting = cut(whole, wanted)
-    assert setting.parallel is not None
-    pairs = len(open_rows(workspace, setting.parallel)["source"])
-    return Prepared(setting, final, _facts(wanted, wanted.parallel, setting, pairs))
-
-
-def _shared(wanted: Experiment, sentences: Store, told: "StoreReader") -> dict[str, Any]:
-    """What every setting takes from an experiment and its embedded sentences."""
-    assert isinstance(sentences.teacher, Model), "an experiment's teacher is a published model"
-    return {
-        "teacher": sentences.teacher,
-        "student": student_spec(wanted, sentences.teacher),
-        "sentences": sentences,
-        "sentence_rows": len(told),
-        "teacher_dim": told.dim,
-        "autocast": sentences.compute,
-        **as_wanted(wanted),
-    }
-
-
-def as_wanted(wanted: Experiment) -> dict[str, Any]:
-    """What a setting takes from an experiment as it stands."""
-    names = ("distil_budget", "evaluations", "patience", "max_length", "seed")
-    return {name: getattr(wanted, name) for name in names}
-
-
-def _facts(wanted: Experiment, corpus: str, setting: Setting, pairs: int) -> dict[str, Any]:
-    """What the report and the model card say of the data."""
-    share = {"fraction": wanted.fraction, "fraction_of": wanted.fraction_of} if wanted.fraction < 1 else {}
-    return {
-        "corpus": corpus,
-        "sentences": setting.sentence_rows,
-        "pairs": pairs,
-        **share,
-        "teacher": setting.teacher.name,
-        "store": setting.sentences.fingerprint,
-        "compute": setting.sentences.compute,
-    }
-
-
-def _read(wanted: Experiment, workspace: Workspace, *, refresh: bool) -> _Data:
-    if wanted.corpus == "pydocs":
-        return read_pydocs(wanted, workspace, refresh=refresh)
-    from stillhouse.corpora.reading.corpus import ReadOptions
-    from stillhouse.corpora.reading.ingest import ingest
-    from stillhouse.corpora.splits import split_table
-
-    options = ReadOptions(
-        column=wanted.column or None,
-        split_sentences=wanted.split_sentences or None,
-        min_words=wanted.min_words,
-        max_words=wanted.max_words,
-        deduplicate=wanted.deduplicate,
-        encoding=wanted.encoding,
-        limit=wanted.sentences or None,
-    )
-    table = ingest(workspace, wanted.corpus, options, refresh=refresh)
-    train, dev, test = split_table(workspace, table, held_out=wanted.held_out)
-    return _Data(train, dev, test, None, None, None)
-
-
-def _augmented(
-    wanted: Experiment, workspace: Workspace, data: _Data, device: str
-) -> tuple[_Data, dict[str, int]]:
-    """The data with copies of the training sentences, where they are asked for, and what became of them."""
-    from stillhouse.experiments.augmented import augment_table
-
-    searches = [search for search in (data.dev, data.test) if search]
-    held_out = [data.dev_sentences, data.test_sentences]
-    held_out += [table for search in searches for table in (search.queries, search.passages)]
-    table, counts = augment_table(wanted, workspace, data.sentences, held_out, device)
-    return replace(data, sentences=table), counts
-
-
-def _labelled_file(wanted: Experiment, workspace: Workspace, *, refresh: bool) -> Examples:
-    from stillhouse.corpora.reading.labelled import read_labelled
-
-    return read_labelled(
-        workspace, wanted.labelled, negatives=wanted.negatives, limit=wanted.pairs, refresh=refresh
-    )
-
-
-def read_pydocs(wanted: Experiment, workspace: Workspace, *, refresh: bool) -> _Data:
-    """The selection from `pydocs` that an experiment asks for."""
+def read_pydocs(experiment: Experiment, workspace: Workspace, *, refresh: bool) -> Any:
+    """Select from ``pydocs`` what the kinds of an experiment name."""
     from stillhouse.corpora.pydocs.selection import pydocs
 
-    docs = pydocs(
+    sentences = experiment.get(Sentences) or Sentences()
+    pairs = experiment.get(Pairs) or Pairs()
+    search = experiment.get(SearchCollection) or SearchCollection()
+    return pydocs(
         workspace,
-        sentences=wanted.sentences or None,
-        pairs=wanted.pairs or None,
-        dev_queries=wanted.dev_queries,
-        dev_passages=wanted.dev_passages,
-        test_queries=wanted.test_queries,
-        test_passages=wanted.test_passages,
-        held_out_sentences=wanted.held_out,
+        sentences=sentences.count or None,
+        pairs=pairs.count or None,
+        dev_queries=search.dev_queries,
+        dev_passages=search.dev_passages,
+        test_queries=search.test_queries,
+        test_passages=search.test_passages,
+        held_out_sentences=sentences.held_out,
         refresh=refresh,
         progress=Progress("reading docstrings", "files"),
     )
-    pairs = docs.pairs if wanted.pairs and wanted.finetune_budget else None
-    return _Data(docs.sentences, docs.dev_sentences, docs.test_sentences, pairs, docs.dev, docs.test)
 
 
 def embed_stores(stores: list[Store], workspace: Workspace, embedding: Embedding) -> None:
     """Run the teacher for the stores that are missing, and note that an experiment reads them all."""
     from stillhouse.teachers.embedding import build_stores
 
-    # What an experiment reads is not for `store gc` to take.
+    # `store gc` keeps what an experiment reads.
     note = workspace.root / "experiments" / f"{fingerprint(stores)}.json"
     if not note.exists():
         write_json(note, {"stores": [canonical(part) for part in stores]})
@@ -268,3 +280,26 @@ def embed_stores(stores: list[Store], workspace: Workspace, embedding: Embedding
         device=embedding.device,
         progress=Progress("embedding", "texts"),
     )
+
+
+def warn_of_full_bank(plans: Iterable[Stage], setting: Setting) -> None:
+    """Warn of a memory bank that holds all of the text.
+
+    Such a bank comes to hold every anchor's own vector. That is masked, so nothing is wrong; but the bank
+    never fills, and from the second epoch on each anchor sees the same negatives.
+
+    Args:
+        plans: The plans of one run, or of the extremes of a search.
+        setting: The data that is trained on.
+    """
+    sentences = setting.get(Sentences)
+    rows = sentences.rows if sentences is not None else 0
+    stages = [stage for plan in plans for stage in plan.chain()]
+    banks = [bank for stage in stages if (bank := stage.objective.kwargs.get("bank")) is not None]
+    size = max((int(bank.kwargs["size"]) for bank in banks), default=0)
+    if size >= rows > 0:
+        warn(
+            f"note: bank_size={size:,} is no smaller than the text, of {rows:,} rows: the bank comes to hold "
+            "every anchor's own vector (masked, as are its duplicates) and the same negatives for all. "
+            "Give more text, or a smaller bank."
+        )

@@ -1,21 +1,78 @@
-"""Rows of a task as examples: labelled ones, and varied ones that a teacher speaks of."""
+"""The rows of a labelled task as examples: those of its files, and varied ones that a teacher labels."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from stillhouse.core.artifacts import Workspace, locked, read_json, write_json
 from stillhouse.core.console import say
+from stillhouse.core.identity import Spec, spec
 from stillhouse.corpora.augmentation import augment
-from stillhouse.corpora.published.glue import Row
+from stillhouse.corpora.published.glue import TASKS, LabelledData, Row, read_task, resolve_task
 from stillhouse.corpora.reading.corpus import list_files
 from stillhouse.corpora.reading.ingest import note_path, noted, recalled
+from stillhouse.corpora.reading.sentences import clean
 from stillhouse.corpora.tables import open_rows, open_texts, open_values, write_rows, write_texts
 from stillhouse.corpora.wordnet import read_wordnet
 from stillhouse.plan.data import Examples
+from stillhouse.plan.setting import TaskData
+from stillhouse.plan.stage import DevSuite
 
 VERSION = 1
+THRESHOLD_ROWS = 10_000
+"""Training rows on which the thresholds of untuned vectors are chosen."""
+
+
+def task_name(given: str) -> str:
+    """``SST-2`` as ``sst2``."""
+    return given.lower().replace("-", "")
+
+
+def read_labelled_task(workspace: Workspace, given: str, root: str) -> tuple[TaskData, tuple[Spec[Any], ...]]:
+    """Training rows, what selects on the dev rows, and what measures the test rows where they are public.
+
+    Args:
+        workspace: Where the texts will stand.
+        given: The task's name.
+        root: The folder of its files.
+
+    Raises:
+        BadInput: No such task, or a file of it is missing.
+    """
+    from stillhouse.evaluation.classification import Classification, CosineThreshold
+
+    task = task_name(given)
+    train = resolve_task(task, root, "train")
+    splits = TASKS[task].files
+    dev = resolve_task(task, root, "dev" if "dev_matched" not in splits else _mnli_dev(root))
+    steering = DevSuite((spec(Classification, data=dev),), select=f"{task}_accuracy")
+    public = [name for name in splits.get("test", ()) if (Path(root) / name).is_file()]
+    final = (spec(Classification, data=resolve_task(task, root, "test")),) if public else ()
+    classes, untuned = len(TASKS[task].labels), None
+    if TASKS[task].second and classes == 2:
+        bare = spec(CosineThreshold, data=dev, fit=train, fit_rows=THRESHOLD_ROWS)
+        untuned = DevSuite((bare,), select=f"{task}_cosine_accuracy")
+    examples = task_examples(workspace, train)
+    return TaskData(examples, classes=classes, dev=steering, untuned=untuned), final
+
+
+def task_examples(workspace: Workspace, data: LabelledData) -> Examples:
+    """The rows of a split: columns ``text`` and, for pairs, ``other``; value ``label``.
+
+    A row with an empty text is left out.
+    """
+    rows = [
+        Row(clean(row.first), None if row.second is None else clean(row.second), row.label)
+        for row in read_task(data)
+    ]
+    rows = [row for row in rows if row.first and row.second != ""]
+    return write_task_rows(workspace, rows, f"{data.task}-{data.split}", {"task": data.task})
+
+
+def _mnli_dev(root: str) -> str:
+    return "dev_matched" if (Path(root) / "dev_matched.tsv").is_file() else "dev"
 
 
 def write_task_rows(

@@ -1,7 +1,9 @@
-"""Methods: one paper, one file. A method is found by its file name and is a module with five names.
+"""Methods: one paper, one file. A method is found by its file name and is a module with these names.
 
 `HyperParameters`
     A frozen dataclass: what may be searched, each with a default and a range check.
+`needs`
+    The kinds of data that its plan reads, such as ``(Sentences, Pairs.optional)``.
 `plan(hp, setting)`
     The last `Stage` of the method; the stages before it are reached through ``start_from``.
 `PRESETS`
@@ -11,15 +13,15 @@
 `PRUNABLE_FROM`
     Label of the first stage whose evaluations a scheduler may stop a trial on.
 
-`SOURCES`
-    Hyper-parameter to where its value stands: in the text, in the authors' code; may be left out.
+Optional names:
 
-A method that cannot do without labelled text also has ``NEEDS``, the columns of it that it reads; one that
-wants translations has ``NEEDS_PARALLEL``, one whose student reads word vectors ``NEEDS_WORDS``, one that
-learns a task ``NEEDS_TASK``, one that ranks the candidates of claims ``NEEDS_CLAIMS``. One that asks more of
-the models than that they load has ``check(hp, student, teacher)``: it refuses them before any work. A sweep
-compares with ``BASELINE``, the hyper-parameters that make a method its own baseline, where a method has it;
-else with the MSE student.
+`SOURCES`
+    Hyper-parameter to where its value stands: in the text, and in the authors' code.
+`check(hp, student, teacher)`
+    Refuses models that the method cannot use, before any work.
+`BASELINE`
+    The hyper-parameters that make the method its own baseline; a sweep of another method compares with the
+    MSE student.
 """
 
 import dataclasses
@@ -30,10 +32,14 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from stillhouse.core.errors import BadInput, nearest, require
-from stillhouse.core.identity import Spec, spec
-from stillhouse.plan.data import AllRows, Examples, Model, RankingTask, Store, TextTable
-from stillhouse.plan.setting import LabelledTask, Setting
-from stillhouse.plan.stage import DevSuite, Stage
+from stillhouse.core.identity import Spec
+from stillhouse.experiments.budget import Budget
+from stillhouse.experiments.data_kind import data_kinds
+from stillhouse.experiments.experiment import Experiment
+from stillhouse.experiments.shares import cut
+from stillhouse.plan.kinds import Kind, Need, needed
+from stillhouse.plan.setting import Setting
+from stillhouse.plan.stage import Stage
 from stillhouse.students.backbone import checked_layers
 from stillhouse.students.recurrent import checked_repeats
 
@@ -46,9 +52,10 @@ class Method(Protocol):
     PRESETS: dict[str, Any]
     PAPER: str
     PRUNABLE_FROM: str
+    needs: tuple[type[Kind[Any]] | Need, ...]
 
     def plan(self, hp: Any, setting: Setting) -> Stage:
-        """The method's last stage."""
+        """Plan the method's last stage."""
         ...
 
 
@@ -59,15 +66,20 @@ def known_methods() -> list[str]:
 
 
 def load_method(name: str) -> Method:
-    """The method of that name.
+    """Import a method.
 
     Raises:
-        BadInput: There is none; the near ones are listed.
+        BadInput: There is none of that name; the near ones are listed.
     """
     known = known_methods()
     if name not in known:
-        raise BadInput(f"a method must be one of ours, but got {name!r}. {nearest(name, known)}")
+        raise BadInput(f"unknown method {name!r}. {nearest(name, known)}")
     return importlib.import_module(f"{__name__}.{name}")
+
+
+def name_of(method: Method) -> str:
+    """A method's name, such as ``ibkd``."""
+    return method.__name__.rpartition(".")[2]
 
 
 def hyper_parameters(method: Method, values: dict[str, Any], preset: str = "paper") -> Any:
@@ -77,7 +89,7 @@ def hyper_parameters(method: Method, values: dict[str, Any], preset: str = "pape
         BadInput: An unknown preset or name, or a value out of range.
     """
     if preset not in method.PRESETS:
-        raise BadInput(f"a preset must exist, but got {preset!r}. {nearest(preset, list(method.PRESETS))}")
+        raise BadInput(f"unknown preset {preset!r}. {nearest(preset, list(method.PRESETS))}")
     check_names(method, values)
     try:
         return dataclasses.replace(method.PRESETS[preset], **values)
@@ -88,7 +100,7 @@ def hyper_parameters(method: Method, values: dict[str, Any], preset: str = "pape
 
 
 def check_names(method: Method, names: Iterable[str]) -> None:
-    """Refuse a name that is no hyper-parameter of the method.
+    """Refuse a name that no hyper-parameter of the method has.
 
     Raises:
         BadInput: The first such name; the near ones are listed.
@@ -96,7 +108,7 @@ def check_names(method: Method, names: Iterable[str]) -> None:
     known = [field.name for field in dataclasses.fields(method.HyperParameters)]
     for name in names:
         if name not in known:
-            raise BadInput(f"`{name}` is no hyper-parameter of this method. {nearest(name, known)}")
+            raise BadInput(f"{name_of(method)} has no hyper-parameter `{name}`. {nearest(name, known)}")
 
 
 @dataclass(frozen=True)
@@ -117,92 +129,46 @@ class PresetValue:
 
 def presets(method: Method) -> list[PresetValue]:
     """Every hyper-parameter of a method as its presets have it, side by side."""
-    told: dict[str, tuple[str, str]] = getattr(method, "SOURCES", {})
+    sources: dict[str, tuple[str, str]] = getattr(method, "SOURCES", {})
     paper, repo = method.PRESETS["paper"], method.PRESETS["repo"]
     values = []
     for field in dataclasses.fields(method.HyperParameters):
-        text, code = told.get(field.name, ("ours", "ours"))
+        text, code = sources.get(field.name, ("ours", "ours"))
         ours, theirs = getattr(paper, field.name), getattr(repo, field.name)
         values.append(PresetValue(field.name, ours, text, theirs, code))
     return values
 
 
-def check_data(
-    method: Method,
-    columns: Iterable[str],
-    *,
-    parallel: bool = False,
-    words: bool = False,
-    task: bool = False,
-    claims: bool = False,
-) -> None:
-    """Refuse to train without the labelled or parallel text, or the word vectors, that a method needs.
-
-    Args:
-        method: What would train.
-        columns: Of the labelled text that there is; none where there is none.
-        parallel: Whether there is parallel text.
-        words: Whether there are word vectors.
-        task: Whether there is a task with labels, and a budget for it.
-        claims: Whether there are claims.
+def check_needs(method: Method, experiment: Experiment) -> None:
+    """Refuse an experiment without the data that a method reads.
 
     Raises:
-        BadInput: A column is missing.
+        BadInput: A kind of data is missing; the message says how to give it.
     """
-    name, wants_claims = method.__name__.rpartition(".")[2], getattr(method, "NEEDS_CLAIMS", False)
-    require(
-        claims or not wants_claims,
-        f"{name} is given claims with candidate documents",
-        claims="",
-        remedy="Give --claims with a folder of FEVER.",
-    )
-    require(
-        wants_claims or not claims,
-        f"{name} reads sentences, and --claims puts claims in their place",
-        method=name,
-        remedy="Leave --claims out, or train retrieval_kd.",
-    )
-    require(
-        task or not getattr(method, "NEEDS_TASK", False),
-        f"{method.__name__.rpartition('.')[2]} is given a task with labels",
-        task="",
-        remedy="Give --task and --task-root, and a budget with --finetune-budget.",
-    )
-    require(
-        words or not getattr(method, "NEEDS_WORDS", False),
-        f"{method.__name__.rpartition('.')[2]} is given word vectors, or a task whose words are counted",
-        words="",
-        remedy="Give --words with a file of vectors such as GloVe's, or --task and --task-root.",
-    )
-    require(
-        parallel or not getattr(method, "NEEDS_PARALLEL", False),
-        f"{method.__name__.rpartition('.')[2]} is given sentences with their translations",
-        columns=["text"],
-        needs=["source", "target"],
-        remedy="Give them with --parallel, such as --parallel de=pairs.tsv.",
-    )
-    needed, there = getattr(method, "NEEDS", ()), tuple(columns)
-    require(
-        set(needed) <= set(there),
-        f"{method.__name__.rpartition('.')[2]} is given labelled text with the columns {', '.join(needed)}",
-        columns=list(there),
-        remedy="Give it with --labelled, and a budget with --finetune-budget; pydocs brings its own pairs.",
-    )
+    available, kinds = experiment.available(), data_kinds()
+    for need in needed(method.needs):
+        kind = kinds[need.kind.key]
+        require(
+            not need.required or kind.key in available,
+            f"{name_of(method)} is given {kind.title}",
+            data=sorted(available),
+            remedy=kind.remedy,
+        )
 
 
-def probe(method: Method, hp: Any, *, layers: int, setting: Setting | None = None) -> None:
-    """Plan and build the objectives with placeholder data, so that a bad value is refused before any work.
+def probe(method: Method, hp: Any, setting: Setting, *, layers: int) -> None:
+    """Plan and build the objectives, so that a bad value is refused before any work.
 
     Args:
         method: What plans.
         hp: Its hyper-parameters.
-        layers: Of the model that the student starts from.
-        setting: Placeholders for the kinds of data that there are; None has all kinds.
+        setting: What `Experiment.sketch` gives: data that is not there will do.
+        layers: Number of layers of the model that the student starts from.
 
     Raises:
         BadInput: A value that a stage, an optimiser or a loss refuses, or a layer past the model.
     """
-    for stage in method.plan(hp, setting or placeholder()).chain():
+    for stage in method.plan(hp, setting).chain():
         stage.objective.build(student_dim=4, teacher_dim=4)
         check_student(stage.student, layers)
 
@@ -219,63 +185,22 @@ def check_student(student: Spec[Any], layers: int) -> None:
         checked_repeats(student.kwargs["unit"], student.kwargs.get("repeats"), layers)
 
 
-def placeholder(
-    *,
-    labelled: bool = True,
-    task: LabelledTask | None = None,
-    student: Spec[Any] | None = None,
-    cross_encoder: Model | None = None,
-) -> Setting:
-    """A setting of data that is not there, to plan with.
+def check_fraction(method: Method, hp: object, setting: Setting, budget: Budget) -> None:
+    """Refuse a share of rows that a method does not train on.
 
     Args:
-        labelled: Whether there is labelled text.
-        task: What `placeholder_task` gives; None for no task.
-        student: What is trained; None is some transformer.
-        cross_encoder: A published teacher of pairs; None where there is none.
+        method: What plans.
+        hp: Its hyper-parameters.
+        setting: All of the data; what `Experiment.sketch` gives will do.
+        budget: Which share of which rows.
+
+    Raises:
+        BadInput: The plan is the same at every share.
     """
-    from stillhouse.students.transformer import TransformerStudent
-
-    teacher, texts = Model("placeholder"), TextTable("placeholder")
-    pairs = Examples({"query": texts, "passage": texts}, AllRows())
-    return Setting(
-        teacher=teacher,
-        student=student or spec(TransformerStudent, base=teacher, layers=(0,)),
-        sentences=Store(texts, teacher),
-        dev=DevSuite((), select=""),
-        distil_budget=1 << 40,
-        sentence_rows=1 << 40,
-        labelled=pairs if labelled else None,
-        labelled_stores=dict.fromkeys(pairs.columns, Store(texts, teacher)) if labelled else {},
-        teacher_dim=4,
-        parallel=Examples({"source": texts, "target": texts}, AllRows()),
-        parallel_store=Store(texts, teacher),
-        finetune_budget=1 << 40,
-        words=teacher,
-        task=task,
-        ranking=RankingTask(
-            Examples({"claim": texts, "documents": texts}, AllRows()),
-            DevSuite((), select=""),
-            rows=1 << 40,
-            cross_encoder=cross_encoder,
-        ),
-    )
-
-
-def placeholder_task(*, pair: bool, classes: int, augmented: bool) -> LabelledTask:
-    """A task of data that is not there.
-
-    Args:
-        pair: Whether its texts come in pairs.
-        classes: C.
-        augmented: Whether there are varied rows.
-    """
-    texts, nothing = TextTable("placeholder"), DevSuite((), select="")
-    rows = Examples(dict.fromkeys(("text", "other") if pair else ("text",), texts), AllRows())
-    return LabelledTask(
-        rows,
-        classes,
-        nothing,
-        augmented=rows if augmented else None,
-        untuned=nothing if pair and classes == 2 else None,
+    changes = method.plan(hp, cut(setting, budget)).fingerprint != method.plan(hp, setting).fingerprint
+    require(
+        budget.fraction == 1 or changes,
+        f"--fraction-of names rows that {name_of(method)} trains on here",
+        fraction_of=budget.fraction_of,
+        remedy="Take --fraction-of all, or give the rows (--labelled, --task).",
     )

@@ -19,9 +19,12 @@ from typing import Any
 
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.identity import Spec, spec
+from stillhouse.experiments.kinds.labelled_task import LabelledTask
+from stillhouse.experiments.kinds.sentences import Sentences
+from stillhouse.experiments.kinds.word_vectors import WordVectors
 from stillhouse.objectives.matching import PairCosines
 from stillhouse.plan.data import Model
-from stillhouse.plan.setting import LabelledTask, Setting
+from stillhouse.plan.setting import Setting, TaskData
 from stillhouse.plan.stage import Optimizer, Stage
 from stillhouse.recipes.labelled_tasks import (
     bilstm,
@@ -40,8 +43,7 @@ PAPER = (
     "arXiv:1903.12136"
 )
 PRUNABLE_FROM = "kd"
-NEEDS_WORDS = True
-NEEDS_TASK = True
+needs = (Sentences, WordVectors, LabelledTask)
 FITS = ("logits", "cosines")
 
 
@@ -137,7 +139,7 @@ def plan(hp: HyperParameters, setting: Setting) -> Stage:
     Raises:
         BadInput: The task has no pairs with two classes, which cosines need, or no augmented rows.
     """
-    task = setting.task
+    task = setting[LabelledTask]
     assert task is not None, "a method that needs a task declares it"
     student = bilstm(setting, hp)
     optimizer = optimizer_of(hp, hp.learning_rate)
@@ -160,7 +162,7 @@ def plan(hp: HyperParameters, setting: Setting) -> Stage:
 def _on_cosines(
     hp: HyperParameters,
     setting: Setting,
-    task: LabelledTask,
+    task: TaskData,
     student: Spec[BiLSTMStudent],
     optimizer: Optimizer,
 ) -> Stage:
@@ -178,7 +180,7 @@ def _on_cosines(
         objective=spec(PairCosines),
         examples=rows,
         stores={
-            column: dataclasses.replace(setting.sentences, texts=table)
+            column: dataclasses.replace(setting[Sentences].store, texts=table)
             for column, table in rows.columns.items()
         },
         budget=budget,

@@ -19,6 +19,8 @@ distillation, as in their code, unless ``keep_projection`` makes it the student'
 from dataclasses import dataclass, replace
 
 from stillhouse.core.identity import spec
+from stillhouse.experiments.kinds.pairs import Pairs
+from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.losses.contrastive import InfoNCE
 from stillhouse.losses.memory import MemoryBank
 from stillhouse.objectives.contrasts import ContrastiveDistillation
@@ -32,6 +34,7 @@ PAPER = (
     "arXiv:2112.05638"
 )
 PRUNABLE_FROM = "ckd"
+needs = (Sentences, Pairs.optional)
 
 
 @dataclass(frozen=True)

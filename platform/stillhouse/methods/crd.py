@@ -13,6 +13,8 @@ estimates the constant of the critic from the first batch, as that code does; th
 from dataclasses import dataclass, replace
 
 from stillhouse.core.identity import spec
+from stillhouse.experiments.kinds.pairs import Pairs
+from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.losses.crd import CRD
 from stillhouse.losses.memory import MemoryBank
 from stillhouse.objectives.contrasts import RepresentationContrast
@@ -23,6 +25,7 @@ from stillhouse.recipes.two_stages import check_bank, distilled, finetuned
 
 PAPER = "Tian et al., Contrastive Representation Distillation, ICLR 2020, arXiv:1910.10699"
 PRUNABLE_FROM = "crd"
+needs = (Sentences, Pairs.optional)
 
 
 @dataclass(frozen=True)
@@ -77,7 +80,7 @@ def plan(hp: HyperParameters, setting: Setting) -> Stage:
     """Plan the distillation and, if there is labelled text, the fine-tuning."""
     crd = spec(
         CRD,
-        items=setting.sentence_rows,
+        items=setting[Sentences].rows,
         temperature=hp.temperature,
         dim=hp.dim,
         estimated=hp.estimated,

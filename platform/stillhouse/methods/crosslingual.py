@@ -26,6 +26,7 @@ from typing import Any
 
 from stillhouse.core.errors import require
 from stillhouse.core.identity import Spec, spec
+from stillhouse.experiments.kinds.parallel import Parallel
 from stillhouse.losses.multilingual import MultilingualContrast, MultilingualCrossEntropy
 from stillhouse.objectives.parallel import ParallelContrast, ParallelRegression
 from stillhouse.plan.data import Examples, Model, Store
@@ -41,7 +42,7 @@ PAPER = (
     "Findings of NAACL 2022"
 )
 PRUNABLE_FROM = "contrast"
-NEEDS_PARALLEL = True
+needs = (Parallel,)
 RECIPES = ("multi", "single", "predistilled")
 CONTRASTS = ("teacher", "same", "ce", "none")
 
@@ -223,10 +224,8 @@ def _length(setting: Setting) -> dict[str, bool]:
 
 
 def _teacher(setting: Setting) -> dict[str, Store]:
-    assert setting.parallel_store is not None, "a method that needs parallel text declares it"
-    return {"source": setting.parallel_store}
+    return {"source": setting[Parallel].store}
 
 
 def _examples(setting: Setting) -> Examples:
-    assert setting.parallel is not None, "a method that needs parallel text declares it"
-    return setting.parallel
+    return setting[Parallel].examples

@@ -14,6 +14,8 @@ from dataclasses import dataclass, replace
 
 from stillhouse.core.errors import require
 from stillhouse.core.identity import spec
+from stillhouse.experiments.kinds.pairs import Pairs
+from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.objectives.matching import ProjectedRegression
 from stillhouse.plan.setting import Setting
 from stillhouse.plan.stage import Optimizer, Stage
@@ -25,6 +27,7 @@ PAPER = (
     "Distillation, Findings of ACL 2022, arXiv:2203.07687"
 )
 PRUNABLE_FROM = "hpd"
+needs = (Sentences, Pairs.optional)
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,8 @@ from typing import Any
 
 from stillhouse.core.errors import require
 from stillhouse.core.identity import Spec, spec
+from stillhouse.experiments.kinds.pairs import Pairs
+from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.losses.contrastive import InfoNCE, SupervisedInfoNCE
 from stillhouse.losses.hsic import HSIC
 from stillhouse.objectives.information_bottleneck import InformationBottleneck, SupervisedBottleneck
@@ -36,6 +38,7 @@ PAPER = (
     "ACL Findings 2023, arXiv:2311.05472"
 )
 PRUNABLE_FROM = "distil"
+needs = (Sentences, Pairs.optional)
 
 
 @dataclass(frozen=True)
@@ -171,7 +174,7 @@ def check(hp: HyperParameters, student: Spec[Any], teacher: Model) -> None:
 def plan(hp: HyperParameters, setting: Setting) -> Stage:
     """Plan the distillation and, if there is labelled text, the fine-tuning."""
     before = _distil(hp, setting)
-    if setting.labelled is None or setting.finetune_budget == 0:
+    if setting.get(Pairs) is None or setting.finetune_budget == 0:
         require(
             hp.projection == 0,
             "projection = 0 without a fine-tuning stage (eq. 11 adds W_proj there)",
@@ -196,7 +199,7 @@ def _distil(hp: HyperParameters, setting: Setting) -> Stage:
         label="distil",
         student=student_of(setting, hp.layers, keep_projection=hp.keep_projection),
         batch_size=hp.distil_batch_size,
-        budget=hp.distil_epochs * setting.sentence_rows,
+        budget=hp.distil_epochs * setting[Sentences].rows,
     )
 
 

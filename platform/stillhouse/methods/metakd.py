@@ -14,6 +14,7 @@ student follows the head as it is at each step, without a gradient back into it.
 from dataclasses import dataclass
 
 from stillhouse.core.identity import spec
+from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.losses.contrastive import SupervisedInfoNCE
 from stillhouse.objectives.contrasts import MetaDistillation
 from stillhouse.plan.setting import Setting
@@ -26,7 +27,7 @@ PAPER = (
     "across Domains, ACL 2021, arXiv:2012.01266 (an adaptation to sentence embeddings)"
 )
 PRUNABLE_FROM = "metakd"
-NEEDS = ("query", "passage")
+needs = (Pairs,)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,8 @@ The budget counts sentences. To compare with a method of two stages, give both t
 from dataclasses import dataclass
 
 from stillhouse.core.identity import spec
+from stillhouse.experiments.kinds.pairs import Pairs
+from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.objectives.matching import Regression
 from stillhouse.plan.setting import Setting
 from stillhouse.plan.stage import Optimizer, Stage
@@ -17,6 +19,7 @@ from stillhouse.recipes.two_stages import distilled, finetuned
 
 PAPER = "a regression on the teacher's vectors, the baseline of the papers (no paper of its own)"
 PRUNABLE_FROM = "mse"
+needs = (Sentences, Pairs.optional)
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,8 @@ from typing import Any
 from stillhouse.core.errors import require
 from stillhouse.core.identity import Spec, spec
 from stillhouse.core.tokenizing import FastTokenizer
+from stillhouse.experiments.kinds.pairs import Pairs
+from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.losses.pkd import layer_pairs
 from stillhouse.objectives.matching import PatientRegression
 from stillhouse.plan.data import Model
@@ -29,6 +31,7 @@ from stillhouse.students.transformer import TransformerStudent
 
 PAPER = "Sun et al., Patient Knowledge Distillation for BERT Model Compression, EMNLP 2019, arXiv:1908.09355"
 PRUNABLE_FROM = "pkd"
+needs = (Sentences, Pairs.optional)
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,8 @@ from typing import Any
 
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.identity import Spec, spec
+from stillhouse.experiments.kinds.claims import Claims
+from stillhouse.experiments.kinds.word_vectors import WordVectors
 from stillhouse.losses.pair_head import KINDS, Joiner
 from stillhouse.losses.softlabel import HardLabelCE, SoftAndHard, SoftLabelCE, SoftLabelMSE
 from stillhouse.objectives.ranking import JoinedCandidates, LabelledCandidates
@@ -38,8 +40,7 @@ from stillhouse.students.towers import POOLINGS, SimpleCNN, SimpleLSTM
 
 PAPER = "Shakeri et al., Knowledge Distillation in Document Retrieval, arXiv:1911.11065"
 PRUNABLE_FROM = "retrieval_kd"
-NEEDS_WORDS = True
-NEEDS_CLAIMS = True
+needs = (Claims, WordVectors)
 BASELINE = {"alpha": 0.0}
 """Hyper-parameters of the baseline: the same student without a teacher."""
 
@@ -160,7 +161,7 @@ def plan(hp: HyperParameters, setting: Setting) -> Stage:
     Raises:
         BadInput: There are fewer claims than a batch has, or a published teacher is required but not given.
     """
-    task = setting.ranking
+    task = setting[Claims]
     assert task is not None, "a method that needs claims declares it"
     require(
         task.rows >= hp.batch_size,
@@ -219,7 +220,7 @@ def _teacher(hp: HyperParameters, setting: Setting, task: RankingTask) -> Stage:
     else:
         scorer = spec(
             CoattentionScorer,
-            words=setting.words,
+            words=setting[WordVectors],
             units=hp.teacher_units,
             train_words=hp.train_words,
             dropout=hp.dropout,
@@ -240,7 +241,7 @@ def _teacher(hp: HyperParameters, setting: Setting, task: RankingTask) -> Stage:
 
 def _tower(hp: HyperParameters, setting: Setting) -> Spec[Any]:
     shared = {
-        "words": setting.words,
+        "words": setting[WordVectors],
         "train_words": hp.train_words,
         "dropout": hp.dropout,
         "seed": setting.seed,

@@ -13,6 +13,7 @@ the students of the other methods are compared with an export that has no such l
 from dataclasses import dataclass, replace
 
 from stillhouse.core.identity import spec
+from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.losses.contrastive import SupervisedInfoNCE
 from stillhouse.objectives.information_bottleneck import SupervisedBottleneck
 from stillhouse.plan.setting import Setting
@@ -22,7 +23,7 @@ from stillhouse.recipes.two_stages import supervised
 
 PAPER = "Gao et al., SimCSE: Simple Contrastive Learning of Sentence Embeddings, EMNLP 2021, arXiv:2104.08821"
 PRUNABLE_FROM = "simcse"
-NEEDS = ("query", "passage")
+needs = (Pairs,)
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from stillhouse.core.identity import Spec
+from stillhouse.experiments.kinds.labelled_task import LabelledTask
+from stillhouse.experiments.kinds.sentences import Sentences
+from stillhouse.experiments.kinds.word_vectors import WordVectors
 from stillhouse.plan.data import Model
 from stillhouse.plan.setting import Setting
 from stillhouse.plan.stage import Stage
@@ -31,7 +34,7 @@ PAPER = (
     "AACL 2020, arXiv:2004.03097"
 )
 PRUNABLE_FROM = "finetune"
-NEEDS_WORDS = True
+needs = (Sentences, WordVectors, LabelledTask.optional)
 
 
 @dataclass(frozen=True)
@@ -105,11 +108,12 @@ def plan(hp: HyperParameters, setting: Setting) -> Stage:
     before = approximated(
         setting, optimizer_of(hp, hp.distil_learning_rate), student=student, batch_size=hp.distil_batch_size
     )
-    if setting.task is None or setting.finetune_budget == 0:
+    task = setting.get(LabelledTask)
+    if task is None or setting.finetune_budget == 0:
         return before
     return classified(
         setting,
-        setting.task,
+        task,
         optimizer_of(hp, hp.finetune_learning_rate),
         student=student,
         batch_size=hp.finetune_batch_size,

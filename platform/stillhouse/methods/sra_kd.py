@@ -18,6 +18,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from stillhouse.core.identity import Spec
+from stillhouse.experiments.kinds.labelled_task import LabelledTask
+from stillhouse.experiments.kinds.sentences import Sentences
+from stillhouse.experiments.kinds.word_vectors import WordVectors
 from stillhouse.plan.data import Model
 from stillhouse.plan.setting import Setting
 from stillhouse.plan.stage import Stage
@@ -37,8 +40,7 @@ PAPER = (
     "AACL 2020, arXiv:2004.03097"
 )
 PRUNABLE_FROM = "finetune"
-NEEDS_WORDS = True
-NEEDS_TASK = True
+needs = (Sentences, WordVectors, LabelledTask)
 
 
 @dataclass(frozen=True)
@@ -128,7 +130,7 @@ def check(hp: HyperParameters, student: Spec[Any], teacher: Model) -> None:
 
 def plan(hp: HyperParameters, setting: Setting) -> Stage:
     """Plan the distillation, the fine-tuning of the teacher, and the fine-tuning of the student."""
-    task = setting.task
+    task = setting[LabelledTask]
     assert task is not None, "a method that needs a task declares it"
     student = bilstm(setting, hp)
     before = approximated(

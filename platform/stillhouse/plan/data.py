@@ -264,6 +264,12 @@ class Examples(Named):
                 yield examples.origin.teacher
 
 
+def sample(examples: Examples, fraction: float) -> Examples:
+    """A share of some rows; a smaller share is part of a larger one."""
+    origin = Sampled(examples, fraction)
+    return Examples(examples.columns, origin, label=examples.label, values=examples.values)
+
+
 @dataclass(frozen=True)
 class RankingTask:
     """Claims with C candidate documents each.

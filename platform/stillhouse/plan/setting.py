@@ -1,24 +1,74 @@
-"""What all trials of an experiment share: the data that is prepared, and how long stages are."""
+"""What all trials of an experiment share: its prepared data by kind, and how long stages are."""
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from stillhouse.core.identity import Spec
-from stillhouse.plan.data import Examples, Model, RankingTask, Store
+from stillhouse.plan.data import AllRows, Examples, Model, Store
+from stillhouse.plan.kinds import Kind
 from stillhouse.plan.stage import DevSuite
+
+P = TypeVar("P")
 
 
 @dataclass(frozen=True)
-class LabelledTask:
-    """Texts, or pairs of texts, with a class each.
+class SentenceData:
+    """Unlabelled text with its teacher's vectors.
+
+    Attributes:
+        store: The teacher's vectors of every text.
+        rows: Number of texts that are trained on: what an epoch is.
+        sample: The texts that are trained on, where that is a share of them; None for all.
+    """
+
+    store: Store
+    rows: int
+    sample: Examples | None = None
+
+    @property
+    def examples(self) -> Examples:
+        """The texts that are trained on, column ``text``."""
+        return self.sample or Examples(columns={"text": self.store.texts}, origin=AllRows())
+
+
+@dataclass(frozen=True)
+class PairData:
+    """Labelled text for fine-tuning.
+
+    Attributes:
+        examples: Columns ``query``, ``passage`` and, where there are hard negatives, ``negatives``.
+        stores: The teacher's vectors, by column.
+    """
+
+    examples: Examples
+    stores: Mapping[str, Store]
+
+
+@dataclass(frozen=True)
+class ParallelData:
+    """Sentences with their translations.
+
+    Attributes:
+        examples: Columns ``source`` and ``target``.
+        store: The teacher's vectors of the sources.
+    """
+
+    examples: Examples
+    store: Store
+
+
+@dataclass(frozen=True)
+class TaskData:
+    """Texts, or pairs of texts, each with a class.
 
     Attributes:
         examples: Columns ``text`` and, for pairs, ``other``; value ``label``.
-        classes: C.
-        dev: What selects a checkpoint that is fine-tuned on it; its evaluators may ask for scores.
+        classes: Number of classes (C).
+        dev: What selects a checkpoint that is fine-tuned on the task; its evaluators may require scores.
         augmented: The same rows and varied ones, which have no label; None where there are none.
-        untuned: What measures bare vectors, of pairs with two classes; None for other tasks.
+        untuned: What measures plain vectors, for pairs with two classes; None for other tasks.
     """
 
     examples: Examples
@@ -35,48 +85,48 @@ class Setting:
     Attributes:
         teacher: The large model.
         student: Spec of the student before any projection.
-        sentences: Teacher's vectors of unlabelled text.
-        texts: The rows of it that are trained on; None takes all.
-        labelled: (query, passage, negatives) for fine-tuning; None where there is none.
-        labelled_stores: Teacher's vectors of the labelled text, by column.
-        teacher_dim: E.
-        parallel: Sentences with their translations (source, target); None where there are none.
-        parallel_store: Teacher's vectors of the sources.
         dev: What selects checkpoints and trials.
+        data: The prepared data, by `Kind.key`; read it as ``setting[Sentences]`` or ``setting.get(Pairs)``.
         distil_budget: Examples of the distillation stage.
-        finetune_budget: Examples of the fine-tuning stage; 0 leaves it out.
-        evaluations: Evaluations a stage.
-        patience: Evaluations without a better dev figure before a stage ends; 0 never ends it.
-        max_length: Tokens a text for the student.
+        teacher_dim: The teacher's embedding dimension (E).
+        finetune_budget: Examples of the fine-tuning stage; 0 leaves the stage out.
+        evaluations: Dev evaluations per stage.
+        patience: Evaluations without a better dev figure before a stage ends; 0 never ends it early.
+        accumulate: Micro-batches per optimiser step.
+        max_length: Tokens per text for the student.
         autocast: ``float32`` or ``bfloat16``.
-        sentence_rows: Rows of it that are trained on: what an epoch is.
-        seed: Of everything random.
-        words: Word vectors, for a student that is no transformer; None where no method asks for them.
-        task: Labelled texts to fine-tune on; None where there are none.
-        ranking: Claims with candidate documents; None where no method asks for them.
+        seed: Seed of everything random in training.
     """
 
     teacher: Model
     student: Spec[Any]
-    sentences: Store
     dev: DevSuite
+    data: Mapping[str, Any]
     distil_budget: int
-    texts: Examples | None = None
-    sentence_rows: int = 0
-    labelled: Examples | None = None
-    labelled_stores: Mapping[str, Store] = field(default_factory=dict)
     teacher_dim: int = 0
-    parallel: Examples | None = None
-    parallel_store: Store | None = None
     finetune_budget: int = 0
     evaluations: int = 4
     patience: int = 0
+    accumulate: int = field(default=1, metadata={"identity": "unless_default"})
     max_length: int = 128
     autocast: str = "float32"
     seed: int = 0
-    words: Model | None = None
-    task: LabelledTask | None = None
-    ranking: RankingTask | None = None
+
+    def __getitem__(self, kind: type[Kind[P]]) -> P:
+        """The prepared data of a kind that the method needs."""
+        value = self.get(kind)
+        assert value is not None, f"a method that reads {kind.key} declares it in `needs`"
+        return value
+
+    def get(self, kind: type[Kind[P]]) -> P | None:
+        """The prepared data of a kind; None where the experiment has none of it."""
+        value: P | None = self.data.get(kind.key)
+        return value
+
+    def having(self, kind: type[Kind[P]], value: P | None) -> "Setting":
+        """The same setting with other data of a kind; None removes it."""
+        data = {key: known for key, known in self.data.items() if key != kind.key}
+        return dataclasses.replace(self, data=data if value is None else {**data, kind.key: value})
 
     def common(self) -> dict[str, Any]:
         """The arguments that every stage of a plan takes from here."""
@@ -86,4 +136,5 @@ class Setting:
             "seed": self.seed,
             "dev": self.dev,
             "patience": self.patience,
+            "accumulate": self.accumulate,
         }

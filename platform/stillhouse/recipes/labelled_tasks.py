@@ -4,11 +4,12 @@ from typing import Any, Protocol
 
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.identity import Spec, spec
+from stillhouse.experiments.kinds.word_vectors import WordVectors
 from stillhouse.losses.heads import ClassificationHead, LabelsAndLogits
 from stillhouse.objectives.classified import Classified
 from stillhouse.objectives.matching import CosineApproximation
 from stillhouse.plan.data import Examples, Recorded
-from stillhouse.plan.setting import LabelledTask, Setting
+from stillhouse.plan.setting import Setting, TaskData
 from stillhouse.plan.stage import Optimizer, Stage
 from stillhouse.recipes.stages import stage_of
 from stillhouse.recipes.two_stages import distilled
@@ -101,10 +102,9 @@ def check_transfer(values: Transfer) -> None:
 
 def bilstm(setting: Setting, values: BiLSTM) -> Spec[BiLSTMStudent]:
     """Return a bidirectional LSTM over the setting's word vectors, of the teacher's dimension."""
-    assert setting.words is not None, "a method that needs word vectors declares it"
     return spec(
         BiLSTMStudent,
-        words=setting.words,
+        words=setting[WordVectors],
         hidden=values.hidden,
         dim=setting.teacher_dim,
         pooling=values.pooling,
@@ -137,7 +137,7 @@ def approximated(
 
 def classified(
     setting: Setting,
-    task: LabelledTask,
+    task: TaskData,
     optimizer: Optimizer,
     *,
     student: Spec[Any],
@@ -188,9 +188,7 @@ def classified(
     )
 
 
-def teacher(
-    setting: Setting, task: LabelledTask, *, learning_rate: float, batch_size: int, budget: int
-) -> Stage:
+def teacher(setting: Setting, task: TaskData, *, learning_rate: float, batch_size: int, budget: int) -> Stage:
     """Plan the fine-tuning of the setting's teacher, all layers, as BERT's: AdamW with 10 % warm-up."""
     whole = spec(TransformerStudent, base=setting.teacher, pooling="own", normalize=False, seed=setting.seed)
     return classified(
@@ -206,7 +204,7 @@ def teacher(
     )
 
 
-def transfer_rows(task: LabelledTask, augment: str) -> Examples:
+def transfer_rows(task: TaskData, augment: str) -> Examples:
     """Return the task's rows; with ``augment = ts``, followed by the augmented ones.
 
     Raises:
@@ -222,7 +220,7 @@ def transfer_rows(task: LabelledTask, augment: str) -> Examples:
     return task.augmented
 
 
-def transferred(setting: Setting, task: LabelledTask, values: Transfer) -> Examples:
+def transferred(setting: Setting, task: TaskData, values: Transfer) -> Examples:
     """Return the rows of a student's stage: with a fine-tuned teacher's logits, unless their weight is 0.
 
     The logits are recorded once, whichever students read them.

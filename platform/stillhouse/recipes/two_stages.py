@@ -4,9 +4,10 @@ from typing import Any
 
 from stillhouse.core.errors import require
 from stillhouse.core.identity import Spec, spec
+from stillhouse.experiments.kinds.pairs import Pairs
+from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.losses.contrastive import SupervisedInfoNCE
 from stillhouse.objectives.information_bottleneck import SupervisedBottleneck
-from stillhouse.plan.data import AllRows, Examples
 from stillhouse.plan.setting import Setting
 from stillhouse.plan.stage import Live, Optimizer, Stage
 from stillhouse.recipes.stages import stage_of
@@ -40,8 +41,8 @@ def distilled(
         label=label,
         student=student,
         objective=objective,
-        examples=setting.texts or Examples(columns={"text": setting.sentences.texts}, origin=AllRows()),
-        stores={} if live else {"text": setting.sentences},
+        examples=setting[Sentences].examples,
+        stores={} if live else {"text": setting[Sentences].store},
         budget=budget or setting.distil_budget,
         batch_size=batch_size,
         optimizer=optimizer,
@@ -70,7 +71,7 @@ def finetuned(
         temperature: τ.
         share_negatives: An anchor is also compared with the hard negatives of the others.
     """
-    if setting.labelled is None or setting.finetune_budget == 0:
+    if setting.get(Pairs) is None or setting.finetune_budget == 0:
         return before
     nce = spec(SupervisedInfoNCE, temperature=temperature, share_negatives=share_negatives)
     objective = spec(SupervisedBottleneck, nce=nce, beta=0.0)
@@ -102,14 +103,13 @@ def supervised(
         before: The stage whose student it continues to train.
         with_teacher: Also read the teacher's vectors of the labelled text.
     """
-    assert setting.labelled is not None, "a method that needs labelled text declares it"
     return stage_of(
         setting,
         label=label,
         student=student,
         objective=objective,
-        examples=setting.labelled,
-        stores=setting.labelled_stores if with_teacher else {},
+        examples=setting[Pairs].examples,
+        stores=setting[Pairs].stores if with_teacher else {},
         budget=setting.finetune_budget,
         batch_size=min(batch_size, setting.finetune_budget),
         optimizer=optimizer,

@@ -16,7 +16,7 @@ from stillhouse.search.type_casts import cast_domain, cast_point, check_ranges
 __all__ = ["Categorical", "Domain", "Float", "Int", "Space", "check", "load_space"]
 
 _SECTIONS = ("space", "continuous")
-_KEYS = ["method", "experiment", "fixed", "first", *_SECTIONS]
+_SEARCH_KEYS = ["fixed", "first", *_SECTIONS]
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Space:
         domains: Domain of each searched hyper-parameter, in the order of the file.
         fixed: Values of the hyper-parameters that are not searched.
         first: The published configuration: a value for every searched hyper-parameter.
-        experiment: Other settings that the file fixes: teacher, corpus, student, evaluation set, budget.
+        experiment: Fields of the experiment that the file gives, nested.
         source: The file, for messages.
         set_aside: Values that `without` removed from ``first``, for messages.
     """
@@ -137,16 +137,13 @@ class Space:
         return replace(self, domains=kept, first=first, set_aside={**self.set_aside, **aside})
 
 
-def load_space(
-    path: str | Path, *, space: str = "space", allowed_experiment_keys: Sequence[str] | None = None
-) -> Space:
-    """Read a search space.
+def load_space(path: str | Path, *, space: str = "space") -> Space:
+    """Read the search space of an experiment file.
 
     Args:
-        path: The YAML file, with the keys ``method``, ``experiment``, ``fixed``, ``first``, ``space`` and
-            ``continuous``.
+        path: The YAML file: ``method``; ``search`` with ``fixed``, ``first``, ``space`` and ``continuous``;
+            and the fields of the experiment.
         space: The section that is searched: ``space`` (the grid) or ``continuous``.
-        allowed_experiment_keys: Names that ``experiment`` may fix; None leaves the check to the caller.
 
     Raises:
         BadInput: The file cannot be read or is invalid; the message names the file and the key.
@@ -154,16 +151,15 @@ def load_space(
     file = str(path)
     require(space in _SECTIONS, f"--section must be one of {', '.join(_SECTIONS)}", section=space)
     content = _read(Path(path))
-    _refuse_unknown(content, _KEYS, file, "")
-    method = content.get("method")
+    method, search = content.get("method"), _mapping(content, "search", file)
     require(isinstance(method, str), "`method` must name a method", file=file, key="method", method=method)
-    parts = {key: _mapping(content, key, file) for key in ("experiment", "fixed", "first", space)}
-    if allowed_experiment_keys is not None:
-        _refuse_unknown(parts["experiment"], list(allowed_experiment_keys), file, "experiment.")
-    present = [key for key in _SECTIONS if content.get(key)]
+    experiment = _experiment(content, file)
+    _refuse_unknown(search, _SEARCH_KEYS, file, "search.")
+    parts = {key: _mapping(search, key, file) for key in ("fixed", "first", space)}
+    present = [key for key in _SECTIONS if search.get(key)]
     require(
         len(parts[space]) > 0,
-        f"`{space}` must have at least one hyper-parameter",
+        f"`search.{space}` must have at least one hyper-parameter",
         file=file,
         key=space,
         sections_present=present,
@@ -176,11 +172,48 @@ def load_space(
             raise BadInput(f"{file}: key `{space}.{name}`: {wrong}") from None
     fixed = {name: frozen(value) for name, value in parts["fixed"].items()}
     # Both sections share `first`: names that only the other section searches are ignored here.
-    elsewhere = {name for key in present if key != space for name in _mapping(content, key, file)} - set(
-        domains
-    )
+    others = {name for key in present if key != space for name in _mapping(search, key, file)}
+    elsewhere = others - set(domains)
     first = {name: frozen(value) for name, value in parts["first"].items() if name not in elsewhere} or None
-    return Space(str(method), domains, fixed, first, parts["experiment"], file)
+    return Space(str(method), domains, fixed, first, experiment, file)
+
+
+def sections_of(path: str | Path) -> tuple[str, ...]:
+    """The sections of an experiment file's search space: ``space``, ``continuous``, or both.
+
+    Raises:
+        BadInput: The file cannot be read or is invalid.
+    """
+    search = _mapping(_read(Path(path)), "search", str(path))
+    return tuple(name for name in _SECTIONS if search.get(name))
+
+
+def load_experiment(path: str | Path) -> dict[str, Any]:
+    """Read the experiment's fields of an experiment file, nested; its search space is not read.
+
+    Raises:
+        BadInput: The file cannot be read or is invalid.
+    """
+    return _experiment(_read(Path(path)), str(path))
+
+
+def _experiment(content: Mapping[Any, Any], file: str) -> dict[str, Any]:
+    """The fields of the experiment: everything but ``method`` and ``search``."""
+    moved = [key for key in _SEARCH_KEYS if key in content]
+    require(
+        not moved,
+        "a search space must stand below `search:`",
+        file=file,
+        found_beside_it=moved,
+        remedy="Indent these keys below a line `search:`.",
+    )
+    require(
+        "experiment" not in content,
+        "the fields of an experiment must stand at the top of the file, by kind",
+        file=file,
+        remedy="Such as `sentences: {corpus: …}`; `stillhouse fields` lists them.",
+    )
+    return {str(key): value for key, value in content.items() if key not in ("method", "search")}
 
 
 def check(space: Space, hyper_parameters: type) -> Space:

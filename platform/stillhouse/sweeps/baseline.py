@@ -11,6 +11,7 @@ from typing import Any
 from stillhouse.cluster.resources import Need, concurrency
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.console import say
+from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.methods import load_method
 from stillhouse.plan.data import Examples, Mined
 from stillhouse.plan.setting import Setting
@@ -95,7 +96,8 @@ def equal_work(context: Context, plan: Stage) -> Setting:
     """
     workspace = Workspace(Path(context.root))
     texts = sum(part.budget * texts_of(part.examples, workspace) for part in plan.chain())
-    return dataclasses.replace(context.setting, distil_budget=texts, labelled=None, finetune_budget=0)
+    setting = context.setting.having(Pairs, None)
+    return dataclasses.replace(setting, distil_budget=texts, finetune_budget=0)
 
 
 def texts_of(examples: Examples, workspace: Workspace) -> int:

@@ -11,6 +11,7 @@ from stillhouse.core.artifacts import Workspace
 from stillhouse.core.devices import usable_device
 from stillhouse.core.identity import fingerprint
 from stillhouse.core.types import Encoder, FloatArray
+from stillhouse.experiments.kinds.claims import Claims
 from stillhouse.experiments.preparation import Prepared
 from stillhouse.plan.data import Model, Scored
 from stillhouse.plan.stage import Stage
@@ -63,7 +64,7 @@ class Rivals:
         taught = rating_teacher(self.champion.stage, workspace, device)
         if taught is not None:
             found["teacher"] = (taught, _module(taught))
-        elif setting.ranking is None:
+        elif setting.get(Claims) is None:
             found["teacher"] = teacher(setting.teacher, setting.max_length, device)
         if self.baseline:
             baseline = encoder_in(workspace.path(self.baseline[0]), device)

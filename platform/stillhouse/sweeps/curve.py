@@ -10,8 +10,8 @@ from stillhouse.core.console import say
 from stillhouse.core.errors import require
 from stillhouse.corpora.tables import open_rows
 from stillhouse.experiments.experiment import Experiment
-from stillhouse.experiments.preparation import Embedding, prepare
-from stillhouse.experiments.remarks import tell_full_bank
+from stillhouse.experiments.fields import changed
+from stillhouse.experiments.preparation import Embedding, prepare, warn_of_full_bank
 from stillhouse.methods import Method
 from stillhouse.plan.data import Examples, Recorded, Sampled, Scored
 from stillhouse.plan.stage import Stage
@@ -67,10 +67,10 @@ def train_at(
     """
     plans = []
     for place, fraction in enumerate(fractions):
-        given = dataclasses.replace(wanted, fraction=fraction)
+        given = changed(wanted, {"budget.fraction": fraction})
         prepared = prepare(given, workspace, embedding, refresh=refresh and place == 0)
         stage = method.plan(hp, prepared.setting)
-        tell_full_bank([stage], prepared.setting.sentence_rows)
+        warn_of_full_bank([stage], prepared.setting)
         plans.append((fraction, stage, _checked_rows(workspace, stage, fraction)))
     points = []
     for fraction, stage, rows in plans:

@@ -15,6 +15,7 @@ from stillhouse.core.types import Encoder, Scorer
 from stillhouse.corpora.tables import open_texts
 from stillhouse.evaluation.cost import cost, pairs_per_second, sizes
 from stillhouse.evaluation.suites import run_suite
+from stillhouse.experiments.kinds.claims import Claims
 from stillhouse.experiments.preparation import Prepared
 from stillhouse.methods import load_method
 from stillhouse.reports.figures import write_figures
@@ -107,7 +108,7 @@ def _tested(
     for who, (encoder, module) in rivals.encoders(workspace).items():
         figures = run_suite(rivals.prepared.test, encoder, workspace)
         tested[who] = {"metrics": figures, "cost": _cost(encoder, module, rivals.prepared)}
-    if rivals.prepared.setting.ranking is not None:
+    if rivals.prepared.setting.get(Claims) is not None:
         order = {
             f"fever_{name.removeprefix('tfidf_test_')}": value
             for name, value in rivals.prepared.facts.items()
@@ -121,7 +122,7 @@ def _tested(
 
 def _cost(encoder: Any, module: nn.Module, prepared: Prepared) -> dict[str, float]:
     """Size and speed; of what ranks also the pairs that it scores a second."""
-    pairs = prepared.setting.ranking is not None and isinstance(encoder, Scorer)
+    pairs = prepared.setting.get(Claims) is not None and isinstance(encoder, Scorer)
     speed = {"pairs_per_second": pairs_per_second(encoder)} if pairs else {}
     if not isinstance(encoder, Encoder):
         return {**sizes(module), **speed}
@@ -204,7 +205,7 @@ def _report(
 ) -> dict[str, Any]:
     baseline = None
     if rivals.baseline:
-        ranks = rivals.prepared.setting.ranking is not None
+        ranks = rivals.prepared.setting.get(Claims) is not None
         name = champion.stage.label if ranks else "mse"
         baseline = {**tested["baseline"], "method": name, "hyper_parameters": rivals.baseline[1]}
     return {
@@ -253,11 +254,11 @@ def _teacher_dev(
         kept: dict[str, float] = read_json(path)
         return kept
     setting, workspace = prepared.setting, Workspace(Path(context.root))
-    if setting.ranking is None:
+    if setting.get(Claims) is None:
         encoder, _ = teacher(setting.teacher, setting.max_length, context.where.device)
     elif champion is not None:
         encoder = rating_teacher(champion.stage, workspace, usable_device(context.where.device))
-    if (setting.ranking is not None and champion is None) or encoder is None:
+    if (setting.get(Claims) is not None and champion is None) or encoder is None:
         return {}
     figures = run_suite(setting.dev, encoder, workspace)
     write_json(path, figures)

@@ -12,6 +12,7 @@ from stillhouse.core.identity import Spec
 from stillhouse.core.types import Encoder, Exportable, FloatArray
 from stillhouse.corpora.pydocs.licences import package_licences
 from stillhouse.evaluation.geometry import GEOMETRY
+from stillhouse.experiments.kinds.claims import Claims
 from stillhouse.experiments.preparation import Prepared
 from stillhouse.methods import Method
 from stillhouse.plan.stage import Stage
@@ -114,7 +115,7 @@ def model_card_of(
 ) -> str:
     """The model card of a sweep's best student."""
     student, facts = stage.student, prepared.facts
-    ranking = prepared.setting.ranking
+    ranking = prepared.setting.get(Claims)
     teacher = prepared.setting.teacher if ranking is None else ranking.cross_encoder
     joiner = stage.objective.kwargs["joiner"].build(claim_dim=1) if ranking else None
     stages = " then ".join(part.label for part in stage.chain())

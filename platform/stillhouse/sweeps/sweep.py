@@ -11,8 +11,7 @@ from stillhouse.core.console import diverted_chatter, say
 from stillhouse.core.errors import BadInput
 from stillhouse.core.identity import canonical, fingerprint
 from stillhouse.core.signals import signals_kept
-from stillhouse.experiments.preparation import Prepared, prepare
-from stillhouse.experiments.remarks import tell_full_bank
+from stillhouse.experiments.preparation import Prepared, prepare, warn_of_full_bank
 from stillhouse.methods import load_method
 from stillhouse.plan.stage import DevSuite
 from stillhouse.search.options import LATENCY, SweepOptions
@@ -48,7 +47,8 @@ def sweep(options: SweepOptions) -> dict[str, Any]:
             workspace = Workspace(options.root.resolve())
             say("corpus and teacher")
             prepared = prepare(options.experiment, workspace, options.embedding, refresh=options.refresh)
-            _tell_prepared(prepared)
+            if prepared.summary:
+                say(prepared.summary)
             folder = open_sweep(options, prepared, workspace)
             return _search_and_deliver(options, prepared, workspace, folder, at_once)
         finally:
@@ -90,7 +90,7 @@ def _search_and_deliver(
     plan = context.plan(some_point(options.space))
     # A task has a figure of its own, which the last stage selects by.
     context = dataclasses.replace(context, quality=plan.dev.select if plan.dev else context.quality)
-    tell_full_bank(map(context.plan, options.space.probes()), prepared.setting.sentence_rows)
+    warn_of_full_bank(map(context.plan, options.space.probes()), prepared.setting)
     tracker = open_tracker(workspace, folder, options.name)
     with Observer(options.name, context, tracker, prepared.facts) as observer:
         build_shared(context, options.space, options.need)
@@ -172,16 +172,6 @@ def _folder(options: SweepOptions) -> Path:
 def _at_once(options: SweepOptions) -> int:
     fits = concurrency(options.need, options.at_once)
     return 1 if LATENCY in options.objectives else min(fits, options.trials)
-
-
-def _tell_prepared(prepared: Prepared) -> None:
-    facts = prepared.facts
-    if prepared.setting.ranking is not None:
-        return  # Preparing claims says what there is.
-    say(
-        f"  {facts['sentences']:,} sentences of {facts['corpus']} embedded by {facts['teacher']} "
-        f"({facts['compute']}), {facts['pairs']:,} labelled pairs, store {facts['store']}"
-    )
 
 
 def default_space(method: str) -> Path:

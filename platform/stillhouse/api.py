@@ -1,0 +1,279 @@
+"""The calls of the Python interface: what the commands do, as functions. Import them from `stillhouse`.
+
+Each call works in a workspace, a folder in which finished steps are kept: the same call again skips them,
+and a call that was interrupted resumes.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from stillhouse.cluster.resources import Need
+from stillhouse.core.artifacts import default_root
+from stillhouse.core.devices import require_device, resolve_device
+from stillhouse.core.types import Encoder
+from stillhouse.experiments.experiment import Experiment
+from stillhouse.experiments.preparation import Embedding, Prepared, prepare
+from stillhouse.methods import hyper_parameters, load_method
+from stillhouse.sweeps.checks import check_plans, fixed_values, search_space
+from stillhouse.sweeps.session import session
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A trained student.
+
+    Attributes:
+        folder: Folder of the last stage; `export` and `evaluate` take it.
+        metrics: Dev figures by name.
+        seconds: Duration of the last stage.
+    """
+
+    folder: Path
+    metrics: Mapping[str, float]
+    seconds: float
+
+
+def embed(
+    experiment: Experiment | None = None,
+    *,
+    root: Path | str | None = None,
+    local: bool = True,
+    device: str = "auto",
+    refresh: bool = False,
+) -> Prepared:
+    """Read an experiment's data and run the teacher over it once.
+
+    Args:
+        experiment: The data and the teacher; None takes the defaults.
+        root: The workspace's folder; None takes ``$STILLHOUSE_ROOT``, else ``./runs``.
+        local: Whether to work in this process; otherwise Ray is joined or started.
+        device: ``auto``, ``cpu``, ``cuda`` or ``mps``.
+        refresh: Whether corpora are read again.
+
+    Returns:
+        The prepared data, and facts about it.
+
+    Raises:
+        BadInput: A file is missing or malformed, or the workspace is in use.
+    """
+    experiment = experiment or Experiment()
+    experiment.check()
+    with session(_folder(root), device=_device(device), local=local) as (workspace, chosen):
+        return prepare(experiment, workspace, Embedding(local=local, device=chosen), refresh=refresh)
+
+
+def train(
+    method: str,
+    experiment: Experiment | None = None,
+    *,
+    values: Mapping[str, Any] | None = None,
+    preset: str = "paper",
+    root: Path | str | None = None,
+    local: bool = True,
+    workers: int = 1,
+    device: str = "auto",
+) -> Trained:
+    """Train one student with one method.
+
+    Args:
+        method: Name of the method, such as ``ibkd``.
+        experiment: The data, teacher, student and budget; None takes the defaults.
+        values: Hyper-parameters that differ from the preset.
+        preset: ``paper`` or ``repo``.
+        root: The workspace's folder; None takes ``$STILLHOUSE_ROOT``, else ``./runs``.
+        local: Whether to work in this process; otherwise Ray is joined or started.
+        workers: Training processes; more than one needs Ray or starts plain processes.
+        device: ``auto``, ``cpu``, ``cuda`` or ``mps``.
+
+    Raises:
+        BadInput: Something cannot be used; the message says what and what to do.
+    """
+    from stillhouse.sweeps.curve import train_at
+    from stillhouse.training.walk import Where
+
+    experiment, module = experiment or Experiment(), load_method(method)
+    fixed = fixed_values(module, values or {}, "values")
+    check_plans(module, experiment, [fixed], preset)
+    with session(_folder(root), device=_device(device), local=local, nested=workers > 1) as (
+        workspace,
+        chosen,
+    ):
+        (point,) = train_at(
+            (experiment.budget.fraction,),
+            module,
+            hyper_parameters(module, fixed, preset),
+            experiment,
+            workspace,
+            Embedding(local=local, device=chosen),
+            Where(device=chosen, threads=1, workers=workers),
+        )
+    return Trained(Path(point.folder), point.metrics, point.seconds)
+
+
+def sweep(
+    method: str,
+    experiment: Experiment | None = None,
+    *,
+    space: Path | str | None = None,
+    section: str = "",
+    values: Mapping[str, Any] | None = None,
+    preset: str = "paper",
+    trials: int = 8,
+    sampler: str = "tpe",
+    scheduler: str = "asha",
+    objectives: Sequence[str] = ("quality",),
+    name: str = "",
+    root: Path | str | None = None,
+    workers: int = 1,
+    device: str = "auto",
+    address: str | None = None,
+    verbose: bool = False,
+) -> dict[str, Any]:
+    """Search a method's hyper-parameters, and deliver the best student. The same call resumes.
+
+    Args:
+        method: Name of the method, such as ``ibkd``.
+        experiment: What all trials share; None takes the fields of the experiment file, or the defaults.
+        space: Experiment file with a search space; None takes the method's own.
+        section: ``space`` (the grid) or ``continuous``; empty chooses by the sampler.
+        values: Hyper-parameters that are fixed.
+        preset: Source of the hyper-parameters that are neither searched nor fixed: ``paper`` or ``repo``.
+        trials: Number of trials in all; a larger number later extends the sweep.
+        sampler: ``tpe``, ``random``, ``qmc`` or ``grid``.
+        scheduler: Rule that stops weak trials early, such as ``asha``; ``none`` stops none.
+        objectives: ``quality`` alone, or with ``size`` or ``latency``.
+        name: Name of the sweep; empty takes the method's.
+        root: The workspace's folder; None takes ``$STILLHOUSE_ROOT``, else ``./runs``.
+        workers: Training processes per trial.
+        device: ``auto``, ``cpu``, ``cuda`` or ``mps``.
+        address: Address of a Ray cluster; None takes the job's, or starts a local one.
+        verbose: Whether the output of the libraries is shown.
+
+    Returns:
+        ``champion``, ``teacher``, ``baseline``, ``untrained`` and ``trials``, as ``--json`` writes them.
+
+    Raises:
+        BadInput: Something cannot be used; the message says what and what to do.
+    """
+    from stillhouse.experiments.fields import experiment_of
+    from stillhouse.search.options import SweepOptions
+    from stillhouse.sweeps.sweep import default_space
+    from stillhouse.sweeps.sweep import sweep as run_sweep
+
+    module = load_method(method)
+    fixed = fixed_values(module, values or {}, "values")
+    searched = search_space(
+        module,
+        space or default_space(method),
+        section=section,
+        sampler=sampler,
+        scheduler=scheduler,
+        fixed=fixed,
+    )
+    experiment = experiment or experiment_of(searched.experiment)
+    check_plans(module, experiment, searched.probes(), preset)
+    chosen = device if address else _device(device)
+    return run_sweep(
+        SweepOptions(
+            name=name or method,
+            method=method,
+            preset=preset,
+            space=searched,
+            experiment=experiment,
+            root=_folder(root),
+            trials=trials,
+            sampler=sampler,
+            scheduler=scheduler,
+            objectives=tuple(objectives),
+            need=Need(workers, 1, None),
+            embedding=Embedding(device=chosen),
+            device=chosen,
+            address=address,
+            verbose=verbose,
+        )
+    )
+
+
+def evaluate(
+    model: str | Path,
+    experiment: Experiment | None = None,
+    *,
+    final: bool = False,
+    root: Path | str | None = None,
+    device: str = "auto",
+) -> dict[str, float]:
+    """Measure a model on an experiment's dev split, or on its locked test split.
+
+    Args:
+        model: A stage's folder, an exported folder, or a model's name or path.
+        experiment: The data; None takes the defaults.
+        final: Whether the test split is opened; every opening is recorded in the workspace.
+        root: The workspace's folder; None takes ``$STILLHOUSE_ROOT``, else ``./runs``.
+        device: ``auto``, ``cpu``, ``cuda`` or ``mps``.
+
+    Returns:
+        Figures by name.
+
+    Raises:
+        BadInput: There is no such model, or the data cannot be read.
+    """
+    from stillhouse.evaluation.suites import run_suite
+    from stillhouse.sweeps.test_log import record_opening
+    from stillhouse.training.walk import open_model
+
+    with session(_folder(root), device=_device(device), local=True) as (workspace, chosen):
+        encoder = open_model(str(model), workspace, chosen)
+        prepared = prepare(experiment or Experiment(), workspace, Embedding(local=True, device=chosen))
+        if not final:
+            return run_suite(prepared.setting.dev, encoder, workspace)
+        record_opening(workspace, prepared.test.fingerprint, str(model))
+        return run_suite(prepared.test, encoder, workspace)
+
+
+def export(stage: str | Path, folder: str | Path, *, form: str = "sentence-transformers") -> float:
+    """Write a trained student in a form that others load.
+
+    Args:
+        stage: Folder of a finished stage, such as `Trained.folder`.
+        folder: Where to write.
+        form: ``sentence-transformers``, ``onnx``, ``onnx-int8`` or ``compact``.
+
+    Returns:
+        The lowest cosine between vectors of the exported and the trained student.
+
+    Raises:
+        BadInput: The stage is not finished, or its student has no such form.
+    """
+    from stillhouse.sweeps.export import export_stage
+
+    return export_stage(Path(stage), Path(folder), form=form)
+
+
+def load(model: str | Path, *, root: Path | str | None = None, device: str = "auto") -> Encoder:
+    """Open a model that encodes texts: ``load(folder).encode(texts)`` gives vectors, (N, D).
+
+    Args:
+        model: A stage's folder, an exported folder, or a model's name or path.
+        root: The workspace's folder, in which a stage's name is looked up.
+        device: ``auto``, ``cpu``, ``cuda`` or ``mps``.
+
+    Raises:
+        BadInput: There is no such model.
+    """
+    from stillhouse.core.artifacts import Workspace
+    from stillhouse.training.walk import open_model
+
+    encoder: Encoder = open_model(str(model), Workspace(_folder(root)), _device(device))
+    return encoder
+
+
+def _folder(root: Path | str | None) -> Path:
+    return (Path(root) if root is not None else default_root()).resolve()
+
+
+def _device(device: str) -> str:
+    chosen = resolve_device(device)
+    require_device(chosen)
+    return chosen

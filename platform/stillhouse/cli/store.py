@@ -1,0 +1,98 @@
+"""`stillhouse store {ls,verify,gc}`: list, verify and clear the teacher stores."""
+
+import dataclasses
+from argparse import ArgumentParser, Namespace, _SubParsersAction
+from typing import TYPE_CHECKING, Any
+
+from stillhouse.cli.arguments import add_common, new_command
+
+if TYPE_CHECKING:
+    from stillhouse.core.artifacts import Workspace
+
+Entries = list[dict[str, Any]]
+"""What `--json` writes: one entry per printed line."""
+
+
+def add(commands: "_SubParsersAction[ArgumentParser]") -> ArgumentParser:
+    """Add the command."""
+    command = new_command(
+        commands,
+        "store",
+        "list, verify and clear the teacher stores",
+        "stillhouse store ls\n  stillhouse store verify\n  stillhouse store gc --yes",
+    )
+    command.add_argument("action", choices=["ls", "verify", "gc"])
+    command.add_argument("--yes", action="store_true", help="gc: delete; without it, only show")
+    add_common(command)
+    return command
+
+
+def run(options: Namespace) -> int:
+    """Run the command."""
+    from stillhouse.cli.options import root_of
+    from stillhouse.cli.run import write_results
+    from stillhouse.core.artifacts import Workspace
+
+    workspace = Workspace(root_of(options))
+    if options.action == "gc":
+        found = collect(workspace, really=options.yes)
+    else:
+        found = verify(workspace) if options.action == "verify" else show(workspace)
+    write_results(options, found)
+    return int(any(entry.get("problems") for entry in found))
+
+
+def show(workspace: "Workspace") -> Entries:
+    """List the stores."""
+    from stillhouse.core.console import say
+    from stillhouse.teachers.store_admin import list_stores
+
+    stores = list_stores(workspace)
+    if not stores:
+        say(f"no stores in {workspace.root}")
+    for s in stores:
+        aside = f", {s.quarantined:,} set aside" if s.quarantined else ""
+        state = f"{s.rows:>9,} rows  {s.dim:>5} x {s.dtype}" if s.finished else "  unfinished".ljust(31)
+        say(f"{s.label}-{s.fingerprint}  {state}  {s.megabytes:>8.1f} MB  {s.teacher}{aside}")
+    return [{**dataclasses.asdict(s), "path": str(s.path)} for s in stores]
+
+
+def verify(workspace: "Workspace") -> Entries:
+    """Recompute every checksum of the finished stores; an entry has ``problems``, empty when all is well."""
+    from stillhouse.core.console import say
+    from stillhouse.teachers.store import verify_store
+    from stillhouse.teachers.store_admin import list_stores
+
+    found = []
+    for store in list_stores(workspace):
+        name = store.path.name
+        problems = verify_store(store.path) if store.finished else []
+        if store.finished:
+            say(f"{name}: {store.rows:,} rows, {'as written' if not problems else 'NOT as written'}")
+        else:
+            say(f"{name}: unfinished; the command that built it resumes it")
+        for problem in problems:
+            say(f"  {problem}")
+        found.append({"store": name, "finished": store.finished, "rows": store.rows, "problems": problems})
+    return found
+
+
+def collect(workspace: "Workspace", *, really: bool) -> Entries:
+    """Show what no experiment needs; delete it with `--yes`."""
+    from stillhouse.core.console import say
+    from stillhouse.teachers.store_admin import collect as delete
+    from stillhouse.teachers.store_admin import collectable
+
+    items = collectable(workspace)
+    for item in items:
+        say(f"{item.path}  {item.bytes / 1e6:.1f} MB  {item.reason}")
+    if not items:
+        say("nothing to delete")
+    elif really:
+        say(f"{delete(items) / 1e6:.1f} MB freed")
+    else:
+        say(f"{sum(item.bytes for item in items) / 1e6:.1f} MB would be freed: add --yes")
+    return [
+        {**dataclasses.asdict(item), "path": str(item.path), "deleted": not item.path.exists()}
+        for item in items
+    ]

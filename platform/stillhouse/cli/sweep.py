@@ -1,0 +1,108 @@
+"""`stillhouse sweep METHOD`: search a method's hyper-parameters, and deliver the best student."""
+
+from argparse import SUPPRESS, ArgumentParser, Namespace, _SubParsersAction
+
+from stillhouse.cli.arguments import add_experiment, add_method, add_where, new_command
+from stillhouse.search.samplers import known_samplers
+from stillhouse.search.schedulers import known_schedulers
+
+
+def add(commands: "_SubParsersAction[ArgumentParser]") -> ArgumentParser:
+    """Add the command."""
+    command = new_command(
+        commands,
+        "sweep",
+        "search a method's hyper-parameters, and deliver the best student",
+        "stillhouse sweep ibkd --trials 40 --sampler grid\n"
+        "  stillhouse sweep ibkd --corpus 'texts/*.jsonl' --column body --labelled pairs.jsonl\n"
+        "  stillhouse sweep ibkd --objectives quality,size --space search_spaces/ibkd_pareto.yaml",
+    )
+    add_method(command)
+    search = command.add_argument_group("search")
+    search.add_argument(
+        "--space", metavar="FILE", help="experiment file with a search space; default: the method's own"
+    )
+    search.add_argument("--section", metavar="NAME", help="part of its space: space (the grid) or continuous")
+    search.add_argument("--name", help="name of the sweep; default: the method's")
+    search.add_argument(
+        "--trials", type=int, metavar="N", help="trials in all; more later extends (8; none for a grid)"
+    )
+    search.add_argument("--sampler", default="tpe", metavar="NAME", help=f"{_one_of(known_samplers())} (tpe)")
+    search.add_argument(
+        "--objectives", default="quality", metavar="LIST", help="quality; quality,size; quality,latency"
+    )
+    search.add_argument(
+        "--scheduler",
+        default="asha",
+        metavar="NAME",
+        help=f"rule that stops weak trials early: {_one_of(known_schedulers())} (asha)",
+    )
+    for flag, name in (("--asha", "asha"), ("--no-asha", "none")):
+        search.add_argument(flag, dest="scheduler", action="store_const", const=name, help=SUPPRESS)
+    search.add_argument(
+        "--full", type=int, default=3, metavar="N", help="trials that are never stopped early (3)"
+    )
+    search.add_argument(
+        "--concurrency", type=int, default=0, metavar="N", help="trials at once; default: what fits"
+    )
+    search.add_argument("--register", default="", metavar="NAME", help="name in the MLflow model registry")
+    add_experiment(command, method=True)
+    add_where(command)
+    return command
+
+
+def _one_of(names: list[str]) -> str:
+    return f"{', '.join(names[:-1])} or {names[-1]}"
+
+
+def run(options: Namespace) -> int:
+    """Run the command."""
+    from stillhouse.cli.options import (
+        device_of,
+        embedding_of,
+        experiment_from,
+        need_of,
+        root_of,
+        space_of,
+        trials_of,
+    )
+    from stillhouse.cli.run import write_results
+    from stillhouse.core.console import say
+    from stillhouse.methods import load_method
+    from stillhouse.search.options import SweepOptions
+    from stillhouse.sweeps.checks import check_plans
+    from stillhouse.sweeps.sweep import sweep
+    from stillhouse.tracking.mlflow_tracker import tracking_uri, ui_command
+
+    method = load_method(options.method)
+    space = space_of(options, method)
+    experiment = experiment_from(options, space.experiment, options.base)
+    check_plans(method, experiment, space.probes(), options.preset)
+    root = root_of(options)
+    device = device_of(options)
+    report = sweep(
+        SweepOptions(
+            name=options.name or options.method,
+            method=options.method,
+            preset=options.preset,
+            space=space,
+            experiment=experiment,
+            root=root,
+            trials=trials_of(options, space),
+            sampler=options.sampler,
+            objectives=tuple(options.objectives.split(",")),
+            scheduler=options.scheduler,
+            full=options.full,
+            at_once=options.concurrency,
+            need=need_of(options),
+            embedding=embedding_of(options, device, local=False),
+            device=device,
+            address=options.address,
+            register=options.register,
+            refresh=options.refresh,
+            verbose=options.verbose,
+        )
+    )
+    say(f"the runs in MLflow: make ui, or {ui_command(tracking_uri(root))}")
+    write_results(options, report)
+    return 0 if report["champion"] else 1

@@ -1,0 +1,63 @@
+"""Conversion of values to declared types: an integer becomes a float, and nothing else is converted."""
+
+import types
+import typing
+from collections.abc import Sequence
+from typing import Any, Literal, Union
+
+from stillhouse.core.errors import require
+
+MISMATCH = object()
+"""What `fit` returns for a value that does not fit."""
+
+
+def fit(value: Any, hint: Any) -> Any:
+    """Convert ``value`` to the type ``hint`` (an integer becomes a float), or return a sentinel."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is Union or origin is types.UnionType:
+        fitted = [fit(value, argument) for argument in arguments]
+        same = [item for item in fitted if item is not MISMATCH and type(item) is type(value)]
+        return next(iter(same + [item for item in fitted if item is not MISMATCH]), MISMATCH)
+    if origin is Literal:
+        return value if value in arguments else MISMATCH
+    if origin in (tuple, list) or (isinstance(origin, type) and issubclass(origin, Sequence)):
+        return _fit_items(value, origin, arguments)
+    if hint is None or hint is type(None):
+        return value if value is None else MISMATCH
+    if hint in (bool, str):
+        return value if isinstance(value, hint) else MISMATCH
+    if hint in (int, float):
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        return hint(value) if number and hint(value) == value else MISMATCH
+    return value
+
+
+def _fit_items(value: Any, origin: Any, arguments: tuple[Any, ...]) -> Any:
+    if not isinstance(value, tuple):
+        return MISMATCH
+    open_ended = origin is not tuple or arguments[-1] is Ellipsis
+    hints = [arguments[0]] * len(value) if open_ended else list(arguments)
+    if len(hints) != len(value):
+        return MISMATCH
+    fitted = tuple(fit(item, hint) for item, hint in zip(value, hints, strict=True))
+    return MISMATCH if MISMATCH in fitted else fitted
+
+
+def cast(value: Any, name: str, hint: Any, source: str = "") -> Any:
+    """Convert a value to its declared type.
+
+    Args:
+        value: The value; a list counts as a tuple.
+        name: What the user knows it by.
+        hint: The declared type.
+        source: The file that the value comes from, for the message; empty for none.
+
+    Raises:
+        BadInput: The value has another type.
+    """
+    fitted = fit(tuple(value) if isinstance(value, list) else value, hint)
+    plain = isinstance(hint, type) and not typing.get_args(hint)
+    declared = getattr(hint, "__name__", None) if plain else str(hint)
+    where = {"file": source} if source else {}
+    require(fitted is not MISMATCH, f"{name} must be of type {declared}", **where, key=name, value=value)
+    return fitted

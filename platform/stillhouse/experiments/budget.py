@@ -1,0 +1,48 @@
+"""How long an experiment trains, and on what share of its rows."""
+
+from dataclasses import dataclass
+
+from stillhouse.core.errors import require
+
+FRACTION_OF = ("all", "sentences", "labels")
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How long the stages of every trial are.
+
+    Attributes:
+        distil: Examples that the distillation stage sees.
+        finetune: Examples that the fine-tuning stage sees; 0 leaves the stage out.
+        evaluations: Dev evaluations per stage.
+        patience: Evaluations without a better dev figure before a stage ends; 0 never ends it early.
+        accumulate: Micro-batches per optimiser step. Losses that compare the texts of a batch then compare
+            those of a micro-batch.
+        fraction: Share of the training rows. A smaller share is part of a larger one; the budgets stay.
+        fraction_of: Rows that ``fraction`` applies to: ``sentences`` (or translations, or claims), ``labels``
+            (pairs, or a task's rows), or ``all``.
+    """
+
+    distil: int = 8192
+    finetune: int = 768
+    evaluations: int = 2
+    patience: int = 0
+    accumulate: int = 1
+    fraction: float = 1.0
+    fraction_of: str = "all"
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        require(self.distil > 0, "budget.distil > 0", distil=self.distil)
+        require(self.finetune >= 0, "budget.finetune >= 0", finetune=self.finetune)
+        require(self.evaluations > 0, "budget.evaluations > 0", evaluations=self.evaluations)
+        require(self.patience >= 0, "budget.patience >= 0", patience=self.patience)
+        require(self.accumulate >= 1, "budget.accumulate >= 1", accumulate=self.accumulate)
+        require(0 < self.fraction <= 1, "0 < fraction <= 1", fraction=self.fraction)
+        require(
+            self.fraction_of in FRACTION_OF, f"fraction_of in {FRACTION_OF}", fraction_of=self.fraction_of
+        )
+
+    def share_of(self, rows: str) -> float:
+        """The share of the ``sentences`` or of the ``labels`` that is trained on."""
+        return self.fraction if self.fraction_of in (rows, "all") else 1.0

@@ -1,0 +1,136 @@
+"""The claims of FEVER as examples: each with the C documents that are nearest to it by TF-IDF."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from stillhouse.core.artifacts import Workspace, locked, read_json, write_json
+from stillhouse.core.errors import require
+from stillhouse.core.types import IntArray
+from stillhouse.corpora.candidates import coverage, pick_candidates
+from stillhouse.corpora.published.fever import SPLITS, Fever, read_fever
+from stillhouse.corpora.reading.corpus import list_files
+from stillhouse.corpora.reading.ingest import note_path, noted, recalled
+from stillhouse.corpora.tables import open_texts, write_rows, write_texts
+from stillhouse.corpora.tfidf import TfIdf
+from stillhouse.evaluation.candidates import candidate_figures, judge_candidates
+from stillhouse.evaluation.claim_ranking import DEPTHS
+from stillhouse.plan.data import Examples, TextTable
+
+if TYPE_CHECKING:
+    from stillhouse.experiments.kinds.claims import Claims
+
+VERSION = 1
+CLAIM_FILES = ("train.jsonl", "fever_labelled_dev.json", "shared_task_dev.jsonl", "dev.jsonl")
+PAGE_FILES = ("wiki-pages", "wikipages.docs.txt")
+COVERED = (1, 2, 5, 10, 15, 20)
+"""Values of C in Table 1, and one more."""
+
+
+def fever_files(root: str) -> tuple[Path, Path]:
+    """The claims and the pages in a folder of FEVER.
+
+    Raises:
+        BadInput: No folder, or one of them is not in it.
+    """
+    folder = Path(root).expanduser()
+    require(folder.is_dir(), "--claims names a folder", claims=root)
+    found = [
+        next((folder / name for name in names if (folder / name).exists()), None)
+        for names in (CLAIM_FILES, PAGE_FILES)
+    ]
+    for path, names, what in zip(found, (CLAIM_FILES, PAGE_FILES), ("claims", "pages"), strict=True):
+        require(
+            path is not None,
+            f"the folder of --claims holds the {what} of FEVER: {' or '.join(names)}",
+            claims=root,
+            there=sorted(part.name for part in folder.iterdir())[:6],
+        )
+    assert found[0] is not None and found[1] is not None
+    return found[0], found[1]
+
+
+def read_claims(
+    choice: "Claims", workspace: Workspace, *, refresh: bool = False
+) -> tuple[dict[str, Examples], dict[str, Any]]:
+    """The claims of every split with their candidates, and what there is to say of them.
+
+    They are read again when a file or an option has changed.
+    """
+    claims, pages = fever_files(choice.path)
+    options = {"c": choice.candidates, "dev": choice.dev, "test": choice.test}
+    files = [list_files(str(path))[1] for path in (claims, pages)]
+    note = note_path(workspace, "claims", {"version": VERSION, "files": files, "options": options})
+    with locked(note.with_suffix(".lock")):
+        if note.exists() and not refresh:
+            kept = read_json(note)
+            known = {name: recalled(workspace, part) for name, part in kept["parts"].items()}
+            if all(known.values()):
+                return known, kept["facts"]  # type: ignore[return-value]
+        fever = read_fever(claims, pages, split_by="page")
+        parts, facts = write_claims(workspace, fever, choice)
+        write_json(note, {"parts": {name: noted(part) for name, part in parts.items()}, "facts": facts})
+        return parts, facts
+
+
+def write_claims(
+    workspace: Workspace, fever: Fever, choice: "Claims"
+) -> tuple[dict[str, Examples], dict[str, Any]]:
+    """Find the candidates by TF-IDF and write the examples of every split.
+
+    A relevant document that is not among the C nearest takes the furthest place in training alone.
+
+    Raises:
+        BadInput: Fewer documents than candidates, or a split without claims.
+    """
+    c, documents = choice.candidates, len(fever.documents)
+    require(c <= documents, "candidates <= documents", candidates=c, documents=documents)
+    claims = [claim for name in SPLITS for claim in fever.splits[name]]
+    tables = {
+        "claim": _table(workspace, "claims", [claim.text for claim in claims]),
+        "documents": _table(workspace, "documents", fever.documents),
+    }
+    depths = [depth for depth in sorted({*COVERED, c}) if depth <= documents]
+    cosines_QK, ids_QK = TfIdf(fever.documents).nearest([claim.text for claim in claims], depths[-1])
+    share = coverage(ids_QK, [claim.gold for claim in claims], depths)
+    parts: dict[str, Examples] = {}
+    facts: dict[str, Any] = {
+        "corpus": choice.path,
+        "data": fever.summary(),
+        "documents": documents,
+        "candidates": c,
+        "coverage": ", ".join(f"C={depth} {100 * part:.2f} %" for depth, part in share.items()),
+    }
+    for name, rows in _rows_of(fever, choice).items():
+        own = [claims[row].gold for row in rows]
+        picked = pick_candidates(ids_QK[rows], own, c, force_gold=name == "train")
+        values = {"gold": picked.labels_QC.astype(np.int64)}
+        if name != "train":
+            values["gold_count"] = picked.gold_counts_Q
+            judged = judge_candidates(cosines_QK[rows, :c], picked.labels_QC, picked.gold_counts_Q)
+            facts |= candidate_figures(judged, f"tfidf_{name}", depths=[k for k in DEPTHS if k <= c])
+        ids = {"claim": rows, "documents": picked.ids_QC}
+        parts[name] = write_rows(workspace, tables, ids, f"claims-{name}", values=values)
+    return parts, facts
+
+
+def _rows_of(fever: Fever, choice: "Claims") -> dict[str, IntArray]:
+    """The claims of every split by their place among all; of dev and test no more than asked for."""
+    rows: dict[str, IntArray] = {}
+    first = 0
+    for name, most in zip(SPLITS, (len(fever.splits["train"]), choice.dev, choice.test), strict=True):
+        claims = fever.splits[name]
+        require(bool(claims), "every split has claims", split=name, read=fever.summary())
+        rows[name] = np.arange(first, first + min(len(claims), most))
+        first += len(claims)
+    return rows
+
+
+def _table(workspace: Workspace, label: str, texts: Sequence[str]) -> TextTable:
+    """Texts whose rows are their places."""
+    table = write_texts(workspace, label, texts, deduplicate=False)
+    rows = len(open_texts(workspace, table))
+    require(rows == len(texts), f"every row of the {label} is a usable text", rows=len(texts), usable=rows)
+    return table

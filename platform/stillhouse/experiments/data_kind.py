@@ -1,0 +1,104 @@
+"""What every kind of data of an experiment offers, and how the kinds are found."""
+
+import functools
+import importlib
+import pkgutil
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+from stillhouse.plan.kinds import Kind
+
+if TYPE_CHECKING:
+    from stillhouse.experiments.experiment import Experiment
+    from stillhouse.experiments.preparation import Preparation
+
+P = TypeVar("P")
+
+
+class DataKind(Kind[P]):
+    """A kind of data as a user describes it: a frozen dataclass in a file of its own in ``kinds/``.
+
+    Attributes:
+        title: The kind in words, for messages.
+        remedy: How a user gives it, for messages.
+        is_source: Whether it is text to distil on; an experiment has exactly one source.
+        default: Whether it is the source of an experiment that names none.
+        counts_as: ``sentences`` or ``labels`` where ``budget.fraction`` may take a share of it, else empty.
+        provides: Other kinds whose prepared form it adds to the setting beside its own.
+    """
+
+    title: ClassVar[str]
+    remedy: ClassVar[str]
+    is_source: ClassVar[bool] = False
+    default: ClassVar[bool] = False
+    counts_as: ClassVar[str] = ""
+    provides: ClassVar[tuple[type[Kind[Any]], ...]] = ()
+
+    def brings(self) -> "tuple[DataKind[Any], ...]":
+        """Kinds that an experiment with this one also has, with these values unless it names its own."""
+        return ()
+
+    def selects(self) -> tuple[str, ...]:
+        """What it lets an experiment select by, as names of ``selection.by``."""
+        return ()
+
+    def agree(self, experiment: "Experiment") -> None:
+        """Refuse other values of the experiment that contradict this one. Nothing is read.
+
+        Raises:
+            BadInput: There is such a value.
+        """
+
+    def check(self, experiment: "Experiment") -> None:
+        """Refuse missing or malformed files before any work.
+
+        Raises:
+            BadInput: There is such a file.
+        """
+
+    def present(self, experiment: "Experiment") -> bool:
+        """Whether anything of this kind reaches the methods."""
+        return self.counts_as != "labels" or experiment.budget.finetune > 0
+
+    def sketch(self, experiment: "Experiment") -> P:
+        """A stand-in for the prepared form, made without reading anything: enough to plan with."""
+        raise NotImplementedError
+
+    def prepare(self, context: "Preparation") -> P | None:
+        """Read the data, and register what the teacher must embed and what is measured; skip what exists.
+
+        Returns:
+            The prepared form; None where there turns out to be nothing of this kind.
+        """
+        raise NotImplementedError
+
+    @staticmethod
+    def share(value: P, fraction: float) -> P:
+        """A share of the prepared rows; only kinds with ``counts_as`` have shares."""
+        return value
+
+    def complete(self, value: P, context: "Preparation") -> P:
+        """Finish the prepared form once the teacher has embedded everything and the share is taken."""
+        return value
+
+    def summary(self, facts: dict[str, Any]) -> str:
+        """One line on prepared data of a source; empty where preparing it has already said so."""
+        return ""
+
+
+def found_in(package: str, base: type[Any]) -> dict[str, Any]:
+    """The classes of a package's modules that derive from a base, by their ``key``."""
+    found: dict[str, Any] = {}
+    for module in sorted(
+        each.name for each in pkgutil.iter_modules(importlib.import_module(package).__path__)
+    ):
+        name = f"{package}.{module}"
+        for value in vars(importlib.import_module(name)).values():
+            if isinstance(value, type) and issubclass(value, base) and value.__module__ == name:
+                found[str(vars(value)["key"])] = value
+    return found
+
+
+@functools.cache
+def data_kinds() -> dict[str, type[DataKind[Any]]]:
+    """Every kind of data by its key: one per file of ``experiments/kinds``."""
+    return found_in("stillhouse.experiments.kinds", DataKind)

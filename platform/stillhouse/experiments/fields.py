@@ -1,0 +1,210 @@
+"""The fields of an experiment by path, such as ``pairs.mining.range_max``: one name everywhere."""
+
+import dataclasses
+import functools
+import typing
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from stillhouse.core.errors import BadInput, nearest, require
+from stillhouse.core.type_casts import cast
+from stillhouse.experiments.data_kind import data_kinds
+from stillhouse.experiments.experiment import Experiment
+from stillhouse.experiments.student_choice import student_kinds
+
+KIND = "kind"
+"""The field of ``student`` that names its kind."""
+_GROUPS = ("teacher", "budget", "selection")
+_VALUES = ("max_length", "compute", "seed")
+
+
+@dataclass(frozen=True)
+class Field:
+    """A field of an experiment.
+
+    Attributes:
+        path: Its name, such as ``pairs.mining.range_max``.
+        type: Its type in words, such as ``int``.
+        default: Its default.
+        text: What it means.
+    """
+
+    path: str
+    type: str
+    default: Any
+    text: str
+
+
+@functools.cache
+def fields() -> dict[str, Field]:
+    """Every field of every kind of experiment, by path."""
+    found = {field.path: field for field in _own(Experiment, "", _VALUES)}
+    hints = typing.get_type_hints(Experiment)
+    for group in _GROUPS:
+        found |= {field.path: field for field in _walk(hints[group], f"{group}.")}
+    kinds = student_kinds()
+    first = next(key for key, kind in kinds.items() if kind.default)
+    choices = f"Kind of student: {', '.join(f'``{key}``' for key in kinds)}."
+    found[f"student.{KIND}"] = Field(f"student.{KIND}", "str", first, choices)
+    for key, kind in kinds.items():
+        for field in _walk(kind, "student."):
+            known = found.get(field.path)
+            text = field.text if known is None else known.text
+            owners = f"{field.text} Of kind ``{key}``." if field.path != "student.checkpoint" else text
+            found[field.path] = dataclasses.replace(field, text=owners) if known is None else known
+    for key, data in data_kinds().items():
+        found |= {field.path: field for field in _walk(data, f"{key}.")}
+    return found
+
+
+def attribute_docs(documented: type) -> dict[str, str]:
+    """What a class's docstring says of each of its attributes."""
+    import docstring_parser
+
+    parsed = docstring_parser.parse(documented.__doc__ or "", docstring_parser.DocstringStyle.GOOGLE)
+    return {
+        each.arg_name: " ".join((each.description or "").split())
+        for each in parsed.meta
+        if isinstance(each, docstring_parser.DocstringParam)
+    }
+
+
+def experiment_of(mapping: Mapping[str, Any]) -> Experiment:
+    """Build an experiment from nested names and values, as an experiment file has them.
+
+    A kind of data whose value is None is left out, even where another kind brings it.
+
+    Raises:
+        BadInput: An unknown name (the near ones are listed), or a value of another type or out of range.
+    """
+    values: dict[str, Any] = {}
+    data, without = [], []
+    kinds = data_kinds()
+    for name, given in mapping.items():
+        if name in kinds and given is None:
+            without.append(name)
+        elif name in kinds:
+            data.append(_build(kinds[name], given, name))
+        elif name == "student":
+            values[name] = _student(given)
+        elif name in (*_GROUPS, *_VALUES):
+            hint = typing.get_type_hints(Experiment)[name]
+            values[name] = _build(hint, given, name) if name in _GROUPS else cast(given, name, hint)
+        else:
+            raise BadInput(f"unknown field `{name}`. {near_fields(name)}")
+    return Experiment(data=tuple(data), without=tuple(without), **values)
+
+
+def changed(experiment: Experiment, changes: Mapping[str, Any]) -> Experiment:
+    """The experiment with other values at some paths.
+
+    Raises:
+        BadInput: See `experiment_of`.
+    """
+    return experiment_of(merged(as_mapping(experiment), changes))
+
+
+def merged(mapping: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested names and values with other values at some paths; None at a kind of data leaves it out.
+
+    Raises:
+        BadInput: A path that no field has; the near ones are listed.
+    """
+    result: dict[str, Any] = {key: _copied(value) for key, value in mapping.items()}
+    student = result.get("student", {})
+    if changes.get(f"student.{KIND}", student.get(KIND)) != student.get(KIND):
+        # Another kind of student has other fields; it starts from the same checkpoint.
+        result["student"] = {name: value for name, value in student.items() if name == "checkpoint"}
+    for path, value in changes.items():
+        if path in data_kinds() and value is None:
+            result[path] = None
+            continue
+        if path not in fields():
+            raise BadInput(f"unknown field `{path}`. {near_fields(path)}")
+        *groups, last = path.split(".")
+        place = result
+        for group in groups:
+            if not isinstance(place.get(group), dict):
+                place[group] = {}
+            place = place[group]
+        place[last] = value
+    return result
+
+
+def as_mapping(experiment: Experiment) -> dict[str, Any]:
+    """The experiment as nested names and values: `experiment_of` gives it back."""
+    result: dict[str, Any] = {name: getattr(experiment, name) for name in _VALUES}
+    result |= {group: dataclasses.asdict(getattr(experiment, group)) for group in _GROUPS}
+    student: Any = experiment.student
+    result["student"] = {KIND: student.key, **dataclasses.asdict(student)}
+    result |= {kind.key: dataclasses.asdict(typing.cast(Any, kind)) for kind in experiment.data}
+    return result | dict.fromkeys(experiment.without)
+
+
+def near_fields(path: str) -> str:
+    """A remedy for a misspelt path: the near ones, and the command that lists all."""
+    from difflib import get_close_matches
+
+    last = path.rpartition(".")[2]
+    near = get_close_matches(path, list(fields()), n=3, cutoff=0.6)
+    near = near or [each for each in fields() if each.rpartition(".")[2] == last][:3]
+    question = f"Did you mean {' or '.join(near)}? " if near else ""
+    return f"{question}`stillhouse fields` lists them."
+
+
+def _student(given: Any) -> Any:
+    kinds = student_kinds()
+    require(isinstance(given, Mapping), "`student` is a mapping of names to values", student=given)
+    key = given.get(KIND) or next(key for key, kind in kinds.items() if kind.default)
+    require(key in kinds, f"student.kind in {tuple(kinds)}", kind=key)
+    values = {name: value for name, value in given.items() if name != KIND}
+    own = {field.name for field in dataclasses.fields(typing.cast(Any, kinds[key]))}
+    for name in values:
+        if name not in own and f"student.{name}" in fields():
+            owners = [each for each, kind in kinds.items() if hasattr(kind, name)]
+            raise BadInput(
+                f"`student.{name}` goes with a student of the kind {' or '.join(owners)}, "
+                f"but student.kind is {key!r}."
+            )
+    return _build(kinds[key], values, "student")
+
+
+def _build(target: Any, given: Any, path: str) -> Any:
+    """A dataclass from names and values, nested dataclasses included."""
+    require(isinstance(given, Mapping), f"`{path}` is a mapping of names to values", **{path: given})
+    hints, values = typing.get_type_hints(target), {}
+    own = {field.name: field for field in dataclasses.fields(target)}
+    for name, value in given.items():
+        if name not in own:
+            known = [f"{path}.{each}" for each in own]
+            raise BadInput(f"unknown field `{path}.{name}`. {nearest(f'{path}.{name}', known)}")
+        hint = hints[name]
+        nested = dataclasses.is_dataclass(hint)
+        values[name] = (
+            _build(hint, value, f"{path}.{name}") if nested else cast(value, f"{path}.{name}", hint)
+        )
+    return target(**values)
+
+
+def _walk(documented: Any, prefix: str) -> Iterator[Field]:
+    """The fields of a value, those of nested values included."""
+    hints = typing.get_type_hints(documented)
+    for field in dataclasses.fields(documented):
+        if dataclasses.is_dataclass(hints[field.name]):
+            yield from _walk(hints[field.name], f"{prefix}{field.name}.")
+        else:
+            yield from _own(documented, prefix, (field.name,))
+
+
+def _own(documented: Any, prefix: str, names: tuple[str, ...]) -> Iterator[Field]:
+    texts, hints = attribute_docs(documented), typing.get_type_hints(documented)
+    for field in dataclasses.fields(documented):
+        if field.name in names:
+            hint = hints[field.name]
+            shown = hint.__name__ if isinstance(hint, type) else str(hint)
+            yield Field(f"{prefix}{field.name}", shown, field.default, texts[field.name])
+
+
+def _copied(value: Any) -> Any:
+    return {key: _copied(item) for key, item in value.items()} if isinstance(value, dict) else value

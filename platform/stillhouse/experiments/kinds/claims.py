@@ -1,0 +1,140 @@
+"""Claims with candidate documents, which retrieval distillation learns to rank."""
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from stillhouse.core.errors import require
+from stillhouse.core.identity import spec
+from stillhouse.experiments.data_kind import DataKind
+from stillhouse.experiments.kinds.word_vectors import WordVectors
+from stillhouse.plan.data import AllRows, Examples, Model, RankingTask, TextTable
+from stillhouse.plan.stage import DevSuite
+
+if TYPE_CHECKING:
+    from stillhouse.experiments.experiment import Experiment
+    from stillhouse.experiments.preparation import Preparation
+
+DCG = "fever_dcg"
+
+
+@dataclass(frozen=True)
+class Claims(DataKind[RankingTask]):
+    """Claims of FEVER, instead of a corpus.
+
+    Attributes:
+        path: Folder of FEVER, with its claims and pages.
+        candidates: Number of documents per claim that are nearest by TF-IDF (C).
+        cross_encoder: Name or path of a published cross-encoder with one label, which may teach; empty for
+            none.
+        dev: Largest number of claims of the dev split.
+        test: Largest number of claims of the locked test split.
+    """
+
+    key = "claims"
+    title = "claims with candidate documents"
+    remedy = "Give --claims with a folder of FEVER."
+    is_source = True
+    counts_as = "sentences"
+    path: str = ""
+    candidates: int = 10
+    cross_encoder: str = ""
+    dev: int = 250
+    test: int = 600
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        require(bool(self.path), "--claims names a folder", claims=self.path)
+        require(self.candidates >= 2, "candidates >= 2", candidates=self.candidates)
+        require(self.dev > 0, "claims.dev > 0", dev=self.dev)
+        require(self.test > 0, "claims.test > 0", test=self.test)
+
+    def brings(self) -> tuple[DataKind[Any], ...]:
+        """Vectors of the words of claims and documents."""
+        return (WordVectors(),)
+
+    def agree(self, experiment: "Experiment") -> None:
+        """Other labels do not go with claims, whose own measure selects."""
+        others = [kind.key for kind in experiment.kinds if kind is not self and kind.key != WordVectors.key]
+        require(
+            not (others or experiment.selection.by),
+            "claims come without other kinds of data, and select by their DCG",
+            claims=self.path,
+            others=others,
+            select=experiment.selection.by,
+        )
+
+    def check(self, experiment: "Experiment") -> None:
+        """Refuse missing files, and a cross-encoder that gives no single score."""
+        from stillhouse.experiments.claim_rows import fever_files
+
+        fever_files(self.path)
+        self.published_teacher()
+
+    def published_teacher(self) -> Model | None:
+        """The cross-encoder that may teach.
+
+        Raises:
+            BadInput: There is no such model, or it does not give a single score per pair.
+        """
+        if not self.cross_encoder:
+            return None
+        from stillhouse.teachers.cross_encoder import check_cross_encoder
+        from stillhouse.teachers.weights import resolve_model
+
+        model = resolve_model(self.cross_encoder)
+        check_cross_encoder(model)
+        return model
+
+    def sketch(self, experiment: "Experiment") -> RankingTask:
+        """Claims that are not there."""
+        texts, nothing = TextTable("placeholder"), DevSuite((), select="")
+        rows = Examples({"claim": texts, "documents": texts}, AllRows())
+        return RankingTask(rows, nothing, rows=1 << 40, cross_encoder=self.published_teacher())
+
+    def prepare(self, context: "Preparation") -> RankingTask:
+        """Read claims and pages, find the candidates, and register what measures their ranking."""
+        from stillhouse.corpora.published.fever import SPLITS
+        from stillhouse.evaluation.claim_ranking import ClaimRanking
+        from stillhouse.experiments.claim_rows import read_claims
+
+        parts, facts = read_claims(self, context.workspace, refresh=context.refresh)
+        train, dev, test = (parts[name] for name in SPLITS)
+        context.measure(
+            "claims",
+            DCG,
+            dev=lambda: spec(ClaimRanking, examples=dev),
+            test=spec(ClaimRanking, examples=test, split="test"),
+        )
+        for table in train.columns.values():
+            context.reads(table)
+        suite = DevSuite((spec(ClaimRanking, examples=dev),), select=DCG)
+        published = self.published_teacher()
+        context.facts |= {
+            **facts,
+            "sentences": facts["documents"],
+            "teacher": published.name if published else "a teacher trained on the same claims",
+            "store": train.fingerprint,
+        }
+        return RankingTask(train, suite, rows=context.row_count(train), cross_encoder=published)
+
+    @staticmethod
+    def share(value: RankingTask, fraction: float) -> RankingTask:
+        """A share of the claims for the student; a teacher that is trained, or scores them, has them all."""
+        return replace(value, fraction=fraction, rows=max(1, round(fraction * value.rows)))
+
+    def complete(self, value: RankingTask, context: "Preparation") -> RankingTask:
+        """Note and print what is trained on."""
+        context.facts |= {"claims": value.rows, "pairs": value.rows * self.candidates}
+        _say(context.facts)
+        return value
+
+
+def _say(facts: dict[str, Any]) -> None:
+    """Print what was read, Table 1, and the worth of TF-IDF's own order, which every student should beat."""
+    from stillhouse.core.console import say
+
+    say(f"  {facts['data']}")
+    say(f"  {facts['claims']:,} claims to learn from, {facts['candidates']} candidates each")
+    say(f"  claims with all relevant documents among the C nearest: {facts['coverage']}")
+    order = {name: value for name, value in facts.items() if name.startswith("tfidf_dev_")}
+    say("  TF-IDF: " + ", ".join(f"{name.removeprefix('tfidf_dev_')} {v:.4f}" for name, v in order.items()))

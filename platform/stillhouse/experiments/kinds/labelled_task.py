@@ -1,0 +1,108 @@
+"""A labelled task: texts, or pairs of texts, each with a class."""
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from stillhouse.core.errors import require
+from stillhouse.experiments.data_kind import DataKind
+from stillhouse.experiments.kinds.word_vectors import WordVectors
+from stillhouse.plan.data import AllRows, Examples, TextTable, sample
+from stillhouse.plan.setting import TaskData
+from stillhouse.plan.stage import DevSuite
+
+if TYPE_CHECKING:
+    from stillhouse.experiments.experiment import Experiment
+    from stillhouse.experiments.preparation import Preparation
+
+
+@dataclass(frozen=True)
+class LabelledTask(DataKind[TaskData]):
+    """Labelled texts to fine-tune on.
+
+    Attributes:
+        name: ``sst2``, ``qqp``, ``mnli``, ``mrpc`` or ``rte``.
+        root: Folder with the files of the task.
+        wordnet: Folder with the YAML files of Open English WordNet, by which the rows of the task are varied
+            for ``augment=ts``; empty for no varied rows.
+        copies: Attempts to vary each row.
+        rows: Number of rows, varied ones included, after which no more are made; 0 means no limit.
+    """
+
+    key = "task"
+    title = "a task with labels"
+    remedy = "Give --task and --task-root, and a budget with --finetune-budget."
+    counts_as = "labels"
+    name: str = ""
+    root: str = ""
+    wordnet: str = ""
+    copies: int = 20
+    rows: int = 800_000
+
+    def __post_init__(self) -> None:
+        """Check the ranges, and that the task comes with its folder."""
+        require(
+            bool(self.name and self.root),
+            "a task is given with the folder of its files",
+            task=self.name,
+            task_root=self.root,
+            remedy="Give --task and --task-root.",
+        )
+        require(self.copies > 0, "task.copies > 0", copies=self.copies)
+        require(self.rows >= 0, "task.rows >= 0", rows=self.rows)
+
+    def brings(self) -> tuple[DataKind[Any], ...]:
+        """Vectors of the words of its texts."""
+        return (WordVectors(),)
+
+    def check(self, experiment: "Experiment") -> None:
+        """Refuse an unknown task, and missing files of it or of WordNet."""
+        from stillhouse.corpora.published.glue import resolve_task
+        from stillhouse.corpora.wordnet import wordnet_files
+        from stillhouse.experiments.task_rows import task_name
+
+        resolve_task(task_name(self.name), self.root, "train")
+        if self.wordnet:
+            wordnet_files(self.wordnet)
+
+    def sketch(self, experiment: "Experiment") -> TaskData:
+        """Rows that are not there, with the classes of the task."""
+        from stillhouse.corpora.published.glue import TASKS
+        from stillhouse.experiments.task_rows import task_name
+
+        known = TASKS[task_name(self.name)]
+        texts, nothing = TextTable("placeholder"), DevSuite((), select="")
+        columns = ("text", "other") if known.second else ("text",)
+        rows = Examples(dict.fromkeys(columns, texts), AllRows())
+        return TaskData(
+            rows,
+            len(known.labels),
+            nothing,
+            augmented=rows if self.wordnet else None,
+            untuned=nothing if known.second and len(known.labels) == 2 else None,
+        )
+
+    def prepare(self, context: "Preparation") -> TaskData:
+        """Read the rows, and register what measures the test rows."""
+        from stillhouse.experiments.task_rows import read_labelled_task
+
+        task, final = read_labelled_task(context.workspace, self.name, self.root)
+        context.test += final
+        context.reads(task.examples.columns["text"])
+        context.facts |= {"task": self.name}
+        return task
+
+    @staticmethod
+    def share(value: TaskData, fraction: float) -> TaskData:
+        """A share of the rows, in the proportions of their labels."""
+        return replace(value, examples=sample(value.examples, fraction))
+
+    def complete(self, value: TaskData, context: "Preparation") -> TaskData:
+        """Vary the rows where a WordNet is given."""
+        from stillhouse.experiments.task_rows import augmented_rows
+
+        if not self.wordnet:
+            return value
+        varied = augmented_rows(
+            context.workspace, value.examples, self.wordnet, copies=self.copies, most=self.rows
+        )
+        return replace(value, augmented=varied)

@@ -1,0 +1,165 @@
+"""Unlabelled sentences: what a student is distilled on."""
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from stillhouse.core.errors import require
+from stillhouse.core.identity import spec
+from stillhouse.experiments.augmentation import Augmentation, augment_table
+from stillhouse.experiments.data_kind import DataKind
+from stillhouse.experiments.kinds.collection import SearchCollection
+from stillhouse.experiments.kinds.pairs import Pairs
+from stillhouse.plan.data import AllRows, Examples, Store, TextTable, sample
+from stillhouse.plan.setting import SentenceData
+
+if TYPE_CHECKING:
+    from stillhouse.experiments.experiment import Experiment
+    from stillhouse.experiments.preparation import Preparation
+
+AGREEMENT = "agreement_spearman_cosine"
+STSB = "sts_stsb_spearman_cosine"
+
+
+@dataclass(frozen=True)
+class Sentences(DataKind[SentenceData]):
+    """Unlabelled text to distil on.
+
+    Attributes:
+        corpus: ``pydocs``, a file, a folder, a glob, a URL, or ``hf:name[:config][:split]``.
+        column: Column of the texts, where the corpus has columns; empty takes the usual one.
+        split: Whether the texts are split into sentences; files of WikiExtractor always are.
+        min_words: Shortest text that is kept, in words.
+        max_words: Longest text that is kept, in words.
+        deduplicate: Whether only the first of equal texts is kept.
+        encoding: Encoding of the corpus, where it is plain text.
+        count: Number of sentences; 0 takes all.
+        held_out: Sentences held out to measure agreement with the teacher, for dev and for test each.
+        augmentation: Copies that are added to the sentences.
+    """
+
+    key = "sentences"
+    title = "unlabelled sentences"
+    remedy = "Give --corpus."
+    is_source = True
+    default = True
+    counts_as = "sentences"
+    corpus: str = "pydocs"
+    column: str = ""
+    split: bool = False
+    min_words: int = 1
+    max_words: int = 4000
+    deduplicate: bool = True
+    encoding: str = "utf-8"
+    count: int = 20480
+    held_out: int = 1000
+    augmentation: Augmentation = field(default_factory=Augmentation)
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        require(self.count >= 0, "sentences.count >= 0", count=self.count)
+        require(self.held_out > 0, "sentences.held_out > 0", held_out=self.held_out)
+
+    @property
+    def is_pydocs(self) -> bool:
+        """Whether the text is the corpus ``pydocs``, which has queries and labelled pairs of its own."""
+        return self.corpus == "pydocs"
+
+    def brings(self) -> tuple[DataKind[Any], ...]:
+        """The queries and the labelled pairs of ``pydocs``."""
+        return (SearchCollection(), Pairs()) if self.is_pydocs else ()
+
+    def selects(self) -> tuple[str, ...]:
+        """By agreement with the teacher, or by STS-B."""
+        return ("agreement", "stsb")
+
+    def check(self, experiment: "Experiment") -> None:
+        """Refuse missing STS sets and copies that cannot be made."""
+        from stillhouse.evaluation.sts import resolve_sts
+
+        if experiment.selection.by == "stsb":
+            resolve_sts(experiment.selection.data_root, "dev", ("STSB",))
+        self.augmentation.check()
+
+    def sketch(self, experiment: "Experiment") -> SentenceData:
+        """Text that is not there."""
+        texts = TextTable("placeholder")
+        return SentenceData(Store(texts, experiment.placeholder_teacher), rows=1 << 40)
+
+    def prepare(self, context: "Preparation") -> SentenceData:
+        """Read the corpus, add copies, and hold sentences out to measure agreement with the teacher."""
+        self.augmentation.check()
+        search = context.get(SearchCollection)
+        train, dev, test = self.read(context)
+        held_out = [dev, test]
+        if search is not None:
+            held_out += [t for part in (search.dev, search.test) for t in (part.queries, part.passages)]
+        device = context.embedding.device
+        train, counts = augment_table(self.augmentation, context.workspace, train, held_out, device)
+        store = context.embedded(train)
+        measure_sentences(context, context.embedded(dev), context.embedded(test))
+        context.reads(train)
+        context.facts |= {"corpus": self.corpus, "store": store.fingerprint, **counts}
+        return SentenceData(store, rows=context.rows(train))
+
+    @staticmethod
+    def share(value: SentenceData, fraction: float) -> SentenceData:
+        """A share of the texts to train on; the teacher's vectors stay whole."""
+        whole = Examples({"text": value.store.texts}, AllRows(), label="sentences")
+        return SentenceData(value.store, max(1, round(fraction * value.rows)), sample(whole, fraction))
+
+    def complete(self, value: SentenceData, context: "Preparation") -> SentenceData:
+        """Note how many sentences are trained on."""
+        context.facts |= {"sentences": value.rows}
+        return value
+
+    def read(self, context: "Preparation") -> tuple[TextTable, TextTable, TextTable]:
+        """The training, dev and test sentences, each as a table of texts."""
+        if self.is_pydocs:
+            docs = context.pydocs()
+            return docs.sentences, docs.dev_sentences, docs.test_sentences
+        from stillhouse.corpora.reading.corpus import ReadOptions
+        from stillhouse.corpora.reading.ingest import ingest
+        from stillhouse.corpora.splits import split_table
+
+        options = ReadOptions(
+            column=self.column or None,
+            split_sentences=self.split or None,
+            min_words=self.min_words,
+            max_words=self.max_words,
+            deduplicate=self.deduplicate,
+            encoding=self.encoding,
+            limit=self.count or None,
+        )
+        table = ingest(context.workspace, self.corpus, options, refresh=context.refresh)
+        return split_table(context.workspace, table, held_out=self.held_out)
+
+    def summary(self, facts: dict[str, Any]) -> str:
+        """How many sentences of which corpus the teacher has embedded."""
+        return summary_of_sentences(facts)
+
+
+def measure_sentences(context: "Preparation", dev: Store, test: Store) -> None:
+    """Register agreement with the teacher, and STS where the data root has it."""
+    from stillhouse.evaluation.agreement import Agreement
+    from stillhouse.evaluation.sts import STS, resolve_sts
+
+    context.measure(
+        "agreement",
+        AGREEMENT,
+        dev=lambda: spec(Agreement, store=dev, pairs=500),
+        test=spec(Agreement, store=test, pairs=500),
+    )
+    root = context.experiment.selection.data_root
+    if root:
+        data = resolve_sts(root, "dev")
+        context.measure(
+            "stsb", STSB, dev=lambda: spec(STS, data=data), test=spec(STS, data=resolve_sts(root, "test"))
+        )
+
+
+def summary_of_sentences(facts: dict[str, Any]) -> str:
+    """What the teacher has embedded, in one line."""
+    return (
+        f"  {facts['sentences']:,} sentences of {facts['corpus']} embedded by {facts['teacher']} "
+        f"({facts['compute']}), {facts['pairs']:,} labelled pairs, store {facts['store']}"
+    )

@@ -1,0 +1,17 @@
+"""What selects checkpoints and trials."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What selects checkpoints and trials on the dev split.
+
+    Attributes:
+        by: ``search``, ``agreement`` or ``stsb``; empty takes ``search`` where the data has queries, and
+            otherwise what its kind is measured by.
+        data_root: Folder with published STS sets, to measure and to select by; empty leaves STS out.
+    """
+
+    by: str = ""
+    data_root: str = ""

@@ -1,0 +1,1 @@
+"""The kinds of students, one file each. A new file is a new kind: nothing else lists them."""

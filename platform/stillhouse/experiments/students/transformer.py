@@ -1,0 +1,45 @@
+"""A transformer student: some of the layers of a checkpoint."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from stillhouse.core.errors import require
+from stillhouse.core.identity import Spec, spec
+from stillhouse.experiments.student_choice import StudentChoice, dropout_of
+from stillhouse.plan.data import Model
+
+
+@dataclass(frozen=True)
+class TransformerChoice(StudentChoice):
+    """A transformer with some of the layers of the checkpoint that it starts from.
+
+    Attributes:
+        checkpoint: Name or path of the checkpoint that the student starts from; empty takes the teacher's.
+        layers: Layers to keep: ``first``, ``last``, ``every-other``, or a list of indices such as [0,2,4].
+        keep: Number of layers that such a rule keeps; 0 keeps half.
+        dropout: Dropout of the student during training; a negative value takes the checkpoint's own.
+    """
+
+    key = "transformer"
+    default = True
+    checkpoint: str = ""
+    layers: str | tuple[int, ...] = "every-other"
+    keep: int = 0
+    dropout: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        if isinstance(self.layers, list):
+            object.__setattr__(self, "layers", tuple(self.layers))
+        require(self.keep >= 0, "student.keep >= 0", keep=self.keep)
+
+    def spec(self, teacher: Model, seed: int) -> Spec[Any]:
+        """The student, made from the teacher or from another checkpoint."""
+        from stillhouse.students.backbone import layer_count
+        from stillhouse.students.transformer import TransformerStudent, select_layers
+
+        base = self.base(teacher)
+        total = layer_count(base)
+        listed = 0 if isinstance(self.layers, str) else len(self.layers)
+        layers = select_layers(self.layers, total, self.keep or listed or max(1, total // 2))
+        return spec(TransformerStudent, base=base, layers=layers, dropout=dropout_of(self.dropout), seed=seed)

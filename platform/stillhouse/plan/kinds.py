@@ -1,0 +1,43 @@
+"""The contract between methods and data: a method names the kinds that it reads, a setting holds them."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, TypeVar
+
+P = TypeVar("P")
+
+
+@dataclass(frozen=True)
+class Need:
+    """A kind of data in a method's ``needs``.
+
+    Attributes:
+        kind: The kind.
+        required: Whether the method cannot be planned without it.
+    """
+
+    kind: "type[Kind[Any]]"
+    required: bool = True
+
+
+class _Optional:
+    """`Kind.optional`: the kind, as something that a method reads where there is any."""
+
+    def __get__(self, instance: object, owner: "type[Kind[Any]]") -> Need:
+        return Need(owner, required=False)
+
+
+class Kind(Generic[P]):
+    """A kind of data. ``P`` is its prepared form, which plans read as ``setting[TheKind]``.
+
+    Attributes:
+        key: Its name in experiment files, on the command line and in a setting.
+        optional: The kind in ``needs`` of a method that can do without it.
+    """
+
+    key: ClassVar[str]
+    optional: ClassVar[_Optional] = _Optional()
+
+
+def needed(needs: "tuple[type[Kind[Any]] | Need, ...]") -> tuple[Need, ...]:
+    """The entries of a method's ``needs``, each as a `Need`."""
+    return tuple(entry if isinstance(entry, Need) else Need(entry) for entry in needs)

@@ -1,0 +1,112 @@
+"""What is checked before any work: the search space, and every plan of a search or a training run."""
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from stillhouse.core.errors import require
+from stillhouse.experiments.experiment import Experiment
+from stillhouse.methods import (
+    Method,
+    check_fraction,
+    check_names,
+    check_needs,
+    hyper_parameters,
+    name_of,
+    probe,
+)
+from stillhouse.search.domains import frozen
+from stillhouse.search.samplers import check_sampler
+from stillhouse.search.schedulers import load_scheduler
+from stillhouse.search.space import Space, check, load_space, sections_of
+from stillhouse.search.type_casts import cast_point
+from stillhouse.students.backbone import layer_count
+from stillhouse.teachers.weights import resolve_model
+
+
+def fixed_values(method: Method, given: Mapping[str, Any], source: str) -> dict[str, Any]:
+    """Hyper-parameters that are fixed, in the types that the method declares.
+
+    Args:
+        method: The method.
+        given: The values by name; a list counts as a tuple.
+        source: Where they come from, for messages.
+
+    Raises:
+        BadInput: An unknown name (the near ones are listed), or a value of another type.
+    """
+    values = {name: frozen(value) for name, value in given.items()}
+    check_names(method, values)
+    return cast_point(values, method.HyperParameters, source, "--set")
+
+
+def search_space(
+    method: Method,
+    path: Path | str,
+    *,
+    section: str = "",
+    sampler: str = "tpe",
+    scheduler: str = "asha",
+    fixed: Mapping[str, Any] | None = None,
+) -> Space:
+    """The search space of an experiment file, checked against a method, a sampler and a scheduler.
+
+    Args:
+        method: The method that is searched.
+        path: The experiment file.
+        section: ``space`` (the grid) or ``continuous``; empty takes the grid for the grid sampler, and for
+            the others the continuous version where the file has one.
+        sampler: Name of the sampler.
+        scheduler: Name of the scheduler; any that stops trials early gives all of them one budget.
+        fixed: What `fixed_values` gives; it is not searched.
+
+    Raises:
+        BadInput: The file cannot be read, or names what the method does not have.
+    """
+    fixed = dict(fixed or {})
+    chosen = section or _section(sampler, path)
+    space = load_space(path, space=chosen)
+    require(
+        space.method == name_of(method),
+        "the search space is for this method",
+        method=name_of(method),
+        space=space.method,
+    )
+    load_scheduler(scheduler)
+    left_out = () if scheduler == "none" else ("distil_epochs",)
+    space = check(space.without(*fixed, *left_out), method.HyperParameters)
+    space = dataclasses.replace(space, fixed={**space.fixed, **fixed})
+    check_sampler(sampler, space)
+    return space
+
+
+def _section(sampler: str, path: Path | str) -> str:
+    return "continuous" if sampler != "grid" and "continuous" in sections_of(path) else "space"
+
+
+def check_plans(
+    method: Method, experiment: Experiment, points: Iterable[dict[str, Any]], preset: str = "paper"
+) -> None:
+    """Refuse missing data, a model, a layer or a hyper-parameter that cannot be used.
+
+    Args:
+        method: What plans.
+        experiment: The data, teacher, student and budget.
+        points: The hyper-parameters that differ from the preset, one mapping per plan.
+        preset: ``paper`` or ``repo``.
+
+    Raises:
+        BadInput: The first thing that cannot be used.
+    """
+    check_needs(method, experiment)
+    experiment.check()
+    teacher = resolve_model(experiment.teacher.name)
+    setting = experiment.sketch(teacher)
+    layers = layer_count(setting.student.kwargs["base"])
+    for values in points:
+        hp = hyper_parameters(method, values, preset)
+        probe(method, hp, setting, layers=layers)
+        check_fraction(method, hp, setting, experiment.budget)
+        if hasattr(method, "check"):
+            method.check(hp, setting.student, teacher)

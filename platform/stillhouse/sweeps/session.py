@@ -1,0 +1,48 @@
+"""A workspace with one writer, and Ray where it is wanted: what every command and call works in."""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from stillhouse.cluster.connection import connect, disconnect
+from stillhouse.cluster.resources import cluster_device
+from stillhouse.core.artifacts import Workspace, locked
+from stillhouse.core.console import diverted_chatter
+from stillhouse.core.signals import signals_kept
+
+
+@contextlib.contextmanager
+def session(
+    root: Path,
+    *,
+    device: str,
+    local: bool,
+    address: str | None = None,
+    nested: bool = False,
+    verbose: bool = False,
+) -> Iterator[tuple[Workspace, str]]:
+    """Yield the workspace, locked, and the device.
+
+    Args:
+        root: The workspace's folder.
+        device: ``auto``, ``cpu``, ``cuda`` or ``mps``.
+        local: Whether to work in this process alone; otherwise Ray is joined or started, and left at the end.
+        address: Address of a Ray cluster; None takes the job's, or starts a local one.
+        nested: Whether training runs will span several workers.
+        verbose: Whether the output of the libraries is shown.
+
+    Raises:
+        BadInput: Another run writes the workspace.
+    """
+    workspace = Workspace(root)
+    workspace.claim()
+    held = f"{root} must have one writer, but another run is going on there. Wait for it, or give --root."
+    with locked(root / ".lock", wait=False, held=held), diverted_chatter(root / "logs", verbose=verbose):
+        try:
+            if not local:
+                with signals_kept():
+                    connect(address, nested=nested, verbose=verbose)
+            yield workspace, cluster_device(device)
+        finally:
+            if not local:
+                disconnect()

@@ -1,0 +1,84 @@
+"""The Python interface: public names, imported lazily, and from an experiment to an exported student."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from small_experiment import sentences  # type: ignore[import-not-found]
+
+import stillhouse
+from stillhouse import BadInput, Budget, Experiment, Sentences, TeacherChoice, TransformerChoice
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def test_every_public_name_is_there_and_documented() -> None:
+    for name in stillhouse.__all__:
+        assert getattr(stillhouse, name).__doc__, name
+    assert set(stillhouse.__all__) <= set(dir(stillhouse))
+    with pytest.raises(AttributeError, match="no attribute 'Sentence'"):
+        stillhouse.Sentence  # noqa: B018
+
+
+def test_importing_it_and_its_values_imports_nothing_heavy() -> None:
+    program = (
+        "import sys; from stillhouse import Experiment, Sentences, Pairs, Budget\n"
+        "Experiment(data=(Sentences('a.txt'), Pairs('b.jsonl')))\n"
+        "heavy = ('torch', 'ray', 'mlflow', 'transformers', 'numpy', 'optuna', 'sklearn')\n"
+        "print([name for name in heavy if name in sys.modules])"
+    )
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "platform")}
+    ran = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "[]"
+
+
+@pytest.fixture
+def experiment(tmp_path: Path, tiny_model: Path) -> Experiment:
+    corpus = tmp_path / "words.txt"
+    corpus.write_text("\n".join(sentences(120)))
+    return Experiment(
+        teacher=TeacherChoice(str(tiny_model)),
+        student=TransformerChoice(layers=(0, 1)),
+        data=(Sentences(str(corpus), count=0, held_out=20),),
+        budget=Budget(distil=64, evaluations=1),
+        max_length=16,
+        compute="float32",
+    )
+
+
+def test_from_an_experiment_to_an_exported_student(experiment: Experiment, tmp_path: Path) -> None:
+    root = tmp_path / "runs"
+    prepared = stillhouse.embed(experiment, root=root)
+    assert prepared.setting[Sentences].rows == prepared.facts["sentences"] > 60
+    values = {"batch_size": 16, "learning_rate": 1e-3}
+    trained = stillhouse.train("mse", experiment, values=values, root=root)
+    assert stillhouse.train("mse", experiment, values=values, root=root) == trained
+    figures = stillhouse.evaluate(trained.folder, experiment, root=root)
+    assert figures["agreement_spearman_cosine"] == pytest.approx(trained.metrics["agreement_spearman_cosine"])
+    assert not (root / "openings.jsonl").exists()
+    final = stillhouse.evaluate(trained.folder, experiment, final=True, root=root)
+    assert final != figures and (root / "openings.jsonl").exists()
+    assert stillhouse.export(trained.folder, tmp_path / "student") > 0.9999
+    texts = ["the cat sat", "a red house"]
+    trained_NE, exported_NE = (
+        stillhouse.load(path, root=root, device="cpu").encode(texts)
+        for path in (trained.folder, tmp_path / "student")
+    )
+    assert trained_NE.shape == (2, 32)
+    np.testing.assert_allclose(trained_NE, exported_NE, atol=1e-5)
+
+
+def test_what_cannot_be_is_refused_before_any_work(experiment: Experiment, tmp_path: Path) -> None:
+    root = tmp_path / "runs"
+    with pytest.raises(BadInput, match="Did you mean mse"):
+        stillhouse.train("mes", experiment, root=root)
+    with pytest.raises(BadInput, match="simcse is given labelled text"):
+        stillhouse.train("simcse", experiment, root=root)
+    with pytest.raises(BadInput, match="Did you mean batch_size"):
+        stillhouse.train("mse", experiment, values={"batchsize": 8}, root=root)
+    with pytest.raises(BadInput, match="Did you mean median"):
+        stillhouse.sweep("mse", experiment, scheduler="medain", root=root)
+    assert not (root / "stores").exists()

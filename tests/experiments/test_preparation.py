@@ -90,7 +90,7 @@ def test_the_student_keeps_the_layers_that_are_asked_for(
     ("values", "message"),
     [
         ({"teacher.nam": "x"}, "Did you mean teacher.name"),
-        ({"sentences.count": "many"}, "sentences.count is of type int"),
+        ({"sentences.count": "many"}, "sentences.count must be of type int"),
         ({"sentences.count": -1}, "sentences.count >= 0"),
         ({"sentences.held_out": 0}, "held_out > 0"),
         ({"compute": "float8"}, "compute in"),

@@ -39,9 +39,14 @@ def on_files(files: Any, config: Any) -> Any:
     return files
 
 
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Let links to a notebook lead to its page."""
+    return markdown.replace(".ipynb)", ".md)")
+
+
 def reference_pages() -> dict[str, str]:
     """One page per room: its docstring, then every public module in it."""
-    pages = {"stillhouse": "# `stillhouse`\n\n::: stillhouse\n    options:\n      heading_level: 2\n"}
+    pages = {"stillhouse": public_page()}
     for room in sorted(path for path in PACKAGE.iterdir() if (path / "__init__.py").exists()):
         modules = sorted(room.rglob("*.py"))
         named = [".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts) for path in modules]
@@ -51,6 +56,24 @@ def reference_pages() -> dict[str, str]:
             [f"# `stillhouse.{room.name}`", summary, *(f"::: {name}" for name in kept), ""]
         )
     return pages
+
+
+def public_page() -> str:
+    """The page of the Python interface: the calls, then the values, each with its arguments."""
+    tree = ast.parse((PACKAGE / "__init__.py").read_text(encoding="utf-8"))
+    names: list[str] = next(
+        ast.literal_eval(node.value)
+        for node in tree.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
+    )
+    parts = ["# `stillhouse`", ast.get_docstring(tree) or ""]
+    for title, listed in (
+        ("Calls", [name for name in names if name.islower()]),
+        ("Values", [name for name in names if not name.islower()]),
+    ):
+        entry = "::: stillhouse.{}\n    options:\n      heading_level: 3\n      members: false"
+        parts += [f"## {title}", *(entry.format(name) for name in listed)]
+    return "\n\n".join(parts) + "\n"
 
 
 def moved_into_docs(text: str) -> str:

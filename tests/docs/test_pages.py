@@ -1,17 +1,22 @@
 """The pages are right: links, anchors and files exist, code compiles, and commands parse."""
 
 import ast
+import dataclasses
 import functools
 import importlib.util
 import re
 import shlex
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 from stillhouse.cli.main import parser
+from stillhouse.experiments.fields import experiment_of, fields
+from stillhouse.methods import known_methods, load_method
+from stillhouse.sweeps.checks import check_plans, search_space
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PACKAGE = ROOT / "platform" / "stillhouse"
@@ -150,6 +155,13 @@ def test_commands_parse(page: Path) -> None:
             parser().parse_args(["1" if word in ("N", "K") else word for word in words])
         except SystemExit as error:
             assert error.code == 0, f"stillhouse {command}: exit code {error.code}"
+        settings = [word.partition("=")[0] for before, word in pairwise(words) if before == "--set"]
+        known = set(fields())
+        if words[0] in ("train", "sweep") and words[1] in known_methods():
+            known |= {field.name for field in dataclasses.fields(load_method(words[1]).HyperParameters)}
+        elif not all("." in name for name in settings):
+            continue
+        assert set(settings) <= known, f"stillhouse {command}"
 
 
 @every_page
@@ -204,3 +216,18 @@ def test_the_rooms_are_those_of_the_layers() -> None:
     }
     levels = module_at(ROOT / "tests" / "test_layers.py").LEVELS
     assert listed == {room: level for level, rooms in enumerate(levels) for room in rooms}
+
+
+@every_page
+def test_experiment_files_are_read(page: Path, tmp_path: Path) -> None:
+    """Blocks of YAML that begin with a method are experiment files with a search space."""
+    for language, block in FENCE.findall(page.read_text()):
+        text = re.sub(r"\A# \S+\n", "", block)
+        if language != "yaml" or not text.startswith("method: ") or text.startswith("method: huber"):
+            continue
+        path = tmp_path / "experiment.yaml"
+        path.write_text(text)
+        method = load_method(text.splitlines()[0].removeprefix("method: "))
+        space = search_space(method, path, section="continuous", sampler="tpe", scheduler="asha", fixed={})
+        assert space.domains
+        check_plans(method, experiment_of(space.experiment), space.probes(), "paper")

@@ -11,9 +11,9 @@ vectors = model.encode(["First sentence.", "Second sentence."])  # (2, {dim})
 ```"""
 
 _LICENCES = """\
-These weights derive from those of `{teacher}` and were trained on its outputs: its licence{licence} applies
-to them too. The training text was only read, and none of it is in this folder; each source keeps its own
-licence, listed above where it is known. Check that both permit your use."""
+These weights derive from those of `{teacher}` and were trained on its outputs, so its licence{licence}
+applies to them too. The training text was only read, and none of it is in this folder; each source keeps its
+own licence, listed above where it is known. Check that both permit your use."""
 
 
 def model_card(
@@ -40,24 +40,24 @@ def model_card(
     """Write the card.
 
     Args:
-        name: Of the student, as users will load it.
-        teacher: Its name.
-        student: In words, such as "layers 0, 2, 4 of all-MiniLM-L6-v2, mean pooling".
-        dim: Of its vectors.
-        max_length: Tokens a text; longer texts are cut.
-        method: Such as ``IBKD``.
-        paper: Authors, title, venue, identifier.
-        corpus: In words, such as "docstrings of installed Python packages".
-        rows: Texts it was trained on.
+        name: Name under which users load the student.
+        teacher: Name of the teacher.
+        student: Description such as "layers 0, 2, 4 of all-MiniLM-L6-v2, mean pooling".
+        dim: Dimension of its vectors.
+        max_length: Maximum number of tokens per text; longer texts are truncated.
+        method: Name of the method, such as ``IBKD``.
+        paper: Authors, title, venue and identifier of the method's paper.
+        corpus: Description such as "docstrings of installed Python packages".
+        rows: Number of training texts.
         sources: Source of the text to its licence; an empty licence is shown as unknown.
-        hyper_parameters: By name.
+        hyper_parameters: Values by name.
         metrics: Model (``teacher``, ``student``, ``untrained``, ``baseline``) to its figures by name.
         sizes: The same models to their sizes and speeds by name.
-        reproducibility: Store key, seed, versions, revision, ….
-        licence: SPDX identifier that the teacher's weights carry; empty when unknown.
-        base_model: The teacher's id on the hub; empty when it has none.
-        language: ISO code.
-        usage: How it is used, in Markdown, where it is not one folder with one encoder.
+        reproducibility: Facts by name: store key, seed, versions, revision, ….
+        licence: SPDX identifier of the teacher's licence; empty if unknown.
+        base_model: The teacher's id on the hub; empty if it has none.
+        language: ISO code of the language.
+        usage: Markdown that says how to use it, if it is not one folder with one encoder.
 
     Returns:
         Markdown.
@@ -76,7 +76,7 @@ def model_card(
         f"## Data\n\n{corpus}: {rows:,} texts.\n\n"
         + _pairs(("Source", "Licence"), {source: kind or "unknown" for source, kind in sources.items()}),
         "## Licences\n\n" + _LICENCES.format(teacher=teacher, licence=f" ({licence})" if licence else ""),
-        "## Reproducing it\n\n" + _pairs(("What", "Value"), reproducibility),
+        "## Reproducing it\n\n" + _pairs(("Fact", "Value"), reproducibility),
     ]
     return "\n\n".join(sections) + "\n"
 
@@ -104,7 +104,7 @@ def _front_matter(licence: str, base_model: str, language: str) -> str:
 
 
 def _comparison(figures: Mapping[str, Mapping[str, float]]) -> str:
-    """A table with a row a figure and a column a model; a dash where a model lacks the figure."""
+    """A table with one row per figure and one column per model; a dash where a model lacks the figure."""
     names = list(dict.fromkeys(name for column in figures.values() for name in column))
     rows = [
         [name, *(_shown(column[name]) if name in column else "–" for column in figures.values())]

@@ -1,4 +1,4 @@
-"""What the trials of a sweep built once and read again, a line a kind of stage."""
+"""Stages that trials of a sweep built once and reused, one line per kind of stage."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -15,11 +15,11 @@ class Reuse:
     """The finished stages of one kind.
 
     Attributes:
-        label: Of the stages.
-        built: Different ones, whether built by this sweep or found.
-        reused: How often a trial took one that another trial had taken before.
-        seconds: Of their training, together.
-        spared: Seconds that training anew would have taken where one was reused.
+        label: Label of the stages.
+        built: Number of different stages, whether this sweep built them or found them.
+        reused: Number of times that a trial used a stage that an earlier trial had used.
+        seconds: Total training time of the different stages, in seconds.
+        spared: Seconds that training the reused stages again would have taken.
     """
 
     label: str
@@ -30,36 +30,36 @@ class Reuse:
 
 
 def reuse(plans: Iterable[Stage], workspace: Workspace) -> list[Reuse]:
-    """Kinds of stages in the order of the plans, one plan a trial; nothing where no trial reused any."""
+    """Return the kinds of stages in the order of the plans, one plan per trial; empty if none was reused."""
     seconds: dict[str, dict[str, float]] = {}
     again: dict[str, list[float]] = {}
     for plan in plans:
         for stage in filter(workspace.finished, plan.chain()):
-            known, repeated = seconds.setdefault(stage.label, {}), again.setdefault(stage.label, [])
-            if stage.fingerprint in known:
-                repeated.append(known[stage.fingerprint])
+            built, repeated = seconds.setdefault(stage.label, {}), again.setdefault(stage.label, [])
+            if stage.fingerprint in built:
+                repeated.append(built[stage.fingerprint])
             else:
-                known[stage.fingerprint] = float(read_manifest(workspace.path(stage))["seconds"])
+                built[stage.fingerprint] = float(read_manifest(workspace.path(stage))["seconds"])
     if not any(again.values()):
         return []
     return [
-        Reuse(label, len(known), len(again[label]), sum(known.values()), sum(again[label]))
-        for label, known in seconds.items()
+        Reuse(label, len(built), len(again[label]), sum(built.values()), sum(again[label]))
+        for label, built in seconds.items()
     ]
 
 
-def reuse_table(found: Sequence[Reuse]) -> str:
-    """The kinds as a table for the terminal."""
-    return "\n".join(aligned(_HEADER, _cells(found), left={0}))
+def reuse_table(kinds: Sequence[Reuse]) -> str:
+    """Format the kinds as a table for the terminal."""
+    return "\n".join(aligned(_HEADER, _cells(kinds), left={0}))
 
 
-def reuse_table_markdown(found: Sequence[Reuse]) -> str:
-    """The same as a Markdown table."""
-    return markdown(_HEADER, _cells(found), left={0})
+def reuse_table_markdown(kinds: Sequence[Reuse]) -> str:
+    """Format the same as a Markdown table."""
+    return markdown(_HEADER, _cells(kinds), left={0})
 
 
-def _cells(found: Sequence[Reuse]) -> list[list[str]]:
+def _cells(kinds: Sequence[Reuse]) -> list[list[str]]:
     return [
         [kind.label, f"{kind.built:,}", f"{kind.reused:,}", f"{kind.seconds:,.0f}", f"{kind.spared:,.0f}"]
-        for kind in found
+        for kind in kinds
     ]

@@ -24,7 +24,7 @@ COST = {"parameters": 17e6, "megabytes": 69.0, "sentences_per_second": 339.4, "l
 LYING = {"docsearch_alignment": 0.4, "docsearch_uniformity": -2.5}
 
 
-def tell_sweep(root: Path, name: str, seed: int, sentences: int) -> None:
+def record_sweep(root: Path, name: str, seed: int, sentences: int) -> None:
     """Three trials, of which trial 1 is the best and trial 2 is stopped early."""
     folder = root / "sweeps" / name
     folder.mkdir(parents=True)
@@ -67,11 +67,11 @@ def root(tmp_path_factory: pytest.TempPathFactory, database: Path) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("MLFLOW_TRACKING_URI", raising=False)
         for name, seed, sentences in (("one", 0, 1000), ("two", 1, 1000), ("more", 0, 20000)):
-            tell_sweep(folder, name, seed, sentences)
+            record_sweep(folder, name, seed, sentences)
     return folder
 
 
-def test_trials_and_tested_models_are_lines(root: Path) -> None:
+def test_trials_and_tested_models_are_rows(root: Path) -> None:
     lines = entries(read_runs(f"sqlite:///{root / 'mlflow.db'}", runs=["more"]))
     assert [(line.name, line.kind) for line in lines] == [
         ("teacher", "teacher"),
@@ -87,7 +87,7 @@ def test_trials_and_tested_models_are_lines(root: Path) -> None:
     assert "test/threads" not in best and not lines[4].whole
 
 
-def test_seeds_are_one_line(root: Path) -> None:
+def test_seeds_become_one_row(root: Path) -> None:
     lines = entries(read_runs(f"sqlite:///{root / 'mlflow.db'}", experiment="toy"))
     names = [line.name for line in lines if line.runs > 1]
     assert names == ["one: trial 0, two: trial 0 (2 seeds)", "one: trial 1, two: trial 1 (2 seeds)"]
@@ -151,18 +151,18 @@ def test_what_cannot_be_drawn_is_left_out() -> None:
     assert selecting([Entry("r", "run", "", "finished", {}, {"loss": 1.0})]) == ""
 
 
-def test_compare_writes_tables_and_figures_and_tells_mlflow(
+def test_compare_writes_tables_and_figures_and_logs_them(
     root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from mlflow import MlflowClient
 
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     shutil.copytree(root, tmp_path / "runs")
-    told = tmp_path / "told.json"
-    flags = ["--experiment", "toy", "--root", str(tmp_path / "runs"), "--json", str(told)]
+    summary = tmp_path / "summary.json"
+    flags = ["--experiment", "toy", "--root", str(tmp_path / "runs"), "--json", str(summary)]
     for _ in range(2):
         assert main(["compare", *flags]) == 0
-    report = json.loads(told.read_text())
+    report = json.loads(summary.read_text())
     folder = Path(report["folder"])
     pictures = ["quality-size", "quality-latency", "alignment-uniformity", "data-sentences"]
     tables = ["comparison.md", "comparison.csv", "comparison.html", "plotly.min.js"]
@@ -216,7 +216,7 @@ def test_an_opening_is_noted_in_the_runs_of_the_model(root: Path, monkeypatch: p
         (["one", "--root", "nowhere"], "MLflow holds runs"),
     ],
 )
-def test_bad_input_is_said_in_one_line(
+def test_bad_input_is_reported_in_one_line(
     flags: list[str],
     message: str,
     root: Path,
@@ -227,5 +227,5 @@ def test_bad_input_is_said_in_one_line(
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     monkeypatch.chdir(tmp_path)
     assert main(["compare", "--root", str(root), *flags]) == 2
-    told = capsys.readouterr().err
-    assert message in told and len(told.splitlines()) == 1
+    line = capsys.readouterr().err
+    assert message in line and len(line.splitlines()) == 1

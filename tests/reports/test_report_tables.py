@@ -56,7 +56,7 @@ def line_of(table: str, start: str) -> list[str]:
     return found.split()
 
 
-def test_a_line_a_trial() -> None:
+def test_one_line_per_trial() -> None:
     table = trial_table(TRIALS, QUALITY, {QUALITY: 0.6})
     assert max(map(len, table.splitlines())) <= 140
     assert "all trials: optimizer=adam" in table

@@ -13,7 +13,7 @@ def line(step: int, loss: float = 0.5, at: float = 1000.0) -> str:
     return json.dumps({"step": step, "examples": step * 32, "time": at, "metrics": {"loss": loss}}) + "\n"
 
 
-class Heard:
+class Received:
     def __init__(self) -> None:
         self.rows: list[tuple[Key, Row]] = []
 
@@ -46,46 +46,46 @@ def test_importing_the_contract_imports_no_mlflow() -> None:
     assert subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": str(folder)}).returncode == 0
 
 
-def test_spool_is_followed_from_before_it_exists(tmp_path: Path) -> None:
-    heard, spool = Heard(), tmp_path / "stage" / "metrics.jsonl"
-    tail = SpoolTail(heard, every_s=0.01)
+def test_a_log_is_followed_from_before_it_exists(tmp_path: Path) -> None:
+    received, spool = Received(), tmp_path / "stage" / "metrics.jsonl"
+    tail = SpoolTail(received, every_s=0.01)
     tail.follow(STAGE, spool)
     time.sleep(0.03)
     spool.parent.mkdir()
     spool.write_text(line(1, loss=0.25, at=12.5))
     deadline = time.monotonic() + 5
-    while not heard.rows and time.monotonic() < deadline:
+    while not received.rows and time.monotonic() < deadline:
         time.sleep(0.01)
     tail.close()
-    assert heard.rows == [(STAGE, Row(1, 12.5, {"examples": 32.0, "loss": 0.25}))]
+    assert received.rows == [(STAGE, Row(1, 12.5, {"examples": 32.0, "loss": 0.25}))]
 
 
-def test_a_line_is_passed_on_when_it_is_whole(tmp_path: Path) -> None:
-    heard, spool = Heard(), tmp_path / "metrics.jsonl"
-    tail = SpoolTail(heard, every_s=60)
+def test_a_line_is_forwarded_once_it_is_complete(tmp_path: Path) -> None:
+    received, spool = Received(), tmp_path / "metrics.jsonl"
+    tail = SpoolTail(received, every_s=60)
     tail.follow(STAGE, spool)
     spool.write_text(line(1) + line(2)[:-20])
     tail.poll()
-    assert heard.steps == [1]
+    assert received.steps == [1]
     spool.write_text(line(1) + line(2))
     tail.close()
-    assert heard.steps == [1, 2]
+    assert received.steps == [1, 2]
 
 
-def test_a_spool_that_was_cut_back_and_grew_past_the_offset_is_read_again(tmp_path: Path) -> None:
-    heard, spool = Heard(), tmp_path / "metrics.jsonl"
-    tail = SpoolTail(heard, every_s=60)
+def test_a_truncated_log_that_grew_past_the_offset_is_read_again(tmp_path: Path) -> None:
+    received, spool = Received(), tmp_path / "metrics.jsonl"
+    tail = SpoolTail(received, every_s=60)
     tail.follow(STAGE, spool)
     spool.write_text(line(10) + line(20) + line(30))
     tail.poll()
     spool.write_text(line(10) + "".join(line(step, at=2000.0) for step in (20, 30, 40, 50)))
     tail.close()
-    assert heard.steps[3:] == [10, 20, 30, 40, 50]
+    assert received.steps[3:] == [10, 20, 30, 40, 50]
 
 
-def test_a_spool_that_was_cut_back_is_read_again(tmp_path: Path) -> None:
-    heard, spool = Heard(), tmp_path / "metrics.jsonl"
-    tail = SpoolTail(heard, every_s=60)
+def test_a_truncated_log_is_read_again(tmp_path: Path) -> None:
+    received, spool = Received(), tmp_path / "metrics.jsonl"
+    tail = SpoolTail(received, every_s=60)
     tail.follow(STAGE, spool)
     spool.write_text(line(10) + line(20))
     tail.poll()
@@ -93,14 +93,14 @@ def test_a_spool_that_was_cut_back_is_read_again(tmp_path: Path) -> None:
     tail.poll()
     spool.write_text(line(10) + line(20, at=2000.0) + line(30))
     tail.close()
-    assert set(heard.steps) == {10, 20, 30}
-    assert heard.steps[-1] == 30
+    assert set(received.steps) == {10, 20, 30}
+    assert received.steps[-1] == 30
 
 
-def test_a_line_that_a_killed_worker_broke_is_passed_over(tmp_path: Path) -> None:
-    heard, spool = Heard(), tmp_path / "metrics.jsonl"
-    tail = SpoolTail(heard, every_s=60)
+def test_a_line_that_a_killed_worker_broke_is_skipped(tmp_path: Path) -> None:
+    received, spool = Received(), tmp_path / "metrics.jsonl"
+    tail = SpoolTail(received, every_s=60)
     tail.follow(STAGE, spool)
     spool.write_text(line(1) + line(2)[:10] + line(3) + line(4))
     tail.close()
-    assert heard.steps == [1, 4]
+    assert received.steps == [1, 4]

@@ -13,7 +13,7 @@ def entries(journal: Journal, position: int = 0) -> list[dict[str, Any]]:
     return [entry for entry, _ in journal.read(position)]
 
 
-def test_a_figure_has_one_value_a_step(tmp_path: Path) -> None:
+def test_a_metric_has_one_value_per_step(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     assert journal.append(do="metrics", key=("s",), rows=[[1, 10, {"loss": 0.5}], [2, 20, {"loss": 0.4}]])
     assert not journal.append(do="metrics", key=("s",), rows=[[2, 99, {"loss": 0.4}]])
@@ -62,11 +62,11 @@ def test_a_new_trial_opens_the_finished_sweep(tmp_path: Path) -> None:
     journal.append(do="state", key=("s",), state="finished")
     before = journal.size
     run(journal, ("s", "t"))
-    told = [(entry["do"], entry["key"], entry.get("state")) for entry in entries(journal, before)]
-    assert told == [("state", ["s"], "running"), ("run", ["s", "t"], None)]
+    written = [(entry["do"], entry["key"], entry.get("state")) for entry in entries(journal, before)]
+    assert written == [("state", ["s"], "running"), ("run", ["s", "t"], None)]
 
 
-def test_a_last_line_cut_by_a_kill_is_taken_off(tmp_path: Path) -> None:
+def test_a_last_line_cut_by_a_kill_is_removed(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     run(journal, ("s",))
     run(journal, ("s", "t"))

@@ -39,7 +39,7 @@ def client(root: Path) -> Any:
 def runs(root: Path) -> dict[str, Any]:
     found = client(root).search_runs([client(root).get_experiment_by_name("tests").experiment_id])
     by_name = {run.info.run_name: run for run in found}
-    assert len(by_name) == len(found), "a run is doubled"
+    assert len(by_name) == len(found), "a run is duplicated"
     return by_name
 
 
@@ -47,7 +47,7 @@ def history(root: Path, run: Any, name: str) -> list[tuple[int, float, int]]:
     return [(m.step, m.value, m.timestamp) for m in client(root).get_metric_history(run.info.run_id, name)]
 
 
-def tell_all(tracker: MLflowTracker, steps: range) -> None:
+def record_all(tracker: MLflowTracker, steps: range) -> None:
     tracker.run(
         SWEEP, "sweep", {"space": {"tau": [0.1, 0.2]}}, {"git.revision": "abc-dirty"}, {"plan.json": {"x": 1}}
     )
@@ -59,7 +59,7 @@ def tell_all(tracker: MLflowTracker, steps: range) -> None:
 
 def test_parent_trial_and_stage(root: Path, opened: Open) -> None:
     tracker = opened()
-    tell_all(tracker, range(1500))
+    record_all(tracker, range(1500))
     tracker.finish(STAGE)
     tracker.finish(TRIAL, "stopped early", "below the best third at 640 examples")
     tracker.finish(SWEEP, "failed", "one trial of one")
@@ -82,11 +82,11 @@ def test_parent_trial_and_stage(root: Path, opened: Open) -> None:
 
 def test_resumed_sweep_goes_on_in_the_same_runs(root: Path, opened: Open) -> None:
     tracker = opened()
-    tell_all(tracker, range(10))
+    record_all(tracker, range(10))
     tracker.close(30)
     before = {name: run.info.run_id for name, run in runs(root).items()}
     tracker = opened()
-    tell_all(tracker, range(5, 15))
+    record_all(tracker, range(5, 15))
     tracker.finish(SWEEP)
     assert tracker.close(30) == ""
     found = runs(root)
@@ -94,9 +94,9 @@ def test_resumed_sweep_goes_on_in_the_same_runs(root: Path, opened: Open) -> Non
     assert [step for step, _, _ in history(root, found["distil"], "loss")] == list(range(15))
 
 
-def test_journal_told_twice_changes_nothing(root: Path, opened: Open) -> None:
+def test_a_journal_sent_twice_changes_nothing(root: Path, opened: Open) -> None:
     tracker = opened()
-    tell_all(tracker, range(10))
+    record_all(tracker, range(10))
     tracker.finish(STAGE)
     tracker.close(30)
     before = {name: (run.info.run_id, run.info.end_time, run.data.params) for name, run in runs(root).items()}
@@ -110,7 +110,7 @@ def test_journal_told_twice_changes_nothing(root: Path, opened: Open) -> None:
 def test_a_description_is_set_once_and_replaced_by_a_later_one(root: Path, opened: Open) -> None:
     def describe(champion: str) -> int:
         tracker = opened()
-        tell_all(tracker, range(3))
+        record_all(tracker, range(3))
         for number in range(2):
             best = champion == f"t{number}"
             mark = {"stillhouse.champion": "yes" if best else "no"}
@@ -144,7 +144,7 @@ def test_a_description_is_set_once_and_replaced_by_a_later_one(root: Path, opene
 
 def test_views_are_those_that_the_ui_saves(root: Path, opened: Open) -> None:
     tracker = opened()
-    tell_all(tracker, range(3))
+    record_all(tracker, range(3))
     tracker.run(("s1", "t1"), "trial 1", {"tau": 0.2})
     for number, quality in enumerate((0.25, 0.5)):
         tracker.metrics(("s1", f"t{number}"), [Row(1, 1e9, {"dev/docsearch_cosine_mrr@10": quality})])
@@ -168,9 +168,9 @@ def test_views_are_those_that_the_ui_saves(root: Path, opened: Open) -> None:
     assert [run.info.run_name for run in listed] == ["trial 1", "trial 0"]
 
 
-def test_removed_database_is_told_everything_again(root: Path, opened: Open, database: Path) -> None:
+def test_a_removed_database_is_sent_everything_again(root: Path, opened: Open, database: Path) -> None:
     tracker = opened()
-    tell_all(tracker, range(10))
+    record_all(tracker, range(10))
     tracker.close(30)
     other = root / "other"
     other.mkdir()
@@ -188,22 +188,22 @@ def test_two_journals_of_one_name_have_runs_of_their_own(root: Path) -> None:
     assert set(runs(root)) == {"one", "two"}
 
 
-def test_doubled_run_of_a_hung_call_is_removed(root: Path, opened: Open) -> None:
+def test_the_duplicate_run_of_a_hung_call_is_removed(root: Path, opened: Open) -> None:
     tracker = opened()
-    tell_all(tracker, range(3))
+    record_all(tracker, range(3))
     tracker.close(30)
     stage = runs(root)["distil"]
-    told = {k: v for k, v in stage.data.tags.items() if k != "mlflow.runName"}
-    client(root).create_run(stage.info.experiment_id, stage.info.start_time - 5, told, "late double")
+    tags = {k: v for k, v in stage.data.tags.items() if k != "mlflow.runName"}
+    client(root).create_run(stage.info.experiment_id, stage.info.start_time - 5, tags, "late duplicate")
     tracker = opened()
     tracker.metrics(STAGE, [Row(3, 1e9 + 3, {"loss": 0.0})])
     tracker.close(30)
     found = runs(root)
-    assert "late double" not in found
+    assert "late duplicate" not in found
     assert [step for step, _, _ in history(root, found["distil"], "loss")] == [0, 1, 2, 3]
 
 
-def test_call_that_was_carried_out_but_not_answered_makes_no_double(
+def test_an_unanswered_call_that_was_carried_out_makes_no_duplicate(
     root: Path, opened: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from mlflow import MlflowClient
@@ -219,7 +219,7 @@ def test_call_that_was_carried_out_but_not_answered_makes_no_double(
 
     monkeypatch.setattr(MlflowClient, "create_run", create_without_answer)
     tracker = opened()
-    tell_all(tracker, range(3))
+    record_all(tracker, range(3))
     deadline = time.monotonic() + 20
     while tracker.journal.confirmed(tracker.uri) < tracker.journal.size and time.monotonic() < deadline:
         time.sleep(0.02)
@@ -228,7 +228,7 @@ def test_call_that_was_carried_out_but_not_answered_makes_no_double(
     assert set(runs(root)) == {"sweep", "trial 0", "distil"}
 
 
-def test_what_mlflow_never_takes_is_put_aside_and_the_rest_goes_on(root: Path, opened: Open) -> None:
+def test_what_mlflow_never_accepts_is_set_aside_and_the_rest_is_sent(root: Path, opened: Open) -> None:
     tracker = opened()
     tracker.run(SWEEP, "sweep")
     picture = root / "curves.png"
@@ -245,10 +245,10 @@ def test_what_mlflow_never_takes_is_put_aside_and_the_rest_goes_on(root: Path, o
 def test_server_that_refuses_connections_delays_nothing(root: Path) -> None:
     tracker = MLflowTracker("http://127.0.0.1:9", "tests", root / "sweep")
     started = time.monotonic()
-    tell_all(tracker, range(100))
+    record_all(tracker, range(100))
     assert time.monotonic() - started < 0.1
-    told = tracker.close(10)
-    assert "has not accepted 4 entries yet" in told and "\n" not in told
+    message = tracker.close(10)
+    assert "has not accepted 4 entries yet" in message and "\n" not in message
     tracker = MLflowTracker(tracking_uri(root), "tests", root / "sweep")
     assert tracker.close(30) == ""
     assert len(history(root, runs(root)["distil"], "loss")) == 100
@@ -276,18 +276,18 @@ def test_registered_model_is_loadable_and_registered_once(root: Path, opened: Op
     np.testing.assert_allclose(np.asarray(served), expected, atol=1e-6)
 
 
-def test_telling_makes_no_noise(
+def test_the_tracker_prints_nothing(
     opened: Open, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO):
         tracker = opened()
-        tell_all(tracker, range(3))
+        record_all(tracker, range(3))
         assert tracker.close(30) == ""
     assert capfd.readouterr() == ("", "")
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
-def test_database_is_made_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_database_is_created_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.executable", "/bin/false")
     with pytest.raises(RuntimeError, match="failed"):
         prepare(f"sqlite:///{tmp_path / 'new.db'}")

@@ -22,7 +22,7 @@ SWEEP = ("s1",)
 
 @contextlib.contextmanager
 def server(folder: Path, port: int) -> Iterator[int]:
-    """An MLflow server on loopback; gives its process group, which is ended with the block."""
+    """Run an MLflow server on loopback; yields its process group, which ends with the block."""
     command = [sys.executable, "-P", "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port)]
     command += ["--backend-store-uri", f"sqlite:///{folder / 'server.db'}", "--workers", "1"]
     command += ["--artifacts-destination", str(folder / "artifacts")]
@@ -53,14 +53,14 @@ def wait_for(condition: Callable[[], Any], what: str, seconds: float = 40.0) -> 
 
 
 class Driver:
-    """Tells one trial after another, and keeps how long the slowest call took."""
+    """Records one trial after another, and keeps the time of the slowest call."""
 
     def __init__(self, tracker: MLflowTracker) -> None:
         self.tracker, self.slowest_s = tracker, 0.0
 
-    def call(self, telling: Callable[..., None], *arguments: Any) -> None:
+    def call(self, record: Callable[..., None], *arguments: Any) -> None:
         started = time.monotonic()
-        telling(*arguments)
+        record(*arguments)
         self.slowest_s = max(self.slowest_s, time.monotonic() - started)
 
     def trial(self, number: int, seconds: float = 0.0) -> None:
@@ -72,7 +72,7 @@ class Driver:
             time.sleep(seconds / 20)
         self.call(self.tracker.finish, key)
 
-    def all_told(self) -> bool:
+    def all_sent(self) -> bool:
         return self.tracker.journal.confirmed(self.tracker.uri) == self.tracker.journal.size
 
 
@@ -87,10 +87,10 @@ def check(uri: str, trials: int) -> None:
     for run in found:
         if run.info.run_name != "sweep":
             number = int(run.data.params["number"])
-            told = [
+            points = [
                 (m.step, m.value, m.timestamp) for m in client.get_metric_history(run.info.run_id, "loss")
             ]
-            assert told == [(s, number + s / 100, (10**9 + s) * 1000) for s in range(20)]
+            assert points == [(s, number + s / 100, (10**9 + s) * 1000) for s in range(20)]
             assert run.info.status == "FINISHED"
 
 
@@ -105,12 +105,12 @@ def test_a_server_that_hangs_dies_and_comes_back_loses_nothing(
     driver = Driver(MLflowTracker(uri, "tests", tmp_path / "sweep"))
     driver.trial(0)
     with server(tmp_path, port) as group:
-        wait_for(driver.all_told, "what was told before the server was there has arrived")
+        wait_for(driver.all_sent, "what was recorded before the server started has arrived")
         os.killpg(group, signal.SIGSTOP)
         driver.trial(1, seconds=1.5)
         os.killpg(group, signal.SIGCONT)
         driver.trial(2, seconds=0.2)
-        wait_for(driver.all_told, "what was told while the server hung has arrived")
+        wait_for(driver.all_sent, "what was recorded while the server hung has arrived")
     driver.trial(3)
     waits = driver.tracker.close(5)
     assert "has not accepted" in waits and str(tmp_path) in waits

@@ -253,16 +253,17 @@ def _picture(figure: Any, title: str) -> bytes:
     FigureCanvasAgg(picture)
     subplots = picture.subplots(1, len(panels), squeeze=False)[0]
     by_name = dict(zip(panels, subplots, strict=True))
+    legend = []
     for trace in figure.data:
         axes, look = by_name[trace.xaxis or "x"], {"ms": 8, "mec": "white", "mew": 0.8, "clip_on": False}
         if trace.mode == "lines":
             axes.plot(trace.x, trace.y, color=trace.line.color, lw=trace.line.width, zorder=1)
             continue
-        label = None if trace.showlegend is False else trace.name
         for x, y, shape in zip(trace.x, trace.y, trace.marker.symbol, strict=True):
             place = ([], []) if x is None else ([x], [y])
-            axes.plot(*place, _SHAPES[shape], color=trace.marker.color, label=label, **look)
-            label = None
+            (point,) = axes.plot(*place, _SHAPES[shape], color=trace.marker.color, label=trace.name, **look)
+        if trace.showlegend is not False:
+            legend.append((trace.legendrank or 1000, point))
     for (x_name, y_name), axes in zip(panels.items(), subplots, strict=True):
         x_axis = figure.layout[x_name.replace("x", "xaxis")]
         y_axis = figure.layout[y_name.replace("y", "yaxis")]
@@ -271,7 +272,8 @@ def _picture(figure: Any, title: str) -> bytes:
         axes.set_axisbelow(True)
         axes.spines[["top", "right"]].set_visible(False)
     picture.suptitle(title)
-    picture.legend(loc="outside right upper", frameon=False)
+    handles = [point for _, point in sorted(legend, key=lambda entry: entry[0])]
+    picture.legend(handles=handles, loc="outside right upper", frameon=False)
     written = io.BytesIO()
     picture.savefig(written, dpi=_DPI, metadata={"Software": None})
     return written.getvalue()

@@ -1,6 +1,7 @@
 """The notebook runs from its first cell to its last, at a tiny scale."""
 
 import importlib.util
+import json
 import sys
 from pathlib import Path
 
@@ -53,3 +54,11 @@ def test_it_runs(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert "agreement_spearman_cosine" in printed
     assert "lowest cosine between the exported and the trained student: 1.0" in printed
     assert (tmp_path / "runs" / "first-student" / "modules.json").exists()
+
+
+def test_its_outputs_are_kept_and_name_no_machine() -> None:
+    """The page of the site shows them."""
+    cells = [cell for cell in json.loads(NOTEBOOK.read_text())["cells"] if cell["cell_type"] == "code"]
+    text = "".join("".join(output.get("text", [])) for cell in cells for output in cell["outputs"])
+    assert "lowest cosine" in text
+    assert "/home/" not in text and "/root/" not in text and "/tmp/" not in text

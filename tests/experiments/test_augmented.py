@@ -123,7 +123,7 @@ def test_an_experiment_embeds_and_trains_on_the_copies(
     [
         ({"copies": 0}, "copies >= 1"),
         ({"probability": 1.5}, "probability <= 1"),
-        ({"wordnet": "nowhere"}, "holds its YAML files"),
+        ({"wordnet": "nowhere"}, "must have its YAML files"),
         ({"translators": "one"}, "two models, there and back"),
         ({"translators": "./a,./b"}, "model's folder must exist"),
     ],

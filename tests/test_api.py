@@ -75,7 +75,7 @@ def test_what_cannot_be_is_refused_before_any_work(experiment: Experiment, tmp_p
     root = tmp_path / "runs"
     with pytest.raises(BadInput, match="Did you mean mse"):
         stillhouse.train("mes", experiment, root=root)
-    with pytest.raises(BadInput, match="simcse is given labelled text"):
+    with pytest.raises(BadInput, match="simcse must be given labelled text"):
         stillhouse.train("simcse", experiment, root=root)
     with pytest.raises(BadInput, match="Did you mean batch_size"):
         stillhouse.train("mse", experiment, values={"batchsize": 8}, root=root)

@@ -125,7 +125,7 @@ def test_a_task_is_learned_scored_and_exported(
     assert main(["export", told["folder"], str(tmp_path / "out"), "--root", str(tmp_path)]) == 0
     capsys.readouterr()
     assert main(["train", "sra", "--local", *flags, *small]) == 2
-    assert "sra is given word vectors" in capsys.readouterr().err
+    assert "sra must be given word vectors" in capsys.readouterr().err
 
 
 def test_logits_of_a_tuned_teacher_on_varied_rows_at_shares_of_the_labels(

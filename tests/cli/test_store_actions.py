@@ -46,7 +46,7 @@ def test_verify_finds_what_is_damaged_and_says_so_by_exit_code(
     problems = [entry["problems"] for entry in json.loads(told.read_text()) if entry["problems"]]
     assert len(problems) == 1 and "part-00000.arrow was altered" in problems[0][0]
     said = capsys.readouterr().out
-    assert "NOT as written" in said and problems[0][0] in said
+    assert "DAMAGED" in said and problems[0][0] in said
 
 
 def test_an_unfinished_store_is_no_damage(

@@ -88,12 +88,12 @@ def test_claims_their_candidates_and_what_is_said_of_them(
 def test_a_wrong_folder_and_bad_values_are_refused(
     given: Experiment, fever: Path, tmp_path: Path, tiny_model: Path
 ) -> None:
-    with pytest.raises(BadInput, match="--claims names a folder"):
+    with pytest.raises(BadInput, match="--claims must name a folder"):
         fever_files(str(tmp_path / "nowhere"))
-    with pytest.raises(BadInput, match=r"holds the claims of FEVER: train\.jsonl"):
+    with pytest.raises(BadInput, match=r"must hold the claims of FEVER: train\.jsonl"):
         fever_files(str(tmp_path))
     (tmp_path / "train.jsonl").write_text("")
-    with pytest.raises(BadInput, match="holds the pages of FEVER: wiki-pages"):
+    with pytest.raises(BadInput, match="must hold the pages of FEVER: wiki-pages"):
         fever_files(str(tmp_path))
     assert fever_files(str(fever))[0].name == "fever_labelled_dev.json"
     for values, message in (
@@ -132,8 +132,8 @@ def test_by_the_command_line(
         rows[1]["retrieval_kd"] == rows[0]["retrieval_kd"] // 2 and rows[0]["teacher"] == rows[1]["teacher"]
     )
     for wrong, message in (
-        (["--claims", str(tmp_path / "none")], "--claims names a folder"),
-        (["--claims", ""], "--claims names a folder"),
+        (["--claims", str(tmp_path / "none")], "--claims must name a folder"),
+        (["--claims", ""], "--claims must name a folder"),
         (["--set", "alpha=2"], "0 <= alpha <= 1"),
         (["--set", "teacher_model=published"], "`teacher_model = published` needs a cross-encoder"),
         (["--set", f"claims.cross_encoder={tiny_model}"], "trained head"),
@@ -150,7 +150,7 @@ def test_more_candidates_than_documents_are_refused(given: Experiment, workspace
 def test_claims_and_methods_that_do_not_go_together() -> None:
     claims = Experiment(data=(Claims("x"),))
     check_needs(load_method("retrieval_kd"), claims)
-    with pytest.raises(BadInput, match="retrieval_kd is given claims"):
+    with pytest.raises(BadInput, match="retrieval_kd must be given claims"):
         check_needs(load_method("retrieval_kd"), Experiment())
-    with pytest.raises(BadInput, match=r"mse is given unlabelled sentences.*\['claims', 'words'\]"):
+    with pytest.raises(BadInput, match=r"mse must be given unlabelled sentences.*\['claims', 'words'\]"):
         check_needs(load_method("mse"), claims)

@@ -65,7 +65,7 @@ def test_a_share_changes_every_methods_plan(name: str, tiny_model: Path) -> None
 def test_a_share_of_what_a_method_does_not_read_is_refused(name: str, of: str, tiny_model: Path) -> None:
     method = load_method(name)
     setting = planned(tiny_model, labelled=name == "simcse")
-    with pytest.raises(BadInput, match=f"names rows that {name} trains on here"):
+    with pytest.raises(BadInput, match=f"must name rows that {name} trains on here"):
         check_fraction(method, hyper_parameters(method, {}), setting, share(of))
 
 
@@ -137,7 +137,7 @@ def test_values_out_of_range() -> None:
     for values, told in (
         ({"budget.fraction": 0.0}, "0 < fraction <= 1"),
         ({"budget.fraction_of": "rows"}, "fraction_of in"),
-        ({"task.wordnet": "yaml"}, "a task is given with the folder of its files"),
+        ({"task.wordnet": "yaml"}, "a task must come with the folder of its files"),
         ({"task.name": "sst2", "task.root": "x", "task.copies": 0}, "task.copies > 0"),
     ):
         with pytest.raises(BadInput, match=told):

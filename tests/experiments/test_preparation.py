@@ -104,7 +104,7 @@ def test_the_student_keeps_the_layers_that_are_asked_for(
         ({"student.unit": 3}, "goes with a student of the kind recurrent"),
         ({"student.kind": "static", "student.layers": "last"}, "goes with a student of the kind transformer"),
         ({"student.kind": "recurrent"}, "student.unit >= 1"),
-        ({"collection.dev_pool": 10, "sentences.corpus": "a.txt"}, "goes with the corpus pydocs"),
+        ({"collection.dev_pool": 10, "sentences.corpus": "a.txt"}, "must go with the corpus pydocs"),
     ],
 )
 def test_a_wrong_experiment_is_refused(values: dict[str, object], message: str) -> None:

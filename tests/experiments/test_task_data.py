@@ -57,7 +57,7 @@ def test_words_are_counted_or_read(workspace: Workspace, tmp_path: Path) -> None
     read = word_vectors(workspace, str(file), tables)
     ids, _ = FastTokenizer(Path(read.path), 8)(["cat moon"])
     assert ids.tolist()[0] > 2 and ids.tolist()[1] == 1, "the moon is not in the texts"
-    with pytest.raises(BadInput, match="the file of word vectors exists"):
+    with pytest.raises(BadInput, match="file of word vectors must exist"):
         word_vectors(workspace, str(tmp_path / "nothing.txt"), tables)
 
 
@@ -92,7 +92,7 @@ def test_varied_rows_have_no_label_and_are_made_once(
 
 
 def test_a_task_wants_its_folder_and_no_parallel_text(qqp: Path) -> None:
-    with pytest.raises(BadInput, match="given with the folder of its files"):
+    with pytest.raises(BadInput, match="come with the folder of its files"):
         experiment_of({"task": {"name": "qqp"}})
-    with pytest.raises(BadInput, match="comes without other kinds"):
+    with pytest.raises(BadInput, match="must come without other kinds"):
         experiment_of({"words": {"vectors": "count"}, "parallel": {"corpora": "de=de.tsv"}})

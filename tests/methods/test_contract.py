@@ -343,15 +343,17 @@ def test_a_method_that_needs_labelled_text_names_its_columns() -> None:
     check_needs(load_method("mse"), bare)
     check_needs(load_method("simcse"), labelled)
     check_needs(load_method("simcse"), Experiment())
-    with pytest.raises(BadInput, match="simcse is given labelled text with the columns query, passage"):
+    with pytest.raises(BadInput, match="simcse must be given labelled text with the columns query, passage"):
         check_needs(load_method("simcse"), bare)
     unpaid = dataclasses.replace(labelled, budget=Budget(finetune=0))
-    with pytest.raises(BadInput, match=r"simcse is given labelled text.* a budget with --finetune-budget"):
+    with pytest.raises(
+        BadInput, match=r"simcse must be given labelled text.* a budget with --finetune-budget"
+    ):
         check_needs(load_method("simcse"), unpaid)
     check_needs(load_method("sra"), words)
-    with pytest.raises(BadInput, match="sra is given word vectors"):
+    with pytest.raises(BadInput, match="sra must be given word vectors"):
         check_needs(load_method("sra"), bare)
-    with pytest.raises(BadInput, match="bilstm_kd is given a task with labels"):
+    with pytest.raises(BadInput, match="bilstm_kd must be given a task with labels"):
         check_needs(load_method("bilstm_kd"), words)
 
 

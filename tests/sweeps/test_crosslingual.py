@@ -161,6 +161,6 @@ def test_train_and_export_by_the_command_line(wanted: Experiment, tmp_path: Path
 
 def test_translations_are_needed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", "crosslingual", "--local", "--root", str(tmp_path)]) == 2
-    assert "crosslingual is given sentences with their translations" in capsys.readouterr().err
+    assert "crosslingual must be given sentences with their translations" in capsys.readouterr().err
     with pytest.raises(BadInput, match="LANGUAGE=CORPUS"):
         parallel_corpora("pairs.tsv")

@@ -1,4 +1,4 @@
-"""`stillhouse evaluate MODEL … --against OTHER`: both models on the same items, figure by figure."""
+"""`stillhouse evaluate MODEL … --against OTHER`: compare two models on the same items, figure by figure."""
 
 from argparse import Namespace
 from dataclasses import asdict
@@ -10,14 +10,14 @@ from stillhouse.evaluation.items import FiguresAndItems, Measured
 from stillhouse.evaluation.paired import Paired, compare_figures
 
 Compared = dict[str, dict[str, Paired]]
-"""Set to figure to what was found."""
+"""Comparisons by test set and figure."""
 
 
 def check_against(options: Namespace) -> None:
-    """Refuse what cannot be meant, before any work.
+    """Refuse flags that contradict each other, before any work.
 
     Raises:
-        BadInput: ``--resamples`` without ``--against``, or too few of them.
+        BadInput: ``--resamples`` comes without ``--against``, or is too small.
     """
     alone = options.resamples is None or options.against is not None
     require(alone, "--resamples goes with --against", resamples=options.resamples)
@@ -26,7 +26,7 @@ def check_against(options: Namespace) -> None:
 
 
 def beside(model: Measured, other: Measured, options: Namespace) -> Compared:
-    """The figures of two models compared, with the seed and the samples that were asked for."""
+    """Compare the figures of two models, with the seed and the number of samples of the command line."""
     return compare_figures(
         model.figures,
         other.figures,
@@ -37,7 +37,7 @@ def beside(model: Measured, other: Measured, options: Namespace) -> Compared:
 
 
 def compare_suites(name: str, model: FiguresAndItems, other: FiguresAndItems, options: Namespace) -> Compared:
-    """The experiment's own suite of two models: compared and shown."""
+    """Compare two models on the experiment's own suite, and print the comparison."""
     mine, theirs = (Measured({name: figures}, {name: items}) for figures, items in (model, other))
     found = beside(mine, theirs, options)
     show_against(name, found, options, digits=4)
@@ -45,12 +45,12 @@ def compare_suites(name: str, model: FiguresAndItems, other: FiguresAndItems, op
 
 
 def models_of(options: Namespace) -> list[str]:
-    """The model, and the one that it is compared with."""
+    """The names of the model and, where there is one, of the model to compare with."""
     return [options.model, *([options.against] if options.against else [])]
 
 
 def show_against(name: str, found: Compared, options: Namespace, digits: int) -> None:
-    """A line a figure: both values, the difference with its interval, p, and the share kept."""
+    """Print one line per figure: both values, the difference with its interval, p, and the share kept."""
     from stillhouse.reports.tables import aligned
 
     ones = [(set_, kind, one) for set_, figures in found.items() for kind, one in figures.items()]
@@ -68,8 +68,8 @@ def show_against(name: str, found: Compared, options: Namespace, digits: int) ->
         say(f"note: paired bootstrap and two-sided randomisation, {counts} samples, seed {options.seed or 0}")
 
 
-def told_against(options: Namespace, found: dict[str, Compared]) -> dict[str, Any]:
-    """What `--json` has beside the figures: suite to set to figure to the comparison."""
+def results_against(options: Namespace, found: dict[str, Compared]) -> dict[str, Any]:
+    """The comparison as `--json` writes it: by suite, test set and figure."""
     return {
         "model": options.against,
         "seed": options.seed or 0,
@@ -101,7 +101,7 @@ def _written(one: Paired, digits: int) -> list[str]:
 
 
 def _p(p: float | None) -> str:
-    """Three digits behind the point, or that it is less."""
+    """Format p with three decimals, or as less than the smallest of these."""
     if p is None:
         return ""
     return f"{p:.3f}" if p >= 0.001 else "< 0.001"

@@ -110,7 +110,7 @@ def run(options: Namespace) -> int:
 
 
 def _evaluate_experiment(options: Namespace) -> int:
-    from stillhouse.cli.against import compare_suites, models_of, told_against
+    from stillhouse.cli.against import compare_suites, models_of, results_against
     from stillhouse.cli.options import embedding_of, experiment_from
     from stillhouse.cli.run import on_ray, write_results
     from stillhouse.cli.suites import refuse_suite_flags
@@ -152,20 +152,21 @@ def _evaluate_experiment(options: Namespace) -> int:
     if calibration:
         report["calibration"] = calibration
     for other in theirs:
-        report["against"] = told_against(options, {split: compare_suites(split, mine, other, options)})
+        report["against"] = results_against(options, {split: compare_suites(split, mine, other, options)})
     write_results(options, {**report, "metrics": figures})
     return 0
 
 
 def _task_figures(setting: Any, encoder: Any, workspace: Any) -> dict[str, float]:
-    """What a task's own dev suites measure: scores where the model gives them, and plain vectors."""
+    """Measure a model on a task's own dev suites: its scores, where it gives any, and its plain vectors."""
+    from stillhouse.core.types import Scorer
     from stillhouse.evaluation.suites import run_suite
     from stillhouse.experiments.kinds.labelled_task import LabelledTask
 
     task = setting.get(LabelledTask)
     figures: dict[str, float] = {}
     if task is not None:
-        scored = [task.dev] if hasattr(encoder, "score") else []
+        scored = [task.dev] if isinstance(encoder, Scorer) else []
         for suite in [*scored, *([task.untuned] if task.untuned else [])]:
             figures |= run_suite(suite, encoder, workspace)
     return figures

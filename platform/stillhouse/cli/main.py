@@ -1,4 +1,4 @@
-"""The console command, `stillhouse COMMAND`, and what the jobs call."""
+"""The console command, `stillhouse COMMAND`; the jobs call it too."""
 
 import os
 import select
@@ -37,7 +37,7 @@ _EXAMPLES = """examples:
   stillhouse compare --experiment ibkd
   stillhouse store verify
 
-Exit codes: 0 done, 1 failed, 2 bad input, 130 interrupted (the same command goes on),
+Exit codes: 0 done, 1 failed, 2 bad input, 130 interrupted (the same command resumes),
 141 the reader of the output closed the pipe.
 """
 
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None, *, experiment: Experiment | Non
     """Run one command.
 
     Args:
-        arguments: As after the program's name; None takes the process's own.
+        arguments: The arguments after the program's name; None takes the process's own.
         experiment: What the command's flags and file change; None takes the defaults.
 
     Returns:
@@ -61,7 +61,7 @@ def main(arguments: Sequence[str] | None = None, *, experiment: Experiment | Non
         sys.stdout.flush()
         return outcome
     except KeyboardInterrupt:
-        warn("interrupted. The same command goes on from here.")
+        warn("interrupted. The same command resumes from here.")
         return 130
     except Exception as error:
         if isinstance(error, BrokenPipeError) and _reader_left():
@@ -75,7 +75,7 @@ def main(arguments: Sequence[str] | None = None, *, experiment: Experiment | Non
 
 
 def parser() -> ArgumentParser:
-    """The parser of the whole command line."""
+    """Build the parser of the whole command line."""
     top = ArgumentParser(
         prog="stillhouse",
         description="Distil a large text-embedding model into a small, fast one.",
@@ -99,7 +99,7 @@ def _reader_left() -> bool:
 
 
 def _report_failure(error: Exception, options: Namespace) -> None:
-    """One line on the screen; the traceback goes to the log, or to the screen with `-v`."""
+    """Print one line; the traceback goes to the log, or to the screen with `-v`."""
     text = next(iter(str(error).strip().splitlines()), "")
     if options.verbose:
         traceback.print_exception(error)

@@ -72,12 +72,12 @@ def space_of(options: Namespace, method: "Method") -> "Space":
 
 
 def trials_of(options: Namespace, space: "Space") -> int:
-    """How many were asked for, or eight; a grid is never run without saying how much of it."""
+    """The number of trials, eight by default; a grid needs a number."""
     if options.trials is not None:
         return int(options.trials)
     if options.sampler == "grid":
         raise BadInput(
-            f"a grid wants a limit, and this one has {space.grid_size():,} points. Give --trials NUMBER."
+            f"a grid needs a number of trials; this one has {space.grid_size():,} points. Give --trials N."
         )
     return _DEFAULT_TRIALS
 
@@ -142,36 +142,38 @@ def file_of(options: Namespace) -> dict[str, Any]:
 
 
 def fractions_of(options: Namespace) -> tuple[float, ...]:
-    """The shares that ``--fractions`` lists; none where it is not given.
+    """The shares that ``--fractions`` lists; none without it.
 
     Raises:
-        BadInput: A share that is no number, out of range or listed twice, or ``--fraction`` beside it.
+        BadInput: A share is not a number, out of range or repeated, or ``--fraction`` is given too.
     """
     if options.fractions is None:
         return ()
     remedy = "Such as --fractions 1,0.3,0.1."
-    require(options.fraction is None, "--fractions takes the place of --fraction", fraction=options.fraction)
+    require(options.fraction is None, "--fractions must come without --fraction", fraction=options.fraction)
     try:
         shares = tuple(float(part) for part in options.fractions.split(","))
     except ValueError:
         shares = ()
     good = bool(shares) and all(0 < share <= 1 for share in shares) and len(set(shares)) == len(shares)
-    require(good, "--fractions lists different numbers in (0, 1]", fractions=options.fractions, remedy=remedy)
+    require(
+        good, "--fractions must list different numbers in (0, 1]", fractions=options.fractions, remedy=remedy
+    )
     return shares
 
 
 def need_of(options: Namespace) -> Need:
-    """What one trial takes."""
+    """The resources of one trial."""
     return Need(options.workers, options.cpus_per_worker, options.gpus_per_worker)
 
 
 def embedding_of(options: Namespace, device: str, *, local: bool) -> Embedding:
-    """Where the teacher runs."""
+    """Where and how the teacher runs."""
     return Embedding(actors=options.actors, threads=1, local=local, device=device)
 
 
 def device_of(options: Namespace) -> str:
-    """The device of the work. A driver that joins a cluster asks the cluster for the best."""
+    """The device to work on. A driver that joins a cluster leaves the choice to the cluster."""
     if not getattr(options, "local", False) and joins(options.address):
         return str(options.device)
     device = resolve_device(options.device)
@@ -185,7 +187,7 @@ def root_of(options: Namespace) -> Path:
 
 
 def _data_root() -> dict[str, str]:
-    """``$STILLHOUSE_DATA`` where it has STS sets to select by and to test on; it may serve other things."""
+    """``$STILLHOUSE_DATA``, if it has STS sets to select by and to test on; it may hold other data."""
     from stillhouse.evaluation.sts import sts_sets
 
     root = os.environ.get("STILLHOUSE_DATA", "")
@@ -199,5 +201,5 @@ def _layers(text: str) -> tuple[int, ...]:
     except ValueError:
         listed = None
     whole = isinstance(listed, list) and all(type(layer) is int for layer in listed)
-    require(whole, "--layers is a rule, or a list of whole numbers such as [0,2,4]", layers=text)
+    require(whole, "--layers must be a rule, or a list of integers such as [0,2,4]", layers=text)
     return tuple(listed or ())

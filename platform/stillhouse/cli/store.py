@@ -68,7 +68,7 @@ def verify(workspace: "Workspace") -> Entries:
         name = store.path.name
         problems = verify_store(store.path) if store.finished else []
         if store.finished:
-            say(f"{name}: {store.rows:,} rows, {'as written' if not problems else 'NOT as written'}")
+            say(f"{name}: {store.rows:,} rows, {'intact' if not problems else 'DAMAGED'}")
         else:
             say(f"{name}: unfinished; the command that built it resumes it")
         for problem in problems:

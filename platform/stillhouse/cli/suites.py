@@ -1,4 +1,4 @@
-"""`stillhouse evaluate MODEL --suite …`: the published benchmarks, without an experiment of ours."""
+"""`stillhouse evaluate MODEL --suite …`: measure a model on published benchmarks, without an experiment."""
 
 import os
 from argparse import Namespace
@@ -8,7 +8,7 @@ from typing import Any
 
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.console import say
-from stillhouse.core.errors import require
+from stillhouse.core.errors import BadInput, require
 from stillhouse.evaluation.benchmark import Benchmark, OnDisk, Options, Suite
 from stillhouse.evaluation.benchmarks import HUB, from_hub, suites_named
 from stillhouse.evaluation.finite_encoder import Checked
@@ -26,25 +26,25 @@ FLAGS: dict[str, tuple[str, Any]] = {
     "onnx": ("cost", False),
     "figures": ("geometry", None),
 }
-"""Flags that are of one suite alone, and what they are where they are not given."""
+"""Flags that belong to one suite, with that suite and their default."""
 
 
 def run_suites(options: Namespace, workspace: Workspace, device: str) -> dict[str, Any]:
-    """Prepare every suite, open the model, measure it, and show a table a suite.
+    """Prepare every suite, open the model, measure it, and print one table per suite.
 
     Args:
-        options: ``model``, ``suite``, ``data_root``, ``final``, and those of `FLAGS`; ``against``,
-            ``resamples``, ``seed``.
-        workspace: Where stages are looked for, and openings of test sets recorded.
+        options: The parsed arguments: ``model``, ``suite``, ``data_root``, ``final``, ``against``,
+            ``resamples``, ``seed``, and those of `FLAGS`.
+        workspace: Where stages are found, and where openings of test sets are recorded.
         device: Where the model encodes.
 
     Returns:
-        Suite to set to figure; with another model ``against`` beside, the comparison.
+        Figures by suite and test set; with ``--against`` also the comparison, under ``against``.
 
     Raises:
         BadInput: An unknown suite, missing or malformed files, or no such model.
     """
-    from stillhouse.cli.against import beside, models_of, show_against, told_against
+    from stillhouse.cli.against import beside, models_of, results_against, show_against
     from stillhouse.sweeps.test_log import record_opening, tell_runs
 
     prepared = prepare_suites(options, workspace)
@@ -56,8 +56,8 @@ def run_suites(options: Namespace, workspace: Workspace, device: str) -> dict[st
         if benchmark.opens:
             measured = " against ".join(models) or str(options.from_run)
             before = record_opening(workspace, benchmark.opens, measured)
-            told = sum(tell_runs(workspace, benchmark.opens, each) for each in models if each)
-            say(f"{name}: test sets opened (before: {before} times{_runs(told)})")
+            noted = sum(tell_runs(workspace, benchmark.opens, each) for each in models if each)
+            say(f"{name}: test sets opened (before: {before} times{_runs(noted)})")
         # The model comes last, so that what `--run` and `--figures` write is its own.
         theirs = None if other is None else _measured(benchmark, other)
         mine = _measured(benchmark, model)
@@ -66,11 +66,11 @@ def run_suites(options: Namespace, workspace: Workspace, device: str) -> dict[st
         if theirs is not None:
             compared[name] = beside(mine, theirs, options)
             show_against(name, compared[name], options, benchmark.digits)
-    return found | ({"against": told_against(options, compared)} if other is not None else {})
+    return found | ({"against": results_against(options, compared)} if other is not None else {})
 
 
 def open_checked(name: str, options: Namespace, workspace: Workspace, device: str) -> Checked:
-    """A model by its name, identified where vectors are kept; none for a run that is measured."""
+    """Open a model by its name, identified if its vectors are kept; there is none if a run is measured."""
     from stillhouse.training.walk import identity_of, open_model
 
     if not name:
@@ -79,8 +79,8 @@ def open_checked(name: str, options: Namespace, workspace: Workspace, device: st
     return Checked(open_model(name, workspace, device), identity)
 
 
-def _runs(told: int) -> str:
-    return f"; noted in {told} run{'s' if told > 1 else ''} of MLflow" if told else ""
+def _runs(noted: int) -> str:
+    return f"; noted in {noted} run{'s' if noted > 1 else ''} of MLflow" if noted else ""
 
 
 def _measured(benchmark: Benchmark, model: Checked) -> Measured:
@@ -90,15 +90,15 @@ def _measured(benchmark: Benchmark, model: Checked) -> Measured:
 
 
 def prepare_suites(options: Namespace, workspace: Workspace) -> dict[str, Benchmark]:
-    """The suites that ``--suite`` names, their files read and checked."""
-    wanted: Mapping[str, Suite] = suites_named(options.suite)
+    """Read and check the files of the suites that ``--suite`` names."""
+    suites: Mapping[str, Suite] = suites_named(options.suite)
     root = options.data_root or os.environ.get("STILLHOUSE_DATA", "")
     if root == HUB:
-        wanted = from_hub(wanted)
-    elif any(suite.NEEDS_DATA for suite in wanted.values()):
+        suites = from_hub(suites)
+    elif any(suite.NEEDS_DATA for suite in suites.values()):
         require(
             bool(root) and Path(root).is_dir(),
-            "--data-root is the folder with the published files",
+            "--data-root must be the folder with the published files",
             data_root=root,
             remedy=f"Give --data-root DIR, or set STILLHOUSE_DATA; {HUB} takes mteb's data from the hub.",
         )
@@ -112,34 +112,35 @@ def prepare_suites(options: Namespace, workspace: Workspace) -> dict[str, Benchm
         onnx=options.onnx,
         figures=options.figures,
     )
-    return {name: suite.prepare(root, how) for name, suite in wanted.items()}
+    return {name: suite.prepare(root, how) for name, suite in suites.items()}
 
 
-def refuse_suite_flags(options: Namespace, wanted: Collection[str] = ()) -> None:
-    """Refuse flags that say how a suite is run where that suite is not among those that are wanted."""
+def refuse_suite_flags(options: Namespace, suites: Collection[str] = ()) -> None:
+    """Refuse flags of suites that are not run."""
     for name, (suite, default) in FLAGS.items():
         given, flag = getattr(options, name), name.replace("_", "-")
         if name == "candidates" and options.claims:
             continue  # Claims to train and measure on have candidates too.
         require(
-            suite in wanted or given == default, f"--{flag} goes with --suite {suite}", **{name: str(given)}
+            suite in suites or given == default, f"--{flag} goes with --suite {suite}", **{name: str(given)}
         )
 
 
 def check_flags(options: Namespace) -> None:
     """Refuse flags that do not go together, before Ray is started or a file is read."""
-    wanted = suites_named(options.suite)
-    refuse_suite_flags(options, wanted)
+    suites = suites_named(options.suite)
+    refuse_suite_flags(options, suites)
     require(options.search_shards >= 1, "search_shards >= 1", search_shards=options.search_shards)
     for text in options.index:
         check_index(parse_index(text))
     if options.from_run is None:
-        require(bool(options.model), "a model is given", remedy="Give MODEL, or --from-run FILE.")
+        if not options.model:
+            raise BadInput("`evaluate` needs a model: give a folder or a name, or --from-run FILE.")
         return
     for name in ("run", "search_shards", "index", "keep_vectors"):
         flag = name.replace("_", "-")
         require(getattr(options, name) == FLAGS[name][1], f"--{flag} and --from-run are not given together")
-    alone = not options.model and not options.against and list(wanted) == ["retrieval"]
+    alone = not options.model and not options.against and list(suites) == ["retrieval"]
     rule = "--from-run goes without a model, with --suite retrieval alone"
     require(alone, rule, model=options.model, suite=options.suite)
 
@@ -149,7 +150,7 @@ def _keeps_vectors(options: Namespace) -> bool:
 
 
 def _on_disk(options: Namespace, workspace: Workspace) -> OnDisk | None:
-    """What the flags of retrieval ask for beyond vectors in memory."""
+    """How passages are searched where their vectors are kept on disk; None where they stay in memory."""
     if not _keeps_vectors(options):
         return None
     indexes = tuple(parse_index(text) for text in options.index)
@@ -176,7 +177,7 @@ def _show(name: str, benchmark: Benchmark, figures: Figures) -> None:
 
 
 def _undefined(figures: Figures) -> list[str]:
-    """The note on figures that are no number, such as a correlation with cosines that are all equal."""
+    """Note the figures that are not numbers, such as a correlation with cosines that are all equal."""
     found = [
         f"{kind} of {name}"
         for name, each in figures.items()

@@ -74,7 +74,7 @@ class Augmentation:
         named = [name.strip() for name in self.translators.split(",") if name.strip()]
         require(
             len(named) in (0, 2) and bool(named) == bool(self.translators),
-            "augmentation.translators is two models, there and back, with a comma between",
+            "augmentation.translators must be two models, there and back, with a comma between",
             translators=self.translators,
             remedy="Such as Helsinki-NLP/opus-mt-en-de,Helsinki-NLP/opus-mt-de-en.",
         )

@@ -30,13 +30,13 @@ COVERED = (1, 2, 5, 10, 15, 20)
 
 
 def fever_files(root: str) -> tuple[Path, Path]:
-    """The claims and the pages in a folder of FEVER.
+    """Find the claims and the pages in a folder of FEVER.
 
     Raises:
-        BadInput: No folder, or one of them is not in it.
+        BadInput: There is no such folder, or it lacks one of them.
     """
     folder = Path(root).expanduser()
-    require(folder.is_dir(), "--claims names a folder", claims=root)
+    require(folder.is_dir(), "--claims must name a folder", claims=root)
     found = [
         next((folder / name for name in names if (folder / name).exists()), None)
         for names in (CLAIM_FILES, PAGE_FILES)
@@ -44,9 +44,9 @@ def fever_files(root: str) -> tuple[Path, Path]:
     for path, names, what in zip(found, (CLAIM_FILES, PAGE_FILES), ("claims", "pages"), strict=True):
         require(
             path is not None,
-            f"the folder of --claims holds the {what} of FEVER: {' or '.join(names)}",
+            f"the folder of --claims must hold the {what} of FEVER: {' or '.join(names)}",
             claims=root,
-            there=sorted(part.name for part in folder.iterdir())[:6],
+            found=sorted(part.name for part in folder.iterdir())[:6],
         )
     assert found[0] is not None and found[1] is not None
     return found[0], found[1]
@@ -55,7 +55,7 @@ def fever_files(root: str) -> tuple[Path, Path]:
 def read_claims(
     choice: "Claims", workspace: Workspace, *, refresh: bool = False
 ) -> tuple[dict[str, Examples], dict[str, Any]]:
-    """The claims of every split with their candidates, and what there is to say of them.
+    """Read the claims of every split with their candidates, and facts about them.
 
     They are read again when a file or an option has changed.
     """
@@ -80,10 +80,10 @@ def write_claims(
 ) -> tuple[dict[str, Examples], dict[str, Any]]:
     """Find the candidates by TF-IDF and write the examples of every split.
 
-    A relevant document that is not among the C nearest takes the furthest place in training alone.
+    A relevant document outside of the C nearest replaces the last of them, in training only.
 
     Raises:
-        BadInput: Fewer documents than candidates, or a split without claims.
+        BadInput: There are fewer documents than candidates, or a split has no claims.
     """
     c, documents = choice.candidates, len(fever.documents)
     require(c <= documents, "candidates <= documents", candidates=c, documents=documents)
@@ -117,20 +117,22 @@ def write_claims(
 
 
 def _rows_of(fever: Fever, choice: "Claims") -> dict[str, IntArray]:
-    """The claims of every split by their place among all; of dev and test no more than asked for."""
+    """Index the claims of every split among all claims; dev and test are cut to their largest number."""
     rows: dict[str, IntArray] = {}
     first = 0
     for name, most in zip(SPLITS, (len(fever.splits["train"]), choice.dev, choice.test), strict=True):
         claims = fever.splits[name]
-        require(bool(claims), "every split has claims", split=name, read=fever.summary())
+        require(bool(claims), "every split must have claims", split=name, read=fever.summary())
         rows[name] = np.arange(first, first + min(len(claims), most))
         first += len(claims)
     return rows
 
 
 def _table(workspace: Workspace, label: str, texts: Sequence[str]) -> TextTable:
-    """Texts whose rows are their places."""
+    """Write texts whose row ids are their positions."""
     table = write_texts(workspace, label, texts, deduplicate=False)
     rows = len(open_texts(workspace, table))
-    require(rows == len(texts), f"every row of the {label} is a usable text", rows=len(texts), usable=rows)
+    require(
+        rows == len(texts), f"every row of the {label} must be a usable text", rows=len(texts), usable=rows
+    )
     return table

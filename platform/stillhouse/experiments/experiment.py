@@ -58,11 +58,11 @@ class Experiment:
         require(self.max_length > 0, "max_length > 0", max_length=self.max_length)
         require(self.compute in COMPUTE, f"compute in {COMPUTE}", compute=self.compute)
         keys = [kind.key for kind in self.data]
-        require(len(set(keys)) == len(keys), "each kind of data is given once", data=keys)
+        require(len(set(keys)) == len(keys), "each kind of data must be given once", data=keys)
         sources = [kind.key for kind in self.kinds if kind.is_source]
         require(
             len(sources) == 1,
-            "an experiment has one source of text",
+            "an experiment must have one source of text",
             sources=sources,
             remedy="Leave the others out.",
         )

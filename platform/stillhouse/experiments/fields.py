@@ -155,7 +155,7 @@ def near_fields(path: str) -> str:
 
 def _student(given: Any) -> Any:
     kinds = student_kinds()
-    require(isinstance(given, Mapping), "`student` is a mapping of names to values", student=given)
+    require(isinstance(given, Mapping), "`student` must map names to values", student=given)
     key = given.get(KIND) or next(key for key, kind in kinds.items() if kind.default)
     require(key in kinds, f"student.kind in {tuple(kinds)}", kind=key)
     values = {name: value for name, value in given.items() if name != KIND}
@@ -172,7 +172,7 @@ def _student(given: Any) -> Any:
 
 def _build(target: Any, given: Any, path: str) -> Any:
     """A dataclass from names and values, nested dataclasses included."""
-    require(isinstance(given, Mapping), f"`{path}` is a mapping of names to values", **{path: given})
+    require(isinstance(given, Mapping), f"`{path}` must map names to values", **{path: given})
     hints, values = typing.get_type_hints(target), {}
     own = {field.name: field for field in dataclasses.fields(target)}
     for name, value in given.items():

@@ -1,4 +1,4 @@
-"""Hard negatives as a file: (query, passage) pairs with what the teacher takes for near, for any trainer."""
+"""Hard negatives as a file for any trainer: (query, passage) pairs with passages near by the teacher."""
 
 import json
 import time
@@ -37,18 +37,20 @@ def check_mine(experiment: Experiment, output: Path) -> None:
 
     pairs = pairs_of(experiment)
     require(pairs.negatives >= 1, "negatives >= 1", negatives=pairs.negatives)
-    require(output.suffix == ".jsonl" and not output.is_dir(), "--output is FILE.jsonl", output=str(output))
+    require(
+        output.suffix == ".jsonl" and not output.is_dir(), "--output must be FILE.jsonl", output=str(output)
+    )
     require(
         bool(pairs.path) or pairs.count >= 1,
         "pairs >= 1",
         pairs=pairs.count,
-        remedy="Only --labelled takes 0 for all.",
+        remedy="0 means all only with --labelled.",
     )
     if pairs.path and hub_name(pairs.path) is None:
         files = [Path(file.path).resolve() for file in list_files(pairs.path)[1]]
         require(
             output.resolve() not in files,
-            "--output is another file than --labelled",
+            "--output must be another file than --labelled",
             output=str(output),
             remedy="Name a new file.",
         )
@@ -58,20 +60,21 @@ def check_mine(experiment: Experiment, output: Path) -> None:
 def mine(
     experiment: Experiment, workspace: Workspace, embedding: Embedding, output: Path, *, refresh: bool = False
 ) -> dict[str, Any]:
-    """Read the pairs, run the teacher once over them, mine, and write the file; what exists is skipped.
+    """Read the pairs, run the teacher once over them, mine, and write the file; skip what exists.
 
     Args:
-        experiment: Its labelled text (negatives that come with it are set aside), teacher and rule.
+        experiment: The labelled text (its own negatives are ignored), the teacher and the rule of mining.
         workspace: Where pairs, vectors and mined rows are kept.
         embedding: Where the teacher runs.
-        output: A row a line: ``query``, ``passage``, ``negatives``, ``passage_cosine``, ``negatives_cosine``.
+        output: The file to write, with one pair per line: ``query``, ``passage``, ``negatives``,
+            ``passage_cosine``, ``negatives_cosine``.
         refresh: Read the pairs again.
 
     Returns:
-        What `--json` writes.
+        The results as `--json` writes them.
 
     Raises:
-        BadInput: There is no usable pair, or no pair has enough negatives.
+        BadInput: No pair is usable, or no pair has enough negatives.
     """
     from stillhouse.corpora.reading.ingest import note_path
 
@@ -80,7 +83,7 @@ def mine(
     signature = {"examples": examples.fingerprint, "output": str(output.resolve())}
     note = note_path(workspace, "mined-file", signature)
     if note.exists() and output.exists() and (kept := read_json(note))["sha256"] == sha256_of(output):
-        say(f"  {output} is there, as this command writes it")
+        say(f"  {output} is up to date")
         report: dict[str, Any] = kept["report"]
         return report
     embed_stores([rule.queries, rule.passages], workspace, embedding)
@@ -133,7 +136,7 @@ def _planned(
 
 
 def _write(workspace: Workspace, examples: Examples, rule: Mined, output: Path) -> dict[str, float]:
-    """The file, whole or not at all; the mean cosines of its positives and of its negatives."""
+    """Write the file, whole or not at all, and return the mean cosines of positives and negatives."""
     positives, negatives = [], []
     with replacing(output) as path, path.open("w", encoding="utf-8") as file:
         for lines, cosine_R, cosine_RK in _lines(workspace, examples, rule):
@@ -149,20 +152,20 @@ def _write(workspace: Workspace, examples: Examples, rule: Mined, output: Path) 
 def _lines(
     workspace: Workspace, examples: Examples, rule: Mined
 ) -> Iterator[tuple[str, FloatArray, FloatArray]]:
-    """The lines of some rows, with the cosines of their positives (R,) and negatives (R, K)."""
+    """Yield the lines of R rows at a time, with the cosines of their positives and negatives."""
     from stillhouse.corpora.tables import open_rows, open_texts
     from stillhouse.teachers.store import open_store
 
     rows = open_rows(workspace, examples)
-    asked, told = open_store(workspace, rule.queries), open_store(workspace, rule.passages)
+    query_store, passage_store = open_store(workspace, rule.queries), open_store(workspace, rule.passages)
     queries, passages = open_texts(workspace, rule.queries.texts), open_texts(workspace, rule.passages.texts)
     for start in range(0, len(rows["query"]), _ROWS):
         query, passage, negatives_RK = (
             rows[name][start : start + _ROWS] for name in ("query", "passage", "negatives")
         )
-        query_RE = _unit(asked.gather(query))
-        cosine_R = (query_RE * _unit(told.gather(passage))).sum(axis=-1)
-        cosine_RK = (query_RE[:, None] * _unit(told.gather(negatives_RK))).sum(axis=-1)
+        query_RE = _unit(query_store.gather(query))
+        cosine_R = (query_RE * _unit(passage_store.gather(passage))).sum(axis=-1)
+        cosine_RK = (query_RE[:, None] * _unit(passage_store.gather(negatives_RK))).sum(axis=-1)
         wrong = iter(passages[negatives_RK.reshape(-1)])
         written = (
             {

@@ -31,15 +31,15 @@ def task_name(given: str) -> str:
 
 
 def read_labelled_task(workspace: Workspace, given: str, root: str) -> tuple[TaskData, tuple[Spec[Any], ...]]:
-    """Training rows, what selects on the dev rows, and what measures the test rows where they are public.
+    """Read the training rows, with evaluators of the dev rows and, where they are public, of the test rows.
 
     Args:
-        workspace: Where the texts will stand.
-        given: The task's name.
-        root: The folder of its files.
+        workspace: Where the texts are written.
+        given: Name of the task.
+        root: Folder of its files.
 
     Raises:
-        BadInput: No such task, or a file of it is missing.
+        BadInput: The task is unknown, or one of its files is missing.
     """
     from stillhouse.evaluation.classification import Classification, CosineThreshold
 
@@ -59,9 +59,9 @@ def read_labelled_task(workspace: Workspace, given: str, root: str) -> tuple[Tas
 
 
 def task_examples(workspace: Workspace, data: LabelledData) -> Examples:
-    """The rows of a split: columns ``text`` and, for pairs, ``other``; value ``label``.
+    """Write the rows of a split: columns ``text`` and, for pairs, ``other``; value ``label``.
 
-    A row with an empty text is left out.
+    Rows with an empty text are left out.
     """
     rows = [
         Row(clean(row.first), None if row.second is None else clean(row.second), row.label)
@@ -78,7 +78,7 @@ def _mnli_dev(root: str) -> str:
 def write_task_rows(
     workspace: Workspace, rows: Sequence[Row], label: str, origin: Mapping[str, Any]
 ) -> Examples:
-    """Rows as examples: columns ``text`` and, for pairs, ``other``, over one table; value ``label``."""
+    """Write rows as examples: columns ``text`` and, for pairs, ``other``, over one table; value ``label``."""
     sides = {"text": [row.first for row in rows]}
     if rows and rows[0].second is not None:
         sides["other"] = [row.second or "" for row in rows]
@@ -98,17 +98,17 @@ def write_task_rows(
 def augmented_rows(
     workspace: Workspace, examples: Examples, wordnet: str, *, copies: int, most: int
 ) -> Examples:
-    """The rows of a task and varied ones, which have no label: the transfer set of Tang et al. (TS).
+    """Write the rows of a task and varied ones, which have no label: the transfer set of Tang et al. (TS).
 
     Args:
-        workspace: Where both stand.
-        examples: What `write_task_rows` wrote, or a share of it.
+        workspace: Where they are written.
+        examples: The rows that `write_task_rows` wrote, or a share of them.
         wordnet: Folder with the YAML files of Open English WordNet, whose parts of speech are the tags.
-        copies: Tries a row.
-        most: Rows in all after which it ends; 0 is all.
+        copies: Attempts to vary each row.
+        most: Number of rows after which no more are varied; 0 means no limit.
 
     Raises:
-        BadInput: The folder is not WordNet's.
+        BadInput: The folder has no WordNet.
     """
     signature = {
         "version": VERSION,

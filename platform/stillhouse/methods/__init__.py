@@ -150,7 +150,7 @@ def check_needs(method: Method, experiment: Experiment) -> None:
         kind = kinds[need.kind.key]
         require(
             not need.required or kind.key in available,
-            f"{name_of(method)} is given {kind.title}",
+            f"{name_of(method)} must be given {kind.title}",
             data=sorted(available),
             remedy=kind.remedy,
         )
@@ -200,7 +200,7 @@ def check_fraction(method: Method, hp: object, setting: Setting, budget: Budget)
     changes = method.plan(hp, cut(setting, budget)).fingerprint != method.plan(hp, setting).fingerprint
     require(
         budget.fraction == 1 or changes,
-        f"--fraction-of names rows that {name_of(method)} trains on here",
+        f"--fraction-of must name rows that {name_of(method)} trains on here",
         fraction_of=budget.fraction_of,
         remedy="Take --fraction-of all, or give the rows (--labelled, --task).",
     )

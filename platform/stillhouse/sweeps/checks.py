@@ -69,7 +69,7 @@ def search_space(
     space = load_space(path, space=chosen)
     require(
         space.method == name_of(method),
-        "the search space is for this method",
+        "the search space must be for this method",
         method=name_of(method),
         space=space.method,
     )

@@ -43,7 +43,7 @@ class Claims(DataKind[RankingTask]):
 
     def __post_init__(self) -> None:
         """Check the ranges."""
-        require(bool(self.path), "--claims names a folder", claims=self.path)
+        require(bool(self.path), "--claims must name a folder", claims=self.path)
         require(self.candidates >= 2, "candidates >= 2", candidates=self.candidates)
         require(self.dev > 0, "claims.dev > 0", dev=self.dev)
         require(self.test > 0, "claims.test > 0", test=self.test)
@@ -57,7 +57,7 @@ class Claims(DataKind[RankingTask]):
         others = [kind.key for kind in experiment.kinds if kind is not self and kind.key != WordVectors.key]
         require(
             not (others or experiment.selection.by),
-            "claims come without other kinds of data, and select by their DCG",
+            "claims must come without other kinds of data, and select by their DCG",
             claims=self.path,
             others=others,
             select=experiment.selection.by,

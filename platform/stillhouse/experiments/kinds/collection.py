@@ -71,9 +71,9 @@ class SearchCollection(DataKind[SearchData]):
         """Only ``pydocs`` has such queries."""
         require(
             experiment.uses_pydocs,
-            "a collection goes with the corpus pydocs, whose queries it samples",
+            "a collection must go with the corpus pydocs, whose queries it samples",
             source=experiment.source.key,
-            remedy="Leave out what names the collection.",
+            remedy="Leave the fields of `collection` out.",
         )
 
     def selects(self) -> tuple[str, ...]:

@@ -42,7 +42,7 @@ class LabelledTask(DataKind[TaskData]):
         """Check the ranges, and that the task comes with its folder."""
         require(
             bool(self.name and self.root),
-            "a task is given with the folder of its files",
+            "a task must come with the folder of its files",
             task=self.name,
             task_root=self.root,
             remedy="Give --task and --task-root.",

@@ -56,7 +56,7 @@ class Parallel(DataKind[ParallelData]):
         others = [kind.key for kind in experiment.kinds if kind is not self]
         require(
             not others,
-            "parallel text comes without other kinds of data",
+            "parallel text must come without other kinds of data",
             parallel=self.corpora,
             others=others,
         )
@@ -131,15 +131,15 @@ class Parallel(DataKind[ParallelData]):
 
 
 def parallel_corpora(text: str, limit: int = 0) -> "list[ParallelCorpus]":
-    """The corpora that a flag names, separated by commas.
+    """Parse a list of parallel corpora, separated by commas.
 
     Args:
         text: ``de=pairs.tsv`` (two columns), ``de=folder`` (``*.en`` beside ``*.de``), ``de=folder:eng``
             (another source language), or ``de=hf:name:config``, one or more.
-        limit: Pairs of each; 0 takes all.
+        limit: Pairs per corpus; 0 takes all.
 
     Raises:
-        BadInput: A part without a language.
+        BadInput: A corpus comes without a language.
     """
     from stillhouse.corpora.reading.corpus import hub_name
     from stillhouse.corpora.reading.parallel import Parallel as ParallelCorpus
@@ -150,7 +150,7 @@ def parallel_corpora(text: str, limit: int = 0) -> "list[ParallelCorpus]":
         language, equals, source = part.strip().partition("=")
         require(
             bool(language and equals and source),
-            "--parallel is LANGUAGE=CORPUS, several separated by commas",
+            "--parallel must be LANGUAGE=CORPUS, several separated by commas",
             given=part,
             remedy="Such as --parallel de=de.tsv,fr=fr.tsv.gz",
         )
@@ -161,14 +161,14 @@ def parallel_corpora(text: str, limit: int = 0) -> "list[ParallelCorpus]":
             corpora.append(moses_pair(source, "en", language, limit=limit or None))
         else:
             corpora.append(ParallelCorpus(source, language=language, limit=limit or None))
-    require(bool(corpora), "--parallel names at least one corpus", given=text)
+    require(bool(corpora), "--parallel must name at least one corpus", given=text)
     return corpora
 
 
 def read_parallel_data(
     workspace: "Workspace", text: str, *, limit: int, held_out: int, refresh: bool = False
 ) -> tuple[Examples, Examples, Examples]:
-    """Training, dev and test pairs of the corpora that a flag names; read again when a file has changed."""
+    """Read training, dev and test pairs; they are read again when a file has changed."""
     from stillhouse.core.artifacts import locked, read_json, write_json
     from stillhouse.corpora.reading.corpus import hub_name, list_files
     from stillhouse.corpora.reading.ingest import note_path, noted, recalled

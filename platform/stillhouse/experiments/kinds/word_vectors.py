@@ -65,7 +65,7 @@ def word_vectors(workspace: "Workspace", source: str, tables: Sequence[TextTable
     from stillhouse.teachers.weights import resolve_model
 
     published = source not in ("", COUNT)
-    require(not published or Path(source).is_file(), "the file of word vectors exists", words=source)
+    require(not published or Path(source).is_file(), "the file of word vectors must exist", words=source)
     signature = {
         "version": VERSION,
         "source": list_files(source)[1] if published else COUNT,

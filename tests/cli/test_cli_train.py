@@ -260,7 +260,7 @@ def test_a_teacher_that_runs_along_fits_the_student(
         ),
         ("mse", ["--set", "student.dim=8"], "`student.dim` goes with a student of the kind static"),
         ("mse", RECURRENT[:2], "student.unit >= 1 for a recurrent student"),
-        ("mse", [*RECURRENT[:3], "student.unit=3"], "unit divides the layers"),
+        ("mse", [*RECURRENT[:3], "student.unit=3"], "layers of the base % unit = 0"),
         ("mse", ["--student-kind", "statistic"], "student.kind in"),
     ],
 )

@@ -241,6 +241,7 @@ def test_the_end_of_a_sweep(
         costs=lambda *given: None,
         report=lambda report, teacher_dev: told.update(report),
         opened=lambda *given: None,
+        mark_champion=lambda *given: None,
     )
     baseline: Any = SimpleNamespace(best=lambda: (context.plan(alone), alone))
     monkeypatch.setattr(deliver, "write_figures", lambda folder, *given, **more: folder)

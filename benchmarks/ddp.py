@@ -12,14 +12,13 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 from harness import Row, arguments, at_least, finish, ratio, spread
-from stages import Marks, make_stage, opened
+from stages import Marks, logged_losses, make_stage, opened
 from torch.multiprocessing.spawn import spawn
 
 from stillhouse.core.identity import spec
 from stillhouse.objectives.information_bottleneck import InformationBottleneck
 from stillhouse.plan.stage import Stage
 from stillhouse.training.fit import CONTROL_EVERY, fit
-from stillhouse.training.metrics_log import NAME, read_metrics
 
 SAME = 2e-2
 """Relative: a rank groups its part of a batch otherwise, and bfloat16 is rounded at other places."""
@@ -31,7 +30,7 @@ def worker(rank: int, workers: int, stage: Stage, folder: str) -> None:
     store = f"file://{folder}/group"
     dist.init_process_group("gloo", init_method=store, rank=rank, world_size=workers)
     marks = Marks()
-    fit(stage, opened(stage), Path(folder) / "stage", asked=marks)
+    fit(stage, opened(stage), Path(folder) / "stage", stop_requested=marks)
     # Alone it is asked after every step, in a group after every tenth; the same steps are counted.
     moments = marks.moments[CONTROL_EVERY - 1 :: CONTROL_EVERY] if workers == 1 else marks.moments
     if rank == 0:
@@ -47,9 +46,9 @@ def measured(workers: int, stage: Stage) -> tuple[float, list[float]]:
     """Seconds a step, and the losses that were logged."""
     with tempfile.TemporaryDirectory() as folder:
         spawn(worker, args=(workers, stage, folder), nprocs=workers)
-        lines = read_metrics(Path(folder) / "stage" / NAME)
+        losses = logged_losses(Path(folder) / "stage")
         seconds = float((Path(folder) / "seconds").read_text())
-    return seconds, [line["metrics"]["loss"] for line in lines if "loss" in line["metrics"]]
+    return seconds, losses
 
 
 def alone(process: int, stage: Stage, folder: str) -> None:

@@ -149,7 +149,7 @@ def step_seconds(model: Model, objective: Spec[Any], options: argparse.Namespace
         return False
 
     with tempfile.TemporaryDirectory() as held:
-        fit(stage, table, Path(held), device=options.device, asked=asked)
+        fit(stage, table, Path(held), device=options.device, stop_requested=asked)
     return (moments[-1] - moments[SKIP - 1]) / (len(moments) - SKIP)
 
 

@@ -69,7 +69,7 @@ def main() -> int:
     for _ in range(1 if options.quick else min(2, options.repeats)):
         turns = InTurn(stage, training)
         with tempfile.TemporaryDirectory() as held:
-            fit(stage, training, Path(held), asked=turns)
+            fit(stage, training, Path(held), stop_requested=turns)
             trained = load_file(Path(held) / STUDENT)
         turns.step()
         for name, value in turns.module.student.state_dict().items():

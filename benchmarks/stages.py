@@ -1,5 +1,6 @@
 """What the benchmarks of training share: a stage on real sentences, its stored vectors, and a clock."""
 
+import json
 import tempfile
 import time
 from collections.abc import Iterator
@@ -20,7 +21,7 @@ from stillhouse.teachers.embedding import resolve_compute
 from stillhouse.teachers.weights import resolve_model, tokenizer_of
 from stillhouse.training.fit import fit
 from stillhouse.training.local import prepare
-from stillhouse.training.metrics_log import NAME, read_metrics
+from stillhouse.training.metrics_log import NAME
 from stillhouse.training.module import StudentAndObjective, build_module
 from stillhouse.training.schedule import make_optimizer
 from stillhouse.training.table import TrainingTable, open_table
@@ -97,9 +98,15 @@ def run_loop(stage: Stage, training: TrainingTable, skip: int = 1) -> tuple[floa
     """The real loop from its first step: seconds a step, and the losses that it logged."""
     marks = Marks()
     with tempfile.TemporaryDirectory() as held:
-        fit(stage, training, Path(held), asked=marks)
-        lines = read_metrics(Path(held) / NAME)
-    return marks.seconds(skip), [line["metrics"]["loss"] for line in lines if "loss" in line["metrics"]]
+        fit(stage, training, Path(held), stop_requested=marks)
+        losses = logged_losses(Path(held))
+    return marks.seconds(skip), losses
+
+
+def logged_losses(folder: Path) -> list[float]:
+    """The losses in the metrics log of a stage's folder."""
+    metrics = [json.loads(line)["metrics"] for line in (folder / NAME).read_text().splitlines()]
+    return [each["loss"] for each in metrics if "loss" in each]
 
 
 def milliseconds(seconds: list[float]) -> list[float]:

@@ -7,13 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from metrics_lines import read_metrics  # type: ignore[import-not-found]
 
 from stillhouse.core.artifacts import Workspace, replacing, write_manifest
 from stillhouse.core.errors import Hindered, mistake_in
 from stillhouse.corpora.tables import write_texts
 from stillhouse.teachers.shards import _write as write_shard
 from stillhouse.training import checkpoint
-from stillhouse.training.metrics_log import MetricsLog, read_metrics
+from stillhouse.training.metrics_log import MetricsLog
 
 WEIGHTS = {"weight": torch.zeros(100_000)}
 

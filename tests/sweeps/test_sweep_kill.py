@@ -23,11 +23,11 @@ from typing import Any
 
 import psutil
 import pytest
+from metrics_lines import read_metrics  # type: ignore[import-not-found]
 
 from stillhouse.cli.main import main
 from stillhouse.core.artifacts import Workspace, locked, read_json, read_manifest
 from stillhouse.experiments.kinds.sentences import Sentences
-from stillhouse.training.metrics_log import read_metrics
 
 ROOT = Path(__file__).resolve().parents[2]
 TRIALS, TEXTS = 4, 9000

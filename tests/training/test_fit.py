@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from metrics_lines import read_metrics  # type: ignore[import-not-found]
 from stand_ins import Classes, Flatten, Regress, Tiny, dev, stage, table, tensors, weight_figure  # type: ignore[import-not-found]
 
 from stillhouse.core.artifacts import read_manifest
@@ -14,7 +15,6 @@ from stillhouse.evaluation import geometry
 from stillhouse.plan.stage import Optimizer
 from stillhouse.training import checkpoint
 from stillhouse.training.fit import Diverged, Evaluation, Interrupted, Stopped, fit
-from stillhouse.training.metrics_log import read_metrics
 
 pytestmark = pytest.mark.usefixtures("one_thread", "bare_encoder")
 

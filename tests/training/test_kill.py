@@ -8,13 +8,13 @@ import time
 from pathlib import Path
 
 import pytest
+from metrics_lines import read_metrics  # type: ignore[import-not-found]
 from stand_ins import dev, stage, table, weight_figure  # type: ignore[import-not-found]
 
 from stillhouse.core.artifacts import read_manifest
 from stillhouse.plan.stage import Stage
 from stillhouse.training import checkpoint
 from stillhouse.training.fit import fit
-from stillhouse.training.metrics_log import read_metrics
 from stillhouse.training.rank_sync import Interrupted
 
 pytestmark = pytest.mark.usefixtures("one_thread", "bare_encoder")

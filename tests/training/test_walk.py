@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from metrics_lines import read_metrics  # type: ignore[import-not-found]
 from safetensors.torch import load_file
 
 from stillhouse.core.artifacts import Workspace, read_manifest, remove
@@ -24,7 +25,6 @@ from stillhouse.plan.stage import DevSuite, Optimizer, Stage
 from stillhouse.students.transformer import TransformerStudent
 from stillhouse.teachers.weights import resolve_model
 from stillhouse.training import checkpoint
-from stillhouse.training.metrics_log import read_metrics
 from stillhouse.training.progress import Diverged, Evaluation, Stopped
 from stillhouse.training.walk import Where, encoder_in, open_model, run
 

@@ -5,7 +5,6 @@ import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 NAME = "metrics.jsonl"
 
@@ -42,13 +41,6 @@ class MetricsLog:
     def close(self) -> None:
         """Close the file."""
         self._file.close()
-
-
-def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """Read every complete line of a metrics log, also while it is being written; none without a file."""
-    if not path.exists():
-        return []
-    return [json.loads(line) for line in path.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")]
 
 
 def _length_until(path: Path, step: int) -> int:

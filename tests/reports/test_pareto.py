@@ -17,11 +17,12 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 SPACE = """
 method: ibkd
-space:
-  layers: [[0], [0, 1], [0, 1, 2, 3]]
-  distil_learning_rate: [1e-6, 1e-5]
-fixed: {distil_batch_size: 32}
-first: {layers: [0], distil_learning_rate: 1e-6}
+search:
+  space:
+    layers: [[0], [0, 1], [0, 1, 2, 3]]
+    distil_learning_rate: [1e-6, 1e-5]
+  fixed: {distil_batch_size: 32}
+  first: {layers: [0], distil_learning_rate: 1e-6}
 """
 
 
@@ -49,7 +50,7 @@ def test_the_front_of_quality_and_latency(tmp_path: Path, tiny_model: Path, ray_
         "teacher": tiny_model,
         "corpus": "words.txt",
         "distil-budget": 128,
-        "held-out": 60,
+        "set": "sentences.held_out=60",
         "compute": "float32",
         "device": "cpu",
         "root": "runs",

@@ -21,12 +21,13 @@ BUDGET, BATCH, EVALUATIONS = 1024, 32, 4
 QUALITY = "agreement_spearman_cosine"
 SPACE = """
 method: ibkd
-space:
-  distil_learning_rate: [1e-9, 5e-3]
-fixed:
-  distil_batch_size: 32
-first:
-  distil_learning_rate: 1e-9
+search:
+  space:
+    distil_learning_rate: [1e-9, 5e-3]
+  fixed:
+    distil_batch_size: 32
+  first:
+    distil_learning_rate: 1e-9
 """
 """A random teacher's own layers are the best student there is: who learns nothing wins, for certain."""
 
@@ -83,7 +84,7 @@ def test_trials_of_two_workers_on_two_cpus(tmp_path: Path, tiny_model: Path, ray
         "corpus": "words.txt",
         "distil-budget": BUDGET,
         "evaluations": EVALUATIONS,
-        "held-out": 60,
+        "set": "sentences.held_out=60",
         "compute": "float32",
         "device": "cpu",
         "root": "runs",

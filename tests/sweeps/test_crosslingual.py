@@ -146,7 +146,7 @@ def test_train_and_export_by_the_command_line(wanted: Experiment, tmp_path: Path
         "teacher": tiny_model,
         "student": tiny_model,
         "parallel": wanted.get(Parallel).corpora,
-        "held-out": 20,
+        "set": "parallel.held_out=20",
         "max-length": 16,
         "distil-budget": 32,
         "compute": "float32",

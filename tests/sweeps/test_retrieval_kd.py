@@ -232,7 +232,11 @@ def test_the_end_of_a_sweep(
         0, values, "COMPLETE", (metrics["fever_dcg"],), {64: 0.5}, None, 1.0, 64, metrics, {}
     )
     told: dict[str, Any] = {}
-    tracker = SimpleNamespace(artifact=lambda *given: None, register=lambda *given, **more: "1")
+    tracker = SimpleNamespace(
+        artifact=lambda *given: None,
+        register=lambda *given, **more: "1",
+        describe=lambda *given, **more: None,
+    )
     observer: Any = SimpleNamespace(
         name="kd",
         context=context,
@@ -242,6 +246,7 @@ def test_the_end_of_a_sweep(
         report=lambda report, teacher_dev: told.update(report),
         opened=lambda *given: None,
         mark_champion=lambda *given: None,
+        offer_views=lambda *given: None,
     )
     baseline: Any = SimpleNamespace(best=lambda: (context.plan(alone), alone))
     monkeypatch.setattr(deliver, "write_figures", lambda folder, *given, **more: folder)

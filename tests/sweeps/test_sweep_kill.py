@@ -33,12 +33,13 @@ ROOT = Path(__file__).resolve().parents[2]
 TRIALS, TEXTS = 4, 9000
 SPACE = """
 method: ibkd
-space:
-  distil_learning_rate: {low: 1e-4, high: 1e-2, log: true}
-  distil_temperature: [0.05, 0.1, 0.2]
-  beta1: {low: 0.1, high: 2.0, log: true}
-first: {distil_learning_rate: 1e-3, distil_temperature: 0.1, beta1: 1.0}
-fixed: {distil_batch_size: 32}
+search:
+  space:
+    distil_learning_rate: {low: 1e-4, high: 1e-2, log: true}
+    distil_temperature: [0.05, 0.1, 0.2]
+    beta1: {low: 0.1, high: 2.0, log: true}
+  first: {distil_learning_rate: 1e-3, distil_temperature: 0.1, beta1: 1.0}
+  fixed: {distil_batch_size: 32}
 """
 WORDS = (
     "model vector sentence search teacher student layer data index query house river sun moon cat mat".split()
@@ -73,15 +74,19 @@ class Job:
             "concurrency": 1,
             "actors": 1,
             "sentences": 0,
-            "held-out": 60,
-            "keep": 2,
+            "set": "sentences.held_out=60",
             "distil-budget": 32 * 120,
             "evaluations": 6,
             "max-length": 24,
             "compute": "float32",
             "device": "cpu",
         }
-        return ["--no-asha", *(part for name, value in flags.items() for part in (f"--{name}", str(value)))]
+        keep = ["--set", "student.keep=2"]
+        return [
+            "--no-asha",
+            *keep,
+            *(part for name, value in flags.items() for part in (f"--{name}", str(value))),
+        ]
 
     def start(self) -> "subprocess.Popen[str]":
         environment = {

@@ -220,7 +220,7 @@ def evaluate(
         BadInput: There is no such model, or the data cannot be read.
     """
     from stillhouse.evaluation.suites import run_suite
-    from stillhouse.sweeps.test_log import record_opening
+    from stillhouse.sweeps.test_log import record_test_use
     from stillhouse.training.walk import open_model
 
     with session(_folder(root), device=_device(device), local=True) as (workspace, chosen):
@@ -228,7 +228,7 @@ def evaluate(
         prepared = prepare(experiment or Experiment(), workspace, Embedding(local=True, device=chosen))
         if not final:
             return run_suite(prepared.setting.dev, encoder, workspace)
-        record_opening(workspace, prepared.test.fingerprint, str(model))
+        record_test_use(workspace, prepared.test.fingerprint, str(model))
         return run_suite(prepared.test, encoder, workspace)
 
 

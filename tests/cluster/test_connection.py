@@ -56,7 +56,7 @@ def test_what_never_fits_is_refused(
     """The CPUs of all nodes together are enough in the last two; no node has what one worker takes."""
     monkeypatch.setattr(room, "nodes_up", lambda: up)
     monkeypatch.setattr(room, "nodes_to_come", lambda: grown)
-    with pytest.raises(BadInput, match="the workers of a trial fit on the cluster"):
+    with pytest.raises(BadInput, match="the workers of a trial must fit on the cluster"):
         concurrency(need, 1)
 
 
@@ -75,7 +75,7 @@ def test_kubernetes_does_not_tell_and_is_believed(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(room, "nodes_to_come", list)
     monkeypatch.setenv("RAY_USAGE_STATS_KUBERAY_IN_USE", "1")
     assert concurrency(Need(gpus=1), 4) == 4
-    with pytest.raises(BadInput, match="fit on the cluster"):
+    with pytest.raises(BadInput, match="must fit on the cluster"):
         concurrency(Need(gpus=1), 0)
 
 

@@ -128,7 +128,7 @@ def test_too_small_a_share_is_refused_before_any_training(
 ) -> None:
     method = load_method("mse")
     hp = hyper_parameters(method, {"batch_size": 16})
-    with pytest.raises(BadInput, match=r"rows of the stage \w+ >= its batch_size.*fraction=0.1"):
+    with pytest.raises(BadInput, match=r"rows of the stage \w+ >= batch_size.*fraction=0.1"):
         train_at((1.0, 0.1), method, hp, wanted, workspace, Embedding(local=True), WHERE)
     assert not workspace.listed("stages")
 

@@ -14,7 +14,7 @@ from stillhouse.core.artifacts import Workspace
 from stillhouse.reports.comparison_tables import as_csv, as_markdown, label
 from stillhouse.reports.cost_maps import maps, selecting
 from stillhouse.reports.entries import Entry, entries, over_seeds
-from stillhouse.sweeps.test_log import tell_runs
+from stillhouse.sweeps.test_log import tag_tested_runs
 from stillhouse.tracking import CHAMPION_IS, Row
 from stillhouse.tracking.mlflow_tracker import MLflowTracker, tracking_uri
 from stillhouse.tracking.reading import read_runs
@@ -195,9 +195,9 @@ def test_an_opening_is_noted_in_the_runs_of_the_model(root: Path, monkeypatch: p
 
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     workspace = Workspace(root)
-    assert tell_runs(workspace, "abc", str(root / "sweeps/two/export")) == 1
-    assert tell_runs(workspace, "abc", str(root / "stages/distil-0123")) == 3
-    assert tell_runs(workspace, "abc", "all-MiniLM-L6-v2") == 0
+    assert tag_tested_runs(workspace, "abc", str(root / "sweeps/two/export")) == 1
+    assert tag_tested_runs(workspace, "abc", str(root / "stages/distil-0123")) == 3
+    assert tag_tested_runs(workspace, "abc", "all-MiniLM-L6-v2") == 0
     runs = read_runs(f"sqlite:///{root / 'mlflow.db'}", runs=["two"])
     (sweep,) = (run for run in runs if run.level == "sweep")
     tags = MlflowClient(tracking_uri(root)).get_run(sweep.id).data.tags

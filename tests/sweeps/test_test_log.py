@@ -3,13 +3,13 @@
 import json
 
 from stillhouse.core.artifacts import Workspace
-from stillhouse.sweeps.test_log import record_opening
+from stillhouse.sweeps.test_log import record_test_use
 
 
 def test_openings_are_counted_by_suite(workspace: Workspace) -> None:
-    assert [record_opening(workspace, "a", "sweep one") for _ in range(3)] == [0, 1, 2]
-    assert record_opening(workspace, "b", "sweep one") == 0
-    assert record_opening(workspace, "a", "a person") == 3
+    assert [record_test_use(workspace, "a", "sweep one") for _ in range(3)] == [0, 1, 2]
+    assert record_test_use(workspace, "b", "sweep one") == 0
+    assert record_test_use(workspace, "a", "a person") == 3
     lines = (workspace.root / "openings.jsonl").read_text().splitlines()
     noted = [json.loads(line) for line in lines]
     assert [entry["suite"] for entry in noted] == ["a", "a", "a", "b", "a"]

@@ -118,7 +118,7 @@ def _evaluate_experiment(options: Namespace) -> int:
     from stillhouse.evaluation.suites import measure_suite
     from stillhouse.experiments.kinds.collection import SearchCollection, calibrated
     from stillhouse.experiments.preparation import prepare
-    from stillhouse.sweeps.test_log import record_opening, tell_runs
+    from stillhouse.sweeps.test_log import record_test_use, tag_tested_runs
     from stillhouse.training.walk import open_model
 
     if not options.model:
@@ -136,9 +136,9 @@ def _evaluate_experiment(options: Namespace) -> int:
         prepared = prepare(experiment, workspace, embedding, refresh=options.refresh)
         suite = prepared.test if options.final else prepared.setting.dev
         if options.final:
-            record_opening(workspace, suite.fingerprint, " against ".join(models_of(options)))
+            record_test_use(workspace, suite.fingerprint, " against ".join(models_of(options)))
             for name in models_of(options):
-                tell_runs(workspace, suite.fingerprint, name)
+                tag_tested_runs(workspace, suite.fingerprint, name)
         mine = measure_suite(suite, encoder, workspace)
         figures = dict(mine[0])
         theirs = [measure_suite(suite, other, workspace) for other in others]

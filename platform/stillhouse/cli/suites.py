@@ -45,7 +45,7 @@ def run_suites(options: Namespace, workspace: Workspace, device: str) -> dict[st
         BadInput: An unknown suite, missing or malformed files, or no such model.
     """
     from stillhouse.cli.against import beside, models_of, results_against, show_against
-    from stillhouse.sweeps.test_log import record_opening, tell_runs
+    from stillhouse.sweeps.test_log import record_test_use, tag_tested_runs
 
     prepared = prepare_suites(options, workspace)
     models = {name: open_checked(name, options, workspace, device) for name in models_of(options)}
@@ -55,8 +55,8 @@ def run_suites(options: Namespace, workspace: Workspace, device: str) -> dict[st
     for name, benchmark in prepared.items():
         if benchmark.opens:
             measured = " against ".join(models) or str(options.from_run)
-            before = record_opening(workspace, benchmark.opens, measured)
-            noted = sum(tell_runs(workspace, benchmark.opens, each) for each in models if each)
+            before = record_test_use(workspace, benchmark.opens, measured)
+            noted = sum(tag_tested_runs(workspace, benchmark.opens, each) for each in models if each)
             say(f"{name}: test sets opened (before: {before} times{_runs(noted)})")
         # The model comes last, so that what `--run` and `--figures` write is its own.
         theirs = None if other is None else _measured(benchmark, other)

@@ -1,4 +1,4 @@
-"""Joining a Ray cluster, or starting one of our own."""
+"""Joining a Ray cluster, or starting a local one."""
 
 import json
 import os
@@ -11,20 +11,20 @@ from stillhouse.core.errors import BadInput, require
 _PACKAGE = Path(__file__).resolve().parent.parent
 _FOR_WORKERS = ("TUNE_FUNCTION_THREAD_TIMEOUT_S", "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S")
 _NEW_NODES_SECONDS = 900
-"""Nested workers wait so long for nodes that an autoscaler starts; Ray's own minute is too short for them."""
+"""How long nested workers wait for nodes from an autoscaler; Ray's default of a minute is too short."""
 _LAST_WORDS_SECONDS = 150
-"""A trial that is stopped lets its nested workers write a checkpoint first."""
+"""How long a stopped trial may wait for its nested workers to write a checkpoint."""
 
 
 def connect(address: str | None, *, nested: bool, verbose: bool) -> None:
-    """Join the cluster at ``address`` (or the one this job runs in), else start a local one.
+    """Join the cluster at ``address`` (or the one that this job runs in), else start a local one.
 
-    A local cluster never joins one that happens to run on the machine, listens on loopback only, and ends
-    with this process, however it ends. The dashboard is on where trials nest Ray Train runs: their placement
-    groups are freed with its help.
+    The local cluster is always new, even if another one runs on the machine; it listens on loopback only, and
+    ends with this process, however that ends. The dashboard is on if trials nest Ray Train runs, whose
+    placement groups are freed with its help.
 
     Raises:
-        BadInput: No cluster answers there, or its State API does not, which nested runs need.
+        BadInput: No cluster answers at the address, or its State API does not, which nested runs need.
     """
     import ray
 
@@ -47,12 +47,12 @@ def connect(address: str | None, *, nested: bool, verbose: bool) -> None:
 
 
 def joins(address: str | None) -> bool:
-    """Whether a command joins a cluster that is there, rather than starting one of its own."""
+    """Whether a command joins an existing cluster instead of starting a local one."""
     return address is not None or "RAY_ADDRESS" in os.environ
 
 
 def _share_code() -> None:
-    """Let processes that are started from here find the package where it is not installed."""
+    """Let child processes find the package if it is not installed."""
     folder = str(_PACKAGE.parent)
     paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     if _PACKAGE.parent.name not in ("site-packages", "dist-packages") and folder not in paths:
@@ -60,12 +60,12 @@ def _share_code() -> None:
 
 
 def _workers_environment() -> dict[str, Any]:
-    """The package, and the variables of this process that matter there too; a job's own come first."""
+    """The package and this process's relevant variables for remote workers; a job's own take precedence."""
     variables = {name: value for name, value in private_variables().items() if not name.startswith("RAY_")}
     variables |= {name: os.environ[name] for name in _FOR_WORKERS}
     job = json.loads(os.environ.get("RAY_JOB_CONFIG_JSON_ENV_VAR", "{}")).get("runtime_env") or {}
-    own = {name: value for name, value in variables.items() if name not in (job.get("env_vars") or {})}
-    return {"py_modules": [str(_PACKAGE)], "env_vars": own}
+    added = {name: value for name, value in variables.items() if name not in (job.get("env_vars") or {})}
+    return {"py_modules": [str(_PACKAGE)], "env_vars": added}
 
 
 def _require_state_api() -> None:
@@ -77,13 +77,13 @@ def _require_state_api() -> None:
         list_nodes(ray.get_runtime_context().gcs_address, limit=1, timeout=30)
     except RayStateApiException as error:
         raise BadInput(
-            f"the cluster's dashboard must run where trials have several workers, but: {error}. "
-            "Start the head with it, or train with --workers 1."
+            f"the cluster's dashboard must run when trials have several workers, but: {error}. "
+            "Start the head with the dashboard, or train with --workers 1."
         ) from None
 
 
 def disconnect() -> None:
-    """Leave the cluster; a local one of our own ends."""
+    """Leave the cluster; a local one ends."""
     import ray
 
     ray.shutdown()
@@ -112,7 +112,7 @@ def refuse_hidden_root(root: Path) -> None:
             seen = ray.get(on_node.remote(str(probe)), timeout=120)
             require(
                 seen,
-                "every node sees the workspace",
+                "every node of the cluster must see the workspace",
                 root=str(root),
                 node=node[:8],
                 remedy="Give a folder on a shared file system with --root.",

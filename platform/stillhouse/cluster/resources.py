@@ -1,4 +1,4 @@
-"""What a trial takes, and how many fit on a cluster, as it is or as it may grow."""
+"""Resources of a trial, and how many trials fit on a cluster now or once it has grown."""
 
 import math
 import os
@@ -11,26 +11,26 @@ from typing import Any, TypeVar
 from stillhouse.core.errors import require
 
 _HEAD = "node:__internal_head__"
-"""A resource of which every head has one, whatever else it lends."""
+"""A resource of which every head node has one unit, whatever else it offers."""
 _MOST = 10_000
-"""Workers at once, where a cluster may grow without end."""
+"""Limit of concurrent workers on a cluster that may grow without limit."""
 _LAUNCHED = Path("~/ray_bootstrap_config.yaml")
-"""Where Ray's cluster launcher leaves the configuration on the head."""
+"""Where Ray's cluster launcher leaves its configuration on the head."""
 _ON_KUBERNETES = "RAY_USAGE_STATS_KUBERAY_IN_USE"
 
 Result = TypeVar("Result")
 Nodes = list[tuple[dict[str, float], float]]
-"""CPUs and GPUs of a kind of node, and how many of that kind."""
+"""CPUs and GPUs of a kind of node, and the number of nodes of that kind."""
 
 
 @dataclass(frozen=True)
 class Need:
-    """What one trial takes.
+    """Resources that one trial needs.
 
     Attributes:
-        workers: Training processes; one runs right in the trial's own actor.
-        cpus: CPUs a worker.
-        gpus: GPUs a worker; None takes one where the device is one, see `on`.
+        workers: Number of training processes; a single one runs in the trial's own actor.
+        cpus: CPUs per worker.
+        gpus: GPUs per worker; None means one if the device is a GPU, see `on`.
     """
 
     workers: int = 1
@@ -44,80 +44,80 @@ class Need:
         require((self.gpus or 0) >= 0, "gpus_per_worker >= 0", gpus_per_worker=self.gpus)
         require(
             self.workers == 1 or (self.cpus % 1 == 0 and self.gpus in (None, 0, 1)),
-            "each of several workers has whole CPUs, and one GPU or none",
+            "each of several workers must have whole CPUs, and one GPU or none",
             workers=self.workers,
             cpus_per_worker=self.cpus,
             gpus_per_worker=self.gpus,
         )
 
     def on(self, device: str) -> "Need":
-        """The same with its GPUs settled: one a worker on a GPU, unless it was said."""
+        """Settle the GPUs: one per worker if the device is a GPU, unless the number was given."""
         return replace(self, gpus=float(device.startswith("cuda"))) if self.gpus is None else self
 
     @property
     def nested(self) -> bool:
-        """Whether a trial starts workers of its own, which reserve their resources themselves."""
+        """Whether a trial starts its own workers, which reserve their resources themselves."""
         return self.workers > 1
 
     @property
     def worker(self) -> dict[str, float]:
-        """What one worker takes."""
+        """Ray resources of one worker."""
         return {"CPU": self.cpus, "GPU": self.gpus or 0.0}
 
     @property
     def trial(self) -> dict[str, float]:
-        """What Tune reserves. With nested workers no CPU at all: one that the workers need would be missing.
+        """Ray resources that Tune reserves; no CPU with nested workers, which need all of them.
 
-        Such a trial only waits and tells, and has its place on the head, which is not taken away.
+        Such a trial only waits and reports. It runs on the head node, which an autoscaler never removes.
         """
         return {_HEAD: 0.001} if self.nested else self.worker
 
     @property
     def options(self) -> dict[str, Any]:
-        """The same for a Ray task."""
+        """The same as options of a Ray task."""
         if self.nested:
             return {"num_cpus": 0, "resources": self.trial}
         return {"num_cpus": self.cpus, "num_gpus": self.gpus or 0.0}
 
 
-def concurrency(need: Need, wanted: int) -> int:
-    """How many trials run at once: what was asked for, no more than fit.
+def concurrency(need: Need, limit: int) -> int:
+    """Number of trials that run at once: as many as fit, up to a limit.
 
-    KubeRay does not tell how far it grows: there, a number that was asked for is believed.
+    KubeRay does not tell how far it can grow; there, a given limit is trusted.
 
     Args:
-        need: What a trial takes.
-        wanted: The most; 0 takes all that fit.
+        need: Resources of one trial.
+        limit: Maximum number; 0 means as many as fit.
 
     Raises:
-        BadInput: One trial needs more than the cluster can ever have, and could never start.
+        BadInput: One trial needs more than the cluster can ever have, so it could never start.
     """
     up, grown = nodes_up(), nodes_to_come()
-    room = max(_room(need, up), _room(need, grown))
-    if room < need.workers and wanted and _ON_KUBERNETES in os.environ:
-        return wanted
+    capacity = max(_capacity(need, up), _capacity(need, grown))
+    if capacity < need.workers and limit and _ON_KUBERNETES in os.environ:
+        return limit
     require(
-        room >= need.workers,
-        "the workers of a trial fit on the cluster",
+        capacity >= need.workers,
+        "the workers of a trial must fit on the cluster",
         workers=need.workers,
-        each=_told(need.worker),
-        fit=room,
-        nodes="; ".join(f"{count:g} x {_told(shape)}" for shape, count in grown or up) or "none",
+        each=_in_words(need.worker),
+        fit=capacity,
+        nodes="; ".join(f"{count:g} x {_in_words(shape)}" for shape, count in grown or up) or "none",
         remedy="Lower --workers or the resources of a worker, or use a larger cluster.",
     )
-    fits = room // need.workers
-    return min(fits, wanted) if wanted else fits
+    fits = capacity // need.workers
+    return min(fits, limit) if limit else fits
 
 
 def cluster_device(device: str) -> str:
-    """``auto`` as a GPU where a node of the cluster has one or may come with one, else as the CPU."""
+    """Resolve ``auto``: a GPU if a node of the cluster has one, or a future node may, else the CPU."""
     if device != "auto":
         return device
     return "cuda" if any(shape.get("GPU") for shape, _ in [*nodes_up(), *nodes_to_come()]) else "cpu"
 
 
 def call(function: Callable[..., Result], *arguments: Any, need: Need) -> Result:
-    """Call a function as a task of the cluster that takes what a trial takes, and wait for its result."""
+    """Call a function as a Ray task with the resources of a trial, and wait for its result."""
     import ray
 
     result: Result = ray.get(ray.remote(function).options(**need.options).remote(*arguments))
@@ -125,14 +125,14 @@ def call(function: Callable[..., Result], *arguments: Any, need: Need) -> Result
 
 
 def teacher_actors(device: str) -> int:
-    """How many teacher actors fit: one a GPU, or one a CPU where the teacher runs on those."""
+    """Number of teacher actors that fit: one per GPU, or one per CPU if the teacher runs on CPUs."""
     name = "GPU" if device.startswith("cuda") else "CPU"
     kinds = (nodes_up(), nodes_to_come())
     return max(1, *(min(_MOST, int(sum(shape.get(name, 0) * n for shape, n in nodes))) for nodes in kinds))
 
 
 def nodes_up() -> Nodes:
-    """The nodes that are up."""
+    """Nodes that are alive."""
     import ray
 
     alive = Counter(tuple(_shape(node["Resources"]).items()) for node in ray.nodes() if node["Alive"])
@@ -140,7 +140,7 @@ def nodes_up() -> Nodes:
 
 
 def nodes_to_come() -> Nodes:
-    """All the nodes that an autoscaler may have up at once; none where there is none, or it does not tell."""
+    """All nodes that an autoscaler may run at once; empty without one, or if it does not tell."""
     import ray
     from ray._private.state import state
 
@@ -154,7 +154,7 @@ def nodes_to_come() -> Nodes:
 
 
 def launched(path: Path) -> Nodes:
-    """The nodes of a configuration of Ray's cluster launcher."""
+    """Nodes in a configuration of Ray's cluster launcher."""
     import yaml
 
     config = yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -174,8 +174,8 @@ def _shape(resources: Mapping[str, Any]) -> dict[str, float]:
     return {name: float(resources[name]) for name in ("CPU", "GPU") if name in resources}
 
 
-def _room(need: Need, nodes: Nodes) -> int:
-    """How many workers all these nodes hold."""
+def _capacity(need: Need, nodes: Nodes) -> int:
+    """Number of workers that these nodes hold."""
     return sum(_fitting(need.worker, shape, count) for shape, count in nodes)
 
 
@@ -184,5 +184,5 @@ def _fitting(worker: dict[str, float], shape: dict[str, float], nodes: float) ->
     return int(min(one * nodes, _MOST)) if one else 0
 
 
-def _told(resources: Mapping[str, float]) -> str:
+def _in_words(resources: Mapping[str, float]) -> str:
     return " + ".join(f"{amount:g} {name}" for name, amount in resources.items() if amount) or "nothing"

@@ -1,6 +1,6 @@
-"""The baseline: the same work as a trial, and learning rates of its own.
+"""The baseline of a sweep: a student of equal work, trained with several learning rates.
 
-It is the MSE student, or what a method names as its own: for retrieval KD the student without a teacher.
+It is the MSE student, or the baseline that a method defines: for retrieval KD the student without a teacher.
 """
 
 import dataclasses
@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from stillhouse.cluster.resources import Need, concurrency
-from stillhouse.core.artifacts import Workspace
+from stillhouse.core.artifacts import Workspace, read_manifest
 from stillhouse.core.console import say
+from stillhouse.corpora.tables import open_rows
 from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.methods import load_method
 from stillhouse.plan.data import Examples, Mined
@@ -20,27 +21,27 @@ from stillhouse.search.trial import Context, follow
 
 LEARNING_RATES = (1e-4, 3e-4, 1e-3)
 OWN_RATES = (3e-4, 1e-3, 3e-3)
-"""Of a method's own baseline: small students over word vectors."""
+"""Learning rates of a baseline that the method defines: small students over word vectors."""
 
 
 class Baseline:
-    """Three students, one a learning rate, trained as tasks of the cluster."""
+    """Three students, one per learning rate, trained as tasks of the cluster."""
 
     def __init__(self, context: Context, need: Need, plan: Stage, point: dict[str, Any]) -> None:
-        """Train what is not finished: beside the trials, or before them where runs have several workers.
+        """Train what is not finished: during the trials, or before them if runs have several workers.
 
-        Those reserve their resources themselves, and a trial beside them would wait for what it was counted
-        to have.
+        Such runs reserve their resources themselves; a trial at the same time would wait for resources that
+        it was assumed to have.
 
         Args:
-            context: What all trials are told.
-            need: What a trial takes.
-            plan: Of some trial: the work that is matched.
-            point: Hyper-parameters of some trial, which a method's own baseline keeps.
+            context: What all trials share.
+            need: Resources of one trial.
+            plan: Plan of any trial, whose amount of work is matched.
+            point: Hyper-parameters of any trial, which a baseline defined by the method keeps.
         """
         import ray
 
-        # A task that waits for the search pool would lend its CPU to another one: it searches by itself.
+        # A task that waits for the search pool would lend its CPU to another task, so it searches itself.
         alone = dataclasses.replace(context.where, search=None)
         own: dict[str, Any] | None = getattr(load_method(context.method), "BASELINE", None)
         self.choices: list[dict[str, Any]]
@@ -63,16 +64,14 @@ class Baseline:
             self.wait()
 
     def wait(self) -> None:
-        """Wait until all are trained."""
+        """Wait until all students are trained."""
         import ray
 
         ray.get(self._running)
         self._running = []
 
     def best(self) -> tuple[Stage, dict[str, Any]] | None:
-        """The stage with the best dev figure, and its hyper-parameters; None when all of them diverged."""
-        from stillhouse.core.artifacts import read_manifest
-
+        """The stage with the best dev metric and its hyper-parameters; None if all students diverged."""
         workspace = Workspace(Path(self.context.root))
 
         def quality(values: dict[str, Any]) -> float:
@@ -90,9 +89,9 @@ class Baseline:
 
 
 def equal_work(context: Context, plan: Stage) -> Setting:
-    """The setting of a one-stage method that encodes as many texts as all stages of a plan together.
+    """Make the setting of a one-stage method that encodes as many texts as all stages of a plan together.
 
-    A fine-tuning example, for one, holds a query, a passage and K negatives: as many texts to encode.
+    An example of several texts counts as often: one of fine-tuning has a query, a passage and K negatives.
     """
     workspace = Workspace(Path(context.root))
     texts = sum(part.budget * texts_of(part.examples, workspace) for part in plan.chain())
@@ -101,9 +100,7 @@ def equal_work(context: Context, plan: Stage) -> Setting:
 
 
 def texts_of(examples: Examples, workspace: Workspace) -> int:
-    """Texts of one example."""
-    from stillhouse.corpora.tables import open_rows
-
+    """Number of texts per example."""
     if "negatives" not in examples.columns:
         return len(examples.columns)
     if isinstance(examples.origin, Mined):

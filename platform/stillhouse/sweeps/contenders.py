@@ -1,4 +1,4 @@
-"""The models of a final comparison as encoders in full precision: teacher, students, the untrained one."""
+"""The models of the final comparison as full-precision encoders: teacher, students, untrained student."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +17,7 @@ from stillhouse.plan.data import Model, Scored
 from stillhouse.plan.stage import Stage
 from stillhouse.search.records import TrialRecord
 from stillhouse.students.cpu.products import quick_products
+from stillhouse.teachers.weights import load_sentence_transformer
 from stillhouse.training.module import build_student
 from stillhouse.training.pair_scores import teacher_scorer
 from stillhouse.training.walk import encoder_in
@@ -25,7 +26,7 @@ from stillhouse.training.watch import encoder_of
 
 @dataclass(frozen=True)
 class Champion:
-    """The best trial that ran to the full budget."""
+    """The best trial that ran to its end, its last stage and that stage's folder."""
 
     record: TrialRecord
     stage: Stage
@@ -33,14 +34,14 @@ class Champion:
 
 
 @dataclass(frozen=True)
-class Rivals:
-    """Who is compared on the test split.
+class Contenders:
+    """The models that are compared on the test split.
 
     Attributes:
         champion: The sweep's best student.
-        baseline: The MSE student of equal work and its hyper-parameters; None where there is none.
-        prepared: The data, and the locked suite.
-        device: Where they encode; the CPU where the driver does not have it.
+        baseline: Stage and hyper-parameters of the baseline of equal work; None if it diverged.
+        prepared: The data and the locked test suite.
+        device: Device that they encode on; the CPU if the driver does not have it.
     """
 
     champion: Champion
@@ -50,51 +51,49 @@ class Rivals:
 
     @property
     def fingerprint(self) -> str:
-        """Changes when any of the models or the suite does."""
+        """Identifies the models and the suite."""
         stages = [self.champion.stage.fingerprint, self.baseline[0].fingerprint if self.baseline else ""]
         return fingerprint([self.prepared.test.fingerprint, *stages])
 
     def encoders(self, workspace: Workspace) -> dict[str, tuple[Any, nn.Module]]:
-        """Name to the encoder and the module whose cost is measured."""
+        """Load each model by name: its encoder, and the module whose cost is measured."""
         setting = self.prepared.setting
         device = usable_device(self.device)
         student = encoder_in(self.champion.folder, device)
         start = untrained(first_of(self.champion.stage), device)
-        found = {"student": (student, _module(student))}
-        taught = rating_teacher(self.champion.stage, workspace, device)
-        if taught is not None:
-            found["teacher"] = (taught, _module(taught))
+        models = {"student": (student, _module(student))}
+        scorer = scoring_teacher(self.champion.stage, workspace, device)
+        if scorer is not None:
+            models["teacher"] = (scorer, _module(scorer))
         elif setting.get(Claims) is None:
-            found["teacher"] = teacher(setting.teacher, setting.max_length, device)
+            models["teacher"] = teacher(setting.teacher, setting.max_length, device)
         if self.baseline:
             baseline = encoder_in(workspace.path(self.baseline[0]), device)
-            found["baseline"] = (baseline, _module(baseline))
-        return {**found, "untrained": (start, _module(start))}
+            models["baseline"] = (baseline, _module(baseline))
+        return {**models, "untrained": (start, _module(start))}
 
 
 class TeacherEncoder:
-    """The teacher at the length that its students have."""
+    """The teacher, truncating texts at its students' maximum length."""
 
     def __init__(self, model: Model, max_length: int, device: str) -> None:
-        """Load it."""
-        from stillhouse.teachers.weights import load_sentence_transformer
-
+        """Load the teacher."""
         self._device = usable_device(device)
         self.module = load_sentence_transformer(model, self._device)
         if hasattr(self.module[0], "max_seq_length"):
             self.module.max_seq_length = max_length
-        else:  # A static model has no length but its tokenizer's.
+        else:  # A static model has no maximum length except its tokenizer's.
             self.module.tokenizer.enable_truncation(max_length)
 
     def encode(self, texts: Any) -> FloatArray:
-        """Vectors of texts, (N, E), in their order."""
+        """Encode texts into vectors, (N, E), in their order."""
         with quick_products(self._device, "float32"):
             vectors = self.module.encode(list(texts), convert_to_numpy=True, show_progress_bar=False)
         return np.asarray(vectors, dtype=np.float32)
 
 
-def rating_teacher(stage: Stage, workspace: Workspace, device: str) -> Any:
-    """The teacher whose recorded scores of pairs a stage reads, as a scorer; None where it reads none."""
+def scoring_teacher(stage: Stage, workspace: Workspace, device: str) -> Any:
+    """Load the teacher whose recorded pair scores a stage reads, as a scorer; None if it reads none."""
     for examples in stage.examples.sources():
         if isinstance(examples.origin, Scored):
             return teacher_scorer(examples.origin, workspace, device)
@@ -102,13 +101,13 @@ def rating_teacher(stage: Stage, workspace: Workspace, device: str) -> Any:
 
 
 def teacher(model: Model, max_length: int, device: str) -> tuple[Encoder, nn.Module]:
-    """The teacher as an encoder, and its module."""
+    """Load the teacher as an encoder, with its module."""
     encoder = TeacherEncoder(model, max_length, device)
     return encoder, encoder.module
 
 
 def first_of(stage: Stage) -> Stage:
-    """The first stage that trained this student; a projection may have come later."""
+    """Find the first stage that trained this student; a projection may have been added later."""
 
     def body(of: Stage) -> tuple[Any, ...]:
         kept = {k: v for k, v in of.student.kwargs.items() if not k.startswith("projection")}
@@ -120,7 +119,7 @@ def first_of(stage: Stage) -> Stage:
 
 
 def untrained(stage: Stage, device: str) -> Any:
-    """What a stage starts from: the chosen layers with the weights they had."""
+    """Build the student that a stage starts from: the selected layers with their original weights."""
     return encoder_of(build_student(stage), stage.max_length, "float32", device)
 
 

@@ -1,4 +1,4 @@
-"""What the students of a sweep's trials cost: measured once for each architecture."""
+"""Costs of the students of a sweep's trials, measured once per architecture."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -24,14 +24,14 @@ def costs_of(
     context: Context,
     folder: Path,
 ) -> Iterator[tuple[TrialRecord, dict[str, float]]]:
-    """The finished trials and their costs, which depend on the student's architecture and not on its weights.
+    """Yield the finished trials with their costs, which depend on the student's architecture only.
 
     Args:
         records: All trials.
-        champion: The best one.
-        measured: Its costs.
-        context: What all trials are told.
-        folder: The sweep's, where the costs of other architectures are kept.
+        champion: The best trial.
+        measured: Costs of the champion.
+        context: What all trials share.
+        folder: The sweep's folder, where the costs of other architectures are kept.
     """
     workspace, path = Workspace(Path(context.root)), folder / "costs.json"
     known: dict[str, dict[str, float]] = read_json(path) if path.exists() else {}

@@ -1,4 +1,4 @@
-"""One method trained at one or several shares of its rows, and the table of a corpus-size curve."""
+"""Training a method on one or several fractions of its rows, and the table of a corpus-size curve."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -25,11 +25,11 @@ class Point:
     """A trained student of a curve.
 
     Attributes:
-        fraction: Share of the training rows.
-        rows: Rows of each stage by its label.
-        folder: Of the last stage.
-        metrics: Its dev figures.
-        seconds: It took, without the stages before it.
+        fraction: Fraction of the training rows.
+        rows: Number of rows of each stage, by label.
+        folder: Folder of the last stage.
+        metrics: Dev metrics of the last stage.
+        seconds: Duration of the last stage.
     """
 
     fraction: float
@@ -43,31 +43,31 @@ def train_at(
     fractions: Sequence[float],
     method: Method,
     hp: Any,
-    wanted: Experiment,
+    experiment: Experiment,
     workspace: Workspace,
     embedding: Embedding,
     where: Where,
     *,
     refresh: bool = False,
 ) -> list[Point]:
-    """Train a method at shares of its rows. The teacher embeds the whole text once; what is finished stays.
+    """Train a method on fractions of its rows; the teacher embeds the whole text once.
 
     Args:
-        fractions: The shares, each in (0, 1].
-        method: What plans.
+        fractions: The fractions, each in (0, 1].
+        method: The method.
         hp: Its hyper-parameters.
-        wanted: The data; its own fraction is replaced.
-        workspace: Where everything is found and put.
+        experiment: The experiment; its own fraction is replaced.
+        workspace: Where artifacts are read and written.
         embedding: Where the teacher runs.
         where: Where the students train.
-        refresh: Read the corpus again.
+        refresh: Whether to read the corpus again.
 
     Raises:
-        BadInput: A stage has fewer rows than its batch at some share; nothing is trained then.
+        BadInput: With some fraction a stage has fewer rows than its batch size; nothing is trained then.
     """
     plans = []
     for place, fraction in enumerate(fractions):
-        given = changed(wanted, {"budget.fraction": fraction})
+        given = changed(experiment, {"budget.fraction": fraction})
         prepared = prepare(given, workspace, embedding, refresh=refresh and place == 0)
         stage = method.plan(hp, prepared.setting)
         warn_of_full_bank([stage], prepared.setting)
@@ -76,14 +76,14 @@ def train_at(
     for fraction, stage, rows in plans:
         if len(plans) > 1:
             say(f"fraction {fraction:g}")
-        manifest = read_manifest(run(stage, workspace, where=where, on_evaluation=_Teller(stage)))
+        manifest = read_manifest(run(stage, workspace, where=where, on_evaluation=_Printer(stage)))
         folder = str(workspace.path(stage))
         points.append(Point(fraction, rows, folder, manifest["metrics"], manifest["seconds"]))
     return points
 
 
 def curve_table(points: Sequence[Point]) -> str:
-    """A line a share: rows of each stage, and the dev figures."""
+    """Format one line per fraction: the rows of each stage and the dev metrics."""
     stages = list(points[0].rows)
     figures = list(dict.fromkeys(name for point in points for name in point.metrics))
     cells = [
@@ -99,8 +99,8 @@ def curve_table(points: Sequence[Point]) -> str:
     )
 
 
-class _Teller:
-    """Says each evaluation on the screen."""
+class _Printer:
+    """Prints each evaluation."""
 
     def __init__(self, stage: Stage) -> None:
         self._selects = {part.label: part.dev.select for part in stage.chain() if part.dev}
@@ -119,26 +119,26 @@ def _checked_rows(workspace: Workspace, stage: Stage, fraction: float) -> dict[s
     for part in stage.chain():
         require(
             rows[part.label] >= part.batch_size,
-            f"rows of the stage {part.label} >= its batch_size",
+            f"rows of the stage {part.label} >= batch_size",
             fraction=fraction,
             rows=rows[part.label],
             batch_size=part.batch_size,
-            remedy="Give more text, a larger share, or a smaller batch.",
+            remedy="Give more text, a larger fraction, or a smaller batch.",
         )
     return rows
 
 
 def _rows(workspace: Workspace, examples: Examples) -> int:
-    return len(next(iter(open_rows(workspace, _there(examples)).values())))
+    return len(next(iter(open_rows(workspace, _without_recordings(examples)).values())))
 
 
-def _there(examples: Examples) -> Examples:
-    """The same rows without what is still to be recorded beside them."""
+def _without_recordings(examples: Examples) -> Examples:
+    """The same rows without the values that are still to be recorded."""
     origin = examples.origin
     if isinstance(origin, Recorded | Scored):
-        return _there(origin.rows)
+        return _without_recordings(origin.rows)
     if isinstance(origin, Sampled):
-        rows = _there(origin.rows)
+        rows = _without_recordings(origin.rows)
         share = dataclasses.replace(origin, rows=rows)
         return dataclasses.replace(examples, origin=share, values=rows.values)
     return examples

@@ -1,4 +1,4 @@
-"""The end of a sweep: the best student against its teacher on the test split, exported and registered."""
+"""The end of a sweep: the best student is tested against its teacher, exported and registered."""
 
 import dataclasses
 import math
@@ -32,10 +32,10 @@ from stillhouse.search.observer import Observer
 from stillhouse.search.records import TrialRecord
 from stillhouse.search.trial import Context
 from stillhouse.sweeps.baseline import Baseline
-from stillhouse.sweeps.contenders import Champion, Rivals, rating_teacher, teacher
+from stillhouse.sweeps.contenders import Champion, Contenders, scoring_teacher, teacher
 from stillhouse.sweeps.costs import costs_of
 from stillhouse.sweeps.export import export_stage, model_card_of
-from stillhouse.sweeps.test_log import record_opening
+from stillhouse.sweeps.test_log import record_test_use
 
 
 def deliver(
@@ -48,10 +48,10 @@ def deliver(
     baseline: Baseline,
     observer: Observer,
 ) -> dict[str, Any]:
-    """Table of the trials, test, export, registry, figures; what exists is not made again.
+    """Print the trials, test, export and register the champion, draw the figures; skip what exists.
 
     Returns:
-        What `--json` writes. ``champion`` is None when no trial ran to its end.
+        The content of `--json`. ``champion`` is None when no trial ran to its end.
     """
     workspace = Workspace(Path(context.root))
     say()
@@ -68,50 +68,50 @@ def deliver(
     stages = [dataclasses.asdict(kind) for kind in reused]
     if champion is None:
         say("no trial ran to its end: see the reasons above.")
-        nobody = dict.fromkeys(("champion", "teacher", "baseline", "untrained"))
-        return {**nobody, "trials": trials, "front": [], "stages": stages}
-    rivals = Rivals(champion, baseline.best(), prepared, context.where.device)
-    if rivals.baseline is None:
+        no_models = dict.fromkeys(("champion", "teacher", "baseline", "untrained"))
+        return {**no_models, "trials": trials, "front": [], "stages": stages}
+    contenders = Contenders(champion, baseline.best(), prepared, context.where.device)
+    if contenders.baseline is None:
         say("no baseline: it diverged with each of its learning rates.")
-    tested = _tested(rivals, workspace, folder, observer)
-    export, parity = _export(name, context, champion, tested, rivals, folder)
+    tested = _tested(contenders, workspace, folder, observer)
+    export, parity = _export(name, context, champion, tested, contenders, folder)
     say()
     say(comparison_table(tested))
     say(f"exported: {export} (lowest cosine to the evaluated student {parity:.7f})")
     report = {
-        **_report(tested, champion, rivals, export, trials),
+        **_report(tested, champion, contenders, export, trials),
         "front": [record.number for record in best],
         "stages": stages,
     }
     for record, figures in costs_of(records, champion, tested["student"]["cost"], context, folder):
         observer.costs(record, figures)
     observer.report(report, teacher_dev)
-    version = _tell(observer, champion, report, teacher_dev, records, folder, register_as)
-    told = f"version {version}" if version else "as soon as MLflow answers"
-    say(f"registered: models:/{register_as}@champion, {told}")
+    version = _track(observer, champion, report, teacher_dev, records, folder, register_as)
+    registered = f"version {version}" if version else "as soon as MLflow answers"
+    say(f"registered: models:/{register_as}@champion, {registered}")
     return report
 
 
 def _tested(
-    rivals: Rivals, workspace: Workspace, folder: Path, observer: Observer
+    contenders: Contenders, workspace: Workspace, folder: Path, observer: Observer
 ) -> dict[str, dict[str, Any]]:
-    """Open the test suite once for these models; the figures are kept beside the sweep."""
-    path = folder / f"test-{rivals.fingerprint}.json"
+    """Run the test suite once for these models; the results are kept in the sweep's folder."""
+    path = folder / f"test-{contenders.fingerprint}.json"
     if path.exists():
         kept: dict[str, dict[str, Any]] = read_json(path)
         return kept
-    suite = rivals.prepared.test.fingerprint
-    before = record_opening(workspace, suite, f"sweep {observer.name}")
+    suite = contenders.prepared.test.fingerprint
+    before = record_test_use(workspace, suite, f"sweep {observer.name}")
     observer.opened(suite, before)
     say(f"test split, opened {'for the first time' if not before else f'before, {before} times'}")
     tested: dict[str, dict[str, Any]] = {}
-    for who, (encoder, module) in rivals.encoders(workspace).items():
-        figures = run_suite(rivals.prepared.test, encoder, workspace)
-        tested[who] = {"metrics": figures, "cost": _cost(encoder, module, rivals.prepared)}
-    if rivals.prepared.setting.get(Claims) is not None:
+    for who, (encoder, module) in contenders.encoders(workspace).items():
+        figures = run_suite(contenders.prepared.test, encoder, workspace)
+        tested[who] = {"metrics": figures, "cost": _cost(encoder, module, contenders.prepared)}
+    if contenders.prepared.setting.get(Claims) is not None:
         order = {
             f"fever_{name.removeprefix('tfidf_test_')}": value
-            for name, value in rivals.prepared.facts.items()
+            for name, value in contenders.prepared.facts.items()
             if name.startswith("tfidf_test_")
         }
         tested["TF-IDF"] = {"metrics": order, "cost": {}}
@@ -121,7 +121,7 @@ def _tested(
 
 
 def _cost(encoder: Any, module: nn.Module, prepared: Prepared) -> dict[str, float]:
-    """Size and speed; of what ranks also the pairs that it scores a second."""
+    """Measure size and speed; for a ranking model also the pairs scored per second."""
     pairs = prepared.setting.get(Claims) is not None and isinstance(encoder, Scorer)
     speed = {"pairs_per_second": pairs_per_second(encoder)} if pairs else {}
     if not isinstance(encoder, Encoder):
@@ -135,7 +135,7 @@ def _export(
     context: Context,
     champion: Champion,
     tested: dict[str, dict[str, Any]],
-    rivals: Rivals,
+    contenders: Contenders,
     folder: Path,
 ) -> tuple[Path, float]:
     export, note = folder / "export", folder / "export.json"
@@ -145,14 +145,14 @@ def _export(
         if made["weights_sha256"] == sha256:
             return export, float(made["parity"])
     method, values = load_method(context.method), dict(champion.record.hyper_parameters)
-    card = model_card_of(name, method, rivals.prepared, champion.stage, values, tested)
+    card = model_card_of(name, method, contenders.prepared, champion.stage, values, tested)
     texts = _texts(champion, Workspace(Path(context.root)))
     parity = export_stage(champion.folder, export, card=card, texts=texts)
     write_json(note, {"weights_sha256": sha256, "parity": parity, "stage": str(champion.folder)})
     return export, parity
 
 
-def _tell(
+def _track(
     observer: Observer,
     champion: Champion,
     report: dict[str, Any],
@@ -161,7 +161,7 @@ def _tell(
     folder: Path,
     register_as: str,
 ) -> str | None:
-    """Figures, the report and the student, told to the tracker under the sweep's run."""
+    """Log the figures, the report and the student to the sweep's run; return the registered version."""
     write_json(folder / "report.json", report)
     others = ("teacher", "baseline", "untrained", "TF-IDF")
     tested = {**{who: report[who] for who in others if report.get(who)}, "student": report["champion"]}
@@ -199,15 +199,15 @@ def _tell(
 def _report(
     tested: dict[str, dict[str, Any]],
     champion: Champion,
-    rivals: Rivals,
+    contenders: Contenders,
     export: Path,
     trials: list[dict[str, Any]],
 ) -> dict[str, Any]:
     baseline = None
-    if rivals.baseline:
-        ranks = rivals.prepared.setting.get(Claims) is not None
+    if contenders.baseline:
+        ranks = contenders.prepared.setting.get(Claims) is not None
         name = champion.stage.label if ranks else "mse"
-        baseline = {**tested["baseline"], "method": name, "hyper_parameters": rivals.baseline[1]}
+        baseline = {**tested["baseline"], "method": name, "hyper_parameters": contenders.baseline[1]}
     return {
         "champion": {
             **tested["student"],
@@ -222,7 +222,7 @@ def _report(
         "baseline": baseline,
         "untrained": tested["untrained"],
         "trials": trials,
-        "facts": rivals.prepared.facts,
+        "facts": contenders.prepared.facts,
     }
 
 
@@ -236,7 +236,7 @@ def _choose(records: list[TrialRecord], context: Context, workspace: Workspace) 
 
 
 def _rank(record: TrialRecord) -> tuple[float, ...]:
-    """The best quality; of equals, the least of the second objective."""
+    """Sort key: the quality, then, among equals, the smallest second objective."""
     quality, *second = record.values or (-math.inf,)
     return (quality, *(-value for value in second))
 
@@ -248,7 +248,7 @@ def _trial(record: TrialRecord) -> dict[str, Any]:
 def _teacher_dev(
     prepared: Prepared, context: Context, folder: Path, champion: Champion | None
 ) -> dict[str, float]:
-    """The teacher on the dev suite: what the trials' share is of. Measured once."""
+    """Measure the teacher on the dev suite, once: the reference for the share that the trials keep."""
     path = folder / "teacher-dev.json"
     if path.exists():
         kept: dict[str, float] = read_json(path)
@@ -257,7 +257,7 @@ def _teacher_dev(
     if setting.get(Claims) is None:
         encoder, _ = teacher(setting.teacher, setting.max_length, context.where.device)
     elif champion is not None:
-        encoder = rating_teacher(champion.stage, workspace, usable_device(context.where.device))
+        encoder = scoring_teacher(champion.stage, workspace, usable_device(context.where.device))
     if (setting.get(Claims) is not None and champion is None) or encoder is None:
         return {}
     figures = run_suite(setting.dev, encoder, workspace)
@@ -266,6 +266,6 @@ def _teacher_dev(
 
 
 def _texts(champion: Champion, workspace: Workspace) -> list[str]:
-    """Training texts for the parity check."""
+    """Read training texts for the parity check."""
     texts = open_texts(workspace, next(iter(champion.stage.examples.columns.values())))
     return texts[np.arange(min(200, len(texts)))]

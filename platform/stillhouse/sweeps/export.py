@@ -1,4 +1,4 @@
-"""Exporting a trained stage: the folder, its parity check and its model card."""
+"""Export of a trained stage: the folder, its parity check and its model card."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -43,20 +43,20 @@ def export_stage(
     card: str = "",
     texts: Sequence[str] = _PARITY_TEXTS,
 ) -> float:
-    """Write a finished stage's student in some form and check, in the form's runtime, that it is the same.
+    """Export a finished stage's student, and check its vectors in the format's own runtime.
 
     Args:
-        folder: Of the stage.
-        target: Where to write.
+        folder: Folder of the stage.
+        target: Folder to write.
         form: One of `FORMATS`.
-        card: Markdown of the model card, of a sentence-transformers folder.
-        texts: What the check encodes with both.
+        card: Model card in Markdown, for a sentence-transformers folder.
+        texts: Texts that the check encodes with both models.
 
     Returns:
-        The lowest cosine between the exported folder's vectors and the student's.
+        The lowest cosine between the vectors of the export and of the student.
 
     Raises:
-        BadInput: An unfinished stage, a form that its student does not have, or a folder that is in use.
+        BadInput: The stage is unfinished, its student does not support the form, or the folder is in use.
         RuntimeError: The export gives other vectors.
     """
     encoder: Any = encoder_in(folder)
@@ -64,7 +64,7 @@ def export_stage(
     gives_vectors = isinstance(encoder, Encoder)
     if not gives_vectors:
         raise BadInput(
-            f"Only a student that gives vectors of texts can be exported, but {folder} holds a model that "
+            f"only a student that encodes single texts can be exported, but {folder} holds a model that "
             "reads pairs jointly, which is a teacher. Export the retrieval_kd stage."
         )
     if isinstance(student, Exportable) and student.export_sides:
@@ -75,21 +75,21 @@ def export_stage(
 
 
 def formats_of(folder: Path) -> dict[str, str]:
-    """Each form to the reason why a finished stage's student does not have it, empty where it does."""
+    """Map each format to the reason why a finished stage's student does not support it; empty if it does."""
     student = encoder_in(folder).student
     return {form: why_not(student, form) for form in FORMATS}
 
 
 def check_towers(scorer: StudentScorer, target: Path, texts: Sequence[str], minimum: float = 0.9999) -> float:
-    """Compare both folders, as stock sentence-transformers loads them, with the trained towers.
+    """Compare both exported folders, loaded by stock sentence-transformers, with the trained towers.
 
-    With a bilinear joiner the claims' folder gives the vector whose inner product is the score.
+    With a bilinear joiner the claims' folder gives vectors whose inner product with a document is the score.
 
     Returns:
         The lowest cosine of all vectors.
 
     Raises:
-        RuntimeError: A vector is another one.
+        RuntimeError: A vector differs.
     """
     joiner = scorer.objective.joiner
 
@@ -113,7 +113,7 @@ def model_card_of(
     hyper_parameters: dict[str, Any],
     tested: dict[str, dict[str, Any]],
 ) -> str:
-    """The model card of a sweep's best student."""
+    """Write the model card of a sweep's best student."""
     student, facts = stage.student, prepared.facts
     ranking = prepared.setting.get(Claims)
     teacher = prepared.setting.teacher if ranking is None else ranking.cross_encoder
@@ -148,13 +148,13 @@ def model_card_of(
 
 
 def _in_words(student: Spec[Any]) -> str:
-    """What a student was made from."""
+    """Describe a student's architecture and origin."""
     kwargs = student.kwargs
     if "words" in kwargs and "hidden" not in kwargs:
         units = kwargs.get("filters", kwargs.get("units"))
         return f"two equal towers, {student.target.__name__} with {units} units, over word vectors"
     if "words" in kwargs:
-        return f"a bidirectional LSTM of {kwargs['hidden']} units a side over word vectors"
+        return f"a bidirectional LSTM of {kwargs['hidden']} units per direction over word vectors"
     base = kwargs["base"].name or "the base model"
     if "unit" in kwargs:
         narrow = f", word vectors of {kwargs['bottleneck']} dimensions" if kwargs.get("bottleneck") else ""

@@ -1,4 +1,4 @@
-"""A sweep, from a corpus to the best student: prepare, search, compare, deliver. The same call goes on."""
+"""A sweep, from a corpus to the best student: prepare, search, compare, deliver. The same call resumes it."""
 
 import dataclasses
 from pathlib import Path
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 
 
 def sweep(options: SweepOptions) -> dict[str, Any]:
-    """Run a sweep, or go on with it, or only report it when all is done.
+    """Run or resume a sweep; if all its trials are done, only report it.
 
     Returns:
         ``champion``, ``teacher``, ``baseline``, ``untrained`` and ``trials``, as ``--json`` writes them.
 
     Raises:
-        BadInput: Another sweep writes this workspace, the sweep of this name has another space or other data,
-            or one trial needs more than the cluster has.
+        BadInput: Another process writes to this workspace, the sweep of this name has another space or other
+            data, or a single trial needs more resources than the cluster has.
     """
     Workspace(options.root.resolve()).claim()
-    held = f"{options.root} must have one writer, but another run goes on there. Wait, or give --root."
+    held = f"{options.root} must have one writer, but another command is running there. Wait, or give --root."
     logs = options.root / "logs"
     with (
         locked(options.root / ".lock", wait=False, held=held),
@@ -56,7 +56,7 @@ def sweep(options: SweepOptions) -> dict[str, Any]:
 
 
 def on_the_cluster(options: SweepOptions) -> SweepOptions:
-    """The options with the device settled, once the cluster is there to be asked."""
+    """Resolve the device of the options on the connected cluster."""
     device = cluster_device(options.device)
     embedding = dataclasses.replace(options.embedding, device=device)
     return dataclasses.replace(options, device=device, need=options.need.on(device), embedding=embedding)
@@ -65,6 +65,7 @@ def on_the_cluster(options: SweepOptions) -> SweepOptions:
 def _search_and_deliver(
     options: SweepOptions, prepared: Prepared, workspace: Workspace, folder: Path, at_once: int
 ) -> dict[str, Any]:
+    # Imported late: they load Ray Tune, Optuna and MLflow, and a refused command must answer at once.
     from stillhouse.search.observer import Observer, open_tracker
     from stillhouse.search.shared_stages import build_shared, first_point, some_point
     from stillhouse.search.trial import Context
@@ -88,7 +89,7 @@ def _search_and_deliver(
         quality=prepared.setting.dev.select,
     )
     plan = context.plan(some_point(options.space))
-    # A task has a figure of its own, which the last stage selects by.
+    # A labelled task has its own metric, which the last stage selects by.
     context = dataclasses.replace(context, quality=plan.dev.select if plan.dev else context.quality)
     warn_of_full_bank(map(context.plan, options.space.probes()), prepared.setting)
     tracker = open_tracker(workspace, folder, options.name)
@@ -112,7 +113,7 @@ def _search_and_deliver(
 
 
 def _search_pool(dev: DevSuite) -> "SearchPool | None":
-    """The actors that search for all trials; none where no trial searches."""
+    """Start the actors that search for all trials; None if no trial searches."""
     from stillhouse.evaluation.retrieval import DocSearch, start_search_pool
 
     if not any(evaluator.target is DocSearch for evaluator in dev.evaluators):
@@ -121,9 +122,12 @@ def _search_pool(dev: DevSuite) -> "SearchPool | None":
 
 
 def open_sweep(options: SweepOptions, prepared: Prepared, workspace: Workspace) -> Path:
-    """The sweep's folder; refused when the sweep of this name is another one.
+    """Open the sweep's folder.
 
-    Trials may be added to a sweep, so their number is no part of its identity.
+    Trials may be added to a sweep, so their number is not part of its identity.
+
+    Raises:
+        BadInput: The sweep of this name has another space or other data.
     """
     parts = {**_search_parts(options), "setting": canonical(prepared.setting)}
     folder = _folder(options)
@@ -134,12 +138,12 @@ def open_sweep(options: SweepOptions, prepared: Prepared, workspace: Workspace) 
 
 
 def check_same_sweep(options: SweepOptions) -> None:
-    """Refuse another search under a known name, before anything is read or embedded for it."""
+    """Refuse another search under an existing name, before anything is read or embedded for it."""
     _same_sweep(options, _search_parts(options))
 
 
 def _same_sweep(options: SweepOptions, parts: dict[str, Any]) -> bool:
-    """Whether the sweep was begun, with these parts; refused when it was begun with others."""
+    """Whether the sweep was begun with these parts; refused if it was begun with others."""
     path = _folder(options) / "sweep.json"
     if not path.exists():
         return False
@@ -147,7 +151,7 @@ def _same_sweep(options: SweepOptions, parts: dict[str, Any]) -> bool:
     other = [name for name in identity if identity[name] != known.get(name)]
     if other:
         raise BadInput(
-            f"a sweep goes on with what it was started with, but the {' and the '.join(other)} of sweep "
+            f"a sweep must be resumed as it was begun, but the {' and the '.join(other)} of sweep "
             f"{options.name!r} differs from {path.parent}. Give another --name, or remove that folder."
         )
     return True
@@ -175,15 +179,13 @@ def _at_once(options: SweepOptions) -> int:
 
 
 def default_space(method: str) -> Path:
-    """The search space that comes with a method.
+    """Find the search space that is shipped with a method.
 
     Raises:
-        BadInput: There is none.
+        BadInput: The method has none.
     """
     load_method(method)
     shipped = Path(__file__).resolve().parents[3] / "search_spaces" / f"{method}.yaml"
     if not shipped.exists():
-        raise BadInput(
-            f"a search space must be given for {method}: no {shipped.name} is there. Use --space FILE."
-        )
+        raise BadInput(f"a search space must be given for {method}, which comes with none. Use --space FILE.")
     return shipped

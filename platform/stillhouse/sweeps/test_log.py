@@ -1,4 +1,4 @@
-"""The record of every opening of a locked test suite."""
+"""The test log: every use of a locked test suite is recorded."""
 
 import json
 import time
@@ -7,18 +7,20 @@ from pathlib import Path
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.console import warn
 from stillhouse.plan.stage import Stage
+from stillhouse.tracking.mlflow_tracker import sqlite_path, tracking_uri
+from stillhouse.tracking.reading import tag_runs
 
 
-def record_opening(workspace: Workspace, suite: str, what: str) -> int:
-    """Note that a test suite is about to be opened.
+def record_test_use(workspace: Workspace, suite: str, what: str) -> int:
+    """Record that a test suite is about to be used.
 
     Args:
-        workspace: Where it is noted: ``openings.jsonl``.
-        suite: The suite's fingerprint.
-        what: The model, or the sweep.
+        workspace: The workspace whose ``openings.jsonl`` is the log.
+        suite: Fingerprint of the suite.
+        what: The model or the sweep that is tested.
 
     Returns:
-        How often this suite was opened before.
+        Number of earlier uses of this suite.
     """
     path = workspace.root / "openings.jsonl"
     before = 0
@@ -32,35 +34,33 @@ def record_opening(workspace: Workspace, suite: str, what: str) -> int:
     return before
 
 
-def tell_runs(workspace: Workspace, suite: str, model: str) -> int:
-    """Note an opening in the runs of MLflow that made the model: a stage's runs, or the sweep's of an export.
+def tag_tested_runs(workspace: Workspace, suite: str, model: str) -> int:
+    """Tag the MLflow runs that made a model with a use of a test suite.
 
     Args:
-        workspace: Where the model may be from.
-        suite: The suite's fingerprint.
-        model: As a person named it.
+        workspace: The workspace that the model may come from.
+        suite: Fingerprint of the suite.
+        model: Name or folder of the model as the user gave it: of a stage its runs are tagged, of a sweep's
+            export the run of the sweep.
 
     Returns:
-        How many runs were told: none of a model from elsewhere, or where MLflow does not answer.
+        Number of tagged runs: 0 for a model from elsewhere, or if MLflow does not answer.
     """
-    from stillhouse.tracking.mlflow_tracker import sqlite_path, tracking_uri
-    from stillhouse.tracking.reading import tag_runs
-
     folder, uri = Path(model).resolve(), tracking_uri(workspace.root)
     root, path = workspace.root.resolve(), sqlite_path(uri)
     stages = root / Stage.kind
     if folder.parent == root / "sweeps" / folder.parent.name and folder.name == "export":
-        wanted = f"tags.`stillhouse.sweep` = '{folder.parent.name}'"
+        query = f"tags.`stillhouse.sweep` = '{folder.parent.name}'"
     elif stages in folder.parents or (stages / model).is_dir():
-        wanted = f"params.fingerprint = '{folder.name.rpartition('-')[2]}'"
+        query = f"params.fingerprint = '{folder.name.rpartition('-')[2]}'"
     else:
         return 0
     if path is not None and not path.exists():
         return 0
-    told = f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} by evaluate"
+    use = f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} by evaluate"
     try:
-        return tag_runs(uri, wanted, {f"stillhouse.opened.{suite}": told})
-    # A server that is down stops no evaluation: the workspace has the record.
+        return tag_runs(uri, query, {f"stillhouse.opened.{suite}": use})
+    # A server that is down must not stop an evaluation: the workspace has the record.
     except Exception as error:
-        warn(f"the opening is in {root / 'openings.jsonl'}, but MLflow was not told: {type(error).__name__}")
+        warn(f"the test is recorded in {root / 'openings.jsonl'}, but not in MLflow: {type(error).__name__}")
         return 0

@@ -36,7 +36,7 @@ def test_coverage_by_hand() -> None:
     assert coverage(RANKED, [[5], [2], [7, 1]], (1, 2)) == {1: 2 / 3, 2: 1}
 
 
-def test_what_does_not_fit_is_refused() -> None:
+def test_mismatched_rankings_are_refused() -> None:
     with pytest.raises(BadInput, match="for every claim"):
         pick_candidates(RANKED, GOLD[:2], 2, force_gold=False)
     for c in (0, 6):

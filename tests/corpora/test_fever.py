@@ -85,7 +85,7 @@ def test_both_layouts_say_the_same(tmp_path: Path) -> None:
     assert published.dropped == {"pages without title or text": 1, **fever.dropped}
 
 
-def test_what_is_dropped_is_counted_and_said(tmp_path: Path) -> None:
+def test_dropped_claims_are_counted_and_summarised(tmp_path: Path) -> None:
     fever = read(tmp_path, as_lines(), as_docs() + as_docs())
     assert fever.dropped == {
         "pages with a title seen before": 4,

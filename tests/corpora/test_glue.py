@@ -77,12 +77,14 @@ def test_json_with_both_texts_in_one_field(tmp_path: Path) -> None:
         ("qqp", "dev.json", '[{"sentence": "first: a\\nsecond: b", "label": "maybe"}]', "maybe"),
     ],
 )
-def test_malformed_files_are_told(task: str, name: str, content: str, message: str, tmp_path: Path) -> None:
+def test_malformed_files_are_refused(
+    task: str, name: str, content: str, message: str, tmp_path: Path
+) -> None:
     with pytest.raises(BadInput, match=message):
         rows_of(tmp_path, task, "dev", name, content)
 
 
-def test_what_is_not_there_is_told(tmp_path: Path) -> None:
+def test_unknown_and_missing_files_are_refused(tmp_path: Path) -> None:
     for given, message in (
         (("sst", "dev"), "sst2"),
         (("mnli", "dev_match"), "dev_matched"),

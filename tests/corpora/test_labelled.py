@@ -18,7 +18,7 @@ def lines(path: Path, rows: list[dict[str, Any]]) -> str:
     return str(path)
 
 
-def told(workspace: Workspace, examples: Examples) -> list[tuple[Any, ...]]:
+def triples(workspace: Workspace, examples: Examples) -> list[tuple[Any, ...]]:
     """The rows as texts."""
     rows = open_rows(workspace, examples)
     columns = []
@@ -40,7 +40,7 @@ def test_pairs_with_negatives_in_one_column(workspace: Workspace, tmp_path: Path
         ],
     )
     examples = read_labelled(workspace, source, negatives=2)
-    assert told(workspace, examples) == [
+    assert triples(workspace, examples) == [
         ("q one", "p one", "n one", "n two"),
         ("q two", "n one", "p one", "n two"),
     ]
@@ -58,11 +58,11 @@ def test_columns_of_other_names_are_taken_in_order(
     rows = [["left", "right", "wrong"], ["one", "two", "three"], ["four", "five", "six"]]
     (tmp_path / name).write_text("\n".join(separator.join(row) for row in rows) + "\n")
     examples = read_labelled(workspace, str(tmp_path / name), negatives=1, limit=1)
-    assert told(workspace, examples) == [("one", "two", "three")]
+    assert triples(workspace, examples) == [("one", "two", "three")]
 
 
 def test_nli_labels_make_triples(workspace: Workspace, tmp_path: Path) -> None:
-    said = [
+    nli = [
         ("p", "e1", "entailment"),
         ("p", "n", "neutral"),
         ("p", "c", "contradiction"),
@@ -70,18 +70,18 @@ def test_nli_labels_make_triples(workspace: Workspace, tmp_path: Path) -> None:
         ("alone", "e3", "entailment"),
     ]
     source = lines(
-        tmp_path / "nli.jsonl", [{"premise": p, "hypothesis": h, "label": label} for p, h, label in said]
+        tmp_path / "nli.jsonl", [{"premise": p, "hypothesis": h, "label": label} for p, h, label in nli]
     )
-    assert told(workspace, read_labelled(workspace, source, negatives=1)) == [
+    assert triples(workspace, read_labelled(workspace, source, negatives=1)) == [
         ("p", "e1", "c"),
         ("p", "e2", "c"),
     ]
     numbers = {"entailment": 0, "neutral": 1, "contradiction": 2}
     other = lines(
         tmp_path / "hub.jsonl",
-        [{"premise": p, "hypothesis": h, "label": numbers[label]} for p, h, label in said],
+        [{"premise": p, "hypothesis": h, "label": numbers[label]} for p, h, label in nli],
     )
-    assert told(workspace, read_labelled(workspace, other)) == [("p", "e1"), ("p", "e2")]
+    assert triples(workspace, read_labelled(workspace, other)) == [("p", "e1"), ("p", "e2")]
 
 
 def test_a_changed_file_is_read_again(workspace: Workspace, tmp_path: Path) -> None:

@@ -206,7 +206,7 @@ def test_hostile_files_are_skipped_and_counted(workspace: Workspace, site_packag
         ({"sentences": 0}, "sentences > 0"),
     ],
 )
-def test_more_than_there_is(select: Select, changes: dict[str, int], message: str) -> None:
+def test_more_than_available_is_refused(select: Select, changes: dict[str, int], message: str) -> None:
     with pytest.raises(BadInput, match=message):
         select(**changes)
 

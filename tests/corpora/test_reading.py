@@ -164,7 +164,7 @@ def test_a_parquet_column_of_another_type_is_refused(tmp_path: Path) -> None:
         usable(tmp_path / "rows.parquet", ReadOptions(column="txt"))
 
 
-def test_a_source_that_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_source_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"the corpus .* does not exist"):
         usable(tmp_path / "none.txt")
     with pytest.raises(BadInput, match=r"the corpus .* does not exist"):

@@ -7,7 +7,7 @@ import pytest
 
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput
-from stillhouse.corpora.shares import chosen
+from stillhouse.corpora.shares import sample_rows
 from stillhouse.corpora.tables import open_rows, open_values, write_rows, write_texts
 from stillhouse.plan.data import AllRows, Examples, Sampled
 
@@ -15,21 +15,21 @@ LABEL = np.array([0] * 80 + [1] * 20)
 
 
 def test_a_smaller_share_is_part_of_a_larger_one() -> None:
-    shares = [set(chosen(LABEL, fraction, seed=3).tolist()) for fraction in (0.01, 0.1, 0.3, 0.35, 1.0)]
+    shares = [set(sample_rows(LABEL, fraction, seed=3).tolist()) for fraction in (0.01, 0.1, 0.3, 0.35, 1.0)]
     assert all(small < large for small, large in pairwise(shares))
     assert [len(share) for share in shares] == [2, 10, 30, 35, 100]
-    tenth = chosen(LABEL, 0.1, seed=3)
+    tenth = sample_rows(LABEL, 0.1, seed=3)
     assert np.bincount(LABEL[tenth]).tolist() == [8, 2] and (np.diff(tenth) > 0).all()
-    assert np.array_equal(tenth, chosen(LABEL, 0.1, seed=3))
-    assert not np.array_equal(tenth, chosen(LABEL, 0.1, seed=4))
+    assert np.array_equal(tenth, sample_rows(LABEL, 0.1, seed=3))
+    assert not np.array_equal(tenth, sample_rows(LABEL, 0.1, seed=4))
 
 
 def test_no_share_of_nothing() -> None:
     for fraction in (0.0, 1.1, -0.5):
         with pytest.raises(BadInput, match="0 < fraction <= 1"):
-            chosen(LABEL, fraction)
+            sample_rows(LABEL, fraction)
     with pytest.raises(BadInput, match="rows to choose from"):
-        chosen(LABEL[:0], 0.5)
+        sample_rows(LABEL[:0], 0.5)
 
 
 def test_sampled_examples_need_no_folder(workspace: Workspace) -> None:

@@ -29,9 +29,9 @@ TEXTS = [f"This is sentence number {i}." for i in range(23)]
 def test_rows_come_back_by_id_over_shards(workspace: Workspace) -> None:
     table = write_texts(workspace, "numbers", TEXTS, rows_per_shard=5)
     texts = open_texts(workspace, table)
-    wanted = [22, 0, 7, 7, 5, 4, 19]
+    rows = [22, 0, 7, 7, 5, 4, 19]
     assert len(texts) == 23
-    assert texts[wanted] == [TEXTS[i] for i in wanted]
+    assert texts[rows] == [TEXTS[i] for i in rows]
     assert texts[np.array([], dtype=np.int64)] == []
     assert texts.shard(4) == TEXTS[20:]
     assert texts.shard_starts.tolist() == [0, 5, 10, 15, 20]
@@ -72,7 +72,7 @@ def test_every_row_is_accounted_for(workspace: Workspace) -> None:
     assert [json.loads(line)["row"] for line in kept] == [23, 24, 27, 28]
 
 
-def test_duplicates_stay_when_asked(workspace: Workspace) -> None:
+def test_duplicates_can_be_kept(workspace: Workspace) -> None:
     table = write_texts(workspace, "twice", [*TEXTS, *TEXTS], deduplicate=False)
     assert len(open_texts(workspace, table)) == 46
 

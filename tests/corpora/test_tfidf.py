@@ -81,7 +81,7 @@ def test_all_documents_and_no_queries() -> None:
     assert index.nearest([], 2)[1].shape == (0, 2)
 
 
-def test_what_cannot_be_indexed_or_asked_is_refused() -> None:
+def test_bad_documents_and_depths_are_refused() -> None:
     with pytest.raises(BadInput, match="a word"):
         TfIdf(["", "a !"])
     with pytest.raises(BadInput, match="a word"):

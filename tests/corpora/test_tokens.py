@@ -37,12 +37,12 @@ def test_ids_are_the_tokenizers_own(workspace: Workspace, tiny_model: Path) -> N
     seen: list[tuple[int, int]] = []
     build_tokens(workspace, table, lambda done, total: seen.append((done, total)))
     reader = open_tokens(workspace, table)
-    wanted = expected(tiny_model, 16)
+    reference = expected(tiny_model, 16)
     assert seen == [(2, 5), (4, 5), (5, 5)]
     assert len(reader) == 5
-    assert reader.lengths.tolist() == [len(ids) for ids in wanted]
+    assert reader.lengths.tolist() == [len(ids) for ids in reference]
     assert max(reader.lengths) == 16
-    for row, ids in enumerate(wanted):
+    for row, ids in enumerate(reference):
         assert reader.padded(np.array([row])).input_ids_BT.tolist() == [ids]
 
 

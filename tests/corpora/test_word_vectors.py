@@ -119,7 +119,7 @@ def test_random_rows_have_length_one_or_so(tmp_path: Path) -> None:
         ("the\n", "line 1"),
     ],
 )
-def test_malformed_files_are_told_by_line(content: str, message: str, tmp_path: Path) -> None:
+def test_malformed_files_are_refused_with_their_line(content: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "v.txt").write_text(content)
     with pytest.raises(BadInput, match=message):
         write_vectors(tmp_path / "v.txt", tmp_path / "folder")

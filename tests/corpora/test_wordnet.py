@@ -79,7 +79,7 @@ def test_a_satellite_adjective_is_an_adjective() -> None:
     assert WordNet([Synset("s", ("swift",)), Synset("a", ("quick",))]).tag(["swift", "quick"]) == ["a", "a"]
 
 
-def test_folders_and_synsets_that_are_wrong_are_told(tmp_path: Path) -> None:
+def test_bad_folders_and_synsets_are_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="YAML"):
         read_wordnet(tmp_path)
     (tmp_path / "noun.act.yaml").write_text("00000001-n:\n  members:\n  - a\n")

@@ -31,17 +31,17 @@ def store(workspace: Workspace, tiny_model: Path) -> Store:
 
 
 class Remembers:
-    """Gives the stored vectors, and keeps what it was asked for."""
+    """Returns the stored vectors, and records the texts."""
 
     def __init__(self, workspace: Workspace, store: Store, noise: float = 0) -> None:
         reader, texts = open_store(workspace, store), open_texts(workspace, store.texts)
         vectors = reader.gather(reader.rows)
         vectors += noise * np.random.default_rng(0).standard_normal(vectors.shape).astype(np.float32)
         self.vectors = dict(zip(texts[reader.rows], vectors, strict=True))
-        self.asked: list[str] = []
+        self.encoded: list[str] = []
 
     def encode(self, texts: Sequence[str]) -> FloatArray:
-        self.asked = list(texts)
+        self.encoded = list(texts)
         return np.stack([self.vectors[text] for text in texts])
 
 
@@ -58,7 +58,7 @@ def test_the_figure_is_the_rank_correlation_of_its_pairs(workspace: Workspace, s
     found = evaluator(student)
     sides = []
     for model in (teacher, student):
-        vectors = np.stack([model.vectors[text] for text in student.asked]).astype(np.float64)
+        vectors = np.stack([model.vectors[text] for text in student.encoded]).astype(np.float64)
         vectors /= np.linalg.norm(vectors, axis=1)[:, None]
         sides.append((vectors[evaluator.first] * vectors[evaluator.second]).sum(1))
     expected = stats.spearmanr(*sides).statistic

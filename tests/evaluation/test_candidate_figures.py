@@ -82,7 +82,7 @@ def test_micro_and_macro_are_the_equations() -> None:
         assert figures[f"x_recall_macro@{k}"] == pytest.approx(sum(shares) / 30)
 
 
-def test_equals_scikit_learn_and_sentence_transformers_where_all_gold_is_there() -> None:
+def test_equals_scikit_learn_and_sentence_transformers_with_all_gold() -> None:
     from sentence_transformers.cross_encoder.evaluation import CrossEncoderRerankingEvaluator
 
     draw = np.random.default_rng(1)

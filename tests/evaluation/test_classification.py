@@ -25,10 +25,10 @@ class Toy:
     """Texts are angles in degrees."""
 
     def __init__(self) -> None:
-        self.asked: list[str] = []
+        self.encoded: list[str] = []
 
     def encode(self, texts: Sequence[str]) -> FloatArray:
-        self.asked += texts
+        self.encoded += texts
         angles = np.deg2rad([float(text) for text in texts])
         return np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
 
@@ -106,7 +106,7 @@ def test_untuned_vectors_are_judged_by_a_threshold_from_elsewhere(tmp_path: Path
     assert found["qqp_cosine_accuracy_threshold"] == pytest.approx(middle, abs=1e-6)
     assert found["qqp_cosine_accuracy"] == pytest.approx(2 / 5)
     assert found["qqp_cosine_f1"] == pytest.approx(2 / 5)  # 1 hit, 3 predicted, 2 there
-    assert len(model.asked) == 5 + 6, "every text of a split is encoded once"
+    assert len(model.encoded) == 5 + 6, "every text of a split is encoded once"
 
 
 def test_a_high_cosine_speaks_for_entailment(tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ def test_a_head_scores_pairs(tmp_path: Path) -> None:
         "qqp_accuracy": pytest.approx(2 / 3),
         "qqp_f1": pytest.approx(2 / 3),
     }
-    assert sorted(model.asked) == ["0", "5", "90"]
+    assert sorted(model.encoded) == ["0", "5", "90"]
     assert evaluator.split == "dev"
 
 

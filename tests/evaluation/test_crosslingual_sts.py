@@ -19,10 +19,10 @@ Rows = list[tuple[str, str, float]]
 class Lengths:
     """A vector of a text's length and its first letter: different texts, different cosines."""
 
-    asked = 0
+    encoded = 0
 
     def encode(self, texts: Sequence[str]) -> FloatArray:
-        self.asked += len(texts)
+        self.encoded += len(texts)
         return np.array([[len(text), ord(text[0]) / 7, 1] for text in texts], np.float32)
 
 
@@ -98,7 +98,7 @@ def test_the_tracks_of_sts2017(tmp_path: Path) -> None:
     cross = (values["es-en-a"] + values["es-en-b"] + values["tr-en"]) / 3
     assert figures["xsts_cross_avg_spearman_cosine_x100"] == pytest.approx(cross)
     assert len(figures) == 7
-    assert model.asked == len({text for pairs in sets.values() for pair in pairs for text in pair[:2]})
+    assert model.encoded == len({text for pairs in sets.values() for pair in pairs for text in pair[:2]})
 
 
 def test_the_extended_layout(tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ def test_where_the_passages_lie_in_memory_changes_nothing() -> None:
 
 @pytest.mark.parametrize("rows", [3, TILE + 2])
 @pytest.mark.parametrize("index", ["exact", "flat"])
-def test_fewer_passages_than_asked(index: str, rows: int) -> None:
+def test_fewer_passages_than_k(index: str, rows: int) -> None:
     passages, queries = whole_numbers(rows, 3, 0), whole_numbers(4, 3, 1)
     scores, ids = search(queries, passages, 10_000, index=index)
     assert scores.shape == ids.shape == (4, rows)
@@ -167,14 +167,14 @@ def test_only_the_search_has_its_own_number_of_threads(monkeypatch: pytest.Monke
     searching: list[int] = []
     before = torch.get_num_threads()
     # What is done to a tile belongs to the search: two shards would take each other's cores otherwise.
-    for part in ("finite", "_copied", "linear"):
+    for part in ("require_finite", "_copied", "linear"):
         whole = getattr(module, part)
 
-        def noted(*given: Any, whole: Any = whole) -> Any:
+        def recorded(*given: Any, whole: Any = whole) -> Any:
             searching.append(torch.get_num_threads())
             return whole(*given)
 
-        monkeypatch.setattr(module, part, noted)
+        monkeypatch.setattr(module, part, recorded)
 
     def encoded() -> Iterator[Floats]:
         for start in range(0, 3 * TILE, TILE):

@@ -52,11 +52,11 @@ def test_a_network_trained_to_one_direction_is_reported() -> None:
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(16, 64), nn.Tanh(), nn.Linear(64, 32))
     texts, target = torch.randn(128, 16), torch.randn(32)
-    wanted = torch.sign(texts[:, :1]) * target
+    reference = torch.sign(texts[:, :1]) * target
     optimizer = torch.optim.Adam(net.parameters(), 0.01)
     for _ in range(300):
         optimizer.zero_grad()
-        loss: torch.Tensor = (net(texts) - wanted).square().mean()
+        loss: torch.Tensor = (net(texts) - reference).square().mean()
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
     vectors = net(texts).detach().numpy()
@@ -128,6 +128,6 @@ def test_alignment_and_uniformity_are_those_of_wang_and_isola() -> None:
     a, b = draw.normal(size=(1500, 5)), draw.normal(size=(1500, 5))
     x, y = (torch.nn.functional.normalize(torch.tensor(each), dim=1) for each in (a, b))
     assert alignment(a, b) == pytest.approx(float((x - y).norm(p=2, dim=1).pow(2).mean()))
-    wanted = float(torch.pdist(x, p=2).pow(2).mul(-2).exp().mean().log())
-    assert uniformity(a) == pytest.approx(wanted)
+    reference = float(torch.pdist(x, p=2).pow(2).mul(-2).exp().mean().log())
+    assert uniformity(a) == pytest.approx(reference)
     assert uniformity(np.eye(2)) == pytest.approx(-4.0) and alignment(3 * a, a) == pytest.approx(0.0)

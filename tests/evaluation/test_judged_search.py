@@ -16,14 +16,14 @@ from stillhouse.corpora.published.judged import find_collections, open_collectio
 from stillhouse.corpora.published.smart_format import read_sentences
 from stillhouse.evaluation.benchmark import OnDisk
 from stillhouse.evaluation.benchmarks.retrieval import rank_collection, rank_on_disk
-from stillhouse.evaluation.finite_encoder import Checked
+from stillhouse.evaluation.finite_encoder import FiniteEncoder
 from stillhouse.evaluation.search.exact import TILE
 from stillhouse.evaluation.search.indexes import parse_index
 from stillhouse.evaluation.trec_runs import open_run, read_run, run_figures, write_run
 
 
 class Coarse:
-    """Vectors of letters, few of them different, so that scores tie; knows the most it was asked at once."""
+    """Counts of letters, so that scores tie; records the most texts in one call."""
 
     most = 0
 
@@ -65,12 +65,12 @@ def test_figures_are_trec_evals_and_come_out_of_the_run_file(tmp_path: Path) -> 
     figures = run_figures(run, collection.qrels)
     names = {nDCG @ 10: "ndcg@10", AP: "map", R @ 1: "recall@1", R @ 10: "recall@10"}
     scores = {query: dict(hits) for query, hits in run.items()}
-    wanted = ir_measures.calc_aggregate(list(names), collection.qrels, scores)
+    reference = ir_measures.calc_aggregate(list(names), collection.qrels, scores)
     # trec_eval knows no depth of MRR, so the run is cut for it.
     cut = {query: dict(hits[:10]) for query, hits in run.items()}
     assert figures["mrr@10"] == pytest.approx(ir_measures.calc_aggregate([RR], collection.qrels, cut)[RR])
     for measure, name in names.items():
-        assert figures[name] == pytest.approx(wanted[measure], abs=1e-9), name
+        assert figures[name] == pytest.approx(reference[measure], abs=1e-9), name
     write_run(tmp_path / "run.txt", run)
     assert run_figures(read_run(tmp_path / "run.txt"), collection.qrels) == figures
 
@@ -138,9 +138,9 @@ def test_the_old_forms(tmp_path: Path) -> None:
 def test_bad_files_are_named_with_their_line(file: str, text: str, message: str, tmp_path: Path) -> None:
     folder = write_beir(tmp_path / "toy")
     (folder / file).write_text(text)
-    with pytest.raises(BadInput) as told:
+    with pytest.raises(BadInput) as refusal:
         open_collection(folder, final=False)
-    assert message in str(told.value) and str(folder / file) in str(told.value)
+    assert message in str(refusal.value) and str(folder / file) in str(refusal.value)
 
 
 @pytest.mark.parametrize(
@@ -178,10 +178,10 @@ def test_a_run_of_others_is_measured_as_ir_measures_does(tmp_path: Path) -> None
     assert notes[2].startswith("2 judged queries are not in") and "line " in notes[0]
     scores = {query: dict(hits) for query, hits in run.items()}
     names = {nDCG @ 10: "ndcg@10", AP: "map", R @ 1: "recall@1", R @ 10: "recall@10"}
-    wanted = ir_measures.calc_aggregate(list(names), collection.qrels, scores)
+    reference = ir_measures.calc_aggregate(list(names), collection.qrels, scores)
     figures = run_figures(run, collection.qrels)
     for measure, name in names.items():
-        assert figures[name] == pytest.approx(wanted[measure], abs=1e-9), name
+        assert figures[name] == pytest.approx(reference[measure], abs=1e-9), name
     cut = {query: dict(hits[:10]) for query, hits in run.items()}
     assert figures["mrr@10"] == pytest.approx(ir_measures.calc_aggregate([RR], collection.qrels, cut)[RR])
     path.write_text("q0 Q0 other 1 2 t\n")
@@ -217,12 +217,12 @@ def test_on_the_disk_the_run_is_the_same_and_the_vectors_go(tmp_path: Path) -> N
     assert collection is not None
     workspace = Workspace(tmp_path / "runs")
     how = OnDisk(workspace, indexes=(parse_index("flat"), parse_index("hnsw")), keep=True)
-    run, beside = rank_on_disk(collection, Checked(Coarse(), "letters"), how)
+    run, beside = rank_on_disk(collection, FiniteEncoder(Coarse(), "letters"), how)
     assert run == rank_collection(collection, Coarse())
     assert list(beside) == ["exact", "flat", "hnsw"]
     assert beside["flat"]["recall_of_exact@10"] > 0 and "map" not in beside["flat"]
     assert len(list((workspace.root / "vectors").iterdir())) == 1
     again = Coarse()
-    assert rank_on_disk(collection, Checked(again, "letters"), OnDisk(workspace)) == (run, {})
+    assert rank_on_disk(collection, FiniteEncoder(again, "letters"), OnDisk(workspace)) == (run, {})
     assert again.most == len(collection.queries)
     assert not list((workspace.root / "vectors").iterdir())

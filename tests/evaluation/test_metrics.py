@@ -105,7 +105,7 @@ def test_ndcg_equals_sklearn_on_graded_gains() -> None:
 
 
 class Vectors:
-    """Stands in for a model that was asked to encode already."""
+    """A model whose texts are already encoded."""
 
     similarity_fn_name = "cosine"
 

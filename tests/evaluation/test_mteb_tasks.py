@@ -39,8 +39,8 @@ def test_sts_is_spearman_of_cosines() -> None:
     u, v = Letters().encode(first), Letters().encode(second)
     cosines = (u * v).sum(1) / np.linalg.norm(u, axis=1) / np.linalg.norm(v, axis=1)
     found = measure_tasks([task], Letters())
-    wanted = stats.spearmanr(cosines, gold).statistic
-    assert found == {"MockSTSTask": {"test_cosine_spearman": pytest.approx(wanted, abs=1e-6)}}
+    reference = stats.spearmanr(cosines, gold).statistic
+    assert found == {"MockSTSTask": {"test_cosine_spearman": pytest.approx(reference, abs=1e-6)}}
 
 
 @needs_mteb
@@ -73,9 +73,9 @@ def test_data_that_are_not_there_are_named(monkeypatch: pytest.MonkeyPatch) -> N
         raise ConnectionError("no route to the hub.\nand more")
 
     monkeypatch.setattr(task, "load_data", load_data)
-    with pytest.raises(BadInput, match=r"no route to the hub\. Get mteb/stsbenchmark-sts from") as told:
+    with pytest.raises(BadInput, match=r"no route to the hub\. Get mteb/stsbenchmark-sts from") as refusal:
         load_tasks([task])
-    assert "and more" not in str(told.value)
+    assert "and more" not in str(refusal.value)
 
 
 def opened_tasks(suite: object, monkeypatch: pytest.MonkeyPatch) -> list[str]:

@@ -86,11 +86,11 @@ def test_the_flag_gives_the_pool_and_tells_its_calibration(
     assert asked is not None and asked == dataclasses.replace(pool, hard=50)
     assert SearchCollection().pool_of(pool.collection, lambda texts: stores[texts]) is None
     sampled = pooled_dev(workspace, asked)
-    told = capsys.readouterr()
-    assert "150 of 150 passages, 20 relevant" in told.out and "is the whole collection" in told.err
+    printed = capsys.readouterr()
+    assert "150 of 150 passages, 20 relevant" in printed.out and "is the whole collection" in printed.err
     pooled_dev(workspace, pool)
-    told = capsys.readouterr()
-    assert "of 150 passages, 20 relevant" in told.out and told.err == "", "this one leaves passages out"
+    printed = capsys.readouterr()
+    assert "of 150 passages, 20 relevant" in printed.out and printed.err == "", "this one leaves passages out"
     assert pooled_dev(workspace, asked) == sampled and capsys.readouterr().out == ""
     found = calibrated(asked, Letters(), str(tiny_model), workspace)
     assert "whole" in capsys.readouterr().out and found["docsearch_cosine_recall@10"]["full"] > 0

@@ -10,7 +10,7 @@ import pytest
 from stillhouse.core.types import FloatArray
 from stillhouse.evaluation.benchmark import Options
 from stillhouse.evaluation.benchmarks import load_suite, suites_named
-from stillhouse.evaluation.finite_encoder import Checked
+from stillhouse.evaluation.finite_encoder import FiniteEncoder
 from stillhouse.evaluation.items import Figures
 
 WORDS = "cat dog sat mat house river water sun moon red green blue fast slow array list text word".split()
@@ -64,7 +64,8 @@ def test_no_printed_digit_depends_on_the_batch(root: Path, model: Any) -> None:
     for suite in suites_named("sts,geometry,transfer").values():
         prepared = suite.prepare(str(root), Options())
         found = [
-            printed(prepared.measure(Checked(Batched(model, size))), prepared.digits) for size in (1, 5, 200)
+            printed(prepared.measure(FiniteEncoder(Batched(model, size))), prepared.digits)
+            for size in (1, 5, 200)
         ]
         assert found[0] and found[0] == found[1] == found[2]
 
@@ -77,6 +78,6 @@ def test_sts_equals_sentence_transformers(root: Path, model: Any) -> None:
     evaluator = EmbeddingSimilarityEvaluator(
         [row[5] for row in rows], [row[6] for row in rows], [float(row[4]) / 5 for row in rows], name="sts"
     )
-    wanted = evaluator(model)["sts_spearman_cosine"]
+    reference = evaluator(model)["sts_spearman_cosine"]
     prepared = load_suite("sts").prepare(str(root), Options())
-    assert prepared.measure(Checked(model))["STS-B"]["all"] == pytest.approx(100 * wanted, abs=1e-6)
+    assert prepared.measure(FiniteEncoder(model))["STS-B"]["all"] == pytest.approx(100 * reference, abs=1e-6)

@@ -171,7 +171,7 @@ def test_recall_of_exact_by_hand() -> None:
         ("ivfpq:nprobe=few", "nprobe <= .*nprobe='few'"),
     ],
 )
-def test_what_is_no_index(text: str, message: str) -> None:
+def test_unknown_indexes_and_parameters_are_refused(text: str, message: str) -> None:
     with pytest.raises(BadInput, match=message):
         parse_index(text)
 

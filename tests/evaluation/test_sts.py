@@ -14,10 +14,10 @@ from stillhouse.evaluation.sts import PARTS, STS, resolve_sts
 class Lengths:
     """A vector of a text's length and its first letter: different texts, different cosines."""
 
-    asked = 0
+    encoded = 0
 
     def encode(self, texts: Sequence[str]) -> FloatArray:
-        self.asked += len(texts)
+        self.encoded += len(texts)
         return np.array([[len(text), ord(text[0]) / 7, 1] for text in texts], np.float32)
 
 
@@ -79,7 +79,7 @@ def test_all_mean_and_weighted_mean(tmp_path: Path) -> None:
     assert figures["sts_sts13_spearman_cosine_mean"] == pytest.approx(np.mean(list(each.values())))
     weighted = sum(each[part] * sizes[part] for part in each) / sum(sizes.values())
     assert figures["sts_sts13_spearman_cosine_wmean"] == pytest.approx(weighted)
-    assert model.asked == len({text for pair in together for text in pair[:2]})
+    assert model.encoded == len({text for pair in together for text in pair[:2]})
 
 
 def test_dev_sets_and_their_mean(tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ def test_two_figures_of_one_name_are_refused(workspace: Workspace) -> None:
         run_suite(suite, Length(), workspace)
 
 
-def test_the_figure_to_select_by_must_be_there(workspace: Workspace) -> None:
+def test_the_figure_to_select_by_must_be_returned(workspace: Workspace) -> None:
     with pytest.raises(BadInput, match=r"`a_lenght` is not among its 2 figures. Did you mean a_length"):
         run_suite(dev("a", "b", select="a_lenght"), Length(), workspace)
 

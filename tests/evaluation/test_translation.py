@@ -19,11 +19,11 @@ class Known:
     """Vectors by text; also takes the arguments that sentence-transformers' evaluator gives."""
 
     def __init__(self, vectors: dict[str, list[float]]) -> None:
-        self.vectors, self.asked = vectors, 0
+        self.vectors, self.encoded = vectors, 0
         self.model_card_data: Any = None
 
     def encode(self, texts: Sequence[str], **_: object) -> FloatArray:
-        self.asked += len(texts)
+        self.encoded += len(texts)
         return np.array([self.vectors[text] for text in texts], np.float32)
 
 
@@ -48,7 +48,7 @@ def test_a_set_worked_by_hand(workspace: Workspace) -> None:
         "toy_trg2src_accuracy": 2 / 4,
         "toy_mean_accuracy": 5 / 8,
     }
-    assert model.asked == 7
+    assert model.encoded == 7
 
 
 def test_equal_to_sentence_transformers(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from stillhouse.core.console import say
 from stillhouse.core.errors import BadInput, require
 from stillhouse.evaluation.benchmark import Benchmark, OnDisk, Options, Suite
 from stillhouse.evaluation.benchmarks import HUB, from_hub, suites_named
-from stillhouse.evaluation.finite_encoder import Checked
+from stillhouse.evaluation.finite_encoder import FiniteEncoder
 from stillhouse.evaluation.items import Figures, Measured
 from stillhouse.evaluation.search.indexes import check_index, parse_index
 
@@ -69,21 +69,21 @@ def run_suites(options: Namespace, workspace: Workspace, device: str) -> dict[st
     return found | ({"against": results_against(options, compared)} if other is not None else {})
 
 
-def open_checked(name: str, options: Namespace, workspace: Workspace, device: str) -> Checked:
+def open_checked(name: str, options: Namespace, workspace: Workspace, device: str) -> FiniteEncoder:
     """Open a model by its name, identified if its vectors are kept; there is none if a run is measured."""
     from stillhouse.training.walk import identity_of, open_model
 
     if not name:
-        return Checked(None)
+        return FiniteEncoder(None)
     identity = f"{identity_of(name, workspace)} {device}" if _keeps_vectors(options) else ""
-    return Checked(open_model(name, workspace, device), identity)
+    return FiniteEncoder(open_model(name, workspace, device), identity)
 
 
 def _runs(noted: int) -> str:
     return f"; noted in {noted} run{'s' if noted > 1 else ''} of MLflow" if noted else ""
 
 
-def _measured(benchmark: Benchmark, model: Checked) -> Measured:
+def _measured(benchmark: Benchmark, model: FiniteEncoder) -> Measured:
     if benchmark.itemised is not None:
         return benchmark.itemised(model)
     return Measured(benchmark.measure(model), {})

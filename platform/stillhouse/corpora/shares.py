@@ -6,7 +6,7 @@ from stillhouse.core.errors import require
 from stillhouse.core.types import IntArray, ValueArray
 
 
-def chosen(groups_N: ValueArray, fraction: float, seed: int = 0) -> IntArray:
+def sample_rows(groups_N: ValueArray, fraction: float, seed: int = 0) -> IntArray:
     """Sample a share of the rows, in their order, with the groups in proportion.
 
     A smaller share with the same seed is part of a larger one. Every group keeps at least one row.

@@ -33,7 +33,7 @@ from stillhouse.core.artifacts import (
 from stillhouse.core.errors import BadInput, Hindered, require
 from stillhouse.core.types import IntArray, ValueArray
 from stillhouse.corpora.reading.sentences import dedup_key
-from stillhouse.corpora.shares import chosen
+from stillhouse.corpora.shares import sample_rows
 from stillhouse.plan.data import AllRows, Collection, Examples, Given, Sampled, TextTable
 
 ROWS_PER_SHARD = 2048
@@ -351,7 +351,7 @@ def _kept(workspace: Workspace, share: Sampled) -> IntArray:
     """Return the rows of a sample, in their order."""
     count = len(next(iter(open_rows(workspace, share.rows).values())))
     label_N = open_values(workspace, share.rows).get("label")
-    return chosen(np.zeros(count, np.int64) if label_N is None else label_N, share.fraction, share.seed)
+    return sample_rows(np.zeros(count, np.int64) if label_N is None else label_N, share.fraction, share.seed)
 
 
 def write_collection(

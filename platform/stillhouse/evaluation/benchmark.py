@@ -14,7 +14,7 @@ from stillhouse.core.artifacts import Workspace
 from stillhouse.core.identity import fingerprint
 
 if TYPE_CHECKING:
-    from stillhouse.evaluation.finite_encoder import Checked
+    from stillhouse.evaluation.finite_encoder import FiniteEncoder
     from stillhouse.evaluation.items import Figures, Measured
     from stillhouse.evaluation.search.indexes import IndexChoice
 
@@ -75,12 +75,12 @@ class Benchmark:
             items.
     """
 
-    measure: Callable[["Checked"], "Figures"]
+    measure: Callable[["FiniteEncoder"], "Figures"]
     notes: tuple[str, ...] = ()
     opens: str = ""
     across: bool = True
     digits: int = 2
-    itemised: Callable[["Checked"], "Measured"] | None = None
+    itemised: Callable[["FiniteEncoder"], "Measured"] | None = None
 
 
 class Suite(Protocol):
@@ -106,7 +106,7 @@ class Suite(Protocol):
 
 
 def itemised(
-    measure: Callable[["Checked"], "Measured"], notes: tuple[str, ...] = (), **options: Any
+    measure: Callable[["FiniteEncoder"], "Measured"], notes: tuple[str, ...] = (), **options: Any
 ) -> Benchmark:
     """Make a benchmark whose figures are made of items; ``options`` are further fields of `Benchmark`."""
     return Benchmark(lambda model: measure(model).figures, notes, itemised=measure, **options)

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.types import FloatArray, IntArray
 from stillhouse.evaluation.metrics import Judged, Values, dcg, ndcg, recall, reciprocal_rank
-from stillhouse.evaluation.search.exact import finite
+from stillhouse.evaluation.search.exact import require_finite
 
 
 def judge_candidates(
@@ -47,7 +47,7 @@ def judge_candidates(
             f"scores and labels must be (Q, C) and gold counts (Q,), but have the shapes {shape}, "
             f"{labels_QC.shape} and {gold_counts_Q.shape}."
         )
-    finite(scores_QC, "scores")
+    require_finite(scores_QC, "scores")
     relevant_QC = labels_QC != 0
     found_Q = relevant_QC.sum(axis=1)
     possible = (gold_counts_Q >= 1) & (gold_counts_Q >= found_Q)

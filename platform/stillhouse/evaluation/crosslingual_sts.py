@@ -169,22 +169,22 @@ def _files(root: str, layout: str, split: str) -> dict[str, tuple[Path, ...]]:
     return {}
 
 
-def _paths(there: Mapping[str, tuple[Path, ...]], layout: str, pair: str) -> list[Path]:
+def _paths(files: Mapping[str, tuple[Path, ...]], layout: str, pair: str) -> list[Path]:
     keys = pair.split("-") if layout == "stsb" else [pair]
-    return [path for key in keys for path in there.get(key, ())]
+    return [path for key in keys for path in files.get(key, ())]
 
 
-def _hash(there: Mapping[str, tuple[Path, ...]], layout: str, pairs: tuple[str, ...]) -> str:
+def _hash(files: Mapping[str, tuple[Path, ...]], layout: str, pairs: tuple[str, ...]) -> str:
     digest = hashlib.sha256()
     for pair in pairs:
-        for path in _paths(there, layout, pair):
+        for path in _paths(files, layout, pair):
             content = path.read_bytes()
             digest.update(f"{pair} {path.name} {len(content)}\n".encode() + content)
     return digest.hexdigest()
 
 
-def _read(there: Mapping[str, tuple[Path, ...]], layout: str, pair: str) -> Pairs:
-    paths = _paths(there, layout, pair)
+def _read(files: Mapping[str, tuple[Path, ...]], layout: str, pair: str) -> Pairs:
+    paths = _paths(files, layout, pair)
     if layout == "sts2017":
         return read_part(*paths)
     if layout == "extended":

@@ -12,7 +12,7 @@ from stillhouse.students.cpu.products import quick_products
 _SHOWN = 60
 
 
-class Checked:
+class FiniteEncoder:
     """A model as an `Encoder` whose vectors are checked.
 
     Attributes:

@@ -23,7 +23,7 @@ from stillhouse.evaluation.classification import best_threshold, class_items
 from stillhouse.evaluation.items import Items
 from stillhouse.evaluation.logistic import fit_logistic, path_accuracy, predict_logistic
 from stillhouse.evaluation.metrics import Values, cosines
-from stillhouse.evaluation.search.exact import finite
+from stillhouse.evaluation.search.exact import require_finite
 from stillhouse.evaluation.transfer import SPLIT_C, stratified_folds
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def measure_head(data: GlueSet, model: Scorer) -> dict[str, Items]:
     scores = model.score(first, second)
     if scores.ndim != 2 or scores.shape[1] != data.classes:
         return {}
-    finite(scores, "scores of the head")
+    require_finite(scores, "scores of the head")
     return class_items("head_", scores.argmax(axis=1), labels(data.rows), with_f1=data.classes == 2)
 
 

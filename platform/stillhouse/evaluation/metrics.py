@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from stillhouse.core.errors import BadInput
 from stillhouse.core.types import FloatArray, IntArray
-from stillhouse.evaluation.search.exact import finite
+from stillhouse.evaluation.search.exact import require_finite
 
 Values = npt.NDArray[np.float64]
 
@@ -23,8 +23,8 @@ def cosines(a_ND: FloatArray, b_ND: FloatArray) -> Values:
     Raises:
         BadInput: If a vector is not finite.
     """
-    finite(a_ND, "vectors")
-    finite(b_ND, "vectors")
+    require_finite(a_ND, "vectors")
+    require_finite(b_ND, "vectors")
     a, b = np.asarray(a_ND, np.float64), np.asarray(b_ND, np.float64)
     lengths = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
     return np.asarray(np.einsum("nd,nd->n", a, b) / np.where(lengths > 0, lengths, 1.0))

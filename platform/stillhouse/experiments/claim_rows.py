@@ -12,7 +12,7 @@ from stillhouse.core.types import IntArray
 from stillhouse.corpora.candidates import coverage, pick_candidates
 from stillhouse.corpora.published.fever import SPLITS, Fever, read_fever
 from stillhouse.corpora.reading.corpus import list_files
-from stillhouse.corpora.reading.ingest import note_path, noted, recalled
+from stillhouse.corpora.reading.ingest import describe_examples, note_path, restore_examples
 from stillhouse.corpora.tables import open_texts, write_rows, write_texts
 from stillhouse.corpora.tfidf import TfIdf
 from stillhouse.evaluation.candidates import candidate_figures, judge_candidates
@@ -66,12 +66,14 @@ def read_claims(
     with locked(note.with_suffix(".lock")):
         if note.exists() and not refresh:
             kept = read_json(note)
-            known = {name: recalled(workspace, part) for name, part in kept["parts"].items()}
+            known = {name: restore_examples(workspace, part) for name, part in kept["parts"].items()}
             if all(known.values()):
                 return known, kept["facts"]  # type: ignore[return-value]
         fever = read_fever(claims, pages, split_by="page")
         parts, facts = write_claims(workspace, fever, choice)
-        write_json(note, {"parts": {name: noted(part) for name, part in parts.items()}, "facts": facts})
+        write_json(
+            note, {"parts": {name: describe_examples(part) for name, part in parts.items()}, "facts": facts}
+        )
         return parts, facts
 
 

@@ -12,7 +12,7 @@ from stillhouse.core.identity import Spec, spec
 from stillhouse.corpora.augmentation import augment
 from stillhouse.corpora.published.glue import TASKS, LabelledData, Row, read_task, resolve_task
 from stillhouse.corpora.reading.corpus import list_files
-from stillhouse.corpora.reading.ingest import note_path, noted, recalled
+from stillhouse.corpora.reading.ingest import describe_examples, note_path, restore_examples
 from stillhouse.corpora.reading.sentences import clean
 from stillhouse.corpora.tables import open_rows, open_texts, open_values, write_rows, write_texts
 from stillhouse.corpora.wordnet import read_wordnet
@@ -119,7 +119,7 @@ def augmented_rows(
     }
     note = note_path(workspace, f"{examples.label}-augmented", signature)
     with locked(note.with_suffix(".lock")):
-        known = recalled(workspace, read_json(note)) if note.exists() else None
+        known = restore_examples(workspace, read_json(note)) if note.exists() else None
         if known is not None:
             return known
         rows = _rows_of(workspace, examples)
@@ -129,7 +129,7 @@ def augmented_rows(
             varied = list(augment(rows, tagger, copies=copies, limit=max(0, most - len(rows))))
         origin = {"augmented": examples.fingerprint}
         made = write_task_rows(workspace, [*rows, *varied], f"{examples.label}-augmented", origin)
-        write_json(note, noted(made))
+        write_json(note, describe_examples(made))
         say(f"  {made.label}: {len(rows):,} rows and {len(varied):,} varied ones")
         return made
 

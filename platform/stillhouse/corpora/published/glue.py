@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stillhouse.core.errors import BadInput, nearest
-from stillhouse.corpora.shares import chosen
+from stillhouse.corpora.shares import sample_rows
 
 
 class Row(NamedTuple):
@@ -170,12 +170,12 @@ def counts(data: LabelledData, rows: Sequence[Row]) -> dict[str, int]:
 
 
 def stratified(rows: Sequence[Row], fraction: float, seed: int = 0) -> list[Row]:
-    """Sample a share of the rows, in their order, with the classes in proportion; see `shares.chosen`.
+    """Sample a share of the rows, in their order, with the classes in proportion; see `shares.sample_rows`.
 
     Raises:
         BadInput: If ``fraction`` is out of range.
     """
-    return [rows[int(row)] for row in chosen(np.array([row.label for row in rows]), fraction, seed)]
+    return [rows[int(row)] for row in sample_rows(np.array([row.label for row in rows]), fraction, seed)]
 
 
 def _tsv_rows(path: Path, text: str, task: Task) -> list[Row]:

@@ -52,7 +52,7 @@ def note_path(workspace: Workspace, label: str, signature: Mapping[str, Any]) ->
     return workspace.root / "sources" / f"{label}-{fingerprint(signature)}.json"
 
 
-def noted(examples: Examples) -> dict[str, Any]:
+def describe_examples(examples: Examples) -> dict[str, Any]:
     """Describe examples that came with the data, for a cache file."""
     assert isinstance(examples.origin, Given), "others are identified by how they are made"
     columns = {name: [table.sha256, table.label] for name, table in examples.columns.items()}
@@ -60,7 +60,7 @@ def noted(examples: Examples) -> dict[str, Any]:
     return named | ({"values": list(examples.values)} if examples.values else {})
 
 
-def recalled(workspace: Workspace, remembered: Mapping[str, Any]) -> Examples | None:
+def restore_examples(workspace: Workspace, remembered: Mapping[str, Any]) -> Examples | None:
     """Restore the examples of a cache file; None if a part of them no longer exists."""
     columns = {name: TextTable(sha, label) for name, (sha, label) in remembered["columns"].items()}
     examples = Examples(

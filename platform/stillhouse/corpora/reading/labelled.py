@@ -14,7 +14,7 @@ from stillhouse.core.artifacts import Workspace, locked, read_json, write_json
 from stillhouse.core.console import say
 from stillhouse.core.errors import BadInput
 from stillhouse.corpora.reading.corpus import hub_name, list_files
-from stillhouse.corpora.reading.ingest import note_path, noted, recalled
+from stillhouse.corpora.reading.ingest import describe_examples, note_path, restore_examples
 from stillhouse.corpora.reading.sentences import clean
 from stillhouse.corpora.tables import write_rows, write_texts
 from stillhouse.plan.data import Examples
@@ -60,7 +60,11 @@ def read_labelled(
     options = {"negatives": negatives, "limit": limit}
     note = note_path(workspace, "labelled", {"version": VERSION, "source": source, "files": files, **options})
     with locked(note.with_suffix(".lock")):
-        if not refresh and note.exists() and (found := recalled(workspace, read_json(note))) is not None:
+        if (
+            not refresh
+            and note.exists()
+            and (found := restore_examples(workspace, read_json(note))) is not None
+        ):
             return found
         rows = _rows(source, [file.path for file in files])
         triples, dropped = _kept(_triples(rows, source, negatives), negatives, limit)
@@ -71,7 +75,7 @@ def read_labelled(
             )
         examples = _write(workspace, source, triples, given=bool(triples[0][2]))
         say(f"  {source}: {len(triples):,} labelled rows kept, {dropped:,} dropped")
-        write_json(note, noted(examples))
+        write_json(note, describe_examples(examples))
         return examples
 
 

@@ -9,7 +9,7 @@ from stillhouse.evaluation.cost import (
     onnx_megabytes,
     sizes,
 )
-from stillhouse.evaluation.finite_encoder import Checked
+from stillhouse.evaluation.finite_encoder import FiniteEncoder
 from stillhouse.evaluation.items import Figures
 from stillhouse.students.export.onnx import require_extra
 
@@ -22,7 +22,7 @@ def prepare(root: str, options: Options) -> Benchmark:
     if options.onnx:
         require_extra()
 
-    def measure(checked: Checked) -> Figures:
+    def measure(checked: FiniteEncoder) -> Figures:
         model = checked.model
         module = model.student if isinstance(model, StudentHolder) else model
         dim = checked.encode(["a text"]).shape[1]

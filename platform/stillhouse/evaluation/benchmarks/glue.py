@@ -7,7 +7,7 @@ from stillhouse.core.types import Scorer
 from stillhouse.corpora.published.glue import TASKS, Row, read_task, resolve_task
 from stillhouse.corpora.published.sentence_tasks import read_tasks, task_files
 from stillhouse.evaluation.benchmark import Benchmark, Options, itemised, missing
-from stillhouse.evaluation.finite_encoder import Checked
+from stillhouse.evaluation.finite_encoder import FiniteEncoder
 from stillhouse.evaluation.glue import GlueSet, glue_set, measure_glue, measure_head
 from stillhouse.evaluation.items import Measured, measured
 
@@ -47,7 +47,7 @@ def prepare(root: str, options: Options) -> Benchmark:
             "gluebenchmark.com, in glue."
         )
 
-    def measure(checked: Checked) -> Measured:
+    def measure(checked: FiniteEncoder) -> Measured:
         scorer = checked.model if isinstance(checked.model, Scorer) else None
         return measured(
             {

@@ -18,7 +18,7 @@ from stillhouse.core.errors import BadInput, require
 from stillhouse.core.types import Encoder, FloatArray, IntArray
 from stillhouse.corpora.published.judged import PLACES, Entry, JudgedCollection, find_collections
 from stillhouse.evaluation.benchmark import Benchmark, OnDisk, Options, itemised, opened
-from stillhouse.evaluation.finite_encoder import Checked
+from stillhouse.evaluation.finite_encoder import FiniteEncoder
 from stillhouse.evaluation.items import Figures, Items, Measured, means, measured
 from stillhouse.evaluation.retrieval import unit
 from stillhouse.evaluation.search.exact import TILE, Ranking, search_stream
@@ -52,7 +52,7 @@ def prepare(root: str, options: Options) -> Benchmark:
         collections, runs, more = runs_of(options.from_run, collections)
         notes += more
 
-    def measure(model: Checked) -> Measured:
+    def measure(model: FiniteEncoder) -> Measured:
         figures: Figures = {}
         items: dict[str, Mapping[str, Items]] = {}
         for collection in collections:
@@ -100,7 +100,7 @@ def rank_collection(
 
 
 def rank_on_disk(
-    collection: JudgedCollection, model: Checked, options: OnDisk
+    collection: JudgedCollection, model: FiniteEncoder, options: OnDisk
 ) -> tuple[Run, dict[str, dict[str, float]]]:
     """Rank the passages with their vectors on disk, and measure FAISS indexes over them.
 

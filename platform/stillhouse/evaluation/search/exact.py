@@ -92,7 +92,7 @@ def search_stream(
     if not len(queries_QD):
         raise BadInput(NOTHING_TO_SEARCH)
     keep_large_blocks()
-    finite(queries_QD, "query vectors")
+    require_finite(queries_QD, "query vectors")
     query_blocks = [
         _copied(queries_QD[at : at + QUERY_BLOCK]) for at in range(0, len(queries_QD), QUERY_BLOCK)
     ]
@@ -127,7 +127,7 @@ def shards(passages: int, parts: int) -> list[tuple[int, int]]:
     return [(start, min(stop, passages)) for start, stop in itertools.pairwise(edges)]
 
 
-def finite(vectors: FloatArray | Tensor, what: str, first_row: int = 0) -> None:
+def require_finite(vectors: FloatArray | Tensor, what: str, first_row: int = 0) -> None:
     """Refuse vectors that contain NaN or infinity.
 
     Raises:
@@ -167,7 +167,7 @@ def _search_tile(
     threads: int | None,
 ) -> None:
     require(0 <= first_id <= MAX_ID - len(tile), "ids < 2**32", first_id=first_id)
-    finite(tile, "passage vectors", first_id)
+    require_finite(tile, "passage vectors", first_id)
     if index == "flat":
         _faiss_tile(blocks, tile, k, first_id, best, threads)
         return

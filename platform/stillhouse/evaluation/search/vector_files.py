@@ -21,7 +21,7 @@ from stillhouse.core.errors import BadInput
 from stillhouse.core.identity import fingerprint
 from stillhouse.core.types import FloatArray, IntArray
 from stillhouse.corpora.published.judged import Entry, JudgedCollection
-from stillhouse.evaluation.search.exact import TILE, finite
+from stillhouse.evaluation.search.exact import TILE, require_finite
 
 PART = 2 * TILE
 """Passages per part. A part is encoded at once, since a model may round differently in another batch."""
@@ -141,7 +141,7 @@ def _check(part: FloatArray, entries: list[Entry]) -> None:
     bad = np.flatnonzero(~np.isfinite(part).all(axis=1))
     if len(bad):
         first = entries[bad[0]]
-        finite(part, f"passage vectors (first passage {first.id!r}, line {first.line} of its file)")
+        require_finite(part, f"passage vectors (first passage {first.id!r}, line {first.line} of its file)")
 
 
 def _opened(path: Path) -> FloatArray:

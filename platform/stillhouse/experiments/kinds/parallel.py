@@ -171,7 +171,7 @@ def read_parallel_data(
     """Read training, dev and test pairs; they are read again when a file has changed."""
     from stillhouse.core.artifacts import locked, read_json, write_json
     from stillhouse.corpora.reading.corpus import hub_name, list_files
-    from stillhouse.corpora.reading.ingest import note_path, noted, recalled
+    from stillhouse.corpora.reading.ingest import describe_examples, note_path, restore_examples
     from stillhouse.corpora.reading.translations import split_parallel, write_parallel
 
     corpora = parallel_corpora(text, limit)
@@ -183,9 +183,9 @@ def read_parallel_data(
     note = note_path(workspace, "parallel", signature)
     with locked(note.with_suffix(".lock")):
         if note.exists() and not refresh:
-            known = [recalled(workspace, part) for part in read_json(note)["parts"]]
+            known = [restore_examples(workspace, part) for part in read_json(note)["parts"]]
             if all(known):
                 return known[0], known[1], known[2]  # type: ignore[return-value]
         train, dev, test = split_parallel(workspace, write_parallel(workspace, corpora), held_out)
-        write_json(note, {"parts": [noted(part) for part in (train, dev, test)]})
+        write_json(note, {"parts": [describe_examples(part) for part in (train, dev, test)]})
         return train, dev, test

@@ -13,7 +13,7 @@ ARGS ?=
 help:            ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-sweep: $(READY)  ## the main job: embed, search, evaluate, export (again: goes on, or skips what exists)
+sweep: $(READY)  ## the main job: embed, search, evaluate, export (again: resumes, or skips what is finished)
 	$(BIN)/python jobs/sweep_ibkd.py $(ARGS)
 
 test: $(READY)   ## all tests, in two processes
@@ -24,15 +24,15 @@ check: $(READY)  ## lint, format and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy platform/stillhouse jobs tests
 
-format: $(READY) ## rewrite the code as `check` wants it
+format: $(READY) ## rewrite the code so that `check` accepts its format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-docs: $(DOCS)    ## the documentation site, in build/site; nothing is fetched but its packages, once
+docs: $(DOCS)    ## build the documentation site in build/site; only its packages are downloaded, once
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict $(ARGS)
 	@echo "written: build/site/index.html"
 
-bench: $(READY) peers ## every claim of docs/benchmarks.md, measured anew; quick: make bench ARGS=--quick
+bench: $(READY) peers ## measure every claim of docs/benchmarks.md again; quick: make bench ARGS=--quick
 	$(BIN)/python benchmarks/run.py $(ARGS)
 
 peers: $(PEERS)/.ready

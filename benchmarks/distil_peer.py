@@ -69,7 +69,7 @@ def main() -> int:
 
     texts = json.loads(options.texts.read_text())
     held_out, texts = texts[-options.held_out :], texts[: -options.held_out]
-    told: list[dict[str, float]] = []
+    report: list[dict[str, float]] = []
     vectors: Any = None
 
     def load() -> Any:
@@ -91,12 +91,12 @@ def main() -> int:
         agreement = float(((wanted * got).sum(axis=1) / norms).mean())
         marks.append(time.perf_counter())
         parts = dict(zip(("encode", "train", "evaluate"), np.diff(marks).tolist(), strict=True))
-        told.append({**parts, "steps": steps, "agreement": agreement})
+        report.append({**parts, "steps": steps, "agreement": agreement})
         return agreement
 
     optuna.create_study(direction="maximize").optimize(objective, n_trials=options.trials)
     np.save(options.output.with_suffix(".npy"), vectors[:64])
-    options.output.write_text(json.dumps(told))
+    options.output.write_text(json.dumps(report))
     return 0
 
 

@@ -63,7 +63,7 @@ def _part(stack: str) -> str:
     return next((name for name, marks in PARTS if any(mark in stack for mark in marks)), OTHER)
 
 
-def told(lines: Iterable[str]) -> str:
+def report(lines: Iterable[str]) -> str:
     """A line a part, with its share of all busy samples."""
     busy, waiting = by_part(lines)
     whole = max(1, sum(busy.values()))

@@ -41,8 +41,12 @@ def by_rows(folder: Path, quick: bool) -> Lines:
     tiny_teacher(folder)
     for exponent in (4.0, 4.2) if quick else (4.0, 4.5, 5.0, 5.5, 6.0, 6.5):
         rows = round(10**exponent)
-        told = measured(folder, rows)
-        parts = {"reading s": told["reading"], "embedding s": told["embedding"], "peak MB": told["peak"]}
+        report = measured(folder, rows)
+        parts = {
+            "reading s": report["reading"],
+            "embedding s": report["embedding"],
+            "peak MB": report["peak"],
+        }
         yield {"series": "tiny teacher, two actors", "x": rows, **parts}
 
 

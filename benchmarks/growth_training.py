@@ -69,7 +69,7 @@ def grown(
     what: str,
     rounds: int = 1,
 ) -> Times:
-    """Seconds by objective and size: medians of rounds through all of them, told as a table."""
+    """Seconds by objective and size: medians of rounds through all of them, report as a table."""
     taken: dict[tuple[str, int], list[float]] = {(name, size): [] for size in sizes for name in names}
     for _ in range(rounds):
         for (name, size), found in taken.items():

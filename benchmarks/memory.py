@@ -3,7 +3,7 @@
 A tiny teacher, so that what is kept for each row would be seen. Each size is a process that starts Ray, reads
 the file and embeds it, as `stillhouse embed` does; memory is what it and all its children (Ray's own, the
 actors, its shared memory) hold together, pages that several share counted once (PSS on Linux, else RSS),
-sampled twice a second. The driver is told apart: to drop duplicates it keeps a hash of each row it reads.
+sampled twice a second. The driver is report apart: to drop duplicates it keeps a hash of each row it reads.
 
     python benchmarks/memory.py
 """
@@ -46,10 +46,10 @@ def part(folder: Path, rows: int) -> None:
         marks.append(time.perf_counter())
     manifest = read_manifest(workspace.path(store))
     reading, embedding = marks[1] - marks[0], marks[2] - marks[1]
-    told = {"rows": manifest["rows"], "dim": manifest["dim"], "reading": reading, "embedding": embedding}
+    report = {"rows": manifest["rows"], "dim": manifest["dim"], "reading": reading, "embedding": embedding}
     shares = SHARES if len(manifest["shards"]) > 6 * ACTORS else {"rate": SHARES["rate"]}
     rates = {name: running_rate(workspace, store, ACTORS, share) for name, share in shares.items()}
-    print(json.dumps({**told, **rates}), flush=True)
+    print(json.dumps({**report, **rates}), flush=True)
 
 
 def held(process: psutil.Process) -> int:
@@ -80,9 +80,9 @@ def measured(folder: Path, rows: int) -> dict[str, float]:
         peak, alone = max(peak, own + sum(map(held, others))), max(alone, own)
         time.sleep(SAMPLE_SECONDS)
     assert child.returncode == 0 and child.stdout, f"{rows} rows: exit code {child.returncode}"
-    told: dict[str, float] = json.loads(child.stdout.read().splitlines()[-1])
-    assert (told["rows"], told["dim"]) == (rows, TINY), f"of {rows} rows: {told}"
-    return {**told, "peak": peak / 1e6, "driver": alone / 1e6}
+    report: dict[str, float] = json.loads(child.stdout.read().splitlines()[-1])
+    assert (report["rows"], report["dim"]) == (rows, TINY), f"of {rows} rows: {report}"
+    return {**report, "peak": peak / 1e6, "driver": alone / 1e6}
 
 
 def main() -> int:
@@ -96,7 +96,7 @@ def main() -> int:
         tiny_teacher(Path(kept))
         small, large = (measured(Path(kept), size) for size in sizes)
     growth, rate = large["peak"] / small["peak"], 100 * large["rate"] / small["rate"]
-    read = [size / told["reading"] for size, told in zip(sizes, (small, large), strict=True)]
+    read = [size / report["reading"] for size, report in zip(sizes, (small, large), strict=True)]
     what, against = f"embedding {sizes[1]:,} short rows with a tiny teacher", f"{sizes[0]:,} rows"
     limit: dict[str, Any] = {"target": "≤ 1.15×", "measured": f"{growth:.2f}×", "met": growth <= 1.15}
     rows = [

@@ -92,7 +92,7 @@ def main() -> int:
             )
         manifests = [read_manifest(workspace.path(each)) for each in stages]
         shutil.rmtree(workspace.root)
-    assert all((told["workers"], told["steps"]) == (WORKERS, STEPS) for told in manifests)
+    assert all((report["workers"], report["steps"]) == (WORKERS, STEPS) for report in manifests)
     times = 1 / ratio(seconds["bare"], seconds["ours"])
     return finish(
         [

@@ -18,7 +18,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from flame import told
+from flame import report as flame_report
 from harness import ROOT, Row, arguments, at_most, finish
 from sentences import text_file
 from sweeping import KEPT, Trial, evaluation_seconds, has_ended, journal, run_sweep, training_seconds, trials
@@ -52,9 +52,9 @@ def beside(stages: set[Path], seconds: Any) -> float:
 
 def parts(root: Path, began: float, ended: float, at_once: int) -> Parts:
     """Wall seconds by part; they add up to the whole."""
-    told, done = journal(root), trials(root)
-    ready = told[0]["time"] / 1000
-    reported = next(entry["time"] for entry in told if entry["do"] == "artifact") / 1000
+    output, done = journal(root), trials(root)
+    ready = output[0]["time"] / 1000
+    reported = next(entry["time"] for entry in output if entry["do"] == "artifact") / 1000
     first, last = min(trial.suggested for trial in done), max(trial.ended for trial in done)
     tested = opened(root)
     stores = [read_json(manifest) for manifest in (root / "stores").glob(f"*/{MANIFEST}")]
@@ -62,7 +62,7 @@ def parts(root: Path, began: float, ended: float, at_once: int) -> Parts:
     stages = every_stage(root, done)
     steps, dev = (beside(stages, each) / at_once for each in (training_seconds, evaluation_seconds))
     note = min((file.stat().st_mtime for file in (root / "experiments").glob("*.json")), default=0.0)
-    # The time of a file that was copied since says nothing: then all is told as reading.
+    # The time of a file that was copied since says nothing: then all is output as reading.
     read = note if began < note < ready - embedding else ready - embedding
     return {
         "start, reading the corpus": read - began,
@@ -126,7 +126,7 @@ def main() -> int:
     spent = sum(seconds for name, seconds in found.items() if name not in ARITHMETIC)
     print(summary(found), flush=True)
     if options.flame:
-        print(told(options.flame.read_text(encoding="utf-8").splitlines()), flush=True)
+        print(flame_report(options.flame.read_text(encoding="utf-8").splitlines()), flush=True)
     known = {
         made: "`make sweep`",
         KEPT: "the sweep of `sweep.py`",

@@ -56,8 +56,8 @@ def peer(python: str, file: Path, held_out: int, budget: int) -> tuple[float, li
     began = time.perf_counter()
     subprocess.run([python, script, *given, *sizes, "--max-length", str(LENGTH)], check=True)
     whole = time.perf_counter() - began
-    told: list[dict[str, float]] = json.loads(output.read_text())
-    return whole - sum(map(seconds_of, told)), told, np.load(output.with_suffix(".npy"))
+    found: list[dict[str, float]] = json.loads(output.read_text())
+    return whole - sum(map(seconds_of, found)), found, np.load(output.with_suffix(".npy"))
 
 
 def seconds_of(trial: dict[str, float], *left_out: str) -> float:
@@ -109,13 +109,13 @@ def main() -> int:
         steps = {read_manifest(stage)["steps"] for trial in done for stage in trial.stages}
         tables = split(root)
         trained, dev = all_texts(root, tables["train"]), all_texts(root, tables["dev"])
-        around, told, labels = peer(python, write_texts(folder, trained + dev), len(dev), budget)
+        around, found, labels = peer(python, write_texts(folder, trained + dev), len(dev), budget)
         cosine, sentences = lowest_cosine(root, tables["train"], labels), len(trained)
-    steps |= {int(trial["steps"]) for trial in told}
+    steps |= {int(trial["steps"]) for trial in found}
     assert steps == {budget // BATCH}, f"the budgets differ: {steps} steps"
     assert len(done) == count and cosine >= COSINE, f"{len(done)} trials, lowest cosine {cosine}"
-    each = [float(np.mean([seconds_of(trial, *out) for trial in told])) for out in ((), ("encode",))]
-    encode = float(np.mean([trial["encode"] for trial in told]))
+    each = [float(np.mean([seconds_of(trial, *out) for trial in found])) for out in ((), ("encode",))]
+    encode = float(np.mean([trial["encode"] for trial in found]))
     naive, once = around + count * each[0], around + encode + count * each[1]
     what = f"{count} IBKD trials of {budget:,} examples over {sentences:,} sentences, teacher included"
     rate = f"{3600 * count / ours:.0f} trials/h"

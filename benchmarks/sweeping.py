@@ -32,11 +32,11 @@ def run_sweep(root: Path, *flags: str, flame: Path | None = None) -> tuple[float
         command = [spy, "record", *sampling, str(flame), "--", *command]
     with ray_folder() as folder:
         began = time.time()
-        told = subprocess.run(
+        result = subprocess.run(
             command, env=environment() | {"RAY_TMPDIR": folder}, capture_output=True, text=True
         )
         ended = time.time()
-    assert told.returncode == 0, f"{' '.join(command)}\n{told.stdout[-2000:]}\n{told.stderr[-2000:]}"
+    assert result.returncode == 0, f"{' '.join(command)}\n{result.stdout[-2000:]}\n{result.stderr[-2000:]}"
     return began, ended
 
 
@@ -78,7 +78,7 @@ def has_ended(root: Path) -> bool:
 
 
 def journal(root: Path) -> list[dict[str, Any]]:
-    """What the driver told its tracker, in order; times in milliseconds."""
+    """What the driver result its tracker, in order; times in milliseconds."""
     lines = (root / "sweeps" / NAME / "journal.jsonl").read_text(encoding="utf-8").splitlines()
     return [json.loads(line) for line in lines]
 

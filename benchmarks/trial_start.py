@@ -24,10 +24,10 @@ def starts(root: Path, processes: int) -> list[tuple[float, float]]:
     """Of each trial but the first of each process: seconds to its stage's beginning, to its first step."""
     found = []
     for trial in trials(root)[processes:]:
-        told = steps(trial.stages[0]) if trial.stages else []
-        if told and told[0].step == 1:
+        report = steps(trial.stages[0]) if trial.stages else []
+        if report and report[0].step == 1:
             begun = (trial.stages[0] / "plan.json").stat().st_mtime
-            found.append((begun - trial.suggested, told[0].time - trial.suggested))
+            found.append((begun - trial.suggested, report[0].time - trial.suggested))
     assert found, f"no trial of {root} wrote down its first step"
     return found
 

@@ -43,7 +43,7 @@ def sentences(count: int, seed: int = 0) -> list[str]:
 
 
 @pytest.fixture(scope="session")
-def wanted(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> Experiment:
+def experiment(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> Experiment:
     """120 sentences out of a text file."""
     corpus = tmp_path_factory.mktemp("corpus") / "words.txt"
     corpus.write_text("\n".join(sentences(120)))
@@ -57,10 +57,10 @@ def wanted(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> Experi
 
 
 @pytest.fixture(scope="session")
-def embedded(tmp_path_factory: pytest.TempPathFactory, wanted: Experiment) -> tuple[Path, Prepared]:
+def embedded(tmp_path_factory: pytest.TempPathFactory, experiment: Experiment) -> tuple[Path, Prepared]:
     """A workspace in which that is embedded, to be copied."""
     root = tmp_path_factory.mktemp("embedded")
-    return root, prepare(wanted, Workspace(root), Embedding(local=True))
+    return root, prepare(experiment, Workspace(root), Embedding(local=True))
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ def ranking_task(workspace: Workspace, claims: int = 40, candidates: int = 4) ->
 
 @pytest.fixture
 def context(prepared: Prepared, workspace: Workspace) -> Context:
-    """What the trials of an IBKD sweep with both stages are told."""
+    """What the trials of an IBKD sweep with both stages are report."""
     setting, tables = prepared.setting, {}
     for seed, column in enumerate(("query", "passage"), start=1):
         tables[column] = write_texts(workspace, column, sentences(40, seed))

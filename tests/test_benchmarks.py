@@ -74,7 +74,7 @@ def test_a_flame_graph_is_summed_by_part_without_the_threads_that_wait(load: Any
     busy, waiting = load("flame").by_part(lines)
     expected = {"backward passes": 50, "reading the corpus": 30, "importing libraries": 10, "other": 10}
     assert list(busy.items()) == list(expected.items()) and waiting == 900
-    assert "reading the corpus" in load("flame").told(lines) and "30.0 %" in load("flame").told(lines)
+    assert "reading the corpus" in load("flame").report(lines) and "30.0 %" in load("flame").report(lines)
 
 
 def test_a_row_says_whether_the_target_is_met(load: Any) -> None:
@@ -127,9 +127,9 @@ def test_a_script_that_outlives_its_time_ends_with_its_children(load: Any) -> No
 
 def test_a_stages_metrics_tell_steps_from_evaluations(load: Any, tmp_path: Path) -> None:
     sweeping = load("sweeping")
-    told = [(2, 10.0, {"loss": 1.0}), (4, 14.0, {"loss": 1.0}), (4, 17.0, {"agreement": 0.5})]
-    told += [(6, 20.0, {"loss": 1.0}), (6, 22.0, {"agreement": 0.6})]
-    lines = [json.dumps({"step": step, "time": at, "metrics": figures}) for step, at, figures in told]
+    report = [(2, 10.0, {"loss": 1.0}), (4, 14.0, {"loss": 1.0}), (4, 17.0, {"agreement": 0.5})]
+    report += [(6, 20.0, {"loss": 1.0}), (6, 22.0, {"agreement": 0.6})]
+    lines = [json.dumps({"step": step, "time": at, "metrics": figures}) for step, at, figures in report]
     (tmp_path / "metrics.jsonl").write_text("\n".join(lines))
     assert sweeping.evaluation_seconds(tmp_path) == 5.0
     assert sweeping.training_seconds(tmp_path) == 7.0

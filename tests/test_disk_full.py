@@ -56,9 +56,9 @@ def test_one_message_and_the_old_file_stays(small_disk: Path, name: str) -> None
     path = small_disk / name
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(b"old")
-    with pytest.raises(Hindered) as told:
+    with pytest.raises(Hindered) as report:
         WRITERS[name](path)
-    assert str(told.value).startswith(f"there must be room on the disk for {path}, but it is full.")
+    assert str(report.value).startswith(f"there must be room on the disk for {path}, but it is full.")
     assert path.read_bytes() == b"old"
     assert [p for p in small_disk.rglob("*") if p.is_file()] == [path]
 
@@ -75,11 +75,11 @@ def test_a_spool_goes_on_where_its_last_whole_line_ended(small_disk: Path) -> No
     path, step = small_disk / "metrics.jsonl", 0
     (small_disk / "other").write_bytes(b"0" * 240_000)
     spool = MetricsLog(path)
-    with pytest.raises(OSError) as told:
+    with pytest.raises(OSError) as report:
         while True:
             step += 1
             spool.append(step, step, {"loss": 0.5})
-    assert isinstance(mistake_in(told.value), Hindered)
+    assert isinstance(mistake_in(report.value), Hindered)
     (small_disk / "other").unlink()
     whole = len(read_metrics(path))
     assert 0 < whole < step

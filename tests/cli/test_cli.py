@@ -168,8 +168,8 @@ def test_bad_input_is_one_message_and_exit_code_2(
 ) -> None:
     monkeypatch.chdir(ROOT)
     assert main([*arguments, "--root", str(tmp_path / "runs")]) == 2
-    told = capsys.readouterr().err.strip()
-    assert message in told and told.startswith("stillhouse: ") and "Traceback" not in told
+    report = capsys.readouterr().err.strip()
+    assert message in report and report.startswith("stillhouse: ") and "Traceback" not in report
     assert not list((tmp_path / "runs").glob("stores/*/manifest.json"))
 
 
@@ -182,10 +182,10 @@ def test_what_nobody_expected_is_one_line_and_exit_code_1(
 
     monkeypatch.setattr("stillhouse.cli.store.run", fails)
     assert main(["store", "ls", "--root", str(tmp_path), *(["-v"] if verbose else [])]) == 1
-    told = capsys.readouterr().err
-    assert ("Traceback" in told) is verbose
+    report = capsys.readouterr().err
+    assert ("Traceback" in report) is verbose
     if not verbose:
-        (line,) = told.splitlines()
+        (line,) = report.splitlines()
         (log,) = (tmp_path / "logs").iterdir()
         assert line.startswith("stillhouse: failed: KeyError: ") and str(log) in line
         assert "Traceback (most recent call last)" in log.read_text() and "in fails" in log.read_text()
@@ -206,8 +206,8 @@ def test_a_full_disk_and_a_refusal_on_a_worker_are_bad_input(
     for command, said in ((full, "room on the disk for big.npy"), (refused, "rows > 0")):
         monkeypatch.setattr("stillhouse.cli.store.run", command)
         assert main(["store", "ls", "--root", str(tmp_path)]) == 2
-        told = capsys.readouterr().err
-        assert said in told and len(told.splitlines()) == 1
+        report = capsys.readouterr().err
+        assert said in report and len(report.splitlines()) == 1
 
 
 def test_settings_are_read_as_json_where_they_are() -> None:
@@ -220,26 +220,26 @@ def test_settings_are_read_as_json_where_they_are() -> None:
 def test_sts_is_taken_from_the_environment_where_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def wanted(*flags: str, **from_file: str) -> str:
+    def root_of(*flags: str, **from_file: str) -> str:
         file = {"selection": from_file} if from_file else {}
         return experiment_from(parser().parse_args(["embed", *flags]), file).selection.data_root
 
     monkeypatch.setenv("STILLHOUSE_DATA", str(tmp_path))
-    assert wanted() == ""
+    assert root_of() == ""
     (tmp_path / "STSBenchmark").mkdir()
     for split in ("dev", "test"):
         (tmp_path / "STSBenchmark" / f"sts-{split}.csv").write_text("g\tf\ty\t1\t5.0\tA cat.\tA cat.\n")
-    assert wanted() == str(tmp_path)
-    assert wanted(data_root="file") == "file"
-    assert wanted("--data-root", "flag", data_root="file") == "flag"
+    assert root_of() == str(tmp_path)
+    assert root_of(data_root="file") == "file"
+    assert root_of("--data-root", "flag", data_root="file") == "flag"
 
 
 def test_presets_stand_side_by_side(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    told = tmp_path / "told.json"
-    assert main(["presets", "ibkd", "--json", str(told)]) == 0
+    report = tmp_path / "report.json"
+    assert main(["presets", "ibkd", "--json", str(report)]) == 0
     line = next(line for line in capsys.readouterr().out.splitlines() if "estimator" in line)
     assert line.startswith("*") and "biased_l2" in line and "eq. 6" in line
-    values = {value["name"]: value for value in json.loads(told.read_text())}
+    values = {value["name"]: value for value in json.loads(report.read_text())}
     assert values["gamma"]["paper"] == 0.5 and values["gamma"]["repo"] == 1.0 and values["gamma"]["differs"]
     assert not values["kernel"]["differs"]
 

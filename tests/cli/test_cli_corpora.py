@@ -109,12 +109,12 @@ def test_every_form_is_read_and_embedded(
     monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
     corpus, root = tmp_path / "corpus", tmp_path / "runs"
     corpus.mkdir()
-    told = tmp_path / "told.json"
-    assert embed(root, form(corpus), tiny_model, "--json", str(told)) == 0
+    report = tmp_path / "report.json"
+    assert embed(root, form(corpus), tiny_model, "--json", str(report)) == 0
     stores = list_stores(Workspace(root))
     assert len(stores) == 3 and sum(store.rows for store in stores) == len(ROWS)
     assert all(verify_store(store.path) == [] for store in stores)
-    facts: dict[str, Any] = json.loads(told.read_text())
+    facts: dict[str, Any] = json.loads(report.read_text())
     assert facts["sentences"] == max(store.rows for store in stores) and facts["pairs"] == 0
 
 
@@ -180,6 +180,6 @@ def test_a_bad_corpus_is_one_message(
 ) -> None:
     (tmp_path / name).write_bytes(content)
     assert embed(tmp_path / "runs", str(tmp_path / name), tiny_model, *more) == 2
-    told = capsys.readouterr().err.splitlines()
-    assert len(told) == 1 and message in told[0]
+    report = capsys.readouterr().err.splitlines()
+    assert len(report) == 1 and message in report[0]
     assert not list((tmp_path / "runs").glob("stores/*"))

@@ -43,9 +43,9 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def mine(told: Path, *arguments: str) -> dict[str, Any]:
-    assert main(["mine", *arguments, "--json", str(told)]) == 0
-    read: dict[str, Any] = json.loads(told.read_text())
+def mine(found: Path, *arguments: str) -> dict[str, Any]:
+    assert main(["mine", *arguments, "--json", str(found)]) == 0
+    read: dict[str, Any] = json.loads(found.read_text())
     return read
 
 
@@ -59,7 +59,7 @@ def test_the_file_the_report_and_a_second_time(
     out = tmp_path / "mined.jsonl"
     rule = ["--negatives", "3", "--min-score", "0.5"]
     arguments = ["--labelled", str(pairs), "--output", str(out), *rule, *flags]
-    report = mine(tmp_path / "told.json", *arguments)
+    report = mine(tmp_path / "found.json", *arguments)
     rows = [json.loads(line) for line in out.read_text().splitlines()]
     given = {(row["query"], row["passage"]) for row in map(json.loads, pairs.read_text().splitlines())}
     assert report["pairs"] == len(rows) > 20
@@ -73,8 +73,10 @@ def test_the_file_the_report_and_a_second_time(
     for name, key in (("positive", "passage_cosine"), ("negative", "negatives_cosine")):
         mean = np.mean([row[key] for row in rows])
         assert report[f"mean_{name}_cosine"] == pytest.approx(mean, abs=1e-5)
-    told = capsys.readouterr().out
-    assert f"mined: {len(rows)} pairs with 3 negatives each" in told and "left out, too few negatives" in told
+    found = capsys.readouterr().out
+    assert (
+        f"mined: {len(rows)} pairs with 3 negatives each" in found and "left out, too few negatives" in found
+    )
 
     before, stamp = out.read_bytes(), out.stat().st_mtime_ns
     monkeypatch.setattr("stillhouse.teachers.embedding.build_stores", None)
@@ -89,7 +91,7 @@ def test_the_file_is_labelled_text_of_a_run(flags: list[str], pairs: Path, tmp_p
     out = tmp_path / "mined.jsonl"
     rule = ["--range-max", "40", "--relative-margin", "-1", "--sampling", "random", "--seed", "3"]
     mine(
-        tmp_path / "told.json",
+        tmp_path / "found.json",
         "--labelled",
         str(pairs),
         "--output",
@@ -119,14 +121,14 @@ def test_without_a_file_the_pairs_are_those_of_pydocs(
 ) -> None:
     seen: list[Experiment] = []
 
-    def read(wanted: Experiment, workspace: Workspace, *, refresh: bool) -> SimpleNamespace:
-        seen.append(wanted)
+    def read(experiment: Experiment, workspace: Workspace, *, refresh: bool) -> SimpleNamespace:
+        seen.append(experiment)
         return SimpleNamespace(pairs=read_labelled(workspace, str(pairs)))
 
     monkeypatch.setattr("stillhouse.experiments.mined_pairs.read_pydocs", read)
-    report = mine(tmp_path / "told.json", "--output", str(tmp_path / "mined.jsonl"), *flags)
+    report = mine(tmp_path / "found.json", "--output", str(tmp_path / "mined.jsonl"), *flags)
     assert report["pairs"] > 20 and report["negatives"] == 1
-    assert [(wanted.uses_pydocs, pairs_of(wanted).count) for wanted in seen] == [(True, 2048)]
+    assert [(experiment.uses_pydocs, pairs_of(experiment).count) for experiment in seen] == [(True, 2048)]
 
 
 def test_the_file_is_not_written_over_what_it_is_mined_from(

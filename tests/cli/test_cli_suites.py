@@ -50,10 +50,10 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def measured(model: Path, data: Path, tmp_path: Path, *flags: str) -> dict[str, Any]:
-    told, root = tmp_path / "told.json", tmp_path / "runs"
-    where = ["--data-root", str(data), "--root", str(root), "--json", str(told)]
+    report, root = tmp_path / "report.json", tmp_path / "runs"
+    where = ["--data-root", str(data), "--root", str(root), "--json", str(report)]
     assert main(["evaluate", str(model), *where, *flags]) == 0
-    read: dict[str, Any] = json.loads(told.read_text())
+    read: dict[str, Any] = json.loads(report.read_text())
     return read
 
 
@@ -112,19 +112,19 @@ def test_two_models_on_the_same_items(
                 assert (one["p"] is None) == (suite == "geometry")
                 assert one["p"] is None or (one["low"] <= one["high"] and one["p"] <= one["p_holm"] <= 1)
     assert against["suites"]["sts"]["STS12"]["all"]["items"] == 39, "one pair was never scored"
-    told = capsys.readouterr().out
-    assert f"sts: {tiny_model} against {other}" in told and "p (Holm)" in told
-    assert "100 samples, seed 0" in told
+    report = capsys.readouterr().out
+    assert f"sts: {tiny_model} against {other}" in report and "p (Holm)" in report
+    assert "100 samples, seed 0" in report
     last = (tmp_path / "runs/openings.jsonl").read_text().splitlines()[-1]
     assert json.loads(last)["what"] == f"{tiny_model} against {other}"
 
 
 def test_cost_needs_no_data(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("STILLHOUSE_DATA", raising=False)
-    told = tmp_path / "told.json"
-    flags = ["--suite", "cost", "--root", str(tmp_path / "runs"), "--json", str(told)]
+    report = tmp_path / "report.json"
+    flags = ["--suite", "cost", "--root", str(tmp_path / "runs"), "--json", str(report)]
     assert main(["evaluate", str(tiny_model), *flags]) == 0
-    found = json.loads(told.read_text())["cost"]
+    found = json.loads(report.read_text())["cost"]
     sizes = {"float32": 128, "float16": 64, "int8": 32, "binary": 4, "binary_rescored": 36}
     assert found["index_mb_per_million"] == sizes
     assert found["model"]["parameters"] > 0 and found["model"]["dimension"] == 32
@@ -189,8 +189,8 @@ def test_what_is_missing_is_named(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(sys.modules, "mteb", None)
     assert main(["evaluate", str(tiny_model), *flags, "--root", str(tmp_path / "runs")]) == 2
-    told = capsys.readouterr().err
-    assert message in told and len(told.splitlines()) == 1
+    report = capsys.readouterr().err
+    assert message in report and len(report.splitlines()) == 1
 
 
 def test_translations_of_unequal_length(
@@ -257,10 +257,10 @@ def test_a_run_is_written_by_a_model_and_measured_without_one(
     assert list(found) == ["toy", "toy exact", "toy flat"]
     assert found["toy flat"]["recall_of_exact@10"] == 1 and found["toy exact"]["index_mb"] > 0
     assert not list((tmp_path / "runs/vectors").iterdir())
-    told, data = tmp_path / "again.json", str(tmp_path / "data")
-    flags = ["--suite", "retrieval", "--from-run", str(run), "--data-root", data, "--json", str(told)]
+    report, data = tmp_path / "again.json", str(tmp_path / "data")
+    flags = ["--suite", "retrieval", "--from-run", str(run), "--data-root", data, "--json", str(report)]
     assert main(["evaluate", "--root", str(tmp_path / "runs"), *flags]) == 0
-    assert json.loads(told.read_text())["retrieval"] == {"toy": found["toy"]}
+    assert json.loads(report.read_text())["retrieval"] == {"toy": found["toy"]}
     run.write_text(run.read_text() + "queries0 Q0 corpus0 99 -3 t\n")
     assert main(["evaluate", "--root", str(tmp_path / "runs"), *flags]) == 2
     assert "run.txt, line 151: 'queries0' must have 'corpus0' once" in capsys.readouterr().err
@@ -293,8 +293,8 @@ def test_no_figure_is_made_of_nan(
     monkeypatch.setattr("stillhouse.training.walk.open_model", lambda *_: Broken(row[5]))
     flags = ["--suite", "sts", "--data-root", str(data), "--root", str(tmp_path / "runs")]
     assert main(["evaluate", "broken", *flags]) == 2
-    told = capsys.readouterr().err
-    assert "contain NaN or infinity" in told and repr(row[5][:60]) in told
+    report = capsys.readouterr().err
+    assert "contain NaN or infinity" in report and repr(row[5][:60]) in report
 
 
 def test_an_undefined_figure_is_null_and_said(
@@ -302,7 +302,7 @@ def test_an_undefined_figure_is_null_and_said(
 ) -> None:
     monkeypatch.setattr("stillhouse.training.walk.open_model", lambda *_: Broken())
     assert measured(Path("zeros"), data, tmp_path, "--suite", "sts")["sts"]["STS-B"] == {"all": None}
-    assert "NaN" not in (tmp_path / "told.json").read_text()
+    assert "NaN" not in (tmp_path / "report.json").read_text()
     assert "null in --json: all of STS-B, all of Avg" in capsys.readouterr().out
 
 

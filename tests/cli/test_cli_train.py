@@ -39,12 +39,12 @@ def flags(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> list[st
 @pytest.fixture(scope="module")
 def train(flags: list[str], tmp_path_factory: pytest.TempPathFactory) -> Callable[..., dict[str, Any]]:
     """Trains over 64 examples; what `--json` wrote."""
-    told = tmp_path_factory.mktemp("told") / "told.json"
+    report = tmp_path_factory.mktemp("report") / "report.json"
 
     def run(method: str, *more: str) -> dict[str, Any]:
         budget = ["--distil-budget", "64", "--evaluations", "2"]
-        assert main(["train", method, "--local", "--json", str(told), *flags, *budget, *more]) == 0
-        read: dict[str, Any] = json.loads(told.read_text())
+        assert main(["train", method, "--local", "--json", str(report), *flags, *budget, *more]) == 0
+        read: dict[str, Any] = json.loads(report.read_text())
         return read
 
     return run
@@ -74,9 +74,9 @@ def pairs() -> list[tuple[str, str]]:
     return [(a, b) for a in WORDS[:6] for b in WORDS[6:14]]
 
 
-def figures(arguments: list[str], told: Path) -> dict[str, float]:
-    assert main([*arguments, "--json", str(told)]) == 0
-    read: dict[str, float] = json.loads(told.read_text())["metrics"]
+def figures(arguments: list[str], report: Path) -> dict[str, float]:
+    assert main([*arguments, "--json", str(report)]) == 0
+    read: dict[str, float] = json.loads(report.read_text())["metrics"]
     return read
 
 
@@ -101,9 +101,9 @@ def test_every_kind_of_method_trains(
     labelled = tmp_path / "triples.jsonl"
     rows = [{"query": f"cat {a} {b}", "passage": f"{b} {a}", "negative": f"{a} sun"} for a, b in pairs()]
     labelled.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    told = train(method, *(str(labelled) if value == "LABELLED" else value for value in values))
-    assert (Path(told["folder"]) / "student.safetensors").is_file()
-    assert -1 <= told["metrics"]["agreement_spearman_cosine"] <= 1 and told["seconds"] > 0
+    report = train(method, *(str(labelled) if value == "LABELLED" else value for value in values))
+    assert (Path(report["folder"]) / "student.safetensors").is_file()
+    assert -1 <= report["metrics"]["agreement_spearman_cosine"] <= 1 and report["seconds"] > 0
 
 
 def test_a_task_is_learned_scored_and_exported(
@@ -117,12 +117,12 @@ def test_a_task_is_learned_scored_and_exported(
         (tmp_path / f"{split}.tsv").write_text("\n".join(lines) + "\n")
     task = ["--task", "SST-2", "--task-root", str(tmp_path)]
     small = ["--set", "hidden=8", "--set", "distil_batch_size=16"]
-    told = train("sra", *task, *small, "--set", "finetune_batch_size=16", "--finetune-budget", "64")
-    evaluated = figures(["evaluate", told["folder"], *flags, *task], tmp_path / "told.json")
-    assert evaluated["sst2_accuracy"] == told["metrics"]["sst2_accuracy"]
+    report = train("sra", *task, *small, "--set", "finetune_batch_size=16", "--finetune-budget", "64")
+    evaluated = figures(["evaluate", report["folder"], *flags, *task], tmp_path / "report.json")
+    assert evaluated["sst2_accuracy"] == report["metrics"]["sst2_accuracy"]
     assert "agreement_spearman_cosine" in evaluated
-    assert 0 <= told["metrics"]["sst2_accuracy"] <= 1
-    assert main(["export", told["folder"], str(tmp_path / "out"), "--root", str(tmp_path)]) == 0
+    assert 0 <= report["metrics"]["sst2_accuracy"] <= 1
+    assert main(["export", report["folder"], str(tmp_path / "out"), "--root", str(tmp_path)]) == 0
     capsys.readouterr()
     assert main(["train", "sra", "--local", *flags, *small]) == 2
     assert "sra must be given word vectors" in capsys.readouterr().err
@@ -138,22 +138,22 @@ def test_logits_of_a_tuned_teacher_on_varied_rows_at_shares_of_the_labels(
         (tmp_path / f"{split}.tsv").write_text("\n".join(lines[: None if split == "train" else 40]) + "\n")
     synset = "".join(f"  - {noun}\n" for noun in WORDS[:8])
     (tmp_path / "noun.act.yaml").write_text(f"00000001-n:\n  members:\n{synset}  partOfSpeech: n\n")
-    told = tmp_path / "told.json"
+    report = tmp_path / "report.json"
     task = ["--task", "QQP", "--task-root", str(tmp_path), "--finetune-budget", "48", "--evaluations", "2"]
     small = ["--set", "hidden=8", "--set", "batch_size=16", "--set", "teacher_batch_size=16"]
-    train = ["train", "bilstm_kd", "--local", "--json", str(told), *flags, *task, *small]
+    train = ["train", "bilstm_kd", "--local", "--json", str(report), *flags, *task, *small]
     varied = ["--set", "augment=ts", "--fractions", "1,0.5"]
     assert main([*train, *varied]) == 2 and "--wordnet" in capsys.readouterr().err
     assert main([*train, *varied, "--set", f"task.wordnet={tmp_path}", "--set", "task.copies=2"]) == 0
-    whole, half = json.loads(told.read_text())
+    whole, half = json.loads(report.read_text())
     assert (whole["fraction"], half["fraction"]) == (1, 0.5) and whole["folder"] != half["folder"]
     assert half["rows"]["teacher"] * 2 == whole["rows"]["teacher"] == 96
     assert half["rows"]["kd"] < whole["rows"]["kd"] and whole["rows"]["kd"] > 96
     assert "fraction" in capsys.readouterr().out
     assert main([*train, "--set", "fits=cosines"]) == 0
-    trained = json.loads(told.read_text())
+    trained = json.loads(report.read_text())
     assert set(trained["metrics"]) >= {"qqp_cosine_accuracy", "qqp_cosine_f1"}
-    evaluated = figures(["evaluate", trained["folder"], *flags, *task], told)
+    evaluated = figures(["evaluate", trained["folder"], *flags, *task], report)
     assert evaluated["qqp_cosine_f1"] == pytest.approx(trained["metrics"]["qqp_cosine_f1"])
     for wrong in (
         ["--fractions", "1,2"],
@@ -168,8 +168,8 @@ def test_a_student_with_another_architecture_dimension_and_tokenizer(
 ) -> None:
     from sentence_transformers import SentenceTransformer
 
-    told = train("mse", "--student", str(other_student), "--set", "batch_size=16")
-    assert main(["export", told["folder"], str(tmp_path / "out"), "--root", str(tmp_path)]) == 0
+    report = train("mse", "--student", str(other_student), "--set", "batch_size=16")
+    assert main(["export", report["folder"], str(tmp_path / "out"), "--root", str(tmp_path)]) == 0
     exported = SentenceTransformer(str(tmp_path / "out"), device="cpu")
     assert exported.encode(["the cat"]).shape == (1, 24)
     assert exported.tokenizer.get_vocab()["cat"] == 4 + len(WORDS)
@@ -193,23 +193,23 @@ def test_a_second_teacher_that_is_a_table_of_other_words(
     table = StaticStudent(resolve_model(str(tiny_model)), dim=12)
     export_student(table, table.tokenizer.path, 16, tmp_path / "table")
     models = ["--teacher", str(tmp_path / "table"), "--student", str(other_student)]
-    told = train(method, *models, *values)
-    assert -1 <= told["metrics"]["agreement_spearman_cosine"] <= 1
+    report = train(method, *models, *values)
+    assert -1 <= report["metrics"]["agreement_spearman_cosine"] <= 1
 
 
 def test_a_model_is_evaluated_by_any_name(
     train: Callable[..., dict[str, Any]], flags: list[str], tmp_path: Path, tiny_model: Path
 ) -> None:
     trained = train("mse", "--set", "batch_size=16")
-    folder, told = Path(trained["folder"]), tmp_path / "told.json"
+    folder, report = Path(trained["folder"]), tmp_path / "report.json"
     assert main(["export", str(folder), str(tmp_path / "out"), "--root", str(tmp_path)]) == 0
     quality = "agreement_spearman_cosine"
     for name in (str(folder), folder.name, str(tmp_path / "out")):
-        measured = figures(["evaluate", name, *flags], told)
+        measured = figures(["evaluate", name, *flags], report)
         assert measured[quality] == pytest.approx(trained["metrics"][quality], abs=1e-3)
     beside = ["--against", str(tiny_model), "--resamples", "100"]
-    assert figures(["evaluate", folder.name, *beside, *flags], told) == measured
-    against = json.loads(told.read_text())["against"]
+    assert figures(["evaluate", folder.name, *beside, *flags], report) == measured
+    against = json.loads(report.read_text())["against"]
     one = against["suites"]["dev"]["dev"][quality]
     assert one["model"] == pytest.approx(measured[quality]) and one["other"] > 0.99 and one["p"] < 0.05
     assert one["share"] == pytest.approx(one["model"] / one["other"])
@@ -273,8 +273,8 @@ def test_a_kind_of_student_that_cannot_be_is_one_sentence_before_any_work(
     tmp_path: Path,
 ) -> None:
     assert main(["train", method, "--local", "--root", str(tmp_path / "runs"), *flags[2:], *values]) == 2
-    told = capsys.readouterr().err.splitlines()
-    assert len(told) == 1 and message in told[0]
+    report = capsys.readouterr().err.splitlines()
+    assert len(report) == 1 and message in report[0]
     assert not (tmp_path / "runs" / "corpora").exists()
 
 
@@ -298,6 +298,6 @@ def test_a_student_that_diverges_is_one_line_and_exit_code_1(
 ) -> None:
     values = ["--distil-budget", "160", "--set", "batch_size=16", "--set", "learning_rate=1e18"]
     assert main(["train", "mse", "--local", *flags, *values]) == 1
-    told = capsys.readouterr().err.splitlines()
-    assert len(told) == 1 and "Diverged: mse: " in told[0]
-    assert "must be finite" in told[0] or "collapsed" in told[0]
+    report = capsys.readouterr().err.splitlines()
+    assert len(report) == 1 and "Diverged: mse: " in report[0]
+    assert "must be finite" in report[0] or "collapsed" in report[0]

@@ -36,14 +36,14 @@ def test_ls_lists_every_store(
 def test_verify_finds_what_is_damaged_and_says_so_by_exit_code(
     workspace: Workspace, prepared: Prepared, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    told = tmp_path / "told.json"
-    command = ["store", "verify", "--root", str(workspace.root), "--json", str(told)]
+    report = tmp_path / "report.json"
+    command = ["store", "verify", "--root", str(workspace.root), "--json", str(report)]
     assert main(command) == 0
-    assert [entry["problems"] for entry in json.loads(told.read_text())] == [[], [], []]
+    assert [entry["problems"] for entry in json.loads(report.read_text())] == [[], [], []]
     path = shards(workspace, prepared.setting[Sentences].store)[0]
     path.write_bytes(path.read_bytes()[:-1] + b"x")
     assert main(command) == 1
-    problems = [entry["problems"] for entry in json.loads(told.read_text()) if entry["problems"]]
+    problems = [entry["problems"] for entry in json.loads(report.read_text()) if entry["problems"]]
     assert len(problems) == 1 and "part-00000.arrow was altered" in problems[0][0]
     said = capsys.readouterr().out
     assert "DAMAGED" in said and problems[0][0] in said

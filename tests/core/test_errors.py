@@ -1,4 +1,4 @@
-"""What a user is told, wherever the mistake was met."""
+"""What a user is report, wherever the mistake was met."""
 
 import pickle
 

@@ -27,6 +27,6 @@ def test_a_library_that_takes_the_signals_gives_them_back() -> None:
 def test_a_command_that_is_terminated_says_how_to_go_on(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("stillhouse.cli.main._run", lambda options: os.kill(os.getpid(), signal.SIGTERM))
+    monkeypatch.setattr("stillhouse.cli.store.run", lambda options: os.kill(os.getpid(), signal.SIGTERM))
     assert main(["store", "ls"]) == 130
-    assert "interrupted. The same command goes on from here." in capsys.readouterr().err
+    assert "interrupted. The same command resumes from here." in capsys.readouterr().err

@@ -44,15 +44,15 @@ def texts_of(workspace: Workspace, table: TextTable) -> list[str]:
 def test_copies_come_after_the_sentences_and_nothing_comes_twice(workspace: Workspace, wordnet: Path) -> None:
     table = write_texts(workspace, "sentences", SENTENCES)
     held_out = write_texts(workspace, "dev", ["A hound."])
-    wanted = Augmentation(wordnet=str(wordnet), probability=1.0)
-    made, counts = augment_table(wanted, workspace, table, [held_out], "cpu")
+    experiment = Augmentation(wordnet=str(wordnet), probability=1.0)
+    made, counts = augment_table(experiment, workspace, table, [held_out], "cpu")
     # "the feline sat" is there already, "a hound" is held out, "an apple" has no synonym.
     assert texts_of(workspace, made) == [*SENTENCES, "The cat sat!"][:4]
     assert counts == {
         **{"augmented_copies": 4, "augmented_changed": 3, "augmented_added": 0},
         **{"augmented_duplicates": 3, "augmented_held_out": 1, "augmented_empty": 0},
     }
-    free, counts = augment_table(wanted, workspace, table, [], "cpu")
+    free, counts = augment_table(experiment, workspace, table, [], "cpu")
     assert texts_of(workspace, free) == [*SENTENCES, "a hound"] and counts["augmented_added"] == 1
     assert augment_table(Augmentation(), workspace, table, [], "cpu") == (table, {})
 
@@ -61,16 +61,16 @@ def test_it_is_made_once_and_anew_when_an_input_changes(
     workspace: Workspace, wordnet: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = write_texts(workspace, "sentences", SENTENCES)
-    wanted = Augmentation(wordnet=str(wordnet), probability=0.5, copies=3)
-    first = augment_table(wanted, workspace, table, [], "cpu")
+    experiment = Augmentation(wordnet=str(wordnet), probability=0.5, copies=3)
+    first = augment_table(experiment, workspace, table, [], "cpu")
     with monkeypatch.context() as patch:
         patch.setattr(tables, "write_texts", None)
-        assert augment_table(wanted, workspace, table, [], "cpu") == first
+        assert augment_table(experiment, workspace, table, [], "cpu") == first
     with (wordnet / "noun.test.yaml").open("a") as file:
         file.write("4-n:\n  members:\n  - apple\n  - pome\n  partOfSpeech: n\n")
     again = [
-        augment_table(wanted, workspace, table, [], "cpu"),
-        augment_table(dataclasses.replace(wanted, copies=4), workspace, table, [], "cpu"),
+        augment_table(experiment, workspace, table, [], "cpu"),
+        augment_table(dataclasses.replace(experiment, copies=4), workspace, table, [], "cpu"),
     ]
     assert all(counts["augmented_copies"] in (12, 16) for _, counts in again)
     assert all(a[0] != b[0] or a[1] != b[1] for a, b in itertools.pairwise([first, *again]))
@@ -96,20 +96,20 @@ def test_back_translation_goes_on_where_it_was_stopped(
     monkeypatch.setattr(translation, "Translator", Echo)
     models = [Model("a", "von"), Model("b", "from")]
     monkeypatch.setattr(Augmentation, "translator_models", lambda self: models)
-    wanted = Augmentation(translators="a,b")
+    experiment = Augmentation(translators="a,b")
     with pytest.raises(KeyboardInterrupt):
-        augment_table(wanted, workspace, table, [], "cpu")
-    made, counts = augment_table(wanted, workspace, table, [], "cpu")
+        augment_table(experiment, workspace, table, [], "cpu")
+    made, counts = augment_table(experiment, workspace, table, [], "cpu")
     assert texts_of(workspace, made)[4:] == [f"{text} von from" for text in SENTENCES]
     assert counts["augmented_added"] == 4 and asked.count("the cat sat") == 1
     assert not [path for path in (workspace.root / "sources").iterdir() if path.is_dir()]
 
 
 def test_an_experiment_embeds_and_trains_on_the_copies(
-    wanted: Experiment, workspace: Workspace, wordnet: Path
+    experiment: Experiment, workspace: Workspace, wordnet: Path
 ) -> None:
     more = changed(
-        wanted,
+        experiment,
         {"sentences.augmentation.wordnet": str(wordnet), "sentences.augmentation.probability": 1.0},
     )
     prepared = prepare(more, workspace, Embedding(local=True))

@@ -46,9 +46,9 @@ def words(text: str) -> set[str]:
 
 
 @pytest.fixture
-def given(wanted: Experiment, fever: Path) -> Experiment:
+def given(experiment: Experiment, fever: Path) -> Experiment:
     claims = Claims(str(fever), candidates=4, dev=5, test=50)
-    return changed(dataclasses.replace(wanted, data=(claims,)), {"budget.fraction": 0.5})
+    return changed(dataclasses.replace(experiment, data=(claims,)), {"budget.fraction": 0.5})
 
 
 def test_claims_their_candidates_and_what_is_said_of_them(
@@ -118,16 +118,16 @@ def test_by_the_command_line(
     small = ["batch_size=16", "teacher_batch_size=16", "units=4", "teacher_units=4", "train_words=true"]
     chosen = [part for value in small for part in ("--set", value)]
     budget = ["--distil-budget", "32", "--max-length", "12", "--evaluations", "1", "--json"]
-    command = ["train", "retrieval_kd", "--local", *data, *chosen, *budget, str(tmp_path / "told.json")]
+    command = ["train", "retrieval_kd", "--local", *data, *chosen, *budget, str(tmp_path / "report.json")]
     assert main(command) == 0
     said = capsys.readouterr().out
     assert "teacher: 32 examples, fever_dcg" in said and "retrieval_kd: 64 examples" in said
-    folder = json.loads((tmp_path / "told.json").read_text())["folder"]
+    folder = json.loads((tmp_path / "report.json").read_text())["folder"]
     assert main(["export", folder, str(tmp_path / "towers"), *root]) == 0
     assert main(["evaluate", folder, "--final", *data]) == 0
     assert "fever_recall_macro@3" in capsys.readouterr().out
     assert main([*command, "--fractions", "1,0.5"]) == 0
-    rows = [point["rows"] for point in json.loads((tmp_path / "told.json").read_text())]
+    rows = [point["rows"] for point in json.loads((tmp_path / "report.json").read_text())]
     assert (
         rows[1]["retrieval_kd"] == rows[0]["retrieval_kd"] // 2 and rows[0]["teacher"] == rows[1]["teacher"]
     )

@@ -102,43 +102,43 @@ def test_a_share_of_mined_pairs_is_mined_of_all_and_trained_on(context: Context)
 
 
 def test_a_curve_embeds_once_and_is_instant_again(
-    wanted: Experiment, prepared: Prepared, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+    experiment: Experiment, prepared: Prepared, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stores = {path: path.stat().st_mtime_ns for path in (workspace.root / "stores").rglob("*.arrow")}
     method = load_method("hpd")
     hp = hyper_parameters(method, {"dim": 8, "batch_size": 16})
-    told = []
+    report = []
     for _ in range(2):
-        told.append(train_at((1.0, 0.5), method, hp, wanted, workspace, Embedding(local=True), WHERE))
+        report.append(train_at((1.0, 0.5), method, hp, experiment, workspace, Embedding(local=True), WHERE))
         monkeypatch.setattr("stillhouse.training.walk._train", None)
     after = {path: path.stat().st_mtime_ns for path in (workspace.root / "stores").rglob("*.arrow")}
     assert after == stores and len(stores) >= 3
-    assert told[0] == told[1] and len({point.folder for point in told[0]}) == 2
+    assert report[0] == report[1] and len({point.folder for point in report[0]}) == 2
     rows = prepared.setting[Sentences].rows
-    assert [point.rows for point in told[0]] == [{"hpd": rows}, {"hpd": round(rows / 2)}]
-    header, *lines = curve_table(told[0]).split("\n")[-4:]
+    assert [point.rows for point in report[0]] == [{"hpd": rows}, {"hpd": round(rows / 2)}]
+    header, *lines = curve_table(report[0]).split("\n")[-4:]
     assert "fraction" in header and lines[1].split()[:2] == ["1", str(rows)]
     assert lines[2].split()[:2] == ["0.5", str(round(rows / 2))]
-    facts = prepare(changed(wanted, {"budget.fraction": 0.5}), workspace, Embedding(local=True)).facts
+    facts = prepare(changed(experiment, {"budget.fraction": 0.5}), workspace, Embedding(local=True)).facts
     assert facts["sentences"] == round(rows / 2) and facts["fraction"] == 0.5
 
 
 def test_too_small_a_share_is_refused_before_any_training(
-    wanted: Experiment, prepared: Prepared, workspace: Workspace
+    experiment: Experiment, prepared: Prepared, workspace: Workspace
 ) -> None:
     method = load_method("mse")
     hp = hyper_parameters(method, {"batch_size": 16})
     with pytest.raises(BadInput, match=r"rows of the stage \w+ >= batch_size.*fraction=0.1"):
-        train_at((1.0, 0.1), method, hp, wanted, workspace, Embedding(local=True), WHERE)
+        train_at((1.0, 0.1), method, hp, experiment, workspace, Embedding(local=True), WHERE)
     assert not workspace.listed("stages")
 
 
 def test_values_out_of_range() -> None:
-    for values, told in (
+    for values, report in (
         ({"budget.fraction": 0.0}, "0 < fraction <= 1"),
         ({"budget.fraction_of": "rows"}, "fraction_of in"),
         ({"task.wordnet": "yaml"}, "a task must come with the folder of its files"),
         ({"task.name": "sst2", "task.root": "x", "task.copies": 0}, "task.copies > 0"),
     ):
-        with pytest.raises(BadInput, match=told):
+        with pytest.raises(BadInput, match=report):
             experiment_of(merged({}, values))

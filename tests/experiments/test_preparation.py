@@ -39,38 +39,38 @@ def test_dev_and_test_look_at_different_texts(prepared: Prepared) -> None:
 
 
 def test_published_sts_selects_where_it_is_asked_for(
-    prepared: Prepared, wanted: Experiment, workspace: Workspace, tmp_path: Path
+    prepared: Prepared, experiment: Experiment, workspace: Workspace, tmp_path: Path
 ) -> None:
     (tmp_path / "STSBenchmark").mkdir()
     rows = [f"g\tf\ty\t{row}\t{row % 6}\tA cat {row}.\tA dog {row}.\n" for row in range(8)]
     (tmp_path / "STSBenchmark" / "sts-dev.csv").write_text("".join(rows))
     (tmp_path / "STSBenchmark" / "sts-test.csv").write_text("".join(rows))
-    given = changed(wanted, {"selection.by": "stsb", "selection.data_root": str(tmp_path)})
+    given = changed(experiment, {"selection.by": "stsb", "selection.data_root": str(tmp_path)})
     suite = prepare(given, workspace, Embedding(local=True)).setting.dev
     assert prepared.setting.dev.select == "agreement_spearman_cosine"
     assert suite.select == "sts_stsb_spearman_cosine"
-    assert suite.select in run_suite(suite, open_model(wanted.teacher.name, workspace, "cpu"), workspace)
+    assert suite.select in run_suite(suite, open_model(experiment.teacher.name, workspace, "cpu"), workspace)
 
 
 def test_a_second_time_nothing_is_made(
-    wanted: Experiment, workspace: Workspace, prepared: Prepared, monkeypatch: pytest.MonkeyPatch
+    experiment: Experiment, workspace: Workspace, prepared: Prepared, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = {path: path.stat().st_mtime_ns for path in workspace.root.rglob("*") if path.suffix != ".lock"}
     monkeypatch.setattr("stillhouse.teachers.embedding.build_stores", None)
-    assert prepare(wanted, workspace, Embedding(local=True)) == prepared
+    assert prepare(experiment, workspace, Embedding(local=True)) == prepared
     after = {path: path.stat().st_mtime_ns for path in workspace.root.rglob("*") if path.suffix != ".lock"}
     assert after == before
 
 
 def test_another_budget_keeps_the_store_and_another_length_does_not(
-    wanted: Experiment, workspace: Workspace, prepared: Prepared
+    experiment: Experiment, workspace: Workspace, prepared: Prepared
 ) -> None:
-    longer = prepare(changed(wanted, {"budget.distil": 128}), workspace, Embedding(local=True))
+    longer = prepare(changed(experiment, {"budget.distil": 128}), workspace, Embedding(local=True))
     assert (
         longer.setting != prepared.setting
         and longer.setting[Sentences].store == prepared.setting[Sentences].store
     )
-    shorter = prepare(dataclasses.replace(wanted, max_length=8), workspace, Embedding(local=True))
+    shorter = prepare(dataclasses.replace(experiment, max_length=8), workspace, Embedding(local=True))
     assert shorter.setting[Sentences].store.fingerprint != prepared.setting[Sentences].store.fingerprint
 
 

@@ -11,7 +11,7 @@ from stillhouse.training.walk import Where
 
 
 @pytest.mark.parametrize(
-    ("method", "sizes", "told"),
+    ("method", "sizes", "report"),
     [
         ("ckd", (0, 64), False),
         ("ckd", (64, 4096), True),
@@ -22,7 +22,7 @@ from stillhouse.training.walk import Where
 def test_a_bank_that_holds_all_of_the_text_is_told_with_both_numbers(
     method: str,
     sizes: tuple[int, ...],
-    told: bool,
+    report: bool,
     prepared: Prepared,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -33,5 +33,5 @@ def test_a_bank_that_holds_all_of_the_text_is_told_with_both_numbers(
     )
     warn_of_full_bank((context.plan({"batch_size": 16, "bank_size": size}) for size in sizes), setting)
     said = capsys.readouterr().err
-    assert (f"bank_size={max(sizes):,} is no smaller than the text, of 100 rows" in said) is told
-    assert told or not said
+    assert (f"bank_size={max(sizes):,} is no smaller than the text, of 100 rows" in said) is report
+    assert report or not said

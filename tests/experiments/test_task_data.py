@@ -62,9 +62,9 @@ def test_words_are_counted_or_read(workspace: Workspace, tmp_path: Path) -> None
 
 
 def test_an_experiment_with_a_task(
-    wanted: Experiment, prepared: Prepared, workspace: Workspace, qqp: Path
+    experiment: Experiment, prepared: Prepared, workspace: Workspace, qqp: Path
 ) -> None:
-    given = changed(wanted, {"task.name": "QQP", "task.root": str(qqp), "budget.finetune": 6})
+    given = changed(experiment, {"task.name": "QQP", "task.root": str(qqp), "budget.finetune": 6})
     setting = prepare(given, workspace, Embedding(local=True)).setting
     assert prepared.setting.get(WordVectors) is None and prepared.setting.get(LabelledTask) is None
     assert setting[WordVectors] and setting.finetune_budget == 6

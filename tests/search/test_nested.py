@@ -71,7 +71,7 @@ def ray_folder() -> Iterator[str]:
 
 @pytest.mark.ray
 def test_trials_of_two_workers_on_two_cpus(tmp_path: Path, tiny_model: Path, ray_folder: str) -> None:
-    """One runs to its end and one is stopped: nothing is held any more, and nothing was told twice."""
+    """One runs to its end and one is stopped: nothing is held any more, and nothing was output twice."""
     (tmp_path / "words.txt").write_text(words(600))
     (tmp_path / "space.yaml").write_text(SPACE)
     flags = {

@@ -51,11 +51,11 @@ def test_trials_over_the_last_stage_reuse_the_first(context: Context) -> None:
     assert build_shared(context, searched, Need()) == [distilled]
     for beta2 in (0.1, 0.7):
         values = {**FIXED, "beta2": beta2, "finetune_learning_rate": 1e-4}
-        told: list[dict[str, Any]] = []
-        follow(values, context, told.append)
+        output: list[dict[str, Any]] = []
+        follow(values, context, output.append)
         plans.append(context.plan(values))
-        assert next(plans[-1].chain()) == distilled and told[-1]["finished"]
-        assert [report["examples_seen"] for report in told] == [32, 64, 80, 96, 96]
+        assert next(plans[-1].chain()) == distilled and output[-1]["finished"]
+        assert [report["examples_seen"] for report in output] == [32, 64, 80, 96, 96]
     assert (workspace.path(distilled) / "manifest.json").stat().st_mtime_ns == before
     assert len(workspace.listed("stages")) == 3
     first, last = found = reuse(plans, workspace)

@@ -19,17 +19,17 @@ QUICK = {"distil_batch_size": 16, "finetune_batch_size": 16}
 
 
 def reports(context: Context, **values: Any) -> list[dict[str, Any]]:
-    told: list[dict[str, Any]] = []
-    follow({**QUICK, **values}, context, told.append)
-    return told
+    output: list[dict[str, Any]] = []
+    follow({**QUICK, **values}, context, output.append)
+    return output
 
 
 def test_a_curve_and_then_the_result(context: Context) -> None:
-    told = reports(context)
-    assert [report["examples_seen"] for report in told] == [32, 64, 80, 96, 96]
-    assert [report["finished"] for report in told] == [False] * 4 + [True]
-    assert all(math.isfinite(report[context.quality]) for report in told)
-    final, folder = told[-1], Path(told[-1]["folder"])
+    output = reports(context)
+    assert [report["examples_seen"] for report in output] == [32, 64, 80, 96, 96]
+    assert [report["finished"] for report in output] == [False] * 4 + [True]
+    assert all(math.isfinite(report[context.quality]) for report in output)
+    final, folder = output[-1], Path(output[-1]["folder"])
     manifest = read_manifest(folder)
     assert final["weights_sha256"] == manifest["weights_sha256"]
     assert final["metrics"] == manifest["metrics"] and final[context.quality] in final["metrics"].values()
@@ -45,10 +45,10 @@ def test_a_second_time_it_replays(context: Context) -> None:
 
 
 def test_a_trial_that_diverges_says_why_and_has_no_result(context: Context) -> None:
-    told = reports(context, distil_learning_rate=1e18)
-    assert "must be finite" in told[-1]["reason"] or "collapsed" in told[-1]["reason"]
-    assert math.isnan(told[-1][context.quality]) and not told[-1]["finished"]
-    assert not any(report["finished"] for report in told)
+    output = reports(context, distil_learning_rate=1e18)
+    assert "must be finite" in output[-1]["reason"] or "collapsed" in output[-1]["reason"]
+    assert math.isnan(output[-1][context.quality]) and not output[-1]["finished"]
+    assert not any(report["finished"] for report in output)
     last = context.plan({**QUICK, "distil_learning_rate": 1e18})
     assert not Workspace(Path(context.root)).finished(last)
 
@@ -81,6 +81,6 @@ def test_a_text_is_a_text(context: Context) -> None:
 
 def test_the_baseline_trains_from_equal_work(context: Context) -> None:
     baseline = dataclasses.replace(context, method="mse", setting=equal_work(context, context.plan(QUICK)))
-    told: list[dict[str, Any]] = []
-    follow({"learning_rate": LEARNING_RATES[0], "batch_size": 16}, baseline, told.append)
-    assert told[-1]["finished"] and told[-1]["examples_seen"] == 160
+    output: list[dict[str, Any]] = []
+    follow({"learning_rate": LEARNING_RATES[0], "batch_size": 16}, baseline, output.append)
+    assert output[-1]["finished"] and output[-1]["examples_seen"] == 160

@@ -38,7 +38,7 @@ def translated(path: Path, turn: int, count: int = 300) -> str:
 
 
 @pytest.fixture
-def wanted(tmp_path: Path, tiny_model: Path) -> Experiment:
+def experiment(tmp_path: Path, tiny_model: Path) -> Experiment:
     files = {
         language: translated(tmp_path / f"{language}.tsv", turn) for turn, language in ((3, "xx"), (5, "yy"))
     }
@@ -53,16 +53,16 @@ def wanted(tmp_path: Path, tiny_model: Path) -> Experiment:
 
 
 @pytest.fixture
-def prepared(wanted: Experiment, workspace: Workspace) -> Prepared:
-    return prepare(wanted, workspace, Embedding(local=True))
+def prepared(experiment: Experiment, workspace: Workspace) -> Prepared:
+    return prepare(experiment, workspace, Embedding(local=True))
 
 
 def sentences(workspace: Workspace, examples: Examples, side: str) -> list[str]:
     return open_texts(workspace, examples.columns[side])[open_rows(workspace, examples)[side]]
 
 
-def test_no_held_out_sentence_is_trained_on(wanted: Experiment, workspace: Workspace) -> None:
-    parts = read_parallel_data(workspace, wanted.get(Parallel).corpora, limit=0, held_out=20)
+def test_no_held_out_sentence_is_trained_on(experiment: Experiment, workspace: Workspace) -> None:
+    parts = read_parallel_data(workspace, experiment.get(Parallel).corpora, limit=0, held_out=20)
     train, dev, test = parts
     for part in parts:
         assert [language for language, _ in language_spans(workspace, part)] == ["xx", "yy"]
@@ -71,7 +71,7 @@ def test_no_held_out_sentence_is_trained_on(wanted: Experiment, workspace: Works
         trained, held = set(sentences(workspace, train, side)), sentences(workspace, dev, side)
         assert not trained & {*held, *sentences(workspace, test, side)}
     assert not set(sentences(workspace, dev, "source")) & set(sentences(workspace, test, "source"))
-    assert read_parallel_data(workspace, wanted.get(Parallel).corpora, limit=0, held_out=20) == parts
+    assert read_parallel_data(workspace, experiment.get(Parallel).corpora, limit=0, held_out=20) == parts
 
 
 @pytest.mark.parametrize(
@@ -122,14 +122,14 @@ def test_the_student_starts_from_the_assistant_and_the_aligned_words(
     ("languages", "figure"), [("de", "en-de"), ("de es", "cross_avg")], ids=["one pair", "several"]
 )
 def test_sts_between_languages_may_select(
-    languages: str, figure: str, wanted: Experiment, workspace: Workspace, tmp_path: Path
+    languages: str, figure: str, experiment: Experiment, workspace: Workspace, tmp_path: Path
 ) -> None:
     for language in ("en", *languages.split()):
         lines = [f"{WORDS[row]} {WORDS[row + 1]},{WORDS[row + 2]} {WORDS[0]},{row % 5}\n" for row in range(9)]
         (tmp_path / f"stsb-{language}-dev.csv").write_text("".join(lines))
     (tmp_path / "STS.input.track1.ar-ar.txt").write_text("cat dog\tdog cat\nred\tblue\n")
     (tmp_path / "STS.gs.track1.ar-ar.txt").write_text("5\n1\n")
-    chosen = changed(wanted, {"selection.by": "stsb", "selection.data_root": str(tmp_path)})
+    chosen = changed(experiment, {"selection.by": "stsb", "selection.data_root": str(tmp_path)})
     setting = prepare(chosen, workspace, Embedding(local=True)).setting
     assert setting.dev.select == f"xsts_{figure}_spearman_cosine_x100"
     method = load_method("crosslingual")
@@ -138,14 +138,16 @@ def test_sts_between_languages_may_select(
     assert {setting.dev.select, "translation_mean_accuracy"} <= set(read_manifest(folder)["metrics"])
 
 
-def test_train_and_export_by_the_command_line(wanted: Experiment, tmp_path: Path, tiny_model: Path) -> None:
+def test_train_and_export_by_the_command_line(
+    experiment: Experiment, tmp_path: Path, tiny_model: Path
+) -> None:
     from sentence_transformers import SentenceTransformer
 
     flags = {
         "root": tmp_path / "runs",
         "teacher": tiny_model,
         "student": tiny_model,
-        "parallel": wanted.get(Parallel).corpora,
+        "parallel": experiment.get(Parallel).corpora,
         "set": "parallel.held_out=20",
         "max-length": 16,
         "distil-budget": 32,

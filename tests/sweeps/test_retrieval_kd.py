@@ -231,7 +231,7 @@ def test_the_end_of_a_sweep(
     record = TrialRecord(
         0, values, "COMPLETE", (metrics["fever_dcg"],), {64: 0.5}, None, 1.0, 64, metrics, {}
     )
-    told: dict[str, Any] = {}
+    output: dict[str, Any] = {}
     tracker = SimpleNamespace(
         artifact=lambda *given: None,
         register=lambda *given, **more: "1",
@@ -243,7 +243,7 @@ def test_the_end_of_a_sweep(
         tracker=tracker,
         key=("kd",),
         costs=lambda *given: None,
-        report=lambda report, teacher_dev: told.update(report),
+        report=lambda report, teacher_dev: output.update(report),
         opened=lambda *given: None,
         mark_champion=lambda *given: None,
         offer_views=lambda *given: None,
@@ -262,7 +262,7 @@ def test_the_end_of_a_sweep(
     assert all(
         who in said for who in ("teacher", "best student", "no teacher", "untrained student", "TF-IDF")
     )
-    assert report["TF-IDF"]["metrics"] == {"fever_dcg": 0.5} and told == report
+    assert report["TF-IDF"]["metrics"] == {"fever_dcg": 0.5} and output == report
     card = (folder / "export" / "README.md").read_text()
     assert "IndexFlatIP" in card and "two equal towers" in card
     assert (folder / "export" / "claims" / "modules.json").is_file()

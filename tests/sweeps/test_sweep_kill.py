@@ -141,10 +141,10 @@ class Job:
         mine = []
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error):
-                told = [*process.cmdline(), process.environ().get("RAY_TMPDIR", "")]
+                output = [*process.cmdline(), process.environ().get("RAY_TMPDIR", "")]
                 late = process.name() in ("ray::DashboardAgent", "ray::RuntimeEnvAgent")
                 if (
-                    any(str(self.folder) in part for part in told)
+                    any(str(self.folder) in part for part in output)
                     and process.status() != "zombie"
                     and not late
                 ):
@@ -276,7 +276,7 @@ def resumed(job: Job) -> dict[str, Any]:
 def test_the_trials_are_those_of_an_undisturbed_search(
     straight: dict[str, Any], resumed: dict[str, Any]
 ) -> None:
-    def told(trial: dict[str, Any]) -> tuple[Any, ...]:
+    def output(trial: dict[str, Any]) -> tuple[Any, ...]:
         weights = trial["attributes"]["weights_sha256"]
         return trial["hyper_parameters"], trial["state"], trial["values"], trial["curve"], weights
 
@@ -291,7 +291,7 @@ def test_the_trials_are_those_of_an_undisturbed_search(
         for record in straight["records"]
     ]
     assert len(expected) == TRIALS
-    assert [told(trial) for trial in resumed["report"]["trials"]] == expected
+    assert [output(trial) for trial in resumed["report"]["trials"]] == expected
 
 
 @pytest.mark.ray

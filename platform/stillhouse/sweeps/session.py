@@ -1,4 +1,4 @@
-"""A workspace with one writer, and Ray where it is wanted: what every command and call works in."""
+"""A workspace with one writer, and Ray unless the work is local: what every command and call works in."""
 
 import contextlib
 from collections.abc import Iterator

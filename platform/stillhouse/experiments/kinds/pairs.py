@@ -88,8 +88,9 @@ class Pairs(DataKind[PairData]):
             return read_labelled(
                 workspace, self.path, negatives=self.negatives, limit=self.count, refresh=context.refresh
             )
-        wanted = self.count and context.experiment.budget.finetune and context.experiment.uses_pydocs
-        return context.pydocs().pairs if wanted else None
+        experiment = context.experiment
+        any_of_pydocs = self.count and experiment.budget.finetune and experiment.uses_pydocs
+        return context.pydocs().pairs if any_of_pydocs else None
 
     def with_negatives(self, pairs: Examples, store: Callable[[TextTable], Store]) -> Examples:
         """The pairs with hard negatives, which are still to be mined where they do not come with the pairs.

@@ -1,6 +1,6 @@
-"""The nouns of the data: frozen values that name models, texts, tokens, teacher stores, examples and qrels.
+"""Values of the data: models, texts, tokens, teacher stores, examples and retrieval collections.
 
-Nothing here reads anything: each value names an artifact, a folder of the workspace.
+Nothing here reads data: each value names an artifact, a folder of the workspace.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
 
 
 class Named:
-    """Gives a frozen value its fingerprint; its fields decide it."""
+    """Gives a frozen value a fingerprint, computed from its fields."""
 
     @property
     def fingerprint(self) -> str:
-        """What the value means, in sixteen hexadecimal digits."""
+        """Sixteen hexadecimal digits that identify what the value means."""
         return fingerprint(self)
 
 
 @dataclass(frozen=True)
 class Model(Named):
-    """Published weights: a teacher, or what a student starts from.
+    """Published weights: of a teacher, or of the model that a student starts from.
 
     Attributes:
-        name: As the user gave it; shown, not part of the identity.
+        name: Name as the user gave it; for display, not part of the identity.
         sha256: Hash over the weights, the configuration and the tokenizer.
         path: The local folder; not part of the identity.
     """
@@ -41,7 +41,7 @@ class Model(Named):
 
 @dataclass(frozen=True)
 class TextTable(Named):
-    """Cleaned, deduplicated texts in shards of a fixed number of rows; a row id is a text for ever.
+    """Cleaned, deduplicated texts in shards of a fixed number of rows; a row id never changes its text.
 
     On disk: ``part-00000.parquet``, … (one column, ``text``) and a manifest with ``rows``, ``input_rows``,
     ``duplicates``, ``quarantined`` and ``shards`` (name, rows, sha256).
@@ -73,18 +73,18 @@ class TokenTable(Named):
 
 @dataclass(frozen=True)
 class Store(Named):
-    """What a teacher says of every row of a text table.
+    """A teacher's vectors of every row of a text table.
 
-    On disk: one Arrow IPC file a shard of the table (``row`` int64, ``embedding`` fixed-size list), a
+    On disk: one Arrow IPC file per shard of the table (``row`` int64, ``embedding`` fixed-size list), a
     quarantine file, and a manifest with ``rows``, ``dim``, ``shards`` (name, rows, sha256).
 
     Attributes:
         texts: The rows.
         teacher: Published weights, or a stage whose student teaches.
         max_length: Tokens, special ones included; longer texts are cut.
-        prompt: Put before every text.
+        prompt: Prefix of every text.
         compute: ``float32`` or ``bfloat16``, the precision of the forward pass.
-        dtype: ``float32`` or ``float16``, the precision on the disk.
+        dtype: ``float32`` or ``float16``, the precision on disk.
     """
 
     kind: ClassVar[str] = "stores"
@@ -97,7 +97,7 @@ class Store(Named):
     dtype: str = "float16"
 
     def __post_init__(self) -> None:
-        """Refuse a precision that no store has."""
+        """Check the precisions and the length."""
         require(
             self.compute in ("float32", "bfloat16"), "compute in (float32, bfloat16)", compute=self.compute
         )
@@ -137,17 +137,17 @@ class Mined:
         pairs: Examples with the columns ``query`` and ``passage``.
         queries: Teacher's vectors of the queries.
         passages: Teacher's vectors of the passages.
-        negatives: K, hard negatives a row.
-        range_min: Of the passages that the other rules leave, so many of the nearest are skipped.
-        range_max: Only so many of the nearest passages are looked at, before any other rule; 0 looks at all.
+        negatives: Number of hard negatives per row (K).
+        range_min: Rank from which negatives are taken, after the other rules.
+        range_max: Number of nearest passages that are considered, before the other rules; 0 means all.
         relative_margin: A negative's cosine is below the positive's by more than this share of its size;
             negative: no rule.
         absolute_margin: A negative's cosine is below the positive's by more than this; negative: no rule.
         max_score: A negative's cosine is at most this; 1 allows all.
         min_score: A negative's cosine is at least this; -1 allows all.
-        sampling: ``top`` takes the nearest of what is left, ``random`` any.
-        seed: Of ``random``.
-        index: ``exact``, or an index of FAISS that finds ``range_max`` passages, and may miss some.
+        sampling: ``top`` takes the nearest remaining passages, ``random`` any of them.
+        seed: Seed for ``random``.
+        index: ``exact``, or a FAISS index that finds ``range_max`` passages and may miss some.
     """
 
     version: ClassVar[int] = 3
@@ -179,7 +179,7 @@ class Scored:
     Attributes:
         rows: Examples with the columns ``claim``, (N,), and ``documents``, (N, C).
         teacher: A published cross-encoder, or a stage whose student reads both texts of a pair.
-        max_length: Tokens a pair for a published one; a stage has its own.
+        max_length: Maximum tokens per pair for a published one; a stage has its own.
     """
 
     version: ClassVar[int] = 1
@@ -190,12 +190,12 @@ class Scored:
 
 @dataclass(frozen=True)
 class Sampled:
-    """Origin: a share of the rows of other examples. A smaller share is part of a larger. Needs no folder.
+    """Origin: a sample of other examples' rows; a smaller one is a subset of a larger one. Needs no folder.
 
     Attributes:
-        rows: The examples, whose columns and values these have.
-        fraction: The share; of the rows of every ``label`` where there are labels, one at least.
-        seed: Of the choice.
+        rows: The examples to sample from, with the same columns and values.
+        fraction: Fraction of the rows; with labels, of the rows of every ``label``, at least one each.
+        seed: Seed for row sampling.
     """
 
     rows: "Examples"

@@ -1,4 +1,4 @@
-"""By which rule hard negatives are mined: its names, and what it refuses."""
+"""The rule by which hard negatives are mined: its parameters and their checks."""
 
 from stillhouse.core.errors import require
 
@@ -21,10 +21,10 @@ def check_mining(
     seed: int,
     index: str,
 ) -> None:
-    """Refuse a rule by which nothing can be mined.
+    """Refuse a rule that cannot yield negatives.
 
     Raises:
-        BadInput: A value is out of its range, or no negative can obey all of them.
+        BadInput: A value is out of range, or no negative can satisfy all of them.
     """
     require(range_min >= 0, "range_min >= 0", range_min=range_min)
     require(range_max >= 0, "range_max >= 0", range_max=range_max)
@@ -56,5 +56,5 @@ def check_mining(
         "range_max > 0 with an index",
         index=index,
         range_max=range_max,
-        remedy="It finds so many of the nearest, and the rule chooses among them: say how many.",
+        remedy="Give the number of passages that the index finds.",
     )

@@ -1,4 +1,4 @@
-"""The nouns of a plan: frozen values that say what is trained, each stage naming an artifact.
+"""Values of a plan: what is trained, where each stage names an artifact.
 
 Nothing here runs anything. A `Stage` reaches everything it needs (its student's first weights, examples,
 stores, the stage before it), so the last stage of a method is the whole plan.
@@ -15,11 +15,11 @@ from stillhouse.plan.data import Examples, Named, Store
 
 @dataclass(frozen=True)
 class DevSuite(Named):
-    """Evaluators that may steer: they pick checkpoints and trials.
+    """Evaluators that may select: they pick checkpoints and trials.
 
     Attributes:
         evaluators: Specs of `Evaluator`; building one adds ``workspace`` and ``search``.
-        select: The figure that is maximised.
+        select: The metric that is maximised.
     """
 
     evaluators: tuple[Spec[Any], ...]
@@ -38,15 +38,15 @@ class TestSuite(Named):
 
 @dataclass(frozen=True)
 class Optimizer:
-    """How the weights move.
+    """Optimiser, schedule and clipping.
 
     Attributes:
-        learning_rate: At its highest.
+        learning_rate: Peak learning rate.
         name: ``adamw`` or ``adam`` (the papers print Adam).
         weight_decay: Decoupled for AdamW; not applied to biases and LayerNorm.
-        warmup: Share of the steps with a linearly growing rate.
+        warmup: Fraction of the steps with linear warm-up.
         decay: ``linear`` (to 0), ``cosine`` (to 0) or ``constant``.
-        clip_norm: Largest norm of the gradient; 0 turns clipping off.
+        clip_norm: Maximum gradient norm; 0 disables clipping.
     """
 
     learning_rate: float
@@ -95,17 +95,17 @@ class Stage(Named):
         examples: What is trained on.
         stores: Column name to the store with its teacher vectors; may name fewer columns than the examples.
         budget: Examples seen at the end, over all ranks.
-        batch_size: Examples a step over all ranks: the global batch.
-        optimizer: How the weights move.
-        max_length: Tokens a text for the student.
-        accumulate: Micro-batches a step. Terms that couple a batch then couple the micro-batch only.
+        batch_size: Examples per step over all ranks: the global batch.
+        optimizer: Optimiser, schedule and clipping.
+        max_length: Maximum tokens per text for the student.
+        accumulate: Micro-batches per step. Terms that couple a batch then couple a micro-batch only.
         autocast: ``float32`` or ``bfloat16``.
-        seed: Of the first weights, the order of the examples and dropout.
-        start_from: The stage whose student this one goes on from.
-        live: A teacher that is asked of every column; such a stage reads no store.
-        dev: What picks the checkpoint; None keeps the last one.
-        evaluate_every: Examples between two evaluations; 0 evaluates at the end only.
-        patience: Evaluations without a better figure before the stage ends; 0 never ends it.
+        seed: Seed of the initial weights, the order of the examples and dropout.
+        start_from: The stage whose student this stage continues to train.
+        live: A teacher that runs on every column during training; such a stage reads no store.
+        dev: Suite that selects the checkpoint; None keeps the last one.
+        evaluate_every: Examples between evaluations; 0 evaluates at the end only.
+        patience: Evaluations without improvement before the stage ends; 0 disables early ending.
     """
 
     kind: ClassVar[str] = "stages"
@@ -151,7 +151,7 @@ class Stage(Named):
         )
         require(
             self.dev is None or isinstance(self.dev, DevSuite),
-            "a stage is given a dev suite, never a test suite",
+            "a stage must select by a dev suite, never a test suite",
             suite=type(self.dev).__name__,
         )
         assert not (self.live and self.stores), "a live teacher says what a store would"

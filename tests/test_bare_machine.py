@@ -5,13 +5,24 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-ABSENT = ("ray", "mlflow", "optuna", "faiss", "datasets", "nupunkt", "plotly", "matplotlib")
+ABSENT = (
+    "ray",
+    "mlflow",
+    "optuna",
+    "faiss",
+    "datasets",
+    "nupunkt",
+    "plotly",
+    "matplotlib",
+    "docstring_parser",
+)
 CODE = f"""
 import sys
 sys.modules.update(dict.fromkeys({ABSENT!r}))
 sys.path[:0] = [{str(ROOT / "platform")!r}, {str(ROOT / "benchmarks")!r}]
 import gpu
-import stillhouse.cli.commands, stillhouse.training.walk, stillhouse.methods.ibkd
+import stillhouse.cli.main, stillhouse.api, stillhouse.training.walk, stillhouse.methods.ibkd
+stillhouse.cli.main.parser().parse_args(["train", "ibkd", "--local"])
 """
 
 

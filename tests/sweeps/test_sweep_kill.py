@@ -31,6 +31,8 @@ from stillhouse.experiments.kinds.sentences import Sentences
 
 ROOT = Path(__file__).resolve().parents[2]
 TRIALS, TEXTS = 4, 9000
+CHAMPION = " (champion)"
+"""What the name of the best trial's run ends with."""
 SPACE = """
 method: ibkd
 search:
@@ -207,7 +209,7 @@ def straight(job: Job) -> dict[str, Any]:
             return {"champion": None}
 
         patch.setattr("stillhouse.sweeps.sweep.sweep", take)
-        patch.setattr("stillhouse.cli.commands._write", lambda options, report: None)
+        patch.setattr("stillhouse.cli.run.write_results", lambda options, report: None)
         patch.setattr("os.cpu_count", lambda: 1)
         main(["sweep", "ibkd", *job.arguments()])
         (options,) = taken
@@ -312,7 +314,9 @@ def test_every_trial_has_one_run(job: Job, resumed: dict[str, Any]) -> None:
     database = job.root / "mlflow.db"
     runs = query(database, "select run_uuid, name, status from runs where lifecycle_stage = 'active'")
     parents = dict(query(database, "select run_uuid, value from tags where key = 'mlflow.parentRunId'"))
-    names = {run: name for run, name, _ in runs}
+    marked = [name for _, name, _ in runs if name.endswith(CHAMPION)]
+    names = {run: name.removesuffix(CHAMPION) for run, name, _ in runs}
+    assert len(marked) == 1 and marked[0].startswith("trial ")
     assert {status for *_, status in runs} == {"FINISHED"}
     chains = Counter(" < ".join(chain(run, names, parents)) for run in names)
     sweep = "ibkd sweep ibkd"
@@ -346,7 +350,7 @@ def test_nothing_is_left_open(job: Job, resumed: dict[str, Any]) -> None:
 @pytest.mark.ray
 def test_ctrl_c_and_sigterm_end_the_job_cleanly(resumed: dict[str, Any]) -> None:
     for seconds, said, left in resumed["ends"]:
-        assert "interrupted. The same command goes on from here." in said
+        assert "interrupted. The same command resumes from here." in said
         assert "Traceback" not in said
         assert seconds < 30 and not left
 

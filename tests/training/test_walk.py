@@ -262,7 +262,8 @@ def test_ray_train(workspace: Workspace, distil: Callable[..., Stage]) -> None:
 
     plan = distil(budget=16 * 40, evaluate_every=16 * 10)
     two = Where("cpu", threads=1, workers=2)
-    paths = [str(Path(__file__).parent), str(Path(__file__).parents[2] / "platform")]
+    here = Path(__file__)
+    paths = [str(folder) for folder in (here.parent, here.parents[1], here.parents[2] / "platform")]
     ray.init(
         address="local",
         num_cpus=2,

@@ -122,6 +122,8 @@ def add_field(group: Any, name: str, field: Field, *, shown: bool = True) -> Non
 
 def short(text: str) -> str:
     """The start of a field's meaning, without markup: as much as fits on a line."""
+    if not text:
+        return text
     first = re.split(r"(?<=[^.])[.;](?:\s|$)", text.replace("``", ""), maxsplit=1)[0]
     if len(first) > 75:
         first = re.split(r"[:,] (?!last)", first, maxsplit=1)[0]

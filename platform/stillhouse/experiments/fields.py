@@ -59,9 +59,14 @@ def fields() -> dict[str, Field]:
 
 
 def attribute_docs(documented: type) -> dict[str, str]:
-    """What a class's docstring says of each of its attributes."""
-    import docstring_parser
+    """What a class's docstring says of each of its attributes; nothing without docstring-parser.
 
+    A bare machine that trains with ``--local`` may lack it, and then only help texts are empty.
+    """
+    try:
+        import docstring_parser
+    except ImportError:
+        return {}
     parsed = docstring_parser.parse(documented.__doc__ or "", docstring_parser.DocstringStyle.GOOGLE)
     return {
         each.arg_name: " ".join((each.description or "").split())
@@ -203,7 +208,7 @@ def _own(documented: Any, prefix: str, names: tuple[str, ...]) -> Iterator[Field
         if field.name in names:
             hint = hints[field.name]
             shown = hint.__name__ if isinstance(hint, type) else str(hint)
-            yield Field(f"{prefix}{field.name}", shown, field.default, texts[field.name])
+            yield Field(f"{prefix}{field.name}", shown, field.default, texts.get(field.name, ""))
 
 
 def _copied(value: Any) -> Any:

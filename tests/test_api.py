@@ -25,7 +25,7 @@ def test_every_public_name_is_there_and_documented() -> None:
 
 def test_importing_it_and_its_values_imports_nothing_heavy() -> None:
     program = (
-        "import sys; from stillhouse import Experiment, Sentences, Pairs, Budget\n"
+        "import sys; from stillhouse import Experiment, Sentences, Pairs, Budget, embed, train, sweep, load\n"
         "Experiment(data=(Sentences('a.txt'), Pairs('b.jsonl')))\n"
         "heavy = ('torch', 'ray', 'mlflow', 'transformers', 'numpy', 'optuna', 'sklearn')\n"
         "print([name for name in heavy if name in sys.modules])"

@@ -7,17 +7,13 @@ and a call that was interrupted resumes.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from stillhouse.cluster.resources import Need
-from stillhouse.core.artifacts import default_root
-from stillhouse.core.devices import require_device, resolve_device
-from stillhouse.core.types import Encoder
 from stillhouse.experiments.experiment import Experiment
-from stillhouse.experiments.preparation import Embedding, Prepared, prepare
-from stillhouse.methods import hyper_parameters, load_method
-from stillhouse.sweeps.checks import check_plans, fixed_values, search_space
-from stillhouse.sweeps.session import session
+
+if TYPE_CHECKING:
+    from stillhouse.core.types import Encoder
+    from stillhouse.experiments.preparation import Prepared
 
 
 @dataclass(frozen=True)
@@ -42,7 +38,7 @@ def embed(
     local: bool = True,
     device: str = "auto",
     refresh: bool = False,
-) -> Prepared:
+) -> "Prepared":
     """Read an experiment's data and run the teacher over it once.
 
     Args:
@@ -58,6 +54,9 @@ def embed(
     Raises:
         BadInput: A file is missing or malformed, or the workspace is in use.
     """
+    from stillhouse.experiments.preparation import Embedding, prepare
+    from stillhouse.sweeps.session import session
+
     experiment = experiment or Experiment()
     experiment.check()
     with session(_folder(root), device=_device(device), local=local) as (workspace, chosen):
@@ -90,7 +89,11 @@ def train(
     Raises:
         BadInput: Something cannot be used; the message says what and what to do.
     """
+    from stillhouse.experiments.preparation import Embedding
+    from stillhouse.methods import hyper_parameters, load_method
+    from stillhouse.sweeps.checks import check_plans, fixed_values
     from stillhouse.sweeps.curve import train_at
+    from stillhouse.sweeps.session import session
     from stillhouse.training.walk import Where
 
     experiment, module = experiment or Experiment(), load_method(method)
@@ -157,8 +160,12 @@ def sweep(
     Raises:
         BadInput: Something cannot be used; the message says what and what to do.
     """
+    from stillhouse.cluster.resources import Need
     from stillhouse.experiments.fields import experiment_of
+    from stillhouse.experiments.preparation import Embedding
+    from stillhouse.methods import load_method
     from stillhouse.search.options import SweepOptions
+    from stillhouse.sweeps.checks import check_plans, fixed_values, search_space
     from stillhouse.sweeps.sweep import default_space
     from stillhouse.sweeps.sweep import sweep as run_sweep
 
@@ -220,6 +227,8 @@ def evaluate(
         BadInput: There is no such model, or the data cannot be read.
     """
     from stillhouse.evaluation.suites import run_suite
+    from stillhouse.experiments.preparation import Embedding, prepare
+    from stillhouse.sweeps.session import session
     from stillhouse.sweeps.test_log import record_test_use
     from stillhouse.training.walk import open_model
 
@@ -251,7 +260,7 @@ def export(stage: str | Path, folder: str | Path, *, form: str = "sentence-trans
     return export_stage(Path(stage), Path(folder), form=form)
 
 
-def load(model: str | Path, *, root: Path | str | None = None, device: str = "auto") -> Encoder:
+def load(model: str | Path, *, root: Path | str | None = None, device: str = "auto") -> "Encoder":
     """Open a model that encodes texts: ``load(folder).encode(texts)`` gives vectors, (N, D).
 
     Args:
@@ -270,10 +279,14 @@ def load(model: str | Path, *, root: Path | str | None = None, device: str = "au
 
 
 def _folder(root: Path | str | None) -> Path:
+    from stillhouse.core.artifacts import default_root
+
     return (Path(root) if root is not None else default_root()).resolve()
 
 
 def _device(device: str) -> str:
+    from stillhouse.core.devices import require_device, resolve_device
+
     chosen = resolve_device(device)
     require_device(chosen)
     return chosen

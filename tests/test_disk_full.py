@@ -71,14 +71,14 @@ def test_a_corpus_that_does_not_fit_leaves_nothing(small_disk: Path) -> None:
     assert [p.name for p in small_disk.rglob("*") if p.is_file()] == ["workspace.json"]
 
 
-def test_a_spool_goes_on_where_its_last_whole_line_ended(small_disk: Path) -> None:
+def test_a_metrics_log_resumes_where_its_last_whole_line_ended(small_disk: Path) -> None:
     path, step = small_disk / "metrics.jsonl", 0
     (small_disk / "other").write_bytes(b"0" * 240_000)
-    spool = MetricsLog(path)
+    log = MetricsLog(path)
     with pytest.raises(OSError) as report:
         while True:
             step += 1
-            spool.append(step, step, {"loss": 0.5})
+            log.append(step, step, {"loss": 0.5})
     assert isinstance(mistake_in(report.value), Hindered)
     (small_disk / "other").unlink()
     whole = len(read_metrics(path))

@@ -4,7 +4,7 @@ import sys
 import time
 from pathlib import Path
 
-from stillhouse.tracking import Key, Row, SpoolTail, flatten, provenance
+from stillhouse.tracking import Key, MetricsTail, Row, flatten, provenance
 
 STAGE: Key = ("sweep", "trial", "stage")
 
@@ -47,12 +47,12 @@ def test_importing_the_contract_imports_no_mlflow() -> None:
 
 
 def test_a_log_is_followed_from_before_it_exists(tmp_path: Path) -> None:
-    received, spool = Received(), tmp_path / "stage" / "metrics.jsonl"
-    tail = SpoolTail(received, every_s=0.01)
-    tail.follow(STAGE, spool)
+    received, log = Received(), tmp_path / "stage" / "metrics.jsonl"
+    tail = MetricsTail(received, every_s=0.01)
+    tail.follow(STAGE, log)
     time.sleep(0.03)
-    spool.parent.mkdir()
-    spool.write_text(line(1, loss=0.25, at=12.5))
+    log.parent.mkdir()
+    log.write_text(line(1, loss=0.25, at=12.5))
     deadline = time.monotonic() + 5
     while not received.rows and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -61,46 +61,46 @@ def test_a_log_is_followed_from_before_it_exists(tmp_path: Path) -> None:
 
 
 def test_a_line_is_forwarded_once_it_is_complete(tmp_path: Path) -> None:
-    received, spool = Received(), tmp_path / "metrics.jsonl"
-    tail = SpoolTail(received, every_s=60)
-    tail.follow(STAGE, spool)
-    spool.write_text(line(1) + line(2)[:-20])
+    received, log = Received(), tmp_path / "metrics.jsonl"
+    tail = MetricsTail(received, every_s=60)
+    tail.follow(STAGE, log)
+    log.write_text(line(1) + line(2)[:-20])
     tail.poll()
     assert received.steps == [1]
-    spool.write_text(line(1) + line(2))
+    log.write_text(line(1) + line(2))
     tail.close()
     assert received.steps == [1, 2]
 
 
 def test_a_truncated_log_that_grew_past_the_offset_is_read_again(tmp_path: Path) -> None:
-    received, spool = Received(), tmp_path / "metrics.jsonl"
-    tail = SpoolTail(received, every_s=60)
-    tail.follow(STAGE, spool)
-    spool.write_text(line(10) + line(20) + line(30))
+    received, log = Received(), tmp_path / "metrics.jsonl"
+    tail = MetricsTail(received, every_s=60)
+    tail.follow(STAGE, log)
+    log.write_text(line(10) + line(20) + line(30))
     tail.poll()
-    spool.write_text(line(10) + "".join(line(step, at=2000.0) for step in (20, 30, 40, 50)))
+    log.write_text(line(10) + "".join(line(step, at=2000.0) for step in (20, 30, 40, 50)))
     tail.close()
     assert received.steps[3:] == [10, 20, 30, 40, 50]
 
 
 def test_a_truncated_log_is_read_again(tmp_path: Path) -> None:
-    received, spool = Received(), tmp_path / "metrics.jsonl"
-    tail = SpoolTail(received, every_s=60)
-    tail.follow(STAGE, spool)
-    spool.write_text(line(10) + line(20))
+    received, log = Received(), tmp_path / "metrics.jsonl"
+    tail = MetricsTail(received, every_s=60)
+    tail.follow(STAGE, log)
+    log.write_text(line(10) + line(20))
     tail.poll()
-    spool.write_text(line(10))
+    log.write_text(line(10))
     tail.poll()
-    spool.write_text(line(10) + line(20, at=2000.0) + line(30))
+    log.write_text(line(10) + line(20, at=2000.0) + line(30))
     tail.close()
     assert set(received.steps) == {10, 20, 30}
     assert received.steps[-1] == 30
 
 
 def test_a_line_that_a_killed_worker_broke_is_skipped(tmp_path: Path) -> None:
-    received, spool = Received(), tmp_path / "metrics.jsonl"
-    tail = SpoolTail(received, every_s=60)
-    tail.follow(STAGE, spool)
-    spool.write_text(line(1) + line(2)[:10] + line(3) + line(4))
+    received, log = Received(), tmp_path / "metrics.jsonl"
+    tail = MetricsTail(received, every_s=60)
+    tail.follow(STAGE, log)
+    log.write_text(line(1) + line(2)[:10] + line(3) + line(4))
     tail.close()
     assert received.steps == [1, 4]

@@ -20,8 +20,8 @@ from stillhouse.tracking import (
     CHAMPION_IS,
     CHAMPION_SUFFIX,
     Key,
+    MetricsTail,
     Row,
-    SpoolTail,
     Tracker,
     View,
     provenance,
@@ -48,7 +48,7 @@ class Observer(Callback):  # type: ignore[misc]
         """
         self.name, self.context, self.tracker = name, context, tracker
         self.workspace = Workspace(Path(context.root))
-        self.tail = SpoolTail(tracker.metrics)
+        self.tail = MetricsTail(tracker.metrics)
         self.key: Key = (name,)
         tracker.run(
             self.key,

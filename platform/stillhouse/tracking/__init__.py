@@ -1,7 +1,7 @@
 """Tracking of runs while they go on: the contract of a tracker, and the tail of the workers' metrics logs.
 
 The driver is the only writer. Workers append metrics to ``metrics.jsonl`` in their stage's folder, one JSON
-object per line (``step``, ``examples``, ``time``, ``metrics``), and `SpoolTail` follows these files.
+object per line (``step``, ``examples``, ``time``, ``metrics``), and `MetricsTail` follows these files.
 """
 
 import contextlib
@@ -113,8 +113,8 @@ class Tracker(Protocol):
         ...
 
 
-class SpoolTail:
-    """Follow the metrics logs (spools) of workers in a thread, and forward new lines.
+class MetricsTail:
+    """Follow the metrics logs of workers in a thread, and forward new lines.
 
     A line is forwarded once it is complete. A log that a resumed worker truncated is read again from its
     start; the journal drops the steps that it already has.
@@ -128,20 +128,20 @@ class SpoolTail:
             every_s: Seconds between polls.
         """
         self._forward, self._every_s = forward, every_s
-        self._spools: dict[tuple[Key, Path], _Spool] = {}
+        self._logs: dict[tuple[Key, Path], _OpenLog] = {}
         self._lock, self._closing = threading.Lock(), threading.Event()
-        self._thread = threading.Thread(target=self._follow_all, name="spool-tail", daemon=True)
+        self._thread = threading.Thread(target=self._follow_all, name="metrics-tail", daemon=True)
         self._thread.start()
 
     def follow(self, key: Key, path: Path) -> None:
         """Follow a log, which need not exist yet; a second call for the same run and file does nothing."""
-        self._spools.setdefault((key, path), _Spool(path))
+        self._logs.setdefault((key, path), _OpenLog(path))
 
     def poll(self) -> None:
         """Read every log now."""
         with self._lock:
-            for (key, _), spool in list(self._spools.items()):
-                rows = spool.read()
+            for (key, _), log in list(self._logs.items()):
+                rows = log.read()
                 if rows:
                     self._forward(key, rows)
 
@@ -156,7 +156,7 @@ class SpoolTail:
             self.poll()
 
 
-class _Spool:
+class _OpenLog:
     """One file and the position in it: the offset, and the last line as proof that nothing was cut."""
 
     def __init__(self, path: Path) -> None:

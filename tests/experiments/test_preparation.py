@@ -10,7 +10,7 @@ from stillhouse.core.errors import BadInput
 from stillhouse.evaluation.agreement import Agreement
 from stillhouse.evaluation.suites import run_suite
 from stillhouse.experiments.experiment import Experiment
-from stillhouse.experiments.fields import as_mapping, changed, experiment_of, fields, merged
+from stillhouse.experiments.fields import as_mapping, changed, experiment_of, fields, merged, stated
 from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.experiments.preparation import Embedding, Prepared, prepare
@@ -154,6 +154,7 @@ def test_an_experiment_is_rebuilt_from_its_own_mapping() -> None:
     }
     experiment = changed(Experiment(), given)
     assert experiment_of(as_mapping(experiment)) == experiment
+    assert stated(experiment) == given and stated(Experiment()) == {}
     assert experiment.get(Pairs).mining.range_max == 100 and experiment.get(Sentences).corpus == "a.txt"
     assert [kind.key for kind in experiment.kinds] == ["sentences", "pairs"]
     assert [kind.key for kind in Experiment().kinds] == ["sentences", "collection", "pairs"]

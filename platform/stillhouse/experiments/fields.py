@@ -147,6 +147,19 @@ def as_mapping(experiment: Experiment) -> dict[str, Any]:
     return result | dict.fromkeys(experiment.without)
 
 
+def stated(experiment: Experiment) -> dict[str, Any]:
+    """The experiment's values by path that differ from their defaults: what MLflow logs of it."""
+    mapping = as_mapping(experiment)
+    found = {}
+    for path, field in fields().items():
+        value: Any = mapping
+        for part in path.split("."):
+            value = value.get(part, field.default) if isinstance(value, Mapping) else field.default
+        if value != field.default:
+            found[path] = value
+    return found
+
+
 def near_fields(path: str) -> str:
     """A remedy for a misspelt path: the near ones, and the command that lists all."""
     from difflib import get_close_matches

@@ -11,6 +11,7 @@ from stillhouse.core.console import diverted_chatter, say
 from stillhouse.core.errors import BadInput
 from stillhouse.core.identity import canonical, fingerprint
 from stillhouse.core.signals import signals_kept
+from stillhouse.experiments.fields import stated
 from stillhouse.experiments.preparation import Prepared, prepare, warn_of_full_bank
 from stillhouse.methods import load_method
 from stillhouse.plan.stage import DevSuite
@@ -93,7 +94,8 @@ def _search_and_deliver(
     context = dataclasses.replace(context, quality=plan.dev.select if plan.dev else context.quality)
     warn_of_full_bank(map(context.plan, options.space.probes()), prepared.setting)
     tracker = open_tracker(workspace, folder, options.name)
-    with Observer(options.name, context, tracker, prepared.facts) as observer:
+    facts = {**prepared.facts, **stated(options.experiment)}
+    with Observer(options.name, context, tracker, facts) as observer:
         build_shared(context, options.space, options.need)
         baseline = Baseline(context, options.need, plan, first_point(options.space))
         if LATENCY in options.objectives:

@@ -37,7 +37,7 @@ from stillhouse.experiments.budget import Budget
 from stillhouse.experiments.data_kind import data_kinds
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.shares import cut
-from stillhouse.plan.kinds import Kind, Need, needed
+from stillhouse.plan.kinds import DataNeed, Kind, needed
 from stillhouse.plan.setting import Setting
 from stillhouse.plan.stage import Stage
 from stillhouse.students.backbone import checked_layers
@@ -52,7 +52,7 @@ class Method(Protocol):
     PRESETS: dict[str, Any]
     PAPER: str
     PRUNABLE_FROM: str
-    needs: tuple[type[Kind[Any]] | Need, ...]
+    needs: tuple[type[Kind[Any]] | DataNeed, ...]
 
     def plan(self, hp: Any, setting: Setting) -> Stage:
         """Plan the method's last stage."""

@@ -7,7 +7,7 @@ P = TypeVar("P")
 
 
 @dataclass(frozen=True)
-class Need:
+class DataNeed:
     """A kind of data in a method's ``needs``.
 
     Attributes:
@@ -22,8 +22,8 @@ class Need:
 class _Optional:
     """`Kind.optional`: the kind, as something that a method reads where there is any."""
 
-    def __get__(self, instance: object, owner: "type[Kind[Any]]") -> Need:
-        return Need(owner, required=False)
+    def __get__(self, instance: object, owner: "type[Kind[Any]]") -> DataNeed:
+        return DataNeed(owner, required=False)
 
 
 class Kind(Generic[P]):
@@ -38,6 +38,6 @@ class Kind(Generic[P]):
     optional: ClassVar[_Optional] = _Optional()
 
 
-def needed(needs: "tuple[type[Kind[Any]] | Need, ...]") -> tuple[Need, ...]:
-    """The entries of a method's ``needs``, each as a `Need`."""
-    return tuple(entry if isinstance(entry, Need) else Need(entry) for entry in needs)
+def needed(needs: "tuple[type[Kind[Any]] | DataNeed, ...]") -> tuple[DataNeed, ...]:
+    """The entries of a method's ``needs``, each as a `DataNeed`."""
+    return tuple(entry if isinstance(entry, DataNeed) else DataNeed(entry) for entry in needs)

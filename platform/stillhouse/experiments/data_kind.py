@@ -2,9 +2,9 @@
 
 import functools
 import importlib
-import pkgutil
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
+from stillhouse.core.modules import module_names
 from stillhouse.plan.kinds import Kind
 
 if TYPE_CHECKING:
@@ -88,9 +88,7 @@ class DataKind(Kind[P]):
 def found_in(package: str, base: type[Any]) -> dict[str, Any]:
     """The classes of a package's modules that derive from a base, by their ``key``."""
     found: dict[str, Any] = {}
-    for module in sorted(
-        each.name for each in pkgutil.iter_modules(importlib.import_module(package).__path__)
-    ):
+    for module in module_names(importlib.import_module(package).__path__):
         name = f"{package}.{module}"
         for value in vars(importlib.import_module(name)).values():
             if isinstance(value, type) and issubclass(value, base) and value.__module__ == name:

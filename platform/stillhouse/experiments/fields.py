@@ -39,7 +39,7 @@ class Field:
 @functools.cache
 def fields() -> dict[str, Field]:
     """Every field of every kind of experiment, by path."""
-    found = {field.path: field for field in _own(Experiment, "", _VALUES)}
+    found = {field.path: field for field in _walk(Experiment, "", _VALUES)}
     hints = typing.get_type_hints(Experiment)
     for group in _GROUPS:
         found |= {field.path: field for field in _walk(hints[group], f"{group}.")}
@@ -49,10 +49,9 @@ def fields() -> dict[str, Field]:
     found[f"student.{KIND}"] = Field(f"student.{KIND}", "str", first, choices)
     for key, kind in kinds.items():
         for field in _walk(kind, "student."):
-            known = found.get(field.path)
-            text = field.text if known is None else known.text
-            owners = f"{field.text} Of kind ``{key}``." if field.path != "student.checkpoint" else text
-            found[field.path] = dataclasses.replace(field, text=owners) if known is None else known
+            if field.path != "student.checkpoint":  # every kind has it
+                field = dataclasses.replace(field, text=f"{field.text} Of kind ``{key}``.")
+            found.setdefault(field.path, field)
     for key, data in data_kinds().items():
         found |= {field.path: field for field in _walk(data, f"{key}.")}
     return found
@@ -205,21 +204,16 @@ def _build(target: Any, given: Any, path: str) -> Any:
     return target(**values)
 
 
-def _walk(documented: Any, prefix: str) -> Iterator[Field]:
-    """The fields of a value, those of nested values included."""
-    hints = typing.get_type_hints(documented)
-    for field in dataclasses.fields(documented):
-        if dataclasses.is_dataclass(hints[field.name]):
-            yield from _walk(hints[field.name], f"{prefix}{field.name}.")
-        else:
-            yield from _own(documented, prefix, (field.name,))
-
-
-def _own(documented: Any, prefix: str, names: tuple[str, ...]) -> Iterator[Field]:
+def _walk(documented: Any, prefix: str, names: tuple[str, ...] = ()) -> Iterator[Field]:
+    """The fields of a value, those of nested values included; only those of ``names``, if any are given."""
     texts, hints = attribute_docs(documented), typing.get_type_hints(documented)
     for field in dataclasses.fields(documented):
-        if field.name in names:
-            hint = hints[field.name]
+        hint = hints[field.name]
+        if names and field.name not in names:
+            continue
+        if dataclasses.is_dataclass(hint):
+            yield from _walk(hint, f"{prefix}{field.name}.")
+        else:
             shown = hint.__name__ if isinstance(hint, type) else str(hint)
             yield Field(f"{prefix}{field.name}", shown, field.default, texts.get(field.name, ""))
 

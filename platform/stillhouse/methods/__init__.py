@@ -26,13 +26,13 @@ Optional names:
 
 import dataclasses
 import importlib
-import pkgutil
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from stillhouse.core.errors import BadInput, nearest, require
 from stillhouse.core.identity import Spec
+from stillhouse.core.modules import load_module, module_names
 from stillhouse.experiments.budget import Budget
 from stillhouse.experiments.data_kind import data_kinds
 from stillhouse.experiments.experiment import Experiment
@@ -61,8 +61,8 @@ class Method(Protocol):
 
 def known_methods() -> list[str]:
     """The names of all methods: the files of this package that have a plan."""
-    names = [module.name for module in pkgutil.iter_modules(__path__)]
-    return sorted(name for name in names if hasattr(importlib.import_module(f"{__name__}.{name}"), "plan"))
+    names = module_names(__path__)
+    return [name for name in names if hasattr(importlib.import_module(f"{__name__}.{name}"), "plan")]
 
 
 def load_method(name: str) -> Method:
@@ -71,10 +71,8 @@ def load_method(name: str) -> Method:
     Raises:
         BadInput: There is none of that name; the near ones are listed.
     """
-    known = known_methods()
-    if name not in known:
-        raise BadInput(f"unknown method {name!r}. {nearest(name, known)}")
-    return importlib.import_module(f"{__name__}.{name}")
+    method: Method = load_module(__name__, known_methods(), name, "method")
+    return method
 
 
 def name_of(method: Method) -> str:

@@ -26,7 +26,7 @@ class Named:
 
 @dataclass(frozen=True)
 class Model(Named):
-    """Published weights: of a teacher, or of the model that a student starts from.
+    """The published weights of a teacher, or of the model that a student starts from.
 
     Attributes:
         name: Name as the user gave it; for display, not part of the identity.

@@ -40,8 +40,8 @@ def tag_tested_runs(workspace: Workspace, suite: str, model: str) -> int:
     Args:
         workspace: The workspace that the model may come from.
         suite: Fingerprint of the suite.
-        model: Name or folder of the model as the user gave it: of a stage its runs are tagged, of a sweep's
-            export the run of the sweep.
+        model: Name or folder of the model, as the user gave it. For a stage's folder, the runs of the stage
+            are tagged; for the export of a sweep, the run of the sweep.
 
     Returns:
         Number of tagged runs: 0 for a model from elsewhere, or if MLflow does not answer.

@@ -26,7 +26,7 @@ class Evaluation:
         step: Steps of the stage so far.
         examples: Examples seen so far: in the stage for `fit`, in the whole plan for `run`.
         metrics: The dev metrics.
-        final: Whether it is the last evaluation: of the stage for `fit`, of the whole plan for `run`.
+        final: Whether it is the last evaluation of the stage (from `fit`) or of the whole plan (from `run`).
     """
 
     stage: str

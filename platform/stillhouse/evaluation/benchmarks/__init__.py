@@ -6,11 +6,11 @@ imports none of them, so ``--help`` can print them.
 """
 
 import importlib
-import pkgutil
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, cast
 
 from stillhouse.core.errors import BadInput, nearest
+from stillhouse.core.modules import module_names
 
 if TYPE_CHECKING:
     from stillhouse.evaluation.benchmark import Suite
@@ -24,7 +24,7 @@ MTEB = "mteb:"
 
 def known_suites() -> list[str]:
     """List the names of all suites."""
-    return sorted(module.name for module in pkgutil.iter_modules(__path__))
+    return module_names(__path__)
 
 
 def load_suite(name: str) -> "Suite":

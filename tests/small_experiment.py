@@ -26,6 +26,7 @@ from stillhouse.experiments.kinds.word_vectors import WordVectors
 from stillhouse.experiments.preparation import Embedding, Prepared, prepare
 from stillhouse.experiments.teacher import TeacherChoice
 from stillhouse.plan.data import Examples, Mined, RankingTask, Store
+from stillhouse.plan.mining import Mining
 from stillhouse.plan.setting import PairData, ParallelData, TaskData
 from stillhouse.plan.stage import DevSuite
 from stillhouse.search.trial import Context
@@ -119,7 +120,7 @@ def context(prepared: Prepared, workspace: Workspace) -> Context:
     queries, passages = (
         Store(table, setting.teacher, max_length=16, compute="float32") for table in tables.values()
     )
-    mined = Mined(pairs, queries, passages, negatives=1, relative_margin=0.0)
+    mined = Mined(pairs, queries, passages, negatives=1, mining=Mining(relative_margin=0.0))
     parallel = write_rows(
         workspace,
         {"source": tables["query"], "target": tables["passage"]},

@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from stillhouse.experiments.kinds.parallel import Parallel
     from stillhouse.experiments.kinds.sentences import Sentences
     from stillhouse.experiments.kinds.word_vectors import WordVectors
-    from stillhouse.experiments.mining import Mining
     from stillhouse.experiments.selection import Selection
     from stillhouse.experiments.students.recurrent import RecurrentChoice
     from stillhouse.experiments.students.static import StaticChoice
     from stillhouse.experiments.students.transformer import TransformerChoice
     from stillhouse.experiments.teacher import TeacherChoice
+    from stillhouse.plan.mining import Mining
 
 __version__ = "0.2.0"
 __all__ = [
@@ -62,7 +62,7 @@ _MODULES = {
     "Claims": "experiments.kinds.claims",
     "Experiment": "experiments.experiment",
     "LabelledTask": "experiments.kinds.labelled_task",
-    "Mining": "experiments.mining",
+    "Mining": "plan.mining",
     "Pairs": "experiments.kinds.pairs",
     "Parallel": "experiments.kinds.parallel",
     "RecurrentChoice": "experiments.students.recurrent",

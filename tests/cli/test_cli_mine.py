@@ -159,5 +159,7 @@ def test_the_rules_are_options_of_an_experiment(flags: list[str], pairs: Path, t
     rule = ["--set", "pairs.mining.range_min=7", "--set", "pairs.mining.relative_margin=-1"]
     assert main(["embed", *flags, *corpus, *labelled, *rule]) == 0
     manifests = list((Path(flags[2]) / "examples").glob("mined-*/manifest.json"))
-    rules = [json.loads(path.read_text())["plan"]["with"]["origin"]["with"] for path in manifests]
+    rules = [
+        json.loads(path.read_text())["plan"]["with"]["origin"]["with"]["mining"]["with"] for path in manifests
+    ]
     assert any(rule["range_min"] == 7 and rule["relative_margin"] == {"float": "-1.0"} for rule in rules)

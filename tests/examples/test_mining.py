@@ -1,5 +1,6 @@
 """Mining against the rule word for word, and against sentence-transformers under the same settings."""
 
+import dataclasses
 import pickle
 import shutil
 from collections.abc import Callable
@@ -17,7 +18,10 @@ from stillhouse.corpora.tables import open_rows, open_texts, write_rows, write_t
 from stillhouse.examples import mining
 from stillhouse.examples.mining import Miner, build_mined, first_of_equal
 from stillhouse.examples.negative_selection import known_positives, nearest
+from stillhouse.experiments.fields import fields
+from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.plan.data import Examples, Given, Mined, Model, Store, TextTable
+from stillhouse.plan.mining import Mining
 from stillhouse.teachers.embedding import build_stores
 from stillhouse.teachers.weights import resolve_model
 
@@ -26,13 +30,13 @@ WORDS = "cat dog sat mat house river water sun moon red green blue fast slow arr
 FREE = {"relative_margin": -1.0}
 
 
-def rule(**values: Any) -> Mined:
+def rule(negatives: int = 8, **values: Any) -> Mined:
     store = Store(TEXTS, Model("1" * 64))
     pairs = Examples({"query": TEXTS, "passage": TEXTS}, Given("2" * 64))
-    return Mined(pairs, store, store, **values)
+    return Mined(pairs, store, store, negatives, Mining(**values))
 
 
-def allowed(cosines: list[float], positive: float, known: set[int], how: Mined) -> list[int]:
+def allowed(cosines: list[float], positive: float, known: set[int], how: Mining) -> list[int]:
     """List the possible negatives, nearest first: the rule, word for word."""
     ranked = sorted(set(range(len(cosines))) - known, key=lambda passage: -cosines[passage])
     kept = []
@@ -59,12 +63,12 @@ def mined(how: Mined, tile: int = 7) -> tuple[list[list[int]], list[list[int]]]:
     queries, passages, query, own = made()
     tiles = ((start, passages[start : start + tile]) for start in range(0, 40, tile))
     positive = (queries * passages[own]).sum(dim=1)
-    draws = torch.Generator().manual_seed(how.seed)
+    draws = torch.Generator().manual_seed(how.mining.seed)
     found = nearest(queries, tiles, positive, known_positives(query, query, own), how, draws).tolist()
     cosines = (queries @ passages.T).tolist()
     known = [set(own[query == q].tolist()) for q in query]
     cases = zip(cosines, positive.tolist(), known, strict=True)
-    return found, [allowed(row, mine, answers, how) for row, mine, answers in cases]
+    return found, [allowed(row, mine, answers, how.mining) for row, mine, answers in cases]
 
 
 RULES: list[dict[str, Any]] = [
@@ -148,6 +152,24 @@ def test_a_rule_that_cannot_be_is_refused(values: dict[str, Any], message: str) 
     assert message in str(refused.value)
 
 
+def test_the_rule_is_one_value_from_the_experiment_to_what_is_mined() -> None:
+    """Every one of its fields is part of what names the rows, so none of them is forgotten on the way."""
+    changes: dict[str, Any] = {"sampling": "random", "index": "flat", "max_score": 0.5, "range_max": 9}
+    named = {rule().pairs.fingerprint}
+    for field in dataclasses.fields(Mining):
+        base = {"range_max": 5} if field.name in ("range_min", "index") else {}
+        value = changes.get(field.name, 0.125 if field.type is float else 1)
+        pairs = Pairs(mining=Mining(**{**base, field.name: value}))
+        origin = pairs.with_negatives(rule().pairs, lambda texts: Store(texts, Model("1" * 64))).origin
+        assert isinstance(origin, Mined) and origin.mining is pairs.mining and origin.negatives == 1
+        named.add(Examples({}, origin).fingerprint)
+    assert len(named) == 10 == len(fields_of("pairs.mining.")) + 1
+
+
+def fields_of(path: str) -> list[str]:
+    return [name for name in fields() if name.startswith(path)]
+
+
 def sentences(count: int, seed: int) -> list[str]:
     random = np.random.default_rng(seed)
     return [" ".join(random.choice(WORDS, random.integers(3, 9))) for _ in range(count)]
@@ -158,7 +180,7 @@ def planned(workspace: Workspace, tiny_model: Path) -> Callable[..., Examples]:
     """Embeds pairs of texts, each in a row of its own, equal or not; plans to mine them under a rule."""
     teacher = resolve_model(str(tiny_model))
 
-    def plan(pairs: list[tuple[str, str]], **values: Any) -> Examples:
+    def plan(pairs: list[tuple[str, str]], *, negatives: int, **values: Any) -> Examples:
         tables = {
             name: write_texts(workspace, name, texts, deduplicate=False)
             for name, texts in zip(("query", "passage"), zip(*pairs, strict=True), strict=True)
@@ -167,9 +189,8 @@ def planned(workspace: Workspace, tiny_model: Path) -> Callable[..., Examples]:
         given = write_rows(workspace, tables, {"query": rows, "passage": rows}, "pairs")
         by_query, by_passage = (Store(table, teacher, dtype="float32") for table in tables.values())
         build_stores(workspace, [by_query, by_passage], local=True)
-        return Examples(
-            {**tables, "negatives": tables["passage"]}, Mined(given, by_query, by_passage, **values), "mined"
-        )
+        origin = Mined(given, by_query, by_passage, negatives, Mining(**values))
+        return Examples({**tables, "negatives": tables["passage"]}, origin, "mined")
 
     return plan
 

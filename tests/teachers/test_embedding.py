@@ -24,6 +24,7 @@ from stillhouse.examples import mining
 from stillhouse.experiments.kinds.pairs import mine_negatives
 from stillhouse.experiments.preparation import Embedding
 from stillhouse.plan.data import AllRows, Examples, Mined, Model, Store
+from stillhouse.plan.mining import Mining
 from stillhouse.plan.stage import Optimizer, Stage
 from stillhouse.students.transformer import TransformerStudent
 from stillhouse.teachers import embedding as embed
@@ -326,7 +327,7 @@ def test_hard_negatives_are_those_of_one_process(
     columns = {"query": store.texts, "passage": store.texts}
     rows = open_store(workspace, store).rows
     pairs = write_rows(workspace, columns, {"query": rows, "passage": np.roll(rows, 1)}, "pairs")
-    rule = Mined(pairs, store, store, negatives=2, relative_margin=-1.0, sampling="random")
+    rule = Mined(pairs, store, store, negatives=2, mining=Mining(relative_margin=-1.0, sampling="random"))
     examples, found = Examples({**columns, "negatives": store.texts}, rule, "mined"), []
     for local in (False, True):
         mine_negatives(workspace, examples, Embedding(local=local))

@@ -21,6 +21,7 @@ from stillhouse.core.types import Encoder
 from stillhouse.corpora.tables import open_rows, write_rows, write_texts
 from stillhouse.objectives.information_bottleneck import InformationBottleneck, SupervisedBottleneck
 from stillhouse.plan.data import AllRows, Examples, Mined, Model, Store
+from stillhouse.plan.mining import Mining
 from stillhouse.plan.stage import DevSuite, Optimizer, Stage
 from stillhouse.students.transformer import TransformerStudent
 from stillhouse.teachers.weights import resolve_model
@@ -98,7 +99,7 @@ def mined(workspace: Workspace, teacher: Model) -> Examples:
     columns = {"query": queries, "passage": passages}
     pairs = write_rows(workspace, columns, {"query": rows, "passage": rows + 3}, "pairs")
     by_query, by_passage = (Store(table, teacher, max_length=32) for table in (queries, passages))
-    origin = Mined(pairs, by_query, by_passage, negatives=3, relative_margin=0.0)
+    origin = Mined(pairs, by_query, by_passage, negatives=3, mining=Mining(relative_margin=0.0))
     return Examples({**columns, "negatives": passages}, origin, label="mined")
 
 

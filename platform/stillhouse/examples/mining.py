@@ -93,9 +93,9 @@ class Miner:
         positive_Q = (queries_QE * positives_QE).sum(dim=1)
         positives = known_positives(self.query[pairs], self.query, self.passage)
         # Every part has its own generator: its draws do not depend on the process or on earlier parts.
-        seed = int(np.random.SeedSequence([self.rule.seed, start]).generate_state(1)[0])
+        seed = int(np.random.SeedSequence([self.rule.mining.seed, start]).generate_state(1)[0])
         generator = torch.Generator().manual_seed(seed)
-        if self.rule.index == "exact":
+        if self.rule.mining.index == "exact":
             found = nearest(queries_QE, self._tiles(device), positive_Q, positives, self.rule, generator)
         else:
             # The cosines of an index may be rounded: the rule is applied to those of the vectors themselves.
@@ -118,13 +118,13 @@ class Miner:
     def _built(self) -> "Built":
         from stillhouse.evaluation.search.indexes import build_index, parse_index
 
-        return build_index(parse_index(self.rule.index), self.passages)
+        return build_index(parse_index(self.rule.mining.index), self.passages)
 
     def _indexed(self, queries_QE: Tensor, positives: int) -> Tensor:
         """Find (Q, N) candidate indices: enough to leave ``range_max`` after removing the positives."""
         from stillhouse.evaluation.search.indexes import search_index
 
-        depth = min(self.rule.range_max + positives, self.passages.rows)
+        depth = min(self.rule.mining.range_max + positives, self.passages.rows)
         (_, ids), _ = search_index(
             self._built, queries_QE.cpu().numpy(), depth, threads=torch.get_num_threads()
         )

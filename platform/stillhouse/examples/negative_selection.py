@@ -8,6 +8,7 @@ from torch import Tensor
 
 from stillhouse.core.types import IntArray
 from stillhouse.plan.data import Mined
+from stillhouse.plan.mining import Mining
 
 
 def known_positives(tile: IntArray, query: IntArray, passage: IntArray) -> tuple[IntArray, IntArray]:
@@ -50,24 +51,24 @@ def nearest(
     Returns:
         (Q, K) candidate indices, nearest first unless sampled; -1 if there are too few.
     """
-    limit_Q1 = _limit(positive_Q, rule)[:, None]
+    mining = rule.mining
     row, column = (torch.from_numpy(ids).to(queries_QE.device) for ids in positives)
-    from_all = rule.sampling == "random" and rule.range_max == 0
-    depth = rule.range_min + rule.negatives
-    best = _Top(len(queries_QE), rule.range_max or (rule.range_min if from_all else depth), queries_QE)
+    from_all = mining.sampling == "random" and mining.range_max == 0
+    depth = mining.range_min + rule.negatives
+    best = _Top(len(queries_QE), mining.range_max or (mining.range_min if from_all else depth), queries_QE)
     drawn = _Top(len(queries_QE), depth if from_all else 0, queries_QE)
     for start, passages_NE in tiles:
         cosine_QN = queries_QE @ passages_NE.T
         inside = (column >= start) & (column < start + len(passages_NE))
         cosine_QN[row[inside], column[inside] - start] = -torch.inf
-        if rule.range_max == 0:
-            cosine_QN = _allowed(cosine_QN, limit_Q1, rule)
+        if mining.range_max == 0:
+            cosine_QN = _allowed(cosine_QN, positive_Q, mining)
         best.add(cosine_QN, start)
         if from_all:
             drawn.add(_shuffled(cosine_QN, generator), start)
     if from_all:
         return drawn.without(best).first(rule.negatives)
-    return _selected(best, limit_Q1, rule, generator)
+    return _selected(best, positive_Q, rule, generator)
 
 
 def nearest_of(
@@ -88,44 +89,30 @@ def nearest_of(
         rule: Determines which passages may be negatives.
         generator: Generator for random sampling.
     """
-    assert rule.range_max > 0, "an index finds `range_max` of the nearest passages"
+    assert rule.mining.range_max > 0, "an index finds `range_max` of the nearest passages"
     row, column = (torch.from_numpy(ids).to(ids_QN.device) for ids in positives)
     queries = len(ids_QN)
     place_Q1 = torch.arange(queries, device=ids_QN.device)[:, None]
     excluded_QN = torch.isin(ids_QN * queries + place_Q1, column * queries + row) | (ids_QN == -1)
-    best = _Top(queries, rule.range_max, cosine_QN)
+    best = _Top(queries, rule.mining.range_max, cosine_QN)
     best.merge(cosine_QN.masked_fill(excluded_QN, -torch.inf), ids_QN)
-    return _selected(best, _limit(positive_Q, rule)[:, None], rule, generator)
+    return _selected(best, positive_Q, rule, generator)
 
 
-def _selected(best: "_Top", limit_Q1: Tensor, rule: Mined, generator: torch.Generator) -> Tensor:
-    best.scores = _allowed(best.scores, limit_Q1, rule)
-    best.skip(rule.range_min)
-    if rule.sampling == "random":
+def _selected(best: "_Top", positive_Q: Tensor, rule: Mined, generator: torch.Generator) -> Tensor:
+    best.scores = _allowed(best.scores, positive_Q, rule.mining)
+    best.skip(rule.mining.range_min)
+    if rule.mining.sampling == "random":
         best.scores = _shuffled(best.scores, generator)
     return best.first(rule.negatives)
 
 
-def _limit(positive_Q: Tensor, rule: Mined) -> Tensor:
-    """Compute the upper limit of a negative's cosine."""
-    limit_Q = torch.full_like(positive_Q, torch.inf)
-    if rule.relative_margin >= 0:
-        # A fraction of a negative cosine itself would raise the limit above it.
-        limit_Q = torch.minimum(limit_Q, positive_Q - rule.relative_margin * positive_Q.abs())
-    if rule.absolute_margin >= 0:
-        limit_Q = torch.minimum(limit_Q, positive_Q - rule.absolute_margin)
-    return limit_Q
-
-
-def _allowed(cosine_QN: Tensor, limit_Q1: Tensor, rule: Mined) -> Tensor:
-    """Set the cosines that the rule forbids to minus infinity."""
-    forbidden_QN = cosine_QN >= limit_Q1
-    # In floating point a cosine of 1 may be slightly more, so the ends of the range forbid nothing.
-    if rule.max_score < 1:
-        forbidden_QN |= cosine_QN > rule.max_score
-    if rule.min_score > -1:
-        forbidden_QN |= cosine_QN < rule.min_score
-    return cosine_QN.masked_fill(forbidden_QN, -torch.inf)
+def _allowed(cosine_QN: Tensor, positive_Q: Tensor, rule: Mining) -> Tensor:
+    """Set the cosines that the rule excludes to minus infinity."""
+    allowed_QN = cosine_QN
+    for excluded_QN in rule.excluded(cosine_QN, positive_Q[:, None]):
+        allowed_QN = allowed_QN.masked_fill(excluded_QN, -torch.inf)
+    return allowed_QN
 
 
 def _shuffled(cosine_QN: Tensor, generator: torch.Generator) -> Tensor:

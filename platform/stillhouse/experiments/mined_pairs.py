@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -104,7 +105,7 @@ def _report(
         "negatives": pairs_of(experiment).negatives,
         **means,
         "teacher": experiment.teacher.name,
-        "rule": pairs_of(experiment).mining.rule(),
+        "rule": asdict(pairs_of(experiment).mining),
         "seconds": round(time.monotonic() - started, 3),
     }
 

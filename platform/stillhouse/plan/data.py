@@ -4,12 +4,12 @@ Nothing here reads data: each value names an artifact, a folder of the workspace
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from stillhouse.core.errors import require
 from stillhouse.core.identity import fingerprint
-from stillhouse.plan.mining_rule import MINING_RULE, check_mining
+from stillhouse.plan.mining import Mining
 
 if TYPE_CHECKING:
     from stillhouse.plan.stage import DevSuite, Stage
@@ -130,46 +130,25 @@ class Given:
 class Mined:
     """Origin: pairs with hard negatives, the passages nearest to the query by the teacher's vectors.
 
-    The rule's names are those of sentence-transformers' ``mine_hard_negatives``. A positive of the query, and
-    a passage with the text of one, is never a negative, and counts in no rank.
-
     Attributes:
         pairs: Examples with the columns ``query`` and ``passage``.
         queries: Teacher's vectors of the queries.
         passages: Teacher's vectors of the passages.
         negatives: Number of hard negatives per row (K).
-        range_min: Rank from which negatives are taken, after the other rules.
-        range_max: Number of nearest passages that are considered, before the other rules; 0 means all.
-        relative_margin: A negative's cosine is below the positive's by more than this share of its size;
-            negative: no rule.
-        absolute_margin: A negative's cosine is below the positive's by more than this; negative: no rule.
-        max_score: A negative's cosine is at most this; 1 allows all.
-        min_score: A negative's cosine is at least this; -1 allows all.
-        sampling: ``top`` takes the nearest remaining passages, ``random`` any of them.
-        seed: Seed for ``random``.
-        index: ``exact``, or a FAISS index that finds ``range_max`` passages and may miss some.
+        mining: By which rule they are mined.
     """
 
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
     pairs: "Examples"
     queries: Store
     passages: Store
     negatives: int = 8
-    range_min: int = 0
-    range_max: int = 0
-    relative_margin: float = 0.05
-    absolute_margin: float = -1.0
-    max_score: float = 1.0
-    min_score: float = -1.0
-    sampling: str = "top"
-    seed: int = 0
-    index: str = "exact"
+    mining: Mining = field(default_factory=Mining)
 
     def __post_init__(self) -> None:
         """Check the rule."""
         require(self.negatives >= 1, "negatives >= 1", negatives=self.negatives)
-        rule = {field.name: getattr(self, field.name) for field in fields(self)}
-        check_mining(**{name: rule[name] for name in MINING_RULE}, negatives=self.negatives)
+        self.mining.check(self.negatives)
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from stillhouse.core.errors import mistake_in, require
 from stillhouse.experiments.data_kind import DataKind
-from stillhouse.experiments.mining import Mining
 from stillhouse.plan.data import AllRows, Examples, Mined, Store, TextTable, sample
+from stillhouse.plan.mining import Mining
 from stillhouse.plan.setting import PairData
 
 if TYPE_CHECKING:
@@ -46,6 +46,10 @@ class Pairs(DataKind[PairData]):
         require(self.count >= 0, "pairs.count >= 0", count=self.count)
         require(self.negatives >= 0, "pairs.negatives >= 0", negatives=self.negatives)
         self.mining.check(self.negatives)
+        if self.mining.index != "exact":
+            from stillhouse.evaluation.search.indexes import parse_index
+
+            parse_index(self.mining.index)
 
     def present(self, experiment: "Experiment") -> bool:
         """Whether there is a budget for them, and any of them."""
@@ -107,7 +111,7 @@ class Pairs(DataKind[PairData]):
         queries, passages = store(pairs.columns["query"]), store(pairs.columns["passage"])
         return Examples(
             columns={**pairs.columns, "negatives": pairs.columns["passage"]},
-            origin=Mined(pairs, queries, passages, negatives=self.negatives, **self.mining.rule()),
+            origin=Mined(pairs, queries, passages, self.negatives, self.mining),
             label="mined",
         )
 
@@ -129,7 +133,7 @@ def mine_negatives(workspace: "Workspace", examples: Examples, embedding: "Embed
     from stillhouse.examples.mining import build_mined
 
     assert isinstance(examples.origin, Mined), "only mined examples are mined"
-    here = embedding.local or examples.origin.index != "exact"
+    here = embedding.local or examples.origin.mining.index != "exact"
     build_mined(
         workspace,
         examples,

@@ -38,7 +38,7 @@ def main(arguments: list[str]) -> int:
 
     from stillhouse.cli.main import main as command
     from stillhouse.cluster.connection import disconnect
-    from stillhouse.sweeps import baseline, sweep
+    from stillhouse.sweeps import baseline, session
 
     def note_and_leave() -> None:
         states = [group["state"] for group in ray.util.placement_group_table().values()]
@@ -46,7 +46,7 @@ def main(arguments: list[str]) -> int:
         disconnect()
 
     with (
-        patch.object(sweep, "disconnect", note_and_leave),
+        patch.object(session, "disconnect", note_and_leave),
         patch.object(baseline, "LEARNING_RATES", (1e-3,)),
     ):
         return command(arguments)

@@ -80,3 +80,8 @@ class SweepOptions:
                 space=sorted(self.space.domains),
                 remedy="All students of this space cost the same.",
             )
+
+    def on(self, device: str) -> "SweepOptions":
+        """The same options with the device settled: the teacher's, the students', the GPUs of a trial."""
+        embedding = dataclasses.replace(self.embedding, device=device)
+        return dataclasses.replace(self, device=device, need=self.need.on(device), embedding=embedding)

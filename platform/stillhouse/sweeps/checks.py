@@ -5,7 +5,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import require
+from stillhouse.corpora.tables import open_rows
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.methods import (
     Method,
@@ -16,6 +18,8 @@ from stillhouse.methods import (
     name_of,
     probe,
 )
+from stillhouse.plan.data import Examples, Recorded, Sampled, Scored
+from stillhouse.plan.stage import Stage
 from stillhouse.search.domains import frozen
 from stillhouse.search.samplers import check_sampler
 from stillhouse.search.schedulers import load_scheduler
@@ -110,3 +114,46 @@ def check_plans(
         check_fraction(method, hp, setting, experiment.budget)
         if hasattr(method, "check"):
             method.check(hp, setting.student, teacher)
+
+
+def check_rows(workspace: Workspace, stage: Stage, fraction: float) -> dict[str, int]:
+    """Refuse a plan with a batch that is larger than the rows it is drawn from, before any stage is trained.
+
+    Args:
+        workspace: Holds the prepared data.
+        stage: The plan.
+        fraction: The fraction of the rows that it trains on, for the message.
+
+    Returns:
+        The number of rows of each stage, by label.
+
+    Raises:
+        BadInput: A stage has fewer rows than its batch size.
+    """
+    rows = {part.label: _rows(workspace, part.examples) for part in stage.chain()}
+    for part in stage.chain():
+        require(
+            rows[part.label] >= part.batch_size,
+            f"rows of the stage {part.label} >= batch_size",
+            fraction=fraction,
+            rows=rows[part.label],
+            batch_size=part.batch_size,
+            remedy="Give more text, a larger fraction, or a smaller batch.",
+        )
+    return rows
+
+
+def _rows(workspace: Workspace, examples: Examples) -> int:
+    return len(next(iter(open_rows(workspace, _without_recordings(examples)).values())))
+
+
+def _without_recordings(examples: Examples) -> Examples:
+    """The same rows without the values that are still to be recorded."""
+    origin = examples.origin
+    if isinstance(origin, Recorded | Scored):
+        return _without_recordings(origin.rows)
+    if isinstance(origin, Sampled):
+        rows = _without_recordings(origin.rows)
+        share = dataclasses.replace(origin, rows=rows)
+        return dataclasses.replace(examples, origin=share, values=rows.values)
+    return examples

@@ -1,21 +1,18 @@
 """Training a method on one or several fractions of its rows, and the table of a corpus-size curve."""
 
-import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from stillhouse.core.artifacts import Workspace, read_manifest
 from stillhouse.core.console import say
-from stillhouse.core.errors import require
-from stillhouse.corpora.tables import open_rows
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.fields import changed
 from stillhouse.experiments.preparation import Embedding, prepare, warn_of_full_bank
 from stillhouse.methods import Method
-from stillhouse.plan.data import Examples, Recorded, Sampled, Scored
 from stillhouse.plan.stage import Stage
 from stillhouse.reports.tables import aligned
+from stillhouse.sweeps.checks import check_rows
 from stillhouse.training.progress import Evaluation
 from stillhouse.training.walk import Where, run
 
@@ -71,7 +68,7 @@ def train_at(
         prepared = prepare(given, workspace, embedding, refresh=refresh and place == 0)
         stage = method.plan(hp, prepared.setting)
         warn_of_full_bank([stage], prepared.setting)
-        plans.append((fraction, stage, _checked_rows(workspace, stage, fraction)))
+        plans.append((fraction, stage, check_rows(workspace, stage, fraction)))
     points = []
     for fraction, stage, rows in plans:
         if len(plans) > 1:
@@ -112,33 +109,3 @@ class _Printer:
             f"{quality} {evaluation.metrics.get(quality, float('nan')):.4f}"
         )
         return False
-
-
-def _checked_rows(workspace: Workspace, stage: Stage, fraction: float) -> dict[str, int]:
-    rows = {part.label: _rows(workspace, part.examples) for part in stage.chain()}
-    for part in stage.chain():
-        require(
-            rows[part.label] >= part.batch_size,
-            f"rows of the stage {part.label} >= batch_size",
-            fraction=fraction,
-            rows=rows[part.label],
-            batch_size=part.batch_size,
-            remedy="Give more text, a larger fraction, or a smaller batch.",
-        )
-    return rows
-
-
-def _rows(workspace: Workspace, examples: Examples) -> int:
-    return len(next(iter(open_rows(workspace, _without_recordings(examples)).values())))
-
-
-def _without_recordings(examples: Examples) -> Examples:
-    """The same rows without the values that are still to be recorded."""
-    origin = examples.origin
-    if isinstance(origin, Recorded | Scored):
-        return _without_recordings(origin.rows)
-    if isinstance(origin, Sampled):
-        rows = _without_recordings(origin.rows)
-        share = dataclasses.replace(origin, rows=rows)
-        return dataclasses.replace(examples, origin=share, values=rows.values)
-    return examples

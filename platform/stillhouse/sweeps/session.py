@@ -1,7 +1,7 @@
 """A workspace with one writer, and Ray unless the work is local: what every command and call works in."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from stillhouse.cluster.connection import connect, disconnect
@@ -20,6 +20,7 @@ def session(
     address: str | None = None,
     nested: bool = False,
     verbose: bool = False,
+    check: Callable[[], None] | None = None,
 ) -> Iterator[tuple[Workspace, str]]:
     """Yield the workspace, locked, and the device.
 
@@ -30,14 +31,18 @@ def session(
         address: Address of a Ray cluster; None takes the job's, or starts a local one.
         nested: Whether training runs will span several workers.
         verbose: Whether the output of the libraries is shown.
+        check: Called once the workspace is locked, before Ray starts, to refuse what contradicts the
+            workspace's content; None checks nothing.
 
     Raises:
-        BadInput: Another run writes the workspace.
+        BadInput: Another run writes the workspace, or ``check`` refuses.
     """
     workspace = Workspace(root)
     workspace.claim()
     held = f"{root} must have one writer, but another run is going on there. Wait for it, or give --root."
     with locked(root / ".lock", wait=False, held=held), diverted_chatter(root / "logs", verbose=verbose):
+        if check is not None:
+            check()
         try:
             if not local:
                 with signals_kept():

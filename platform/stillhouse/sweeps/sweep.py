@@ -4,18 +4,19 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stillhouse.cluster.connection import connect, disconnect, refuse_hidden_root
-from stillhouse.cluster.resources import cluster_device, concurrency
-from stillhouse.core.artifacts import Workspace, locked, read_json, remove_leftovers, write_json
-from stillhouse.core.console import diverted_chatter, say
+from stillhouse.cluster.connection import refuse_hidden_root
+from stillhouse.cluster.resources import concurrency
+from stillhouse.core.artifacts import Workspace, read_json, remove_leftovers, write_json
+from stillhouse.core.console import say
 from stillhouse.core.errors import BadInput
 from stillhouse.core.identity import canonical, fingerprint
-from stillhouse.core.signals import signals_kept
 from stillhouse.experiments.fields import stated
 from stillhouse.experiments.preparation import Prepared, prepare, warn_of_full_bank
-from stillhouse.methods import load_method
+from stillhouse.methods import hyper_parameters, load_method
 from stillhouse.plan.stage import DevSuite
 from stillhouse.search.options import LATENCY, SweepOptions
+from stillhouse.sweeps.checks import check_rows
+from stillhouse.sweeps.session import session
 
 if TYPE_CHECKING:
     from stillhouse.evaluation.retrieval import SearchPool
@@ -29,38 +30,38 @@ def sweep(options: SweepOptions) -> dict[str, Any]:
 
     Raises:
         BadInput: Another process writes to this workspace, the sweep of this name has another space or other
-            data, or a single trial needs more resources than the cluster has.
+            data, a point of the space has a batch larger than the rows that it would train on, or a single
+            trial needs more resources than the cluster has.
     """
-    Workspace(options.root.resolve()).claim()
-    held = f"{options.root} must have one writer, but another command is running there. Wait, or give --root."
-    logs = options.root / "logs"
-    with (
-        locked(options.root / ".lock", wait=False, held=held),
-        diverted_chatter(logs, verbose=options.verbose),
-    ):
-        check_same_sweep(options)
-        try:
-            with signals_kept():
-                connect(options.address, nested=options.need.workers > 1, verbose=options.verbose)
-            options = on_the_cluster(options)
-            at_once = _at_once(options)
-            refuse_hidden_root(options.root)
-            workspace = Workspace(options.root.resolve())
-            say("corpus and teacher")
-            prepared = prepare(options.experiment, workspace, options.embedding, refresh=options.refresh)
-            if prepared.summary:
-                say(prepared.summary)
-            folder = open_sweep(options, prepared, workspace)
-            return _search_and_deliver(options, prepared, workspace, folder, at_once)
-        finally:
-            disconnect()
+    with session(
+        options.root.resolve(),
+        device=options.device,
+        local=False,
+        address=options.address,
+        nested=options.need.workers > 1,
+        verbose=options.verbose,
+        check=lambda: check_same_sweep(options),
+    ) as (workspace, device):
+        options = options.on(device)
+        at_once = _at_once(options)
+        refuse_hidden_root(options.root)
+        say("corpus and teacher")
+        prepared = prepare(options.experiment, workspace, options.embedding, refresh=options.refresh)
+        if prepared.summary:
+            say(prepared.summary)
+        _check_extremes(options, prepared, workspace)
+        folder = open_sweep(options, prepared, workspace)
+        return _search_and_deliver(options, prepared, workspace, folder, at_once)
 
 
-def on_the_cluster(options: SweepOptions) -> SweepOptions:
-    """Resolve the device of the options on the connected cluster."""
-    device = cluster_device(options.device)
-    embedding = dataclasses.replace(options.embedding, device=device)
-    return dataclasses.replace(options, device=device, need=options.need.on(device), embedding=embedding)
+def _check_extremes(options: SweepOptions, prepared: Prepared, workspace: Workspace) -> None:
+    """Refuse a batch larger than the rows, and warn of a full bank, before the sweep is begun."""
+    method = load_method(options.method)
+    points = (hyper_parameters(method, values, options.preset) for values in options.space.probes())
+    plans = [method.plan(point, prepared.setting) for point in points]
+    for plan in plans:
+        check_rows(workspace, plan, options.experiment.budget.fraction)
+    warn_of_full_bank(plans, prepared.setting)
 
 
 def _search_and_deliver(
@@ -92,7 +93,6 @@ def _search_and_deliver(
     plan = context.plan(some_point(options.space))
     # A labelled task has its own metric, which the last stage selects by.
     context = dataclasses.replace(context, quality=plan.dev.select if plan.dev else context.quality)
-    warn_of_full_bank(map(context.plan, options.space.probes()), prepared.setting)
     tracker = open_tracker(workspace, folder, options.name)
     facts = {**prepared.facts, **stated(options.experiment)}
     with Observer(options.name, context, tracker, facts) as observer:

@@ -1,0 +1,95 @@
+"""The start of a sweep, up to its first trial: one writer, the same search, and enough rows, without Ray."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small_experiment import sentences  # type: ignore[import-not-found]
+
+from stillhouse import BadInput, Budget, Experiment, Sentences, TeacherChoice, TransformerChoice
+from stillhouse.core.artifacts import locked, write_json
+from stillhouse.experiments.preparation import Embedding
+from stillhouse.search.options import SweepOptions
+from stillhouse.search.space import Categorical, Int, Space
+from stillhouse.sweeps import session as session_module
+from stillhouse.sweeps import sweep as sweep_module
+from stillhouse.sweeps.session import session
+from stillhouse.sweeps.sweep import sweep
+
+
+class Began(Exception):
+    """The first trial would begin now."""
+
+
+@pytest.fixture
+def connections(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """No cluster; what would be asked of it is noted."""
+    asked: list[str] = []
+
+    def search(*_: Any) -> None:
+        raise Began
+
+    monkeypatch.setattr(session_module, "connect", lambda *_, **__: asked.append("connected"))
+    monkeypatch.setattr(session_module, "disconnect", lambda: asked.append("left"))
+    monkeypatch.setattr(session_module, "cluster_device", lambda device: device)
+    monkeypatch.setattr(sweep_module, "concurrency", lambda *_: 1)
+    monkeypatch.setattr(sweep_module, "refuse_hidden_root", lambda _: None)
+    monkeypatch.setattr(sweep_module, "_search_and_deliver", search)
+    return asked
+
+
+def options_of(folder: Path, teacher: Path, batch_size: Categorical | Int, **more: Any) -> SweepOptions:
+    (folder / "words.txt").write_text("\n".join(sentences(80)))
+    experiment = Experiment(
+        teacher=TeacherChoice(str(teacher)),
+        student=TransformerChoice(layers=(0, 1)),
+        data=(Sentences(str(folder / "words.txt"), count=0, held_out=10),),
+        budget=Budget(distil=512, evaluations=1),
+        max_length=16,
+        compute="float32",
+    )
+    space = Space("mse", {"batch_size": batch_size}, first={"batch_size": 8})
+    local = Embedding(local=True)
+    return SweepOptions("s", "mse", space, experiment, folder / "runs", embedding=local, **more)
+
+
+def test_too_few_rows_for_any_batch_that_may_be_drawn_are_refused_before_the_sweep_is_begun(
+    tmp_path: Path, tiny_model: Path, connections: list[str]
+) -> None:
+    """Under the same name the sweep can then be started with a smaller batch."""
+    for sizes in (Categorical((8, 128, 16)), Int(8, 128)):
+        with pytest.raises(
+            BadInput, match=r"rows of the stage \w+ >= batch_size.*batch_size=128.*smaller batch"
+        ):
+            sweep(options_of(tmp_path, tiny_model, sizes))
+        assert not (tmp_path / "runs" / "sweeps").exists()
+    with pytest.raises(Began):
+        sweep(options_of(tmp_path, tiny_model, Categorical((8, 16))))
+    assert (tmp_path / "runs" / "sweeps" / "s" / "sweep.json").exists()
+    with pytest.raises(BadInput, match=r"but the space of sweep 's' differs"):
+        sweep(options_of(tmp_path, tiny_model, Categorical((8, 4))))
+    assert connections == ["connected", "left"] * 3
+
+
+def test_a_workspace_has_one_writer_and_is_checked_before_ray_is_started(
+    tmp_path: Path, connections: list[str]
+) -> None:
+    """What is checked is read under the lock."""
+    (tmp_path / "known").mkdir()
+
+    def check() -> None:
+        with (
+            pytest.raises(BadInput, match="one writer"),
+            locked(tmp_path / ".lock", wait=False, held="one writer"),
+        ):
+            pass
+        write_json(tmp_path / "known" / "seen.json", {})
+        raise BadInput("another search")
+
+    with pytest.raises(BadInput, match="another search"):
+        with session(tmp_path, device="cpu", local=False, check=check):
+            raise AssertionError("refused")
+    assert connections == [] and (tmp_path / "known" / "seen.json").exists()
+    with session(tmp_path, device="cpu", local=False, check=lambda: None) as (workspace, device):
+        assert (workspace.root, device) == (tmp_path, "cpu")
+    assert connections == ["connected", "left"]

@@ -143,7 +143,7 @@ def test_onnx_without_the_extra_is_refused(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(BadInput, match=r'pip install "stillhouse\[onnx\]"'):
-        load_suite("cost").prepare("", Options(onnx=True))
+        load_suite("cost").prepare("", Options(flags={"onnx": True}))
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,7 @@ from stillhouse.core.errors import BadInput
 from stillhouse.core.types import FloatArray
 from stillhouse.corpora.published.judged import find_collections, open_collection
 from stillhouse.corpora.published.smart_format import read_sentences
-from stillhouse.evaluation.benchmark import OnDisk
-from stillhouse.evaluation.benchmarks.retrieval import rank_collection, rank_on_disk
+from stillhouse.evaluation.benchmarks.retrieval import OnDisk, rank_collection, rank_on_disk
 from stillhouse.evaluation.finite_encoder import FiniteEncoder
 from stillhouse.evaluation.search.exact import TILE
 from stillhouse.evaluation.search.indexes import parse_index

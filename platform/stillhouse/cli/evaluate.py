@@ -1,12 +1,11 @@
 """`stillhouse evaluate MODEL`: measure a model on dev, on locked test data, or on published benchmarks."""
 
 from argparse import ArgumentParser, Namespace, _SubParsersAction
-from pathlib import Path
 from typing import Any
 
 from stillhouse.cli.arguments import add_experiment, add_where, new_command
 from stillhouse.core.errors import BadInput
-from stillhouse.evaluation.benchmarks import known_suites
+from stillhouse.evaluation.benchmarks import known_suites, suite_flags
 
 
 def add(commands: "_SubParsersAction[ArgumentParser]") -> ArgumentParser:
@@ -37,18 +36,6 @@ def add(commands: "_SubParsersAction[ArgumentParser]") -> ArgumentParser:
         f"{', '.join(known_suites())}, mteb:TASK",
     )
     command.add_argument(
-        "--run", type=Path, metavar="FILE", help="--suite retrieval: write the rankings in TREC form"
-    )
-    _add_retrieval(command)
-    command.add_argument("--fast", action="store_true", help="--suite transfer: 5 folds instead of 10")
-    command.add_argument("--onnx", action="store_true", help="--suite cost: also the size as ONNX")
-    command.add_argument(
-        "--figures",
-        type=Path,
-        metavar="DIR",
-        help="--suite geometry: draw the covariance of the features as PNG",
-    )
-    command.add_argument(
         "--against", metavar="OTHER", help="another model on the same items: intervals, p, and the share kept"
     )
     command.add_argument(
@@ -58,44 +45,13 @@ def add(commands: "_SubParsersAction[ArgumentParser]") -> ArgumentParser:
         help="--against: samples of the items; default 10000, for rank correlations 2000",
     )
     command.add_argument("--final", action="store_true", help="open the test sets; recorded in the workspace")
+    group = command.add_argument_group("flags of suites")
+    for flag in suite_flags():
+        text = f"{flag.suite}: {flag.arguments['help']}"
+        group.add_argument(flag.option, dest=flag.name, **{**flag.arguments, "help": text})
     add_experiment(command)
     add_where(command)
     return command
-
-
-def _add_retrieval(command: ArgumentParser) -> None:
-    group = command.add_argument_group("--suite retrieval and fever")
-    group.add_argument(
-        "--from-run",
-        type=Path,
-        metavar="FILE",
-        help="measure this run, in TREC form, instead of a model",
-    )
-    group.add_argument(
-        "--search-shards",
-        type=int,
-        default=1,
-        metavar="N",
-        help="Ray actors that share the exact search, one thread each; the result is the same (default 1)",
-    )
-    group.add_argument(
-        "--index",
-        action="append",
-        default=[],
-        metavar="KIND[:NAME=VALUE,…]",
-        help="a FAISS index beside exact search: flat, hnsw, ivfpq or flat-gpu; repeatable",
-    )
-    group.add_argument(
-        "--candidates",
-        type=int,
-        metavar="N",
-        help="fever: nearest documents per claim by TF-IDF (10)",
-    )
-    group.add_argument(
-        "--keep-vectors",
-        action="store_true",
-        help="leave the passages' vectors in the workspace for next time",
-    )
 
 
 def run(options: Namespace) -> int:

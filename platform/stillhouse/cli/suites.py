@@ -9,24 +9,12 @@ from typing import Any
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.console import say
 from stillhouse.core.errors import BadInput, require
-from stillhouse.evaluation.benchmark import Benchmark, OnDisk, Options, Suite
-from stillhouse.evaluation.benchmarks import HUB, from_hub, suites_named
+from stillhouse.evaluation.benchmark import Benchmark, Options, Suite
+from stillhouse.evaluation.benchmarks import HUB, from_hub, suite_flags, suites_named
+from stillhouse.evaluation.benchmarks.retrieval import keeps_vectors
 from stillhouse.evaluation.finite_encoder import FiniteEncoder
 from stillhouse.evaluation.items import Figures, Measured
 from stillhouse.evaluation.search.indexes import check_index, parse_index
-
-FLAGS: dict[str, tuple[str, Any]] = {
-    "run": ("retrieval", None),
-    "from_run": ("retrieval", None),
-    "search_shards": ("retrieval", 1),
-    "index": ("retrieval", []),
-    "keep_vectors": ("retrieval", False),
-    "candidates": ("fever", None),
-    "fast": ("transfer", False),
-    "onnx": ("cost", False),
-    "figures": ("geometry", None),
-}
-"""Flags that belong to one suite, with that suite and their default."""
 
 
 def run_suites(options: Namespace, workspace: Workspace, device: str) -> dict[str, Any]:
@@ -34,7 +22,7 @@ def run_suites(options: Namespace, workspace: Workspace, device: str) -> dict[st
 
     Args:
         options: The parsed arguments: ``model``, ``suite``, ``data_root``, ``final``, ``against``,
-            ``resamples``, ``seed``, and those of `FLAGS`.
+            ``resamples``, ``seed``, and those of suites.
         workspace: Where stages are found, and where openings of test sets are recorded.
         device: Where the model encodes.
 
@@ -75,7 +63,7 @@ def open_checked(name: str, options: Namespace, workspace: Workspace, device: st
 
     if not name:
         return FiniteEncoder(None)
-    identity = f"{identity_of(name, workspace)} {device}" if _keeps_vectors(options) else ""
+    identity = f"{identity_of(name, workspace)} {device}" if keeps_vectors(given_flags(options)) else ""
     return FiniteEncoder(open_model(name, workspace, device), identity)
 
 
@@ -104,25 +92,25 @@ def prepare_suites(options: Namespace, workspace: Workspace) -> dict[str, Benchm
         )
     how = Options(
         final=options.final,
-        run=options.run,
-        from_run=options.from_run,
-        on_disk=_on_disk(options, workspace),
-        candidates=10 if options.candidates is None else options.candidates,
-        fast=options.fast,
-        onnx=options.onnx,
-        figures=options.figures,
+        workspace=workspace,
+        flags=given_flags(options),
     )
     return {name: suite.prepare(root, how) for name, suite in suites.items()}
 
 
+def given_flags(options: Namespace) -> dict[str, Any]:
+    """The values of all flags that belong to suites, by name."""
+    return {flag.name: getattr(options, flag.name) for flag in suite_flags()}
+
+
 def refuse_suite_flags(options: Namespace, suites: Collection[str] = ()) -> None:
     """Refuse flags of suites that are not run."""
-    for name, (suite, default) in FLAGS.items():
-        given, flag = getattr(options, name), name.replace("_", "-")
-        if name == "candidates" and options.claims:
-            continue  # Claims to train and measure on have candidates too.
+    for flag in suite_flags():
+        given = getattr(options, flag.name)
         require(
-            suite in suites or given == default, f"--{flag} goes with --suite {suite}", **{name: str(given)}
+            flag.suite in suites or given == flag.default,
+            f"{flag.option} goes with --suite {flag.suite}",
+            **{flag.name: str(given)},
         )
 
 
@@ -137,24 +125,13 @@ def check_flags(options: Namespace) -> None:
         if not options.model:
             raise BadInput("`evaluate` needs a model: give a folder or a name, or --from-run FILE.")
         return
-    for name in ("run", "search_shards", "index", "keep_vectors"):
-        flag = name.replace("_", "-")
-        require(getattr(options, name) == FLAGS[name][1], f"--{flag} and --from-run are not given together")
+    for flag in suite_flags():
+        same = flag.suite != "retrieval" or flag.name == "from_run"
+        rule = f"{flag.option} and --from-run are not given together"
+        require(same or getattr(options, flag.name) == flag.default, rule)
     alone = not options.model and not options.against and list(suites) == ["retrieval"]
     rule = "--from-run goes without a model, with --suite retrieval alone"
     require(alone, rule, model=options.model, suite=options.suite)
-
-
-def _keeps_vectors(options: Namespace) -> bool:
-    return options.search_shards != 1 or bool(options.index) or options.keep_vectors
-
-
-def _on_disk(options: Namespace, workspace: Workspace) -> OnDisk | None:
-    """How passages are searched where their vectors are kept on disk; None where they stay in memory."""
-    if not _keeps_vectors(options):
-        return None
-    indexes = tuple(parse_index(text) for text in options.index)
-    return OnDisk(workspace, options.search_shards, indexes, options.keep_vectors)
 
 
 def _show(name: str, benchmark: Benchmark, figures: Figures) -> None:

@@ -5,9 +5,8 @@ dev and a test split are measured on dev; ``final`` opens the test splits. STS20
 that were published as a whole (Tatoeba, Cranfield, MR, …) are measured in both cases.
 """
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from stillhouse.core.artifacts import Workspace
@@ -16,24 +15,6 @@ from stillhouse.core.identity import fingerprint
 if TYPE_CHECKING:
     from stillhouse.evaluation.finite_encoder import FiniteEncoder
     from stillhouse.evaluation.items import Figures, Measured
-    from stillhouse.evaluation.search.indexes import IndexChoice
-
-
-@dataclass(frozen=True)
-class OnDisk:
-    """Where passage vectors are kept, and what searches them.
-
-    Attributes:
-        workspace: Vectors are kept in its folder ``vectors`` while a collection is measured.
-        actors: Ray actors of the exact search; 1 searches in this process.
-        indexes: FAISS indexes to measure beside exact search.
-        keep: Keep the vectors for the next command.
-    """
-
-    workspace: Workspace
-    actors: int = 1
-    indexes: tuple["IndexChoice", ...] = ()
-    keep: bool = False
 
 
 @dataclass(frozen=True)
@@ -42,23 +23,18 @@ class Options:
 
     Attributes:
         final: Open the test splits.
-        run: File that the rankings of ``retrieval`` are written to in TREC format; None writes none.
-        from_run: A run that ``retrieval`` measures instead of a model.
-        on_disk: Where ``retrieval`` keeps vectors, and what searches them; None keeps them in memory.
-        candidates: Candidate documents per claim of ``fever`` (C).
-        fast: Use 5 folds instead of 10 in ``transfer``.
-        onnx: Also measure the ONNX sizes in ``cost``.
-        figures: Folder for the plots of ``geometry``; None draws nothing.
+        workspace: Where a suite may keep what it computes.
+        flags: Values of the suite's own flags by name, see `benchmarks.suite_flags`.
     """
 
     final: bool = False
-    run: Path | None = None
-    from_run: Path | None = None
-    on_disk: OnDisk | None = None
-    candidates: int = 10
-    fast: bool = False
-    onnx: bool = False
-    figures: Path | None = None
+    workspace: Workspace | None = None
+    flags: Mapping[str, Any] = field(default_factory=dict)
+
+    def flag(self, name: str, default: Any = None) -> Any:
+        """The value of a flag; the default where it was not given."""
+        value = self.flags.get(name)
+        return default if value is None else value
 
 
 @dataclass(frozen=True)

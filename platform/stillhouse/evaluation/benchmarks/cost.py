@@ -15,11 +15,12 @@ from stillhouse.students.export.onnx import require_extra
 
 NEEDS_DATA = False
 MTEB_TASKS: tuple[str, ...] = ()
+FLAGS = {"onnx": {"action": "store_true", "help": "also the size as ONNX"}}
 
 
 def prepare(root: str, options: Options) -> Benchmark:
     """Check that ONNX is installed if its sizes are requested; ``root`` is not used."""
-    if options.onnx:
+    if options.flag("onnx"):
         require_extra()
 
     def measure(checked: FiniteEncoder) -> Figures:
@@ -27,7 +28,7 @@ def prepare(root: str, options: Options) -> Benchmark:
         module = model.student if isinstance(model, StudentHolder) else model
         dim = checked.encode(["a text"]).shape[1]
         figures = {**sizes(module), "megabytes_int8": int8_megabytes(module)}
-        figures |= onnx_megabytes(module) if options.onnx else {}
+        figures |= onnx_megabytes(module) if options.flag("onnx") else {}
         return {
             "model": figures | {"dimension": float(dim)},
             "speed": measure_speed(model),

@@ -17,6 +17,9 @@ from stillhouse.evaluation.retrieval import unit
 
 NEEDS_DATA = True
 MTEB_TASKS: tuple[str, ...] = ()
+FLAGS = {
+    "candidates": {"type": "int", "metavar": "N", "help": "nearest documents per claim by TF-IDF (10)"},
+}
 
 PLACES = ("fever", ".")
 CLAIMS = ("train.jsonl", "paper_dev.jsonl", "shared_task_dev.jsonl", "fever_labelled_dev.json")
@@ -34,7 +37,7 @@ def prepare(root: str, options: Options) -> Benchmark:
         )
     data, split = read_fever(claims, pages), "test" if options.final else "dev"
     split_claims = data.splits[split]
-    c, documents = options.candidates, len(data.documents)
+    c, documents = options.flag("candidates", 10), len(data.documents)
     require(1 <= c <= documents, "1 <= --candidates <= documents", candidates=c, documents=documents)
     if not split_claims:
         raise BadInput(f"{claims} has no claims of the {split} split: {data.summary()}.")

@@ -1,5 +1,7 @@
 """The geometry of a model's vectors, on the texts of STS-B."""
 
+from pathlib import Path
+
 import numpy as np
 
 from stillhouse.core.errors import BadInput
@@ -12,6 +14,9 @@ from stillhouse.evaluation.sts import STS, resolve_sts
 
 NEEDS_DATA = True
 MTEB_TASKS: tuple[str, ...] = ()
+FLAGS = {
+    "figures": {"type": "path", "metavar": "DIR", "help": "draw the covariance of the features as PNG"},
+}
 
 POSITIVE_ABOVE = 4.0
 """Pairs with a higher gold score are positive pairs."""
@@ -19,8 +24,9 @@ POSITIVE_ABOVE = 4.0
 
 def prepare(root: str, options: Options) -> Benchmark:
     """Measure alignment of the positive pairs; uniformity, rank, cosine and correlation of all texts."""
-    if options.figures is not None and options.figures.exists() and not options.figures.is_dir():
-        raise BadInput(f"--figures must be a folder, but {options.figures} is a file.")
+    figures_folder: Path | None = options.flag("figures")
+    if figures_folder is not None and figures_folder.exists() and not figures_folder.is_dir():
+        raise BadInput(f"--figures must be a folder, but {figures_folder} is a file.")
     data = resolve_sts(root, "test" if options.final else "dev", ("STSB",))
     sts = STS(data)
     (pairs,), row_of = sts.sets["STSB"], sts.row_of
@@ -38,9 +44,9 @@ def prepare(root: str, options: Options) -> Benchmark:
             "random_pair_cosine": random_pair_cosine(vectors),
             "feature_correlation": feature_correlation(vectors),
         }
-        if options.figures is not None:
+        if figures_folder is not None:
             title = f"Covariance of features, {len(vectors):,} texts of STS-B"
-            draw_covariance(vectors, title, options.figures / "covariance.png")
+            draw_covariance(vectors, title, figures_folder / "covariance.png")
         return {"STS-B": figures}
 
     return Benchmark(measure, (), opened(options, data), digits=4)

@@ -8,27 +8,59 @@ import itertools
 import shutil
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
-from stillhouse.core.artifacts import sha256_of
+from stillhouse.core.artifacts import Workspace, sha256_of
 from stillhouse.core.console import Progress
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.types import Encoder, FloatArray, IntArray
 from stillhouse.corpora.published.judged import PLACES, Entry, JudgedCollection, find_collections
-from stillhouse.evaluation.benchmark import Benchmark, OnDisk, Options, itemised, opened
+from stillhouse.evaluation.benchmark import Benchmark, Options, itemised, opened
 from stillhouse.evaluation.finite_encoder import FiniteEncoder
 from stillhouse.evaluation.items import Figures, Items, Measured, means, measured
 from stillhouse.evaluation.retrieval import unit
 from stillhouse.evaluation.search.exact import TILE, Ranking, search_stream
-from stillhouse.evaluation.search.indexes import IndexChoice, build_index, recall_of_exact, search_index
+from stillhouse.evaluation.search.indexes import (
+    IndexChoice,
+    build_index,
+    parse_index,
+    recall_of_exact,
+    search_index,
+)
 from stillhouse.evaluation.search.sharded import THREADS, search_files
 from stillhouse.evaluation.search.vector_files import VectorFiles, vectors_folder, write_vectors
 from stillhouse.evaluation.trec_runs import Run, as_run, open_run, query_figures, run_figures, write_run
 
 NEEDS_DATA = True
 MTEB_TASKS = ("SciFact", "NFCorpus", "ArguAna")
+FLAGS = {
+    "run": {"type": "path", "metavar": "FILE", "help": "write the rankings in TREC form"},
+    "from_run": {
+        "type": "path",
+        "metavar": "FILE",
+        "help": "measure this run, in TREC form, instead of a model",
+    },
+    "search_shards": {
+        "type": "int",
+        "default": 1,
+        "metavar": "N",
+        "help": "Ray actors that share the exact search, one thread each; the result is the same (default 1)",
+    },
+    "index": {
+        "action": "append",
+        "default": [],
+        "metavar": "KIND[:NAME=VALUE,…]",
+        "help": "a FAISS index beside exact search: flat, hnsw, ivfpq or flat-gpu; repeatable",
+    },
+    "keep_vectors": {
+        "action": "store_true",
+        "help": "leave the passages' vectors in the workspace for next time",
+    },
+}
 
 DEPTH = 1000
 BLOCK = 2 * TILE
@@ -36,6 +68,37 @@ INDEX_DEPTH = 100
 """Depth to which an index is searched, as a service would. A depth of 1000 would flatter HNSW."""
 
 _BEYOND_INDEX_DEPTH = ("map", "recall@1000")
+
+
+@dataclass(frozen=True)
+class OnDisk:
+    """Where passage vectors are kept, and what searches them.
+
+    Attributes:
+        workspace: Vectors are kept in its folder ``vectors`` while a collection is measured.
+        actors: Ray actors of the exact search; 1 searches in this process.
+        indexes: FAISS indexes to measure beside exact search.
+        keep: Keep the vectors for the next command.
+    """
+
+    workspace: Workspace
+    actors: int = 1
+    indexes: tuple[IndexChoice, ...] = ()
+    keep: bool = False
+
+
+def keeps_vectors(flags: Mapping[str, Any]) -> bool:
+    """Whether the passages' vectors are written to the disk."""
+    return flags.get("search_shards", 1) != 1 or bool(flags.get("index")) or bool(flags.get("keep_vectors"))
+
+
+def _on_disk(options: Options) -> OnDisk | None:
+    """How passages are searched where their vectors are kept on disk; None where they stay in memory."""
+    if options.workspace is None or not keeps_vectors(options.flags):
+        return None
+    indexes = tuple(parse_index(text) for text in options.flag("index", []))
+    keep = bool(options.flag("keep_vectors"))
+    return OnDisk(options.workspace, options.flag("search_shards", 1), indexes, keep)
 
 
 def prepare(root: str, options: Options) -> Benchmark:
@@ -48,8 +111,9 @@ def prepare(root: str, options: Options) -> Benchmark:
             f"folders such as BEIR's (corpus.jsonl, queries.jsonl, qrels) in {PLACES[0]}."
         )
     notes = tuple(note for collection in collections for note in collection.notes)
-    if options.from_run is not None:
-        collections, runs, more = runs_of(options.from_run, collections)
+    from_run, written, on_disk = options.flag("from_run"), options.flag("run"), _on_disk(options)
+    if from_run is not None:
+        collections, runs, more = runs_of(from_run, collections)
         notes += more
 
     def measure(model: FiniteEncoder) -> Measured:
@@ -57,14 +121,14 @@ def prepare(root: str, options: Options) -> Benchmark:
         items: dict[str, Mapping[str, Items]] = {}
         for collection in collections:
             of_indexes: Figures = {}
-            if options.from_run is not None:
+            if from_run is not None:
                 run = runs[collection.name]
-            elif options.on_disk is not None:
-                run, of_indexes = rank_on_disk(collection, model, options.on_disk)
+            elif on_disk is not None:
+                run, of_indexes = rank_on_disk(collection, model, on_disk)
             else:
                 run = rank_collection(collection, model)
-            if options.run is not None:
-                write_run(run_file(options.run, collection, single=len(collections) == 1), run)
+            if written is not None:
+                write_run(run_file(written, collection, single=len(collections) == 1), run)
             own = measured({collection.name: means(query_figures(run, collection.qrels))})
             items |= own.items
             figures |= own.figures

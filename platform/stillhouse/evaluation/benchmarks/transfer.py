@@ -10,6 +10,7 @@ from stillhouse.evaluation.transfer import FAST_FOLDS, FOLDS, measure_task
 
 NEEDS_DATA = True
 MTEB_TASKS: tuple[str, ...] = ()
+FLAGS = {"fast": {"action": "store_true", "help": "5 folds instead of 10"}}
 
 
 def prepare(root: str, options: Options) -> Benchmark:
@@ -23,7 +24,7 @@ def prepare(root: str, options: Options) -> Benchmark:
             f"SUBJ, MPQA, SST, TREC, MRPC) in {PLACES[0]}."
         )
     data = {task: read_tasks(task, paths) for task, paths in files.items()}
-    folds = FAST_FOLDS if options.fast else FOLDS
+    folds = FAST_FOLDS if options.flag("fast") else FOLDS
 
     def measure(model: Encoder) -> Measured:
         found = {task: measure_task(task, splits, model, folds) for task, splits in data.items()}
@@ -38,7 +39,7 @@ def prepare(root: str, options: Options) -> Benchmark:
     notes = missing("files of", absent, PLACES[0])
     if absent:
         notes += ("SentEval's data/get_transfer_data.bash downloads what is missing",)
-    notes += (f"{folds} folds, SentEval's setting for prototypes",) if options.fast else ()
+    notes += (f"{folds} folds, SentEval's setting for prototypes",) if options.flag("fast") else ()
     paths = [path for splits in files.values() for each in splits.values() for path in each]
     known = {path.name: sha256_of(path) for path in paths}
     opens = opened(options, known) if any(task not in BY_CLASS for task in files) else ""

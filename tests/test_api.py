@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +12,9 @@ from small_experiment import sentences  # type: ignore[import-not-found]
 
 import stillhouse
 from stillhouse import BadInput, Budget, Experiment, Sentences, TeacherChoice, TransformerChoice
+from stillhouse.cli.main import main
+from stillhouse.search.options import SweepOptions
+from stillhouse.sweeps import sweep as sweep_module
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -82,3 +86,55 @@ def test_what_cannot_be_is_refused_before_any_work(experiment: Experiment, tmp_p
     with pytest.raises(BadInput, match="Did you mean median"):
         stillhouse.sweep("mse", experiment, scheduler="medain", root=root)
     assert not (root / "stores").exists()
+
+
+def test_a_sweep_is_the_same_by_the_interface_and_by_the_command(
+    tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both put the same options together; a grid's number of trials is asked for by the command."""
+    asked: list[SweepOptions] = []
+
+    def noted(options: SweepOptions) -> dict[str, Any]:
+        asked.append(options)
+        return {"champion": None}
+
+    monkeypatch.setattr(sweep_module, "sweep", noted)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.delenv("STILLHOUSE_DATA", raising=False)
+    corpus = tmp_path / "words.txt"
+    corpus.write_text("\n".join(sentences(20)))
+    experiment = Experiment(TeacherChoice(str(tiny_model)), data=(Sentences(str(corpus)),), seed=3)
+    stillhouse.sweep(
+        "mse",
+        experiment,
+        values={"batch_size": 16},
+        preset="repo",
+        trials=5,
+        sampler="random",
+        scheduler="median",
+        name="mine",
+        root=tmp_path,
+        workers=2,
+        device="cpu",
+    )
+    flags = {
+        "teacher": tiny_model,
+        "corpus": corpus,
+        "seed": 3,
+        "set": "batch_size=16",
+        "preset": "repo",
+        "trials": 5,
+        "sampler": "random",
+        "scheduler": "median",
+        "name": "mine",
+        "root": tmp_path,
+        "workers": 2,
+        "device": "cpu",
+    }
+    given = [part for name, value in flags.items() for part in (f"--{name}", str(value))]
+    assert main(["sweep", "mse", *given]) == 1
+    assert asked[0] == asked[1] and asked[0].space.fixed["batch_size"] == 16
+    given[given.index("random")] = "grid"
+    assert main(["sweep", "mse", *given]) == 1 and asked[2] != asked[0]
+    del given[given.index("--trials") : given.index("--trials") + 2]
+    assert main(["sweep", "mse", *given]) == 2 and len(asked) == 3

@@ -160,43 +160,29 @@ def sweep(
     Raises:
         BadInput: Something cannot be used; the message says what and what to do.
     """
+    from stillhouse.cluster.connection import joins
     from stillhouse.cluster.resources import Need
     from stillhouse.experiments.fields import experiment_of
-    from stillhouse.experiments.preparation import Embedding
     from stillhouse.methods import load_method
-    from stillhouse.search.options import SweepOptions
-    from stillhouse.sweeps.checks import check_plans, fixed_values, search_space
-    from stillhouse.sweeps.sweep import default_space
+    from stillhouse.sweeps.checks import fixed_values, sweep_options
     from stillhouse.sweeps.sweep import sweep as run_sweep
 
-    module = load_method(method)
-    fixed = fixed_values(module, values or {}, "values")
-    searched = search_space(
-        module,
-        space or default_space(method),
-        section=section,
-        sampler=sampler,
-        scheduler=scheduler,
-        fixed=fixed,
-    )
-    experiment = experiment or experiment_of(searched.experiment)
-    check_plans(module, experiment, searched.probes(), preset)
-    chosen = device if address else _device(device)
     return run_sweep(
-        SweepOptions(
-            name=name or method,
-            method=method,
+        sweep_options(
+            method,
+            lambda searched: experiment or experiment_of(searched.experiment),
+            _folder(root),
+            device=device if joins(address) else _device(device),
+            need=Need(workers, 1, None),
+            space=space,
+            section=section,
+            fixed=fixed_values(load_method(method), values or {}, "values"),
             preset=preset,
-            space=searched,
-            experiment=experiment,
-            root=_folder(root),
-            trials=trials,
             sampler=sampler,
             scheduler=scheduler,
+            trials=trials,
+            name=name,
             objectives=tuple(objectives),
-            need=Need(workers, 1, None),
-            embedding=Embedding(device=chosen),
-            device=chosen,
             address=address,
             verbose=verbose,
         )

@@ -31,7 +31,7 @@ from stillhouse.plan.setting import PairData, ParallelData, SentenceData, Settin
 from stillhouse.plan.stage import DevSuite, Stage
 from stillhouse.search.space import check, load_space
 from stillhouse.students.transformer import TransformerStudent
-from stillhouse.sweeps.sweep import default_space
+from stillhouse.sweeps.checks import default_space
 from stillhouse.training.module import build_module
 
 METHODS = known_methods()

@@ -12,7 +12,7 @@ from stillhouse.cluster.connection import joins
 from stillhouse.cluster.resources import Need
 from stillhouse.core.artifacts import default_root
 from stillhouse.core.devices import require_device, resolve_device
-from stillhouse.core.errors import BadInput, require
+from stillhouse.core.errors import require
 from stillhouse.experiments.data_kind import data_kinds
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.fields import as_mapping, experiment_of, fields, merged
@@ -20,9 +20,6 @@ from stillhouse.experiments.preparation import Embedding
 
 if TYPE_CHECKING:
     from stillhouse.methods import Method
-    from stillhouse.search.space import Space
-
-_DEFAULT_TRIALS = 8
 
 
 def settings(pairs: list[str]) -> dict[str, Any]:
@@ -54,32 +51,6 @@ def fixed_of(options: Namespace, method: "Method") -> dict[str, Any]:
 
     given = {name: value for name, value in settings(options.set).items() if not is_path(name)}
     return fixed_values(method, given, "command line")
-
-
-def space_of(options: Namespace, method: "Method") -> "Space":
-    """The search space, checked, with what `--set` fixes and without what early stopping rules out."""
-    from stillhouse.sweeps.checks import search_space
-    from stillhouse.sweeps.sweep import default_space
-
-    return search_space(
-        method,
-        options.space or default_space(options.method),
-        section=options.section or "",
-        sampler=options.sampler,
-        scheduler=options.scheduler,
-        fixed=fixed_of(options, method),
-    )
-
-
-def trials_of(options: Namespace, space: "Space") -> int:
-    """The number of trials, eight by default; a grid needs a number."""
-    if options.trials is not None:
-        return int(options.trials)
-    if options.sampler == "grid":
-        raise BadInput(
-            f"a grid needs a number of trials; this one has {space.grid_size():,} points. Give --trials N."
-        )
-    return _DEFAULT_TRIALS
 
 
 def experiment_from(

@@ -57,46 +57,34 @@ def _one_of(names: list[str]) -> str:
 
 def run(options: Namespace) -> int:
     """Run the command."""
-    from stillhouse.cli.options import (
-        device_of,
-        embedding_of,
-        experiment_from,
-        need_of,
-        root_of,
-        space_of,
-        trials_of,
-    )
+    from stillhouse.cli.options import device_of, experiment_from, fixed_of, need_of, root_of
     from stillhouse.cli.run import write_results
     from stillhouse.core.console import say
     from stillhouse.methods import load_method
-    from stillhouse.search.options import SweepOptions
-    from stillhouse.sweeps.checks import check_plans
+    from stillhouse.sweeps.checks import sweep_options
     from stillhouse.sweeps.sweep import sweep
     from stillhouse.tracking.mlflow_tracker import tracking_uri, ui_command
 
-    method = load_method(options.method)
-    space = space_of(options, method)
-    experiment = experiment_from(options, space.experiment, options.base)
-    check_plans(method, experiment, space.probes(), options.preset)
     root = root_of(options)
-    device = device_of(options)
     report = sweep(
-        SweepOptions(
-            name=options.name or options.method,
-            method=options.method,
+        sweep_options(
+            options.method,
+            lambda space: experiment_from(options, space.experiment, options.base),
+            root,
+            device=device_of(options),
+            need=need_of(options),
+            actors=options.actors,
+            space=options.space,
+            section=options.section or "",
+            fixed=fixed_of(options, load_method(options.method)),
             preset=options.preset,
-            space=space,
-            experiment=experiment,
-            root=root,
-            trials=trials_of(options, space),
             sampler=options.sampler,
-            objectives=tuple(options.objectives.split(",")),
             scheduler=options.scheduler,
+            trials=options.trials,
+            name=options.name or "",
+            objectives=tuple(options.objectives.split(",")),
             full=options.full,
             at_once=options.concurrency,
-            need=need_of(options),
-            embedding=embedding_of(options, device, local=False),
-            device=device,
             address=options.address,
             register=options.register,
             refresh=options.refresh,

@@ -1,32 +1,38 @@
 """What is checked before any work: the search space, and every plan of a search or a training run."""
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from stillhouse.cluster.resources import Need
 from stillhouse.core.artifacts import Workspace
-from stillhouse.core.errors import require
+from stillhouse.core.errors import BadInput, require
 from stillhouse.corpora.tables import open_rows
 from stillhouse.experiments.experiment import Experiment
+from stillhouse.experiments.preparation import Embedding
 from stillhouse.methods import (
     Method,
     check_fraction,
     check_names,
     check_needs,
     hyper_parameters,
+    load_method,
     name_of,
     probe,
 )
 from stillhouse.plan.data import Examples, Recorded, Sampled, Scored
 from stillhouse.plan.stage import Stage
 from stillhouse.search.domains import frozen
+from stillhouse.search.options import SweepOptions
 from stillhouse.search.samplers import check_sampler
 from stillhouse.search.schedulers import load_scheduler
 from stillhouse.search.space import Space, check, load_space, sections_of
 from stillhouse.search.type_casts import cast_point
 from stillhouse.students.backbone import layer_count
 from stillhouse.teachers.weights import resolve_model
+
+_DEFAULT_TRIALS = 8
 
 
 def fixed_values(method: Method, given: Mapping[str, Any], source: str) -> dict[str, Any]:
@@ -87,6 +93,85 @@ def search_space(
 
 def _section(sampler: str, path: Path | str) -> str:
     return "continuous" if sampler != "grid" and "continuous" in sections_of(path) else "space"
+
+
+def default_space(method: str) -> Path:
+    """Find the search space that is shipped with a method.
+
+    Raises:
+        BadInput: The method has none.
+    """
+    load_method(method)
+    shipped = Path(__file__).resolve().parents[3] / "search_spaces" / f"{method}.yaml"
+    if not shipped.exists():
+        raise BadInput(f"a search space must be given for {method}, which comes with none. Use --space FILE.")
+    return shipped
+
+
+def sweep_options(
+    method: str,
+    experiment: Callable[[Space], Experiment],
+    root: Path,
+    *,
+    device: str,
+    need: Need,
+    actors: int = 0,
+    space: Path | str | None = None,
+    section: str = "",
+    fixed: Mapping[str, Any] | None = None,
+    preset: str = "paper",
+    sampler: str = "tpe",
+    scheduler: str = "asha",
+    trials: int | None = None,
+    name: str = "",
+    **others: Any,
+) -> SweepOptions:
+    """Read a search space, check every plan of the search, and put the options of the sweep together.
+
+    Args:
+        method: Name of the method.
+        experiment: Returns what all trials share; it is given the space, whose file may name fields of it.
+        root: The workspace's folder.
+        device: Where the teacher and the students run.
+        need: The resources of one trial.
+        actors: Teacher actors; 0 takes as many as fit.
+        space: Experiment file with a search space; None takes the method's own.
+        section: ``space`` (the grid) or ``continuous``; empty chooses by the sampler.
+        fixed: What `fixed_values` gives; it is not searched.
+        preset: ``paper`` or ``repo``.
+        sampler: Name of the sampler.
+        scheduler: Name of the scheduler.
+        trials: Number of trials; None takes eight, and a grid needs a number.
+        name: Name of the sweep; empty takes the method's.
+        others: Further fields of `SweepOptions`.
+
+    Raises:
+        BadInput: The first thing that cannot be used.
+    """
+    module = load_method(method)
+    file = space or default_space(method)
+    searched = search_space(module, file, section=section, sampler=sampler, scheduler=scheduler, fixed=fixed)
+    chosen = experiment(searched)
+    check_plans(module, chosen, searched.probes(), preset)
+    if trials is None and sampler == "grid":
+        raise BadInput(
+            f"a grid needs a number of trials; this one has {searched.grid_size():,} points. Give --trials N."
+        )
+    return SweepOptions(
+        name=name or method,
+        method=method,
+        preset=preset,
+        space=searched,
+        experiment=chosen,
+        root=root,
+        trials=_DEFAULT_TRIALS if trials is None else trials,
+        sampler=sampler,
+        scheduler=scheduler,
+        need=need,
+        embedding=Embedding(actors=actors, device=device),
+        device=device,
+        **others,
+    )
 
 
 def check_plans(

@@ -178,16 +178,3 @@ def _folder(options: SweepOptions) -> Path:
 def _at_once(options: SweepOptions) -> int:
     fits = concurrency(options.need, options.at_once)
     return 1 if LATENCY in options.objectives else min(fits, options.trials)
-
-
-def default_space(method: str) -> Path:
-    """Find the search space that is shipped with a method.
-
-    Raises:
-        BadInput: The method has none.
-    """
-    load_method(method)
-    shipped = Path(__file__).resolve().parents[3] / "search_spaces" / f"{method}.yaml"
-    if not shipped.exists():
-        raise BadInput(f"a search space must be given for {method}, which comes with none. Use --space FILE.")
-    return shipped

@@ -1,10 +1,10 @@
 """Suites of published benchmarks: one file is one suite, found by its file name.
 
 A suite is a module with the three names of `evaluation.benchmark.Suite`: ``prepare(root, options)``,
-``NEEDS_DATA`` and ``MTEB_TASKS``. Where it has flags of its own, it also has ``FLAGS``, a literal: what
-argparse's ``add_argument`` takes, by the flag's name, with the type as a word (``path``, ``int`` or ``float``).
-A new file here is a new suite; there is no list to edit. Listing the names and the flags imports none of them,
-so ``--help`` can print them.
+``NEEDS_DATA`` and ``MTEB_TASKS``. Where it has flags of its own, it also has ``FLAGS``, a literal:
+what argparse's ``add_argument`` takes, by the flag's name, with the type as a word (``path``, ``int``,
+``float``). A new file here is a new suite; there is no list to edit. Listing the names and the flags imports
+none of them, so ``--help`` can print them.
 """
 
 import ast

@@ -65,6 +65,9 @@ def test_from_an_experiment_to_an_exported_student(experiment: Experiment, tmp_p
     assert not (root / "openings.jsonl").exists()
     final = stillhouse.evaluate(trained.folder, experiment, final=True, root=root)
     assert final != figures and (root / "openings.jsonl").exists()
+    elsewhere = tmp_path / "elsewhere"
+    assert stillhouse.evaluate(trained.folder, experiment, root=elsewhere) == pytest.approx(figures)
+    assert len(list((elsewhere / "stores").glob("*/manifest.json"))) == 2, "of dev and of test"
     assert stillhouse.export(trained.folder, tmp_path / "student") > 0.9999
     texts = ["the cat sat", "a red house"]
     trained_NE, exported_NE = (

@@ -220,7 +220,8 @@ def evaluate(
 
     with session(_folder(root), device=_device(device), local=True) as (workspace, chosen):
         encoder = open_model(str(model), workspace, chosen)
-        prepared = prepare(experiment or Experiment(), workspace, Embedding(local=True, device=chosen))
+        embedding = Embedding(local=True, device=chosen)
+        prepared = prepare(experiment or Experiment(), workspace, embedding, training=False)
         if not final:
             return run_suite(prepared.setting.dev, encoder, workspace)
         record_test_use(workspace, prepared.test.fingerprint, str(model))

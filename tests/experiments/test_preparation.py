@@ -1,6 +1,7 @@
 """From an experiment to a setting, for real, and a second time without any work."""
 
 import dataclasses
+import json
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,32 @@ def test_published_sts_selects_where_it_is_asked_for(
     assert prepared.setting.dev.select == "agreement_spearman_cosine"
     assert suite.select == "sts_stsb_spearman_cosine"
     assert suite.select in run_suite(suite, open_model(experiment.teacher.name, workspace, "cpu"), workspace)
+
+
+def test_to_measure_only_what_evaluators_read_is_embedded(
+    experiment: Experiment, workspace: Workspace, tmp_path: Path
+) -> None:
+    """The suites are those of training, and a model has the same figures; no negative is mined."""
+    rows = [{"query": f"cat {row}", "passage": f"dog {row} house"} for row in range(20)]
+    (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    given = changed(experiment, {"pairs.path": str(tmp_path / "pairs.jsonl"), "budget.finetune": 64})
+    local = Embedding(local=True)
+    measured = prepare(given, workspace, local, training=False)
+    stores = {
+        evaluator.kwargs["store"]
+        for evaluator in (*measured.setting.dev.evaluators, *measured.test.evaluators)
+    }
+    assert {path.parent for path in (workspace.root / "stores").glob("*/manifest.json")} == set(
+        map(workspace.path, stores)
+    )
+    assert len(stores) == 2 and not list((workspace.root / "examples").glob("mined-*"))
+    model = open_model(given.teacher.name, workspace, "cpu")
+    figures = run_suite(measured.setting.dev, model, workspace)
+    whole = prepare(given, workspace, local)
+    assert (whole.setting.dev, whole.test) == (measured.setting.dev, measured.test)
+    assert run_suite(whole.setting.dev, model, workspace) == figures
+    assert len(list((workspace.root / "stores").glob("*/manifest.json"))) == 5
+    assert list((workspace.root / "examples").glob("mined-*/manifest.json"))
 
 
 def test_a_second_time_nothing_is_made(

@@ -89,7 +89,7 @@ def _evaluate_experiment(options: Namespace) -> int:
         encoder, *others = [open_model(name, workspace, device) for name in models_of(options)]
         experiment = experiment_from(options, base=options.base)
         embedding = embedding_of(options, device, local=options.local)
-        prepared = prepare(experiment, workspace, embedding, refresh=options.refresh)
+        prepared = prepare(experiment, workspace, embedding, refresh=options.refresh, training=False)
         suite = prepared.test if options.final else prepared.setting.dev
         if options.final:
             record_test_use(workspace, suite.fingerprint, " against ".join(models_of(options)))

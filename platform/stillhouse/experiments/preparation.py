@@ -88,6 +88,7 @@ class Preparation:
         workspace: Where everything is found and put.
         embedding: Where the teacher runs.
         refresh: Whether corpora are read again.
+        training: Whether the data to train on is prepared; otherwise only what evaluators read.
         facts: What the report and the model card say of the data.
         texts: Text tables whose words students may read.
         test: Further evaluators of the locked test split.
@@ -98,6 +99,7 @@ class Preparation:
     workspace: Workspace
     embedding: Embedding
     refresh: bool = False
+    training: bool = True
     facts: dict[str, Any] = field(default_factory=dict)
     texts: list[TextTable] = field(default_factory=list)
     test: tuple[Spec[Any], ...] = ()
@@ -129,6 +131,10 @@ class Preparation:
         """The teacher's vectors of some texts, which the teacher will embed."""
         self._stores.append(self.store(texts))
         return self._stores[-1]
+
+    def trained_on(self, texts: TextTable) -> Store:
+        """The teacher's vectors of texts to train on; nothing is embedded where nothing will be trained."""
+        return self.embedded(texts) if self.training else self.store(texts)
 
     def later(self, action: Callable[[], None]) -> None:
         """Register what is done once the teacher has embedded everything."""
@@ -219,7 +225,9 @@ class Preparation:
     def _teacher_dim(self, sentences: Any) -> int:
         from stillhouse.teachers.store import open_store
 
-        return open_store(self.workspace, sentences.store).dim if sentences is not None else 0
+        if sentences is None or not self.training:
+            return 0
+        return open_store(self.workspace, sentences.store).dim
 
     def _facts(self) -> dict[str, Any]:
         budget = self.experiment.budget
@@ -232,10 +240,24 @@ class Preparation:
 
 
 def prepare(
-    experiment: Experiment, workspace: Workspace, embedding: Embedding, *, refresh: bool = False
+    experiment: Experiment,
+    workspace: Workspace,
+    embedding: Embedding,
+    *,
+    refresh: bool = False,
+    training: bool = True,
 ) -> Prepared:
-    """Read an experiment's data, run the teacher once over it, and mine hard negatives; skip what exists."""
-    return Preparation(experiment, workspace, embedding, refresh).finish()
+    """Read an experiment's data, run the teacher once over it, and mine hard negatives; skip what exists.
+
+    Args:
+        experiment: The experiment.
+        workspace: Where everything is found and put.
+        embedding: Where the teacher runs.
+        refresh: Whether corpora are read again.
+        training: Whether the data to train on is prepared. To measure a model only what evaluators read is
+            needed: no training text is embedded, augmented or mined, and there is nothing to plan with.
+    """
+    return Preparation(experiment, workspace, embedding, refresh, training).finish()
 
 
 def read_pydocs(experiment: Experiment, workspace: Workspace, *, refresh: bool) -> Any:

@@ -100,7 +100,7 @@ class LabelledTask(DataKind[TaskData]):
         """Vary the rows where a WordNet is given."""
         from stillhouse.experiments.task_rows import augmented_rows
 
-        if not self.wordnet:
+        if not self.wordnet or not context.training:
             return value
         varied = augmented_rows(
             context.workspace, value.examples, self.wordnet, copies=self.copies, most=self.rows

@@ -63,7 +63,7 @@ class Pairs(DataKind[PairData]):
 
     def prepare(self, context: "Preparation") -> PairData | None:
         """Read the pairs, and plan what the teacher embeds and mines for them."""
-        pairs = self.read(context.workspace, context)
+        pairs = self.read(context.workspace, context) if context.training else None
         if pairs is None:
             return None
         examples = self.with_negatives(pairs, context.store)

@@ -84,7 +84,7 @@ class Parallel(DataKind[ParallelData]):
             held_out=self.held_out,
             refresh=context.refresh,
         )
-        store = context.embedded(train.columns["source"])
+        store = context.trained_on(train.columns["source"])
         self._measure(context, dev, test)
         context.provide(Sentences, SentenceData(store, rows=context.rows(store.texts)))
         context.facts |= {"corpus": self.corpora, "store": store.fingerprint}

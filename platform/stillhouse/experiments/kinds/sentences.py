@@ -94,8 +94,10 @@ class Sentences(DataKind[SentenceData]):
         if search is not None:
             held_out += [t for part in (search.dev, search.test) for t in (part.queries, part.passages)]
         device = context.embedding.device
-        train, counts = augment_table(self.augmentation, context.workspace, train, held_out, device)
-        store = context.embedded(train)
+        counts: dict[str, int] = {}
+        if context.training:
+            train, counts = augment_table(self.augmentation, context.workspace, train, held_out, device)
+        store = context.trained_on(train)
         measure_sentences(context, context.embedded(dev), context.embedded(test))
         context.reads(train)
         context.facts |= {"corpus": self.corpus, "store": store.fingerprint, **counts}

@@ -39,8 +39,10 @@ class WordVectors(DataKind[Model]):
         """A model that stands for the vectors."""
         return Model("placeholder")
 
-    def prepare(self, context: "Preparation") -> Model:
+    def prepare(self, context: "Preparation") -> Model | None:
         """Write the vectors of the words that the training texts hold."""
+        if not context.training:
+            return None
         context.prepare_others(self)
         return word_vectors(context.workspace, self.vectors, context.texts, context.experiment.seed)
 

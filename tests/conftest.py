@@ -1,4 +1,4 @@
-"""Fixtures that every test may use: a workspace, and a tiny model that costs nothing to run."""
+"""Fixtures for all tests: a workspace, and tiny models that are cheap to run."""
 
 import functools
 import os
@@ -12,7 +12,7 @@ import pytest
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 if "PYTEST_XDIST_WORKER" in os.environ:
-    os.environ.setdefault("OMP_NUM_THREADS", "1")  # The processes share the cores.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # Test processes share the cores.
 
 from stillhouse.core.artifacts import Workspace
 
@@ -42,12 +42,12 @@ def _vocabulary() -> list[str]:
 
 @functools.cache
 def starts_ray(file: str) -> bool:
-    """Whether tests of a file start Ray."""
+    """Return whether a file has tests that start Ray."""
     return "@pytest.mark.ray" in (Path(__file__).parent.parent / file).read_text()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What starts Ray comes first: of several processes one is busy with it while the others do the rest."""
+    """Put tests that start Ray first, so that one process runs them while the others do the rest."""
     items.sort(key=lambda item: not starts_ray(item.nodeid.partition("::")[0]))
 
 
@@ -106,7 +106,7 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def tiny_cross_encoder(tiny_model: Path, tmp_path: Path) -> Callable[[int], Path]:
-    """Writes a random BERT with a head of so many labels, and the tiny model's tokenizer."""
+    """Return a function that writes a random BERT with a number of labels and the tiny tokenizer."""
     from transformers import AutoTokenizer, BertConfig, BertForSequenceClassification
 
     def write(labels: int) -> Path:
@@ -134,7 +134,7 @@ def tiny_cross_encoder(tiny_model: Path, tmp_path: Path) -> Callable[[int], Path
 
 @pytest.fixture(scope="session")
 def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An SQLite database with MLflow's tables, made once: that takes seconds."""
+    """An SQLite database with MLflow's tables, created once because that takes seconds."""
     from stillhouse.tracking.mlflow_tracker import prepare
 
     path = tmp_path_factory.mktemp("database") / "mlflow.db"

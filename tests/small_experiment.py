@@ -1,4 +1,4 @@
-"""A small experiment, prepared for real: a generated corpus, a tiny teacher, hard negatives, no Ray."""
+"""A small experiment prepared on real files: a generated corpus, a tiny teacher, hard negatives, no Ray."""
 
 import dataclasses
 import itertools
@@ -37,15 +37,15 @@ NOUNS = "cat dog sat mat house river water sun moon red green blue fast slow arr
 
 
 def sentences(count: int, seed: int = 0) -> list[str]:
-    """Different sentences of 3 to 8 words."""
+    """Generate distinct sentences of 3 to 8 words."""
     random = np.random.default_rng(seed)
-    made = (" ".join(random.choice(NOUNS, random.integers(3, 9))) for _ in range(3 * count))
-    return list(dict.fromkeys(made))[:count]
+    candidates = (" ".join(random.choice(NOUNS, random.integers(3, 9))) for _ in range(3 * count))
+    return list(dict.fromkeys(candidates))[:count]
 
 
 @pytest.fixture(scope="session")
 def experiment(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> Experiment:
-    """120 sentences out of a text file."""
+    """An experiment on 120 sentences from a text file."""
     corpus = tmp_path_factory.mktemp("corpus") / "words.txt"
     corpus.write_text("\n".join(sentences(120)))
     return Experiment(
@@ -59,20 +59,20 @@ def experiment(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> Ex
 
 @pytest.fixture(scope="session")
 def embedded(tmp_path_factory: pytest.TempPathFactory, experiment: Experiment) -> tuple[Path, Prepared]:
-    """A workspace in which that is embedded, to be copied."""
+    """A workspace with the sentences embedded, for copying."""
     root = tmp_path_factory.mktemp("embedded")
     return root, prepare(experiment, Workspace(root), Embedding(local=True))
 
 
 @pytest.fixture
 def prepared(embedded: tuple[Path, Prepared], workspace: Workspace) -> Prepared:
-    """The sentences embedded, in a workspace of the test's own; nothing is labelled."""
+    """The setting with embedded sentences in the test's own workspace, without labels."""
     shutil.copytree(embedded[0], workspace.root)
     return embedded[1]
 
 
 def labelled_task(workspace: Workspace) -> TaskData:
-    """Sentences labelled by whether a cat is in them."""
+    """Write sentences labelled by whether they mention a cat."""
     folder = Path(workspace.root) / "glue"
     folder.mkdir(parents=True, exist_ok=True)
     texts = sentences(60, 7)
@@ -87,7 +87,7 @@ def labelled_task(workspace: Workspace) -> TaskData:
 
 
 def ranking_task(workspace: Workspace, claims: int = 40, candidates: int = 4) -> RankingTask:
-    """Claims of two nouns; the document that has both among others with one of them is the relevant one."""
+    """Write claims of two nouns; the document with both is relevant, others have only one."""
     random, pairs = np.random.default_rng(5), list(itertools.combinations(NOUNS, 2))
     documents = [f"the {first} and a {second}" for first, second in pairs]
     chosen = random.choice(len(pairs), claims, replace=False)
@@ -111,7 +111,7 @@ def ranking_task(workspace: Workspace, claims: int = 40, candidates: int = 4) ->
 
 @pytest.fixture
 def context(prepared: Prepared, workspace: Workspace) -> Context:
-    """What the trials of an IBKD sweep with both stages are report."""
+    """The context given to trials of an IBKD sweep with both stages."""
     setting, tables = prepared.setting, {}
     for seed, column in enumerate(("query", "passage"), start=1):
         tables[column] = write_texts(workspace, column, sentences(40, seed))

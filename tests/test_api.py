@@ -1,4 +1,4 @@
-"""The Python interface: public names, imported lazily, and from an experiment to an exported student."""
+"""The Python interface: public names, lazy imports, and the way from an experiment to an exported student."""
 
 import os
 import subprocess
@@ -19,7 +19,7 @@ from stillhouse.sweeps import sweep as sweep_module
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def test_every_public_name_is_there_and_documented() -> None:
+def test_every_public_name_exists_and_is_documented() -> None:
     for name in stillhouse.__all__:
         assert getattr(stillhouse, name).__doc__, name
     assert set(stillhouse.__all__) <= set(dir(stillhouse))
@@ -78,7 +78,7 @@ def test_from_an_experiment_to_an_exported_student(experiment: Experiment, tmp_p
     np.testing.assert_allclose(trained_NE, exported_NE, atol=1e-5)
 
 
-def test_what_cannot_be_is_refused_before_any_work(experiment: Experiment, tmp_path: Path) -> None:
+def test_invalid_values_are_refused_before_any_work(experiment: Experiment, tmp_path: Path) -> None:
     root = tmp_path / "runs"
     with pytest.raises(BadInput, match="Did you mean mse"):
         stillhouse.train("mes", experiment, root=root)

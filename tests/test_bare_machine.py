@@ -1,4 +1,4 @@
-"""What `benchmarks/gpu.py` uses is imported on a machine that has little more than torch and transformers."""
+"""`benchmarks/gpu.py` and the local paths import with little more than torch and transformers installed."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""The arithmetic that the benchmarks share; none of them is run here."""
+"""Shared arithmetic of the benchmarks; no benchmark is run here."""
 
 import importlib
 import json
@@ -18,7 +18,7 @@ BENCHMARKS = Path(__file__).resolve().parent.parent / "benchmarks"
 
 @pytest.fixture
 def load(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """Import a file of the folder; what was imported is forgotten, since the names are short."""
+    """Return a function that imports a benchmark; the modules are removed again, as their names are short."""
     monkeypatch.syspath_prepend(str(BENCHMARKS))
     before = set(sys.modules)
     yield importlib.import_module
@@ -27,7 +27,7 @@ def load(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
             del sys.modules[name]
 
 
-def test_runs_take_turns_and_warm_ups_are_not_counted(load: Any) -> None:
+def test_runs_alternate_and_warm_ups_are_not_counted(load: Any) -> None:
     order: list[str] = []
     runs = {name: (lambda name=name: order.append(name)) for name in ("ours", "peer")}
     seconds = load("harness").in_turn(runs, repeats=2, warmups=1)
@@ -37,17 +37,17 @@ def test_runs_take_turns_and_warm_ups_are_not_counted(load: Any) -> None:
 
 def test_the_ratio_is_the_median_of_pairs(load: Any) -> None:
     harness = load("harness")
-    # Medians of each alone would give 4 / 2 = 2.
+    # The ratio of separate medians would be 4 / 2 = 2.
     assert harness.ratio([2.0, 4.0, 30.0], [2.0, 1.0, 10.0]) == 3.0
     with pytest.raises(ValueError):
         harness.ratio([1.0], [1.0, 2.0])
 
 
-def test_the_rate_of_a_pool_is_that_between_its_files(
+def test_the_rate_of_a_pool_is_measured_between_its_files(
     load: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pools, names = load("pools"), [f"{number}.arrow" for number in range(9)]
-    # Two at once at first; then the later ones take twice as long.
+    # First two files at once; later ones take twice as long.
     moments = (10, 10, 11, 12, 13, 14, 16, 18, 20)
     for name, moment in zip(names, moments, strict=True):
         (tmp_path / name).touch()
@@ -62,7 +62,7 @@ def test_the_rate_of_a_pool_is_that_between_its_files(
         pools.running_rate(held, None, 3, (0.0, 1 / 3))
 
 
-def test_a_flame_graph_is_summed_by_part_without_the_threads_that_wait(load: Any) -> None:
+def test_a_flame_graph_is_summed_by_part_without_waiting_threads(load: Any) -> None:
     lines = [
         "main (jobs/sweep_ibkd.py:9);docstrings (stillhouse/corpora/pydocs/docstrings.py:64) 30",
         "run (stillhouse/training/fit.py:90);<module> (<frozen importlib._bootstrap>);x (torch/a.py:1) 10",
@@ -94,12 +94,14 @@ def test_the_table_marks_a_miss(load: Any) -> None:
     assert harness.spread([3.0, 1.0, 2.0]) == "2 s (1–3)"
 
 
-def test_every_script_that_is_run_is_there(load: Any) -> None:
+def test_every_listed_script_exists(load: Any) -> None:
     scripts = [script for section in load("run").SCRIPTS.values() for script in section]
     assert all((BENCHMARKS / f"{script}.py").exists() for script in scripts)
 
 
-def test_the_page_is_made_of_what_is_kept(load: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_is_rendered_from_stored_results(
+    load: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run = load("run")
     monkeypatch.setattr(run, "RESULTS", tmp_path)
     row = {"what": "a", "against": "b", "target": "≥ 1×", "measured": "2×", "met": True}
@@ -111,7 +113,7 @@ def test_the_page_is_made_of_what_is_kept(load: Any, tmp_path: Path, monkeypatch
     assert "- `ddp.py` ended" in page and "not run yet: `embedding.py`" in page and "`search.py`" not in page
 
 
-def test_a_script_that_outlives_its_time_ends_with_its_children(load: Any) -> None:
+def test_a_script_that_times_out_is_ended_with_its_children(load: Any) -> None:
     psutil = pytest.importorskip("psutil")
     child = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import time; time.sleep(60)'])"
     process = subprocess.Popen([sys.executable, "-c", child])
@@ -120,12 +122,12 @@ def test_a_script_that_outlives_its_time_ends_with_its_children(load: Any) -> No
         time.sleep(0.01)
     load("run").end(process.pid)
     process.wait(5)
-    # An orphan whose new parent does not ask after it stays in the table.
+    # An orphan that its new parent does not reap stays in the process table.
     left = [one for one in children if one.is_running() and one.status() != psutil.STATUS_ZOMBIE]
     assert not left
 
 
-def test_a_stages_metrics_tell_steps_from_evaluations(load: Any, tmp_path: Path) -> None:
+def test_stage_metrics_separate_steps_from_evaluations(load: Any, tmp_path: Path) -> None:
     sweeping = load("sweeping")
     report = [(2, 10.0, {"loss": 1.0}), (4, 14.0, {"loss": 1.0}), (4, 17.0, {"agreement": 0.5})]
     report += [(6, 20.0, {"loss": 1.0}), (6, 22.0, {"agreement": 0.6})]

@@ -1,4 +1,4 @@
-"""A disk that is really full: one message from every writer, and what was there stays as it was."""
+"""A disk that is really full: every writer gives one message and leaves existing files unchanged."""
 
 import subprocess
 from collections.abc import Callable, Iterator
@@ -21,7 +21,7 @@ WEIGHTS = {"weight": torch.zeros(100_000)}
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of a quarter of a megabyte, where this machine lets us mount one."""
+    """A file system of a quarter of a megabyte, where mounting is permitted."""
     folder = tmp_path / "disk"
     folder.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=256k", "none", str(folder)]
@@ -52,7 +52,7 @@ WRITERS: dict[str, Callable[[Path], None]] = {
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_one_message_and_the_old_file_stays(small_disk: Path, name: str) -> None:
+def test_a_full_disk_gives_one_message_and_keeps_the_old_file(small_disk: Path, name: str) -> None:
     path = small_disk / name
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(b"old")
@@ -71,7 +71,7 @@ def test_a_corpus_that_does_not_fit_leaves_nothing(small_disk: Path) -> None:
     assert [p.name for p in small_disk.rglob("*") if p.is_file()] == ["workspace.json"]
 
 
-def test_a_metrics_log_resumes_where_its_last_whole_line_ended(small_disk: Path) -> None:
+def test_a_metrics_log_resumes_after_its_last_complete_line(small_disk: Path) -> None:
     path, step = small_disk / "metrics.jsonl", 0
     (small_disk / "other").write_bytes(b"0" * 240_000)
     log = MetricsLog(path)

@@ -73,5 +73,5 @@ def test_ray_stays_at_the_edges(path: Path) -> None:
         assert not any(module.split(".")[0] == "ray" for module in imported(path))
 
 
-def test_platform_is_no_package() -> None:
+def test_platform_is_not_a_package() -> None:
     assert not (PLATFORM / "__init__.py").exists()

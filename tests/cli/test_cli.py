@@ -1,4 +1,4 @@
-"""The command line: help at once, one message and exit code 2 for bad input, nothing half-written."""
+"""The command line: fast help, one message and exit code 2 for bad input, no partial output."""
 
 import errno
 import json
@@ -62,7 +62,7 @@ def test_nothing_heavy_is_imported_for_help() -> None:
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
-def test_a_reader_that_leaves_is_no_failure(unbuffered: str) -> None:
+def test_closed_pipe_is_not_a_failure(unbuffered: str) -> None:
     ran = subprocess.Popen(
         [sys.executable, "-m", "stillhouse.cli.main", "presets", "ibkd"],
         env={**os.environ, "PYTHONPATH": str(ROOT / "platform"), "PYTHONUNBUFFERED": unbuffered},
@@ -76,7 +76,7 @@ def test_a_reader_that_leaves_is_no_failure(unbuffered: str) -> None:
     ran.stderr.close()
 
 
-def test_every_flag_of_an_experiment_reaches_a_field_and_the_rest_is_listed(
+def test_every_experiment_flag_sets_a_field_and_the_other_fields_are_listed(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     flags = parser().parse_args(["embed"])
@@ -90,7 +90,7 @@ def test_every_flag_of_an_experiment_reaches_a_field_and_the_rest_is_listed(
     assert "Did you mean pairs.mining.range_max" in capsys.readouterr().err
 
 
-def test_a_field_by_its_path_its_flag_and_its_file() -> None:
+def test_a_field_can_be_set_by_path_flag_or_file() -> None:
     options = parser().parse_args(["train", "ibkd", "--set", "pairs.mining.range_max=100", "--pairs", "7"])
     experiment = experiment_from(options, {"pairs": {"negatives": 3, "count": 9}, "max_length": 32})
     pairs = experiment.get(Pairs)
@@ -107,7 +107,7 @@ def test_a_field_by_its_path_its_flag_and_its_file() -> None:
     assert experiment_from(plain, base=base).get(Sentences) == Sentences("a.txt", count=5)
 
 
-def test_one_screen_of_help(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_fits_on_one_screen(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["sweep", "--help"])
     text = capsys.readouterr().out
@@ -174,7 +174,7 @@ def test_bad_input_is_one_message_and_exit_code_2(
 
 
 @pytest.mark.parametrize("verbose", [False, True])
-def test_what_nobody_expected_is_one_line_and_exit_code_1(
+def test_an_unexpected_error_is_one_line_and_exit_code_1(
     verbose: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails(options: object) -> int:
@@ -191,7 +191,7 @@ def test_what_nobody_expected_is_one_line_and_exit_code_1(
         assert "Traceback (most recent call last)" in log.read_text() and "in fails" in log.read_text()
 
 
-def test_a_full_disk_and_a_refusal_on_a_worker_are_bad_input(
+def test_a_full_disk_and_a_worker_error_count_as_bad_input(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class FromWorker(Exception):
@@ -203,23 +203,21 @@ def test_a_full_disk_and_a_refusal_on_a_worker_are_bad_input(
     def refused(options: object) -> int:
         raise FromWorker("Traceback of a worker\n\n  many lines")
 
-    for command, said in ((full, "room on the disk for big.npy"), (refused, "rows > 0")):
+    for command, expected in ((full, "room on the disk for big.npy"), (refused, "rows > 0")):
         monkeypatch.setattr("stillhouse.cli.store.run", command)
         assert main(["store", "ls", "--root", str(tmp_path)]) == 2
         report = capsys.readouterr().err
-        assert said in report and len(report.splitlines()) == 1
+        assert expected in report and len(report.splitlines()) == 1
 
 
-def test_settings_are_read_as_json_where_they_are() -> None:
+def test_settings_are_parsed_as_json_where_possible() -> None:
     read = settings(["beta1=2", "kernel=imq", "layers=[0, 2]", "gamma=1e-3"])
     assert read == {"beta1": 2, "kernel": "imq", "layers": [0, 2], "gamma": 1e-3}
     with pytest.raises(BadInput):
         settings(["=3"])
 
 
-def test_sts_is_taken_from_the_environment_where_it_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sts_folder_is_read_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def root_of(*flags: str, **from_file: str) -> str:
         file = {"selection": from_file} if from_file else {}
         return experiment_from(parser().parse_args(["embed", *flags]), file).selection.data_root
@@ -234,7 +232,7 @@ def test_sts_is_taken_from_the_environment_where_it_is(
     assert root_of("--data-root", "flag", data_root="file") == "flag"
 
 
-def test_presets_stand_side_by_side(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_presets_are_printed_side_by_side(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     report = tmp_path / "report.json"
     assert main(["presets", "ibkd", "--json", str(report)]) == 0
     line = next(line for line in capsys.readouterr().out.splitlines() if "estimator" in line)
@@ -244,7 +242,7 @@ def test_presets_stand_side_by_side(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert not values["kernel"]["differs"]
 
 
-def test_an_empty_store_shelf(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_listing_a_workspace_without_stores(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["store", "ls", "--root", str(tmp_path), "--json", str(tmp_path / "s.json")]) == 0
     assert main(["store", "verify", "--root", str(tmp_path)]) == 0
     assert main(["store", "gc", "--root", str(tmp_path)]) == 0

@@ -1,4 +1,4 @@
-"""Every form of a corpus through the real command line: read, embedded, counted."""
+"""Every corpus format through the real command line: reading, embedding and counting."""
 
 import gzip
 import json
@@ -103,7 +103,7 @@ def embed(root: Path, corpus: str, teacher: Path, *more: str) -> int:
 
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: str(form.__name__))
-def test_every_form_is_read_and_embedded(
+def test_every_corpus_format_is_read_and_embedded(
     form: Callable[[Path], str], tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
@@ -118,22 +118,22 @@ def test_every_form_is_read_and_embedded(
     assert facts["sentences"] == max(store.rows for store in stores) and facts["pairs"] == 0
 
 
-def test_what_became_of_every_row_is_told(
+def test_the_report_accounts_for_every_row(
     tmp_path: Path, tiny_model: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     corpus, root = tmp_path / "c.txt", tmp_path / "runs"
     corpus.write_bytes("\n".join([*ROWS, ROWS[0], "", "  "]).encode() + b"\ncaf\xe9\n")
     assert embed(root, str(corpus), tiny_model) == 0
-    said = capsys.readouterr().out
-    assert f"64 rows read, {len(ROWS)} kept, 1 duplicates, 3 set aside (reasons in " in said
-    quarantine = Path(said.partition("reasons in ")[2].partition(")")[0])
+    output = capsys.readouterr().out
+    assert f"64 rows read, {len(ROWS)} kept, 1 duplicates, 3 set aside (reasons in " in output
+    quarantine = Path(output.partition("reasons in ")[2].partition(")")[0])
     reasons = [json.loads(line)["reason"] for line in quarantine.read_text().splitlines()]
     assert reasons == ["empty", "empty", "not utf-8"]
     manifest = read_manifest(quarantine.parent)
     assert manifest["input_rows"] == manifest["rows"] + manifest["quarantined"] + manifest["duplicates"]
 
 
-def test_limits_encoding_and_deduplication_are_options(
+def test_limits_encoding_and_deduplication_can_be_set(
     tmp_path: Path, tiny_model: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "c.txt").write_bytes("\n".join([*ROWS, ROWS[0], "Ein Café."]).encode("latin-1"))
@@ -149,7 +149,7 @@ def test_limits_encoding_and_deduplication_are_options(
     assert "62 rows read, 61 kept, 0 duplicates, 1 set aside" in capsys.readouterr().out
 
 
-def test_wikipedia_is_cut_into_sentences(
+def test_wikipedia_is_split_into_sentences(
     tmp_path: Path, tiny_model: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     paragraphs = "\n".join(" ".join(ROWS[start : start + 6]) for start in range(0, len(ROWS), 6))

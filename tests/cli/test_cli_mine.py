@@ -1,4 +1,4 @@
-"""Mining by the command line, in one plain process: the file, a second time, and back as labelled text."""
+"""Mining from the command line in one plain process: the file, a repeated run, its use as labelled text."""
 
 import json
 from pathlib import Path
@@ -34,7 +34,7 @@ def flags(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> list[st
 
 @pytest.fixture(scope="module")
 def pairs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """60 pairs, which bring a negative that nobody asks for."""
+    """60 pairs with an extra column of negatives, which mining must ignore."""
     path = tmp_path_factory.mktemp("pairs") / "pairs.jsonl"
     rows = zip(lines(60, 0), lines(60, 1), strict=True)
     path.write_text(
@@ -49,7 +49,7 @@ def mine(found: Path, *arguments: str) -> dict[str, Any]:
     return read
 
 
-def test_the_file_the_report_and_a_second_time(
+def test_mining_writes_file_and_report_and_repeats_identically(
     flags: list[str],
     pairs: Path,
     tmp_path: Path,
@@ -87,7 +87,7 @@ def test_the_file_the_report_and_a_second_time(
     assert out.read_bytes() == before
 
 
-def test_the_file_is_labelled_text_of_a_run(flags: list[str], pairs: Path, tmp_path: Path) -> None:
+def test_mined_file_can_be_used_as_labelled_text(flags: list[str], pairs: Path, tmp_path: Path) -> None:
     out = tmp_path / "mined.jsonl"
     rule = ["--range-max", "40", "--relative-margin", "-1", "--sampling", "random", "--seed", "3"]
     mine(
@@ -116,7 +116,7 @@ def test_the_file_is_labelled_text_of_a_run(flags: list[str], pairs: Path, tmp_p
     assert any(examples.columns["passage"].sha256 in plan for plan in plans)
 
 
-def test_without_a_file_the_pairs_are_those_of_pydocs(
+def test_pairs_default_to_pydocs(
     flags: list[str], pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[Experiment] = []
@@ -131,7 +131,7 @@ def test_without_a_file_the_pairs_are_those_of_pydocs(
     assert [(experiment.uses_pydocs, pairs_of(experiment).count) for experiment in seen] == [(True, 2048)]
 
 
-def test_the_file_is_not_written_over_what_it_is_mined_from(
+def test_output_must_not_overwrite_the_mined_input(
     flags: list[str], pairs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = pairs.read_text()
@@ -139,7 +139,7 @@ def test_the_file_is_not_written_over_what_it_is_mined_from(
     assert "another file than --labelled" in capsys.readouterr().err and pairs.read_text() == before
 
 
-def test_a_rule_that_leaves_nothing_writes_nothing(
+def test_a_rule_that_allows_no_negatives_writes_nothing(
     flags: list[str], pairs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "mined.jsonl"
@@ -151,7 +151,7 @@ def test_a_rule_that_leaves_nothing_writes_nothing(
     assert "at least one usable row" in capsys.readouterr().err and not out.exists()
 
 
-def test_the_rules_are_options_of_an_experiment(flags: list[str], pairs: Path, tmp_path: Path) -> None:
+def test_mining_rules_are_experiment_options(flags: list[str], pairs: Path, tmp_path: Path) -> None:
     (tmp_path / "words.txt").write_text("\n".join(dict.fromkeys(lines(120, 2))))
     corpus = ["--corpus", str(tmp_path / "words.txt"), "--sentences", "0", "--set", "sentences.held_out=20"]
     (tmp_path / "plain.jsonl").write_text(pairs.read_text().replace(', "negative": "sun"', ""))

@@ -1,4 +1,4 @@
-"""`evaluate --suite`: tiny files in the published layouts, nested figures, dev and test kept apart."""
+"""`evaluate --suite`: tiny files in the published layouts, nested figures, separate dev and test sets."""
 
 import json
 import sys
@@ -84,7 +84,7 @@ def test_dev_sets_without_an_experiment(
     assert not list((tmp_path / "runs").glob("corpora/*")) and not (tmp_path / "runs/openings.jsonl").exists()
 
 
-def test_test_sets_are_opened_by_final_and_recorded(
+def test_final_opens_test_sets_and_records_it(
     tiny_model: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = measured(tiny_model, data, tmp_path, "--suite", "sts", "--final")["sts"]
@@ -178,7 +178,7 @@ def test_onnx_without_the_extra_is_refused(monkeypatch: pytest.MonkeyPatch) -> N
         (["--suite", "sts", "--fast"], "--fast goes with --suite transfer"),
     ],
 )
-def test_what_is_missing_is_named(
+def test_missing_inputs_are_named(
     flags: list[str],
     message: str,
     tiny_model: Path,
@@ -203,7 +203,7 @@ def test_translations_of_unequal_length(
     assert "must have the same number of lines" in capsys.readouterr().err
 
 
-def test_retrieval_writes_runs_that_give_the_figures(tiny_model: Path, tmp_path: Path) -> None:
+def test_retrieval_runs_reproduce_the_reported_figures(tiny_model: Path, tmp_path: Path) -> None:
     from stillhouse.evaluation.trec_runs import read_run, run_figures
 
     for name in ("one", "two"):
@@ -222,7 +222,7 @@ def test_retrieval_writes_runs_that_give_the_figures(tiny_model: Path, tmp_path:
     assert len((tmp_path / "runs/openings.jsonl").read_text().splitlines()) == 1
 
 
-def test_transfer_keeps_its_test_sets_for_final(
+def test_transfer_opens_its_test_sets_only_with_final(
     tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder, draw = tmp_path / "transfer/SST/binary", np.random.default_rng(2)
@@ -240,7 +240,7 @@ def test_transfer_keeps_its_test_sets_for_final(
     assert final["Avg"]["accuracy"] == final["SST-2"]["accuracy"]
 
 
-def test_a_run_is_written_by_a_model_and_measured_without_one(
+def test_a_written_run_can_be_scored_without_a_model(
     tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("faiss")
@@ -266,7 +266,7 @@ def test_a_run_is_written_by_a_model_and_measured_without_one(
     assert "run.txt, line 151: 'queries0' must have 'corpus0' once" in capsys.readouterr().err
 
 
-def test_flags_of_suites_want_a_suite(
+def test_suite_flags_require_a_suite(
     tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     flags = ["--run", str(tmp_path / "run.txt"), "--root", str(tmp_path / "runs")]
@@ -275,7 +275,7 @@ def test_flags_of_suites_want_a_suite(
 
 
 class Broken:
-    """Encodes nothing but zeros, and one text as NaN."""
+    """An encoder that returns zeros, and NaN for one text."""
 
     def __init__(self, text: str = "") -> None:
         self.text = text
@@ -286,7 +286,7 @@ class Broken:
         return vectors
 
 
-def test_no_figure_is_made_of_nan(
+def test_nan_vectors_yield_no_figures(
     data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     row = (data / "sts/senteval/STSBenchmark/sts-dev.csv").read_text().split("\n")[0].split("\t")
@@ -297,7 +297,7 @@ def test_no_figure_is_made_of_nan(
     assert "contain NaN or infinity" in report and repr(row[5][:60]) in report
 
 
-def test_an_undefined_figure_is_null_and_said(
+def test_an_undefined_figure_is_null_and_reported(
     data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("stillhouse.training.walk.open_model", lambda *_: Broken())
@@ -307,7 +307,7 @@ def test_an_undefined_figure_is_null_and_said(
 
 
 def write_fever(root: Path) -> None:
-    """Pages of one word each beside a common one; claim i names page i, and every tenth page i + 1 too."""
+    """Write pages of a common and a distinct word; claim i names page i, every tenth also page i + 1."""
     (root / "fever").mkdir(parents=True)
     words = ["cat", "dog", "sat", "mat", "river", "water", "sun", "moon", "red", "green", "blue", "fast"]
     pages = [json.dumps({"id": f"Page_{word}", "text": f"the {word} house"}) for word in words]
@@ -347,8 +347,8 @@ def test_fever_ranks_the_candidates_of_its_claims(
         micro.append((hits, len(claim.gold)))
         macro.append(hits / len(claim.gold))
     assert found["model"]["R(1)"] == found["model"]["accuracy@1"] == pytest.approx(np.mean(first))
-    hits, there = (sum(side) for side in zip(*micro, strict=True))
-    assert found["model"]["R_micro(3)"] == pytest.approx(hits / there)
+    hits, relevant = (sum(side) for side in zip(*micro, strict=True))
+    assert found["model"]["R_micro(3)"] == pytest.approx(hits / relevant)
     assert found["model"]["R_macro(3)"] == found["model"]["recall@3"] == pytest.approx(np.mean(macro))
     assert list(found["model"])[-3:] == ["mrr@4", "ndcg@4", "covered@4"]
     assert "note: dev split by the claims' hash" in capsys.readouterr().out
@@ -357,13 +357,13 @@ def test_fever_ranks_the_candidates_of_its_claims(
     micro_3 = against["fever"]["model"]["R_micro(3)"]
     assert micro_3["items"] == len(data.splits["dev"]) and micro_3["low"] <= micro_3["high"]
     assert against["fever"]["TF-IDF"]["DCG"]["difference"] == 0
-    assert against["fever"]["model"]["covered@4"]["p"] is None, "it is not made of claims"
+    assert against["fever"]["model"]["covered@4"]["p"] is None, "coverage is not computed per claim"
     final = ["--suite", "fever", "--final"]
     assert measured(tiny_model, tmp_path, tmp_path, *final)["fever"]["TF-IDF"]["covered@10"] == 1
     assert (tmp_path / "runs/openings.jsonl").is_file()
 
 
-def test_glue_reads_its_folders_and_says_what_is_missing(
+def test_glue_reads_its_folders_and_names_missing_ones(
     tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     draw = np.random.default_rng(3)

@@ -1,4 +1,4 @@
-"""Train, evaluate and export by the command line, in one plain process."""
+"""`train`, `evaluate` and `export` from the command line, in one plain process."""
 
 import json
 from collections.abc import Callable
@@ -38,7 +38,7 @@ def flags(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> list[st
 
 @pytest.fixture(scope="module")
 def train(flags: list[str], tmp_path_factory: pytest.TempPathFactory) -> Callable[..., dict[str, Any]]:
-    """Trains over 64 examples; what `--json` wrote."""
+    """Train on 64 examples and return the content of the `--json` file."""
     report = tmp_path_factory.mktemp("report") / "report.json"
 
     def run(method: str, *more: str) -> dict[str, Any]:
@@ -52,7 +52,7 @@ def train(flags: list[str], tmp_path_factory: pytest.TempPathFactory) -> Callabl
 
 @pytest.fixture(scope="module")
 def other_student(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A DistilBERT with words of its own, 2 layers of 24: nothing of it is like the teacher."""
+    """A DistilBERT with its own vocabulary and 2 layers of size 24: it shares nothing with the teacher."""
     import torch
     from transformers import BertTokenizer, DistilBertConfig, DistilBertModel
 
@@ -106,7 +106,7 @@ def test_every_kind_of_method_trains(
     assert -1 <= report["metrics"]["agreement_spearman_cosine"] <= 1 and report["seconds"] > 0
 
 
-def test_a_task_is_learned_scored_and_exported(
+def test_task_training_scoring_and_export(
     train: Callable[..., dict[str, Any]],
     flags: list[str],
     tmp_path: Path,
@@ -128,10 +128,10 @@ def test_a_task_is_learned_scored_and_exported(
     assert "sra must be given word vectors" in capsys.readouterr().err
 
 
-def test_logits_of_a_tuned_teacher_on_varied_rows_at_shares_of_the_labels(
+def test_fine_tuned_teacher_logits_on_augmented_rows_with_fractions_of_labels(
     flags: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """BiLSTM_KD + TS of pairs at two shares, then on the teacher's cosines; both measured untuned."""
+    """BiLSTM_KD + TS on pairs at two fractions, then on the teacher's cosines; both are scored untuned."""
     lines = ["question1\tquestion2\tis_duplicate"]
     lines += [f"the {a} {b}\ta {b} {c}\t{int(a == c)}" for a, b in pairs() for c in (a, "sun")]
     for split in ("train", "dev"):
@@ -179,7 +179,7 @@ def test_a_student_with_another_architecture_dimension_and_tokenizer(
     ("method", "values"),
     [("ibkd", ["--set", "distil_batch_size=16"]), ("hpd", ["--set", "dim=8", "--set", "batch_size=16"])],
 )
-def test_a_second_teacher_that_is_a_table_of_other_words(
+def test_a_static_second_teacher_with_another_vocabulary(
     method: str,
     values: list[str],
     train: Callable[..., dict[str, Any]],
@@ -197,7 +197,7 @@ def test_a_second_teacher_that_is_a_table_of_other_words(
     assert -1 <= report["metrics"]["agreement_spearman_cosine"] <= 1
 
 
-def test_a_model_is_evaluated_by_any_name(
+def test_evaluate_accepts_every_form_of_model_name(
     train: Callable[..., dict[str, Any]], flags: list[str], tmp_path: Path, tiny_model: Path
 ) -> None:
     trained = train("mse", "--set", "batch_size=16")
@@ -207,15 +207,15 @@ def test_a_model_is_evaluated_by_any_name(
     for name in (str(folder), folder.name, str(tmp_path / "out")):
         measured = figures(["evaluate", name, *flags], report)
         assert measured[quality] == pytest.approx(trained["metrics"][quality], abs=1e-3)
-    beside = ["--against", str(tiny_model), "--resamples", "100"]
-    assert figures(["evaluate", folder.name, *beside, *flags], report) == measured
+    comparison = ["--against", str(tiny_model), "--resamples", "100"]
+    assert figures(["evaluate", folder.name, *comparison, *flags], report) == measured
     against = json.loads(report.read_text())["against"]
     one = against["suites"]["dev"]["dev"][quality]
     assert one["model"] == pytest.approx(measured[quality]) and one["other"] > 0.99 and one["p"] < 0.05
     assert one["share"] == pytest.approx(one["model"] / one["other"])
 
 
-def test_the_test_suite_is_opened_only_when_asked_for_and_counted(
+def test_the_test_suite_is_opened_only_on_request_and_counted(
     train: Callable[..., dict[str, Any]], flags: list[str], tmp_path: Path
 ) -> None:
     root, student = Path(flags[1]), train("mse", "--set", "batch_size=16")["folder"]
@@ -226,13 +226,13 @@ def test_the_test_suite_is_opened_only_when_asked_for_and_counted(
     assert len((root / "openings.jsonl").read_text().splitlines()) == 1
 
 
-def test_a_teacher_that_runs_along_fits_the_student(
+def test_a_live_teacher_must_match_the_student(
     flags: list[str], other_student: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    elsewhere = ["--root", str(tmp_path / "runs"), *flags[2:]]
-    assert main(["train", "pkd", "--local", *elsewhere, "--student", str(other_student)]) == 2
+    other_root = ["--root", str(tmp_path / "runs"), *flags[2:]]
+    assert main(["train", "pkd", "--local", *other_root, "--student", str(other_student)]) == 2
     assert "hidden size of the student" in capsys.readouterr().err
-    assert main(["train", "pkd", "--local", *elsewhere, "--set", "student.keep=1"]) == 2
+    assert main(["train", "pkd", "--local", *other_root, "--set", "student.keep=1"]) == 2
     assert "layers to match" in capsys.readouterr().err
     assert not (tmp_path / "runs" / "stores").exists()
 
@@ -264,7 +264,7 @@ def test_a_teacher_that_runs_along_fits_the_student(
         ("mse", ["--student-kind", "statistic"], "student.kind in"),
     ],
 )
-def test_a_kind_of_student_that_cannot_be_is_one_sentence_before_any_work(
+def test_impossible_student_kinds_are_refused_before_any_work(
     method: str,
     values: list[str],
     message: str,
@@ -279,12 +279,12 @@ def test_a_kind_of_student_that_cannot_be_is_one_sentence_before_any_work(
 
 
 @pytest.mark.parametrize("name", ["./nowhere", "runs/stages/mse-0000000000000000"])
-def test_a_model_that_is_not_there(name: str, flags: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_model_is_reported(name: str, flags: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["evaluate", name, *flags]) == 2
     assert name.split("/")[-1] in capsys.readouterr().err
 
 
-def test_a_stage_that_is_not_finished(
+def test_an_unfinished_stage_is_reported(
     flags: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "plan.json").write_text("{}")

@@ -1,4 +1,4 @@
-"""The store commands: what is listed, what is found wrong, what goes."""
+"""The store commands: listing, verification and garbage collection."""
 
 import json
 import os
@@ -23,17 +23,17 @@ def test_ls_lists_every_store(
     workspace: Workspace, prepared: Prepared, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = stores.show(workspace)
-    said = capsys.readouterr().out.splitlines()
-    assert len(found) == len(said) == 3
+    output = capsys.readouterr().out.splitlines()
+    assert len(found) == len(output) == 3
     ours = next(
         entry for entry in found if entry["fingerprint"] == prepared.setting[Sentences].store.fingerprint
     )
     assert (ours["rows"], ours["dim"], ours["finished"]) == (prepared.setting[Sentences].rows, 32, True)
     assert ours["quarantined"] == 0
-    assert any(ours["fingerprint"] in line and "32 x float16" in line for line in said)
+    assert any(ours["fingerprint"] in line and "32 x float16" in line for line in output)
 
 
-def test_verify_finds_what_is_damaged_and_says_so_by_exit_code(
+def test_verify_reports_damage_by_exit_code(
     workspace: Workspace, prepared: Prepared, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     report = tmp_path / "report.json"
@@ -45,11 +45,11 @@ def test_verify_finds_what_is_damaged_and_says_so_by_exit_code(
     assert main(command) == 1
     problems = [entry["problems"] for entry in json.loads(report.read_text()) if entry["problems"]]
     assert len(problems) == 1 and "part-00000.arrow was altered" in problems[0][0]
-    said = capsys.readouterr().out
-    assert "DAMAGED" in said and problems[0][0] in said
+    output = capsys.readouterr().out
+    assert "DAMAGED" in output and problems[0][0] in output
 
 
-def test_an_unfinished_store_is_no_damage(
+def test_an_unfinished_store_is_not_damage(
     workspace: Workspace, prepared: Prepared, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (workspace.path(prepared.setting[Sentences].store) / "manifest.json").unlink()
@@ -57,7 +57,7 @@ def test_an_unfinished_store_is_no_damage(
     assert "unfinished" in capsys.readouterr().out
 
 
-def test_gc_shows_and_deletes_only_when_told_to(
+def test_gc_deletes_only_on_request(
     workspace: Workspace, prepared: Prepared, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = workspace.path(prepared.setting[Sentences].store)

@@ -1,4 +1,4 @@
-"""cluster.yaml is what Ray's own launcher accepts, and has the shape that the documentation promises."""
+"""Ray's launcher accepts cluster.yaml, which has the shape described in the documentation."""
 
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,7 @@ def test_gpu_workers_are_spot_first_with_an_on_demand_fallback(config: dict[str,
     assert spot["min_workers"] == fallback["min_workers"] == 0
 
 
-def test_it_holds_no_credentials_and_no_public_address(config: dict[str, Any]) -> None:
+def test_it_contains_no_credentials_and_no_public_address(config: dict[str, Any]) -> None:
     text = PATH.read_text().lower()
     assert "aws_access_key" not in text and "secret" not in text and "begin rsa" not in text
     assert config["provider"]["use_internal_ips"] is True

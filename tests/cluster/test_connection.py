@@ -1,4 +1,4 @@
-"""How many trials fit on a cluster, and which never will."""
+"""How many trials fit on a cluster, and which ones can never fit."""
 
 import json
 import math
@@ -31,7 +31,7 @@ SPOT: Nodes = [({"CPU": 0.0}, 1), ({"CPU": 16.0, "GPU": 1.0}, 8), ({"CPU": 16.0}
         (HEAD, [({"CPU": 4.0}, math.inf)], Need(), 10_000),
     ],
 )
-def test_as_many_as_fit(
+def test_number_of_trials_that_fit(
     monkeypatch: pytest.MonkeyPatch, up: Nodes, grown: Nodes, need: Need, fit: int
 ) -> None:
     monkeypatch.setattr(room, "nodes_up", lambda: up)
@@ -50,18 +50,18 @@ def test_as_many_as_fit(
         (HEAD, [({"CPU": 16.0}, 4), ({"GPU": 1.0}, 4)], Need(gpus=1)),
     ],
 )
-def test_what_never_fits_is_refused(
+def test_trials_that_never_fit_are_refused(
     monkeypatch: pytest.MonkeyPatch, up: Nodes, grown: Nodes, need: Need
 ) -> None:
-    """The CPUs of all nodes together are enough in the last two; no node has what one worker takes."""
+    """In the last two cases the nodes have enough CPUs together, but none has enough for one worker."""
     monkeypatch.setattr(room, "nodes_up", lambda: up)
     monkeypatch.setattr(room, "nodes_to_come", lambda: grown)
     with pytest.raises(BadInput, match="the workers of a trial must fit on the cluster"):
         concurrency(need, 1)
 
 
-def test_the_launched_cluster_grows_as_its_file_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ray 2.60 asks nobody how far its own autoscaler grows; the launcher leaves its file on the head."""
+def test_the_launched_cluster_can_grow_to_the_size_in_its_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray 2.60 has no API for its autoscaler's limit; the launcher leaves its file on the head node."""
     grown = launched(ROOT / "cluster.yaml")
     assert ({"CPU": 0.0}, 1.0) in grown and ({"CPU": 16.0, "GPU": 1.0}, 8.0) in grown
     monkeypatch.setattr(room, "nodes_up", lambda: HEAD)
@@ -70,7 +70,7 @@ def test_the_launched_cluster_grows_as_its_file_says(monkeypatch: pytest.MonkeyP
     assert room.teacher_actors("cuda") == 12
 
 
-def test_kubernetes_does_not_tell_and_is_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kubernetes_limits_are_unknown_and_any_size_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(room, "nodes_up", lambda: HEAD)
     monkeypatch.setattr(room, "nodes_to_come", list)
     monkeypatch.setenv("RAY_USAGE_STATS_KUBERAY_IN_USE", "1")
@@ -80,18 +80,18 @@ def test_kubernetes_does_not_tell_and_is_believed(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("changes", [{"workers": 0}, {"cpus": 0}, {"workers": 2, "cpus": 0.5}])
-def test_needs_that_cannot_be(changes: dict[str, Any]) -> None:
+def test_impossible_resource_requests_are_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(BadInput):
         Need(**changes)
 
 
-def test_a_trial_with_workers_of_its_own_takes_no_cpu_from_them() -> None:
+def test_a_trial_with_its_own_workers_reserves_no_extra_cpu() -> None:
     assert "CPU" not in Need(workers=2).trial and Need(workers=2).options["num_cpus"] == 0
     assert Need(cpus=2.0).trial["CPU"] == Need(cpus=2.0).options["num_cpus"] == 2
 
 
-def test_workers_get_the_package_and_our_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ray refuses a variable that the job gave too."""
+def test_workers_receive_the_package_and_our_environment_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray refuses a variable that the job has set as well."""
     for name in cluster._FOR_WORKERS:
         monkeypatch.setenv(name, "10")
     job = {"runtime_env": {"env_vars": {"DO_NOT_TRACK": "no"}, "working_dir": "gcs://a.zip"}}

@@ -1,4 +1,4 @@
-"""A process that keeps its large blocks gets the same memory again."""
+"""A process that keeps large freed blocks reuses their memory."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Artifacts: whole or absent, whatever kills the writer."""
+"""Artifacts are complete or absent, however the writer dies."""
 
 import os
 import signal
@@ -29,7 +29,7 @@ from stillhouse.plan.data import TextTable
 PLATFORM = str(Path(__file__).resolve().parents[2] / "platform")
 
 
-def test_a_failed_write_leaves_the_old_file_and_no_rubbish(tmp_path: Path) -> None:
+def test_a_failed_write_keeps_the_old_file_and_leaves_no_temporary_files(tmp_path: Path) -> None:
     path = tmp_path / "file"
     write_atomically(path, b"old")
     with pytest.raises(RuntimeError), replacing(path) as temporary:
@@ -39,12 +39,12 @@ def test_a_failed_write_leaves_the_old_file_and_no_rubbish(tmp_path: Path) -> No
     assert os.listdir(tmp_path) == ["file"]
 
 
-def test_a_full_disk_is_told_in_words(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_in_plain_words(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="room on the disk"), replacing(tmp_path / "file"):
         raise OSError(28, "No space left on device")
 
 
-def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
+def test_leftovers_of_a_killed_process_are_removed(tmp_path: Path) -> None:
     (tmp_path / ".export.1.tmp").mkdir()
     for name in (".export.1.tmp/half", ".part.2.tmp", "part", "part.tmp"):
         (tmp_path / name).touch()
@@ -65,7 +65,7 @@ def test_a_folder_without_manifest_is_unfinished(tmp_path: Path) -> None:
     assert not workspace.path(table).exists()
 
 
-def test_json_that_is_none_is_told_in_words(tmp_path: Path) -> None:
+def test_invalid_json_is_reported_in_plain_words(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text("{")
     with pytest.raises(BadInput, match="must be JSON"):
         read_json(tmp_path / "x.json")
@@ -104,7 +104,7 @@ def test_the_default_root(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
     assert default_root() == tmp_path
 
 
-def test_what_is_written_is_readable_as_the_umask_says(tmp_path: Path) -> None:
+def test_written_files_follow_the_umask(tmp_path: Path) -> None:
     old = os.umask(0o022)
     try:
         write_atomically(tmp_path / "file", b"x")
@@ -116,7 +116,7 @@ def test_what_is_written_is_readable_as_the_umask_says(tmp_path: Path) -> None:
 # The workspace's format.
 
 
-def test_a_new_workspace_states_its_format_before_it_holds_anything(tmp_path: Path) -> None:
+def test_a_new_workspace_records_its_format_before_any_content(tmp_path: Path) -> None:
     root = tmp_path / "runs"
     Workspace(root).check()
     assert not root.exists()
@@ -149,14 +149,14 @@ def test_another_format_is_refused_even_without_artifacts(tmp_path: Path, conten
     assert (tmp_path / "workspace.json").read_text() == content
 
 
-def test_folders_beside_artifacts_do_not_make_a_workspace_old(tmp_path: Path) -> None:
+def test_unrelated_folders_do_not_make_a_workspace_old(tmp_path: Path) -> None:
     for name in ("logs", "mlartifacts", "comparisons", ".lock", "mlflow.db"):
         (tmp_path / name).mkdir()
     Workspace(tmp_path).claim()
     assert (tmp_path / "workspace.json").exists()
 
 
-def test_a_marker_that_was_removed_is_written_again(tmp_path: Path) -> None:
+def test_a_removed_marker_is_rewritten(tmp_path: Path) -> None:
     workspace = Workspace(tmp_path)
     workspace.claim()
     (tmp_path / "workspace.json").unlink()
@@ -164,7 +164,7 @@ def test_a_marker_that_was_removed_is_written_again(tmp_path: Path) -> None:
     assert (tmp_path / "workspace.json").exists()
 
 
-def test_processes_that_start_at_once_all_use_a_new_workspace(tmp_path: Path) -> None:
+def test_processes_starting_together_share_a_new_workspace(tmp_path: Path) -> None:
     code = (
         "import sys\n"
         "from pathlib import Path\n"
@@ -190,7 +190,7 @@ def test_processes_that_start_at_once_all_use_a_new_workspace(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("command", [["store", "ls"], ["embed", "--local"], ["sweep", "mse"]])
-def test_commands_refuse_an_old_workspace_before_they_do_anything(
+def test_commands_refuse_an_old_workspace_before_any_work(
     tmp_path: Path, tiny_model: Path, capsys: pytest.CaptureFixture[str], command: list[str]
 ) -> None:
     corpus, root = tmp_path / "texts.txt", tmp_path / "runs"

@@ -1,4 +1,4 @@
-"""What a person sees, and what goes to the log instead."""
+"""What is printed to the terminal, and what goes to the log instead."""
 
 import contextlib
 import logging
@@ -15,13 +15,13 @@ from stillhouse.core.console import Progress, diverted_chatter, log_failure, pri
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Seconds since some moment, for the test to move."""
+    """A clock in seconds that the test advances."""
     now = [100.0]
     monkeypatch.setattr("stillhouse.core.console.time.monotonic", lambda: now[0])
     return now
 
 
-def test_progress_says_what_is_done_how_fast_and_what_is_left(
+def test_progress_shows_count_rate_and_time_left(
     clock: list[float], capsys: pytest.CaptureFixture[str]
 ) -> None:
     progress = Progress("embedding", "texts", every_s=5)
@@ -34,7 +34,7 @@ def test_progress_says_what_is_done_how_fast_and_what_is_left(
     ]
 
 
-def test_progress_without_a_known_end(clock: list[float], capsys: pytest.CaptureFixture[str]) -> None:
+def test_progress_without_a_known_total(clock: list[float], capsys: pytest.CaptureFixture[str]) -> None:
     progress = Progress("reading", "rows", every_s=1)
     progress(0, None)
     clock[0] += 2
@@ -42,12 +42,12 @@ def test_progress_without_a_known_end(clock: list[float], capsys: pytest.Capture
     assert capsys.readouterr().out == "  reading: 3,000 rows, 1,500 rows/s\n"
 
 
-def test_progress_that_is_done_at_once_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+def test_progress_that_finishes_at_once_is_still_printed(capsys: pytest.CaptureFixture[str]) -> None:
     Progress("embedding", "texts")(7, 7)
     assert capsys.readouterr().out == "  embedding: 7 of 7 texts\n"
 
 
-def test_chatter_goes_to_the_log_and_our_lines_to_the_screen(
+def test_library_output_goes_to_the_log_and_our_lines_to_the_screen(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with diverted_chatter(tmp_path / "logs", verbose=False):
@@ -75,7 +75,7 @@ def test_chatter_goes_to_the_log_and_our_lines_to_the_screen(
     assert "ours" not in written
 
 
-def test_everything_is_put_back_also_after_an_error(tmp_path: Path) -> None:
+def test_output_is_restored_after_an_error(tmp_path: Path) -> None:
     root = logging.getLogger()
     before = (
         sys.stdout,
@@ -99,20 +99,20 @@ def test_everything_is_put_back_also_after_an_error(tmp_path: Path) -> None:
     assert after == before and console._screen is None
 
 
-def test_one_inside_the_other(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_nested_redirection(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with diverted_chatter(tmp_path, verbose=False), diverted_chatter(tmp_path, verbose=False):
         warn("from the inside")
         os.write(2, b"chatter\n")
     assert capfd.readouterr().err == "stillhouse: from the inside\n"
 
 
-def test_verbose_leaves_it_be(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_verbose_redirects_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with diverted_chatter(tmp_path / "logs", verbose=True):
         os.write(2, b"chatter\n")
     assert capfd.readouterr().err == "chatter\n" and not (tmp_path / "logs").exists()
 
 
-def test_a_failure_goes_to_the_log_that_the_chatter_is_in(tmp_path: Path) -> None:
+def test_a_failure_is_written_to_the_log_of_library_output(tmp_path: Path) -> None:
     with diverted_chatter(tmp_path, verbose=False):
         print("before", file=sys.stderr)
     path = log_failure(ValueError("unexpected"), tmp_path)
@@ -120,7 +120,7 @@ def test_a_failure_goes_to_the_log_that_the_chatter_is_in(tmp_path: Path) -> Non
     assert path == log and log.read_text().splitlines() == ["before", "ValueError: unexpected"]
 
 
-def test_what_the_user_has_set_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_of_the_user_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "1")
     monkeypatch.delenv("MLFLOW_DISABLE_TELEMETRY", raising=False)
     private_environment()

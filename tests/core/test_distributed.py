@@ -1,7 +1,7 @@
-"""Two gloo ranks against one process: values, gradients, weights and the bank, every objective through DDP.
+"""Two gloo ranks compared with one process: values, gradients, weights and the bank of every objective.
 
-One spawned group of two runs every case and leaves its results in files; the tests compare them with this
-process at the whole batch. Everything is float64, so that equal means equal to 1e-10.
+One spawned group of two ranks runs every case under DDP and writes its results to files; the tests compare
+them with this process on the whole batch. Everything is float64, so that equal means equal to 1e-10.
 """
 
 import itertools
@@ -144,7 +144,7 @@ def make_batch(step: int, part: slice) -> Batch:
         hidden = tuple(layer[tokens[column].input_ids_BT] for layer in _teacher_layers())
         teacher[column] = Encoding(vectors[rows_BK[part].flatten()], hidden, mask_BT)
     logits = torch.randn(ROWS, 3, dtype=torch.float64, generator=generator)
-    # The ranks differ in how many rows have a label.
+    # The ranks have different numbers of labelled rows.
     label = torch.tensor([0, -1, -1, -1, 2, 1, -1, 0])
     scores = torch.randn(ROWS, K, dtype=torch.float64, generator=generator)
     gold = torch.tensor([[1, 0], [0, 1]]).repeat(ROWS // 2, 1)
@@ -153,17 +153,20 @@ def make_batch(step: int, part: slice) -> Batch:
 
 
 def _teacher_layers() -> Tensor:
-    """Of a live teacher, as a table of words: (5, WORDS, HIDDEN)."""
+    """Hidden states of a live teacher, as a table over words: (5, WORDS, HIDDEN)."""
     generator = torch.Generator().manual_seed(98)
     return torch.randn(5, WORDS, HIDDEN, dtype=torch.float64, generator=generator)
 
 
 def only(batch: Batch, name: str) -> Batch:
-    """What a case reads; SRA's teacher has the student's dimension."""
+    """Keep the fields that a case reads; SRA's teacher has the student's dimension."""
     columns = COLUMNS.get(name, ("text",))
     teacher = {c: batch.teacher[c] for c in columns}
     if name == "sra":
-        teacher = {c: replace(said, embedding_BD=said.embedding_BD[:, :DIM]) for c, said in teacher.items()}
+        teacher = {
+            c: replace(encoding, embedding_BD=encoding.embedding_BD[:, :DIM])
+            for c, encoding in teacher.items()
+        }
     return Batch(
         {c: batch.tokens[c] for c in columns}, {c: batch.rows[c] for c in columns}, teacher, batch.values
     )
@@ -177,7 +180,7 @@ def build(name: str) -> Wrapped:
 def train(
     name: str, module: nn.Module, wrapped: Wrapped, parts: list[slice], steps: int = 3
 ) -> dict[str, Any]:
-    """SGD steps, each over ``parts`` as micro-batches: the first terms and gradients, the last weights."""
+    """Take SGD steps over micro-batches; return the first terms and gradients and the last weights."""
     optimizer = torch.optim.SGD(wrapped.parameters(), lr=0.3)
     result: dict[str, Any] = {}
     for step in range(steps):
@@ -199,7 +202,7 @@ def train(
 
 
 def detached(local: Tensor) -> Tensor:
-    """The mistake: what is gathered carries no gradient, but for the rank's own rows."""
+    """Gather the wrong way: gradients flow only through the rank's own rows."""
     parts = [torch.empty_like(local) for _ in range(world_size())]
     dist.all_gather(parts, local.detach().contiguous())
     parts[rank()] = local
@@ -207,7 +210,7 @@ def detached(local: Tensor) -> Tensor:
 
 
 def gather_case() -> dict[str, Tensor]:
-    """What `gather` gives, and its gradient when the ranks weight the rows differently."""
+    """Return the result of `gather`, and its gradient when the ranks weight the rows differently."""
     local = torch.full((2, 3), float(rank() + 1), dtype=torch.float64, requires_grad=True)
     whole = gather(local)
     weights = torch.arange(12, dtype=torch.float64).view(4, 3) * (10 if rank() == 1 else 1)
@@ -268,17 +271,17 @@ def assert_equal(one: dict[str, Tensor], other: dict[str, Tensor]) -> None:
 
 
 def coupled(terms: dict[str, Tensor]) -> dict[str, Tensor]:
-    """All but the regression beside a contrast."""
+    """Return all terms except the regression that accompanies a contrast."""
     return {name: value for name, value in terms.items() if name != "mse"}
 
 
 def difference(one: dict[str, Tensor], other: dict[str, Tensor]) -> float:
-    """Relative distance of two gradients over all parameters."""
+    """Return the relative distance of two gradients over all parameters."""
     apart = sum((one[n] - other[n]).square().sum() for n in other)
     return float((apart / sum(v.square().sum() for v in other.values())) ** 0.5)
 
 
-def test_without_a_group_there_is_one_rank_and_nothing_to_gather() -> None:
+def test_one_rank_without_a_process_group() -> None:
     local = torch.ones(2, 3)
     assert (world_size(), rank()) == (1, 0)
     assert gather(local) is local
@@ -295,18 +298,18 @@ def test_gather_keeps_the_order_of_the_ranks_and_sums_the_gradients(ranks: list[
 
 
 @pytest.mark.parametrize("name", [*CASES, "accumulated"])
-def test_two_ranks_have_the_terms_of_one_process(
+def test_two_ranks_give_the_terms_of_one_process(
     name: str, ranks: list[dict[str, Any]], alone: dict[str, Any]
 ) -> None:
-    """A coupled term on each rank, a local one in the mean."""
+    """Coupled terms agree on each rank, local ones on average."""
     terms = [result[name]["terms"] for result in ranks]
     assert_equal({term: (terms[0][term] + terms[1][term]) / 2 for term in terms[0]}, alone[name]["terms"])
-    for mine in terms if name in COUPLED else ():
-        assert_equal(coupled(mine), coupled(alone[name]["terms"]))
+    for rank_terms in terms if name in COUPLED else ():
+        assert_equal(coupled(rank_terms), coupled(alone[name]["terms"]))
 
 
 @pytest.mark.parametrize("name", [*CASES, "accumulated"])
-def test_two_ranks_have_the_gradient_of_one_process(
+def test_two_ranks_give_the_gradient_of_one_process(
     name: str, ranks: list[dict[str, Any]], alone: dict[str, Any]
 ) -> None:
     assert any(n.startswith("student.words") for n in alone[name]["gradients"])
@@ -322,7 +325,7 @@ def test_two_ranks_reach_the_weights_and_the_bank_of_one_process(
         assert_equal(result[name]["state"], alone[name]["state"])
 
 
-def test_the_bank_was_really_filled_and_used(alone: dict[str, Any]) -> None:
+def test_the_bank_is_filled_and_used(alone: dict[str, Any]) -> None:
     rows = alone["ckd-bank"]["state"]["objective.bank.rows_M"]
     assert (rows >= 0).sum() > ROWS
     assert not torch.equal(
@@ -331,7 +334,7 @@ def test_the_bank_was_really_filled_and_used(alone: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("name", COUPLED)
-def test_a_detached_gather_has_the_same_terms_and_another_gradient(
+def test_a_detached_gather_gives_the_same_terms_but_another_gradient(
     name: str, ranks: list[dict[str, Any]], alone: dict[str, Any]
 ) -> None:
     for result in ranks:

@@ -1,4 +1,4 @@
-"""What a user is report, wherever the mistake was met."""
+"""Error messages that a user sees, wherever the mistake was found."""
 
 import pickle
 
@@ -7,19 +7,19 @@ import pytest
 from stillhouse.core.errors import BadInput, Hindered, mistake_in, nearest, require
 
 
-def test_a_rule_what_was_given_and_a_remedy() -> None:
+def test_message_has_rule_given_value_and_remedy() -> None:
     with pytest.raises(BadInput, match=r"^`rate > 0` must hold, but got rate=0\. Try 1e-4\.$"):
         require(False, "rate > 0", rate=0, remedy="Try 1e-4.")
 
 
-def test_a_rule_in_words_is_a_clause_with_must() -> None:
+def test_a_rule_in_words_is_a_sentence_with_must() -> None:
     with pytest.raises(
         BadInput, match=r"^a grid must list its values, but got ranges=\['a'\]\. List them\.$"
     ):
         require(False, "a grid must list its values", ranges=["a"], remedy="List them.")
 
 
-def test_advice_that_a_library_adds_is_not_told() -> None:
+def test_advice_added_by_a_library_is_dropped() -> None:
     mistake = Hindered("no room.")
     mistake.args = ("no room.\nTo change retry attempts, configure the context.",)
     travelled = pickle.loads(pickle.dumps(mistake))
@@ -46,9 +46,9 @@ def test_a_full_disk_behind_another_error(raised: Exception) -> None:
     assert isinstance(mistake, Hindered) and "must be room on the disk" in str(mistake)
 
 
-def test_any_other_error_is_no_mistake_of_the_user() -> None:
+def test_any_other_error_is_not_the_users_mistake() -> None:
     assert mistake_in(RuntimeError("a bug")) is None
 
 
-def test_near_names_are_shown() -> None:
+def test_similar_names_are_suggested() -> None:
     assert nearest("disstil", ["distil", "finetune"]) == "Did you mean distil?"

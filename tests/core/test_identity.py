@@ -25,11 +25,11 @@ class Value:
     where: str = field(default="here", metadata={"identity": False})
 
 
-def test_a_spelt_out_default_changes_nothing() -> None:
+def test_an_explicit_default_keeps_the_fingerprint() -> None:
     assert fingerprint(spec(Thing, size=3)) == fingerprint(spec(Thing, size=3, rate=0.1, name="a"))
 
 
-def test_every_argument_changes_it() -> None:
+def test_every_argument_changes_the_fingerprint() -> None:
     prints = {fingerprint(spec(Thing, **k)) for k in ({"size": 3}, {"size": 4}, {"size": 3, "rate": 0.2})}
     assert len(prints) == 3
 
@@ -38,19 +38,19 @@ def test_a_number_and_its_text_differ() -> None:
     assert len({fingerprint(1), fingerprint("1"), fingerprint(1.0), fingerprint(True)}) == 4
 
 
-def test_where_it_runs_is_no_part_of_it() -> None:
+def test_runtime_arguments_are_not_part_of_the_fingerprint() -> None:
     part = spec(Thing, size=1)
     assert fingerprint(Value(1.0, part, "here")) == fingerprint(Value(1.0, part, "there"))
     assert fingerprint(Value(1.0, part)) != fingerprint(Value(2.0, part))
 
 
-def test_a_raised_version_changes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_raised_version_changes_the_fingerprint(monkeypatch: pytest.MonkeyPatch) -> None:
     before = fingerprint(spec(Thing, size=1))
     monkeypatch.setattr(Thing, "version", 2)
     assert fingerprint(spec(Thing, size=1)) != before
 
 
-def test_it_is_the_same_in_another_process() -> None:
+def test_the_fingerprint_is_the_same_in_another_process() -> None:
     program = "from stillhouse.plan.data import Model; print(Model('ab', name='x').fingerprint)"
     other = subprocess.run(
         [sys.executable, "-c", program],
@@ -64,7 +64,7 @@ def test_it_is_the_same_in_another_process() -> None:
     assert other.stdout.strip() == Model("ab", name="y").fingerprint
 
 
-def test_build_adds_only_what_is_wanted() -> None:
+def test_build_passes_only_accepted_arguments() -> None:
     built = spec(Thing, size=2).build(runtime=7, unwanted=1)
     assert (built.size, built.runtime) == (2, 7)
 
@@ -79,12 +79,12 @@ def test_a_value_without_identity_is_refused_by_name(value: object) -> None:
         spec(Thing, size=1, name=value)
 
 
-def test_a_misspelt_argument_is_refused_with_the_near_ones() -> None:
+def test_a_misspelt_argument_is_refused_with_suggestions() -> None:
     with pytest.raises(BadInput, match=r"has no argument `rat`\. Did you mean rate"):
         spec(Thing, size=1, rat=2)
 
 
-def test_canonical_is_json_and_keeps_order_out() -> None:
+def test_canonical_is_json_independent_of_key_order() -> None:
     assert fingerprint({"a": 1, "b": 2}) == fingerprint({"b": 2, "a": 1})
     assert canonical((1, [2, None])) == [1, [2, None]]
 

@@ -1,4 +1,4 @@
-"""SIGTERM is Ctrl-C while a command runs, and what others do to the signals is undone."""
+"""SIGTERM acts like Ctrl-C while a command runs, and handlers changed by libraries are restored."""
 
 import os
 import signal
@@ -9,14 +9,14 @@ from stillhouse.cli.main import main
 from stillhouse.core.signals import signals_kept, sigterm_interrupts
 
 
-def test_sigterm_interrupts_and_is_given_back() -> None:
+def test_sigterm_interrupts_and_its_handler_is_restored() -> None:
     before = signal.getsignal(signal.SIGTERM)
     with pytest.raises(KeyboardInterrupt), sigterm_interrupts():
         os.kill(os.getpid(), signal.SIGTERM)
     assert signal.getsignal(signal.SIGTERM) == before
 
 
-def test_a_library_that_takes_the_signals_gives_them_back() -> None:
+def test_handlers_replaced_by_a_library_are_restored() -> None:
     with sigterm_interrupts():
         with signals_kept():
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -24,7 +24,7 @@ def test_a_library_that_takes_the_signals_gives_them_back() -> None:
             os.kill(os.getpid(), signal.SIGTERM)
 
 
-def test_a_command_that_is_terminated_says_how_to_go_on(
+def test_a_terminated_command_says_how_to_resume(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("stillhouse.cli.store.run", lambda options: os.kill(os.getpid(), signal.SIGTERM))

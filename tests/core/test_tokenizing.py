@@ -9,7 +9,7 @@ from stillhouse.core.errors import BadInput
 from stillhouse.core.tokenizing import FastTokenizer, lower_cases, pad, token_batches, transformer_part
 
 
-def test_ids_lie_end_to_end_and_are_padded_on_the_right(tiny_model: Path) -> None:
+def test_ids_are_concatenated_and_padded_on_the_right(tiny_model: Path) -> None:
     tokenizer = FastTokenizer(tiny_model, 16)
     ids, offsets = tokenizer(["the cat sat", "", "a"])
     assert offsets.tolist() == [0, 5, 7, 10] and len(ids) == 10
@@ -18,7 +18,7 @@ def test_ids_lie_end_to_end_and_are_padded_on_the_right(tiny_model: Path) -> Non
     assert tokens.attention_mask_BT.tolist() == [[1, 1, 1, 0, 0], [1] * 5]
 
 
-def test_batches_hold_the_budget_and_every_row_once() -> None:
+def test_batches_respect_the_budget_and_cover_every_row_once() -> None:
     lengths = np.random.default_rng(0).integers(1, 60, size=500)
     batches = list(token_batches(lengths, 256))
     assert sorted(np.concatenate(batches)) == list(range(500))
@@ -29,7 +29,7 @@ def test_batches_hold_the_budget_and_every_row_once() -> None:
     assert list(token_batches(np.array([], dtype=np.int64), 100)) == []
 
 
-def test_lowercasing_of_sentence_transformers_is_respected(tiny_model: Path, tmp_path: Path) -> None:
+def test_do_lower_case_of_sentence_transformers_is_respected(tiny_model: Path, tmp_path: Path) -> None:
     folder = tmp_path / "cased"
     shutil.copytree(transformer_part(tiny_model), folder)
     tokenizer = json.loads((folder / "tokenizer.json").read_bytes())

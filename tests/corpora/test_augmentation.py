@@ -1,4 +1,4 @@
-"""Augmentation: what each rule does alone, how often, and that a seed decides everything."""
+"""Augmentation: each rule in isolation, how often it applies, and determinism under a seed."""
 
 import math
 from collections import Counter
@@ -75,7 +75,7 @@ def test_an_ngram_is_part_of_the_text() -> None:
 
 
 def test_probabilities_are_those_of_the_paper() -> None:
-    """Of many words without a tag a tenth is masked; a quarter of the texts is an n-gram."""
+    """A tenth of the untagged words are masked; a quarter of the texts are n-grams."""
     rows = [Row(" ".join(f"w{at}x{place}" for place in range(40)), None, 0) for at in range(400)]
     found = list(augment(rows, tagger, copies=1))
     short = [row for row in found if len(row.first.split()) < 40]
@@ -84,7 +84,7 @@ def test_probabilities_are_those_of_the_paper() -> None:
     assert abs(words.count(MASK) / len(words) - 0.1) < 0.02
 
 
-def test_pairs_take_turns() -> None:
+def test_each_side_of_a_pair_is_augmented_in_turn() -> None:
     varied = rules(mask=1.0)
     found = list(augment(PAIRS[:1], tagger, copies=3, rules=varied))
     all_masked = " ".join([MASK] * 6)
@@ -95,7 +95,7 @@ def test_pairs_take_turns() -> None:
     ]
 
 
-def test_nothing_comes_twice_nor_as_it_was() -> None:
+def test_copies_are_unique_and_differ_from_the_original() -> None:
     assert list(augment(SINGLE, tagger, copies=5, rules=rules())) == []
     found = [row.first for row in augment(SINGLE, tagger, copies=50)]
     assert len(found) == len(set(found)) and len(found) > 20
@@ -124,7 +124,7 @@ def test_other_values_out_of_range_are_refused() -> None:
             list(with_synonyms(["a"], WordNet([]), probability=probability))
 
 
-def test_synonyms_take_the_place_of_words_alone() -> None:
+def test_synonyms_replace_whole_words_only() -> None:
     wordnet = WordNet([Synset("n", ("dog", "domestic dog")), Synset("n", ("in", "indium"))])
     texts = ["A  dog, in  the-house.", "Dog?", "nothing here"]
     always = list(with_synonyms(texts, wordnet, probability=1.0))

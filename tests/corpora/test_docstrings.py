@@ -145,7 +145,7 @@ def h():
 
 
 @pytest.mark.parametrize("source", [b"def (", b"x = '\xe9'", b"x = 1\0", b"(" * 5000])
-def test_what_cannot_be_parsed_raises_one_of_four_errors(source: bytes) -> None:
+def test_unparsable_source_raises_one_of_four_errors(source: bytes) -> None:
     with pytest.raises((SyntaxError, ValueError, RecursionError, MemoryError)):
         docstrings(source)
 
@@ -204,7 +204,7 @@ def test_unreadable(sentence: str) -> None:
     assert not readable(sentence)
 
 
-def test_formulas_mark_their_sentence_only() -> None:
+def test_a_formula_marks_only_its_own_sentence() -> None:
     found = sentences("The norm of :math:`x` is one. The rest is plain text here.")
     assert [readable(sentence) for sentence in found] == [False, True]
 

@@ -1,4 +1,4 @@
-"""FEVER in both published layouts, tiny and made here; the real files where they are found."""
+"""FEVER in both published layouts, on tiny generated files, and on the real files where they exist."""
 
 import json
 import os
@@ -29,7 +29,7 @@ CLAIMS: list[tuple[int, str, str, list[str]]] = [
 
 
 def as_lines() -> str:
-    """FEVER's own layout; a claim without evidence has one group with empty places."""
+    """Return claims in FEVER's own layout; a claim without evidence has one group of null entries."""
     rows: list[dict[str, Any]] = []
     for number, text, label, pages in CLAIMS:
         groups = [[[100, 7, page, 0], [100, 7, page, 3]] for page in pages] or [[[100, None, None, None]]]
@@ -72,7 +72,7 @@ def all_claims(fever: Fever) -> dict[int, tuple[int, ...]]:
     return {claim.id: claim.gold for claims in fever.splits.values() for claim in claims}
 
 
-def test_both_layouts_say_the_same(tmp_path: Path) -> None:
+def test_both_layouts_give_the_same_claims(tmp_path: Path) -> None:
     fever = read(tmp_path, as_list())
     assert fever.titles == list(PAGES)
     assert fever.documents[0] == "Soul Food (film) Soul Food is a 1997 film. It was released by Fox."
@@ -128,7 +128,7 @@ def test_the_split_is_decided_by_the_claim_alone(tmp_path: Path) -> None:
 
 
 def test_a_split_by_page_keeps_linked_claims_together(tmp_path: Path) -> None:
-    """Claim n is about the pages n and n + 1, but every fourth about n alone: chains of four claims."""
+    """Claim n cites pages n and n + 1, except that every fourth cites only n: chains of four claims."""
     titles = [f"Page {n:03}" for n in range(401)]
     pages = "".join(f'<doc title="{title}">\n{title}\n\nWords.\n</doc>\n' for title in titles)
     rows = [
@@ -162,12 +162,12 @@ def test_a_split_by_page_keeps_linked_claims_together(tmp_path: Path) -> None:
         ("[]", "all its evidence"),
     ],
 )
-def test_claims_that_cannot_be_read_are_refused(claims: str, message: str, tmp_path: Path) -> None:
+def test_malformed_claims_are_refused(claims: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=message):
         read(tmp_path, claims)
 
 
-def test_files_that_are_missing_or_something_else_are_refused(tmp_path: Path) -> None:
+def test_missing_and_unrelated_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="<doc> blocks"):
         read(tmp_path, as_list(), "some prose")
     with pytest.raises(BadInput, match="id and text"):

@@ -1,4 +1,4 @@
-"""GLUE's files as they are published, in small: columns, quotation marks, broken rows, fractions."""
+"""GLUE's published file layouts in miniature: columns, quotation marks, broken rows, fractions."""
 
 import json
 from pathlib import Path
@@ -98,7 +98,7 @@ def test_unknown_and_missing_files_are_refused(tmp_path: Path) -> None:
         read_task(resolve_task("sst2", tmp_path, "dev"))
 
 
-def test_the_identity_is_the_content(tmp_path: Path) -> None:
+def test_the_identity_depends_on_the_content(tmp_path: Path) -> None:
     (tmp_path / "dev.tsv").write_text("sentence\tlabel\na\t1\n")
     data = resolve_task("sst2", tmp_path, "dev")
     (tmp_path / "dev.tsv").write_text("sentence\tlabel\nb\t1\n")

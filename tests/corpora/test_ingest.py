@@ -21,7 +21,7 @@ def corpus(tmp_path: Path) -> Path:
     return path
 
 
-def test_rows_in_equal_rows_out(workspace: Workspace, corpus: Path) -> None:
+def test_rows_read_equal_rows_accounted_for(workspace: Workspace, corpus: Path) -> None:
     table = ingest(workspace, str(corpus), OPTIONS)
     manifest = read_manifest(workspace.path(table))
     counts = {name: manifest[name] for name in ("input_rows", "rows", "quarantined", "duplicates")}
@@ -32,7 +32,7 @@ def test_rows_in_equal_rows_out(workspace: Workspace, corpus: Path) -> None:
     assert json.dumps(manifest["origin"])
 
 
-def test_the_second_call_reads_nothing(
+def test_a_second_call_reads_no_file(
     workspace: Workspace, corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = ingest(workspace, str(corpus), OPTIONS)

@@ -1,4 +1,4 @@
-"""Labelled text: columns by name or order, hard negatives, NLI labels, and what is refused."""
+"""Labelled text: columns by name or order, hard negatives, NLI labels, and invalid files."""
 
 import json
 from pathlib import Path
@@ -19,7 +19,7 @@ def lines(path: Path, rows: list[dict[str, Any]]) -> str:
 
 
 def triples(workspace: Workspace, examples: Examples) -> list[tuple[Any, ...]]:
-    """The rows as texts."""
+    """Return the rows as texts."""
     rows = open_rows(workspace, examples)
     columns = []
     for name in ("query", "passage", "negatives"):
@@ -52,7 +52,7 @@ def test_pairs_with_negatives_in_one_column(workspace: Workspace, tmp_path: Path
 
 
 @pytest.mark.parametrize(("name", "separator"), [("a.csv", ","), ("a.tsv", "\t")])
-def test_columns_of_other_names_are_taken_in_order(
+def test_unnamed_columns_are_taken_in_order(
     workspace: Workspace, tmp_path: Path, name: str, separator: str
 ) -> None:
     rows = [["left", "right", "wrong"], ["one", "two", "three"], ["four", "five", "six"]]
@@ -100,7 +100,7 @@ def test_unknown_columns_are_refused(columns: list[str], complaint: str) -> None
         roles(columns, "file")
 
 
-def test_what_cannot_be_read_says_so(workspace: Workspace, tmp_path: Path) -> None:
+def test_unreadable_files_are_reported(workspace: Workspace, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("one\ttwo\n")
     with pytest.raises(BadInput, match="labelled text must be one of"):
         read_labelled(workspace, str(tmp_path / "a.txt"))

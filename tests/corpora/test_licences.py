@@ -1,4 +1,4 @@
-"""Licences of the docstrings' packages come from the packages' own metadata."""
+"""Licences of the packages whose docstrings are used, read from the packages' metadata."""
 
 from stillhouse.corpora.pydocs.licences import package_licences
 

@@ -57,7 +57,7 @@ def test_every_layout_gives_the_same_pairs(tmp_path: Path) -> None:
         usable(Parallel(str(tmp_path / "talks.tsv"), columns=("en", "nl")))
 
 
-def test_files_of_other_lengths_are_refused_with_both_counts(tmp_path: Path) -> None:
+def test_files_of_different_lengths_are_refused_with_both_counts(tmp_path: Path) -> None:
     write_moses(tmp_path, "x", PAIRS, ("en", "fr"))
     (tmp_path / "x.en").write_text("Go.\n")
     for first, second in (("x.en", "x.fr"), ("x.fr", "x.en")):
@@ -66,7 +66,7 @@ def test_files_of_other_lengths_are_refused_with_both_counts(tmp_path: Path) -> 
         assert "x.en has 1 lines" in str(refused.value) and "x.fr has 3 lines" in str(refused.value)
 
 
-def test_nothing_is_left_of_what_was_refused(tmp_path: Path, workspace: Workspace) -> None:
+def test_a_refused_corpus_leaves_no_files(tmp_path: Path, workspace: Workspace) -> None:
     write_moses(tmp_path, "x", PAIRS, ("en", "fr"))
     (tmp_path / "x.en").write_text("Go.\n")
     with pytest.raises(BadInput, match="equally many lines"):
@@ -74,7 +74,7 @@ def test_nothing_is_left_of_what_was_refused(tmp_path: Path, workspace: Workspac
     assert list(workspace.root.iterdir()) == []
 
 
-def test_a_separator_inside_a_text_shifts_nothing(tmp_path: Path) -> None:
+def test_a_separator_inside_a_text_does_not_shift_columns(tmp_path: Path) -> None:
     pairs = [("one\rtwo", "eins\u2028zwei"), ("three\x0bfour", "drei vier")]
     write_moses(tmp_path, "x", pairs, ("en", "de"))
     assert usable(moses_pair(str(tmp_path), "en", "de")) == [
@@ -83,7 +83,7 @@ def test_a_separator_inside_a_text_shifts_nothing(tmp_path: Path) -> None:
     ]
 
 
-def test_rows_that_cannot_be_used_say_why(tmp_path: Path) -> None:
+def test_unusable_rows_carry_a_reason(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(b"Go.\tVa !\nalone\n\tonly right\nleft only\t \nbad \xff\tmauvais\n")
     corpus = Parallel(str(tmp_path / "a.txt"))
     assert usable(corpus) == [("Go.", "Va !")]
@@ -108,7 +108,7 @@ def test_aligned_files_are_found_by_language(tmp_path: Path) -> None:
         moses_pair(str(tmp_path / "nowhere"), "en", "de")
 
 
-def test_a_data_set_of_the_hub_s_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dataset_saved_by_the_datasets_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
 
@@ -170,7 +170,7 @@ def test_no_sentence_of_an_evaluation_set_is_trained_on(tmp_path: Path, workspac
     assert (note["rows"], note["set_aside"]) == (1, {"held out": 2})
 
 
-def test_what_is_no_corpus_is_refused(tmp_path: Path, workspace: Workspace) -> None:
+def test_a_source_that_is_not_a_corpus_is_refused(tmp_path: Path, workspace: Workspace) -> None:
     (tmp_path / "empty.txt").write_text("\t\nalone\n")
     with pytest.raises(BadInput, match=r"at least one usable pair.*'empty': 1"):
         write_parallel(workspace, [Parallel(str(tmp_path / "empty.txt"))])
@@ -189,7 +189,7 @@ def test_what_is_no_corpus_is_refused(tmp_path: Path, workspace: Workspace) -> N
         usable(Parallel(str(tmp_path / "two")))
 
 
-def test_spans_are_of_parallel_corpora_alone(workspace: Workspace) -> None:
+def test_only_parallel_corpora_have_spans(workspace: Workspace) -> None:
     from stillhouse.corpora.tables import write_rows, write_texts
 
     table = write_texts(workspace, "texts", ["one", "two"])

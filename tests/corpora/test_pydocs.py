@@ -38,7 +38,7 @@ def _module(draw: random.Random) -> str:
 
 @pytest.fixture(scope="module")
 def site_packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Eighty folders of modules, and files that mean no good."""
+    """Eighty folders of modules, along with hostile files."""
     root = tmp_path_factory.mktemp("site")
     draw = random.Random(0)
     for i in range(80):
@@ -79,7 +79,7 @@ def all_texts(workspace: Workspace, table: TextTable) -> list[str]:
     return texts[range(len(texts))]
 
 
-def test_nothing_of_dev_and_test_is_in_training(workspace: Workspace, select: Select) -> None:
+def test_no_dev_or_test_text_is_in_training(workspace: Workspace, select: Select) -> None:
     docs = select()
     train = "\n".join(
         text
@@ -100,10 +100,10 @@ def test_nothing_of_dev_and_test_is_in_training(workspace: Workspace, select: Se
     assert [text for texts in held_out.values() for text in texts if text in train] == []
     in_test = "\n".join(held_out["test"])
     assert [text for text in held_out["dev"] if text in in_test] == []
-    assert SHARED in in_test, "what all splits say belongs to the test split"
+    assert SHARED in in_test, "a text found in all splits belongs to the test split"
 
 
-def test_every_query_has_one_answer_that_does_not_repeat_it(workspace: Workspace, select: Select) -> None:
+def test_every_query_has_one_passage_that_does_not_contain_it(workspace: Workspace, select: Select) -> None:
     docs = select()
     for search in (docs.dev, docs.test):
         queries, passages = all_texts(workspace, search.queries), all_texts(workspace, search.passages)
@@ -131,23 +131,21 @@ def test_answers_are_the_rest_of_the_docstring(
         assert len(passage.split()) >= 8
 
 
-def test_the_same_texts_wherever_it_is_built(
+def test_the_texts_do_not_depend_on_where_they_are_built(
     workspace: Workspace, select: Select, site_packages: Path, tmp_path: Path
 ) -> None:
     other = pydocs(Workspace(tmp_path / "other"), roots=[site_packages], **SIZES)
     assert select() == other
 
 
-def test_a_smaller_selection_is_part_of_a_larger_one(workspace: Workspace, select: Select) -> None:
+def test_a_smaller_selection_is_a_subset_of_a_larger_one(workspace: Workspace, select: Select) -> None:
     small, large = select(sentences=20, pairs=5), select(sentences=50, pairs=9)
     assert all_texts(workspace, small.sentences) == all_texts(workspace, large.sentences)[:20]
     assert select(sentences=20, seed=1).sentences != small.sentences
     assert len(open_rows(workspace, small.pairs)["query"]) == 5
 
 
-def test_extraction_happens_once(
-    workspace: Workspace, select: Select, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_extraction_runs_once(workspace: Workspace, select: Select, monkeypatch: pytest.MonkeyPatch) -> None:
     first = select(sentences=20)
     with monkeypatch.context() as patched:
         patched.delattr(module, "extract")
@@ -160,7 +158,7 @@ def test_extraction_happens_once(
     assert select(sentences=20, refresh=True) == first
 
 
-def test_refresh_reads_what_has_changed(workspace: Workspace, tmp_path: Path) -> None:
+def test_refresh_reads_changed_files(workspace: Workspace, tmp_path: Path) -> None:
     draw = random.Random(1)
     for i in range(60):
         (tmp_path / "site" / f"pack{i}").mkdir(parents=True)

@@ -72,7 +72,7 @@ def test_other_file_systems_go_through_pyarrow(tmp_path: Path) -> None:
         usable(f"file://{tmp_path}/none")
 
 
-def test_a_data_set_of_the_hub_s_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dataset_saved_by_the_datasets_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
     (tmp_path / "set").mkdir()
@@ -113,14 +113,14 @@ def test_limits(tmp_path: Path) -> None:
     assert usable(tmp_path / "a.txt", ReadOptions(limit=2)) == ["One", "One two"]
 
 
-def test_lines_that_are_not_text_are_lost_alone(tmp_path: Path) -> None:
+def test_undecodable_lines_are_dropped_individually(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(b"Good.\n" + "caf\xe9\n".encode("latin-1") + b"\nAlso good.\n")
     assert usable(tmp_path / "a.txt") == ["Good.", "Also good."]
     assert [reason for reason, _ in rejected(tmp_path / "a.txt")] == ["not utf-8", "empty"]
     assert usable(tmp_path / "a.txt", ReadOptions(encoding="latin-1")) == ["Good.", "café", "Also good."]
 
 
-def test_rows_of_json_that_cannot_be_used(tmp_path: Path) -> None:
+def test_unusable_json_rows_are_rejected_with_a_reason(tmp_path: Path) -> None:
     lines = ['{"text": "Good."}', "{broken", "[1]", '{"other": 1}', '{"text": 3}', "", '{"text": "caf\xe9"}']
     (tmp_path / "a.jsonl").write_bytes("\n".join(lines).encode("latin-1"))
     reasons = [reason for reason, _ in rejected(tmp_path / "a.jsonl")]

@@ -1,4 +1,4 @@
-"""Shares of rows: nested, seeded, every group in its proportion."""
+"""Shares of rows: nested, seeded, with every group in proportion."""
 
 from itertools import pairwise
 
@@ -14,7 +14,7 @@ from stillhouse.plan.data import AllRows, Examples, Sampled
 LABEL = np.array([0] * 80 + [1] * 20)
 
 
-def test_a_smaller_share_is_part_of_a_larger_one() -> None:
+def test_a_smaller_share_is_a_subset_of_a_larger_one() -> None:
     shares = [set(sample_rows(LABEL, fraction, seed=3).tolist()) for fraction in (0.01, 0.1, 0.3, 0.35, 1.0)]
     assert all(small < large for small, large in pairwise(shares))
     assert [len(share) for share in shares] == [2, 10, 30, 35, 100]
@@ -24,7 +24,7 @@ def test_a_smaller_share_is_part_of_a_larger_one() -> None:
     assert not np.array_equal(tenth, sample_rows(LABEL, 0.1, seed=4))
 
 
-def test_no_share_of_nothing() -> None:
+def test_a_share_of_no_rows_is_empty() -> None:
     for fraction in (0.0, 1.1, -0.5):
         with pytest.raises(BadInput, match="0 < fraction <= 1"):
             sample_rows(LABEL, fraction)

@@ -39,6 +39,6 @@ def test_sentences_end_at_common_words() -> None:
     ]
 
 
-def test_equal_but_for_case_space_and_the_end() -> None:
+def test_texts_equal_up_to_case_spacing_and_final_punctuation() -> None:
     assert dedup_key("The  Mean.") == dedup_key("the mean") == dedup_key(" THE MEAN! ")
     assert len({dedup_key(text) for text in ("a < b", "a > b", "a b", "b a", "a, b")}) == 5

@@ -1,4 +1,4 @@
-"""Held-out texts are held out, whatever else is in the corpus."""
+"""Held-out texts stay held out, whatever else the corpus contains."""
 
 import pytest
 
@@ -24,7 +24,7 @@ def test_the_parts_are_disjoint_and_whole(workspace: Workspace) -> None:
     assert 60 < len(dev) < 140 and 60 < len(test) < 140
 
 
-def test_a_second_call_gives_the_same(workspace: Workspace) -> None:
+def test_a_second_call_returns_the_same_split(workspace: Workspace) -> None:
     table = write_texts(workspace, "t", (f"Sentence number {i}." for i in range(200)))
     assert split_table(workspace, table) == split_table(workspace, table)
 

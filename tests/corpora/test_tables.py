@@ -37,7 +37,7 @@ def test_rows_come_back_by_id_over_shards(workspace: Workspace) -> None:
     assert texts.shard_starts.tolist() == [0, 5, 10, 15, 20]
 
 
-def test_few_cached_shards_give_the_same_rows(workspace: Workspace) -> None:
+def test_a_small_shard_cache_gives_the_same_rows(workspace: Workspace) -> None:
     from stillhouse.corpora.tables import Texts
 
     table = write_texts(workspace, "numbers", TEXTS, rows_per_shard=2)
@@ -77,7 +77,7 @@ def test_duplicates_can_be_kept(workspace: Workspace) -> None:
     assert len(open_texts(workspace, table)) == 46
 
 
-def test_the_name_is_the_content(workspace: Workspace) -> None:
+def test_the_name_depends_only_on_the_content(workspace: Workspace) -> None:
     once = write_texts(workspace, "numbers", TEXTS, rows_per_shard=5)
     again = write_texts(workspace, "numbers", iter(TEXTS), rows_per_shard=5)
     other = write_texts(workspace, "numbers", [*TEXTS, "One more."], rows_per_shard=5)
@@ -88,7 +88,7 @@ def test_the_name_is_the_content(workspace: Workspace) -> None:
         assert sha256_of(folder / shard["name"]) == shard["sha256"]
 
 
-def test_nothing_usable_is_refused_with_the_reasons(workspace: Workspace) -> None:
+def test_a_source_without_usable_rows_is_refused_with_the_reasons(workspace: Workspace) -> None:
     with pytest.raises(BadInput, match=r"bad has none: 3 rows were read, of which 2 empty, 1 too long"):
         write_texts(workspace, "bad", ["", " ", Rejected("x", "too long")])
     assert list((workspace.root / "corpora").iterdir()) == []
@@ -112,7 +112,7 @@ def _slowly(root: Path) -> None:
     write_texts(Workspace(root), "slow", rows(), rows_per_shard=5)
 
 
-def test_a_killed_writer_leaves_nothing_that_lasts(workspace: Workspace) -> None:
+def test_leftovers_of_a_killed_writer_are_cleaned_up(workspace: Workspace) -> None:
     shelf = workspace.root / "corpora"
     process = multiprocessing.get_context("fork").Process(target=_slowly, args=(workspace.root,))
     process.start()
@@ -146,7 +146,7 @@ def test_a_truncated_shard_is_named(workspace: Workspace) -> None:
         open_texts(workspace, table)[[0]]
 
 
-def test_examples_come_back(workspace: Workspace) -> None:
+def test_examples_round_trip(workspace: Workspace) -> None:
     table = write_texts(workspace, "numbers", TEXTS)
     columns = {"query": table, "negatives": table}
     rows = {"query": np.array([3, 1]), "negatives": np.array([[0, 2], [4, 22]])}
@@ -158,7 +158,7 @@ def test_examples_come_back(workspace: Workspace) -> None:
     assert swapped.fingerprint != examples.fingerprint
 
 
-def test_values_come_back_beside_the_ids(workspace: Workspace) -> None:
+def test_values_round_trip_with_the_ids(workspace: Workspace) -> None:
     columns = {"text": write_texts(workspace, "numbers", TEXTS)}
     rows = {"text": np.array([3, 1])}
     values = {"label": np.array([1, 0], dtype=np.int32), "logits": np.array([[0.5, 1.0], [2.0, -1.0]])}
@@ -206,7 +206,7 @@ def test_wrong_rows_are_refused(workspace: Workspace) -> None:
         open_rows(workspace, Examples({"query": table}, Given("0" * 64)))
 
 
-def test_a_collection_comes_back(workspace: Workspace) -> None:
+def test_a_collection_round_trips(workspace: Workspace) -> None:
     queries, passages = write_texts(workspace, "q", TEXTS[:2]), write_texts(workspace, "p", TEXTS)
     qrels = np.array([[0, 5, 1], [1, 2, 1]])
     collection = write_collection(workspace, "search", queries, passages, qrels)

@@ -1,4 +1,4 @@
-"""TF-IDF against scikit-learn, and what ties, blocks and odd texts do."""
+"""TF-IDF compared with scikit-learn, including ties, blocks and odd texts."""
 
 import itertools
 import string
@@ -31,7 +31,7 @@ def reference(documents: list[str], queries: list[str], ngrams: int) -> npt.NDAr
 
 
 @pytest.mark.parametrize("ngrams", [1, 2])
-def test_the_ranking_is_scikit_learns_ties_by_id(ngrams: int) -> None:
+def test_the_ranking_matches_scikit_learn_with_ties_by_id(ngrams: int) -> None:
     documents, queries = some_texts(300, seed=0), some_texts(60, seed=1, longest=9)
     documents += documents[:40]  # exact ties
     expected = np.round(reference(documents, queries, ngrams), 10)
@@ -54,7 +54,7 @@ def test_by_hand() -> None:
     assert scores[0, 2] == pytest.approx(query[0] * 2 * idf_red / np.hypot(2 * idf_red, idf_sun))
 
 
-def test_permuted_words_tie_although_their_sums_run_in_another_order() -> None:
+def test_permuted_words_tie_exactly() -> None:
     words = [f"w{i:02}" for i in range(40)]
     documents = [" ".join(words[i:] + words[:i]) for i in range(20)]
     documents += [" ".join(w.replace("w", "v") for w in words)]

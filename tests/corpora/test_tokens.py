@@ -32,7 +32,7 @@ def expected(tiny_model: Path, max_length: int) -> list[list[int]]:
     return ids
 
 
-def test_ids_are_the_tokenizers_own(workspace: Workspace, tiny_model: Path) -> None:
+def test_ids_match_the_tokenizer(workspace: Workspace, tiny_model: Path) -> None:
     table = token_table(workspace, tiny_model)
     seen: list[tuple[int, int]] = []
     build_tokens(workspace, table, lambda done, total: seen.append((done, total)))
@@ -61,7 +61,7 @@ def test_padding_is_on_the_right_and_masked(workspace: Workspace, tiny_model: Pa
         assert mask[:length].all() and not mask[length:].any()
 
 
-def test_it_is_built_once_and_leftovers_go(workspace: Workspace, tiny_model: Path) -> None:
+def test_it_is_built_once_and_leftovers_are_removed(workspace: Workspace, tiny_model: Path) -> None:
     table = token_table(workspace, tiny_model)
     folder = workspace.path(table)
     folder.mkdir(parents=True)
@@ -74,7 +74,7 @@ def test_it_is_built_once_and_leftovers_go(workspace: Workspace, tiny_model: Pat
     assert (folder / "ids.npy").stat().st_mtime_ns == before
 
 
-def test_a_reader_travels_without_its_data(workspace: Workspace, tiny_model: Path) -> None:
+def test_a_reader_is_pickled_without_its_data(workspace: Workspace, tiny_model: Path) -> None:
     table = token_table(workspace, tiny_model)
     build_tokens(workspace, table)
     reader = open_tokens(workspace, table)

@@ -1,4 +1,4 @@
-"""Word vectors: what the published forms become, how texts are cut, and that the folder has an identity."""
+"""Word vectors: conversion of published formats, tokenizing of texts, and the folder's identity."""
 
 import gzip
 import json
@@ -39,7 +39,7 @@ def cut(folder: Path, text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("form", ["plain", "gzip", "word2vec", "json"])
-def test_published_forms_give_the_same_folder(form: str, tmp_path: Path) -> None:
+def test_published_formats_give_the_same_folder(form: str, tmp_path: Path) -> None:
     source = tmp_path / {"gzip": "v.txt.gz", "json": "v.json"}.get(form, "v.txt")
     if form == "gzip":
         source.write_bytes(gzip.compress(GLOVE.encode()))
@@ -70,9 +70,9 @@ def test_limit_and_keep(tmp_path: Path) -> None:
 
 def test_texts_are_cut_as_glove_cuts_them(tmp_path: Path) -> None:
     text = "It’s 3.5% of the U.S. market; we DON'T, can't -- well-known ``x''... Müller's"
-    known = count_words([text])
-    assert known["n't"] == known["'s"] == 2
-    write_vocabulary(known, tmp_path, dim=4)
+    counts = count_words([text])
+    assert counts["n't"] == counts["'s"] == 2
+    write_vocabulary(counts, tmp_path, dim=4)
     assert cut(tmp_path, text) == [
         *("it", "'s", "3.5", "%", "of", "the", "u.s.", "market", ";", "we", "do", "n't", ",", "ca", "n't"),
         *("--", "well", "-", "known", "``", "x", "''", "...", "müller", "'s"),
@@ -95,7 +95,7 @@ def test_counting() -> None:
     assert list(count_words(["z y x"], limit=2)) == ["x", "y"]
 
 
-def test_the_identity_is_in_the_content(tmp_path: Path) -> None:
+def test_the_identity_depends_on_the_content(tmp_path: Path) -> None:
     for name, seed in (("one", 0), ("two", 0), ("three", 1)):
         write_vocabulary(["a", "b"], tmp_path / name, dim=4, seed=seed)
     one, two, three = (resolve_model(str(tmp_path / name)) for name in ("one", "two", "three"))
@@ -103,7 +103,7 @@ def test_the_identity_is_in_the_content(tmp_path: Path) -> None:
     assert Path(one.path).is_dir()
 
 
-def test_random_rows_have_length_one_or_so(tmp_path: Path) -> None:
+def test_random_rows_have_about_unit_length(tmp_path: Path) -> None:
     write_vocabulary((f"w{row}" for row in range(200)), tmp_path, dim=100)
     lengths = np.linalg.norm(vectors(tmp_path), axis=1)
     assert lengths[0] == 0 and 0.7 < lengths[1:].min() < lengths[1:].max() < 1.4

@@ -1,4 +1,4 @@
-"""WordNet's YAML files in small: synsets, quoted and folded members, tags and synonyms."""
+"""WordNet's YAML files in miniature: synsets, quoted and folded members, tags and synonyms."""
 
 import gzip
 from pathlib import Path
@@ -67,7 +67,7 @@ def test_members_are_read_as_yaml(wordnet: WordNet) -> None:
     assert wordnet.synonyms("unheard") == () == wordnet.synonyms("no"), "a word of a closed class has none"
 
 
-def test_tags_are_the_part_with_more_senses_and_the_ending(wordnet: WordNet) -> None:
+def test_tag_is_the_part_of_speech_with_most_senses_plus_the_inflection(wordnet: WordNet) -> None:
     tags = {
         **{"Dog": "n", "chase": "v", "love": "v", "boxes": "n-s", "loved": "v-ed", "loving": "v-ing"},
         **{"dogs": "n-s", "chases": "v-s", "the": None, "no": None, "qwerty": None, ",": None},

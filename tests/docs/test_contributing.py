@@ -1,4 +1,4 @@
-"""CONTRIBUTING is right: its method is added by writing its files, and by nothing else."""
+"""The example method in CONTRIBUTING can be added by writing its files and nothing else."""
 
 import os
 import re
@@ -21,7 +21,7 @@ def files_of(page: Path) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the repository with the method's files added; no file that was there is changed."""
+    """A copy of the repository with the method's files added and no existing file changed."""
     folder = tmp_path_factory.mktemp("repository")
     for name in ("platform", "search_spaces", "tests"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))

@@ -1,4 +1,4 @@
-"""The notebook runs from its first cell to its last, at a tiny scale."""
+"""The notebook runs from its first cell to its last on tiny data."""
 
 import importlib.util
 import json
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def test_it_runs(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_notebook_runs(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import nbformat
     from jupyter_client.kernelspec import KernelSpec
     from jupyter_client.manager import AsyncKernelManager
@@ -56,8 +56,8 @@ def test_it_runs(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert (tmp_path / "runs" / "first-student" / "modules.json").exists()
 
 
-def test_its_outputs_are_kept_and_name_no_machine() -> None:
-    """The page of the site shows them."""
+def test_stored_outputs_name_no_machine() -> None:
+    """The site shows these outputs."""
     cells = [cell for cell in json.loads(NOTEBOOK.read_text())["cells"] if cell["cell_type"] == "code"]
     text = "".join("".join(output.get("text", [])) for cell in cells for output in cell["outputs"])
     assert "lowest cosine" in text

@@ -1,4 +1,4 @@
-"""The pages are right: links, anchors and files exist, code compiles, and commands parse."""
+"""Checks of the documentation: links, anchors and files exist, code compiles, and commands parse."""
 
 import ast
 import dataclasses
@@ -45,7 +45,7 @@ def site_hooks() -> ModuleType:
 
 
 def generated() -> dict[Path, str]:
-    """The pages of the site that no file in docs/ holds, and their text."""
+    """Pages of the site that are generated rather than stored in docs/, with their text."""
     hooks = site_hooks()
     pages = {DOCS / "reference" / f"{name}.md": text for name, text in hooks.reference_pages().items()}
     pages |= {DOCS / f"{path.stem}.md": hooks.notebook_page(path) for path in DOCS.glob("*.ipynb")}
@@ -86,7 +86,7 @@ def paths(text: str) -> Iterator[str]:
     """Every word of a page that names a file of this repository."""
     blocks = [
         re.sub(r"\A# \S+\n", "", block) for _, block in FENCE.findall(text)
-    ]  # Less the name of a new file.
+    ]  # The name of a new file need not exist.
     for code in [*INLINE.findall(prose(text)), *blocks]:
         for word in re.split(r"[\s,;()'\"=]+", code):
             head, slash, _ = word.partition("/")
@@ -95,8 +95,8 @@ def paths(text: str) -> Iterator[str]:
                 yield word.rstrip(".:/")
 
 
-def there(word: str) -> bool:
-    """Whether `methods/ibkd.py`, `losses/hsic`, `losses/hsic.HSIC` or `tests/docs` exists."""
+def exists(word: str) -> bool:
+    """Return whether `methods/ibkd.py`, `losses/hsic`, `losses/hsic.HSIC` or `tests/docs` exists."""
     base = ROOT if word.split("/")[0] in TOP else PACKAGE
     if (base / word).exists() or (base / f"{word}.py").exists():
         return True
@@ -125,7 +125,7 @@ every_page = pytest.mark.parametrize("page", PAGES, ids=name)
 
 
 @every_page
-def test_links_lead_somewhere(page: Path) -> None:
+def test_links_resolve(page: Path) -> None:
     for target in LINK.findall(prose(page.read_text())):
         if re.match(r"[a-z]+:", target):
             continue
@@ -156,18 +156,18 @@ def test_commands_parse(page: Path) -> None:
         except SystemExit as error:
             assert error.code == 0, f"stillhouse {command}: exit code {error.code}"
         settings = [word.partition("=")[0] for before, word in pairwise(words) if before == "--set"]
-        known = set(fields())
+        allowed = set(fields())
         if words[0] in ("train", "sweep") and words[1] in known_methods():
-            known |= {field.name for field in dataclasses.fields(load_method(words[1]).HyperParameters)}
+            allowed |= {field.name for field in dataclasses.fields(load_method(words[1]).HyperParameters)}
         elif not all("." in name for name in settings):
             continue
-        assert set(settings) <= known, f"stillhouse {command}"
+        assert set(settings) <= allowed, f"stillhouse {command}"
 
 
 @every_page
 def test_files_exist(page: Path) -> None:
     for word in paths(page.read_text()):
-        assert there(word), f"{word} does not exist"
+        assert exists(word), f"{word} does not exist"
 
 
 @every_page
@@ -175,23 +175,23 @@ def test_make_targets_exist(page: Path) -> None:
     text = page.read_text()
     blocks = [line for _, block in FENCE.findall(text) for line in block.splitlines()]
     codes = [*INLINE.findall(prose(text)), *blocks]
-    known = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    allowed = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     for code in codes:
         if match := re.match(r"make ((?:[A-Z]+=\S+ )*)([a-z]+)\b", code):
-            assert match[2] in known, f"{code}: the Makefile has no such target"
+            assert match[2] in allowed, f"{code}: the Makefile has no such target"
 
 
-def test_the_checks_find_what_is_wrong() -> None:
+def test_the_extractions_are_not_empty() -> None:
     """Each extraction sees a page's content; an empty list would let everything pass."""
     text = "[x](y.md#z) `losses/hsic.HSIC`, `losses/nothing.py`\n\n```\nstillhouse store ls  # all\n```\n"
     assert list(commands(text)) == ["store ls  # all"]
-    assert [there(word) for word in paths(text)] == [True, False]
+    assert [exists(word) for word in paths(text)] == [True, False]
     assert not list(paths("`losses/NAME.py`, `tests/test_NAME.py`, `tests/*.py`"))
     assert LINK.findall(prose(text)) == ["y.md#z"]
     assert slug("A `b`, and C: d") == "a-b-and-c-d"
 
 
-def test_the_picture_has_the_numbers_of_the_text() -> None:
+def test_the_picture_shows_the_numbers_in_the_text() -> None:
     """Every figure of the overview stands under "Measured", or is the mean of figures there."""
     measured = (DOCS / "evaluation.md").read_text().partition("## Measured")[2].replace(" ", "")
     averages = {
@@ -219,7 +219,7 @@ def test_the_rooms_are_those_of_the_layers() -> None:
 
 
 @every_page
-def test_experiment_files_are_read(page: Path, tmp_path: Path) -> None:
+def test_experiment_files_in_pages_parse(page: Path, tmp_path: Path) -> None:
     """Blocks of YAML that begin with a method are experiment files with a search space."""
     for language, block in FENCE.findall(page.read_text()):
         text = re.sub(r"\A# \S+\n", "", block)

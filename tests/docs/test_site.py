@@ -1,4 +1,4 @@
-"""The site is built, whole and without anything from elsewhere."""
+"""The site builds completely and loads nothing from other hosts."""
 
 import importlib.util
 import re

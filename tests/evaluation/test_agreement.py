@@ -66,7 +66,7 @@ def test_the_figure_is_the_rank_correlation_of_its_pairs(workspace: Workspace, s
     assert 0 < expected < 0.999
 
 
-def test_half_random_half_near(workspace: Workspace, store: Store) -> None:
+def test_half_of_the_pairs_are_random_and_half_near(workspace: Workspace, store: Store) -> None:
     evaluator = Agreement(store, workspace, pairs=60)
     assert len(evaluator.first) == 60
     assert (evaluator.first != evaluator.second).all()
@@ -107,6 +107,6 @@ def test_equal_vectors_do_not_pair_a_text_with_itself(workspace: Workspace) -> N
     assert (found // 30 == anchors // 30).all()
 
 
-def test_too_few(workspace: Workspace, store: Store) -> None:
+def test_too_few_texts_are_refused(workspace: Workspace, store: Store) -> None:
     with pytest.raises(BadInput, match="pairs >= 4"):
         Agreement(store, workspace, pairs=2)

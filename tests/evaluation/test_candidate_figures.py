@@ -1,4 +1,4 @@
-"""Figures over candidates against tables by hand, loops, scikit-learn and sentence-transformers."""
+"""Figures over candidates, compared with hand tables, loops, scikit-learn and sentence-transformers."""
 
 import math
 from types import SimpleNamespace
@@ -60,7 +60,7 @@ def test_a_table_by_hand_with_ties_and_missing_gold() -> None:
     )
 
 
-def test_equal_scores_count_against_the_model_wherever_the_relevant_ones_stand() -> None:
+def test_tied_scores_count_against_the_model_in_any_order() -> None:
     for place in range(4):
         labels = np.eye(4)[[place]]
         judged = judge_candidates(np.zeros((1, 4), np.float32), labels, np.array([1]))
@@ -69,7 +69,7 @@ def test_equal_scores_count_against_the_model_wherever_the_relevant_ones_stand()
     assert judged.gains_QK.tolist() == [[0, 1, 0, 1]]
 
 
-def test_micro_and_macro_are_the_equations() -> None:
+def test_micro_and_macro_match_their_definitions() -> None:
     draw = np.random.default_rng(0)
     scores, labels = draw.standard_normal((30, 10)), draw.random((30, 10)) < 0.2
     gold = labels.sum(axis=1) + draw.integers(0, 2, 30)

@@ -1,4 +1,4 @@
-"""Accuracy and F1 against scikit-learn, thresholds against trying all, evaluators against hand figures."""
+"""Accuracy and F1 against scikit-learn, thresholds against exhaustive search, evaluators against tables."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -72,7 +72,7 @@ def test_figures_equal_scikit_learn(seed: int) -> None:
 
 @pytest.mark.parametrize("measure", ["accuracy", "f1"])
 @pytest.mark.parametrize("seed", range(6))
-def test_no_threshold_is_better(seed: int, measure: str) -> None:
+def test_the_chosen_threshold_is_optimal(seed: int, measure: str) -> None:
     random = np.random.default_rng(seed)
     cosines = random.integers(-5, 6, 30) / 5  # many ties
     labels = (cosines + random.normal(0, 0.6, 30) > 0.2).astype(np.int64)
@@ -97,7 +97,7 @@ def test_thresholds_at_the_edges() -> None:
         best_threshold(np.array([]), np.array([], np.int64))
 
 
-def test_untuned_vectors_are_judged_by_a_threshold_from_elsewhere(tmp_path: Path) -> None:
+def test_untuned_vectors_use_a_threshold_chosen_on_other_data(tmp_path: Path) -> None:
     fit = pairs(tmp_path, "train", [(10, 1), (20, 1), (50, 0), (70, 0)])
     data = pairs(tmp_path, "dev", [(5, 1), (30, 0), (40, 1), (60, 0), (36, 0)])
     model = Toy()
@@ -105,17 +105,17 @@ def test_untuned_vectors_are_judged_by_a_threshold_from_elsewhere(tmp_path: Path
     middle = (np.cos(np.deg2rad(20)) + np.cos(np.deg2rad(50))) / 2  # 38 degrees
     assert found["qqp_cosine_accuracy_threshold"] == pytest.approx(middle, abs=1e-6)
     assert found["qqp_cosine_accuracy"] == pytest.approx(2 / 5)
-    assert found["qqp_cosine_f1"] == pytest.approx(2 / 5)  # 1 hit, 3 predicted, 2 there
+    assert found["qqp_cosine_f1"] == pytest.approx(2 / 5)  # 1 hit, 3 predicted, 2 actual
     assert len(model.encoded) == 5 + 6, "every text of a split is encoded once"
 
 
-def test_a_high_cosine_speaks_for_entailment(tmp_path: Path) -> None:
+def test_a_high_cosine_predicts_entailment(tmp_path: Path) -> None:
     fit = pairs(tmp_path, "train", [(10, 0), (80, 1)], "rte")
     data = pairs(tmp_path, "dev", [(5, 0), (70, 1)], "rte")
     assert CosineThreshold(data, fit, name="x")(Toy())["x_cosine_accuracy"] == 1
 
 
-def test_thresholds_are_not_chosen_on_what_they_are_judged_on(tmp_path: Path) -> None:
+def test_thresholds_are_not_chosen_on_the_data_they_score(tmp_path: Path) -> None:
     data = pairs(tmp_path, "dev", [(5, 1), (70, 0)])
     with pytest.raises(BadInput, match="other rows"):
         CosineThreshold(data, data)

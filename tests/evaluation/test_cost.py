@@ -23,7 +23,7 @@ from stillhouse.students.pooling import mean
 
 
 class Sleeper:
-    """Takes a millisecond per call and a tenth of one per text."""
+    """A model that takes a millisecond per call and a tenth of one per text."""
 
     def __init__(self) -> None:
         self.calls: list[int] = []
@@ -34,13 +34,13 @@ class Sleeper:
         return np.zeros((len(texts), 2), np.float32)
 
 
-def test_throughput_is_that_of_the_best_chunk() -> None:
+def test_throughput_is_taken_from_the_best_chunk() -> None:
     speed = sentences_per_second(Sleeper(), ["text"] * 64, runs=3, chunks=(1, 32))
     assert 32 / 0.0042 * 0.3 < speed <= 32 / 0.0042
     assert sentences_per_second(Sleeper(), ["text"] * 64, runs=3, chunks=(1,)) < 1 / 0.0011
 
 
-def test_latency_is_of_one_text() -> None:
+def test_latency_is_measured_on_one_text() -> None:
     model = Sleeper()
     found = latency_ms(model, ["a", "b"], calls=20)
     assert set(model.calls) == {1}
@@ -65,7 +65,7 @@ def test_sizes_of_a_known_model() -> None:
     assert sizes(nn.Sequential(nn.Embedding(7, 2), nn.Linear(2, 2)))["parameters_embedding"] == 14
 
 
-def test_megabytes_are_those_of_the_file(tmp_path: Path) -> None:
+def test_megabytes_match_the_file_size(tmp_path: Path) -> None:
     model = nn.Sequential(nn.Linear(256, 256), nn.BatchNorm1d(256)).half()
     save_file({name: weight.float() for name, weight in model.state_dict().items()}, tmp_path / "weights")
     on_disk = (tmp_path / "weights").stat().st_size / 1e6
@@ -110,14 +110,14 @@ def test_int8_counts_one_byte_per_weight_and_one_scale_per_row() -> None:
     assert int8_megabytes(tied) == pytest.approx((15 + 20) / 1e6)
 
 
-def test_speed_at_one_text_and_at_the_best_number() -> None:
+def test_speed_at_batch_size_one_and_at_the_best_batch_size() -> None:
     found = measure_speed(Sleeper(), ["text"] * 32, runs=2, calls=4)
     assert found["best_batch"] == 32 and found["sentences_per_second"] > 3 * found["sentences_per_second_1"]
     assert found["sentences_per_second_1"] < 1 / 0.0011
 
 
 class Published(nn.Module):
-    """A model with the interface of sentence-transformers; recurrent, because such graphs export quickly."""
+    """A recurrent model (quick to export) with the interface of sentence-transformers."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Covariance of features: numpy's, a closed form, and a figure that is darker where features go together."""
+"""Feature covariance against numpy and a closed form; its figure is darker for correlated features."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from stillhouse.evaluation.covariance import SHOWN, covariance, draw_covariance,
 DRAW = np.random.default_rng(0)
 
 
-def test_by_loops() -> None:
+def test_covariance_matches_loops() -> None:
     vectors = DRAW.normal(size=(40, 3)) @ DRAW.normal(size=(3, 3)) + 5
     mean = vectors.mean(0)
     for i in range(3):
@@ -22,7 +22,7 @@ def test_by_loops() -> None:
     assert feature_correlation(1000 * vectors - 3) == pytest.approx(np.mean(each))
 
 
-def test_ends() -> None:
+def test_covariance_of_identical_and_independent_features() -> None:
     one = DRAW.normal(size=(50, 1))
     assert feature_correlation(np.hstack([one, -2 * one, 3 * one])) == pytest.approx(1)
     assert feature_correlation(DRAW.normal(size=(20_000, 4))) < 0.02

@@ -143,7 +143,7 @@ def test_translations_that_do_not_align_are_refused(tmp_path: Path) -> None:
         CrossLingualSTS(resolve_crosslingual_sts(str(tmp_path), "stsb", "dev", ("en-tr",)))
 
 
-def test_identity_is_the_content_not_the_place(tmp_path: Path) -> None:
+def test_identity_depends_on_content_not_location(tmp_path: Path) -> None:
     write_track(tmp_path / "one", "5.en-en", rows(1))
     write_track(tmp_path / "two" / "sts2017", "5.en-en", rows(1))
     one, two = (
@@ -156,7 +156,7 @@ def test_identity_is_the_content_not_the_place(tmp_path: Path) -> None:
         two.build()
 
 
-def test_what_is_missing_or_unknown_is_named(tmp_path: Path) -> None:
+def test_missing_files_and_unknown_names_are_reported(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="layout in"):
         resolve_crosslingual_sts(str(tmp_path), "sts2018")
     with pytest.raises(BadInput, match="split of sts2017"):
@@ -168,7 +168,7 @@ def test_what_is_missing_or_unknown_is_named(tmp_path: Path) -> None:
         resolve_crosslingual_sts(str(tmp_path), "stsb", "dev", ("en-de", "en-fr"))
 
 
-def test_only_dev_may_steer(tmp_path: Path, workspace: Workspace) -> None:
+def test_only_dev_sets_may_select(tmp_path: Path, workspace: Workspace) -> None:
     write_track(tmp_path, "5.en-en", rows(1))
     write_stsb(tmp_path)
     test = spec(CrossLingualSTS, data=resolve_crosslingual_sts(str(tmp_path), "sts2017"))

@@ -22,7 +22,7 @@ def random_unit(rows: int, dim: int, seed: int) -> Floats:
 
 
 def whole_numbers(rows: int, dim: int, seed: int) -> Floats:
-    """Few different values: products are exact and nearly every score is tied."""
+    """Draw vectors with few distinct values: products are exact and nearly every score is tied."""
     return np.random.default_rng(seed).integers(-1, 2, (rows, dim)).astype(np.float32)
 
 
@@ -69,7 +69,7 @@ def test_sharded_equals_unsharded_bit_for_bit(index: str, parts: int) -> None:
         assert ids.tobytes() == whole[1].tobytes()
 
 
-def test_where_the_passages_lie_in_memory_changes_nothing() -> None:
+def test_memory_layout_of_the_passages_changes_nothing() -> None:
     passages, queries = random_unit(500, 33, 0), random_unit(5, 33, 1)
     moved = np.empty(passages.size + 1, np.float32)[1:].reshape(passages.shape)
     moved[:] = passages
@@ -120,7 +120,7 @@ def test_shards_are_whole_tiles_that_cover_all(passages: int, parts: int) -> Non
     assert all(start % TILE == 0 and stop > start for start, stop in ranges)
 
 
-def test_threads_are_given_back() -> None:
+def test_thread_count_is_restored() -> None:
     before = torch.get_num_threads()
     search(random_unit(2, 4, 0), random_unit(9, 4, 1), 2, threads=before + 1)
     assert torch.get_num_threads() == before
@@ -148,13 +148,13 @@ def test_bad_arguments() -> None:
         search(random_unit(2, 4, 0), random_unit(1, 4, 0)[:0], 1)
 
 
-def test_missing_faiss_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_for_missing_faiss_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "faiss", None)
     with pytest.raises(BadInput, match="extra `cpu`"):
         search(random_unit(2, 4, 0), random_unit(2, 4, 0), 1, index="flat")
 
 
-def test_keys_give_the_scores_back() -> None:
+def test_scores_can_be_decoded_from_keys() -> None:
     scores = torch.tensor([[3.5, -2.25, 0.0, 1e-30, -1e30]])
     ids = torch.tensor([[0, 5, 2**32 - 1, 7, 9]])
     keys = keys_of(scores, ids)
@@ -162,11 +162,11 @@ def test_keys_give_the_scores_back() -> None:
     assert torch.equal(ids_of(keys), ids)
 
 
-def test_only_the_search_has_its_own_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_thread_count_applies_to_the_search_only(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int] = []
     searching: list[int] = []
     before = torch.get_num_threads()
-    # What is done to a tile belongs to the search: two shards would take each other's cores otherwise.
+    # Work on a tile belongs to the search; otherwise two shards would compete for cores.
     for part in ("require_finite", "_copied", "linear"):
         whole = getattr(module, part)
 
@@ -185,7 +185,7 @@ def test_only_the_search_has_its_own_number_of_threads(monkeypatch: pytest.Monke
         torch.set_num_threads(2)
         search_stream(np.eye(4, dtype=np.float32), encoded(), 3, threads=1)
         assert seen == [2, 2, 2] and torch.get_num_threads() == 2
-        # The queries are looked at and copied first.
+        # The queries are checked and copied first.
         assert searching == [2, 2] + 3 * [1, 1, 1]
     finally:
         torch.set_num_threads(before)

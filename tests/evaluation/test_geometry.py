@@ -16,7 +16,7 @@ def gaussian(rows: int, dim: int, seed: int = 0) -> Floats:
     return np.random.default_rng(seed).standard_normal((rows, dim)).astype(np.float32)
 
 
-def test_random_pair_cosine_by_its_definition() -> None:
+def test_random_pair_cosine_matches_its_definition() -> None:
     x = gaussian(30, 5).astype(np.float64)
     unit = x / np.linalg.norm(x, axis=1)[:, None]
     pairs = [unit[i] @ unit[j] for i in range(30) for j in range(30) if i != j]
@@ -24,7 +24,7 @@ def test_random_pair_cosine_by_its_definition() -> None:
 
 
 @pytest.mark.parametrize("shape", [(64, 8), (8, 64)])
-def test_effective_rank_by_its_definition(shape: tuple[int, int]) -> None:
+def test_effective_rank_matches_its_definition(shape: tuple[int, int]) -> None:
     x = gaussian(*shape)
     values = np.linalg.svd(x.astype(np.float64), compute_uv=False)
     shares = values / values.sum()
@@ -85,7 +85,7 @@ def test_zero_vectors_are_reported() -> None:
 
 @pytest.mark.parametrize(("layers", "hidden", "pooled"), [(1, 32, "mean"), (4, 32, "mean"), (2, 64, "mean")])
 def test_an_untrained_bert_is_healthy(layers: int, hidden: int, pooled: str) -> None:
-    """Its vectors are far from uniform, with cosines above 0.9, and it must be allowed to train."""
+    """Its vectors are far from uniform, with cosines above 0.9, but it must not count as collapsed."""
     from transformers import BertConfig, BertModel
 
     torch.manual_seed(0)
@@ -106,7 +106,7 @@ def test_an_untrained_bert_is_healthy(layers: int, hidden: int, pooled: str) -> 
     assert collapse(vectors) is None
 
 
-def test_healthy_shapes_pass() -> None:
+def test_healthy_embeddings_pass() -> None:
     for rows, dim in ((2, 3), (16, 4), (64, 16), (256, 128), (512, 384)):
         assert collapse(gaussian(rows, dim)) is None
         assert collapse(gaussian(rows, dim) + 2) is None

@@ -1,4 +1,4 @@
-"""GLUE on frozen vectors: the head is scikit-learn's, nothing measured is fitted on, halves are crossed."""
+"""GLUE on frozen vectors: heads match scikit-learn, no scored row is fitted on, halves are cross-fitted."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -20,7 +20,7 @@ LETTERS = "abcde"
 
 
 class Letters:
-    """Shares of letters; counts every text that it is given."""
+    """An encoder of letter frequencies that counts the texts it receives."""
 
     def __init__(self) -> None:
         self.seen: list[str] = []
@@ -37,7 +37,7 @@ def word(letters: str = LETTERS, size: int = 9) -> str:
 
 
 def paraphrases(count: int) -> list[Row]:
-    """Pairs of the same letters, or of any, a tenth of the labels turned round."""
+    """Return pairs with equal or random letters; a tenth of the labels are flipped."""
     rows = []
     for at in range(count):
         first, alike = word(), at % 3 == 0
@@ -50,7 +50,7 @@ def figures(items: dict[str, Items]) -> dict[str, float]:
     return {name: each.figure() for name, each in items.items()}
 
 
-def test_tuned_is_scikit_learn_and_untuned_the_best_threshold() -> None:
+def test_tuned_matches_scikit_learn_and_untuned_uses_the_best_threshold() -> None:
     train, dev = paraphrases(200), paraphrases(120)
     data, notes = glue_set("qqp", train, dev)
     model = Letters()
@@ -76,15 +76,15 @@ def test_tuned_is_scikit_learn_and_untuned_the_best_threshold() -> None:
         on_fit = [figure(cosine >= t, y) for t in tried]
         on_dev = [figure(cosine_dev >= t, y_dev) for t in tried]
         ties = [dev for fit, dev in zip(on_fit, on_dev, strict=True) if fit == max(on_fit)]
-        # The threshold lies midway between two cosines, the tried ones at the lower of them.
+        # The threshold lies midway between two cosines; the loop tries the lower of them.
         assert min(ties) - 0.02 <= found[f"cosine_{name}"] / 100 <= max(ties) + 0.02
 
 
-def f1_of(predicted: Any, there: Any) -> float:
-    return float(2 * (predicted & (there == 1)).sum() / (predicted.sum() + there.sum()))
+def f1_of(predicted: Any, labels: Any) -> float:
+    return float(2 * (predicted & (labels == 1)).sum() / (predicted.sum() + labels.sum()))
 
 
-def test_without_train_every_row_is_measured_by_the_other_half() -> None:
+def test_without_train_rows_each_half_is_scored_by_the_other() -> None:
     rows = [Row("ab" * at + "a", None, 0) for at in range(1, 30)] + [
         Row("cd" * at + "c", None, 1) for at in range(1, 30)
     ]
@@ -96,7 +96,7 @@ def test_without_train_every_row_is_measured_by_the_other_half() -> None:
     assert 40 < fitted["tuned_accuracy"] < 60, "labels that mean nothing are not learned by heart"
 
 
-def test_rows_on_both_sides_are_measured_only(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_in_both_splits_are_only_scored(monkeypatch: pytest.MonkeyPatch) -> None:
     dev = [Row("a", "b", 0), Row("c", "d", 1)]
     data, notes = glue_set("mnli", [*dev, Row("e", "f", 2), Row("a", "c", 0)], dev)
     assert data.fit == [Row("e", "f", 2), Row("a", "c", 0)]
@@ -116,7 +116,7 @@ def test_entailment_has_a_head_of_three_classes_and_no_threshold() -> None:
     assert list(found) == ["tuned_accuracy"] and found["tuned_accuracy"] > 80
 
 
-def test_a_head_scores_tasks_of_its_own_form() -> None:
+def test_a_head_scores_matching_tasks() -> None:
     class Head:
         columns = ("first", "second")
 

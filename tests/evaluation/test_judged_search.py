@@ -1,4 +1,4 @@
-"""Published collections: figures equal to trec_eval's, passages streamed, bad files named with their line."""
+"""Published collections: figures equal those of trec_eval, passages are streamed, bad lines are reported."""
 
 import json
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from stillhouse.evaluation.trec_runs import open_run, read_run, run_figures, wri
 
 
 class Coarse:
-    """Counts of letters, so that scores tie; records the most texts in one call."""
+    """An encoder of letter counts, so that scores tie; it records the largest number of texts in one call."""
 
     most = 0
 
@@ -39,8 +39,10 @@ def write_beir(folder: Path, *, passages: int = 60, queries: int = 12) -> Path:
         return "".join(draw.choice(list("abc"), 6))
 
     corpus = [{"_id": f"d{at}", "title": "a", "text": text()} for at in range(passages)]
-    asked = [{"_id": f"q{at}", "text": text()} for at in range(queries - 1)] + [{"_id": "d3", "text": "aabb"}]
-    for name, rows in (("corpus", corpus), ("queries", asked)):
+    topics = [{"_id": f"q{at}", "text": text()} for at in range(queries - 1)] + [
+        {"_id": "d3", "text": "aabb"}
+    ]
+    for name, rows in (("corpus", corpus), ("queries", topics)):
         (folder / f"{name}.jsonl").write_text("\n".join(json.dumps(row) for row in rows))
     (folder / "qrels").mkdir()
     lines = ["query-id\tcorpus-id\tscore"]
@@ -55,7 +57,7 @@ def write_beir(folder: Path, *, passages: int = 60, queries: int = 12) -> Path:
     return folder
 
 
-def test_figures_are_trec_evals_and_come_out_of_the_run_file(tmp_path: Path) -> None:
+def test_figures_match_trec_eval_and_the_run_file(tmp_path: Path) -> None:
     collection = open_collection(write_beir(tmp_path / "toy"), final=False)
     assert collection is not None and collection.split == "dev"
     assert collection.notes == ("1 queries of toy have no relevant passage: left out",)
@@ -65,7 +67,7 @@ def test_figures_are_trec_evals_and_come_out_of_the_run_file(tmp_path: Path) -> 
     names = {nDCG @ 10: "ndcg@10", AP: "map", R @ 1: "recall@1", R @ 10: "recall@10"}
     scores = {query: dict(hits) for query, hits in run.items()}
     reference = ir_measures.calc_aggregate(list(names), collection.qrels, scores)
-    # trec_eval knows no depth of MRR, so the run is cut for it.
+    # trec_eval has no cutoff for MRR, so the run is truncated instead.
     cut = {query: dict(hits[:10]) for query, hits in run.items()}
     assert figures["mrr@10"] == pytest.approx(ir_measures.calc_aggregate([RR], collection.qrels, cut)[RR])
     for measure, name in names.items():
@@ -84,7 +86,7 @@ def test_passages_are_encoded_block_by_block(tmp_path: Path) -> None:
     assert parts.most == TILE and whole.most == 2 * TILE + 9
 
 
-def test_the_old_forms(tmp_path: Path) -> None:
+def test_older_file_formats(tmp_path: Path) -> None:
     cran, cacm, sci = (tmp_path / "retrieval" / name for name in ("cran", "cacm", "scifact"))
     for folder in (cran, cacm, sci / "qrels"):
         folder.mkdir(parents=True)
@@ -134,7 +136,9 @@ def test_the_old_forms(tmp_path: Path) -> None:
         ("qrels/dev.tsv", "h\nq0\td1\tmuch", "line 2: must be a judgement"),
     ],
 )
-def test_bad_files_are_named_with_their_line(file: str, text: str, message: str, tmp_path: Path) -> None:
+def test_malformed_files_are_reported_with_their_line(
+    file: str, text: str, message: str, tmp_path: Path
+) -> None:
     folder = write_beir(tmp_path / "toy")
     (folder / file).write_text(text)
     with pytest.raises(BadInput) as refusal:
@@ -153,14 +157,14 @@ def test_bad_files_are_named_with_their_line(file: str, text: str, message: str,
         ("", "line 1: must be `query Q0"),
     ],
 )
-def test_a_run_that_cannot_be_is_named_with_its_line(lines: str, message: str, tmp_path: Path) -> None:
+def test_a_malformed_run_is_reported_with_its_line(lines: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "run.txt").write_text(lines)
     with pytest.raises(BadInput, match=message):
         read_run(tmp_path / "run.txt")
 
 
-def test_a_run_of_others_is_measured_as_ir_measures_does(tmp_path: Path) -> None:
-    """In any order of lines, with strange queries and passages, and with queries missing."""
+def test_an_external_run_is_scored_as_by_ir_measures(tmp_path: Path) -> None:
+    """The lines are shuffled, some queries and passages are unknown, and some queries are missing."""
     collection = open_collection(write_beir(tmp_path / "toy"), final=False)
     assert collection is not None
     draw, lines = np.random.default_rng(1), []
@@ -210,16 +214,16 @@ def test_ms_marco(tmp_path: Path) -> None:
         open_collection(folder, final=False)
 
 
-def test_on_the_disk_the_run_is_the_same_and_the_vectors_go(tmp_path: Path) -> None:
+def test_search_on_disk_gives_the_same_run_and_removes_the_vectors(tmp_path: Path) -> None:
     pytest.importorskip("faiss")
     collection = open_collection(write_beir(tmp_path / "toy", passages=TILE + 9), final=False)
     assert collection is not None
     workspace = Workspace(tmp_path / "runs")
     how = OnDisk(workspace, indexes=(parse_index("flat"), parse_index("hnsw")), keep=True)
-    run, beside = rank_on_disk(collection, FiniteEncoder(Coarse(), "letters"), how)
+    run, figures_by_index = rank_on_disk(collection, FiniteEncoder(Coarse(), "letters"), how)
     assert run == rank_collection(collection, Coarse())
-    assert list(beside) == ["exact", "flat", "hnsw"]
-    assert beside["flat"]["recall_of_exact@10"] > 0 and "map" not in beside["flat"]
+    assert list(figures_by_index) == ["exact", "flat", "hnsw"]
+    assert figures_by_index["flat"]["recall_of_exact@10"] > 0 and "map" not in figures_by_index["flat"]
     assert len(list((workspace.root / "vectors").iterdir())) == 1
     again = Coarse()
     assert rank_on_disk(collection, FiniteEncoder(again, "letters"), OnDisk(workspace)) == (run, {})

@@ -63,7 +63,7 @@ def test_cosines() -> None:
 
 
 def test_a_table_by_hand() -> None:
-    """Ranks 1 to 5 have gains 0, 3, 0, 1, 0; a passage of gain 2 was not found."""
+    """Ranks 1 to 5 have gains 0, 3, 0, 1, 0; a passage with gain 2 was not retrieved."""
     judged = judge(rows(9, 4, 8, 5, 7), QUERY, qrels((0, 4, 3), (0, 5, 1), (0, 6, 2), (0, 8, 0), (1, 9, 1)))
     assert reciprocal_rank(judged, 10).tolist() == [0.5]
     assert reciprocal_rank(judged, 1).tolist() == [0]
@@ -127,7 +127,7 @@ def test_same_figures_as_sentence_transformers_ties_included() -> None:
     from sentence_transformers.sentence_transformer.evaluation import InformationRetrievalEvaluator
 
     draw = np.random.default_rng(0)
-    # Directions along the axes: every product is exact, most are tied.
+    # Vectors along the axes: every product is exact and most are tied.
     queries = np.eye(6, dtype=np.float32)[draw.integers(6, size=40)]
     passages = np.eye(6, dtype=np.float32)[draw.integers(6, size=300)] * np.float32(0.5)
     judged_pairs = {(q, int(p)) for q in range(40) for p in draw.choice(300, draw.integers(1, 9))}

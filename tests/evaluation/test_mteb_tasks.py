@@ -1,4 +1,4 @@
-"""mteb's tasks through our encoder; mteb's own small mock tasks stand for the published ones."""
+"""mteb's tasks with our encoder; mteb's own small mock tasks replace the published ones."""
 
 import importlib.util
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ needs_mteb = pytest.mark.skipif(not INSTALLED, reason="the extra mteb is not ins
 
 
 class Letters:
-    """Counts of letters, of different lengths."""
+    """An encoder of letter counts, which are not normalised."""
 
     def encode(self, texts: Sequence[str]) -> FloatArray:
         return np.array([[text.count(letter) + 0.1 for letter in "etaoinshrd"] for text in texts], np.float32)
@@ -66,7 +66,7 @@ def test_test_splits_are_locked_and_names_checked() -> None:
 
 
 @needs_mteb
-def test_data_that_are_not_there_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_data_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     (task,) = open_tasks(["STSBenchmark"], final=True)
 
     def load_data() -> None:
@@ -92,7 +92,7 @@ def opened_tasks(suite: object, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return opened
 
 
-def test_names_after_the_prefix_are_tasks_up_to_the_next_suite(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_after_the_prefix_are_tasks_until_the_next_suite(monkeypatch: pytest.MonkeyPatch) -> None:
     found = suites_named("sts,mteb:SciFact,STS12,SciFact,geometry")
     assert list(found) == ["sts", "mteb", "geometry"]
     assert opened_tasks(found["mteb"], monkeypatch) == ["SciFact", "STS12"]
@@ -116,7 +116,7 @@ def test_every_task_of_the_hub_is_known_to_mteb() -> None:
         assert len(open_tasks(names, final=True)) == len(names)
 
 
-def test_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(BadInput, match=r'pip install "stillhouse\[mteb\]"'):
         open_tasks(["STS12"], final=True)

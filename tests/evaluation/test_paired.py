@@ -1,4 +1,4 @@
-"""The interval and p of two models on the same items, against slow loops and cases that are known."""
+"""Interval and p-value for two models on the same items, compared with slow loops and known cases."""
 
 import itertools
 
@@ -41,7 +41,7 @@ def drawn(kind: Statistic, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarr
 
 
 @pytest.mark.parametrize("kind", ["mean", "spearman", "f1"])
-def test_interval_and_p_are_those_of_slow_loops(kind: Statistic) -> None:
+def test_interval_and_p_match_slow_loops(kind: Statistic) -> None:
     a, b, gold = drawn(kind, 40)
     found = compare_items(
         Items((Part(a, gold),), kind), Items((Part(b, gold),), kind), resamples=3000, seed=1
@@ -62,7 +62,7 @@ def test_interval_and_p_are_those_of_slow_loops(kind: Statistic) -> None:
     assert found.p == pytest.approx(p, abs=0.05)
 
 
-def test_few_items_are_exchanged_in_every_way() -> None:
+def test_few_items_use_the_exact_permutation_test() -> None:
     a, b = np.array([0.9, 0.4, 0.7, 0.6, 0.2]), np.array([0.5, 0.3, 0.1, 0.7, 0.0])
     found = compare_items(mean_of(a), mean_of(b))
     ways = [abs(np.dot(signs, a - b)) / 5 for signs in itertools.product((1, -1), repeat=5)]
@@ -87,7 +87,7 @@ def test_a_clear_winner() -> None:
     assert found.low is not None and found.low > 50 and found.model > 90
 
 
-def test_scores_of_another_scale_change_nothing() -> None:
+def test_rescaling_the_scores_changes_nothing() -> None:
     a, b, gold = drawn("spearman", 50)
     assert gold is not None
     plain = compare_items(ranked(a, gold), ranked(b, gold), seed=4)
@@ -95,7 +95,7 @@ def test_scores_of_another_scale_change_nothing() -> None:
     assert compare_items(ranked(a, gold), ranked(b, gold), seed=5) != plain
 
 
-def test_an_average_weighs_its_figures_alike() -> None:
+def test_an_average_weights_its_figures_equally() -> None:
     draw = np.random.default_rng(1)
     sets = [(draw.random(count), draw.random(count)) for count in (9, 200)]
     both = [average(mean_of(side) for side in sides) for sides in zip(*sets, strict=True)]
@@ -108,7 +108,7 @@ def test_an_average_weighs_its_figures_alike() -> None:
     assert 0 < (found.p or 0) <= 1
 
 
-def test_other_items_are_refused() -> None:
+def test_different_items_are_refused() -> None:
     gold = np.arange(5.0)
     for other in (ranked(gold[:4], gold[:4]), ranked(gold, gold + 1), mean_of(gold)):
         with pytest.raises(BadInput, match="only be compared on the same items"):
@@ -121,10 +121,10 @@ def test_holm_by_hand() -> None:
 
 
 def test_figures_without_items_have_a_difference_only() -> None:
-    mine = {"a": {"score": 0.8, "size": 5.0, "head": 1.0}}
+    ours = {"a": {"score": 0.8, "size": 5.0, "head": 1.0}}
     theirs = {"a": {"score": 1.0, "size": 10.0}}
     items = [{"a": {"score": mean_of(values)}} for values in ([0.7, 0.9, 0.8], [1.0, 1.0, 1.0])]
-    found = compare_figures(mine, theirs, (items[0], items[1]))["a"]
+    found = compare_figures(ours, theirs, (items[0], items[1]))["a"]
     assert list(found) == ["score", "size"], "the other has no head"
     assert found["size"] == Paired(5.0, 10.0, -5.0)
     assert found["score"].share == pytest.approx(0.8) and found["score"].p == found["score"].p_holm == 0.25

@@ -1,4 +1,4 @@
-"""A sampled pool: what it holds, that it is the same every time, and its calibration."""
+"""A sampled pool: its content, its determinism and its calibration."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -33,9 +33,9 @@ class Letters:
 def pool(workspace: Workspace, tiny_model: Path) -> Pool:
     """20 queries, each with its answer among 150 passages, and a teacher's vectors of both."""
     draw = np.random.default_rng(0)
-    made = list(dict.fromkeys(" ".join(draw.choice(WORDS, 6)) for _ in range(400)))
-    passages = write_texts(workspace, "passages", made[:150])
-    queries = write_texts(workspace, "queries", made[150:170])
+    texts = list(dict.fromkeys(" ".join(draw.choice(WORDS, 6)) for _ in range(400)))
+    passages = write_texts(workspace, "passages", texts[:150])
+    queries = write_texts(workspace, "queries", texts[150:170])
     qrels = np.array([[query, 7 * query, 1] for query in range(20)] + [[0, 3, 0]])
     collection = write_collection(workspace, "docs", queries, passages, qrels)
     asked, searched = (
@@ -45,17 +45,17 @@ def pool(workspace: Workspace, tiny_model: Path) -> Pool:
     return Pool(collection, asked, searched, random=10, hard=1)
 
 
-def test_a_pool_is_what_it_should_hold_and_is_made_once(workspace: Workspace, pool: Pool) -> None:
+def test_a_pool_has_the_expected_content_and_is_built_once(workspace: Workspace, pool: Pool) -> None:
     sampled = build_pool(workspace, pool)
-    held = open_texts(workspace, sampled.passages)
+    passage_rows = open_texts(workspace, sampled.passages)
     whole = open_texts(workspace, pool.collection.passages)
-    made = read_manifest(workspace.path(pool))
-    assert made["positives"] == 20 and made["random"] == 10 and 1 <= made["teacher"] <= 20
-    assert 30 < made["passages"] == len(held) < 80 and made["of"] == 150
+    texts = read_manifest(workspace.path(pool))
+    assert texts["positives"] == 20 and texts["random"] == 10 and 1 <= texts["teacher"] <= 20
+    assert 30 < texts["passages"] == len(passage_rows) < 80 and texts["of"] == 150
     judged, before = open_qrels(workspace, sampled), open_qrels(workspace, pool.collection)
     for query, row, gain in judged[judged[:, 2] > 0].tolist():
         (old,) = before[(before[:, 0] == query) & (before[:, 2] > 0), 1]
-        assert gain == 1 and held[[row]] == whole[[int(old)]]
+        assert gain == 1 and passage_rows[[row]] == whole[[int(old)]]
     modified = workspace.path(pool).joinpath("manifest.json").stat().st_mtime_ns
     assert build_pool(workspace, pool) == sampled
     assert workspace.path(pool).joinpath("manifest.json").stat().st_mtime_ns == modified
@@ -67,7 +67,7 @@ def test_a_pool_is_what_it_should_hold_and_is_made_once(workspace: Workspace, po
     assert len(open_texts(workspace, everything.passages)) == 150
 
 
-def test_calibration_measures_both_once(workspace: Workspace, pool: Pool) -> None:
+def test_calibration_measures_pool_and_full_collection_once(workspace: Workspace, pool: Pool) -> None:
     model = Letters()
     found = calibrate(workspace, pool, model, "letters")
     figures = found["docsearch_cosine_mrr@10"]
@@ -78,7 +78,7 @@ def test_calibration_measures_both_once(workspace: Workspace, pool: Pool) -> Non
     assert (workspace.path(pool) / CALIBRATION).exists()
 
 
-def test_the_flag_gives_the_pool_and_tells_its_calibration(
+def test_the_flag_uses_the_pool_and_prints_its_calibration(
     workspace: Workspace, pool: Pool, tiny_model: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     stores = {store.texts: store for store in (pool.queries, pool.passages)}
@@ -108,6 +108,6 @@ def test_the_flag_gives_the_pool_and_tells_its_calibration(
         ({"collection.dev_pool": -1}, "0 <= dev_pool"),
     ],
 )
-def test_pools_that_cannot_be(values: dict[str, object], message: str) -> None:
+def test_impossible_pools_are_refused(values: dict[str, object], message: str) -> None:
     with pytest.raises(BadInput, match=message):
         experiment_of(merged({}, values))

@@ -25,7 +25,7 @@ Floats = npt.NDArray[np.float32]
 
 
 class Letters:
-    """Counts of letters: a text finds the texts that it shares letters with."""
+    """An encoder of letter counts: a query retrieves texts that share its letters."""
 
     def encode(self, texts: Sequence[str]) -> FloatArray:
         return np.array([[text.count(letter) for letter in "abcdefgh"] for text in texts], np.float32)
@@ -77,7 +77,7 @@ def test_queries_without_an_answer_are_left_out(workspace: Workspace, collection
     ]
 
 
-def test_lengths_of_vectors_do_not_matter(workspace: Workspace, collection: Collection) -> None:
+def test_vector_norms_do_not_matter(workspace: Workspace, collection: Collection) -> None:
     class Longer(Letters):
         def encode(self, texts: Sequence[str]) -> FloatArray:
             return super().encode(texts) * np.exp2(np.arange(len(texts)))[:, None]
@@ -100,8 +100,8 @@ def test_without_ray_a_pool_searches_in_process() -> None:
 
 
 @pytest.mark.ray
-def test_a_pool_gives_the_bits_of_one_process(caplog: pytest.LogCaptureFixture) -> None:
-    """Over two actors; on a remote trial; too slow; dead: always the same ranking."""
+def test_a_pool_equals_one_process_bit_for_bit(caplog: pytest.LogCaptureFixture) -> None:
+    """The ranking is the same with two actors, in a remote trial, and with slow or dead actors."""
     import ray
 
     passages, queries = random_vectors(3 * TILE + 100, 0), random_vectors(300, 1)
@@ -136,7 +136,7 @@ def check_pool(
     assert not flat.broken
     flat.stop()
 
-    # A trial that takes the one CPU gets the handles; the actors reserve none.
+    # A trial that holds the only CPU receives the handles, since the actors reserve no CPU.
     trial = ray.remote(lambda held: held.search(passages, queries, 50))
     assert same(ray.get(trial.remote(pool), timeout=60), expected)
 
@@ -154,18 +154,18 @@ def check_pool(
 
 
 def check_shards(folder: Path, passages: Floats, queries: Floats, expected: Ranking) -> None:
-    """Actors that map their tiles from the disk."""
+    """Check actors that memory-map their tiles."""
     entries = (Entry(str(row), str(row), row) for row in range(len(passages)))
     files, _ = write_vectors(folder / "vectors", entries, lambda texts: passages[[int(row) for row in texts]])
     assert same(search_files(queries, files, 50, actors=2), expected)
 
 
-def test_a_pool_keeps_its_settings_on_the_way() -> None:
+def test_a_pool_keeps_its_settings_when_pickled() -> None:
     pool: SearchPool = pickle.loads(pickle.dumps(SearchPool((), 3, "flat", 7.0)))
     assert (pool.threads, pool.index, pool.deadline, pool.broken) == (3, "flat", 7.0, False)
 
 
-def test_a_pool_is_refused_bad_numbers() -> None:
+def test_a_pool_refuses_values_out_of_range() -> None:
     with pytest.raises(BadInput, match="actors >= 1"):
         start_search_pool(0, 1)
     with pytest.raises(BadInput, match="threads >= 1"):

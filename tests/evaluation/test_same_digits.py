@@ -1,4 +1,4 @@
-"""What must not matter does not: batch size and padding; and STS is sentence-transformers' own figure."""
+"""Batch size and padding change no figure, and STS equals the figure of sentence-transformers."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Vectors on the disk: written in parts, resumed, searched in shards to the bits of one, or by index."""
+"""Vectors on disk: written in parts, resumed, and searched in shards bit for bit, or by an index."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,7 +25,7 @@ DIM = 32
 
 
 def random_unit(rows: int, seed: int) -> Floats:
-    """Vectors near a plane of 12 dimensions, as a model's are near one of few."""
+    """Draw vectors near a 12-dimensional subspace, as a model's vectors lie near a low-dimensional one."""
     draw = np.random.default_rng(seed)
     plane = np.random.default_rng(0).standard_normal((12, DIM))
     vectors = draw.standard_normal((rows, 12)) @ plane + 0.1 * draw.standard_normal((rows, DIM))
@@ -33,7 +33,7 @@ def random_unit(rows: int, seed: int) -> Floats:
 
 
 class Table:
-    """Encodes the number of a row as the row; counts, and may stop as a killed process does."""
+    """An encoder from row numbers to rows, which counts its calls and may stop like a killed process."""
 
     def __init__(self, vectors: Floats, stop_at: int | None = None) -> None:
         self.vectors, self.stop_at = vectors, stop_at
@@ -66,7 +66,7 @@ def test_parts_are_written_as_the_passages_stream_by(tmp_path: Path) -> None:
     np.testing.assert_array_equal(files.gather(rows), table.vectors[rows])
 
 
-def test_an_interrupted_run_goes_on_and_mends_what_is_damaged(tmp_path: Path) -> None:
+def test_an_interrupted_run_resumes_and_repairs_damaged_parts(tmp_path: Path) -> None:
     vectors = random_unit(3 * PART, 1)
     killed = Table(vectors, stop_at=2 * PART)
     with pytest.raises(KeyboardInterrupt):
@@ -98,9 +98,9 @@ def test_vectors_of_another_dimension_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("rows", [PART, 2 * PART + TILE + 1, 3 * PART - 5])
-def test_any_number_of_shards_gives_the_bits_of_one_search(rows: int, tmp_path: Path) -> None:
+def test_any_number_of_shards_equals_one_search_bit_for_bit(rows: int, tmp_path: Path) -> None:
     passages, queries = random_unit(rows, 1), random_unit(70, 2)
-    # Equal passages far apart: they tie, in one shard or in two.
+    # Equal passages far apart tie, whether in one shard or in two.
     passages[[3, TILE + 9, rows - 1]] = passages[0]
     files = written(tmp_path, passages)
     whole = search(queries, passages, 60, threads=1)
@@ -112,7 +112,7 @@ def test_any_number_of_shards_gives_the_bits_of_one_search(rows: int, tmp_path: 
         assert scores.tobytes() == whole[0].tobytes() and ids.tobytes() == whole[1].tobytes()
 
 
-def test_a_stream_is_read_once_and_a_tile_at_a_time() -> None:
+def test_a_stream_is_read_once_tile_by_tile() -> None:
     passages, queries, alive = random_unit(4 * TILE, 1), random_unit(3, 2), []
 
     def blocks() -> Iterator[Floats]:
@@ -140,7 +140,7 @@ def test_a_missing_part_is_named(tmp_path: Path) -> None:
     ("text", "least"),
     [("flat", 1.0), ("hnsw:m=16,ef_construction=32,ef_search=64", 0.95), ("ivfpq:nbits=4,m=16,nlist=8", 0.5)],
 )
-def test_indexes_find_what_exact_search_finds(text: str, least: float, tmp_path: Path) -> None:
+def test_indexes_agree_with_exact_search(text: str, least: float, tmp_path: Path) -> None:
     pytest.importorskip("faiss")
     files, queries = written(tmp_path, random_unit(PART + 500, 1)), random_unit(40, 2)
     exact = search_files(queries, files, 100)
@@ -176,7 +176,7 @@ def test_unknown_indexes_and_parameters_are_refused(text: str, message: str) -> 
         parse_index(text)
 
 
-def test_ivfpq_says_what_it_needs(tmp_path: Path) -> None:
+def test_ivfpq_reports_its_minimum_size(tmp_path: Path) -> None:
     pytest.importorskip("faiss")
     files = written(tmp_path, random_unit(900, 1))
     for text, message in (

@@ -28,7 +28,7 @@ def sentence(draw: np.random.Generator) -> str:
 def write_task(
     root: Path, name: str, *, rows: int = 12, seed: int = 0
 ) -> dict[str, list[tuple[str, str, float]]]:
-    """A task of SentEval's layout, each third pair unscored; returns the scored pairs of each part."""
+    """Write a task in SentEval's layout, every third pair unscored; return the scored pairs per part."""
     draw, scored = np.random.default_rng(seed), {}
     folder = root / f"{name}-en-test"
     folder.mkdir(parents=True)
@@ -97,7 +97,7 @@ def test_dev_sets_and_their_mean(tmp_path: Path) -> None:
     assert len(figures) == 3
 
 
-def test_identity_is_the_content_not_the_place(tmp_path: Path) -> None:
+def test_identity_depends_on_content_not_location(tmp_path: Path) -> None:
     write_tables(tmp_path / "one")
     write_tables(tmp_path / "two" / "sts" / "senteval")
     one, two = (spec(STS, data=resolve_sts(str(tmp_path / place))) for place in ("one", "two"))
@@ -109,7 +109,7 @@ def test_identity_is_the_content_not_the_place(tmp_path: Path) -> None:
         two.build()
 
 
-def test_what_is_missing_or_unknown_is_named(tmp_path: Path) -> None:
+def test_missing_files_and_unknown_names_are_reported(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"data root .* has no files .*STSB.*sts/senteval"):
         resolve_sts(str(tmp_path))
     write_task(tmp_path, "STS12")

@@ -21,7 +21,7 @@ class Length:
 
 
 class Counts:
-    """Returns one figure, and records how often it was built."""
+    """An evaluator that returns one figure and records how often it was built."""
 
     built: ClassVar[list[tuple[str, Path, Search | None]]] = []
 
@@ -36,7 +36,7 @@ class Counts:
 
 
 def plain(name: str) -> Counts:
-    """An evaluator that needs no workspace."""
+    """Return an evaluator that needs no workspace."""
     return Counts(Workspace(Path()), name)
 
 
@@ -69,7 +69,7 @@ def test_evaluators_are_built_once(workspace: Workspace, tmp_path: Path) -> None
     assert len(suites._built) == suites.BUILT_AT_MOST
 
 
-def test_two_figures_of_one_name_are_refused(workspace: Workspace) -> None:
+def test_two_figures_with_the_same_name_are_refused(workspace: Workspace) -> None:
     suite = DevSuite((spec(Counts, name="a"), spec(Counts, name="a", split="dev")), select="a_length")
     with pytest.raises(BadInput, match=r"a name of its own.*a_length.*another `name`"):
         run_suite(suite, Length(), workspace)
@@ -80,7 +80,7 @@ def test_the_figure_to_select_by_must_be_returned(workspace: Workspace) -> None:
         run_suite(dev("a", "b", select="a_lenght"), Length(), workspace)
 
 
-def test_test_sets_are_for_test_suites(workspace: Workspace) -> None:
+def test_test_sets_belong_to_test_suites(workspace: Workspace) -> None:
     locked = (spec(Counts, name="a", split="test"),)
     assert run_suite(TestSuite(locked), Length(), workspace) == {"a_length": 4.0}
     with pytest.raises(BadInput, match="a dev suite may only hold dev sets"):

@@ -1,4 +1,4 @@
-"""Transfer: the regression finds the optimum, folds are even, files are read as SentEval reads them."""
+"""Transfer tasks: the regression reaches the optimum, folds are balanced, files are read as by SentEval."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -40,7 +40,7 @@ def test_the_optimum_is_found_from_any_start(classes: int, c: float) -> None:
 
 
 def minimised(x: FloatArray, y: IntArray, c: float) -> FloatArray:
-    """Weights (D + 1, K) that minimise C Σ loss + ½ ‖W‖², written out slowly; the intercepts are last."""
+    """Return weights (D + 1, K) that minimise C Σ loss + ½ ‖W‖²; the intercepts are last."""
     classes = int(y.max()) + 1
     shape = (x.shape[1] + 1, classes if classes > 2 else 1)
 
@@ -116,7 +116,7 @@ def test_the_protocol_on_separable_tasks(tmp_path: Path) -> None:
     assert found["MRPC", True] == {"accuracy": 100, "dev_accuracy": 100, "f1": 100}
 
 
-def test_files_are_read_as_they_are(tmp_path: Path) -> None:
+def test_file_contents_are_read_unchanged(tmp_path: Path) -> None:
     write_tasks(tmp_path)
     files = task_files(str(tmp_path), "MR", final=False)
     assert files is not None

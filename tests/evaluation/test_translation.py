@@ -16,7 +16,7 @@ from stillhouse.plan.stage import DevSuite, TestSuite
 
 
 class Known:
-    """Vectors by text; also takes the arguments that sentence-transformers' evaluator gives."""
+    """A lookup from text to vector that accepts the arguments of sentence-transformers' evaluator."""
 
     def __init__(self, vectors: dict[str, list[float]]) -> None:
         self.vectors, self.encoded = vectors, 0
@@ -35,13 +35,13 @@ def written(workspace: Workspace, pairs: list[tuple[str, str]]) -> Examples:
     return write_rows(workspace, columns, {"source": ids, "target": ids}, "pairs")
 
 
-def test_a_set_worked_by_hand(workspace: Workspace) -> None:
+def test_translation_accuracy_by_hand(workspace: Workspace) -> None:
     pairs = [("a", "A"), ("b", "B"), ("b2", "B"), ("c", "C")]
     vectors = {"a": [1, 0], "A": [5, 1], "b": [0, 1], "b2": [1, 2], "B": [1, 9], "c": [-1, 0], "C": [0, 2]}
     model = Known({text: [float(x) for x in vector] for text, vector in vectors.items()})
     evaluator = TranslationAccuracy(written(workspace, pairs), workspace, name="toy")
     # a finds A; b is nearest to C, not B; b2 finds B; c is nearest to C.
-    # A finds a; both B find b, of which one is its own; C finds b.
+    # A finds a; both Bs find b, correct for one of them; C finds b.
     found = evaluator(model)
     assert found == {
         "toy_src2trg_accuracy": 3 / 4,
@@ -72,7 +72,7 @@ def test_equal_to_sentence_transformers(workspace: Workspace, monkeypatch: pytes
     assert ours == pytest.approx(expected) and 0.3 < ours["t_mean_accuracy"] < 0.99
 
 
-def test_the_first_rows_alone(workspace: Workspace) -> None:
+def test_only_the_first_rows_are_used(workspace: Workspace) -> None:
     examples = written(workspace, [("a", "A"), ("b", "B"), ("c", "C")])
     assert TranslationAccuracy(examples, workspace, rows=2).texts == ["a", "b", "A", "B"]
     for arguments in ({"rows": 1}, {"rows": -1}, {"split": "train"}):
@@ -83,7 +83,7 @@ def test_the_first_rows_alone(workspace: Workspace) -> None:
         TranslationAccuracy(one, workspace)
 
 
-def test_in_a_suite(workspace: Workspace) -> None:
+def test_translation_in_a_suite(workspace: Workspace) -> None:
     examples = written(workspace, [("a", "A"), ("b", "B")])
     model = Known({"a": [1, 0], "A": [2, 1], "b": [0, 1], "B": [1, 2]})
     evaluator = spec(TranslationAccuracy, examples=examples)

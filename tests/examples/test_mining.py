@@ -1,4 +1,4 @@
-"""Mining against the rule word for word, and against sentence-transformers under the same settings."""
+"""Mining compared with a literal version of the rule, and with sentence-transformers at the same settings."""
 
 import dataclasses
 import pickle
@@ -37,7 +37,7 @@ def rule(negatives: int = 8, **values: Any) -> Mined:
 
 
 def allowed(cosines: list[float], positive: float, known: set[int], how: Mining) -> list[int]:
-    """List the possible negatives, nearest first: the rule, word for word."""
+    """List the allowed negatives, nearest first, by a literal reading of the rule."""
     ranked = sorted(set(range(len(cosines))) - known, key=lambda passage: -cosines[passage])
     kept = []
     for passage in ranked[: how.range_max or None]:
@@ -50,7 +50,7 @@ def allowed(cosines: list[float], positive: float, known: set[int], how: Mining)
 
 
 def made() -> tuple[torch.Tensor, torch.Tensor, np.ndarray, np.ndarray]:
-    """Query vectors of 30 pairs, 40 passages, and the query's and the passage's id of each pair."""
+    """Return query vectors of 30 pairs, 40 passages, and the query and passage id of each pair."""
     random = np.random.default_rng(0)
     passages = functional.normalize(torch.from_numpy(random.normal(size=(40, 5))), dim=-1)
     query, own = random.integers(0, 12, 30), random.integers(0, 40, 30)
@@ -59,7 +59,7 @@ def made() -> tuple[torch.Tensor, torch.Tensor, np.ndarray, np.ndarray]:
 
 
 def mined(how: Mined, tile: int = 7) -> tuple[list[list[int]], list[list[int]]]:
-    """What `nearest` finds over tiles of passages, and what the rule allows, for 30 pairs."""
+    """Return what `nearest` finds over tiles of passages and what the rule allows, for 30 pairs."""
     queries, passages, query, own = made()
     tiles = ((start, passages[start : start + tile]) for start in range(0, 40, tile))
     positive = (queries * passages[own]).sum(dim=1)
@@ -68,7 +68,7 @@ def mined(how: Mined, tile: int = 7) -> tuple[list[list[int]], list[list[int]]]:
     cosines = (queries @ passages.T).tolist()
     known = [set(own[query == q].tolist()) for q in query]
     cases = zip(cosines, positive.tolist(), known, strict=True)
-    return found, [allowed(row, mine, answers, how.mining) for row, mine, answers in cases]
+    return found, [allowed(row, own_cosine, answers, how.mining) for row, own_cosine, answers in cases]
 
 
 RULES: list[dict[str, Any]] = [
@@ -92,7 +92,7 @@ def test_the_nearest_equal_the_rule(values: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("values", RULES)
-def test_a_random_choice_is_of_what_the_rule_allows(values: dict[str, Any]) -> None:
+def test_random_negatives_satisfy_the_rule(values: dict[str, Any]) -> None:
     how = rule(sampling="random", **values)
     found, expected = mined(how)
     for got, right in zip(found, expected, strict=True):
@@ -104,7 +104,7 @@ def test_a_random_choice_is_of_what_the_rule_allows(values: dict[str, Any]) -> N
 
 
 @pytest.mark.parametrize("range_max", [0, 10])
-def test_a_random_choice_is_uniform(range_max: int) -> None:
+def test_random_negatives_are_uniform(range_max: int) -> None:
     queries = functional.normalize(torch.ones(4000, 2), dim=-1)
     angles = torch.linspace(0.1, 1.0, 12)
     passages = torch.stack([angles.cos(), angles.sin()], dim=1)
@@ -127,7 +127,7 @@ def test_every_positive_of_a_query_is_known() -> None:
     ]  # fmt: skip
 
 
-def test_the_first_of_equal_texts_stands_for_all(workspace: Workspace) -> None:
+def test_duplicate_texts_map_to_their_first_row(workspace: Workspace) -> None:
     table = write_texts(workspace, "t", ["a", "b", "a", "A", "b"], rows_per_shard=2, deduplicate=False)
     assert first_of_equal(open_texts(workspace, table)).tolist() == [0, 1, 0, 3, 1]
 
@@ -146,7 +146,7 @@ def test_the_first_of_equal_texts_stands_for_all(workspace: Workspace) -> None:
         ({"seed": -1}, "0 <= seed"),
     ],
 )
-def test_a_rule_that_cannot_be_is_refused(values: dict[str, Any], message: str) -> None:
+def test_an_impossible_rule_is_refused(values: dict[str, Any], message: str) -> None:
     with pytest.raises(BadInput) as refused:
         rule(**values)
     assert message in str(refused.value)
@@ -177,7 +177,7 @@ def sentences(count: int, seed: int) -> list[str]:
 
 @pytest.fixture
 def planned(workspace: Workspace, tiny_model: Path) -> Callable[..., Examples]:
-    """Embeds pairs of texts, each in a row of its own, equal or not; plans to mine them under a rule."""
+    """Return a function that embeds pairs of texts, one row per occurrence, and plans their mining."""
     teacher = resolve_model(str(tiny_model))
 
     def plan(pairs: list[tuple[str, str]], *, negatives: int, **values: Any) -> Examples:
@@ -196,7 +196,7 @@ def planned(workspace: Workspace, tiny_model: Path) -> Callable[..., Examples]:
 
 
 def by_texts(workspace: Workspace, examples: Examples) -> dict[tuple[str, str], set[str]]:
-    """Query and passage to the negatives, in words."""
+    """Return a mapping from query and passage texts to the negatives' texts."""
     build_mined(workspace, examples)
     rows = open_rows(workspace, examples)
     queries, passages = (open_texts(workspace, examples.columns[name]) for name in ("query", "passage"))
@@ -204,10 +204,10 @@ def by_texts(workspace: Workspace, examples: Examples) -> dict[tuple[str, str], 
     return {pair: set(passages[row]) for pair, row in zip(pairs, rows["negatives"], strict=True)}
 
 
-def test_mining_continues_where_it_stopped_and_parts_may_be_mined_elsewhere(
+def test_mining_resumes_and_parts_may_be_mined_elsewhere(
     workspace: Workspace, planned: Callable[..., Examples], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In any order: the random choices of a part are its own."""
+    """The order of parts is free, since each part has its own random state."""
     monkeypatch.setattr(mining, "QUERY_TILE", 8)
     answers = sentences(36, 6)
     pairs = [(f"{text} query", text) for text in answers]
@@ -271,7 +271,7 @@ def by_their_miner(pairs: list[tuple[str, str]], model: Path, **values: Any) -> 
         ({**FREE, "range_min": 3, "range_max": 6, "sampling": "random"}, {"range_min": 3, "range_max": 6}),
     ],
 )
-def test_equals_the_miner_of_sentence_transformers(
+def test_equals_mine_hard_negatives_of_sentence_transformers(
     ours: dict[str, Any],
     theirs: dict[str, Any],
     workspace: Workspace,
@@ -293,7 +293,7 @@ def test_equals_the_miner_of_sentence_transformers(
 def test_positives_and_their_duplicates_are_never_negatives(
     workspace: Workspace, planned: Callable[..., Examples], tiny_model: Path
 ) -> None:
-    """Queries and passages come twice, as rows of their own; every query has two positives."""
+    """Queries and passages are stored twice as separate rows; every query has two positives."""
     once = sentences(20, 3)
     pairs = [(f"{text} query", text) for text in once] + [
         (f"{once[i]} query", once[i - 1]) for i in range(20)
@@ -315,10 +315,10 @@ def test_positives_and_their_duplicates_are_never_negatives(
         ({"range_max": 20, **FREE, "index": "hnsw:m=4,ef_construction=8,ef_search=4"}, False),
     ],
 )
-def test_an_index_finds_and_the_rule_judges_by_the_vectors_themselves(
+def test_an_index_retrieves_and_the_rule_uses_exact_cosines(
     values: dict[str, Any], whole: bool, workspace: Workspace, planned: Callable[..., Examples]
 ) -> None:
-    """Two positives per query, so the index must find more than is kept; `flat` misses nothing."""
+    """With two positives per query the index must return more than are kept; `flat` misses none."""
     once = sentences(300, 5)
     pairs = [(f"{text} query", text) for text in once] + [
         (f"{once[i]} query", once[i - 1]) for i in range(300)

@@ -1,4 +1,4 @@
-"""Augmented sentences: what is added, what is left out, built once, and within the store of an experiment."""
+"""Augmented sentences: which copies are added or left out, caching, and use in an experiment's store."""
 
 import dataclasses
 import itertools
@@ -41,13 +41,13 @@ def texts_of(workspace: Workspace, table: TextTable) -> list[str]:
     return list(open_texts(workspace, table))
 
 
-def test_copies_come_after_the_sentences_and_nothing_comes_twice(workspace: Workspace, wordnet: Path) -> None:
+def test_copies_follow_the_sentences_without_duplicates(workspace: Workspace, wordnet: Path) -> None:
     table = write_texts(workspace, "sentences", SENTENCES)
     held_out = write_texts(workspace, "dev", ["A hound."])
     experiment = Augmentation(wordnet=str(wordnet), probability=1.0)
-    made, counts = augment_table(experiment, workspace, table, [held_out], "cpu")
-    # "the feline sat" is there already, "a hound" is held out, "an apple" has no synonym.
-    assert texts_of(workspace, made) == [*SENTENCES, "The cat sat!"][:4]
+    augmented, counts = augment_table(experiment, workspace, table, [held_out], "cpu")
+    # "the feline sat" exists already, "a hound" is held out, "an apple" has no synonym.
+    assert texts_of(workspace, augmented) == [*SENTENCES, "The cat sat!"][:4]
     assert counts == {
         **{"augmented_copies": 4, "augmented_changed": 3, "augmented_added": 0},
         **{"augmented_duplicates": 3, "augmented_held_out": 1, "augmented_empty": 0},
@@ -57,7 +57,7 @@ def test_copies_come_after_the_sentences_and_nothing_comes_twice(workspace: Work
     assert augment_table(Augmentation(), workspace, table, [], "cpu") == (table, {})
 
 
-def test_it_is_made_once_and_anew_when_an_input_changes(
+def test_it_is_built_once_and_rebuilt_when_an_input_changes(
     workspace: Workspace, wordnet: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = write_texts(workspace, "sentences", SENTENCES)
@@ -76,21 +76,21 @@ def test_it_is_made_once_and_anew_when_an_input_changes(
     assert all(a[0] != b[0] or a[1] != b[1] for a, b in itertools.pairwise([first, *again]))
 
 
-def test_back_translation_goes_on_where_it_was_stopped(
+def test_back_translation_resumes_where_it_was_stopped(
     workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = write_texts(workspace, "sentences", SENTENCES, rows_per_shard=1)
-    asked: list[str] = []
+    translated: list[str] = []
 
     class Echo:
         def __init__(self, model: Model, device: str) -> None:
             self.name = model.name
 
         def __call__(self, texts: list[str], seed: int | None) -> list[str]:
-            if len(asked) == 5:
-                asked.append("stop")
+            if len(translated) == 5:
+                translated.append("stop")
                 raise KeyboardInterrupt
-            asked.append(texts[0])
+            translated.append(texts[0])
             return [f"{text} {self.name}" for text in texts]
 
     monkeypatch.setattr(translation, "Translator", Echo)
@@ -99,9 +99,9 @@ def test_back_translation_goes_on_where_it_was_stopped(
     experiment = Augmentation(translators="a,b")
     with pytest.raises(KeyboardInterrupt):
         augment_table(experiment, workspace, table, [], "cpu")
-    made, counts = augment_table(experiment, workspace, table, [], "cpu")
-    assert texts_of(workspace, made)[4:] == [f"{text} von from" for text in SENTENCES]
-    assert counts["augmented_added"] == 4 and asked.count("the cat sat") == 1
+    augmented, counts = augment_table(experiment, workspace, table, [], "cpu")
+    assert texts_of(workspace, augmented)[4:] == [f"{text} von from" for text in SENTENCES]
+    assert counts["augmented_added"] == 4 and translated.count("the cat sat") == 1
     assert not [path for path in (workspace.root / "sources").iterdir() if path.is_dir()]
 
 
@@ -128,7 +128,7 @@ def test_an_experiment_embeds_and_trains_on_the_copies(
         ({"translators": "./a,./b"}, "model's folder must exist"),
     ],
 )
-def test_what_cannot_be_is_refused_before_any_work(values: dict[str, Any], message: str) -> None:
+def test_invalid_values_are_refused_before_any_work(values: dict[str, Any], message: str) -> None:
     with pytest.raises(BadInput, match=message):
         paths = {f"sentences.augmentation.{name}": value for name, value in values.items()}
         experiment_of(merged({}, paths)).check()

@@ -1,4 +1,4 @@
-"""From a folder of FEVER to claims with candidates, and to a setting that is trained on."""
+"""From a FEVER folder to claims with candidates, and to a setting for training."""
 
 import dataclasses
 import json
@@ -26,7 +26,7 @@ PAGES = 60
 
 @pytest.fixture(scope="module")
 def fever(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two claims a page; a page says little beside its number."""
+    """Write two claims per page; a page contains little more than its number."""
     folder = tmp_path_factory.mktemp("fever")
     titles = [f"Page{n}" for n in range(PAGES)]
     docs = [f'<doc title="{t}">\n{t}\n\n{t} is about number{n}.\n</doc>' for n, t in enumerate(titles)]
@@ -41,7 +41,7 @@ def fever(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def words(text: str) -> set[str]:
-    """Titles and numbers."""
+    """Return titles and numbers."""
     return set(re.findall(r"(?:Page|number)\d+", text))
 
 
@@ -51,7 +51,7 @@ def given(experiment: Experiment, fever: Path) -> Experiment:
     return changed(dataclasses.replace(experiment, data=(claims,)), {"budget.fraction": 0.5})
 
 
-def test_claims_their_candidates_and_what_is_said_of_them(
+def test_claims_their_candidates_and_the_printed_summary(
     given: Experiment, workspace: Workspace, capsys: pytest.CaptureFixture[str]
 ) -> None:
     prepared = prepare(given, workspace, Embedding(local=True))
@@ -59,19 +59,19 @@ def test_claims_their_candidates_and_what_is_said_of_them(
     assert prepared.setting[WordVectors]
     rows, gold = open_rows(workspace, task.examples), open_values(workspace, task.examples)["gold"]
     assert rows["documents"].shape == gold.shape == (len(rows["claim"]), 4) and task.rows == len(gold) // 2
-    assert (gold.sum(axis=1) == 1).all(), "in training the relevant page is there"
+    assert (gold.sum(axis=1) == 1).all(), "in training the relevant page is always a candidate"
     claims = open_texts(workspace, task.examples.columns["claim"])[rows["claim"]]
     pages = open_texts(workspace, task.examples.columns["documents"])[rows["documents"][gold > 0]]
     assert all(words(claim) & words(page) for claim, page in zip(claims, pages, strict=True))
-    said = capsys.readouterr()
+    output = capsys.readouterr()
     assert facts["coverage"].startswith("C=1 ") and "C=4" in facts["coverage"]
-    assert facts["coverage"] in said.out + said.err and "accuracy@1" in said.out + said.err
+    assert facts["coverage"] in output.out + output.err and "accuracy@1" in output.out + output.err
     assert facts["tfidf_dev_accuracy@1"] == 1.0
     (evaluator,) = task.dev.evaluators
     assert len(open_rows(workspace, evaluator.kwargs["examples"])["claim"]) == 5
 
     class Exact:
-        """Knows the page by its title or its number."""
+        """A scorer that recognises the page by its title or its number."""
 
         def score(self, first: list[str], second: list[str]) -> np.ndarray:
             pairs = zip(first, second, strict=True)
@@ -110,7 +110,7 @@ def test_a_wrong_folder_and_bad_values_are_refused(
     assert given.get(Claims).published_teacher() is None
 
 
-def test_by_the_command_line(
+def test_from_the_command_line(
     fever: Path, tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     root = ["--root", str(tmp_path)]
@@ -120,8 +120,8 @@ def test_by_the_command_line(
     budget = ["--distil-budget", "32", "--max-length", "12", "--evaluations", "1", "--json"]
     command = ["train", "retrieval_kd", "--local", *data, *chosen, *budget, str(tmp_path / "report.json")]
     assert main(command) == 0
-    said = capsys.readouterr().out
-    assert "teacher: 32 examples, fever_dcg" in said and "retrieval_kd: 64 examples" in said
+    output = capsys.readouterr().out
+    assert "teacher: 32 examples, fever_dcg" in output and "retrieval_kd: 64 examples" in output
     folder = json.loads((tmp_path / "report.json").read_text())["folder"]
     assert main(["export", folder, str(tmp_path / "towers"), *root]) == 0
     assert main(["evaluate", folder, "--final", *data]) == 0
@@ -147,7 +147,7 @@ def test_more_candidates_than_documents_are_refused(given: Experiment, workspace
         prepare(changed(given, {"claims.candidates": PAGES + 1}), workspace, Embedding(local=True))
 
 
-def test_claims_and_methods_that_do_not_go_together() -> None:
+def test_incompatible_claims_and_methods_are_refused() -> None:
     claims = Experiment(data=(Claims("x"),))
     check_needs(load_method("retrieval_kd"), claims)
     with pytest.raises(BadInput, match="retrieval_kd must be given claims"):

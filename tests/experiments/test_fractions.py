@@ -1,4 +1,4 @@
-"""Shares of the training rows: what is cut, what stays, and the curve that `train --fractions` prints."""
+"""Shares of the training rows: which rows are kept, and the curve that `train --fractions` prints."""
 
 import dataclasses
 from pathlib import Path
@@ -40,7 +40,7 @@ def share(of: str, fraction: float = 0.5) -> Budget:
 
 
 def planned(tiny_model: Path, *, labelled: bool = True) -> Setting:
-    """A setting of all kinds of data, none of which is there."""
+    """Return a setting with all kinds of data, none of which exists on disk."""
     experiment = Experiment(student=TransformerChoice(str(tiny_model)))
     setting = experiment.sketch(resolve_model(str(tiny_model)))
     task = LabelledTask(name="sst2", root="nowhere", wordnet="nowhere")
@@ -69,7 +69,7 @@ def test_a_share_of_what_a_method_does_not_read_is_refused(name: str, of: str, t
         check_fraction(method, hyper_parameters(method, {}), setting, share(of))
 
 
-def test_what_is_cut_and_what_stays(context: Context) -> None:
+def test_a_share_cuts_training_rows_and_nothing_else(context: Context) -> None:
     whole, workspace = context.setting, Workspace(Path(context.root))
     half = cut(whole, share("labels"))
     assert half[Sentences].sample is None and half[Parallel] == whole[Parallel]
@@ -86,7 +86,7 @@ def test_what_is_cut_and_what_stays(context: Context) -> None:
     assert other[Claims].rows == round(whole[Claims].rows / 2) and half[Claims] == whole[Claims]
 
 
-def test_a_share_of_mined_pairs_is_mined_of_all_and_trained_on(context: Context) -> None:
+def test_a_share_of_pairs_is_mined_against_all_passages(context: Context) -> None:
     method, workspace = load_method("simcse"), Workspace(Path(context.root))
     setting = dataclasses.replace(context.setting, finetune_budget=8)
     half = method.plan(hyper_parameters(method, {"batch_size": 8}), cut(setting, share("labels")))
@@ -101,7 +101,7 @@ def test_a_share_of_mined_pairs_is_mined_of_all_and_trained_on(context: Context)
     )
 
 
-def test_a_curve_embeds_once_and_is_instant_again(
+def test_a_learning_curve_embeds_once_and_is_cached(
     experiment: Experiment, prepared: Prepared, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stores = {path: path.stat().st_mtime_ns for path in (workspace.root / "stores").rglob("*.arrow")}

@@ -1,4 +1,4 @@
-"""From an experiment to a setting, for real, and a second time without any work."""
+"""From an experiment to a setting on real files, and again without any work."""
 
 import dataclasses
 import json
@@ -22,7 +22,7 @@ from stillhouse.teachers.weights import resolve_model
 from stillhouse.training.walk import open_model
 
 
-def test_a_setting_out_of_a_text_file(prepared: Prepared, workspace: Workspace) -> None:
+def test_a_setting_is_prepared_from_a_text_file(prepared: Prepared, workspace: Workspace) -> None:
     setting = prepared.setting
     assert workspace.finished(setting[Sentences].store)
     assert setting[Sentences].rows == len(open_store(workspace, setting[Sentences].store)) > 60
@@ -32,14 +32,14 @@ def test_a_setting_out_of_a_text_file(prepared: Prepared, workspace: Workspace) 
     assert prepared.facts["sentences"] == setting[Sentences].rows and prepared.facts["pairs"] == 0
 
 
-def test_dev_and_test_look_at_different_texts(prepared: Prepared) -> None:
+def test_dev_and_test_use_different_texts(prepared: Prepared) -> None:
     dev, test = prepared.setting.dev.evaluators[0], prepared.test.evaluators[0]
     assert dev.target is test.target is Agreement
     tables = {part.kwargs["store"].texts for part in (dev, test)} | {prepared.setting[Sentences].store.texts}
     assert len(tables) == 3
 
 
-def test_published_sts_selects_where_it_is_asked_for(
+def test_published_sts_selects_when_requested(
     prepared: Prepared, experiment: Experiment, workspace: Workspace, tmp_path: Path
 ) -> None:
     (tmp_path / "STSBenchmark").mkdir()
@@ -53,10 +53,10 @@ def test_published_sts_selects_where_it_is_asked_for(
     assert suite.select in run_suite(suite, open_model(experiment.teacher.name, workspace, "cpu"), workspace)
 
 
-def test_to_measure_only_what_evaluators_read_is_embedded(
+def test_evaluation_embeds_only_texts_read_by_evaluators(
     experiment: Experiment, workspace: Workspace, tmp_path: Path
 ) -> None:
-    """The suites are those of training, and a model has the same figures; no negative is mined."""
+    """Suites and figures are the same as in training, and no negatives are mined."""
     rows = [{"query": f"cat {row}", "passage": f"dog {row} house"} for row in range(20)]
     (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     given = changed(experiment, {"pairs.path": str(tmp_path / "pairs.jsonl"), "budget.finetune": 64})
@@ -79,7 +79,7 @@ def test_to_measure_only_what_evaluators_read_is_embedded(
     assert list((workspace.root / "examples").glob("mined-*/manifest.json"))
 
 
-def test_a_second_time_nothing_is_made(
+def test_a_second_preparation_does_no_work(
     experiment: Experiment, workspace: Workspace, prepared: Prepared, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = {path: path.stat().st_mtime_ns for path in workspace.root.rglob("*") if path.suffix != ".lock"}
@@ -89,7 +89,7 @@ def test_a_second_time_nothing_is_made(
     assert after == before
 
 
-def test_another_budget_keeps_the_store_and_another_length_does_not(
+def test_a_new_budget_reuses_the_store_and_a_new_length_does_not(
     experiment: Experiment, workspace: Workspace, prepared: Prepared
 ) -> None:
     longer = prepare(changed(experiment, {"budget.distil": 128}), workspace, Embedding(local=True))
@@ -105,7 +105,7 @@ def test_another_budget_keeps_the_store_and_another_length_does_not(
     ("changes", "layers"),
     [({}, (0, 2)), ({"layers": "last"}, (2, 3)), ({"layers": "first", "keep": 3}, (0, 1, 2))],
 )
-def test_the_student_keeps_the_layers_that_are_asked_for(
+def test_the_student_keeps_the_requested_layers(
     changes: dict[str, object], layers: tuple[int, ...], tiny_model: Path
 ) -> None:
     choice = experiment_of({"student": changes}).student
@@ -139,14 +139,14 @@ def test_a_wrong_experiment_is_refused(values: dict[str, object], message: str) 
         experiment_of(merged({}, values))
 
 
-def test_an_experiment_out_of_a_file_takes_lists_and_whole_numbers() -> None:
+def test_an_experiment_file_may_hold_lists_and_integers() -> None:
     read = experiment_of({"student": {"layers": [0, 2], "dropout": 0}}).student
     assert isinstance(read, TransformerChoice) and read.layers == (0, 2) and read.dropout == 0
     assert isinstance(read.dropout, float)
     assert experiment_of({}) == Experiment()
 
 
-def test_every_field_has_a_meaning_and_is_reached_by_its_path() -> None:
+def test_every_field_has_a_description_and_a_path() -> None:
     for path, field in fields().items():
         assert field.text.endswith("."), path
         needs: dict[str, object] = {}
@@ -161,8 +161,8 @@ def test_every_field_has_a_meaning_and_is_reached_by_its_path() -> None:
         if path in ("student.dim", "student.start"):
             needs = {"student.kind": "static"}
         value: object = field.default
-        known = experiment_of(merged({}, {path: value, **needs}))
-        found: object = as_mapping(known)
+        experiment = experiment_of(merged({}, {path: value, **needs}))
+        found: object = as_mapping(experiment)
         for part in path.split("."):
             assert isinstance(found, dict)
             found = found[part]

@@ -1,4 +1,4 @@
-"""What is said of an experiment that can run, but may not be what was meant."""
+"""Remarks on an experiment that can run but may not be intended."""
 
 import dataclasses
 
@@ -11,7 +11,7 @@ from stillhouse.training.walk import Where
 
 
 @pytest.mark.parametrize(
-    ("method", "sizes", "report"),
+    ("method", "sizes", "reported"),
     [
         ("ckd", (0, 64), False),
         ("ckd", (64, 4096), True),
@@ -19,10 +19,10 @@ from stillhouse.training.walk import Where
         ("crd", (99,), False),
     ],
 )
-def test_a_bank_that_holds_all_of_the_text_is_told_with_both_numbers(
+def test_a_bank_larger_than_the_text_is_reported_with_both_numbers(
     method: str,
     sizes: tuple[int, ...],
-    report: bool,
+    reported: bool,
     prepared: Prepared,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -32,6 +32,6 @@ def test_a_bank_that_holds_all_of_the_text_is_told_with_both_numbers(
         method=method, preset="paper", setting=setting, root="", where=Where(), quality=setting.dev.select
     )
     warn_of_full_bank((context.plan({"batch_size": 16, "bank_size": size}) for size in sizes), setting)
-    said = capsys.readouterr().err
-    assert (f"bank_size={max(sizes):,} is no smaller than the text, of 100 rows" in said) is report
-    assert report or not said
+    output = capsys.readouterr().err
+    assert (f"bank_size={max(sizes):,} is no smaller than the text, of 100 rows" in output) is reported
+    assert reported or not output

@@ -1,4 +1,4 @@
-"""From the files of a task and of word vectors to what a plan reads."""
+"""From the files of a task and of word vectors to the inputs of a plan."""
 
 import functools
 import json
@@ -46,7 +46,7 @@ def test_pairs_and_their_labels(workspace: Workspace, qqp: Path) -> None:
         read_labelled_task(workspace, "MRPC", str(qqp.parent))
 
 
-def test_words_are_counted_or_read(workspace: Workspace, tmp_path: Path) -> None:
+def test_word_vectors_are_initialised_from_counts_or_read(workspace: Workspace, tmp_path: Path) -> None:
     tables = [write_texts(workspace, "a", ["A cat sat.", "a dog"]), write_texts(workspace, "b", ["the sun"])]
     counted = word_vectors(workspace, "", tables)
     assert word_vectors(workspace, "count", tables) == counted
@@ -75,7 +75,7 @@ def test_an_experiment_with_a_task(
     assert setting.teacher_dim == 32 and np.isin(["text", "other"], columns).all()
 
 
-def test_varied_rows_have_no_label_and_are_made_once(
+def test_augmented_rows_have_no_label_and_are_built_once(
     workspace: Workspace, qqp: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nouns = "".join(f"  - {noun}\n" for noun in ("cat", "dog", "house"))
@@ -91,7 +91,7 @@ def test_varied_rows_have_no_label_and_are_made_once(
     assert vary(most=0) == whole and vary(most=5) == few
 
 
-def test_a_task_wants_its_folder_and_no_parallel_text(qqp: Path) -> None:
+def test_a_task_needs_its_folder_and_no_parallel_text(qqp: Path) -> None:
     with pytest.raises(BadInput, match="come with the folder of its files"):
         experiment_of({"task": {"name": "qqp"}})
     with pytest.raises(BadInput, match="must come without other kinds"):

@@ -1,4 +1,4 @@
-"""Contrastive losses against loops in plain Python, closed forms and sentence-transformers."""
+"""Contrastive losses compared with plain Python loops, closed forms and sentence-transformers."""
 
 import math
 from typing import Any
@@ -74,7 +74,7 @@ def test_infonce_is_the_equation(switches: dict[str, Any], teacher_dim: int, mas
     assert fast.item() == pytest.approx(slow, rel=1e-12)
 
 
-def test_equal_vectors_everywhere_give_log_of_the_batch() -> None:
+def test_equal_vectors_give_the_log_of_the_batch_size() -> None:
     loss = InfoNCE(student_dim=3, teacher_dim=3)
     assert loss(torch.ones(8, 3), torch.ones(8, 3)).item() == pytest.approx(math.log(8), rel=1e-6)
 
@@ -91,7 +91,7 @@ def test_order_of_the_batch_does_not_matter() -> None:
     assert torch.allclose(loss(student, teacher), loss(student[order], teacher[order]), rtol=1e-13)
 
 
-def test_a_text_drawn_twice_is_no_negative_of_itself() -> None:
+def test_a_repeated_text_is_not_its_own_negative() -> None:
     loss = InfoNCE(student_dim=2, teacher_dim=2).double()
     student, teacher = draw(3, 2), draw(3, 2, seed=1)
     twice = torch.tensor([0, 0, 1])
@@ -100,7 +100,7 @@ def test_a_text_drawn_twice_is_no_negative_of_itself() -> None:
     assert torch.equal(loss(student, teacher), loss(student, teacher, torch.arange(3)))
 
 
-def test_a_batch_of_one_text_twice_has_no_negative_and_no_loss() -> None:
+def test_a_batch_of_one_repeated_text_has_zero_loss() -> None:
     loss = InfoNCE(student_dim=2, teacher_dim=2)
     student = draw(2, 2).float().requires_grad_()
     value = loss(student, torch.ones(2, 2), torch.zeros(2, dtype=torch.long))
@@ -109,7 +109,7 @@ def test_a_batch_of_one_text_twice_has_no_negative_and_no_loss() -> None:
     assert student.grad is not None and student.grad.abs().max() == 0
 
 
-def test_w_starts_at_the_identity_or_orthogonal() -> None:
+def test_w_is_initialised_to_the_identity_or_orthogonal() -> None:
     assert torch.equal(next(InfoNCE(student_dim=3, teacher_dim=3).parameters()), torch.eye(3))
     weight, bias = InfoNCE(student_dim=3, teacher_dim=5, bias=True).parameters()
     assert torch.allclose(weight.T @ weight, torch.eye(3), atol=1e-6)
@@ -169,7 +169,7 @@ def slow_supervised(
     rows: list[list[int]],
     shared: bool,
 ) -> float:
-    """Compute equation 10 as written, with the passages of an anchor's query left out of its negatives."""
+    """Compute equation 10 as written, excluding other passages of the anchor's query from its negatives."""
     q, p, n = query.numpy(), positive.numpy(), negatives.numpy()
     query_rows, positive_rows, *negative_rows = rows
     total = 0.0
@@ -221,10 +221,10 @@ def test_supervised_infonce_equals_sentence_transformers(similarity: str, negati
     ours = SupervisedInfoNCE(temperature=0.1, similarity=similarity, share_negatives=True)
     value = ours(columns[0], columns[1], torch.stack(columns[2:], dim=1) if negatives else None)
     assert value.item() == pytest.approx(expected.item(), rel=1e-12)
-    for mine, other in zip(
+    for actual, other in zip(
         torch.autograd.grad(value, columns), torch.autograd.grad(expected, columns), strict=True
     ):
-        assert torch.allclose(mine, other, rtol=1e-10, atol=1e-14)
+        assert torch.allclose(actual, other, rtol=1e-10, atol=1e-14)
 
 
 def test_own_and_shared_negatives_differ() -> None:
@@ -241,7 +241,7 @@ def test_gradient_of_supervised_infonce() -> None:
     assert torch.autograd.gradcheck(lambda *v: loss(*v[:3], *rows), (*inputs, *loss.parameters()))
 
 
-def test_a_mined_negative_that_is_the_passage_itself_does_not_count() -> None:
+def test_a_mined_negative_equal_to_the_passage_is_ignored() -> None:
     query, positive = draw(2, 3), draw(2, 3, seed=1)
     loss = SupervisedInfoNCE()
     rows = (torch.tensor([0, 1]), torch.tensor([5, 6]))
@@ -267,7 +267,7 @@ def test_infonce_refuses(switches: dict[str, Any], message: str) -> None:
         InfoNCE(**{"student_dim": 3, "teacher_dim": 3, **switches})
 
 
-def test_shapes_that_do_not_fit_are_refused() -> None:
+def test_mismatched_shapes_are_refused() -> None:
     loss = InfoNCE(student_dim=3, teacher_dim=3)
     with pytest.raises(BadInput, match="batch >= 2"):
         loss(torch.ones(1, 3), torch.ones(1, 3))

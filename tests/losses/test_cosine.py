@@ -1,4 +1,4 @@
-"""Cosine losses against loops, closed forms and invariants."""
+"""Cosine losses compared with loops, closed forms and invariants."""
 
 import math
 
@@ -26,7 +26,7 @@ def test_equation_one() -> None:
     assert CosineDistance()(student, teacher).item() == pytest.approx(expected, rel=1e-12)
 
 
-def test_the_cosine_of_pairs_is_fitted() -> None:
+def test_pair_cosines_match_the_teacher() -> None:
     s, r, t, u = draw(4, 3), draw(4, 3, seed=1), draw(4, 5, seed=2), draw(4, 5, seed=3)
     gaps = [slow_cosine(s[i], r[i]) - slow_cosine(t[i], u[i]) for i in range(4)]
     expected = sum(gap**2 for gap in gaps) / 4
@@ -41,7 +41,7 @@ def test_closed_forms() -> None:
     assert loss(torch.eye(2)[:1], torch.eye(2)[1:]).item() == pytest.approx(0.5)
 
 
-def test_lengths_do_not_matter() -> None:
+def test_vector_norms_do_not_matter() -> None:
     loss, student, teacher = CosineDistance(), draw(3, 4), draw(3, 4, seed=1)
     scaled = loss(student * torch.tensor([[2.0], [0.1], [50.0]]), teacher * 7)
     assert scaled.item() == pytest.approx(loss(student, teacher).item(), rel=1e-12)
@@ -64,7 +64,7 @@ def test_zero_vectors_stay_finite() -> None:
     assert student.grad is not None and student.grad.isfinite().all()
 
 
-def test_narrow_inputs_are_widened() -> None:
+def test_half_precision_inputs_are_upcast() -> None:
     student, teacher = draw(8, 16).bfloat16(), draw(8, 16, seed=1).half()
     with torch.autocast("cpu", dtype=torch.bfloat16):
         narrow = CosineDistance()(student, teacher)
@@ -75,7 +75,7 @@ def test_narrow_inputs_are_widened() -> None:
     )
 
 
-def test_shapes_that_do_not_fit_are_refused() -> None:
+def test_mismatched_shapes_are_refused() -> None:
     for student, teacher in (((4, 3), (5, 3)), ((4, 3), (4, 2)), ((3,), (3,))):
         with pytest.raises(BadInput):
             CosineDistance()(torch.ones(student), torch.ones(teacher))

@@ -1,4 +1,4 @@
-"""CRD against loops in plain Python, closed forms and invariants."""
+"""CRD compared with plain Python loops, closed forms and invariants."""
 
 import itertools
 import math
@@ -72,7 +72,7 @@ def test_crd_is_the_equation(masked: bool, items: int, tile: int, monkeypatch: p
     assert fast.item() == pytest.approx(slow(loss, student, teacher, bank, (rows, bank_rows)), rel=1e-12)
 
 
-def test_the_constant_is_the_first_batch_s_mean_and_stays() -> None:
+def test_the_constant_is_fixed_by_the_first_batch() -> None:
     torch.manual_seed(1)
     loss = CRD(student_dim=4, teacher_dim=5, items=50, dim=3, temperature=0.2, estimated=True).double()
     student, teacher, bank = draw(5, 4), draw(5, 5, seed=1), draw(4, 5, seed=2)
@@ -90,20 +90,20 @@ def test_the_constant_is_the_first_batch_s_mean_and_stays() -> None:
     loss(draw(5, 4, seed=8), teacher)
     assert torch.equal(loss.log_constant, before) and "log_constant" in loss.state_dict()
     near_chance = CRD(student_dim=4, teacher_dim=5, items=50, temperature=1e6, estimated=True).double()
-    # Nothing is distinguished yet: h = 1 / (1 + N) for every pair, here with N = 4.
+    # The critic cannot distinguish anything yet: h = 1 / (1 + N) for every pair, here with N = 4.
     assert near_chance(student, teacher).item() == pytest.approx(
         -math.log(1 / 5) - 4 * math.log(4 / 5), rel=1e-5
     )
 
 
-def test_crd_without_ids_and_bank_takes_all_others_as_negatives() -> None:
+def test_crd_without_ids_and_bank_uses_all_other_rows_as_negatives() -> None:
     loss = built()
     student, teacher = draw(4, 4), draw(4, 5, seed=1)
     expected = slow(loss, student, teacher, torch.empty(0, 5), ([0, 1, 2, 3], []))
     assert loss(student, teacher).item() == pytest.approx(expected, rel=1e-12)
 
 
-def test_equal_vectors_everywhere_have_a_closed_form() -> None:
+def test_equal_vectors_have_a_closed_form() -> None:
     loss = CRD(student_dim=2, teacher_dim=2, items=40, dim=2, temperature=0.5, bias=False)
     for head in (loss.student_head, loss.teacher_head):
         torch.nn.init.eye_(head.weight)  # type: ignore[arg-type]
@@ -112,7 +112,7 @@ def test_equal_vectors_everywhere_have_a_closed_form() -> None:
     assert loss(torch.ones(8, 2), torch.ones(8, 2)).item() == pytest.approx(expected, rel=1e-6)
 
 
-def test_order_and_lengths_do_not_matter() -> None:
+def test_batch_order_and_vector_norms_do_not_matter() -> None:
     loss = CRD(student_dim=4, teacher_dim=5, items=50, bias=False).double()
     student, teacher, order = draw(6, 4), draw(6, 5, seed=1), torch.tensor([3, 1, 5, 0, 2, 4])
     whole = loss(student, teacher)
@@ -120,7 +120,7 @@ def test_order_and_lengths_do_not_matter() -> None:
     assert torch.allclose(whole, loss(3 * student, 0.1 * teacher), rtol=1e-12)
 
 
-def test_a_bank_counts_as_more_of_the_batch() -> None:
+def test_bank_rows_count_like_rows_of_the_batch() -> None:
     loss, bank = built(), MemoryBank(size=6, teacher_dim=5).double()
     student, teacher, rows = draw(3, 4), draw(3, 5, seed=1), torch.arange(3)
     alone = loss(student, teacher, rows)
@@ -131,7 +131,7 @@ def test_a_bank_counts_as_more_of_the_batch() -> None:
     assert not torch.equal(loss(student, teacher, rows, bank.vectors_ME, bank.rows_M), alone)
 
 
-def test_a_batch_of_one_text_twice_has_no_negative_and_no_loss() -> None:
+def test_a_batch_of_one_repeated_text_has_zero_loss() -> None:
     student = draw(2, 4).requires_grad_()
     value = built()(student, draw(2, 5, seed=1), torch.zeros(2, dtype=torch.long))
     value.backward()
@@ -177,7 +177,7 @@ def test_crd_refuses_bad_values(switch: dict[str, Any]) -> None:
         CRD(**{"student_dim": 3, "teacher_dim": 3, "items": 9, **switch})
 
 
-def test_crd_refuses_shapes_that_do_not_fit() -> None:
+def test_crd_refuses_mismatched_shapes() -> None:
     loss = CRD(student_dim=3, teacher_dim=3, items=9)
     for student, teacher in (((4, 3), (5, 3)), ((4, 3), (4, 2)), ((1, 3), (1, 3))):
         with pytest.raises(BadInput):

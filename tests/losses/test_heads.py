@@ -1,4 +1,4 @@
-"""Classification heads and their losses against loops, closed forms and invariants."""
+"""Classification heads and their losses compared with loops, closed forms and invariants."""
 
 import math
 from typing import Any
@@ -41,13 +41,13 @@ def test_the_head_is_an_mlp(pair: bool) -> None:
 
 
 def test_the_pair_head_has_the_size_of_the_paper() -> None:
-    """4 120 576 of the BiLSTM and W, and this head: 4.91 M."""
+    """4 120 576 parameters in the BiLSTM and W plus this head give 4.91 M."""
     module = ClassificationHead(student_dim=768, classes=2, pair=True)
     assert sum(weight.numel() for weight in module.parameters()) == 787_202
     assert round((4_120_576 + 787_202) / 1e6, 2) == 4.91
 
 
-def test_compared_is_symmetric_where_it_should_be() -> None:
+def test_compared_features_are_symmetric_where_expected() -> None:
     one, two = compared(draw(2, 3), draw(2, 3, seed=1)), compared(draw(2, 3, seed=1), draw(2, 3))
     assert torch.equal(one[:, 6:], two[:, 6:]) and torch.equal(one[:, :3], two[:, 3:6])
     assert compared(draw(2, 3), draw(2, 3))[:, 6:9].abs().sum() == 0
@@ -79,7 +79,7 @@ def test_the_loss_is_the_equation(alpha: float, classes: str) -> None:
     assert total == pytest.approx(alpha * entropy + (1 - alpha) * distance, rel=1e-12)
 
 
-def test_only_what_is_needed_must_be_given() -> None:
+def test_only_the_terms_in_use_need_their_inputs() -> None:
     logits, labels = draw(2, 3), torch.tensor([0, 1])
     assert LabelsAndLogits(alpha=1.0)(logits, labels)["labels"] > 0
     assert LabelsAndLogits(alpha=0.0)(logits, None, logits)["logits"] == 0
@@ -108,7 +108,7 @@ def test_gradients() -> None:
     assert all(gradient.abs().sum() > 0 for gradient in gradients)
 
 
-def test_narrow_inputs_are_widened() -> None:
+def test_half_precision_inputs_are_upcast() -> None:
     module = head(True).float()
     with torch.autocast("cpu", dtype=torch.bfloat16):
         logits = module(torch.ones(2, 3).bfloat16(), torch.zeros(2, 3).half())
@@ -119,12 +119,12 @@ def test_narrow_inputs_are_widened() -> None:
 @pytest.mark.parametrize(
     "options", [{"classes": 1}, {"hidden": 0}, {"dropout": 1.0}], ids=lambda options: next(iter(options))
 )
-def test_impossible_heads_are_refused(options: dict[str, Any]) -> None:
+def test_invalid_heads_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(BadInput, match=next(iter(options))):
         head(True, **options)
 
 
-def test_vectors_and_labels_that_do_not_fit_are_refused() -> None:
+def test_mismatched_vectors_and_labels_are_refused() -> None:
     single, pairs, x = head(False), head(True), draw(2, 3)
     for module, given in ((single, (x, x)), (pairs, (x,)), (pairs, (x, draw(3, 3))), (single, (draw(2, 4),))):
         with pytest.raises(BadInput):

@@ -1,4 +1,4 @@
-"""HSIC against the trace formula in loops, closed forms and invariants."""
+"""HSIC compared with the trace formula in loops, closed forms and invariants."""
 
 import math
 from typing import Any
@@ -86,7 +86,7 @@ def test_hsic_invariants() -> None:
     assert value >= 0
 
 
-def test_dependence_is_seen_beyond_chance() -> None:
+def test_dependence_is_detected_above_chance() -> None:
     loss, inputs = HSIC(bandwidth="median"), draw(200, 3)
     chance = loss(inputs, draw(200, 3, seed=1))
     assert loss(inputs, inputs.square()) > 2 * chance
@@ -107,13 +107,13 @@ def test_gradient_of_hsic(kernel: str, normalize: bool) -> None:
     assert torch.autograd.gradcheck(loss, inputs)
 
 
-def test_the_median_is_a_constant_for_the_gradient() -> None:
+def test_no_gradient_flows_through_the_median_bandwidth() -> None:
     inputs, student = draw(6, 3), draw(6, 3, seed=1).requires_grad_()
     (median,) = torch.autograd.grad(HSIC(kernel="rbf", bandwidth="median")(inputs, student), student)
     unit = torch.nn.functional.normalize(student.detach(), dim=1)
     gamma = 1 / torch.pdist(unit).square().median().item()
     gamma_x = 1 / torch.pdist(torch.nn.functional.normalize(inputs, dim=1)).square().median().item()
-    # One γ for both: X's own bandwidth comes back by the scale of X.
+    # Both share γ, so X is rescaled to restore its own bandwidth.
     fixed = HSIC(gamma=gamma, normalize=False)
     scaled = torch.nn.functional.normalize(inputs, dim=1) * math.sqrt(gamma_x / gamma)
     (expected,) = torch.autograd.grad(fixed(scaled, torch.nn.functional.normalize(student, dim=1)), student)
@@ -170,7 +170,7 @@ def test_hsic_refuses(switches: dict[str, Any], message: str) -> None:
         HSIC(**switches)
 
 
-def test_hsic_refuses_one_text_and_unequal_numbers() -> None:
+def test_hsic_refuses_one_text_and_unequal_batch_sizes() -> None:
     with pytest.raises(BadInput, match="batch >= 2"):
         HSIC()(torch.ones(1, 3), torch.ones(1, 2))
     with pytest.raises(BadInput, match="one vector per text"):

@@ -1,4 +1,4 @@
-"""The memory bank as a queue, as a state, and in the loss that reads it."""
+"""The memory bank: queue behaviour, saved state, and its use in the loss."""
 
 import pytest
 import torch
@@ -22,7 +22,7 @@ def held(bank: MemoryBank) -> set[int]:
     return set(bank.rows_M.tolist()) - {EMPTY}
 
 
-def test_the_newest_are_kept_and_the_oldest_go_first() -> None:
+def test_the_oldest_rows_are_dropped_first() -> None:
     bank = MemoryBank(size=5, teacher_dim=2)
     assert held(bank) == set()
     seen: list[int] = []
@@ -34,14 +34,14 @@ def test_the_newest_are_kept_and_the_oldest_go_first() -> None:
         assert torch.equal(bank.vectors_ME[filled][:, 0], bank.rows_M[filled].float())
 
 
-def test_rows_among_others_are_those_of_isin() -> None:
+def test_row_membership_matches_isin() -> None:
     draws = torch.Generator().manual_seed(0)
     for many, few in ((1000, 1), (1000, 300), (1, 5)):
         rows, chosen = (torch.randint(-1, 400, (count,), generator=draws) for count in (many, few))
         assert torch.equal(among(rows, chosen), torch.isin(rows, chosen))
 
 
-def test_a_row_is_held_once() -> None:
+def test_a_row_is_stored_once() -> None:
     bank = MemoryBank(size=8, teacher_dim=2)
     bank.push(*keys(1, 2, 3))
     bank.push(*keys(2, 4, 4))

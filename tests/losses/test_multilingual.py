@@ -1,4 +1,4 @@
-"""The stage-4 losses against loops, closed forms and invariants."""
+"""The stage-4 losses compared with loops, closed forms and invariants."""
 
 import math
 
@@ -53,19 +53,19 @@ def test_cross_entropy_is_the_equation() -> None:
     assert MultilingualCrossEntropy()(source, target, teacher).item() == pytest.approx(total / 5, rel=1e-12)
 
 
-def test_a_student_that_is_the_teacher_has_no_loss_and_closed_forms_hold() -> None:
+def test_a_student_equal_to_the_teacher_has_zero_loss_and_closed_forms_hold() -> None:
     teacher = draw(4, 3)
     assert MultilingualContrast()(teacher * 2, teacher * 5, teacher).item() == pytest.approx(0, abs=1e-24)
     axes = torch.eye(4, dtype=torch.float64)
     assert MultilingualContrast(labels="same")(axes, axes, teacher).item() == 0
-    # Orthogonal targets that are all wrong: 4 positives missed and 4 negatives met, of 16 pairs.
+    # Every target matches the wrong source: of 16 pairs, 4 positives are missed and 4 negatives match.
     assert MultilingualContrast(labels="same")(axes, axes.roll(1, 0), teacher).item() == pytest.approx(0.5)
     expected = math.log(1 + 3 * math.exp(-20))
     assert MultilingualCrossEntropy()(axes, axes, axes).item() == pytest.approx(expected, rel=1e-9)
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-def test_lengths_and_the_order_of_pairs_do_not_matter(loss: nn.Module) -> None:
+def test_vector_norms_and_pair_order_do_not_matter(loss: nn.Module) -> None:
     source, target, teacher = triple()
     value = loss(source, target, teacher)
     order = torch.tensor([3, 0, 4, 1, 2])
@@ -96,7 +96,7 @@ def test_edges_stay_finite_and_in_float32(loss: nn.Module) -> None:
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-def test_shapes_that_do_not_fit_are_refused(loss: nn.Module) -> None:
+def test_mismatched_shapes_are_refused(loss: nn.Module) -> None:
     for shapes in (
         ((4, 3), (5, 3), (4, 2)),
         ((4, 3), (4, 2), (4, 2)),
@@ -107,7 +107,7 @@ def test_shapes_that_do_not_fit_are_refused(loss: nn.Module) -> None:
             loss(*(torch.ones(shape) for shape in shapes))
 
 
-def test_bad_switches_are_refused() -> None:
+def test_invalid_options_are_refused() -> None:
     with pytest.raises(BadInput, match="labels in"):
         MultilingualContrast(labels="bool")
     with pytest.raises(BadInput, match="temperature > 0"):

@@ -1,4 +1,4 @@
-"""Joiners against loops, and what a claim changes."""
+"""Joiners compared with loops, and their dependence on the claim."""
 
 from typing import Any
 
@@ -18,21 +18,21 @@ def draw(*shape: int, seed: int = 0) -> Tensor:
 
 
 def joiner(kind: str, claim_dim: int = DIM, document_dim: int | None = None) -> Joiner:
-    made = Joiner(claim_dim=claim_dim, document_dim=document_dim, kind=kind).double()
+    module = Joiner(claim_dim=claim_dim, document_dim=document_dim, kind=kind).double()
     with torch.no_grad():
-        for seed, weight in enumerate(made.parameters()):
+        for seed, weight in enumerate(module.parameters()):
             weight.copy_(draw(*weight.shape, seed=seed + 7))
-    return made
+    return module
 
 
-def by_hand(made: Joiner, claim: list[float], document: list[float]) -> float:
-    weight: list[list[float]] = next(iter(made.parameters())).tolist()
-    if made.kind == "bilinear":
+def by_hand(module: Joiner, claim: list[float], document: list[float]) -> float:
+    weight: list[list[float]] = next(iter(module.parameters())).tolist()
+    if module.kind == "bilinear":
         return sum(
             weight[f][d] * claim[d] * document[f] for d in range(len(claim)) for f in range(len(document))
         )
     features = [*claim, *document]
-    if made.kind == "features":
+    if module.kind == "features":
         features += [c * d for c, d in zip(claim, document, strict=True)]
         features += [abs(c - d) for c, d in zip(claim, document, strict=True)]
     return sum(w * x for w, x in zip(weight[0], features, strict=True))
@@ -43,44 +43,44 @@ def by_hand(made: Joiner, claim: list[float], document: list[float]) -> float:
     [("bilinear", 4), ("bilinear", 3), ("features", 4), ("concat", 4), ("concat", 3)],
 )
 def test_scores_are_the_formula(kind: str, document_dim: int) -> None:
-    made = joiner(kind, document_dim=document_dim)
+    module = joiner(kind, document_dim=document_dim)
     claims, documents = draw(2, DIM), draw(2, 3, document_dim, seed=1)
-    scores = made(claims, documents)
+    scores = module(claims, documents)
     for b in range(2):
         for c in range(3):
-            expected = by_hand(made, claims[b].tolist(), documents[b, c].tolist())
+            expected = by_hand(module, claims[b].tolist(), documents[b, c].tolist())
             assert scores[b, c].item() == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_claim_decides_the_ranking_unless_the_vectors_are_only_concatenated(kind: str) -> None:
-    """The same documents before every claim; then the claims change places."""
-    made = joiner(kind)
+def test_the_ranking_depends_on_the_claim_except_for_concat(kind: str) -> None:
+    """Every claim has the same documents; then the claims are permuted."""
+    module = joiner(kind)
     claims, documents = draw(CLAIMS, DIM), draw(DOCUMENTS, DIM, seed=1).expand(CLAIMS, -1, -1)
-    ranking = made(claims, documents).argsort(dim=1)
-    permuted = made(claims.roll(1, dims=0), documents).argsort(dim=1)
+    ranking = module(claims, documents).argsort(dim=1)
+    permuted = module(claims.roll(1, dims=0), documents).argsort(dim=1)
     assert torch.equal(ranking.roll(1, dims=0), permuted)
     assert torch.equal(ranking, permuted) == (kind == "concat")
 
 
-def test_concat_is_blind_to_the_claim_also_when_it_learns() -> None:
-    """The gradient of the claim's half is zero under a softmax over the candidates."""
-    made = joiner("concat")
+def test_concat_never_learns_from_the_claim() -> None:
+    """Under a softmax over candidates, the gradient of the claim's half is zero."""
+    module = joiner("concat")
     claims = draw(CLAIMS, DIM).requires_grad_()
     labels = torch.nn.functional.one_hot(torch.arange(CLAIMS), DOCUMENTS)
-    HardLabelCE()(made(claims, draw(CLAIMS, DOCUMENTS, DIM, seed=1)), labels).backward()
-    (weight,) = made.parameters()
+    HardLabelCE()(module(claims, draw(CLAIMS, DOCUMENTS, DIM, seed=1)), labels).backward()
+    (weight,) = module.parameters()
     assert weight.grad is not None and claims.grad is not None
     assert weight.grad[0, :DIM].abs().max() < 1e-12 < weight.grad[0, DIM:].abs().min()
     assert claims.grad.abs().max() < 1e-12
 
 
 @pytest.mark.parametrize("document_dim", [DIM, 3])
-def test_an_inner_product_search_serves_the_bilinear_one(document_dim: int) -> None:
-    made = joiner("bilinear", document_dim=document_dim)
+def test_bilinear_scores_can_be_served_by_inner_product_search(document_dim: int) -> None:
+    module = joiner("bilinear", document_dim=document_dim)
     claims, documents = draw(CLAIMS, DIM), draw(DOCUMENTS, document_dim, seed=1)
-    served = made.search_vector(claims) @ documents.T
-    torch.testing.assert_close(served, made(claims, documents.expand(CLAIMS, -1, -1)))
+    served = module.search_vector(claims) @ documents.T
+    torch.testing.assert_close(served, module(claims, documents.expand(CLAIMS, -1, -1)))
 
 
 def test_bilinear_starts_as_the_plain_inner_product() -> None:
@@ -91,23 +91,23 @@ def test_bilinear_starts_as_the_plain_inner_product() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_gradients(kind: str) -> None:
-    made = joiner(kind)
+    module = joiner(kind)
     inputs = (draw(2, DIM).requires_grad_(), draw(2, 3, DIM, seed=1).requires_grad_())
-    assert torch.autograd.gradcheck(made, inputs)
-    made(*inputs).square().sum().backward()
-    assert all(weight.grad is not None and bool(weight.grad.any()) for weight in made.parameters())
+    assert torch.autograd.gradcheck(module, inputs)
+    module(*inputs).square().sum().backward()
+    assert all(weight.grad is not None and bool(weight.grad.any()) for weight in module.parameters())
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_half_precision_is_widened(kind: str) -> None:
-    made = Joiner(claim_dim=DIM, kind=kind)
+def test_half_precision_inputs_are_upcast(kind: str) -> None:
+    module = Joiner(claim_dim=DIM, kind=kind)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        scores = made(torch.zeros(2, DIM).bfloat16(), torch.ones(2, 3, DIM).bfloat16())
+        scores = module(torch.zeros(2, DIM).bfloat16(), torch.ones(2, 3, DIM).bfloat16())
     assert scores.dtype == torch.float32 and scores.isfinite().all()
 
 
 @pytest.mark.parametrize("kind", ["features", "concat"])
-def test_only_the_bilinear_one_can_be_searched(kind: str) -> None:
+def test_only_bilinear_can_be_searched(kind: str) -> None:
     with pytest.raises(BadInput, match="kind = bilinear"):
         Joiner(claim_dim=DIM, kind=kind).search_vector(torch.ones(1, DIM))
 
@@ -124,6 +124,6 @@ def test_values_out_of_range_are_refused(switches: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("claims", "documents"), [((2, 4), (3, 5, 4)), ((2, 4), (2, 4)), ((2, 3), (2, 5, 4)), ((2, 4), (2, 5, 3))]
 )
-def test_shapes_that_do_not_fit_are_refused(claims: tuple[int, ...], documents: tuple[int, ...]) -> None:
+def test_mismatched_shapes_are_refused(claims: tuple[int, ...], documents: tuple[int, ...]) -> None:
     with pytest.raises(BadInput):
         Joiner(claim_dim=4)(torch.ones(claims), torch.ones(documents))

@@ -1,4 +1,4 @@
-"""The fitted projection against scikit-learn, in one block and in many."""
+"""The fitted projection compared with scikit-learn, in one block and in many."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -46,7 +46,7 @@ def test_uncentred_spans_the_space_of_the_truncated_svd(sizes: tuple[int, ...]) 
     assert not mean.any()
 
 
-def test_a_mean_far_from_zero_costs_no_digits() -> None:
+def test_a_large_mean_costs_no_precision() -> None:
     data = vectors().astype(np.float64) + 1e6
     stock = PCA(4, svd_solver="full").fit(data)
     components = fit_pca(cut(data, 50, 50), 4, centred=True)[1]  # type: ignore[arg-type]
@@ -54,7 +54,7 @@ def test_a_mean_far_from_zero_costs_no_digits() -> None:
 
 
 @pytest.mark.parametrize("centred", [True, False])
-def test_the_first_rows_decide_and_no_block_past_them_is_read(centred: bool) -> None:
+def test_only_the_blocks_of_the_first_rows_are_read(centred: bool) -> None:
     data, read = vectors(), []
 
     def blocks() -> Iterator[Array]:
@@ -79,13 +79,13 @@ def test_signs_are_fixed_and_rows_orthonormal() -> None:
     np.testing.assert_allclose(fit_pca([-data], 12)[1], components, atol=1e-5)
 
 
-def test_half_precision_blocks_are_taken_as_they_are() -> None:
+def test_half_precision_blocks_are_accepted() -> None:
     data = vectors().astype(np.float16)
     np.testing.assert_array_equal(fit_pca([data], 3)[1], fit_pca([data.astype(np.float32)], 3)[1])  # type: ignore[list-item]
 
 
 @pytest.mark.parametrize("centred", [True, False])
-def test_the_module_applies_what_was_fitted(centred: bool) -> None:
+def test_the_module_applies_the_fitted_projection(centred: bool) -> None:
     data = vectors()
     mean, components = fit_pca([data], 4, centred=centred)
     module = Projection(mean, components)
@@ -113,12 +113,14 @@ def test_the_module_applies_what_was_fitted(centred: bool) -> None:
         ([np.full((9, 4), np.nan)], {}, "finite"),
     ],
 )
-def test_what_cannot_be_fitted_is_refused(blocks: list[Any], switches: dict[str, Any], rule: str) -> None:
+def test_data_that_cannot_be_fitted_is_refused(
+    blocks: list[Any], switches: dict[str, Any], rule: str
+) -> None:
     with pytest.raises(BadInput, match=rule):
         fit_pca(blocks, **{"dim": 2, **switches})
 
 
-def test_the_module_refuses_what_does_not_fit() -> None:
+def test_the_module_refuses_mismatched_shapes() -> None:
     with pytest.raises(BadInput, match="components"):
         Projection(np.zeros(3, np.float32), np.zeros((2, 4), np.float32))
     with pytest.raises(BadInput, match="dimension that was fitted"):

@@ -1,4 +1,4 @@
-"""PKD against loops, and the layers that it matches."""
+"""PKD compared with loops, and its choice of layers."""
 
 import math
 from typing import Any
@@ -32,7 +32,7 @@ def test_pkd_is_the_equation(batch: int, layers: int) -> None:
     assert PKD()(student, teacher).item() == pytest.approx(total / batch, rel=1e-12)
 
 
-def test_directions_decide_and_lengths_do_not() -> None:
+def test_only_directions_matter() -> None:
     loss, state = PKD(), draw(3, 4)
     assert loss([state, state], [7 * state, 0.1 * state]).item() == pytest.approx(0, abs=1e-24)
     assert loss([state], [-state]).item() == pytest.approx(4, rel=1e-12)
@@ -84,14 +84,14 @@ def test_other_depths_and_the_last_layer() -> None:
         (1, 6, {}, "layers to match >= 1.*final=True"),
     ],
 )
-def test_layers_that_do_not_fit_are_refused(
+def test_mismatched_layers_are_refused(
     student: int, teacher: int, switches: dict[str, Any], rule: str
 ) -> None:
     with pytest.raises(BadInput, match=rule):
         pairs(student, teacher, **switches)
 
 
-def test_states_that_do_not_fit_are_refused() -> None:
+def test_mismatched_states_are_refused() -> None:
     state = torch.ones(2, 3)
     for student, teacher in (([], []), ([state], [state, state]), ([state], [torch.ones(3, 3)])):
         with pytest.raises(BadInput):

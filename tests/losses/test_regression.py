@@ -1,4 +1,4 @@
-"""MSE and the cosine distance against loops and closed forms."""
+"""MSE and the cosine distance compared with loops and closed forms."""
 
 from typing import Any
 
@@ -64,7 +64,7 @@ def test_mse_refuses(switches: dict[str, Any]) -> None:
         MSE(**{"student_dim": 3, "teacher_dim": 3, **switches})
 
 
-def test_regression_refuses_shapes_that_do_not_fit() -> None:
+def test_regression_refuses_mismatched_shapes() -> None:
     loss = MSE(student_dim=3, teacher_dim=3)
     for student, teacher in (((4, 3), (5, 3)), ((4, 3), (4, 2)), ((4, 3), (4, 1)), ((3,), (3,))):
         with pytest.raises(BadInput):

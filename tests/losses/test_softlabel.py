@@ -1,4 +1,4 @@
-"""Losses over candidates against loops, closed forms and sentence-transformers."""
+"""Losses over candidates compared with loops, closed forms and sentence-transformers."""
 
 import math
 from collections.abc import Callable
@@ -58,11 +58,11 @@ def test_soft_cross_entropy_is_the_equation(temperature: float, scale: bool) -> 
 def test_soft_mse_is_the_equation(compared: str, scale: bool) -> None:
     total, temperature = 0.0, 3.0
     for student, teacher in zip(STUDENT.tolist(), TEACHER.tolist(), strict=True):
-        goal = soften(teacher, temperature)
-        own = soften(student, temperature) if compared == "probabilities" else student
+        target_row = soften(teacher, temperature)
+        student_row = soften(student, temperature) if compared == "probabilities" else student
         if compared == "scores":
-            goal, own = [t / temperature for t in teacher], [s / temperature for s in student]
-        total += sum((a - b) ** 2 for a, b in zip(goal, own, strict=True))
+            target_row, student_row = [t / temperature for t in teacher], [s / temperature for s in student]
+        total += sum((a - b) ** 2 for a, b in zip(target_row, student_row, strict=True))
     loss = SoftLabelMSE(temperature=temperature, compared=compared, scale=scale)(STUDENT, TEACHER)
     assert loss.item() == pytest.approx(total / 4 * (9 if scale else 1), rel=1e-12)
 
@@ -78,7 +78,7 @@ def test_hard_loss_is_the_equation_with_several_gold_and_none(gold: str, kind: t
     assert HardLabelCE(gold=gold)(STUDENT, LABELS.to(kind)).item() == pytest.approx(total / 4, rel=1e-12)
 
 
-def test_hard_loss_of_one_gold_is_torchs_cross_entropy() -> None:
+def test_hard_loss_with_one_gold_equals_torch_cross_entropy() -> None:
     labels = torch.nn.functional.one_hot(torch.tensor([3, 0, 1, 4]), 5)
     expected = torch.nn.functional.cross_entropy(STUDENT, torch.tensor([3, 0, 1, 4])).item()
     for gold in ("sum", "mean"):
@@ -87,7 +87,7 @@ def test_hard_loss_of_one_gold_is_torchs_cross_entropy() -> None:
 
 @pytest.mark.parametrize("alpha", [0.0, 0.2, 1.0])
 @pytest.mark.parametrize("soft", [SoftLabelCE, SoftLabelMSE])
-def test_alpha_joins_the_two(alpha: float, soft: type[SoftLabelCE] | type[SoftLabelMSE]) -> None:
+def test_alpha_weights_hard_and_soft_loss(alpha: float, soft: type[SoftLabelCE] | type[SoftLabelMSE]) -> None:
     softened: Spec[Any] = spec(soft, temperature=2.0, scale=True)
     loss = SoftAndHard(alpha=alpha, soft=softened, hard=spec(HardLabelCE, gold="mean"))
     alone = soft(temperature=2.0, scale=True)
@@ -97,7 +97,7 @@ def test_alpha_joins_the_two(alpha: float, soft: type[SoftLabelCE] | type[SoftLa
     assert list(terms) == (["hard"] if alpha == 0 else ["soft"] if alpha == 1 else ["soft", "hard"])
 
 
-def test_targets_of_weight_zero_are_not_needed() -> None:
+def test_targets_with_zero_weight_are_not_needed() -> None:
     SoftAndHard(alpha=0)(STUDENT, None, LABELS)
     SoftAndHard(alpha=1)(STUDENT, TEACHER, None)
     with pytest.raises(BadInput, match="teacher's scores"):
@@ -116,7 +116,7 @@ def test_cross_entropy_and_divergence_differ_by_the_teachers_entropy() -> None:
 
 @pytest.mark.parametrize("make", [make for make in TWO_SIDED if getattr(make(), "compared", "") != "printed"])
 def test_the_teachers_own_scores_are_the_optimum(make: Callable[[], torch.nn.Module]) -> None:
-    """The two sides are of one kind, so the gradient at the teacher's scores is zero."""
+    """Student and teacher terms have the same form, so the gradient at the teacher's scores is zero."""
     loss = make()
     student = TEACHER.clone().requires_grad_()
     (gradient,) = torch.autograd.grad(loss(student, TEACHER), student)
@@ -124,7 +124,7 @@ def test_the_teachers_own_scores_are_the_optimum(make: Callable[[], torch.nn.Mod
 
 
 def test_a_low_temperature_picks_the_largest() -> None:
-    """The paper: T near 0 is picking the largest value only."""
+    """As the paper says, T near 0 picks only the largest value."""
     best = torch.nn.functional.one_hot(TEACHER.argmax(dim=1), 5)
     soft = SoftLabelMSE(temperature=1e-3)(best.double(), TEACHER)
     assert soft.item() == pytest.approx(0, abs=1e-9)
@@ -212,7 +212,7 @@ def test_values_out_of_range_are_refused(build: Any, switches: dict[str, Any]) -
 
 
 @pytest.mark.parametrize("shapes", [((2, 3), (2, 4)), ((3, 3), (2, 3)), ((3,), (3,)), ((2, 1), (2, 1))])
-def test_shapes_that_do_not_fit_are_refused(shapes: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
+def test_mismatched_shapes_are_refused(shapes: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
     student, target = map(torch.ones, shapes)
     for loss in (*(make() for make in TWO_SIDED), HardLabelCE()):
         with pytest.raises(BadInput):

@@ -1,4 +1,4 @@
-"""Sums over a bank in tiles: value and gradient against those of the whole matrix."""
+"""Tiled sums over a bank: value and gradient compared with those of the whole matrix."""
 
 import math
 
@@ -36,7 +36,7 @@ def test_tiles_give_the_value_and_the_gradient_of_the_whole_matrix(scale: float)
     torch.testing.assert_close(gradient, expected, rtol=1e-10, atol=1e-12)
 
 
-def test_tiles_that_are_hidden_first_last_or_all() -> None:
+def test_fully_masked_tiles() -> None:
     anchors, keys = draw(3, DIM).requires_grad_(), draw(KEYS, DIM, seed=1)
     for shown in (slice(8, 9), slice(22, 23), slice(0, 1)):
         hidden = torch.ones(KEYS, dtype=torch.bool)
@@ -49,7 +49,7 @@ def test_tiles_that_are_hidden_first_last_or_all() -> None:
     assert torch.equal(gradient, torch.ones_like(anchors)), "an empty bank adds nothing, and no NaN"
 
 
-def test_keys_in_bfloat16_are_multiplied_so_and_summed_in_the_precision_of_the_anchors() -> None:
+def test_bfloat16_keys_are_accumulated_in_the_precision_of_the_anchors() -> None:
     anchors, hidden = (20 * unit(draw(6, 64))).float().requires_grad_(), torch.zeros(KEYS, dtype=torch.bool)
     keys = unit(draw(KEYS, 64, seed=1))
     exact = (anchors.double() @ keys.T).logsumexp(dim=1)
@@ -60,7 +60,7 @@ def test_keys_in_bfloat16_are_multiplied_so_and_summed_in_the_precision_of_the_a
     assert torch.nn.functional.cosine_similarity(gradient, expected).min() > 0.999
 
 
-def test_float32_stays_within_its_rounding() -> None:
+def test_float32_error_stays_within_rounding() -> None:
     anchors, keys = 20 * unit(draw(4, DIM)), draw(KEYS, DIM, seed=1)
     hidden = torch.zeros(KEYS, dtype=torch.bool)
     exact = streamed_logsumexp(anchors, keys, hidden)
@@ -68,7 +68,7 @@ def test_float32_stays_within_its_rounding() -> None:
     torch.testing.assert_close(value.double(), exact, rtol=1e-6, atol=0)
 
 
-def test_a_sum_over_tiles_has_the_value_and_the_gradients_of_the_whole() -> None:
+def test_a_tiled_sum_has_the_value_and_gradients_of_the_whole() -> None:
     anchors, weight, fixed = (
         draw(7, 3).requires_grad_(),
         draw(3, DIM, seed=4).requires_grad_(),
@@ -86,14 +86,14 @@ def test_a_sum_over_tiles_has_the_value_and_the_gradients_of_the_whole() -> None
     del sizes[:]
     tiles = streamed_sum(of_tile, keys, hidden, anchors, fixed, weight)
     gradients = torch.autograd.grad(3 * tiles, (anchors, weight))
-    assert max(sizes) <= 4 and sum(sizes) == int((~hidden).sum()), "a tile at a time, and each once"
+    assert max(sizes) <= 4 and sum(sizes) == int((~hidden).sum()), "every tile is visited once"
     torch.testing.assert_close(tiles, whole, rtol=1e-12, atol=1e-12)
     torch.testing.assert_close(gradients, expected, rtol=1e-10, atol=1e-12)
     with torch.no_grad():
         assert torch.equal(streamed_sum(of_tile, keys, hidden, anchors, fixed, weight), tiles)
 
 
-def test_a_sum_over_nothing_is_zero_and_its_gradient_too() -> None:
+def test_an_empty_sum_and_its_gradient_are_zero() -> None:
     anchors, hidden = draw(3, DIM).requires_grad_(), torch.ones(KEYS, dtype=torch.bool)
     nothing = streamed_sum(
         lambda keys, anchors_: (anchors_ @ keys.T).sum(), draw(KEYS, DIM, seed=1), hidden, anchors

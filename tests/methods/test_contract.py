@@ -1,4 +1,4 @@
-"""What every method guarantees: it builds, ids are stable, hyper-parameters matter, its space loads."""
+"""Guarantees of every method: it builds, ids are stable, hyper-parameters matter, its space loads."""
 
 import dataclasses
 import json
@@ -123,7 +123,7 @@ def setting(path: str = "", words: str = "") -> Setting:
 
 
 class Watched(dict[str, Any]):
-    """Data that notes which kinds are read."""
+    """A mapping of data that records which kinds are read."""
 
     def __init__(self, data: Any) -> None:
         super().__init__(data)
@@ -169,10 +169,10 @@ def test_its_presets_build(name: str, preset: str) -> None:
 @pytest.mark.parametrize("name", METHODS)
 def test_its_presets_name_the_source_of_each_value(name: str) -> None:
     method = load_method(name)
-    known = {field.name for field in dataclasses.fields(method.HyperParameters)}
-    assert set(getattr(method, "SOURCES", {})) <= known
+    all_fields = {field.name for field in dataclasses.fields(method.HyperParameters)}
+    assert set(getattr(method, "SOURCES", {})) <= all_fields
     values = presets(method)
-    assert {value.name for value in values} == known
+    assert {value.name for value in values} == all_fields
     assert all(value.repo_source != "ours" for value in values if value.differs)
 
 
@@ -212,7 +212,7 @@ def test_its_search_space_names_its_hyper_parameters(name: str, section: str) ->
     assert checked.method == name and checked.domains
 
 
-def test_the_published_grid_has_its_published_size() -> None:
+def test_the_grid_has_its_published_size() -> None:
     assert load_space(default_space("ibkd")).grid_size() == 8640
 
 
@@ -259,7 +259,7 @@ def _first_loss(stage: Stage) -> float:
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_whatever_the_setting_shares_reaches_every_stage(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shared_settings_reach_every_stage(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Setting, "common", partialmethod(_accumulating, Setting.common))
     method = load_method(name)
     stages = list(method.plan(method.HyperParameters(), setting()).chain())
@@ -276,7 +276,7 @@ def test_epochs_replace_the_budget() -> None:
     assert stage.budget == 3000
 
 
-def test_logits_with_weight_zero_need_no_teacher() -> None:
+def test_logits_with_zero_weight_need_no_teacher() -> None:
     values = {"hidden": 8, "kd_weight": 0.0}
     plain, approximated = (
         load_method(name).plan(hyper_parameters(load_method(name), values), setting())
@@ -327,7 +327,7 @@ def test_a_teacher_of_unit_vectors_has_students_of_unit_vectors(tmp_path: Path) 
     assert lengths == {"plain": [False] * 4, "unit": [True, False, True, True]}
 
 
-def test_an_unknown_method_and_a_misspelt_hyper_parameter_list_the_near_ones() -> None:
+def test_an_unknown_method_and_a_misspelt_hyper_parameter_get_suggestions() -> None:
     with pytest.raises(BadInput, match="Did you mean ibkd"):
         load_method("ibdk")
     with pytest.raises(BadInput, match="Did you mean beta1"):
@@ -366,10 +366,10 @@ def _batch(stage: Stage) -> Batch:
         tokens[column] = Tokens(ids, torch.ones_like(ids))
         rows[column] = torch.arange(size).reshape(8, -1).squeeze(1) + 100 * index
     teacher = {column: Encoding(torch.randn(len(tokens[column].input_ids_BT), 24)) for column in stage.stores}
-    known = {
+    all_fields = {
         "label": torch.arange(8) % 3,
         "logits": torch.randn(8, 3),
         "gold": torch.eye(2).repeat(4, 1),
         "scores": torch.randn(8, 2),
     }
-    return Batch(tokens, rows, teacher, {name: known[name] for name in stage.examples.values})
+    return Batch(tokens, rows, teacher, {name: all_fields[name] for name in stage.examples.values})

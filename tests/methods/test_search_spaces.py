@@ -1,4 +1,4 @@
-"""The search spaces that come with the methods: what the papers print, and names that exist."""
+"""The search spaces shipped with the methods: published values and existing names."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ SHIPPED = sorted((ROOT / "search_spaces").glob("*.yaml"))
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: str(path.stem))
-def test_what_it_searches_and_tries_first_are_hyper_parameters(path: Path) -> None:
+def test_searched_and_first_values_are_hyper_parameters(path: Path) -> None:
     sections = [name for name in ("space", "continuous") if name in sections_of(path)]
     for section in sections:
         space = load_space(path, space=section)

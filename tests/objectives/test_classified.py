@@ -1,4 +1,4 @@
-"""The head's objective: its terms are the losses it is made of, its scores are probabilities."""
+"""The head's objective: its terms equal its losses, and its scores are probabilities."""
 
 import pytest
 import torch
@@ -33,7 +33,7 @@ def test_labels_and_logits(pair: bool) -> None:
     torch.testing.assert_close(objective.logits(texts), logits)
 
 
-def test_labels_alone_need_no_logits_which_are_otherwise_required() -> None:
+def test_logits_are_required_unless_only_labels_are_used() -> None:
     both = Classified(student_dim=6, head=PAIRS, loss=spec(LabelsAndLogits, alpha=0.5))
     assert set(Classified(student_dim=6, head=PAIRS)(TEXTS, {}, batch(label=LABEL))) == {"labels"}
     with pytest.raises(BadInput, match="alpha = 1 without the teacher's logits"):
@@ -43,17 +43,17 @@ def test_labels_alone_need_no_logits_which_are_otherwise_required() -> None:
 
 
 def test_the_cosine_to_the_teacher() -> None:
-    mine, theirs = TEXTS["text"].embedding_BD, TEXTS["other"].embedding_BD
+    ours, theirs = TEXTS["text"].embedding_BD, TEXTS["other"].embedding_BD
     terms = CosineApproximation()({"text": TEXTS["text"]}, {"text": TEXTS["other"]}, batch())
-    expected = (0.5 * (1 - functional.cosine_similarity(mine, theirs))).mean()
+    expected = (0.5 * (1 - functional.cosine_similarity(ours, theirs))).mean()
     torch.testing.assert_close(terms["cosine"], expected)
 
 
 def test_the_cosines_of_pairs() -> None:
     theirs = {"text": Encoding(torch.randn(4, 9)), "other": Encoding(torch.randn(4, 9))}
-    mine_B, theirs_B = (
+    ours_B, theirs_B = (
         functional.cosine_similarity(model["text"].embedding_BD, model["other"].embedding_BD)
         for model in (TEXTS, theirs)
     )
     terms = PairCosines()(TEXTS, theirs, batch())
-    torch.testing.assert_close(terms["cosine"], (mine_B - theirs_B).square().mean())
+    torch.testing.assert_close(terms["cosine"], (ours_B - theirs_B).square().mean())

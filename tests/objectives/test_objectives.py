@@ -1,4 +1,4 @@
-"""Objectives: which terms, over which texts, at what weight, and what a zero weight costs."""
+"""Objectives: their terms, texts and weights, and the cost of a zero weight."""
 
 from typing import Any
 
@@ -131,7 +131,7 @@ class Untouchable(tuple[Tensor, ...]):
 
 
 @pytest.mark.parametrize("make", [InformationBottleneck, SupervisedBottleneck])
-def test_a_weight_of_zero_costs_nothing(make: type[nn.Module]) -> None:
+def test_zero_weight_terms_are_not_computed(make: type[nn.Module]) -> None:
     student, teacher, batch = distillation() if make is InformationBottleneck else labelled()
     unread = {c: Encoding(e.embedding_BD, Untouchable(e.hidden), e.mask_BT) for c, e in student.items()}
     objective = spec(make, beta=0.0).build(student_dim=DIM, teacher_dim=TEACHER)
@@ -231,7 +231,7 @@ def test_bad_values_are_refused_even_at_zero_weight(make: type[nn.Module], switc
         (LabelledCandidates, set()),
     ],
 )
-def test_an_objective_keeps_the_contracts_that_it_declares_and_no_others(
+def test_an_objective_satisfies_exactly_its_declared_contracts(
     make: type[nn.Module], contracts: set[type]
 ) -> None:
     given = {"head": spec(ClassificationHead, classes=2, pair=False)} if make is Classified else {}

@@ -1,4 +1,4 @@
-"""Objectives on candidates: their terms are the losses they are made of, on the joiner's scores."""
+"""Objectives on candidates: their terms equal their losses on the joiner's scores."""
 
 import pytest
 import torch
@@ -35,7 +35,7 @@ def test_soft_and_hard_on_the_scores_of_the_joiner(soft: type[SoftLabelCE] | typ
     torch.testing.assert_close(terms, loss.build().terms(scores, SCORES, GOLD))
 
 
-def test_labels_alone() -> None:
+def test_hard_labels_only() -> None:
     alone = JoinedCandidates(student_dim=DIM, loss=spec(SoftAndHard, alpha=0.0))
     terms = alone(ENCODINGS, {}, batch(gold=GOLD))
     torch.testing.assert_close(terms, {"hard": HardLabelCE()(alone.score(ENCODINGS), GOLD)})

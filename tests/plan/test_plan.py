@@ -1,4 +1,4 @@
-"""What steers training is a dev suite: a test suite is of another type, which only a report takes."""
+"""Only a dev suite can steer training: a test suite has another type, accepted only by reports."""
 
 from typing import Any
 
@@ -33,16 +33,16 @@ def stage(dev: Any) -> Stage:
 
 
 def sweep(dev: Any) -> Stage:
-    """What the trials of a sweep are planned from."""
+    """Return the context from which the trials of a sweep are planned."""
     method = load_method("mse")
     data = {Sentences.key: SentenceData(Store(TEXTS, TEACHER), rows=64)}
     setting = Setting(TEACHER, STUDENT, dev, data, 64, teacher_dim=4)
     return method.plan(hyper_parameters(method, {"batch_size": 16}, "paper"), setting)
 
 
-@pytest.mark.parametrize("made", [stage, sweep])
-def test_neither_a_stage_nor_a_sweep_takes_a_test_suite(made: Any) -> None:
+@pytest.mark.parametrize("build", [stage, sweep])
+def test_neither_a_stage_nor_a_sweep_takes_a_test_suite(build: Any) -> None:
     suite = DevSuite((), select="quality")
-    assert made(suite).dev == suite
+    assert build(suite).dev == suite
     with pytest.raises(BadInput, match=r"never a test suite.*suite='TestSuite'"):
-        made(TestSuite(()))
+        build(TestSuite(()))

@@ -1,4 +1,4 @@
-"""Tables and figures of runs, from a small MLflow database that our own tracker wrote."""
+"""Tables and figures of runs, from a small MLflow database written by our tracker."""
 
 import csv
 import json
@@ -25,7 +25,7 @@ LYING = {"docsearch_alignment": 0.4, "docsearch_uniformity": -2.5}
 
 
 def record_sweep(root: Path, name: str, seed: int, sentences: int) -> None:
-    """Three trials, of which trial 1 is the best and trial 2 is stopped early."""
+    """Record three trials; trial 1 is the best and trial 2 is stopped early."""
     folder = root / "sweeps" / name
     folder.mkdir(parents=True)
     tracker = MLflowTracker(tracking_uri(root), "stillhouse-toy", folder)
@@ -61,7 +61,7 @@ def record_sweep(root: Path, name: str, seed: int, sentences: int) -> None:
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory, database: Path) -> Path:
-    """A workspace with three sweeps: two seeds of one, and one on more sentences."""
+    """A workspace with three sweeps: one with two seeds, and another on more sentences."""
     folder = tmp_path_factory.mktemp("compared")
     shutil.copy(database, folder / "mlflow.db")
     with pytest.MonkeyPatch.context() as patch:
@@ -98,7 +98,7 @@ def test_seeds_become_one_row(root: Path) -> None:
     assert sum(line.runs for line in lines) == 3 * 5
 
 
-def test_equal_seeds_stay_apart() -> None:
+def test_sweeps_with_equal_seeds_are_not_merged() -> None:
     lines = [Entry(f"t{at}", "trial", "s", "finished", {"seed": "0", "rate": "1"}, {}) for at in range(2)]
     assert over_seeds(lines) == lines
 
@@ -146,7 +146,7 @@ def test_markdown_and_csv() -> None:
     assert label("latency_ms_p50") == "latency, ms" and label("loss") == "loss"
 
 
-def test_what_cannot_be_drawn_is_left_out() -> None:
+def test_maps_without_data_are_left_out() -> None:
     assert maps(table(), selecting(table())) == []
     assert selecting([Entry("r", "run", "", "finished", {}, {"loss": 1.0})]) == ""
 
@@ -181,7 +181,7 @@ def test_compare_writes_tables_and_figures_and_logs_them(
             "</table>"
         )[0]
         names = re.findall(r'<td class="text">([^<]+)</td><td>([\d.]+)', table)
-        assert names[0][0] == first, "the best stands on top"
+        assert names[0][0] == first, "the best trial is at the top"
         assert [float(value) for _, value in names] == sorted((float(v) for _, v in names), reverse=True)
     assert "0.5060 ± 0.0071" in page
     client = MlflowClient(tracking_uri(tmp_path / "runs"))
@@ -190,7 +190,7 @@ def test_compare_writes_tables_and_figures_and_logs_them(
     assert kept.info.run_name == "Comparison of toy" and kept.info.status == "FINISHED"
 
 
-def test_an_opening_is_noted_in_the_runs_of_the_model(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_opening_a_test_set_is_logged_in_the_models_runs(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from mlflow import MlflowClient
 
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)

@@ -40,7 +40,7 @@ def record(
 
 
 def trials(count: int) -> list[TrialRecord]:
-    """The learning rate decides, the temperature hardly matters."""
+    """Return trials in which the learning rate is decisive and the temperature hardly matters."""
     rates, temperatures = (1e-5, 1e-4, 1e-3), (0.05, 0.1)
     return [
         record(i, 0.3 + 0.1 * (i % 3) + 0.001 * (i % 2), rate=rates[i % 3], temperature=temperatures[i % 2])
@@ -62,12 +62,12 @@ def trials(count: int) -> list[TrialRecord]:
         (1.25e-7, "1.25e-7"),
     ],
 )
-def test_values_are_short(value: object, text: str) -> None:
+def test_values_are_printed_compactly(value: object, text: str) -> None:
     assert short(value) == text
 
 
 def study_of(path: Path, records: list[TrialRecord]) -> Path:
-    """Write trials as the Optuna study that a sweep would have kept of them."""
+    """Write trials as an Optuna study, as a sweep would."""
     kinds: dict[str, Any] = {
         "rate": optuna.distributions.FloatDistribution(1e-10, 1.0, log=True),
         "temperature": optuna.distributions.CategoricalDistribution([0.05, 0.1]),
@@ -91,19 +91,19 @@ def study_of(path: Path, records: list[TrialRecord]) -> Path:
 
 
 def shown(page: Path) -> dict[str, dict[str, Any]]:
-    """Plotly's figures in a page, by name."""
+    """Return Plotly's figures in a page, by name."""
     found = re.findall(
         r'<script type="application/json" class="figure" data-for="([\w-]+)">(.*?)</script>', page.read_text()
     )
     return {name: json.loads(text) for name, text in found}
 
 
-def test_importances_find_what_decides(tmp_path: Path) -> None:
+def test_importances_rank_the_decisive_parameter_first(tmp_path: Path) -> None:
     study = study_of(tmp_path / "study.db", trials(12))
     folder = write_figures(tmp_path / "figures", trials(12), QUALITY, study=study)
     (bars,) = shown(folder / "sweep.html")["importances"]["data"]
     shares = dict(zip(bars["y"], bars["x"], strict=True))
-    assert list(shares)[-1] == "rate", "the largest share stands on top"
+    assert list(shares)[-1] == "rate", "the largest share is at the top"
     assert shares["rate"] > 0.9
     assert sum(shares.values()) == pytest.approx(1.0)
 
@@ -117,16 +117,14 @@ def test_importances_find_what_decides(tmp_path: Path) -> None:
         ([record(0, 0.5, rate=1e-4), record(1, 0.5, rate=1e-5)], "all of them are equal"),
     ],
 )
-def test_the_page_says_why_there_are_no_importances(
-    records: list[TrialRecord], why: str, tmp_path: Path
-) -> None:
+def test_the_page_explains_missing_importances(records: list[TrialRecord], why: str, tmp_path: Path) -> None:
     study = study_of(tmp_path / "study.db", records)
     page = write_figures(tmp_path / "figures", records, QUALITY, study=study) / "sweep.html"
     assert re.search(f"<p>importances need .*{why}.*</p>", page.read_text())
     assert "importances" not in shown(page)
 
 
-def test_front_keeps_what_no_other_beats() -> None:
+def test_front_keeps_undominated_trials() -> None:
     records = [
         record(0, 0.50, second=40.0),
         record(1, 0.60, second=90.0),
@@ -147,7 +145,7 @@ def test_best_is_a_finished_trial() -> None:
     assert best_of([record(0, 0.5, "PRUNED")]) is None
 
 
-def test_trials_are_ranked_by_what_selects() -> None:
+def test_trials_are_ranked_by_the_selecting_figure() -> None:
     records = [
         record(0, 0.3),
         record(1, 0.9, "PRUNED"),
@@ -219,7 +217,7 @@ def test_learning_curves_show_the_best_trial_and_the_teacher(tmp_path: Path) -> 
     assert figure["layout"]["yaxis"]["title"]["text"] == "docsearch mrr@10 (dev)"
 
 
-def test_the_page_is_the_same_for_the_same_trials(tmp_path: Path) -> None:
+def test_the_page_is_deterministic(tmp_path: Path) -> None:
     study = study_of(tmp_path / "study.db", trials(4))
     pages = [write_figures(tmp_path / name, trials(4), QUALITY, study=study) / "sweep.html" for name in "ab"]
     assert pages[0].read_bytes() == pages[1].read_bytes()

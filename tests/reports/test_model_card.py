@@ -34,7 +34,7 @@ def front_matter(card: str) -> dict[str, Any]:
     return fields
 
 
-def test_the_front_matter_is_what_hubs_read() -> None:
+def test_the_front_matter_can_be_read_by_model_hubs() -> None:
     fields = front_matter(model_card(**CONTENT))
     assert fields["library_name"] == "sentence-transformers"
     assert fields["pipeline_tag"] == "sentence-similarity"
@@ -43,7 +43,7 @@ def test_the_front_matter_is_what_hubs_read() -> None:
     assert "knowledge-distillation" in fields["tags"]
 
 
-def test_what_is_unknown_is_left_out_or_called_unknown() -> None:
+def test_unknown_facts_are_omitted_or_marked_unknown() -> None:
     card = model_card(**{**CONTENT, "licence": "", "base_model": "", "hyper_parameters": {}, "metrics": {}})
     assert not {"license", "base_model"} & set(front_matter(card))
     assert "| mystery | unknown |" in card
@@ -65,11 +65,11 @@ def test_what_is_unknown_is_left_out_or_called_unknown() -> None:
         "IBKD: Zhang et al., ACL Findings 2023",
     ],
 )
-def test_the_content_is_there(line: str) -> None:
+def test_the_card_contains(line: str) -> None:
     assert line in model_card(**CONTENT).splitlines()
 
 
-def test_every_table_has_as_many_cells_in_each_row() -> None:
+def test_every_row_of_a_table_has_the_same_number_of_cells() -> None:
     card = model_card(**CONTENT).replace("\\|", "")
     for block in card.split("\n\n"):
         widths = {line.count("|") for line in block.splitlines() if line.startswith("|")}

@@ -1,4 +1,4 @@
-"""Two objectives at once: the job itself, from texts to a front."""
+"""A sweep with two objectives, run as the job itself, from texts to a Pareto front."""
 
 import itertools
 import json
@@ -69,21 +69,21 @@ def test_the_front_of_quality_and_latency(tmp_path: Path, tiny_model: Path, ray_
     assert ran.returncode == 0, ran.stdout + ran.stderr
     report = json.loads((tmp_path / "report.json").read_text())
     trials = report["trials"]
-    assert [trial["state"] for trial in trials] == ["COMPLETE"] * 5, "nobody is stopped early"
+    assert [trial["state"] for trial in trials] == ["COMPLETE"] * 5, "no trial is stopped early"
     for trial in trials:
         assert trial["values"] == [
             trial["metrics"]["agreement_spearman_cosine"],
             trial["metrics"]["latency_ms_p50"],
         ]
         assert trial["values"][1] > 0
-    beaten = {
+    dominated = {
         one["number"]
         for one, other in itertools.permutations(trials, 2)
         if other["values"][0] >= one["values"][0]
         and other["values"][1] <= one["values"][1]
         and other["values"] != one["values"]
     }
-    assert sorted(report["front"]) == sorted({trial["number"] for trial in trials} - beaten)
+    assert sorted(report["front"]) == sorted({trial["number"] for trial in trials} - dominated)
     best = max(trials, key=lambda trial: (trial["values"][0], -trial["values"][1]))
     assert report["champion"]["trial"] == best["number"]
     assert f"Pareto front, latency per text, median (ms): trials {report['front'][0]}" in ran.stdout

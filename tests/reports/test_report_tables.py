@@ -62,19 +62,19 @@ def test_one_line_per_trial() -> None:
     assert "all trials: optimizer=adam" in table
     assert line_of(table, "*1")[:6] == ["*1", "3e-5", "0.1", "0.5400", "0.5000", "0.8000"]
     assert line_of(table, "*1")[7:] == ["90.0", "%", "4,096", "42", "finished"]
-    assert table.count("*") == 2, "one mark and its explanation"
+    assert table.count("*") == 2, "one marker and its legend"
     assert line_of(table, "2 ")[-2:] == ["stopped", "early"]
     assert line_of(table, "4 ")[-2:] == ["–", "unfinished"]
     assert "failed: mean cosine of random pairs is 0.99, of 1000 | pairs" in table
 
 
-def test_numbers_end_in_one_column() -> None:
+def test_numbers_are_right_aligned() -> None:
     lines = [line for line in trial_table(TRIALS[:2], QUALITY).splitlines() if "finished" in line]
     assert len({line.index("finished") for line in lines}) == 1
     assert lines[0].index("0.4500") == lines[1].index("0.5400")
 
 
-def test_figures_of_one_end_keep_their_names() -> None:
+def test_figures_with_the_same_last_part_keep_full_names() -> None:
     table = trial_table(TRIALS, QUALITY)
     assert "mrr@10 is docsearch_cosine_mrr@10" in table
     assert "spearman is" not in table
@@ -114,7 +114,7 @@ def test_comparison_has_the_four_models_in_order() -> None:
     assert line_of(table, "untrained")[2:] == ["0.1000", "–", "–", "–", "–"]
 
 
-def test_comparison_in_a_narrow_terminal_stands_in_two_parts() -> None:
+def test_comparison_in_a_narrow_terminal_is_split_in_two() -> None:
     table = comparison_table(TESTED, width=60)
     assert max(map(len, table.splitlines())) <= 60
     assert table.count("best student") == 2
@@ -127,7 +127,7 @@ def test_comparison_as_markdown() -> None:
     assert lines[2].startswith("| teacher | 0.6000 |")
 
 
-def test_a_sweep_is_described_by_its_champion_its_test_and_its_best_trials() -> None:
+def test_sweep_description_has_champion_test_figures_and_best_trials() -> None:
     text = sweep_description(TRIALS, QUALITY, TESTED, 1, "student-x", {QUALITY: 0.6})
     assert text.startswith(
         "**Champion: trial 1**, docsearch mrr@10 0.5400 on dev, 90.0 % of the teacher's. "

@@ -1,4 +1,4 @@
-"""Small spaces and a driver of the searcher, which its tests share."""
+"""Small spaces and a driver of the searcher, shared by its tests."""
 
 import math
 from pathlib import Path
@@ -34,7 +34,7 @@ def finish(search: StudySearcher, trial_id: str, value: float = 0.5, **more: Any
 
 
 def drive(search: StudySearcher) -> None:
-    """One trial at a time to the end of the search; every third is stopped early, as ASHA would."""
+    """Run one trial at a time to the end of the search; stop every third early, as ASHA would."""
     for turn in range(100):
         config = search.suggest(f"tune{turn}")
         if isinstance(config, str):

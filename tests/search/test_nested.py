@@ -33,7 +33,7 @@ search:
 
 
 def main(arguments: list[str]) -> int:
-    """The command as it is, with one MSE baseline; what is held of the cluster is noted before it ends."""
+    """Run the command with one MSE baseline; record the cluster resources in use before it ends."""
     import ray
 
     from stillhouse.cli.main import main as command
@@ -71,7 +71,7 @@ def ray_folder() -> Iterator[str]:
 
 @pytest.mark.ray
 def test_trials_of_two_workers_on_two_cpus(tmp_path: Path, tiny_model: Path, ray_folder: str) -> None:
-    """One runs to its end and one is stopped: nothing is held any more, and nothing was output twice."""
+    """One trial completes and one is stopped: no resources stay reserved and no metric is written twice."""
     (tmp_path / "words.txt").write_text(words(600))
     (tmp_path / "space.yaml").write_text(SPACE)
     flags = {
@@ -115,11 +115,11 @@ def test_trials_of_two_workers_on_two_cpus(tmp_path: Path, tiny_model: Path, ray
     report = json.loads((tmp_path / "report.json").read_text())
     check_trials(report["trials"])
     assert report["champion"]["trial"] == 0 and Path(report["champion"]["export"]).is_dir()
-    assert told_twice(tmp_path / "runs" / "mlflow.db") == []
+    assert duplicated_metrics(tmp_path / "runs" / "mlflow.db") == []
 
 
 def check_trials(trials: list[dict[str, Any]]) -> None:
-    """The first ran to its end, the other was stopped at the first rung; the last report is what counts."""
+    """Check that the first completed and the other stopped at the first rung; the last report counts."""
     assert [trial["state"] for trial in trials] == ["COMPLETE", "PRUNED"]
     full, stopped = trials
     quarters = [BUDGET * part // EVALUATIONS for part in range(1, EVALUATIONS + 1)]
@@ -130,8 +130,8 @@ def check_trials(trials: list[dict[str, Any]]) -> None:
     assert stopped["values"] == [stopped["curve"][0][1]] and stopped["values"] < full["values"]
 
 
-def told_twice(database: Path) -> list[Any]:
-    """Figures that MLflow has more than once for one run and step."""
+def duplicated_metrics(database: Path) -> list[Any]:
+    """Return figures that MLflow stores more than once for one run and step."""
     with sqlite3.connect(database) as connection:
         counted = "select run_uuid, key, step, count(*) as times from metrics group by run_uuid, key, step"
         return connection.execute(f"select * from ({counted}) where times > 1").fetchall()

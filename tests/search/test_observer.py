@@ -1,4 +1,4 @@
-"""What the driver tells of trials: every run is closed, and none fails for what is not its fault."""
+"""The driver's records of trials: every run is closed, and none is failed for an external fault."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -20,8 +20,8 @@ QUICK = {"distil_batch_size": 16, "finetune_batch_size": 16}
 FULL_DISK = "there must be room on the disk for x, but it is full."
 
 
-class Told:
-    """A tracker that remembers."""
+class RecordingTracker:
+    """A tracker that records its calls."""
 
     def __init__(self) -> None:
         self.ended: dict[Key, str] = {}
@@ -57,9 +57,9 @@ def record(state: str) -> TrialRecord:
     return TrialRecord(0, QUICK, state, (0.5,), {}, None, 1.0, 96, {}, {})
 
 
-def test_a_trial_of_an_earlier_process_is_told_to_its_end(context: Context) -> None:
+def test_a_trial_of_an_earlier_process_is_recorded_to_its_end(context: Context) -> None:
     follow(QUICK, context, lambda report: None)
-    tracker = Told()
+    tracker = RecordingTracker()
     with Observer("s", context, tracker, {}) as observer:
         observer.ended(record("COMPLETE"))
     trial_key = ("s", "trial-0000")
@@ -78,7 +78,7 @@ def test_a_trial_of_an_earlier_process_is_told_to_its_end(context: Context) -> N
 def test_a_live_trial_is_interrupted_with_the_sweep(
     context: Context, error: type[BaseException], state: str
 ) -> None:
-    tracker = Told()
+    tracker = RecordingTracker()
     with pytest.raises(error), Observer("s", context, tracker, {}) as observer:
         observer.on_trial_start(0, [], trial())
         raise error
@@ -90,7 +90,7 @@ def test_a_live_trial_is_interrupted_with_the_sweep(
 def test_a_stage_that_a_trial_never_reached_has_no_run(context: Context) -> None:
     stage = next(context.plan(QUICK).chain())
     run(stage, Workspace(Path(context.root)), where=context.where)
-    tracker = Told()
+    tracker = RecordingTracker()
     with Observer("s", context, tracker, {}) as observer:
         observer.on_trial_start(0, [], trial())
         observer.ended(record("PRUNED"))
@@ -102,8 +102,8 @@ def test_a_stage_that_a_trial_never_reached_has_no_run(context: Context) -> None
     }
 
 
-def test_the_champion_and_the_openings_of_the_test_are_tags(context: Context) -> None:
-    tracker = Told()
+def test_champion_and_test_openings_are_tags(context: Context) -> None:
+    tracker = RecordingTracker()
     with Observer("s", context, tracker, {}) as observer:
         observer.opened("abc", 1)
         for champion in (0, 1):
@@ -113,10 +113,10 @@ def test_the_champion_and_the_openings_of_the_test_are_tags(context: Context) ->
         (("s", "trial-0000"), "champion"): ({"stillhouse.champion": "no"}, "trial 0"),
         (("s", "trial-0001"), "champion"): ({"stillhouse.champion": "yes"}, "trial 1 (champion)"),
     }
-    assert ("s",) not in tracker.steps, "an opening is no metric"
+    assert ("s",) not in tracker.steps, "opening a test set is not a metric"
 
 
-def test_a_trial_that_the_workspace_cannot_serve_ends_the_search(
+def test_a_workspace_failure_in_a_trial_ends_the_search(
     context: Context, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def refuse(*arguments: Any, **named: Any) -> None:
@@ -132,10 +132,10 @@ def test_a_trial_that_the_workspace_cannot_serve_ends_the_search(
     config = search.suggest("first")
     search.on_trial_result("first", reports[-1])
     search.on_trial_complete("first", reports[-1])
-    assert [known.state for known in search.records()] == ["RUNNING"]
+    assert [entry.state for entry in search.records()] == ["RUNNING"]
     assert searcher(tmp_path).suggest("second") == config
 
-    with pytest.raises(Hindered, match="full"), Observer("s", context, Told(), {}) as observer:
+    with pytest.raises(Hindered, match="full"), Observer("s", context, RecordingTracker(), {}) as observer:
         observer.on_step_end(0, [])
         observer.on_trial_start(0, [], trial())
         observer.on_trial_result(0, [], trial(), reports[-1])

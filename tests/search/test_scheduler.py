@@ -1,4 +1,4 @@
-"""Early stopping: the rules' decisions, and that a restarted sweep decides as an undisturbed one."""
+"""Early stopping: the decisions of each rule, and equal decisions after a restart."""
 
 import contextlib
 import io
@@ -45,22 +45,22 @@ def scheduler(name: str = "asha", **options: Any) -> StudyScheduler:
 def play(
     scheduler_: StudyScheduler, number: int, curve: list[float], *, patience: int = 4
 ) -> tuple[str, dict[int, float]]:
-    """Run a trial with one evaluation per quarter of the budget: how it ended, and its evaluations.
+    """Run a trial with one evaluation per quarter of the budget; return how it ended and its evaluations.
 
     After ``patience`` evaluations it ends by itself.
     """
-    made: dict[int, float] = {}
+    evaluations: dict[int, float] = {}
     scheduler_.on_trial_add(None, trial(number))
     for examples, value in list(zip(STEPS, curve, strict=True))[:patience]:
-        made[examples] = value
+        evaluations[examples] = value
         result = {"q": value, "examples_seen": examples, "finished": False}
         if scheduler_.on_trial_result(None, trial(number), result) == "STOP":
             scheduler_.on_trial_complete(None, trial(number), result)
-            return "PRUNED", made
+            return "PRUNED", evaluations
     result = {"q": curve[-1], "examples_seen": FULL, "finished": True}
     assert scheduler_.on_trial_result(None, trial(number), result) == "CONTINUE"
     scheduler_.on_trial_complete(None, trial(number), result)
-    return "COMPLETE", made
+    return "COMPLETE", evaluations
 
 
 CURVES = [
@@ -79,10 +79,10 @@ CURVES = [
 def ends_of(name: str) -> list[tuple[str, int]]:
     scheduler_ = scheduler(name)
     ends = [play(scheduler_, n, curve) for n, curve in enumerate(CURVES)]
-    return [(state, max(made)) for state, made in ends]
+    return [(state, max(evaluations)) for state, evaluations in ends]
 
 
-def test_asha_stops_trials_behind_at_the_rungs() -> None:
+def test_asha_stops_trials_that_lag_at_a_rung() -> None:
     assert ends_of("asha")[:7] == [
         ("COMPLETE", 400),
         ("PRUNED", 100),
@@ -155,7 +155,7 @@ def test_median_decides_as_ray_does(seed: int) -> None:
     assert stopped
 
 
-def test_a_trial_that_its_patience_ended_counts_for_the_median_to_the_end() -> None:
+def test_a_trial_ended_by_patience_counts_in_the_median_to_the_end() -> None:
     patient, early = scheduler("median"), scheduler("median")
     for number in range(3):
         play(patient, number, [0.5] * 4)
@@ -169,7 +169,7 @@ def test_a_trial_that_its_patience_ended_counts_for_the_median_to_the_end() -> N
 
 
 @pytest.mark.parametrize("name", RULES)
-def test_the_first_trials_that_do_not_fail_reach_the_full_budget(name: str) -> None:
+def test_the_first_successful_trials_reach_the_full_budget(name: str) -> None:
     scheduler_ = scheduler(name, at_least_full=3)
     falling = [[0.9 - 0.1 * n] * 4 for n in range(8)]
     assert play(scheduler_, 0, falling[0])[0] == "COMPLETE"
@@ -193,7 +193,7 @@ def test_a_retried_trial_keeps_its_protection() -> None:
 
 
 def test_a_trial_that_was_running_keeps_its_protection_over_a_restart() -> None:
-    """Trial 2 ended before trial 1, which was started earlier, when the driver was killed."""
+    """When the driver was killed, trial 2 had ended and trial 1, which started earlier, had not."""
     history = [record(0, "COMPLETE", {100: 0.9}), record(1, "RUNNING", {}), record(2, "COMPLETE", {100: 0.9})]
     scheduler_ = scheduler(at_least_full=2, history=history)
     assert play(scheduler_, 1, [0.1] * 4)[0] == "COMPLETE"
@@ -205,13 +205,15 @@ def test_a_trial_that_was_running_keeps_its_protection_over_a_restart() -> None:
 @pytest.mark.parametrize("cut", range(len(CURVES)))
 @pytest.mark.parametrize("seen", [0, 1, 3])
 def test_a_restart_decides_as_an_undisturbed_run(name: str, cut: int, seen: int, at_least_full: int) -> None:
-    """Killed when trial ``cut`` had survived ``seen`` evaluations; it is issued again, repeating them."""
+    """The sweep is killed when trial ``cut`` has survived ``seen`` evaluations, which it then repeats."""
     straight = scheduler(name, at_least_full=at_least_full)
     ends = [play(straight, n, curve) for n, curve in enumerate(CURVES)]
-    history = [record(n, state, made) for n, (state, made) in enumerate(ends[:cut])]
-    state, made = ends[cut]
+    history = [record(n, state, evaluations) for n, (state, evaluations) in enumerate(ends[:cut])]
+    state, evaluations = ends[cut]
     survived = {
-        examples: value for examples, value in made.items() if state != "PRUNED" or examples < max(made)
+        examples: value
+        for examples, value in evaluations.items()
+        if state != "PRUNED" or examples < max(evaluations)
     }
     history.append(record(cut, "RUNNING", dict(list(survived.items())[:seen])))
     resumed = scheduler(name, at_least_full=at_least_full, history=history)
@@ -231,7 +233,7 @@ def test_a_survived_evaluation_is_not_judged_again(name: str) -> None:
     assert scheduler_.on_trial_result(None, trial(4), replayed) == "STOP"
 
 
-def test_reports_that_cannot_be_judged_go_on() -> None:
+def test_reports_that_cannot_be_judged_let_the_trial_continue() -> None:
     scheduler_ = scheduler()
     play(scheduler_, 0, [0.9] * 4)
     scheduler_.on_trial_add(None, trial(1))
@@ -277,7 +279,7 @@ def test_the_command_line_knows_schedulers_by_name() -> None:
         assert parser().parse_args(["sweep", "ibkd", *arguments]).scheduler == name
 
 
-def test_one_more_file_is_one_more_scheduler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_new_file_adds_a_scheduler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "second_only.py").write_text(
         "class Rule:\n"
         "    def stops(self, number, examples, value): return number != 1\n"

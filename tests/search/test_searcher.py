@@ -18,7 +18,7 @@ from stillhouse.search.space import Categorical, Float, Space
 
 
 @pytest.mark.parametrize("sampler", ["tpe", "random", "qmc"])
-def test_first_point_first_then_different_points_within_the_space(tmp_path: Path, sampler: str) -> None:
+def test_the_first_point_comes_first_then_distinct_points_of_the_space(tmp_path: Path, sampler: str) -> None:
     search = searcher(tmp_path, sampler=sampler, trials=12)
     drive(search)
     points = [dict(record.hyper_parameters) for record in search.records()]
@@ -69,7 +69,7 @@ def test_a_finite_space_is_exhausted_without_repeats(tmp_path: Path, sampler: st
     assert len({tuple(r.hyper_parameters.values()) for r in search.records()}) == 6
 
 
-def test_lists_survive_optuna() -> None:
+def test_list_values_round_trip_through_optuna() -> None:
     space = Space("m", {"layers": Categorical(((0, 2, 4), (), None, "first")), "x": Float(0.0, 1.0)})
     for choice in ((0, 2, 4), (), None, "first"):
         stored = encode({"x": 0.5, "layers": choice}, space)
@@ -78,7 +78,7 @@ def test_lists_survive_optuna() -> None:
         assert decode(stored, space) == {"x": 0.5, "layers": choice}
 
 
-def test_one_more_file_is_one_more_sampler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_new_file_adds_a_sampler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "smallest.py").write_text(
         "def check(space): pass\ndef candidates(search):\n    for a in (1, 2, 3): yield {'a': a, 'b': 'x'}\n"
     )
@@ -89,7 +89,7 @@ def test_one_more_file_is_one_more_sampler(tmp_path: Path, monkeypatch: pytest.M
     assert [p["hyper_parameters"]["a"] for p in points if isinstance(p, dict)] == [2, 1, 2]
 
 
-def test_refuses_samplers_that_do_not_suit(tmp_path: Path) -> None:
+def test_unsuitable_samplers_are_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="quasi-random"):
         searcher(tmp_path, DISCRETE, sampler="qmc")
     with pytest.raises(BadInput, match="a grid must have a list of values"):
@@ -103,7 +103,7 @@ def test_refuses_samplers_that_do_not_suit(tmp_path: Path) -> None:
     assert not (tmp_path / "study.db").exists()
 
 
-def test_refuses_to_go_on_with_another_space(tmp_path: Path) -> None:
+def test_resuming_with_another_space_is_refused(tmp_path: Path) -> None:
     searcher(tmp_path, DISCRETE)
     searcher(tmp_path, DISCRETE, trials=20)
     with pytest.raises(BadInput, match="resumed with the space"):
@@ -123,7 +123,7 @@ def ended(search: StudySearcher, result: dict[str, Any] | None, error: bool = Fa
     return search.records()[-1]
 
 
-def test_finished_trials_carry_what_they_reported(tmp_path: Path) -> None:
+def test_finished_trials_store_their_reports(tmp_path: Path) -> None:
     result = {
         "q": 0.7,
         "examples_seen": FULL,
@@ -148,7 +148,7 @@ def test_stopped_trials_are_pruned_with_their_last_evaluation(tmp_path: Path) ->
     assert (record.examples, record.reason) == (50, None)
 
 
-def test_a_trial_at_the_full_budget_is_complete_whoever_stopped_it(tmp_path: Path) -> None:
+def test_a_trial_stopped_at_the_full_budget_is_complete(tmp_path: Path) -> None:
     assert ended(searcher(tmp_path), {"q": 0.2, "examples_seen": FULL}).state == "COMPLETE"
 
 
@@ -165,7 +165,7 @@ def test_a_trial_at_the_full_budget_is_complete_whoever_stopped_it(tmp_path: Pat
         (None, True, "ended with an error"),
     ],
 )
-def test_failed_trials_say_why_and_do_not_run_for_ever(
+def test_failed_trials_store_a_reason_and_do_not_stay_running(
     tmp_path: Path, result: dict[str, Any] | None, error: bool, reason: str
 ) -> None:
     search = searcher(tmp_path)
@@ -191,7 +191,7 @@ def test_an_error_is_explained_afterwards(tmp_path: Path) -> None:
     assert search.records()[complete].reason is None
 
 
-def test_reports_without_a_finite_figure_are_passed_over(tmp_path: Path) -> None:
+def test_reports_without_a_finite_figure_are_ignored(tmp_path: Path) -> None:
     search = searcher(tmp_path)
     search.suggest("t")
     for result in ({}, {"q": 1.0}, {"examples_seen": 10}, {"q": math.nan, "examples_seen": 20}, {"q": None}):
@@ -208,7 +208,7 @@ def test_reports_without_a_finite_figure_are_passed_over(tmp_path: Path) -> None
     assert (record.values, record.curve) == ((0.5,), {30: 0.5})
 
 
-def test_a_cancelled_trial_is_taken_up_by_the_next_process(tmp_path: Path) -> None:
+def test_a_cancelled_trial_is_resumed_by_the_next_process(tmp_path: Path) -> None:
     search = searcher(tmp_path)
     config = search.suggest("t")
     search.on_trial_complete("t", None, error=False)
@@ -236,7 +236,7 @@ def test_two_objectives_with_one_measured_by_the_driver(tmp_path: Path) -> None:
     assert len(search.study().best_trials) == 8
 
 
-def test_pickles_without_its_connection(tmp_path: Path) -> None:
+def test_the_searcher_pickles_without_its_connection(tmp_path: Path) -> None:
     search = searcher(tmp_path, measure=lambda result: {})
     search.suggest("t")
     copy = pickle.loads(pickle.dumps(search))

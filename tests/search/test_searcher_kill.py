@@ -17,7 +17,7 @@ def _kill_me() -> None:
 
 
 def _drive_and_die(folder: Path, where: str, turn: int, sampler: str) -> None:
-    """`drive`, killed at ``where`` of the trial number ``turn``."""
+    """Run `drive`, killed at point ``where`` of trial number ``turn``."""
     search: StudySearcher = searcher(folder, sampler=sampler)
     original = RDBStorage._set_trial_param_without_commit
     state = {"parameters": 0}
@@ -66,7 +66,7 @@ def _drive_and_die(folder: Path, where: str, turn: int, sampler: str) -> None:
         ("in ask", "qmc"),
     ],
 )
-def test_a_killed_search_goes_on_as_if_nothing_had_happened(tmp_path: Path, where: str, sampler: str) -> None:
+def test_a_killed_search_resumes_like_an_undisturbed_one(tmp_path: Path, where: str, sampler: str) -> None:
     drive(searcher(tmp_path / "straight", sampler=sampler))
     turn = 6
     fork = multiprocessing.get_context("fork")
@@ -82,7 +82,7 @@ def test_a_killed_search_goes_on_as_if_nothing_had_happened(tmp_path: Path, wher
     assert sequence(resumed) == sequence(searcher(tmp_path / "straight", sampler=sampler))
 
 
-def test_a_trial_with_half_its_parameters_is_void(tmp_path: Path) -> None:
+def test_a_trial_with_partial_parameters_is_discarded(tmp_path: Path) -> None:
     drive(searcher(tmp_path / "straight"))
     search = searcher(tmp_path / "killed", trials=5)
     drive(search)

@@ -1,4 +1,4 @@
-"""Stages that no searched value changes are found, built once, and reused by every trial."""
+"""Stages unaffected by searched values are found, built once and reused by every trial."""
 
 import dataclasses
 from pathlib import Path
@@ -20,7 +20,7 @@ FIXED = {"distil_batch_size": 16, "finetune_batch_size": 16}
 
 @pytest.fixture(autouse=True)
 def called_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tasks of the cluster are plain calls."""
+    """Run cluster tasks as plain calls."""
     monkeypatch.setattr(shared_module, "call", lambda function, *arguments, need: function(*arguments))
 
 
@@ -69,7 +69,7 @@ def test_trials_over_the_last_stage_reuse_the_first(context: Context) -> None:
     assert reuse(plans[:1], workspace) == []
 
 
-def test_a_fine_tuned_teacher_that_trials_share_says_its_logits_before_them(context: Context) -> None:
+def test_a_shared_fine_tuned_teacher_records_its_logits_before_the_trials(context: Context) -> None:
     context, workspace = dataclasses.replace(context, method="sra_kd"), Workspace(Path(context.root))
     fixed = {"hidden": 8, "distil_batch_size": 8, "finetune_batch_size": 8}
     searched = Space("sra_kd", {"kd_weight": Categorical((0.5, 1.0))}, fixed=fixed)

@@ -242,7 +242,7 @@ def test_unit_cube_covers_every_value_alike() -> None:
         assert wide.holds(wide.at(0.0)) and wide.holds(wide.at(1.0 - 1e-16)) and wide.holds(wide.at(1.0))
 
 
-def test_fingerprint_is_of_the_search_alone(write: Write) -> None:
+def test_fingerprint_covers_only_the_search(write: Write) -> None:
     space = load_space(write(GOOD))
     assert dataclasses.replace(space, source="elsewhere").fingerprint == space.fingerprint
     changed = [
@@ -255,21 +255,21 @@ def test_fingerprint_is_of_the_search_alone(write: Write) -> None:
     assert len({space.fingerprint, *[other.fingerprint for other in changed]}) == 6
 
 
-def test_without_drops_a_name_everywhere(write: Write) -> None:
+def test_without_removes_a_name_everywhere(write: Write) -> None:
     space = load_space(write(GOOD)).without("layers", "not there")
     assert list(space.domains) == ["learning_rate", "projection"]
     assert space.first == {"learning_rate": 1e-4, "projection": 128}
     assert space.grid_size() == 6
 
 
-def test_probes_hold_every_extreme_and_the_fixed_values() -> None:
+def test_probes_contain_every_extreme_and_the_fixed_values() -> None:
     space = Space("m", {"a": Categorical((1, 2, 3)), "b": Float(0.1, 0.9)}, {"c": 7}, {"a": 2, "b": 0.5})
     probes = list(space.probes())
     assert {p["a"] for p in probes} == {1, 2, 3} and {0.1, 0.9} <= {p["b"] for p in probes}
     assert all(p["c"] == 7 and set(p) == {"a", "b", "c"} for p in probes)
 
 
-def test_importing_a_space_starts_nothing_heavy() -> None:
+def test_reading_a_space_imports_nothing_heavy() -> None:
     code = "import sys, stillhouse.search.space; print({'ray', 'optuna', 'torch'} & set(sys.modules))"
     done = subprocess.run(
         [sys.executable, "-c", code],
@@ -280,7 +280,7 @@ def test_importing_a_space_starts_nothing_heavy() -> None:
     assert done.stdout.strip() == "set()", done.stderr
 
 
-def test_first_serves_both_sections(tmp_path: Path) -> None:
+def test_first_applies_to_both_sections(tmp_path: Path) -> None:
     path = tmp_path / "both.yaml"
     path.write_text(
         "method: m\nsearch:\n  space: {a: [1, 2]}\n"

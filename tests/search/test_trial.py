@@ -1,4 +1,4 @@
-"""A trial, as it reports: its curve, its result, and why it ended when it diverged."""
+"""A trial's reports: its curve, its result, and the reason when it diverged."""
 
 import dataclasses
 import math
@@ -24,7 +24,7 @@ def reports(context: Context, **values: Any) -> list[dict[str, Any]]:
     return output
 
 
-def test_a_curve_and_then_the_result(context: Context) -> None:
+def test_a_trial_reports_its_curve_and_then_its_result(context: Context) -> None:
     output = reports(context)
     assert [report["examples_seen"] for report in output] == [32, 64, 80, 96, 96]
     assert [report["finished"] for report in output] == [False] * 4 + [True]
@@ -37,7 +37,7 @@ def test_a_curve_and_then_the_result(context: Context) -> None:
     assert final["size_mb"] == pytest.approx(weights / 1e6)
 
 
-def test_a_second_time_it_replays(context: Context) -> None:
+def test_a_repeated_trial_replays_its_reports(context: Context) -> None:
     first, second = reports(context), reports(context)
     for report in (*first, *second):
         report.pop("seconds")
@@ -53,7 +53,7 @@ def test_a_trial_that_diverges_says_why_and_has_no_result(context: Context) -> N
     assert not Workspace(Path(context.root)).finished(last)
 
 
-def test_the_baseline_encodes_as_many_texts(context: Context) -> None:
+def test_the_baseline_encodes_the_same_number_of_texts(context: Context) -> None:
     setting = equal_work(context, context.plan(QUICK))
     assert setting.distil_budget == 64 + 32 * 3
     assert setting.get(Pairs) is None and setting.finetune_budget == 0
@@ -65,7 +65,7 @@ def test_the_baseline_encodes_as_many_texts(context: Context) -> None:
     assert equal_work(crossed, plan).distil_budget == 2 * (3 * 64 + 3 * 64)
 
 
-def test_a_text_is_a_text(context: Context) -> None:
+def test_texts_of_counts_query_passage_and_negatives(context: Context) -> None:
     labelled, workspace = context.setting[Pairs].examples, Workspace(Path(context.root))
     assert labelled is not None and isinstance(labelled.origin, Mined)
     more = dataclasses.replace(labelled, origin=dataclasses.replace(labelled.origin, negatives=4))
@@ -79,7 +79,7 @@ def test_a_text_is_a_text(context: Context) -> None:
     assert texts_of(given, workspace) == 4
 
 
-def test_the_baseline_trains_from_equal_work(context: Context) -> None:
+def test_the_baseline_starts_from_equal_upstream_training(context: Context) -> None:
     baseline = dataclasses.replace(context, method="mse", setting=equal_work(context, context.plan(QUICK)))
     output: list[dict[str, Any]] = []
     follow({"learning_rate": LEARNING_RATES[0], "batch_size": 16}, baseline, output.append)

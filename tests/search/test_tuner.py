@@ -22,7 +22,7 @@ LEVELS = {0: 0.5, 1: 0.3, 2: 0.8, 3: 0.8, 4: 0.9, 5: 0.1, 6: 0.8, 7: 0.2}
 
 
 def trainable(config: dict[str, Any]) -> None:
-    """Evaluations at each quarter; the number of the trial decides how it ends."""
+    """Evaluate at each quarter of the budget; the trial's number decides how it ends."""
     from ray import tune
 
     number, marker = config["trial"], Path(config["folder"]) / "killed"
@@ -45,7 +45,7 @@ def trainable(config: dict[str, Any]) -> None:
 
 
 def main(folder: Path, ray_folder: str) -> None:
-    """One start of the sweep."""
+    """Start the sweep once."""
     import ray
     from ray import tune
 
@@ -92,8 +92,8 @@ def main(folder: Path, ray_folder: str) -> None:
 def ray_folder() -> Iterator[str]:
     folder = tempfile.mkdtemp(prefix="st-", dir="/tmp")
     yield folder
-    mine = [p for p in psutil.process_iter(["cmdline"]) if folder in " ".join(p.info["cmdline"] or [])]
-    for process in mine:
+    leftovers = [p for p in psutil.process_iter(["cmdline"]) if folder in " ".join(p.info["cmdline"] or [])]
+    for process in leftovers:
         process.kill()
     shutil.rmtree(folder, ignore_errors=True)
 

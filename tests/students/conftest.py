@@ -1,4 +1,4 @@
-"""Tiny random encoders of several architectures, in plain Hugging Face folders."""
+"""Tiny random encoders of several architectures as plain Hugging Face folders."""
 
 import string
 from collections.abc import Callable
@@ -15,15 +15,15 @@ MakeModel = Callable[[str], Model]
 
 @pytest.fixture(scope="session")
 def make_model(tmp_path_factory: pytest.TempPathFactory) -> MakeModel:
-    """A folder for a kind that `_config` knows, such as ``bert``, made on first use."""
-    made: dict[str, Model] = {}
+    """Return the folder of an architecture in `_config`, such as ``bert``, created on first use."""
+    cache: dict[str, Model] = {}
 
     def make(kind: str) -> Model:
-        if kind not in made:
+        if kind not in cache:
             folder = tmp_path_factory.mktemp(kind)
             _write_model(kind, folder)
-            made[kind] = Model(sha256=kind, name=f"tiny-{kind}", path=str(folder))
-        return made[kind]
+            cache[kind] = Model(sha256=kind, name=f"tiny-{kind}", path=str(folder))
+        return cache[kind]
 
     return make
 
@@ -50,7 +50,7 @@ def _write_model(kind: str, folder: Path) -> None:
 
 
 def _tokenizer() -> Any:
-    """WordPiece over letters; the padding token has id 1, as RoBERTa and MPNet take for granted."""
+    """Build WordPiece over letters; the padding token has id 1, as RoBERTa and MPNet assume."""
     import tokenizers
     from tokenizers import models, normalizers, pre_tokenizers, processors
 

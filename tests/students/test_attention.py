@@ -1,4 +1,4 @@
-"""Attention on a CPU: the numbers of the fused kernel, with and without gradients, short and long."""
+"""CPU attention matches the fused kernel, with and without gradients, on short and long texts."""
 
 from pathlib import Path
 from typing import Any
@@ -16,11 +16,11 @@ def model(**changes: Any) -> Any:
     torch.manual_seed(0)
     shape = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 32}
     settings: Any = {"vocab_size": 50, "attn_implementation": "sdpa", **shape, **changes}
-    made: nn.Module = BertModel(BertConfig(**settings)).double()
-    return made.eval()
+    bert: nn.Module = BertModel(BertConfig(**settings)).double()
+    return bert.eval()
 
 
-def said(bert: Any, length: int) -> Tensor:
+def hidden_states(bert: Any, length: int) -> Tensor:
     ids = torch.randint(1, 50, (3, length), generator=torch.Generator().manual_seed(1))
     mask = torch.ones_like(ids)
     mask[1, length // 2 :] = 0
@@ -28,21 +28,21 @@ def said(bert: Any, length: int) -> Tensor:
 
 
 @pytest.mark.parametrize("length", [4, SHORT, SHORT + 1, 3 * SHORT])
-def test_the_states_and_the_gradients_are_those_of_the_fused_kernel(length: int) -> None:
+def test_states_and_gradients_match_the_fused_kernel(length: int) -> None:
     fused, quick = model(), model()
     prefer_quick_attention(quick, "cpu")
     assert (fused.config._attn_implementation, quick.config._attn_implementation) == ("sdpa", NAME)
     with torch.inference_mode():
-        torch.testing.assert_close(said(quick, length), said(fused, length))
+        torch.testing.assert_close(hidden_states(quick, length), hidden_states(fused, length))
     for each in (fused, quick):
-        torch.autograd.backward(said(each, length).square().sum())
-    for mine, theirs in zip(quick.parameters(), fused.parameters(), strict=True):
-        assert (mine.grad is None) == (theirs.grad is None)
-        if mine.grad is not None:
-            torch.testing.assert_close(mine.grad, theirs.grad)
+        torch.autograd.backward(hidden_states(each, length).square().sum())
+    for ours, theirs in zip(quick.parameters(), fused.parameters(), strict=True):
+        assert (ours.grad is None) == (theirs.grad is None)
+        if ours.grad is not None:
+            torch.testing.assert_close(ours.grad, theirs.grad)
 
 
-def test_which_kernel_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernel_selection(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []
     kernel = nn.functional.scaled_dot_product_attention
 
@@ -54,22 +54,22 @@ def test_which_kernel_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     bert = model()
     prefer_quick_attention(bert, "cpu")
     with torch.inference_mode():
-        said(bert, SHORT)
+        hidden_states(bert, SHORT)
         assert calls == []
-        said(bert, SHORT + 1)
+        hidden_states(bert, SHORT + 1)
         assert len(calls) == 2
-    said(bert, SHORT + 1)
+    hidden_states(bert, SHORT + 1)
     assert len(calls) == 2, "never with gradients"
 
 
-def test_a_decoder_still_sees_the_past_alone() -> None:
+def test_a_decoder_still_attends_only_to_the_past() -> None:
     fused, quick = model(is_decoder=True), model(is_decoder=True)
     prefer_quick_attention(quick, "cpu")
     with torch.inference_mode():
-        torch.testing.assert_close(said(quick, 8), said(fused, 8))
+        torch.testing.assert_close(hidden_states(quick, 8), hidden_states(fused, 8))
 
 
-def test_another_device_or_another_kernel_is_left_alone() -> None:
+def test_other_devices_and_kernels_are_unaffected() -> None:
     bert = model()
     prefer_quick_attention(bert, "cuda")
     assert bert.config._attn_implementation == "sdpa"

@@ -1,4 +1,4 @@
-"""The BiLSTM student against torch's own bidirectional LSTM over packed texts, and its export."""
+"""The BiLSTM student compared with torch's bidirectional LSTM on packed texts, and its export."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -102,14 +102,14 @@ def test_padding_changes_nothing(pooling: str, words: Model) -> None:
 
 
 @pytest.mark.parametrize("pooling", POOLINGS)
-def test_a_text_without_words_is_zero(pooling: str, words: Model) -> None:
+def test_a_text_without_words_has_a_zero_vector(pooling: str, words: Model) -> None:
     student = BiLSTMStudent(words, hidden=5, dim=4, pooling=pooling)
     found = encoded(student, tokens([], [8, 4]))
     assert torch.equal(found[0], torch.zeros(4)) and found[1].abs().min() > 0
     assert torch.equal(encoded(student, tokens([])), torch.zeros(1, 4))
 
 
-def test_words_looked_up_beforehand_change_nothing(words: Model) -> None:
+def test_precomputed_word_embeddings_change_nothing(words: Model) -> None:
     student = BiLSTMStudent(words, hidden=5, dim=4).eval()
     with torch.no_grad():
         words_BTH = student.embed_words(TOKENS.input_ids_BT)
@@ -118,13 +118,13 @@ def test_words_looked_up_beforehand_change_nothing(words: Model) -> None:
     torch.testing.assert_close(given, encoded(student))
 
 
-def test_the_counts_of_the_paper(make_words: MakeWords) -> None:
-    """4.12 M without word vectors, two bias vectors per gate; with the pair head 4.91 M."""
+def test_parameter_counts_of_the_paper(make_words: MakeWords) -> None:
+    """4.12 M without word vectors (two bias vectors per gate), and 4.91 M with the pair head."""
     student = BiLSTMStudent(make_words(300))
-    beside = sizes(student)["parameters_encoder"]
-    assert beside == 4_120_576 == 2 * 4 * 512 * (300 + 512 + 2) + 1024 * 768
+    encoder_parameters = sizes(student)["parameters_encoder"]
+    assert encoder_parameters == 4_120_576 == 2 * 4 * 512 * (300 + 512 + 2) + 1024 * 768
     head = ClassificationHead(student_dim=768, classes=2, pair=True)
-    assert round((beside + sizes(head)["parameters"]) / 1e6, 2) == 4.91
+    assert round((encoder_parameters + sizes(head)["parameters"]) / 1e6, 2) == 4.91
     assert student.projection.bias is None and student.dim == 768 and student.hidden_size == 1024
 
 
@@ -171,7 +171,7 @@ def test_autocast_leaves_it_in_float32(words: Model) -> None:
     assert torch.equal(vectors_BD, encoded(student)) and vectors_BD.dtype == torch.float32
 
 
-def test_it_continues_from_earlier_weights(words: Model, tmp_path: Path) -> None:
+def test_it_resumes_from_earlier_weights(words: Model, tmp_path: Path) -> None:
     first, second = (BiLSTMStudent(words, hidden=5, dim=4, seed=seed) for seed in (1, 2))
     save_file(first.state_dict(), tmp_path / "student.safetensors")
     load_weights(second, tmp_path / "student.safetensors")
@@ -218,7 +218,7 @@ def test_a_folder_without_word_vectors_is_refused(tmp_path: Path) -> None:
         BiLSTMStudent(Model(sha256="x", path=str(tmp_path)))
 
 
-def test_groups_of_equally_long_texts_change_nothing(words: Model) -> None:
+def test_grouping_by_length_changes_nothing(words: Model) -> None:
     from stillhouse.training.grouped import encode_grouped
 
     student = BiLSTMStudent(words, hidden=5, dim=4, layers=2).eval()

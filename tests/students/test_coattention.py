@@ -1,4 +1,4 @@
-"""The coattention scorer against its equations, word by word."""
+"""The coattention scorer compared with its equations, word by word."""
 
 from pathlib import Path
 from typing import Any
@@ -35,11 +35,11 @@ def words(tmp_path_factory: pytest.TempPathFactory) -> Model:
 
 @pytest.fixture
 def scorer(words: Model) -> CoattentionScorer:
-    made = CoattentionScorer(words, units=4, head_units=3).double()
+    module = CoattentionScorer(words, units=4, head_units=3).double()
     with torch.no_grad():
-        for weight in made.parameters():
+        for weight in module.parameters():
             weight.copy_(torch.randn(weight.shape, generator=torch.Generator().manual_seed(weight.numel())))
-    return made.eval()
+    return module.eval()
 
 
 def tokens(rows: list[list[int]], width: int = 0, padding: int = 0) -> Tokens:
@@ -52,13 +52,13 @@ def tokens(rows: list[list[int]], width: int = 0, padding: int = 0) -> Tokens:
 def stock(lstm: MaskedLSTM) -> nn.LSTM:
     """Torch's own LSTM with the same weights."""
     both, dtype = lstm.bidirectional, next(lstm.parameters()).dtype
-    made = nn.LSTM(lstm.width, lstm.units, batch_first=True, bidirectional=both, dtype=dtype)
-    made.load_state_dict(lstm.stock_weights())
-    return made
+    module = nn.LSTM(lstm.width, lstm.units, batch_first=True, bidirectional=both, dtype=dtype)
+    module.load_state_dict(lstm.stock_weights())
+    return module
 
 
 def by_hand(scorer: CoattentionScorer, claim: list[int], document: list[int]) -> float:
-    """One pair, column by column, as the paper on coattention writes it; the sentinels stand last there."""
+    """Score one pair column by column as in the coattention paper, where the sentinels come last."""
 
     def encode(text: list[int], sentinel: Tensor) -> list[Tensor]:
         states, _ = stock(scorer.encoder)(scorer.words(torch.tensor([text])))
@@ -85,7 +85,7 @@ def by_hand(scorer: CoattentionScorer, claim: list[int], document: list[int]) ->
     return float(scorer.head(fused[0].max(dim=0).values))
 
 
-def test_scores_are_the_equations(scorer: CoattentionScorer) -> None:
+def test_scores_match_the_equations(scorer: CoattentionScorer) -> None:
     with torch.no_grad():
         scores = scorer(tokens(CLAIMS), tokens(DOCUMENTS))
         assert scores.shape == (3, 2) and scores.dtype == torch.float64
@@ -109,7 +109,7 @@ def test_texts_without_words_are_scored(scorer: CoattentionScorer) -> None:
     assert all(w.grad is not None and w.grad.isfinite().all() for w in scorer.parameters() if w.requires_grad)
 
 
-def test_candidates_do_not_see_each_other_but_the_claim(scorer: CoattentionScorer) -> None:
+def test_a_candidates_score_depends_on_the_claim_only(scorer: CoattentionScorer) -> None:
     with torch.no_grad():
         scores = scorer(tokens(CLAIMS[:1]), tokens(DOCUMENTS))
         turned = scorer(tokens(CLAIMS[:1]), tokens(DOCUMENTS[::-1]))
@@ -119,7 +119,7 @@ def test_candidates_do_not_see_each_other_but_the_claim(scorer: CoattentionScore
     assert differences.std() > 1e-3
 
 
-def test_gradient_reaches_all_that_is_trained(words: Model) -> None:
+def test_every_trainable_parameter_gets_a_gradient(words: Model) -> None:
     for train_words in (False, True):
         scorer = CoattentionScorer(words, units=4, head_units=8, train_words=train_words)
         scorer(tokens(CLAIMS), tokens(DOCUMENTS)).square().sum().backward()
@@ -142,7 +142,7 @@ def test_it_is_about_as_large_as_the_papers_teacher(tmp_path: Path, words: Model
     assert trained == pytest.approx(2.85e6, rel=0.01)
 
 
-def test_the_seed_decides_and_the_global_state_stays(words: Model, tmp_path: Path) -> None:
+def test_the_seed_decides_and_the_global_random_state_is_kept(words: Model, tmp_path: Path) -> None:
     before = torch.get_rng_state()
     one, two, other = (CoattentionScorer(words, units=4, seed=seed).eval() for seed in (1, 1, 2))
     assert torch.equal(torch.get_rng_state(), before)
@@ -178,7 +178,7 @@ def test_values_out_of_range_are_refused(switches: dict[str, Any], words: Model)
         CoattentionScorer(words, **{"units": 4, **switches})
 
 
-def test_documents_that_do_not_divide_are_refused(scorer: CoattentionScorer) -> None:
+def test_a_document_count_not_divisible_by_claims_is_refused(scorer: CoattentionScorer) -> None:
     for documents in (DOCUMENTS[:2], DOCUMENTS[:4]):
         with pytest.raises(BadInput, match="multiple of the number of claims"):
             scorer(tokens(CLAIMS), tokens(documents))

@@ -30,7 +30,7 @@ def encoder(make_model: MakeModel) -> StudentEncoder:
     return StudentEncoder(student, student.tokenizer.path, max_length=12)
 
 
-def test_rows_come_back_in_order_and_do_not_depend_on_their_batch(encoder: StudentEncoder) -> None:
+def test_rows_are_returned_in_order_and_do_not_depend_on_their_batch(encoder: StudentEncoder) -> None:
     together = encoder.encode(TEXTS)
     alone = np.concatenate([encoder.encode([text]) for text in TEXTS])
     assert together.dtype == np.float32 and together.shape == (len(TEXTS), encoder.dim)
@@ -55,7 +55,7 @@ def test_no_texts_give_no_vectors(encoder: StudentEncoder) -> None:
     assert encoder.encode([]).shape == (0, 32)
 
 
-def test_every_part_gets_its_mode_back_and_no_gradient_is_kept(encoder: StudentEncoder) -> None:
+def test_modes_are_restored_and_no_gradient_is_kept(encoder: StudentEncoder) -> None:
     student = encoder.student
     assert isinstance(student, TransformerStudent)
     student.train()
@@ -66,7 +66,7 @@ def test_every_part_gets_its_mode_back_and_no_gradient_is_kept(encoder: StudentE
     assert all(parameter.grad is None and parameter.requires_grad for parameter in student.parameters())
 
 
-def test_modes_come_back_after_an_error(encoder: StudentEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_modes_are_restored_after_an_error(encoder: StudentEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
     class Broken(nn.Module):
         dim = 3
 
@@ -89,7 +89,7 @@ def test_bfloat16_is_close_and_float32_on_return(make_model: MakeModel) -> None:
     assert (rounded * exact).sum(axis=1).min() > 0.99
 
 
-def test_weights_trained_between_two_calls_are_seen(encoder: StudentEncoder) -> None:
+def test_weights_changed_between_two_calls_are_used(encoder: StudentEncoder) -> None:
     before = encoder.encode(TEXTS)
     assert isinstance(encoder.student, TransformerStudent)
     with torch.no_grad():

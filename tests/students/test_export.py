@@ -44,7 +44,7 @@ def test_the_stock_library_gives_the_same_vectors(
 
 
 @pytest.mark.parametrize("kind", ["roberta", "distilbert", "mpnet", "modernbert"])
-def test_other_architectures_survive_too(kind: str, make_model: MakeModel, tmp_path: Path) -> None:
+def test_other_architectures_are_exported(kind: str, make_model: MakeModel, tmp_path: Path) -> None:
     student = TransformerStudent(make_model(kind), layers=(0, 1, 3), dropout=0.0, projection=8)
     encoder = exported(student, tmp_path / "export")
     assert check_parity(encoder, tmp_path / "export", TEXTS, minimum=0.999999) > 0.999999
@@ -80,7 +80,7 @@ def test_a_process_without_stillhouse_gives_the_same_vectors(make_model: MakeMod
     np.testing.assert_allclose(np.load(tmp_path / "vectors.npy"), encoder.encode(TEXTS), rtol=0, atol=1e-5)
 
 
-def test_the_layout(make_model: MakeModel, tmp_path: Path) -> None:
+def test_folder_layout(make_model: MakeModel, tmp_path: Path) -> None:
     student = TransformerStudent(make_model("bert"), layers=(0, 2), projection=8)
     export_student(student, student.tokenizer.path, MAX_LENGTH, tmp_path / "export", card="# A card\n")
     modules = json.loads((tmp_path / "export" / "modules.json").read_bytes())
@@ -94,7 +94,7 @@ def test_the_layout(make_model: MakeModel, tmp_path: Path) -> None:
     assert modes == {tmp_path.joinpath("export").stat().st_mode & 0o666}
 
 
-def test_a_student_is_left_as_it_was(make_model: MakeModel, tmp_path: Path) -> None:
+def test_exporting_does_not_change_the_student(make_model: MakeModel, tmp_path: Path) -> None:
     student = TransformerStudent(make_model("bert"), layers=(0, 2))
     before = {name: tensor.clone() for name, tensor in student.state_dict().items()}
     exported(student, tmp_path / "export")
@@ -102,7 +102,7 @@ def test_a_student_is_left_as_it_was(make_model: MakeModel, tmp_path: Path) -> N
     assert all(torch.equal(before[name], tensor) for name, tensor in student.state_dict().items())
 
 
-def test_an_export_is_replaced_as_a_whole(make_model: MakeModel, tmp_path: Path) -> None:
+def test_an_export_is_replaced_atomically(make_model: MakeModel, tmp_path: Path) -> None:
     base = make_model("bert")
     exported(TransformerStudent(base, layers=(0, 2), projection=8), tmp_path / "export")
     encoder = exported(TransformerStudent(base, layers=(1,)), tmp_path / "export")
@@ -111,7 +111,7 @@ def test_an_export_is_replaced_as_a_whole(make_model: MakeModel, tmp_path: Path)
     assert [folder.name for folder in tmp_path.iterdir()] == ["export"]
 
 
-def test_a_broken_export_leaves_the_earlier_one(
+def test_a_failed_export_keeps_the_earlier_one(
     make_model: MakeModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     encoder = exported(TransformerStudent(make_model("bert"), layers=(0, 2)), tmp_path / "export")
@@ -126,7 +126,7 @@ def test_a_broken_export_leaves_the_earlier_one(
     check_parity(encoder, tmp_path / "export", TEXTS)
 
 
-def test_a_folder_with_something_else_in_it_is_refused(make_model: MakeModel, tmp_path: Path) -> None:
+def test_a_folder_with_other_content_is_refused(make_model: MakeModel, tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("years of work")
     student = TransformerStudent(make_model("bert"))
     with pytest.raises(BadInput, match="replaces nothing but an export"):

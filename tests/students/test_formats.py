@@ -1,4 +1,4 @@
-"""Every form of every kind of student gives its vectors in its own runtime, or is refused with a reason."""
+"""Every export form of every kind of student reproduces its vectors or is refused with a reason."""
 
 import importlib.util
 from collections.abc import Callable, Sequence
@@ -66,7 +66,7 @@ def student_of(kind: str, base: Model, words: Model) -> Any:
         ("last", (ONNX,)),
     ],
 )
-def test_the_forms_of_each_kind(
+def test_export_forms_of_each_kind(
     kind: str, forms: tuple[str, ...], make_model: MakeModel, words: Model, tmp_path: Path
 ) -> None:
     if set(forms) & {ONNX, INT8}:
@@ -82,7 +82,7 @@ def test_the_forms_of_each_kind(
         assert not (tmp_path / form).exists()
 
 
-def test_int8_is_smaller_and_in_one_file(
+def test_int8_is_smaller_and_a_single_file(
     make_model: MakeModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("onnxscript")
@@ -115,7 +115,7 @@ def test_a_stage_without_layers_has_no_stock_form(make_model: MakeModel) -> None
 
 
 class Doubled(nn.Module):
-    """A kind of student that the package does not know: the export uses its methods, not its class."""
+    """A kind of student unknown to the package: the export uses its methods, not its class."""
 
     export_sides: ClassVar[tuple[str, ...]] = ()
 

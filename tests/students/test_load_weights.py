@@ -20,7 +20,7 @@ def encoded(student: TransformerStudent) -> torch.Tensor:
     return encoding.embedding_BD
 
 
-def test_weights_go_from_one_stage_to_the_next(make_model: MakeModel, tmp_path: Path) -> None:
+def test_weights_carry_over_to_the_next_stage(make_model: MakeModel, tmp_path: Path) -> None:
     base, path = make_model("bert"), tmp_path / "student.safetensors"
     first = TransformerStudent(base, layers=(0, 1))
     with torch.no_grad():

@@ -63,7 +63,7 @@ class LSTMStudent(nn.Module):
 
 
 def assert_exported(student: nn.Module, base: Model, folder: Path) -> None:
-    """Vectors of single texts and of padded batches, in any order, are the student's."""
+    """Check that vectors of single texts and padded batches, in any order, match the student."""
     encoder = StudentEncoder(student, base.path, MAX_LENGTH)  # type: ignore[arg-type]
     export_onnx(student, base.path, MAX_LENGTH, folder)
     assert check_onnx(encoder, folder, TEXTS, minimum=0.999999) <= 1 + 1e-6
@@ -75,13 +75,15 @@ def assert_exported(student: nn.Module, base: Model, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["bert", "mpnet", "modernbert"])
-def test_transformers_of_several_kinds(kind: str, make_model: MakeModel, tmp_path: Path) -> None:
+def test_transformer_architectures(kind: str, make_model: MakeModel, tmp_path: Path) -> None:
     base = make_model(kind)
     assert_exported(TransformerStudent(base, layers=(0, 2), projection=8), base, tmp_path / "onnx")
 
 
 @pytest.mark.parametrize(("pooling", "normalize"), [("cls", True), ("max", False)])
-def test_every_head(pooling: str, normalize: bool, make_model: MakeModel, tmp_path: Path) -> None:
+def test_every_pooling_and_normalisation(
+    pooling: str, normalize: bool, make_model: MakeModel, tmp_path: Path
+) -> None:
     base = make_model("bert")
     student = TransformerStudent(base, layers=(0,), pooling=pooling, normalize=normalize)
     assert_exported(student, base, tmp_path / "onnx")
@@ -99,7 +101,9 @@ def test_a_recurrent_student(reading: str, make_model: MakeModel, tmp_path: Path
 
 
 @pytest.mark.parametrize("reading", ["len", "packed last"])
-def test_a_student_that_is_no_graph_is_refused(reading: str, make_model: MakeModel, tmp_path: Path) -> None:
+def test_a_student_that_cannot_be_traced_is_refused(
+    reading: str, make_model: MakeModel, tmp_path: Path
+) -> None:
     base = make_model("bert")
     with pytest.raises(BadInput, match=r"^LSTMStudent must be a student that torch\.onnx can write"):
         export_onnx(LSTMStudent(base, reading), base.path, MAX_LENGTH, tmp_path / "onnx")
@@ -115,7 +119,7 @@ def test_a_graph_with_other_vectors_is_refused(
         export_onnx(StaticStudent(base), base.path, MAX_LENGTH, tmp_path / "onnx")
 
 
-def test_the_folder_and_the_student_it_came_from(make_model: MakeModel, tmp_path: Path) -> None:
+def test_folder_layout_and_unchanged_student(make_model: MakeModel, tmp_path: Path) -> None:
     base = make_model("bert")
     student = StaticStudent(base)
     before = {name: tensor.clone() for name, tensor in student.state_dict().items()}
@@ -130,7 +134,7 @@ def test_the_folder_and_the_student_it_came_from(make_model: MakeModel, tmp_path
     assert all(torch.equal(before[name], tensor) for name, tensor in student.state_dict().items())
 
 
-def test_large_weights_stand_beside_the_graph(
+def test_large_weights_are_stored_next_to_the_graph(
     make_model: MakeModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(onnx_export, "_LARGEST_FILE", 100)
@@ -148,7 +152,7 @@ def test_different_vectors_are_detected(make_model: MakeModel, tmp_path: Path) -
         check_onnx(StudentEncoder(student, base.path, MAX_LENGTH), tmp_path / "onnx", TEXTS)
 
 
-def test_what_cannot_be_exported_is_refused(make_model: MakeModel, tmp_path: Path) -> None:
+def test_unexportable_students_are_refused(make_model: MakeModel, tmp_path: Path) -> None:
     base = make_model("bert")
     student = TransformerStudent(base, layers=(0,))
     with pytest.raises(BadInput, match="positions of the model"):

@@ -16,7 +16,7 @@ def mask_BT() -> Tensor:
 
 
 @pytest.mark.parametrize("pooling", POOLINGS)
-def test_pooling_equals_each_text_by_itself(pooling: str, states_BTH: Tensor, mask_BT: Tensor) -> None:
+def test_pooling_a_batch_equals_pooling_each_text(pooling: str, states_BTH: Tensor, mask_BT: Tensor) -> None:
     pooled_BH = pool(pooling, states_BTH, mask_BT)
     for row, mask_T in enumerate(mask_BT):
         real = states_BTH[row, : int(mask_T.sum())].double()
@@ -47,7 +47,7 @@ def test_a_text_without_tokens_gives_finite_values(pooling: str, states_BTH: Ten
     assert pooled_BH.isfinite().all()
 
 
-def test_a_long_mean_in_bfloat16_is_summed_in_float32() -> None:
+def test_a_bfloat16_mean_is_summed_in_float32() -> None:
     states_BTH = torch.full((1, 4096, 1), 1.0, dtype=torch.bfloat16)
     pooled_BH = pool("mean", states_BTH, torch.ones(1, 4096, dtype=torch.int64))
     assert pooled_BH.dtype == torch.float32

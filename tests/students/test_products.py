@@ -1,4 +1,4 @@
-"""Products by oneDNN: torch's own but for the rounding, and only where they are float32 on a CPU."""
+"""Products by oneDNN equal torch's up to rounding and are used only for float32 on a CPU."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ def draw(*shape: int, seed: int = 0) -> Tensor:
 
 @pytest.mark.parametrize("rows", [1, LEAST_ROWS - 1, LEAST_ROWS, 100])
 @pytest.mark.parametrize("bias", [None, draw(7, seed=2)])
-def test_a_product_is_exact_to_the_rounding_of_float32(rows: int, bias: Tensor | None) -> None:
+def test_a_product_is_exact_up_to_float32_rounding(rows: int, bias: Tensor | None) -> None:
     states, weight = draw(rows, 33), draw(7, 33, seed=1)
     exact = nn.functional.linear(states.double(), weight.double(), None if bias is None else bias.double())
     for given in (weight, laid_out(weight), laid_out(laid_out(weight))):
@@ -35,7 +35,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return calls
 
 
-def test_linear_layers_of_any_shape_go_through_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_linear_layers_of_any_shape_use_onednn(monkeypatch: pytest.MonkeyPatch) -> None:
     calls, layer, states = counted(monkeypatch), nn.Linear(5, 3), draw(4, 6, 5)
     with torch.inference_mode():
         expected = layer(states)
@@ -45,7 +45,7 @@ def test_linear_layers_of_any_shape_go_through_it(monkeypatch: pytest.MonkeyPatc
     assert len(calls) == 2
 
 
-def test_other_precisions_and_devices_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_precisions_and_devices_are_unaffected(monkeypatch: pytest.MonkeyPatch) -> None:
     calls, layer, states = counted(monkeypatch), nn.Linear(5, 3), draw(20, 5)
     with torch.inference_mode():
         with quick_products("cpu", "bfloat16"), torch.autocast("cpu", torch.bfloat16):

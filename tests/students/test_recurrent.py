@@ -38,7 +38,7 @@ def encoding(student: RecurrentStudent | TransformerStudent, batch: Tokens = TOK
 
 
 def moved(student: Any) -> Any:
-    """The student with every weight changed, as training would."""
+    """Return the student with every weight changed, as by training."""
     draw = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for weight in student.parameters():
@@ -56,8 +56,8 @@ def test_padding_changes_nothing(kind: str, bottleneck: int, make_model: MakeMod
     torch.testing.assert_close(wide, alone, rtol=0, atol=2e-5)
 
 
-def test_a_bottleneck_may_start_at_the_nearest_table(make_model: MakeModel) -> None:
-    """It is the best of its rank, for the base's table and then for an earlier student's."""
+def test_a_bottleneck_can_start_at_the_best_low_rank_table(make_model: MakeModel) -> None:
+    """It is the best approximation of its rank, for the base's table and for an earlier student's."""
     base = make_model("bert")
     near = RecurrentStudent(base, 2, bottleneck=8, bottleneck_start="svd")
 
@@ -78,7 +78,7 @@ def test_a_bottleneck_may_start_at_the_nearest_table(make_model: MakeModel) -> N
 
 
 @pytest.mark.parametrize("kind", ["bert", "xlm-roberta", "distilbert", "mpnet"])
-def test_the_unit_is_the_first_layers_again_and_again(kind: str, make_model: MakeModel) -> None:
+def test_the_first_layers_are_applied_repeatedly(kind: str, make_model: MakeModel) -> None:
     base = make_model(kind)
     whole, once = encoding(TransformerStudent(base, normalize=False)), encoding(RecurrentStudent(base, 2, 1))
     assert [torch.equal(a, b) for a, b in zip(once.hidden, whole.hidden, strict=False)] == [True] * 3
@@ -109,7 +109,7 @@ def test_without_repeats_the_embedding_layer_is_pooled(
     mask = TOKENS.attention_mask_BT.unsqueeze(-1)
     mean_BH = (found.hidden[0] * mask).sum(1) / mask.sum(1)
     torch.testing.assert_close(found.embedding_BD, mean_BH, rtol=0, atol=1e-6)
-    if kind != "modernbert" and not bottleneck:  # ModernBERT ends in a norm that belongs to no layer.
+    if kind != "modernbert" and not bottleneck:  # ModernBERT ends with a norm outside the layers.
         assert torch.equal(found.hidden[0], encoding(TransformerStudent(base)).hidden[0])
     student.train()(TOKENS).embedding_BD.square().sum().backward()
     trained = {name for name, weight in student.named_parameters() if weight.requires_grad}
@@ -127,7 +127,7 @@ def test_gradient_reaches_every_weight_once(kind: str, make_model: MakeModel) ->
     )
 
 
-def test_the_tied_gradient_is_that_of_all_rounds(make_model: MakeModel) -> None:
+def test_the_tied_gradient_sums_all_repeats(make_model: MakeModel) -> None:
     student = RecurrentStudent(make_model("bert"), 1, repeats=3, dropout=0.0, bottleneck=8)
     student.zero_grad()
     loss = student(TOKENS).embedding_BD.square().mean()
@@ -143,7 +143,7 @@ def test_the_tied_gradient_is_that_of_all_rounds(make_model: MakeModel) -> None:
     assert (values[0] - values[1]) / (2 * step) == pytest.approx(slope, rel=0.05, abs=1e-5)
 
 
-def test_the_bottleneck_factorises_the_words_alone(make_model: MakeModel) -> None:
+def test_the_bottleneck_factorises_only_the_word_embeddings(make_model: MakeModel) -> None:
     base = make_model("bert")
     student, whole = RecurrentStudent(base, 2, bottleneck=8), RecurrentStudent(base, 2)
     narrow = {n: t for n, t in student.state_dict().items() if "word_embeddings" in n}
@@ -164,7 +164,7 @@ def test_the_bottleneck_factorises_the_words_alone(make_model: MakeModel) -> Non
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_words_looked_up_beforehand_change_nothing(kind: str, make_model: MakeModel) -> None:
+def test_precomputed_word_embeddings_change_nothing(kind: str, make_model: MakeModel) -> None:
     student = RecurrentStudent(make_model(kind), 2, bottleneck=8).eval()
     with torch.no_grad():
         given = student(TOKENS, student.embed_words(TOKENS.input_ids_BT)).embedding_BD
@@ -184,7 +184,7 @@ def test_the_stock_library_gives_the_same_vectors(
     assert student.training
 
 
-def test_the_compact_form_is_read_back_whole(make_model: MakeModel, tmp_path: Path) -> None:
+def test_the_compact_form_round_trips(make_model: MakeModel, tmp_path: Path) -> None:
     base = make_model("bert")
     for repeats, pooling in ((3, "cls"), (0, "mean")):
         student = moved(RecurrentStudent(base, 2, repeats, 8, pooling=pooling, normalize=True))
@@ -198,7 +198,7 @@ def test_the_compact_form_is_read_back_whole(make_model: MakeModel, tmp_path: Pa
     assert [folder.name for folder in tmp_path.iterdir()] == ["compact"]
 
 
-def test_what_cannot_be_written_or_read_is_refused(make_model: MakeModel, tmp_path: Path) -> None:
+def test_unwritable_and_unreadable_forms_are_refused(make_model: MakeModel, tmp_path: Path) -> None:
     base = make_model("bert")
     student = RecurrentStudent(base, 2, 0)
     with pytest.raises(BadInput, match="repeats >= 1"):
@@ -218,19 +218,19 @@ def test_what_cannot_be_written_or_read_is_refused(make_model: MakeModel, tmp_pa
         read_compact(tmp_path / "compact")
 
 
-def test_weights_go_from_stage_to_stage(make_model: MakeModel, tmp_path: Path) -> None:
+def test_weights_carry_over_between_stages(make_model: MakeModel, tmp_path: Path) -> None:
     base = make_model("roberta")
     assistant = moved(TransformerStudent(base, projection=8))
     aligned = RecurrentStudent(base, 2, repeats=0, bottleneck=8)
-    taken = aligned.adapted(assistant.state_dict())
+    adopted = aligned.adapted(assistant.state_dict())
     fresh_words = {n for n in aligned.state_dict() if "word_embeddings" in n}
-    assert set(taken) == set(aligned.state_dict()) - fresh_words
-    aligned.load_state_dict(taken, strict=False)
-    assert all(torch.equal(aligned.state_dict()[name], assistant.state_dict()[name]) for name in taken)
+    assert set(adopted) == set(aligned.state_dict()) - fresh_words
+    aligned.load_state_dict(adopted, strict=False)
+    assert all(torch.equal(aligned.state_dict()[name], assistant.state_dict()[name]) for name in adopted)
     student = RecurrentStudent(base, 2, bottleneck=8)
-    taken = student.adapted(aligned.state_dict())
-    assert set(taken) == set(student.state_dict())
-    student.load_state_dict(taken)
+    adopted = student.adapted(aligned.state_dict())
+    assert set(adopted) == set(student.state_dict())
+    student.load_state_dict(adopted)
     save_file(student.state_dict(), tmp_path / "student.safetensors")
     last = RecurrentStudent(base, 2, bottleneck=8)
     load_weights(last, tmp_path / "student.safetensors", new=())
@@ -241,7 +241,7 @@ def test_weights_go_from_stage_to_stage(make_model: MakeModel, tmp_path: Path) -
     assert set(plain.adapted(assistant.state_dict())) == set(plain.state_dict())
 
 
-def test_another_base_is_not_taken_over(make_model: MakeModel) -> None:
+def test_weights_of_another_base_are_refused(make_model: MakeModel) -> None:
     student = RecurrentStudent(make_model("bert"), 3, repeats=1)
     with pytest.raises(BadInput, match=r"layer\.2"):
         student.adapted(RecurrentStudent(make_model("bert"), 2).state_dict())
@@ -270,7 +270,7 @@ def test_bad_arguments_are_refused(arguments: dict[str, Any], rule: str, make_mo
         RecurrentStudent(make_model("bert"), **arguments)
 
 
-def test_too_many_tokens_and_autocast(make_model: MakeModel) -> None:
+def test_too_many_tokens_are_refused_and_autocast_is_safe(make_model: MakeModel) -> None:
     student = RecurrentStudent(make_model("roberta"), 2, bottleneck=8).eval()
     with pytest.raises(BadInput, match="max_length"):
         student(tokens([5] * 63))

@@ -68,7 +68,7 @@ def test_padding_changes_nothing(base: Model) -> None:
     torch.testing.assert_close(alone.embedding_BD[0], together.embedding_BD[0])
 
 
-def test_words_are_the_base_models_table(base: Model) -> None:
+def test_words_start_at_the_base_models_table(base: Model) -> None:
     student = StaticStudent(base)
     words = TransformerStudent(base).backbone.get_input_embeddings().weight
     assert torch.equal(student.words.weight, words)
@@ -77,7 +77,7 @@ def test_words_are_the_base_models_table(base: Model) -> None:
 
 @pytest.mark.parametrize("pooling", ["mean", "cls", "max"])
 @pytest.mark.parametrize("kind", ["bert", "roberta"])
-def test_contextless_is_the_base_model_on_each_token_alone(
+def test_contextless_equals_the_base_model_on_single_tokens(
     pooling: str, kind: str, make_model: MakeModel
 ) -> None:
     base = make_model(kind)
@@ -89,14 +89,14 @@ def test_contextless_is_the_base_model_on_each_token_alone(
             torch.testing.assert_close(table[token], alone, rtol=1e-4, atol=1e-5)
 
 
-def test_a_trained_table_does_not_change_the_next_start(base: Model) -> None:
+def test_training_does_not_change_the_cached_start(base: Model) -> None:
     first = StaticStudent(base, start="contextless")
     with torch.no_grad():
         first.words.weight.zero_()
     assert StaticStudent(base, start="contextless").words.weight.abs().max() > 0
 
 
-def test_pca_of_the_table_is_scikit_learns(base: Model) -> None:
+def test_pca_of_the_table_matches_scikit_learn(base: Model) -> None:
     table = StaticStudent(base).words.weight.detach().numpy()
     student = StaticStudent(base, dim=6)
     expected = PCA(6, svd_solver="full").fit_transform(table.astype(np.float64))
@@ -113,7 +113,7 @@ def test_weights_follow_zipfs_law(base: Model) -> None:
         torch.testing.assert_close(weighed.words.weight[token], plain.words.weight[token] * weight)
 
 
-def test_the_gradient_reaches_the_tokens_of_the_texts_only(base: Model) -> None:
+def test_only_tokens_in_the_texts_get_a_gradient(base: Model) -> None:
     student = StaticStudent(base, dim=6, zipf=1e-3)
     student(tokens([5, 9], [7])).embedding_BD.sum().backward()
     (gradient,) = (parameter.grad for parameter in student.parameters())
@@ -122,7 +122,7 @@ def test_the_gradient_reaches_the_tokens_of_the_texts_only(base: Model) -> None:
     assert touched.tolist() == [5, 7, 9]
 
 
-def test_groups_of_equal_length_give_the_same_encoding(base: Model) -> None:
+def test_grouping_by_length_gives_the_same_encoding(base: Model) -> None:
     student, batch = StaticStudent(base), tokens([5, 9, 8], [7], [6, 6], [4, 3, 5, 6])
     whole, grouped = student(batch), encode_grouped(student, batch, size=2)
     torch.testing.assert_close(whole.embedding_BD, grouped.embedding_BD)
@@ -130,7 +130,7 @@ def test_groups_of_equal_length_give_the_same_encoding(base: Model) -> None:
     torch.testing.assert_close(whole.hidden[0][inside], grouped.hidden[0][inside])
 
 
-def test_it_is_a_spec_and_its_weights_are_restored(base: Model, tmp_path: Path) -> None:
+def test_it_rebuilds_from_its_spec_and_weights(base: Model, tmp_path: Path) -> None:
     from safetensors.torch import save_file
 
     planned = spec(StaticStudent, base=base, dim=6)
@@ -197,7 +197,7 @@ def test_bad_values_are_refused(switches: dict[str, Any], rule: str, base: Model
         StaticStudent(base, **switches)
 
 
-def test_a_base_that_is_no_transformer_is_refused(base: Model, tmp_path: Path) -> None:
+def test_a_base_that_is_not_a_transformer_is_refused(base: Model, tmp_path: Path) -> None:
     student = StaticStudent(base)
     export_student(student, student.tokenizer.path, MAX_LENGTH, tmp_path / "export")
     with pytest.raises(BadInput, match=r"config\.json of a transformer"):

@@ -1,4 +1,4 @@
-"""Two towers as stock sentence-transformers loads them: their inner product is the score."""
+"""Two towers loaded by stock sentence-transformers: their inner product is the score."""
 
 import itertools
 from pathlib import Path
@@ -45,12 +45,12 @@ def vectors(folder: Path, texts: list[str]) -> np.ndarray:
 @pytest.mark.parametrize(
     ("name", "kind"), itertools.product(("cnn", "max", "mean"), ("bilinear", "features"))
 )
-def test_the_folders_give_the_scores(name: str, kind: str, words: Model, tmp_path: Path) -> None:
+def test_the_exported_towers_reproduce_the_scores(name: str, kind: str, words: Model, tmp_path: Path) -> None:
     student, joiner = tower(name, words), Joiner(claim_dim=5 if name == "cnn" else 8, kind=kind)
     with torch.no_grad():
         for weight in (*joiner.parameters(), *student.parameters()):
             weight[...] = torch.randn(weight.shape, generator=torch.Generator().manual_seed(weight.numel()))
-        student.words.weight[0] = 0  # Padding, which no gradient reaches.
+        student.words.weight[0] = 0  # Padding gets no gradient.
     export_towers(student, joiner, 12, tmp_path / "export")
     encoder = StudentEncoder(student, words.path, 12)
     claims, documents = (torch.from_numpy(encoder.encode(texts)) for texts in (CLAIMS, DOCUMENTS))
@@ -69,7 +69,7 @@ def test_the_folders_give_the_scores(name: str, kind: str, words: Model, tmp_pat
     assert ("IndexFlatIP" in readme) == (kind == "bilinear")
 
 
-def test_what_no_stock_module_does_is_refused(words: Model, tmp_path: Path) -> None:
+def test_towers_without_a_stock_equivalent_are_refused(words: Model, tmp_path: Path) -> None:
     joiner = Joiner(claim_dim=8)
     with pytest.raises(BadInput, match=r"pooling in \(mean, max\)"):
         export_towers(tower("last", words), joiner, 12, tmp_path / "export")

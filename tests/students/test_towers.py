@@ -89,14 +89,14 @@ def test_padding_changes_nothing(build: Build, words: Model) -> None:
 
 
 @each_kind
-def test_a_text_without_tokens_is_zero_and_changes_no_other(build: Build, words: Model) -> None:
+def test_a_text_without_tokens_is_zero_and_does_not_affect_others(build: Build, words: Model) -> None:
     tower = build(words)
     vectors = encoded(tower, tokens([2, 3], []))
     assert not vectors[1].any() and vectors.isfinite().all()
     torch.testing.assert_close(vectors[:1], encoded(tower, tokens([2, 3])), rtol=0, atol=1e-6)
 
 
-def test_the_convolution_is_its_formula(words: Model) -> None:
+def test_the_convolution_matches_its_formula(words: Model) -> None:
     tower = SimpleCNN(words, filters=4, width=3)
     text = TEXTS[2]
     vectors = [[0.0] * DIM, *(tower.words.weight[i].tolist() for i in text), [0.0] * DIM]
@@ -132,7 +132,7 @@ def test_the_order_of_words_counts(build: Build, words: Model) -> None:
     assert not torch.allclose(encoded(tower, tokens([2, 3, 5])), encoded(tower, tokens([5, 3, 2])))
 
 
-def test_sizes(words: Model, bare_words: Model) -> None:
+def test_parameter_counts(words: Model, bare_words: Model) -> None:
     def trained(tower: Tower) -> int:
         return sum(weight.numel() for weight in tower.parameters() if weight.requires_grad)
 
@@ -147,7 +147,7 @@ def test_sizes(words: Model, bare_words: Model) -> None:
 
 @each_kind
 @pytest.mark.parametrize("train_words", [False, True])
-def test_gradient_reaches_all_that_is_trained(build: Build, train_words: bool, words: Model) -> None:
+def test_every_trainable_parameter_gets_a_gradient(build: Build, train_words: bool, words: Model) -> None:
     tower = build(words, train_words=train_words)
     tower(tokens(*TEXTS)).embedding_BD.square().sum().backward()
     for name, weight in tower.named_parameters():
@@ -156,7 +156,7 @@ def test_gradient_reaches_all_that_is_trained(build: Build, train_words: bool, w
 
 
 @each_kind
-def test_published_vectors_are_taken(build: Build, words: Model) -> None:
+def test_published_vectors_are_used(build: Build, words: Model) -> None:
     published = load_file(Path(words.path) / "model.safetensors")["words"]
     assert torch.equal(build(words).words.weight, published)
 
@@ -173,7 +173,7 @@ def test_hidden_states_and_normalisation(build: Build, words: Model) -> None:
 
 
 @each_kind
-def test_the_seed_decides_and_the_global_state_stays(build: Build, bare_words: Model) -> None:
+def test_the_seed_decides_and_the_global_random_state_is_kept(build: Build, bare_words: Model) -> None:
     before = torch.get_rng_state()
     one, two, other = (build(bare_words, train_words=True, word_dim=5, seed=seed) for seed in (1, 1, 2))
     assert torch.equal(torch.get_rng_state(), before)
@@ -236,7 +236,7 @@ def test_values_out_of_range_are_refused(
         build(words, **switches)
 
 
-def test_folders_that_are_not_of_words_are_refused(bare_words: Model, tmp_path: Path) -> None:
+def test_folders_without_word_vectors_are_refused(bare_words: Model, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="Set train_words"):
         SimpleCNN(bare_words)
     folder = Model(sha256="x", path=str(tmp_path))

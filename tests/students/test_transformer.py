@@ -44,7 +44,7 @@ def test_padding_changes_nothing(kind: str, pooling: str, make_model: MakeModel)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_all_layers_give_the_states_of_the_published_model(kind: str, make_model: MakeModel) -> None:
+def test_all_layers_reproduce_the_published_models_states(kind: str, make_model: MakeModel) -> None:
     from transformers import AutoModel
 
     base = make_model(kind)
@@ -62,7 +62,7 @@ def test_all_layers_give_the_states_of_the_published_model(kind: str, make_model
 
 @pytest.mark.parametrize("kind", ["bert", "roberta", "distilbert", "mpnet"])
 def test_a_pruned_model_runs_the_chosen_layers_of_the_whole_one(kind: str, make_model: MakeModel) -> None:
-    """The layers in between are removed from the whole model by hand, and the states compared."""
+    """Compare the states with those of the whole model after removing the other layers by hand."""
     from transformers import AutoModel
 
     base = make_model(kind)
@@ -90,7 +90,7 @@ def _identity(kind: str) -> Callable[..., object]:
     return forward
 
 
-def test_layers_of_their_own_kind_keep_it(make_model: MakeModel) -> None:
+def test_selected_layers_keep_their_attention_type(make_model: MakeModel) -> None:
     student = TransformerStudent(make_model("modernbert"), layers=(0, 2, 3))
     config = student.backbone.config
     assert config.num_hidden_layers == 3
@@ -103,7 +103,7 @@ def test_a_first_layer_that_cannot_be_replaced_is_kept_or_refused(make_model: Ma
 
 
 @pytest.mark.parametrize("layers", [(0, 4), (-1, 0), (), (2, 1), (1, 1)])
-def test_layers_that_are_not_the_models_are_refused(layers: tuple[int, ...], make_model: MakeModel) -> None:
+def test_layers_outside_the_model_are_refused(layers: tuple[int, ...], make_model: MakeModel) -> None:
     with pytest.raises(BadInput, match="layers"):
         TransformerStudent(make_model("bert"), layers=layers)
 
@@ -157,7 +157,7 @@ def test_a_new_student_is_in_training_mode(layers: tuple[int, ...] | None, make_
     assert all(part.training for part in TransformerStudent(make_model("bert"), layers=layers).modules())
 
 
-def test_building_leaves_the_global_random_state_alone(make_model: MakeModel) -> None:
+def test_building_does_not_change_the_global_random_state(make_model: MakeModel) -> None:
     torch.manual_seed(5)
     before = torch.get_rng_state()
     TransformerStudent(make_model("bert"), layers=(0,), projection=4)
@@ -213,7 +213,7 @@ def test_the_embedding_stays_float32_under_autocast(make_model: MakeModel) -> No
     assert cosines_B.min() > 0.99
 
 
-def test_a_sentence_transformers_folder_is_a_base(tiny_model: Path, tmp_path: Path) -> None:
+def test_a_sentence_transformers_folder_can_be_the_base(tiny_model: Path, tmp_path: Path) -> None:
     student = TransformerStudent(Model(sha256="tiny", path=str(tiny_model)), layers=(0, 2))
     assert encoded(student, tokens([2, 8, 3])).shape == (1, student.dim)
     nested = tmp_path / "nested"
@@ -226,7 +226,7 @@ def test_a_sentence_transformers_folder_is_a_base(tiny_model: Path, tmp_path: Pa
     assert (tokenizer.path, tokenizer.fingerprint) == (str(nested / "0_Transformer"), base.fingerprint)
 
 
-def test_folders_that_are_no_encoder_are_refused(make_model: MakeModel, tmp_path: Path) -> None:
+def test_folders_without_an_encoder_are_refused(make_model: MakeModel, tmp_path: Path) -> None:
     base = Model(sha256="x", name="mine", path=str(tmp_path))
     with pytest.raises(BadInput, match=r"config\.json"):
         TransformerStudent(base)
@@ -261,7 +261,7 @@ def test_all_minilm_at_half_its_layers() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_words_looked_up_beforehand_change_nothing(kind: str, make_model: MakeModel) -> None:
+def test_precomputed_word_embeddings_change_nothing(kind: str, make_model: MakeModel) -> None:
     student = TransformerStudent(make_model(kind)).eval()
     with torch.no_grad():
         words_BTH = student.embed_words(TOKENS.input_ids_BT)

@@ -26,7 +26,7 @@ WHERE = Where(device="cpu", threads=1)
 
 
 def translated(path: Path, turn: int, count: int = 300) -> str:
-    """A file of sentences with their translations: every word becomes another one."""
+    """Write sentences with their translations, which map every word to another word."""
     draw = random.Random(0)
     lines: dict[str, str] = {}
     other = dict(zip(WORDS, WORDS[turn:] + WORDS[:turn], strict=True))
@@ -83,7 +83,7 @@ def test_no_held_out_sentence_is_trained_on(experiment: Experiment, workspace: W
         ({"recipe": "predistilled"}, ["imitate", "student"]),
     ],
 )
-def test_the_stages_are_trained_one_upon_the_other(
+def test_each_stage_builds_on_the_previous_one(
     values: dict[str, object], labels: list[str], prepared: Prepared, workspace: Workspace
 ) -> None:
     method = load_method("crosslingual")
@@ -121,7 +121,7 @@ def test_the_student_starts_from_the_assistant_and_the_aligned_words(
 @pytest.mark.parametrize(
     ("languages", "figure"), [("de", "en-de"), ("de es", "cross_avg")], ids=["one pair", "several"]
 )
-def test_sts_between_languages_may_select(
+def test_cross_lingual_sts_can_select(
     languages: str, figure: str, experiment: Experiment, workspace: Workspace, tmp_path: Path
 ) -> None:
     for language in ("en", *languages.split()):
@@ -138,7 +138,7 @@ def test_sts_between_languages_may_select(
     assert {setting.dev.select, "translation_mean_accuracy"} <= set(read_manifest(folder)["metrics"])
 
 
-def test_train_and_export_by_the_command_line(
+def test_train_and_export_from_the_command_line(
     experiment: Experiment, tmp_path: Path, tiny_model: Path
 ) -> None:
     from sentence_transformers import SentenceTransformer
@@ -161,7 +161,7 @@ def test_train_and_export_by_the_command_line(
     assert SentenceTransformer(str(tmp_path / "out"), device="cpu").encode(["the cat"]).shape == (1, 32)
 
 
-def test_translations_are_needed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_translations_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", "crosslingual", "--local", "--root", str(tmp_path)]) == 2
     assert "crosslingual must be given sentences with their translations" in capsys.readouterr().err
     with pytest.raises(BadInput, match="LANGUAGE=CORPUS"):

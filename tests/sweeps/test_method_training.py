@@ -1,4 +1,4 @@
-"""What every method does with real files: train, stop, go on bit for bit, export, and beat its own start."""
+"""Every method on real files: train, stop, resume bit for bit, export, and beat its untrained student."""
 
 import dataclasses
 from collections.abc import Callable
@@ -44,8 +44,8 @@ FOLLOWS = [name for name in known_methods() if name not in OTHERS]
 
 def plan(name: str, context: Context, changes: dict[str, Any] | None = None, preset: str = "paper") -> Stage:
     method = load_method(name)
-    known = {field.name for field in dataclasses.fields(method.HyperParameters)}
-    small = {key: value for key, value in {"batch_size": BATCH}.items() if key in known}
+    field_names = {field.name for field in dataclasses.fields(method.HyperParameters)}
+    small = {key: value for key, value in {"batch_size": BATCH}.items() if key in field_names}
     values = {**small, **SMALL.get(name, {}), **(changes or {})}
     return method.plan(hyper_parameters(method, values, preset), context.setting)
 
@@ -59,7 +59,7 @@ def plan(name: str, context: Context, changes: dict[str, Any] | None = None, pre
         if preset == "paper" or values != load_method(name).PRESETS["paper"]
     ],
 )
-def test_it_goes_on_bit_for_bit_and_is_exported(
+def test_it_resumes_bit_for_bit_and_is_exported(
     name: str, preset: str, context: Context, tmp_path: Path
 ) -> None:
     stage, workspace = plan(name, context, preset=preset), Workspace(Path(context.root))
@@ -81,7 +81,7 @@ def check_gain(
     figure: Callable[..., tuple[float, float]],
     **changes: Any,
 ) -> None:
-    """A student of random weights gains more, from before to after, than the spread of three seeds."""
+    """Check that training a randomly initialised student gains more than the spread over three seeds."""
     workspace, gains = Workspace(Path(context.root)), []
     for seed in range(3):
         student = context.setting.student.replace(pretrained=False, seed=seed)
@@ -93,7 +93,7 @@ def check_gain(
 
 
 def agreement(stage: Stage, setting: Setting, workspace: Workspace) -> tuple[float, float]:
-    """With the teacher, on the sentences, before and after."""
+    """Return agreement with the teacher on the sentences, before and after training."""
     folder = run(stage, workspace, where=WHERE)
     before, after = (
         Agreement(setting[Sentences].store, workspace, pairs=150)(encoder)["agreement_spearman_cosine"]
@@ -103,14 +103,14 @@ def agreement(stage: Stage, setting: Setting, workspace: Workspace) -> tuple[flo
 
 
 @pytest.mark.parametrize("name", FOLLOWS)
-def test_it_comes_nearer_to_the_teacher_than_it_began(name: str, context: Context) -> None:
+def test_training_brings_the_student_closer_to_the_teacher(name: str, context: Context) -> None:
     rate = "distil_learning_rate" if name in ("ibkd", "sra") else "learning_rate"
     bare = dataclasses.replace(context, setting=context.setting.having(Pairs, None))
     check_gain(name, bare, {rate: 1e-3}, agreement, finetune_budget=0, distil_budget=1280)
 
 
 def pairs_found(stage: Stage, setting: Setting, workspace: Workspace) -> tuple[float, float]:
-    """Share of the queries whose nearest passage is their own, before and after."""
+    """Return the share of queries whose nearest passage is their own, before and after training."""
     assert setting[Pairs].examples is not None
     tables = [setting[Pairs].examples.columns[column] for column in ("query", "passage")]
     texts = [list(open_texts(workspace, table)[np.arange(40)]) for table in tables]
@@ -123,21 +123,21 @@ def pairs_found(stage: Stage, setting: Setting, workspace: Workspace) -> tuple[f
 
 
 def nearness_to_the_head(stage: Stage, setting: Setting, workspace: Workspace) -> tuple[float, float]:
-    """How near the queries' vectors are to those that the teacher's trained head makes of them."""
+    """Return how close the queries' vectors are to those of the teacher's trained head."""
     folder = run(stage, workspace, where=WHERE)
     store = setting[Pairs].stores["query"]
     head_EE = load_file(folder / "objective.safetensors")["head.weight"].numpy()
     texts = list(open_texts(workspace, store.texts)[np.arange(40)])
-    told_NE = open_store(workspace, store).gather(np.arange(40)) @ head_EE.T
+    targets_NE = open_store(workspace, store).gather(np.arange(40)) @ head_EE.T
     before, after = (
-        -float(np.linalg.norm(encoder.encode(texts) - told_NE, axis=1).mean())
+        -float(np.linalg.norm(encoder.encode(texts) - targets_NE, axis=1).mean())
         for encoder in (untrained(stage, "cpu"), encoder_in(folder))
     )
     return before, after
 
 
 def dev_figure(stage: Stage, setting: Setting, workspace: Workspace) -> tuple[float, float]:
-    """Of the stage, and of one that takes a single step."""
+    """Return the figure of a stage with a single step and of the whole stage."""
     figures = []
     for part in (dataclasses.replace(stage, budget=stage.batch_size), stage):
         assert part.dev is not None
@@ -157,7 +157,7 @@ def dev_figure(stage: Stage, setting: Setting, workspace: Workspace) -> tuple[fl
         ("retrieval_kd", dev_figure, {"learning_rate": 0.02, "train_words": True, "units": 16}),
     ],
 )
-def test_it_does_its_task_better_than_it_began(
+def test_training_improves_the_task(
     name: str, figure: Callable[..., tuple[float, float]], values: dict[str, Any], context: Context
 ) -> None:
     assert name in OTHERS

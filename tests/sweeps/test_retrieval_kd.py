@@ -1,4 +1,4 @@
-"""Retrieval KD with real files: one teacher, one recording, students that rank by the claim."""
+"""Retrieval KD on real files: one teacher, one recording, and students whose rankings depend on the claim."""
 
 import dataclasses
 from collections.abc import Callable
@@ -53,10 +53,10 @@ def home(context: Context) -> Workspace:
 def test_students_share_one_teacher_and_one_recording(
     context: Context, home: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    setting, asked, scorer = context.setting, [], pair_scores.teacher_scorer
+    setting, scored_batches, scorer = context.setting, [], pair_scores.teacher_scorer
 
     def counted(*given: Any) -> Any:
-        asked.append(given)
+        scored_batches.append(given)
         return scorer(*given)
 
     monkeypatch.setattr(pair_scores, "teacher_scorer", counted)
@@ -66,7 +66,7 @@ def test_students_share_one_teacher_and_one_recording(
     ]
     for stage in stages:
         run(stage, home, where=WHERE)
-    assert len({stage.fingerprint for stage in stages}) == 3 and len(asked) == 1
+    assert len({stage.fingerprint for stage in stages}) == 3 and len(scored_batches) == 1
     assert len({next(iter(stage.chain())).fingerprint for stage in stages}) == 1
     examples = stages[0].examples
     assert isinstance(examples.origin, Scored) and isinstance(examples.origin.teacher, Stage)
@@ -81,7 +81,7 @@ def test_students_share_one_teacher_and_one_recording(
         export_stage(home.path(examples.origin.teacher), home.root / "export")
 
 
-def test_a_killed_recording_goes_on(
+def test_a_killed_recording_resumes(
     context: Context, home: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pair_scores, "AT_ONCE", 16)
@@ -101,12 +101,12 @@ def test_a_killed_recording_goes_on(
         pair_scores.build_scored(home, stage.examples)
     assert not home.finished(stage.examples)
     pair_scores.build_scored(home, stage.examples)
-    assert len(calls) == 4, "40 claims are three parts, and the first was kept"
+    assert len(calls) == 4, "40 claims make three parts, and the first was kept"
     assert open_values(home, stage.examples)["scores"].shape == (40, 4)
     assert not (home.path(stage.examples) / "parts").exists()
 
 
-def test_without_a_teacher_there_is_no_such_stage(context: Context, home: Workspace) -> None:
+def test_without_a_teacher_the_plan_has_no_teacher_stage(context: Context, home: Workspace) -> None:
     alone = planned(context.setting, alpha=0.0)
     assert [stage.label for stage in alone.chain()] == ["retrieval_kd"]
     assert alone.examples.values == ("gold",)
@@ -138,10 +138,10 @@ def test_a_share_of_the_claims_reads_the_scores_of_all(context: Context, home: W
 
 
 @pytest.mark.parametrize("joiner", ["bilinear", "features", "concat"])
-def test_only_a_joiner_that_sees_the_claim_ranks_by_it(
+def test_only_joiners_other_than_concat_rank_by_the_claim(
     joiner: str, context: Context, home: Workspace
 ) -> None:
-    """Candidates scored for another claim are ranked otherwise, but by [c; d] they are not."""
+    """Scoring candidates for another claim changes their ranking, except with [c; d]."""
     scorer = encoder_in(run(planned(context.setting, joiner=joiner, alpha=0.0), home, where=WHERE))
     assert context.setting[Claims] is not None
     examples = context.setting[Claims].examples
@@ -157,7 +157,9 @@ def test_only_a_joiner_that_sees_the_claim_ranks_by_it(
     assert changed == 0 if joiner == "concat" else changed > 0.1
 
 
-def test_a_student_without_a_teacher_ranks_better_than_untrained(context: Context, home: Workspace) -> None:
+def test_a_student_trained_without_a_teacher_beats_an_untrained_one(
+    context: Context, home: Workspace
+) -> None:
     setting = dataclasses.replace(context.setting, distil_budget=800)
     stage = planned(setting, units=16, alpha=0.0, learning_rate=0.02, train_words=True)
     folder = run(stage, home, where=WHERE)
@@ -166,7 +168,9 @@ def test_a_student_without_a_teacher_ranks_better_than_untrained(context: Contex
     assert read_manifest(folder)["metrics"]["fever_dcg"] == pytest.approx(after, abs=1e-6)
 
 
-def test_a_transformer_teaches_and_a_published_one_must_be_given(context: Context, home: Workspace) -> None:
+def test_a_transformer_can_teach_and_a_published_teacher_must_be_named(
+    context: Context, home: Workspace
+) -> None:
     stage = planned(context.setting, teacher_model="transformer")
     teacher, student = stage.chain()
     assert teacher.student.target.__name__ == "TransformerScorer"
@@ -177,7 +181,7 @@ def test_a_transformer_teaches_and_a_published_one_must_be_given(context: Contex
         planned(context.setting, teacher_model="published")
 
 
-def test_a_published_cross_encoder_teaches_without_a_stage(
+def test_a_published_cross_encoder_needs_no_teacher_stage(
     context: Context, home: Workspace, tiny_cross_encoder: Callable[[int], Path]
 ) -> None:
     task = context.setting[Claims]
@@ -211,10 +215,10 @@ def test_bad_values_are_refused(values: dict[str, Any]) -> None:
         hyper_parameters(METHOD, values)
 
 
-def test_the_end_of_a_sweep(
+def test_the_report_at_the_end_of_a_sweep(
     context: Context, home: Workspace, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The student, its teacher, the student without one and TF-IDF's order side by side; two towers leave."""
+    """The report has the student, its teacher, an untaught student and TF-IDF; two towers are exported."""
     from stillhouse.sweeps import deliver
 
     task = context.setting[Claims]
@@ -258,9 +262,9 @@ def test_the_end_of_a_sweep(
     assert (
         report["baseline"]["method"] == "retrieval_kd" and report["teacher"]["cost"]["pairs_per_second"] > 0
     )
-    said = capsys.readouterr().out
+    printed = capsys.readouterr().out
     assert all(
-        who in said for who in ("teacher", "best student", "no teacher", "untrained student", "TF-IDF")
+        who in printed for who in ("teacher", "best student", "no teacher", "untrained student", "TF-IDF")
     )
     assert report["TF-IDF"]["metrics"] == {"fever_dcg": 0.5} and output == report
     card = (folder / "export" / "README.md").read_text()

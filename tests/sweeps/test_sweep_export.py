@@ -1,4 +1,4 @@
-"""A finished stage as a folder that stock sentence-transformers loads, and its card."""
+"""A finished stage exported as a folder for stock sentence-transformers, and its model card."""
 
 from pathlib import Path
 
@@ -20,7 +20,7 @@ TEXTS = ["the cat sat on the mat", "river", "a sun and a moon " * 20]
 
 @pytest.fixture
 def folder(context: Context) -> Path:
-    """Of a stage that is trained to the end, with a projection to 8 dimensions."""
+    """The folder of a finished stage with a projection to 8 dimensions."""
     follow(VALUES, context, lambda report: None)
     return Workspace(Path(context.root)).path(context.plan(VALUES))
 
@@ -36,7 +36,7 @@ def test_stock_sentence_transformers_gives_the_same_vectors(folder: Path, tmp_pa
     assert not list((tmp_path / "export").rglob("*.bin"))
 
 
-def test_by_the_command_line(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_from_the_command_line(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     root = ["--root", str(tmp_path / "logs")]
     assert main(["export", str(folder), str(tmp_path / "out"), *root]) == 0
     assert "exported: " in capsys.readouterr().out and (tmp_path / "out" / "modules.json").is_file()
@@ -62,11 +62,18 @@ def test_an_unfinished_stage_is_refused(folder: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "export").exists()
 
 
-def test_the_card_says_what_the_student_is(context: Context, prepared: Prepared) -> None:
+def test_the_card_describes_the_student(context: Context, prepared: Prepared) -> None:
     figures = {"agreement_spearman_cosine": 0.9}
     tested = {
         who: {"metrics": figures, "cost": {"dim": 8.0, "megabytes": 1.0}} for who in ("teacher", "student")
     }
     card = model_card_of("small", load_method("ibkd"), prepared, context.plan(VALUES), VALUES, tested)
-    for said in ("layers 0, 2 of", "arXiv:2311.05472", "8 dimensions", "projection", "16 tokens", "Licences"):
-        assert said in card
+    for phrase in (
+        "layers 0, 2 of",
+        "arXiv:2311.05472",
+        "8 dimensions",
+        "projection",
+        "16 tokens",
+        "Licences",
+    ):
+        assert phrase in card

@@ -1,7 +1,6 @@
-"""The main job, ended in the middle in every way, and started again: the same as one that was left alone.
+"""The main job, interrupted in every way and started again, gives the results of an undisturbed run.
 
-The job is the real one, in a process of its own; what it is compared with is searched here, trial by trial,
-without Ray.
+The job is the real one, in its own process; the reference is searched here, trial by trial, without Ray.
 """
 
 import contextlib
@@ -32,7 +31,7 @@ from stillhouse.experiments.kinds.sentences import Sentences
 ROOT = Path(__file__).resolve().parents[2]
 TRIALS, TEXTS = 4, 9000
 CHAMPION = " (champion)"
-"""What the name of the best trial's run ends with."""
+"""Suffix of the name of the best trial's run."""
 SPACE = """
 method: ibkd
 search:
@@ -49,17 +48,17 @@ WORDS = (
 
 
 def heed_ctrl_c() -> None:
-    """A shell starts what runs in the background deaf to Ctrl-C, and children inherit that."""
+    """Restore Ctrl-C: shells start background processes with SIGINT ignored, and children inherit that."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 @dataclass
 class Job:
-    """The command, its folder, and what its starts said."""
+    """The command, its folder, and the output of each start."""
 
     folder: Path
     teacher: Path
-    said: list[str] = field(default_factory=list)
+    output: list[str] = field(default_factory=list)
 
     @property
     def root(self) -> Path:
@@ -110,14 +109,14 @@ class Job:
         )
 
     def ended(self, process: "subprocess.Popen[str]", seconds: float = 180) -> int:
-        said, _ = process.communicate(timeout=seconds)
-        self.said.append(said)
+        output, _ = process.communicate(timeout=seconds)
+        self.outputs.append(output)
         return process.returncode
 
-    def started_until(self, there: Callable[[], bool]) -> "subprocess.Popen[str]":
-        """Start it, and wait until something is there."""
+    def start_until(self, condition: Callable[[], bool]) -> "subprocess.Popen[str]":
+        """Start the job and wait until a condition holds."""
         process, deadline = self.start(), time.monotonic() + 180
-        while not there():
+        while not condition():
             if process.poll() is not None or time.monotonic() > deadline:
                 process.kill()
                 pytest.fail(f"the job ended too early:\n{process.communicate()[0]}")
@@ -128,7 +127,7 @@ class Job:
         return sum(1 for _ in self.root.glob(pattern))
 
     def complete(self) -> int:
-        """Trials that ended well."""
+        """Return the number of completed trials."""
         return self.states().get("COMPLETE", 0)
 
     def states(self) -> Counter[str]:
@@ -136,25 +135,25 @@ class Job:
         return Counter(state for (state,) in rows)
 
     def processes(self) -> list[psutil.Process]:
-        """Everything that was started for this job, and lives, but Ray's agents.
+        """Return all live processes started for this job, except Ray's agents.
 
-        After a SIGKILL those two tell a control store that is gone of their raylet's end, for a minute.
+        After a SIGKILL those two retry for a minute to report the raylet's end to a dead control store.
         """
-        mine = []
+        live = []
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error):
-                output = [*process.cmdline(), process.environ().get("RAY_TMPDIR", "")]
+                words = [*process.cmdline(), process.environ().get("RAY_TMPDIR", "")]
                 late = process.name() in ("ray::DashboardAgent", "ray::RuntimeEnvAgent")
                 if (
-                    any(str(self.folder) in part for part in output)
+                    any(str(self.folder) in part for part in words)
                     and process.status() != "zombie"
                     and not late
                 ):
-                    mine.append(process)
-        return mine
+                    live.append(process)
+        return live
 
     def nothing_is_left(self, seconds: float = 60) -> bool:
-        """Whether all processes end in time."""
+        """Return whether all processes end in time."""
         deadline = time.monotonic() + seconds
         while self.processes() and time.monotonic() < deadline:
             time.sleep(0.2)
@@ -162,7 +161,7 @@ class Job:
 
 
 def query(database: Path, question: str) -> list[tuple[Any, ...]]:
-    """The answer of an SQLite file; nothing where there is no such file or table yet."""
+    """Query an SQLite file; return nothing while the file or table does not exist."""
     if not database.exists():
         return []
     with contextlib.closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True, timeout=10)) as connection:
@@ -181,8 +180,8 @@ def job(tiny_model: Path) -> Iterator[Job]:
     (folder / "corpus.txt").write_text("\n".join(sorted(texts)[:TEXTS]) + "\n")
     (folder / "space.yaml").write_text(SPACE)
     (folder / "other.yaml").write_text(SPACE.replace("0.2]", "0.5]"))
-    made = Job(folder, tiny_model)
-    yield made
+    command = Job(folder, tiny_model)
+    yield command
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
             if str(folder) in " ".join([*process.cmdline(), process.environ().get("RAY_TMPDIR", "")]):
@@ -192,7 +191,7 @@ def job(tiny_model: Path) -> Iterator[Job]:
 
 @pytest.fixture(scope="module")
 def straight(job: Job) -> dict[str, Any]:
-    """The same search, undisturbed, one trial after the other in this process."""
+    """The same search undisturbed, one trial after the other in this process."""
     import torch
 
     from stillhouse.experiments.preparation import Embedding, prepare
@@ -202,17 +201,17 @@ def straight(job: Job) -> dict[str, Any]:
 
     threads = torch.get_num_threads()
     with pytest.MonkeyPatch.context() as patch:
-        taken: list[Any] = []
+        calls: list[Any] = []
 
         def take(options: Any) -> dict[str, Any]:
-            taken.append(options)
+            calls.append(options)
             return {"champion": None}
 
         patch.setattr("stillhouse.sweeps.sweep.sweep", take)
         patch.setattr("stillhouse.cli.run.write_results", lambda options, report: None)
         patch.setattr("os.cpu_count", lambda: 1)
         main(["sweep", "ibkd", *job.arguments()])
-        (options,) = taken
+        (options,) = calls
         workspace = Workspace(job.folder / "straight")
         prepared = prepare(options.experiment, workspace, Embedding(local=True))
     setting = prepared.setting
@@ -239,7 +238,7 @@ def straight(job: Job) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def resumed(job: Job) -> dict[str, Any]:
-    """The job, ended four times, and the report of the fifth start."""
+    """The job interrupted four times, and the report of the fifth start."""
 
     def embedding() -> bool:
         return job.found("stores/*/part-*") >= 1
@@ -260,17 +259,17 @@ def resumed(job: Job) -> dict[str, Any]:
         (between_trials, signal.SIGTERM, 130),
         (in_a_later_trial, signal.SIGINT, 130),
     ):
-        process = job.started_until(reached)
-        began = time.monotonic()
+        process = job.start_until(reached)
+        start_time = time.monotonic()
         if number == signal.SIGINT:
             os.killpg(process.pid, number)  # as Ctrl-C on a terminal does
         else:
             process.send_signal(number)
-        assert job.ended(process) == code, job.said[-1]
+        assert job.ended(process) == code, job.outputs[-1]
         if code == 130:
-            ends.append((time.monotonic() - began, job.said[-1], job.processes()))
+            ends.append((time.monotonic() - start_time, job.outputs[-1], job.processes()))
         assert job.nothing_is_left(), job.processes()
-    assert job.ended(job.start()) == 0, job.said[-1]
+    assert job.ended(job.start()) == 0, job.outputs[-1]
     return {"ends": ends, "report": read_json(job.folder / "out.json")}
 
 
@@ -297,16 +296,16 @@ def test_the_trials_are_those_of_an_undisturbed_search(
 
 
 @pytest.mark.ray
-def test_no_row_is_lost_or_doubled(job: Job, straight: dict[str, Any], resumed: dict[str, Any]) -> None:
+def test_no_row_is_lost_or_duplicated(job: Job, straight: dict[str, Any], resumed: dict[str, Any]) -> None:
     assert main(["store", "verify", "--root", str(job.root)]) == 0
     stores = [read_manifest(path.parent) for path in job.root.glob("stores/*/manifest.json")]
     assert len(stores) == 3 and sum(store["rows"] for store in stores) == TEXTS
-    mine, undisturbed = (
+    resumed_result, undisturbed = (
         read_manifest(workspace.path(straight["store"]))
         for workspace in (Workspace(job.root), straight["workspace"])
     )
-    assert len(mine["shards"]) >= 4
-    assert mine["shards"] == undisturbed["shards"]
+    assert len(resumed_result["shards"]) >= 4
+    assert resumed_result["shards"] == undisturbed["shards"]
 
 
 @pytest.mark.ray
@@ -335,12 +334,12 @@ def test_every_trial_has_one_run(job: Job, resumed: dict[str, Any]) -> None:
 
 
 def chain(run: str, names: dict[str, str], parents: dict[str, str]) -> list[str]:
-    """A run's name, and those of the runs above it."""
+    """Return the names of a run and of its parents."""
     return [names[run], *(chain(parents[run], names, parents) if run in parents else [])]
 
 
 @pytest.mark.ray
-def test_nothing_is_left_open(job: Job, resumed: dict[str, Any]) -> None:
+def test_no_run_is_left_open(job: Job, resumed: dict[str, Any]) -> None:
     assert job.states() == {"COMPLETE": TRIALS}
     assert len((job.root / "openings.jsonl").read_text().splitlines()) == 1
     assert job.found("stages/*/checkpoints/*") == 0
@@ -349,25 +348,25 @@ def test_nothing_is_left_open(job: Job, resumed: dict[str, Any]) -> None:
 
 @pytest.mark.ray
 def test_ctrl_c_and_sigterm_end_the_job_cleanly(resumed: dict[str, Any]) -> None:
-    for seconds, said, left in resumed["ends"]:
-        assert "interrupted. The same command resumes from here." in said
-        assert "Traceback" not in said
+    for seconds, output, left in resumed["ends"]:
+        assert "interrupted. The same command resumes from here." in output
+        assert "Traceback" not in output
         assert seconds < 30 and not left
 
 
 @pytest.mark.ray
 def test_the_same_command_again_is_quick_and_changes_nothing(job: Job, resumed: dict[str, Any]) -> None:
     before, runs = contents(job.root), query(job.root / "mlflow.db", "select * from runs")
-    began = time.monotonic()
-    assert job.ended(job.start()) == 0, job.said[-1]
-    assert time.monotonic() - began < 60
+    start_time = time.monotonic()
+    assert job.ended(job.start()) == 0, job.outputs[-1]
+    assert time.monotonic() - start_time < 60
     assert contents(job.root) == before
     assert query(job.root / "mlflow.db", "select * from runs") == runs
     assert read_json(job.folder / "out.json") == resumed["report"]
 
 
 def contents(root: Path) -> dict[str, str]:
-    """The hash of every file but logs and databases."""
+    """Return the hash of every file except logs and databases."""
     files = (
         path for path in root.rglob("*") if path.is_file() and path.suffix not in (".log", ".db", ".lock")
     )

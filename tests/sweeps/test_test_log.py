@@ -1,4 +1,4 @@
-"""Every opening of a locked test suite is counted, suite by suite."""
+"""Every opening of a locked test suite is counted, per suite."""
 
 import json
 
@@ -6,7 +6,7 @@ from stillhouse.core.artifacts import Workspace
 from stillhouse.sweeps.test_log import record_test_use
 
 
-def test_openings_are_counted_by_suite(workspace: Workspace) -> None:
+def test_openings_are_counted_per_suite(workspace: Workspace) -> None:
     assert [record_test_use(workspace, "a", "sweep one") for _ in range(3)] == [0, 1, 2]
     assert record_test_use(workspace, "b", "sweep one") == 0
     assert record_test_use(workspace, "a", "a person") == 3

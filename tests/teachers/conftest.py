@@ -17,10 +17,10 @@ WORDS = (
 
 @pytest.fixture
 def texts() -> list[str]:
-    """44 different texts, one of them much longer than the others."""
+    """44 distinct texts, one of them much longer than the others."""
     random = np.random.default_rng(0)
-    made = [" ".join(random.choice(WORDS, random.integers(3, 12))) + f" {i}" for i in range(43)]
-    return [*made, " ".join(WORDS * 4)]
+    sentences = [" ".join(random.choice(WORDS, random.integers(3, 12))) + f" {i}" for i in range(43)]
+    return [*sentences, " ".join(WORDS * 4)]
 
 
 @pytest.fixture

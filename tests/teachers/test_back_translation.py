@@ -19,8 +19,8 @@ def translator(folder: Path, seed: int = 0) -> Model:
     from tokenizers import models, pre_tokenizers, processors
     from transformers import BartConfig, BartForConditionalGeneration, PreTrainedTokenizerFast
 
-    known = {word: row for row, word in enumerate(WORDS)}
-    backend = tokenizers.Tokenizer(models.WordLevel(known, unk_token="<unk>"))
+    ids = {word: row for row, word in enumerate(WORDS)}
+    backend = tokenizers.Tokenizer(models.WordLevel(ids, unk_token="<unk>"))
     backend.pre_tokenizer = pre_tokenizers.Whitespace()
     backend.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 1)])
     wrap: Any = PreTrainedTokenizerFast
@@ -40,7 +40,7 @@ def translator(folder: Path, seed: int = 0) -> Model:
     return Model(f"bart-{seed}", name="bart", path=str(folder))
 
 
-def test_back_translation_gives_one_text_per_text_for_any_batches(tmp_path: Path) -> None:
+def test_back_translation_gives_one_text_per_text_at_any_batch_size(tmp_path: Path) -> None:
     forth, back = (translator(tmp_path / name, seed) for seed, name in enumerate(("forth", "back")))
     check_translator(forth)
     before = torch.get_rng_state()

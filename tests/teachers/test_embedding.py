@@ -45,7 +45,7 @@ def build(workspace: Workspace, store: Store) -> dict[str, bytes]:
     return files(workspace.path(store))
 
 
-def test_vectors_are_the_teachers(workspace: Workspace, store: Store, texts: list[str]) -> None:
+def test_vectors_match_the_teacher(workspace: Workspace, store: Store, texts: list[str]) -> None:
     exact = replace(store, dtype="float32", prompt="name of ")
     seen: list[tuple[int, int]] = []
     build_store(workspace, exact, local=True, progress=lambda done, total: seen.append((done, total)))
@@ -86,16 +86,16 @@ def test_only_missing_shards_are_built(
     (folder / "part-00001.arrow").unlink()
     (folder / "part-00003.arrow").write_bytes(whole["part-00003.arrow"][:-100])
     (folder / ".part-00001.arrow.x.tmp").write_bytes(whole["part-00001.arrow"][:50])
-    made: list[int] = []
+    built_shards: list[int] = []
     tokenise = shards.tokenise
 
     def counted(work: shards.Work, part: int) -> tuple[IntArray, IntArray]:
-        made.append(part)
+        built_shards.append(part)
         return tokenise(work, part)
 
     monkeypatch.setattr(embed, "tokenise", counted)
     assert build(workspace, store) == whole
-    assert made == [1, 3]
+    assert built_shards == [1, 3]
     assert not list(folder.glob(".*"))
     assert read_manifest(folder)["rows_this_run"] == 20
 
@@ -110,7 +110,7 @@ def test_a_shard_of_another_text_length_or_dtype_is_rebuilt(workspace: Workspace
 
 
 def failing(encoder: Callable[[Tokens], Tensor]) -> Callable[[Tokens], Tensor]:
-    """A teacher that returns NaN for texts of 32 tokens, and a huge number for texts of 8."""
+    """Return a teacher that gives NaN for texts of 32 tokens and a huge number for texts of 8."""
 
     def forward(tokens: Tokens) -> Tensor:
         vectors, lengths = encoder(tokens).clone(), tokens.attention_mask_BT.sum(1)
@@ -121,7 +121,7 @@ def failing(encoder: Callable[[Tokens], Tensor]) -> Callable[[Tokens], Tensor]:
     return forward
 
 
-def test_vectors_that_cannot_be_kept_are_quarantined(
+def test_unstorable_vectors_are_quarantined(
     workspace: Workspace, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     build(workspace, replace(store, prompt="a "))
@@ -148,7 +148,7 @@ def test_vectors_that_cannot_be_kept_are_quarantined(
     assert read_json(folder / "quarantine.json") == rejected
 
 
-def test_bfloat16_is_close_and_a_different_store(workspace: Workspace, store: Store) -> None:
+def test_bfloat16_is_close_but_makes_a_different_store(workspace: Workspace, store: Store) -> None:
     if resolve_compute("cpu") != "bfloat16":
         pytest.skip("this machine has no bfloat16")
     half = replace(store, compute="bfloat16")
@@ -196,7 +196,7 @@ def test_a_finished_stage_can_be_the_teacher(workspace: Workspace, store: Store)
     np.testing.assert_allclose(open_store(workspace, taught).gather(np.array([0])), expected, atol=1e-3)
 
 
-def test_what_cannot_be_built_is_refused_with_nothing_written(workspace: Workspace, store: Store) -> None:
+def test_impossible_stores_are_refused_before_writing(workspace: Workspace, store: Store) -> None:
     assert isinstance(store.teacher, Model)
     changed = replace(store, teacher=replace(store.teacher, sha256="0" * 64))
     with pytest.raises(BadInput, match="weights that the plan names"):
@@ -258,14 +258,14 @@ def test_a_killed_build_continues_to_the_same_bytes(
 
 
 def damaged(workspace: Workspace, store: Store) -> Store:
-    """The plan of a store whose texts have a truncated second shard."""
+    """Return the plan of a store whose texts have a truncated second shard."""
     texts = write_texts(workspace, "damaged", [f"row {i}" for i in range(30)], rows_per_shard=10)
     path = workspace.path(texts) / "part-00001.parquet"
     path.write_bytes(path.read_bytes()[:-20])
     return replace(store, texts=texts)
 
 
-def test_without_ray_it_says_what_to_do(workspace: Workspace, store: Store) -> None:
+def test_the_error_without_ray_says_what_to_do(workspace: Workspace, store: Store) -> None:
     with pytest.raises(BadInput, match="Ray must be running before"):
         build_store(workspace, store)
 
@@ -295,7 +295,7 @@ def test_the_bytes_do_not_depend_on_the_number_of_actors(
     workspace: Workspace, store: Store, tmp_path: Path, on_ray: None, capfd: pytest.CaptureFixture[str]
 ) -> None:
     corpora = workspace.root.resolve() / "corpora"
-    made = []
+    built_shards = []
     for actors in (1, 2):
         space = Workspace(tmp_path / f"by-{actors}")
         space.claim()
@@ -306,16 +306,16 @@ def test_the_bytes_do_not_depend_on_the_number_of_actors(
         assert capfd.readouterr().out == ""
         assert seen[-1] == (44, 44) and len(seen) == 5
         assert verify_store(space.path(store)) == []
-        made.append(files(space.path(store)))
+        built_shards.append(files(space.path(store)))
     with pytest.raises(BadInput, match="must be a complete Parquet file") as refusal:
         build_store(workspace, damaged(workspace, store), actors=2)
     assert "Traceback" not in str(refusal.value)
     torch.set_num_threads(1)
-    assert made[0] == made[1] == build(workspace, store)
+    assert built_shards[0] == built_shards[1] == build(workspace, store)
 
 
 @pytest.mark.ray
-def test_hard_negatives_are_those_of_one_process(
+def test_hard_negatives_on_ray_equal_those_of_one_process(
     workspace: Workspace,
     store: Store,
     on_ray: None,

@@ -37,7 +37,7 @@ def test_order_and_batches_change_nothing(student: TransformerStudent, tiny_mode
     assert len(seen) > 1 and seen == sorted(seen, reverse=True)
 
 
-def test_weights_that_are_cast_once_give_the_bits_of_autocast(
+def test_casting_weights_once_equals_autocast_bit_for_bit(
     student: TransformerStudent, tiny_model: Path
 ) -> None:
     tokenizer = FastTokenizer(tiny_model, 16)

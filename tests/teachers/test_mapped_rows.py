@@ -1,4 +1,4 @@
-"""Rows of many arrays with one indexing operation, in any order of the arrays."""
+"""Rows gathered from many arrays by one indexing operation, in any order."""
 
 import threading
 
@@ -16,7 +16,7 @@ def arrays(dtype: str, *lengths: int) -> list[npt.NDArray[np.floating]]:
 
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
 @pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 1, 0, 2)])
-def test_rows_come_from_their_arrays_in_the_order_asked_for(dtype: str, order: tuple[int, ...]) -> None:
+def test_rows_are_returned_in_the_requested_order(dtype: str, order: tuple[int, ...]) -> None:
     given = arrays(dtype, 7, 1, 40, 3)
     mapped, added = MappedRows(4, 5, dtype), []
     for index in order:
@@ -25,9 +25,9 @@ def test_rows_come_from_their_arrays_in_the_order_asked_for(dtype: str, order: t
         added.append(index)
         indices = np.array([added[0], added[-1], added[0]])
         positions = np.array([len(given[i]) - 1 for i in indices])
-        taken = mapped.take(indices, positions)
-        assert taken.dtype == given[0].dtype
-        assert np.array_equal(taken, [given[i][-1] for i in indices])
+        gathered = mapped.take(indices, positions)
+        assert gathered.dtype == given[0].dtype
+        assert np.array_equal(gathered, [given[i][-1] for i in indices])
     pairs = [(index, row) for index, array in enumerate(given) for row in range(len(array))]
     np.random.default_rng(1).shuffle(pairs)
     indices, positions = np.array(pairs).T
@@ -49,12 +49,12 @@ def test_rows_are_copies_and_the_arrays_are_kept_alive() -> None:
     expected = array.copy()
     mapped.add(0, array)
     del array
-    taken = mapped.take(np.array([0, 0, 0]), np.arange(3))
-    taken += 1
+    gathered = mapped.take(np.array([0, 0, 0]), np.arange(3))
+    gathered += 1
     assert np.array_equal(mapped.take(np.array([0, 0, 0]), np.arange(3)), expected)
 
 
-def test_threads_that_read_while_one_adds_see_whole_states() -> None:
+def test_concurrent_readers_never_see_a_partial_addition() -> None:
     given = arrays("float32", *range(1, 60))
     mapped, wrong = MappedRows(len(given), 5, "float32"), []
     mapped.add(0, given[0])

@@ -1,4 +1,4 @@
-"""A published cross-encoder: its logits, and models that give no single score."""
+"""A published cross-encoder: its logits, and models without a single score."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +14,7 @@ from stillhouse.teachers.weights import resolve_model
 MakeCrossEncoder = Callable[[int], Path]
 
 
-def test_its_scores_are_the_logits_that_stock_code_gives(tiny_cross_encoder: MakeCrossEncoder) -> None:
+def test_scores_are_the_logits_of_stock_code(tiny_cross_encoder: MakeCrossEncoder) -> None:
     from sentence_transformers import CrossEncoder
 
     folder = tiny_cross_encoder(1)

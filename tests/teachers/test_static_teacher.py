@@ -1,4 +1,4 @@
-"""Static teachers, a table of token vectors, through the store's path."""
+"""Static teachers (tables of token vectors) in a store."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +21,7 @@ from stillhouse.teachers.weights import load_sentence_transformer, resolve_model
 
 @pytest.fixture
 def static_model(tiny_model: Path, tmp_path: Path) -> Path:
-    """A folder as stock sentence-transformers saves it, with a padding that its tokenizer carries."""
+    """A folder as saved by stock sentence-transformers, with padding set in its tokenizer."""
     return save(tiny_model, tmp_path / "static")
 
 
@@ -57,7 +57,7 @@ def assert_same(vectors: FloatArray, expected: FloatArray) -> None:
 
 
 @pytest.mark.parametrize("prompt", ["", "name of "])
-def test_a_stores_vectors_are_those_of_encode(
+def test_store_vectors_equal_encode(
     prompt: str, workspace: Workspace, store: Store, static_model: Path, texts: list[str]
 ) -> None:
     store = replace(planned(store, static_model), prompt=prompt, max_length=128)
@@ -67,7 +67,7 @@ def test_a_stores_vectors_are_those_of_encode(
 
 
 @pytest.mark.parametrize("cut", [0, 5])
-def test_a_text_is_cut_at_the_shorter_of_the_stores_length_and_the_files(
+def test_a_text_is_truncated_at_the_shorter_of_two_limits(
     cut: int, workspace: Workspace, store: Store, tiny_model: Path, texts: list[str], tmp_path: Path
 ) -> None:
     store = planned(store, save(tiny_model, tmp_path / "static", cut=cut))
@@ -89,7 +89,7 @@ def test_modules_after_the_table_are_applied(
     assert_same(built(workspace, store), expected)
 
 
-def test_half_precision_runs_too(
+def test_half_precision_is_supported(
     workspace: Workspace, store: Store, static_model: Path, texts: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("stillhouse.teachers.embedding._has_bfloat16", lambda kind: True)
@@ -98,16 +98,14 @@ def test_half_precision_runs_too(
     assert np.abs(exact - rounded).max() < 0.01
 
 
-def test_a_text_without_any_token_is_quarantined(
-    workspace: Workspace, store: Store, static_model: Path
-) -> None:
+def test_a_text_without_tokens_is_quarantined(workspace: Workspace, store: Store, static_model: Path) -> None:
     table = write_texts(workspace, "odd", ["the cat", "\u200b\u200b", "a dog"], rows_per_shard=10)
     store = replace(planned(store, static_model), texts=table)
     build_store(workspace, store, local=True)
     assert open_store(workspace, store).rows.tolist() == [0, 2]
 
 
-def test_its_tokenizer_puts_nothing_around_a_text(static_model: Path, tiny_model: Path) -> None:
+def test_the_tokenizer_adds_no_special_tokens(static_model: Path, tiny_model: Path) -> None:
     static, around = FastTokenizer(static_model, 8), FastTokenizer(tiny_model, 8)
     before, after = around.special_tokens_around()
     assert (len(before), len(after)) == (1, 1) and static.special_tokens_around() == ([], [])

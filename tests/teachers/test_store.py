@@ -59,9 +59,9 @@ def test_opening_ten_million_rows_is_fast(folder: Path, tmp_path: Path) -> None:
     write_json(big / "manifest.json", {**manifest, "rows": rows, "table_rows": rows, "shards": described})
     best = float("inf")
     for _ in range(5):
-        began = time.perf_counter()
+        start = time.perf_counter()
         assert len(StoreReader(big)) == rows
-        best = min(best, time.perf_counter() - began)
+        best = min(best, time.perf_counter() - start)
     assert size > 0 and best < 0.25
 
 
@@ -106,9 +106,7 @@ def test_verify_reports_every_problem(folder: Path, damage: Callable[[Path], Non
 
 
 @pytest.mark.parametrize("damage", [truncate, Path.unlink])
-def test_a_shard_that_is_not_whole_is_refused_when_opened(
-    folder: Path, damage: Callable[[Path], None]
-) -> None:
+def test_an_incomplete_shard_is_refused_when_opened(folder: Path, damage: Callable[[Path], None]) -> None:
     damage(folder / "part-00002.arrow")
     with pytest.raises(BadInput, match=r"part-00002.arrow is (truncated|missing).*manifest\.json"):
         StoreReader(folder)

@@ -28,7 +28,9 @@ def grow_old(folder: Path) -> None:
         os.utime(path, (two_days_ago, two_days_ago))
 
 
-def test_stores_are_listed_finished_or_not(workspace: Workspace, store: Store, tokens: TokenTable) -> None:
+def test_finished_and_unfinished_stores_are_listed(
+    workspace: Workspace, store: Store, tokens: TokenTable
+) -> None:
     other = workspace.path(replace(store, max_length=16))
     other.mkdir()
     first, second = sorted(list_stores(workspace), key=lambda listed: not listed.finished)
@@ -40,7 +42,7 @@ def test_stores_are_listed_finished_or_not(workspace: Workspace, store: Store, t
     assert list_stores(Workspace(workspace.root / "nothing")) == []
 
 
-def test_stores_that_no_plan_names_are_collectable(
+def test_stores_not_named_by_a_plan_are_collectable(
     workspace: Workspace, store: Store, tokens: TokenTable
 ) -> None:
     found = collectable(workspace)
@@ -52,7 +54,7 @@ def test_stores_that_no_plan_names_are_collectable(
     assert collectable(workspace) == []
 
 
-def test_stores_that_a_plan_names_are_kept(workspace: Workspace, store: Store, tokens: TokenTable) -> None:
+def test_stores_named_by_a_plan_are_kept(workspace: Workspace, store: Store, tokens: TokenTable) -> None:
     examples = Examples({"text": store.texts}, AllRows())
     plan = {"plan": {"examples": canonical(examples), "stores": {"text": canonical(store)}}}
     write_json(workspace.root / "stages" / "distil-0" / "plan.json", plan)

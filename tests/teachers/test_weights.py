@@ -25,7 +25,7 @@ def copy(tiny_model: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(tiny_model, tmp_path / "copy"))
 
 
-def test_a_folder_is_its_weights_configuration_and_tokenizer(copy: Path, tiny_model: Path) -> None:
+def test_the_hash_covers_weights_configuration_and_tokenizer(copy: Path, tiny_model: Path) -> None:
     model = resolve_model(str(copy))
     assert model.name == str(copy) and model.path == str(copy.resolve())
     assert model == Model(resolve_model(str(tiny_model)).sha256, str(copy), str(copy.resolve()))
@@ -47,7 +47,7 @@ def test_any_part_changes_the_hash(copy: Path, file: str) -> None:
     assert hash_model(copy) != before
 
 
-def test_other_weights_than_the_plans_are_refused(copy: Path) -> None:
+def test_weights_that_differ_from_the_plan_are_refused(copy: Path) -> None:
     model = resolve_model(str(copy))
     (copy / "config.json").write_bytes((copy / "config.json").read_bytes() + b"\n")
     with pytest.raises(BadInput, match="must have the weights that the plan names"):
@@ -124,13 +124,13 @@ def test_a_plain_encoder_gets_mean_pooling(copy: Path, tiny_model: Path) -> None
     np.testing.assert_allclose(plain / np.linalg.norm(plain), pooled, atol=1e-5)
 
 
-def test_a_folder_that_is_no_model_is_one_clear_message(copy: Path) -> None:
+def test_a_folder_without_a_model_gives_one_clear_message(copy: Path) -> None:
     (copy / "config.json").write_text("{}")
     with pytest.raises(BadInput, match="sentence-transformers loads"):
         load_sentence_transformer(resolve_model(str(copy)))
 
 
-def test_a_teacher_gives_the_vectors_of_encode(tiny_model: Path, tmp_path: Path) -> None:
+def test_teacher_vectors_equal_encode(tiny_model: Path, tmp_path: Path) -> None:
     model = resolve_model(str(tiny_model))
     loaded = load_sentence_transformer(model)
     assert not loaded.training and next(loaded.parameters()).dtype == torch.float32
@@ -147,7 +147,7 @@ def test_a_teacher_with_too_few_positions_is_refused(tiny_model: Path, tmp_path:
         teacher_encoder(store, Workspace(tmp_path))
 
 
-def test_a_first_module_that_takes_no_token_ids_is_refused(copy: Path, tmp_path: Path) -> None:
+def test_a_first_module_without_token_ids_is_refused(copy: Path, tmp_path: Path) -> None:
     described = (copy / "modules.json").read_text()
     (copy / "modules.json").write_text(
         described.replace("Transformer", "BoW", 1).replace("transformer.T", "x.T")
@@ -158,7 +158,7 @@ def test_a_first_module_that_takes_no_token_ids_is_refused(copy: Path, tmp_path:
         teacher_encoder(store, Workspace(tmp_path))
 
 
-def test_the_licence_of_a_model_is_what_its_card_states(tmp_path: Path) -> None:
+def test_the_licence_is_read_from_the_model_card(tmp_path: Path) -> None:
     from stillhouse.teachers.weights import licence_of
 
     model = Model("x", path=str(tmp_path))

@@ -25,7 +25,7 @@ class Received:
         return [row.step for _, row in self.rows]
 
 
-def test_parameters_become_flat() -> None:
+def test_parameters_are_flattened() -> None:
     assert flatten({"a": {"b": 1, "c": {"d": None}}, "e": (1, 2)}) == {
         "a.b": "1",
         "a.c.d": "None",
@@ -97,7 +97,7 @@ def test_a_truncated_log_is_read_again(tmp_path: Path) -> None:
     assert received.steps[-1] == 30
 
 
-def test_a_line_that_a_killed_worker_broke_is_skipped(tmp_path: Path) -> None:
+def test_a_line_truncated_by_a_killed_worker_is_skipped(tmp_path: Path) -> None:
     received, log = Received(), tmp_path / "metrics.jsonl"
     tail = MetricsTail(received, every_s=60)
     tail.follow(STAGE, log)

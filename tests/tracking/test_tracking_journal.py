@@ -41,7 +41,7 @@ def test_the_same_command_again_writes_nothing(tmp_path: Path) -> None:
     assert journal.append(do="artifact", key=("s",), path=str(picture), folder="", stamp=stamp(picture))
 
 
-def test_a_failed_run_is_opened_again_and_a_finished_one_is_not(tmp_path: Path) -> None:
+def test_a_failed_run_is_reopened_and_a_finished_one_is_not(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     run(journal, ("s",))
     for state, again in (
@@ -56,7 +56,7 @@ def test_a_failed_run_is_opened_again_and_a_finished_one_is_not(tmp_path: Path) 
         assert run(journal, key) is again
 
 
-def test_a_new_trial_opens_the_finished_sweep(tmp_path: Path) -> None:
+def test_a_new_trial_reopens_a_finished_sweep(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     run(journal, ("s",))
     journal.append(do="state", key=("s",), state="finished")
@@ -90,7 +90,7 @@ def test_each_destination_has_its_own_position(tmp_path: Path) -> None:
     assert "secret" not in "".join(p.read_text() for p in tmp_path.iterdir())
 
 
-def test_stamp_of_a_folder_sees_its_files(tmp_path: Path) -> None:
+def test_the_stamp_of_a_folder_depends_on_its_files(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("1")
     before = stamp(tmp_path)
     assert stamp(tmp_path) == before

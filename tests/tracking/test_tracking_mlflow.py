@@ -57,7 +57,7 @@ def record_all(tracker: MLflowTracker, steps: range) -> None:
     tracker.metrics(STAGE, rows)
 
 
-def test_parent_trial_and_stage(root: Path, opened: Open) -> None:
+def test_sweep_trial_and_stage_runs_are_nested(root: Path, opened: Open) -> None:
     tracker = opened()
     record_all(tracker, range(1500))
     tracker.finish(STAGE)
@@ -80,7 +80,7 @@ def test_parent_trial_and_stage(root: Path, opened: Open) -> None:
     assert (root / "mlartifacts").is_dir()
 
 
-def test_resumed_sweep_goes_on_in_the_same_runs(root: Path, opened: Open) -> None:
+def test_a_resumed_sweep_continues_in_the_same_runs(root: Path, opened: Open) -> None:
     tracker = opened()
     record_all(tracker, range(10))
     tracker.close(30)
@@ -142,7 +142,7 @@ def test_a_description_is_set_once_and_replaced_by_a_later_one(root: Path, opene
     assert sorted(names) == ["distil", "sweep", "trial 0", "trial 1"]
 
 
-def test_views_are_those_that_the_ui_saves(root: Path, opened: Open) -> None:
+def test_views_match_those_saved_by_the_ui(root: Path, opened: Open) -> None:
     tracker = opened()
     record_all(tracker, range(3))
     tracker.run(("s1", "t1"), "trial 1", {"tau": 0.2})
@@ -168,7 +168,9 @@ def test_views_are_those_that_the_ui_saves(root: Path, opened: Open) -> None:
     assert [run.info.run_name for run in listed] == ["trial 1", "trial 0"]
 
 
-def test_a_removed_database_is_sent_everything_again(root: Path, opened: Open, database: Path) -> None:
+def test_everything_is_resent_after_the_database_was_removed(
+    root: Path, opened: Open, database: Path
+) -> None:
     tracker = opened()
     record_all(tracker, range(10))
     tracker.close(30)
@@ -180,7 +182,7 @@ def test_a_removed_database_is_sent_everything_again(root: Path, opened: Open, d
     assert len(history(other, runs(other)["distil"], "loss")) == 10
 
 
-def test_two_journals_of_one_name_have_runs_of_their_own(root: Path) -> None:
+def test_two_journals_with_the_same_name_have_separate_runs(root: Path) -> None:
     for folder in ("one", "two"):
         tracker = MLflowTracker(tracking_uri(root), "tests", root / folder)
         tracker.run(SWEEP, folder)
@@ -228,7 +230,7 @@ def test_an_unanswered_call_that_was_carried_out_makes_no_duplicate(
     assert set(runs(root)) == {"sweep", "trial 0", "distil"}
 
 
-def test_what_mlflow_never_accepts_is_set_aside_and_the_rest_is_sent(root: Path, opened: Open) -> None:
+def test_entries_rejected_by_mlflow_are_set_aside_and_the_rest_is_sent(root: Path, opened: Open) -> None:
     tracker = opened()
     tracker.run(SWEEP, "sweep")
     picture = root / "curves.png"
@@ -294,7 +296,7 @@ def test_a_database_is_created_whole_or_not_at_all(tmp_path: Path, monkeypatch: 
     assert [p.name for p in tmp_path.iterdir()] == [".new.db.lock"]
 
 
-def test_where_runs_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_location_of_the_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     assert tracking_uri(tmp_path) == f"sqlite:///{tmp_path.resolve()}/mlflow.db"
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://me:secret@tracking:5000")

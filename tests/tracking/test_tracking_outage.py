@@ -1,4 +1,4 @@
-"""A real tracking server that hangs, dies and comes back, while figures keep coming."""
+"""A real tracking server that hangs, dies and comes back while metrics keep arriving."""
 
 import contextlib
 import os
@@ -22,7 +22,7 @@ SWEEP = ("s1",)
 
 @contextlib.contextmanager
 def server(folder: Path, port: int) -> Iterator[int]:
-    """Run an MLflow server on loopback; yields its process group, which ends with the block."""
+    """Run an MLflow server on loopback; yield its process group, which is ended with the block."""
     command = [sys.executable, "-P", "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port)]
     command += ["--backend-store-uri", f"sqlite:///{folder / 'server.db'}", "--workers", "1"]
     command += ["--artifacts-destination", str(folder / "artifacts")]
@@ -53,7 +53,7 @@ def wait_for(condition: Callable[[], Any], what: str, seconds: float = 40.0) -> 
 
 
 class Driver:
-    """Records one trial after another, and keeps the time of the slowest call."""
+    """A driver that records one trial after another and keeps the time of the slowest call."""
 
     def __init__(self, tracker: MLflowTracker) -> None:
         self.tracker, self.slowest_s = tracker, 0.0

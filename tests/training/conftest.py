@@ -1,4 +1,4 @@
-"""One thread, and an encoder that is the student itself, so that no tokenizer is needed."""
+"""Fixtures: one thread, and the student itself as the encoder, so that no tokenizer is needed."""
 
 from collections.abc import Iterator
 

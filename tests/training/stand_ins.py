@@ -1,4 +1,4 @@
-"""A student, an objective and a table that cost nothing, for the tests of the training loop."""
+"""A cheap student, objective and table for tests of the training loop."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -61,7 +61,7 @@ class Regress(nn.Module):
 
 
 class Flatten(nn.Module):
-    """Rewards vectors that are all the same: a student that minimises it really collapses."""
+    """An objective that rewards equal vectors: a student that minimises it collapses."""
 
     def forward(
         self, student: Mapping[str, Encoding], teacher: Mapping[str, Encoding], batch: Batch
@@ -71,7 +71,7 @@ class Flatten(nn.Module):
 
 
 class Classes(Regress):
-    """Declares that few directions are enough."""
+    """An objective that declares few directions to be enough."""
 
     few_directions = True
 
@@ -92,7 +92,7 @@ class Words:
 
 
 class Vectors:
-    """Teacher vectors of some rows."""
+    """A store of random teacher vectors."""
 
     def __init__(self, rows: IntArray, dim: int = TEACHER_DIM) -> None:
         self.rows, self.dim = rows, dim
@@ -108,7 +108,7 @@ def table(rows: int = 200) -> TrainingTable:
 
 
 def no_evaluator() -> None:
-    """Named by specs; the tests give `fit` a function instead."""
+    """Placeholder named by specs; the tests pass a function to `fit` instead."""
 
 
 def dev(select: str = "figure") -> DevSuite:
@@ -132,7 +132,7 @@ def stage(**changes: Any) -> Stage:
 
 
 def weight_figure(encoder: Any) -> dict[str, float]:
-    """A metric that depends on the student alone; it also draws numbers, which must change nothing."""
+    """Return a metric of the student alone; also draw random numbers, which must not affect training."""
     torch.rand(3)
     np.random.random()  # noqa: NPY002
     return {"figure": -float(encoder.out.weight.detach().abs().mean())}

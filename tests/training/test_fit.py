@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("one_thread", "bare_encoder")
 
 
 def figures(values: list[float]) -> Any:
-    """An evaluator that returns these figures in turn."""
+    """Return an evaluator that returns these figures in turn."""
     left: Iterator[float] = iter(values)
     return lambda encoder: {"figure": next(left)}
 
@@ -33,7 +33,7 @@ def recording_to(evaluations: list[Evaluation]) -> Callable[[Evaluation], bool]:
     return listen
 
 
-def test_learns_and_leaves_a_complete_folder(tmp_path: Path) -> None:
+def test_fit_learns_and_leaves_a_complete_folder(tmp_path: Path) -> None:
     plan = stage(budget=300 * 8, student=spec(Tiny, dropout=0.0))
     fit(plan, table(16), tmp_path)
     manifest = read_manifest(tmp_path)
@@ -52,7 +52,7 @@ def test_learns_and_leaves_a_complete_folder(tmp_path: Path) -> None:
 
 
 def test_the_loop_is_plain_torch(tmp_path: Path) -> None:
-    """The same numbers as ten lines of torch."""
+    """The numbers equal those of ten lines of torch."""
     plan = stage(budget=20 * 8, student=spec(Tiny, dropout=0.0), optimizer=Optimizer(1e-2, decay="constant"))
     fit(plan, table(), tmp_path)
     from stillhouse.training.sampler import Order
@@ -83,7 +83,7 @@ def test_accumulation_without_coupling_changes_nothing(tmp_path: Path) -> None:
         torch.testing.assert_close(whole[name], parts[name], rtol=1e-3, atol=1e-5)
 
 
-def test_keeps_the_best_checkpoint(tmp_path: Path) -> None:
+def test_the_best_checkpoint_is_kept(tmp_path: Path) -> None:
     seen: dict[int, str] = {}
     values = iter([0.1, 0.9, 0.3, float("nan")])
 
@@ -98,7 +98,7 @@ def test_keeps_the_best_checkpoint(tmp_path: Path) -> None:
     assert [point["examples"] for point in manifest["evaluations"]] == [120, 240, 360, 480]
 
 
-def test_without_dev_keeps_the_last(tmp_path: Path) -> None:
+def test_without_dev_the_last_checkpoint_is_kept(tmp_path: Path) -> None:
     fit(stage(evaluate_every=120), table(), tmp_path)
     manifest = read_manifest(tmp_path)
     assert manifest["chosen_step"] == 60 and manifest["metrics"] == {}
@@ -119,14 +119,14 @@ def test_patience_ends_the_stage(tmp_path: Path) -> None:
     assert [evaluation.examples for evaluation in evaluations] == [48, 96, 144, 192]
 
 
-def test_a_nan_ends_it_with_a_reason(tmp_path: Path) -> None:
+def test_nan_ends_the_stage_with_a_reason(tmp_path: Path) -> None:
     plan = stage(objective=spec(Regress, poison=10))
     with pytest.raises(Diverged, match=r"must be finite, but at step 12 of 60 .*loss/mse=nan"):
         fit(plan, table(), tmp_path)
     assert not (tmp_path / "manifest.json").exists()
 
 
-def test_a_collapse_ends_it_with_a_reason(tmp_path: Path) -> None:
+def test_a_collapse_ends_the_stage_with_a_reason(tmp_path: Path) -> None:
     plan = stage(
         objective=spec(Flatten),
         budget=4000,
@@ -149,7 +149,7 @@ def test_the_rank_is_judged_unless_classes_are_fitted(
     assert judged and set(judged) == {few}
 
 
-def test_a_callback_stops_it_and_it_continues(tmp_path: Path) -> None:
+def test_a_callback_stops_training_and_it_resumes(tmp_path: Path) -> None:
     plan = stage(dev=dev(), evaluate_every=120)
     with pytest.raises(Stopped, match="after 240 examples"):
         fit(plan, table(), tmp_path, evaluate=weight_figure, on_evaluation=lambda e: e.examples >= 240)
@@ -164,7 +164,7 @@ def test_a_callback_stops_it_and_it_continues(tmp_path: Path) -> None:
 
 
 def test_the_manifest_is_written_before_the_last_evaluation_is_reported(tmp_path: Path) -> None:
-    """A tuner may end the process inside the last report."""
+    """A tuner may end the process during the last report."""
 
     def listen(evaluation: Evaluation) -> bool:
         if evaluation.final:
@@ -178,7 +178,7 @@ def test_the_manifest_is_written_before_the_last_evaluation_is_reported(tmp_path
 
 @pytest.mark.parametrize("accumulate", [1, 2])
 def test_interrupted_at_any_step_equals_uninterrupted(tmp_path: Path, accumulate: int) -> None:
-    """Dropout, bank, Adam's moments, order, best figure and the metrics themselves, bit for bit."""
+    """Dropout, bank, Adam's moments, order, best figure and metrics agree bit for bit."""
     plan = stage(dev=dev(), evaluate_every=160, accumulate=accumulate)
     fit(plan, table(), tmp_path / "straight", evaluate=weight_figure)
     for round_ in range(50):
@@ -217,7 +217,7 @@ def test_a_metric_that_is_not_measured_is_refused(tmp_path: Path) -> None:
         fit(stage(dev=dev("figur")), table(), tmp_path, evaluate=weight_figure)
 
 
-def test_starts_from_the_weights_of_the_previous_stage(tmp_path: Path) -> None:
+def test_training_starts_from_the_weights_of_the_previous_stage(tmp_path: Path) -> None:
     fit(stage(), table(), tmp_path / "one")
     weights = tmp_path / "one" / "student.safetensors"
     again = stage(optimizer=Optimizer(1e-12), start_from=stage())

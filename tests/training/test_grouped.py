@@ -1,4 +1,4 @@
-"""Groups change the padding and nothing else: the same encodings, the same gradient."""
+"""Grouping changes only the padding: encodings and gradient stay the same."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""SIGKILL at random moments, the same call again: the same weights, and no metric lost or doubled."""
+"""SIGKILL at random moments and the same call again: equal weights, and no metric lost or duplicated."""
 
 import multiprocessing
 import os
@@ -21,28 +21,28 @@ pytestmark = pytest.mark.usefixtures("one_thread", "bare_encoder")
 
 
 def plan() -> Stage:
-    made: Stage = stage(budget=8 * 300, dev=dev(), evaluate_every=8 * 60, accumulate=2)
-    return made
+    result: Stage = stage(budget=8 * 300, dev=dev(), evaluate_every=8 * 60, accumulate=2)
+    return result
 
 
 def train(folder: Path) -> None:
     fit(plan(), table(), folder, evaluate=weight_figure, checkpoint_seconds=0.05)
 
 
-def test_killed_equals_undisturbed(tmp_path: Path) -> None:
+def test_a_killed_run_equals_an_undisturbed_one(tmp_path: Path) -> None:
     train(tmp_path / "straight")
     chance, kills = random.Random(0), 0
     while not (tmp_path / "killed" / "manifest.json").exists():
-        goal = newest(tmp_path / "killed") + chance.randint(1, 100)
+        target = newest(tmp_path / "killed") + chance.randint(1, 100)
         process = multiprocessing.get_context("fork").Process(target=train, args=(tmp_path / "killed",))
         process.start()
-        while process.is_alive() and newest(tmp_path / "killed") < goal:
+        while process.is_alive() and newest(tmp_path / "killed") < target:
             time.sleep(chance.uniform(0.001, 0.02))
         if process.is_alive():
             process.kill()
             kills += 1
         process.join()
-        assert kills < 60, "every run begins at the start again"
+        assert kills < 60, "every run starts from scratch"
     assert kills >= 2
     straight, killed = (read_manifest(tmp_path / name) for name in ("straight", "killed"))
     assert killed["weights_sha256"] == straight["weights_sha256"]
@@ -55,7 +55,7 @@ def newest(folder: Path) -> int:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_checkpoints_and_ends(tmp_path: Path, number: signal.Signals) -> None:
+def test_a_signal_writes_a_checkpoint_and_ends(tmp_path: Path, number: signal.Signals) -> None:
     def stop_requested() -> bool:
         if next(steps) == 7:
             os.kill(os.getpid(), number)

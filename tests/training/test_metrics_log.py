@@ -47,7 +47,7 @@ def test_without_a_checkpoint_it_starts_over(tmp_path: Path) -> None:
     assert path.read_bytes() == b""
 
 
-def test_a_line_holds_its_time(tmp_path: Path) -> None:
+def test_a_line_records_its_time(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     MetricsLog(path).append(5, 40, {"loss": 1.5})
     line = json.loads(path.read_text())

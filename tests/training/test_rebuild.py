@@ -1,4 +1,4 @@
-"""A trained part's spec as JSON: nested specs come back as they were, and so do the losses that they make."""
+"""A trained part's spec as JSON: nested specs round-trip, and so do the losses built from them."""
 
 import json
 from typing import Any
@@ -49,12 +49,12 @@ PARTS = [
 
 
 def stored(part: Spec[Any]) -> Any:
-    """The description as a manifest gives it back."""
+    """Return the description as read back from a manifest."""
     return json.loads(json.dumps(describe(part)))
 
 
 def term_values(objective: nn.Module) -> tuple[dict[str, torch.Tensor], list[torch.Tensor]]:
-    """The terms on a fixed batch, and their gradients."""
+    """Return the terms on a fixed batch and their gradients."""
     generator = torch.Generator().manual_seed(1)
     hidden = tuple(torch.randn(BATCH, 5, 7, generator=generator) for _ in range(3))
     mask = torch.ones(BATCH, 5, dtype=torch.long)
@@ -66,7 +66,7 @@ def term_values(objective: nn.Module) -> tuple[dict[str, torch.Tensor], list[tor
 
 
 @pytest.mark.parametrize("part", PARTS, ids=repr)
-def test_a_spec_survives_json_with_all_that_is_nested_in_it(part: Spec[Any]) -> None:
+def test_nested_specs_round_trip_through_json(part: Spec[Any]) -> None:
     again = spec_of(stored(part))
     assert again == part and fingerprint(again) == fingerprint(part)
 
@@ -85,7 +85,7 @@ def test_a_rebuilt_objective_gives_the_same_terms_and_gradients() -> None:
     torch.testing.assert_close(term_values(rebuilt), term_values(original), rtol=0, atol=0)
 
 
-def test_a_class_that_is_gone_is_refused_at_any_depth() -> None:
+def test_a_missing_class_is_refused_at_any_depth() -> None:
     description = stored(BOTTLENECK)
     description["arguments"]["nce"]["spec"]["name"] = "Gone"
     with pytest.raises(BadInput, match="must exist"):

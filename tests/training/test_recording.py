@@ -1,4 +1,4 @@
-"""A fine-tuned teacher's logits: those of its head, recorded once, read by a student's stage."""
+"""Logits of a fine-tuned teacher's head, recorded once and read by a student's stage."""
 
 import dataclasses
 from pathlib import Path
@@ -73,7 +73,7 @@ def test_a_students_stage_trains_its_teacher_first_and_reads_its_logits(
     assert recorded(other).fingerprint != recorded(teacher).fingerprint != examples.fingerprint
 
 
-def test_a_recording_continues_where_it_was_killed_and_is_never_repeated(
+def test_a_killed_recording_resumes_and_repeats_no_rows(
     workspace: Workspace, teacher: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(recording, "ROWS_AT_ONCE", 10)

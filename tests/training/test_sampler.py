@@ -9,14 +9,14 @@ BIG = {"plain": 100, "block": 16, "window": 4}
 
 @pytest.mark.parametrize("options", [{}, BIG])
 @pytest.mark.parametrize("rows", [7, 1000, 1003, 1024])
-def test_an_epoch_holds_every_row_once(rows: int, options: dict[str, int]) -> None:
+def test_an_epoch_contains_every_row_once(rows: int, options: dict[str, int]) -> None:
     order = Order(rows, 5, **options)
     for epoch in range(3):
         assert sorted(order.take(epoch * rows, rows)) == list(range(rows))
 
 
 @pytest.mark.parametrize("options", [{}, BIG])
-def test_any_part_is_the_same_part(options: dict[str, int]) -> None:
+def test_any_slice_of_an_epoch_is_reproducible(options: dict[str, int]) -> None:
     whole = Order(517, 5, **options).take(0, 2000)
     order = Order(517, 5, **options)
     for position in (1999, 0, 516, 517, 300, 1033):
@@ -25,14 +25,14 @@ def test_any_part_is_the_same_part(options: dict[str, int]) -> None:
 
 
 @pytest.mark.parametrize("options", [{}, BIG])
-def test_seed_and_epoch_shuffle_anew(options: dict[str, int]) -> None:
+def test_seed_and_epoch_change_the_order(options: dict[str, int]) -> None:
     order = Order(500, 5, **options)
     assert not np.array_equal(order.take(0, 500), order.take(500, 500))
     assert not np.array_equal(order.take(0, 500), Order(500, 6, **options).take(0, 500))
     assert not np.array_equal(order.take(0, 500), np.arange(500))
 
 
-def test_the_end_of_an_epoch_is_wrapped() -> None:
+def test_batches_wrap_around_at_the_end_of_an_epoch() -> None:
     order = Order(10, 0)
     batch = order.take(8, 4)
     np.testing.assert_array_equal(batch, [*order.take(0, 10)[8:], *order.take(10, 2)])

@@ -26,7 +26,7 @@ def test_warmup_grows_from_above_zero_to_the_peak() -> None:
     assert grown[4:] == sorted(grown[4:], reverse=True) and grown[-1] > 0
 
 
-def test_only_matrices_decay() -> None:
+def test_weight_decay_applies_to_matrices_only() -> None:
     module = nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4), nn.Embedding(5, 4))
     module[2].weight.requires_grad_(False)
     decayed, plain = parameter_groups(module, 0.1)
@@ -37,17 +37,17 @@ def test_only_matrices_decay() -> None:
 
 @pytest.mark.parametrize(("name", "kind"), [("adam", torch.optim.Adam), ("adamw", torch.optim.AdamW)])
 def test_presets(name: str, kind: type) -> None:
-    made = make_optimizer(nn.Linear(3, 4), Optimizer(1e-3, name=name), "cpu")
-    assert type(made) is kind
+    optimizer = make_optimizer(nn.Linear(3, 4), Optimizer(1e-3, name=name), "cpu")
+    assert type(optimizer) is kind
 
 
 @pytest.mark.parametrize(("steps", "evaluations"), [(60, 4), (101, 4), (7, 3), (1000, 7), (5, 5), (3, 8)])
-def test_as_many_evaluations_as_requested(steps: int, evaluations: int) -> None:
+def test_the_requested_number_of_evaluations_is_scheduled(steps: int, evaluations: int) -> None:
     plan = stage(budget=steps * 8, evaluate_every=max(1, steps * 8 // evaluations))
     due = [step for step in range(1, steps + 1) if evaluation_due(plan, step)]
     assert len(due) == min(evaluations, steps) and due[-1] == steps
 
 
-def test_only_the_last_without_an_interval() -> None:
+def test_without_an_interval_only_the_last_step_is_evaluated() -> None:
     plan = stage()
     assert [step for step in range(1, 61) if evaluation_due(plan, step)] == [60]

@@ -1,4 +1,4 @@
-"""Labels reach an objective, its scores steer training, and a finished stage gives the same scores again."""
+"""Labels reach an objective, its scores steer training, and a finished stage reproduces its scores."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 class Head(nn.Module):
-    """A head over pairs, with dropout, that must be off while it scores."""
+    """A head over pairs with dropout, which must be off while scoring."""
 
     def __init__(self, student_dim: int, classes: int = 2) -> None:
         super().__init__()
@@ -78,7 +78,7 @@ def stage(workspace: Workspace, tiny_model: Path, tmp_path: Path) -> Stage:
     )
 
 
-def test_scores_steer_and_come_back(workspace: Workspace, stage: Stage) -> None:
+def test_scores_select_and_can_be_reproduced(workspace: Workspace, stage: Stage) -> None:
     folder = run(stage, workspace, where=Where(device="cpu", threads=1))
     manifest, scorer = read_manifest(folder), encoder_in(folder)
     assert isinstance(scorer, StudentScorer) and manifest["columns"] == ["text", "other"]
@@ -98,7 +98,7 @@ def test_scores_steer_and_come_back(workspace: Workspace, stage: Stage) -> None:
         scorer.score(a, b[:1])
 
 
-def test_a_test_suite_skips_what_a_bare_encoder_cannot_give(workspace: Workspace, stage: Stage) -> None:
+def test_a_test_suite_skips_figures_a_bare_encoder_lacks(workspace: Workspace, stage: Stage) -> None:
     assert stage.dev is not None
     suite = TestSuite(stage.dev.evaluators)
 

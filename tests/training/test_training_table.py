@@ -25,7 +25,7 @@ def test_examples_without_a_vector_are_dropped_and_counted() -> None:
 def test_a_batch_gathers_every_column() -> None:
     batch = with_negatives().batch(np.array([1, 0]))
     assert batch.rows["query"].tolist() == [3, 0] and batch.rows["negatives"].tolist() == [[0, 1], [1, 2]]
-    assert len(batch.tokens["negatives"].input_ids_BT) == 4, "K texts a row, flattened row by row"
+    assert len(batch.tokens["negatives"].input_ids_BT) == 4, "K texts per row, flattened row by row"
     vectors = batch.teacher["negatives"].embedding_BD.numpy()
     assert vectors.shape == (4, TEACHER_DIM) and vectors.dtype == np.float32
     np.testing.assert_array_equal(vectors, Vectors(np.arange(3)).gather(np.array([0, 1, 1, 2])))
@@ -34,10 +34,10 @@ def test_a_batch_gathers_every_column() -> None:
 
 
 def test_values_follow_their_rows() -> None:
-    rows, known = {"text": np.array([0, 1, 2, 3])}, Vectors(np.array([0, 2, 3]))
+    rows, vectors_by_row = {"text": np.array([0, 1, 2, 3])}, Vectors(np.array([0, 2, 3]))
     logits = np.arange(8, dtype=np.float32).reshape(4, 2)
     values = {"label": np.array([0, 1, 0, -1]), "logits": logits}
-    table = TrainingTable(rows, {"text": Words(4)}, {"text": known}, values)
+    table = TrainingTable(rows, {"text": Words(4)}, {"text": vectors_by_row}, values)
     batch = table.batch(np.array([2, 0]))
     assert table.dropped == 1 and batch.rows["text"].tolist() == [3, 0]
     assert batch.values["label"].tolist() == [-1, 0] and batch.values["label"].dtype == torch.int64
@@ -49,10 +49,10 @@ def test_values_follow_their_rows() -> None:
     assert with_negatives().batch(np.array([0])).values == {}
 
 
-def test_a_sample_holds_each_text_once() -> None:
+def test_a_sample_contains_each_text_once() -> None:
     table = with_negatives()
     (all_of_it,) = table.sample(100, at_once=10)
-    assert len(all_of_it.input_ids_BT) == 2, "different texts only"
+    assert len(all_of_it.input_ids_BT) == 2, "only distinct texts"
 
 
 def test_a_sample_is_the_same_at_every_call_and_sorted_by_length() -> None:
@@ -72,7 +72,7 @@ def test_teachers_of_two_dimensions_are_refused() -> None:
 
 
 @pytest.mark.parametrize("world", [1, 2, 4])
-def test_ranks_see_together_what_one_process_sees(monkeypatch: pytest.MonkeyPatch, world: int) -> None:
+def test_ranks_together_read_the_rows_of_one_process(monkeypatch: pytest.MonkeyPatch, world: int) -> None:
     plan, rows = stage(accumulate=2, budget=8 * 30), table(100)
     monkeypatch.setattr("stillhouse.training.prefetch.world_size", lambda: world)
     seen = []

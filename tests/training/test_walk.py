@@ -1,4 +1,4 @@
-"""Plans with real parts: texts, tokens, a teacher's store, a student and an objective of the house."""
+"""Plans with real parts: texts, tokens, a teacher's store, one of our students and objectives."""
 
 import json
 import multiprocessing
@@ -36,7 +36,7 @@ NOUNS = "cat dog sat mat house river water sun moon red green blue fast slow arr
 
 
 class Spread:
-    """A cheap dev evaluator: how far apart the vectors of some words are."""
+    """A cheap dev evaluator: the distance between the vectors of some words."""
 
     def __init__(self, words: tuple[str, ...] = ("cat", "house", "river", "moon")) -> None:
         self.words = words
@@ -46,7 +46,7 @@ class Spread:
 
 
 class Bad:
-    """An evaluator with a mistake of the user's in it."""
+    """An evaluator that raises a user error."""
 
     def __call__(self, model: Encoder) -> dict[str, float]:
         raise BadInput("the dev set must be there, but it is not.")
@@ -59,7 +59,7 @@ def sentences(count: int, seed: int) -> list[str]:
 
 @pytest.fixture
 def forked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Spare the imports of a fresh process."""
+    """Fork processes to save the imports of a fresh one."""
     monkeypatch.setattr("stillhouse.training.worker.START_METHOD", "fork")
 
 
@@ -72,7 +72,7 @@ def teacher(tiny_model: Path) -> Model:
 def distil(workspace: Workspace, teacher: Model) -> Callable[..., Stage]:
     texts = write_texts(workspace, "words", sentences(150, 0))
 
-    def made(**changes: Any) -> Stage:
+    def build(**changes: Any) -> Stage:
         defaults: dict[str, Any] = {
             "label": "distil",
             "student": spec(TransformerStudent, base=teacher, layers=(0, 2)),
@@ -88,7 +88,7 @@ def distil(workspace: Workspace, teacher: Model) -> Callable[..., Stage]:
         }
         return Stage(**{**defaults, **changes})
 
-    return made
+    return build
 
 
 @pytest.fixture
@@ -123,7 +123,7 @@ def two_stages(distil: Callable[..., Stage], mined: Examples) -> Stage:
     )
 
 
-def test_a_plan_from_nothing_and_again(
+def test_a_plan_runs_from_scratch_and_is_then_reused(
     workspace: Workspace, distil: Callable[..., Stage], mined: Examples
 ) -> None:
     plan = two_stages(distil, mined)
@@ -144,7 +144,7 @@ def test_a_plan_from_nothing_and_again(
     assert not (negatives["negatives"] == negatives["passage"][:, None]).any()
 
 
-def test_the_trained_student_is_found_again(workspace: Workspace, distil: Callable[..., Stage]) -> None:
+def test_the_trained_student_can_be_loaded(workspace: Workspace, distil: Callable[..., Stage]) -> None:
     plan = distil()
     folder = run(plan, workspace, where=WHERE)
     texts = ["the cat sat", "a river"]
@@ -158,7 +158,7 @@ def test_the_trained_student_is_found_again(workspace: Workspace, distil: Callab
     assert open_model(plan.stores["text"].teacher.path, workspace).encode(texts).shape == (2, 32)  # type: ignore[union-attr]
 
 
-def test_a_teachers_stage_is_run_first(workspace: Workspace, distil: Callable[..., Stage]) -> None:
+def test_the_teacher_stage_runs_first(workspace: Workspace, distil: Callable[..., Stage]) -> None:
     assistant = distil(budget=32, dev=None)
     texts = assistant.examples.columns["text"]
     pupil = distil(stores={"text": Store(texts, assistant, max_length=32)}, budget=32, seed=1)
@@ -166,7 +166,9 @@ def test_a_teachers_stage_is_run_first(workspace: Workspace, distil: Callable[..
     assert workspace.finished(assistant) and workspace.finished(pupil)
 
 
-def test_stopped_then_finished_equals_straight(workspace: Workspace, distil: Callable[..., Stage]) -> None:
+def test_a_stopped_and_resumed_plan_equals_an_uninterrupted_one(
+    workspace: Workspace, distil: Callable[..., Stage]
+) -> None:
     plan = distil()
     with pytest.raises(Stopped):
         run(plan, workspace, where=WHERE, on_evaluation=lambda evaluation: evaluation.examples >= 64)
@@ -181,7 +183,7 @@ def test_stopped_then_finished_equals_straight(workspace: Workspace, distil: Cal
 def test_an_upstream_stage_is_built_once(
     workspace: Workspace, distil: Callable[..., Stage], mined: Examples
 ) -> None:
-    """Two processes at once, two plans, one first stage."""
+    """Two processes run two plans that share their first stage."""
     plans = [two_stages(distil, mined), two_stages(distil, mined)]
     plans[1] = Stage(**{**vars(plans[1]), "optimizer": Optimizer(5e-4)})
     first = next(plans[0].chain())
@@ -197,7 +199,7 @@ def test_an_upstream_stage_is_built_once(
     assert all(workspace.finished(plan) for plan in plans)
     steps = [line["step"] for line in read_metrics(workspace.path(first) / "metrics.jsonl")]
     evaluated = [s for s in steps if steps.count(s) > 2]
-    assert steps == sorted(steps) and not evaluated, "nobody wrote these lines twice"
+    assert steps == sorted(steps) and not evaluated, "no line was written twice"
     assert len(workspace.listed("stages")) == 3
 
 
@@ -205,7 +207,7 @@ def test_an_upstream_stage_is_built_once(
 def test_two_processes_at_half_the_batch_equal_one(
     workspace: Workspace, distil: Callable[..., Stage]
 ) -> None:
-    """20 steps of IBKD in float32 without dropout, by gloo."""
+    """20 steps of IBKD in float32 without dropout, over gloo."""
     student = distil().student.replace(dropout=0.0)
     plan = distil(student=student, budget=16 * 20, optimizer=Optimizer(1e-3), evaluate_every=16 * 10)
     folder = run(plan, workspace, where=WHERE)
@@ -216,7 +218,7 @@ def test_two_processes_at_half_the_batch_equal_one(
     manifest = read_manifest(folder)
     assert manifest["workers"] == 2 and [e.examples for e in evaluations] == [160, 320]
     for name, value in load_file(folder / "student.safetensors").items():
-        # Softmax does not feel a key's bias: its gradient is rounding, which Adam makes as large as any.
+        # Softmax is invariant to a key's bias: its gradient is rounding noise, which Adam scales up.
         if not name.endswith("key.bias"):
             torch.testing.assert_close(value, alone[name], rtol=0, atol=1e-5)
     for one, two in zip(curve, manifest["evaluations"], strict=True):
@@ -224,7 +226,7 @@ def test_two_processes_at_half_the_batch_equal_one(
 
 
 @pytest.mark.usefixtures("forked")
-def test_two_processes_stop_together_and_continue(workspace: Workspace, distil: Callable[..., Stage]) -> None:
+def test_two_processes_stop_together_and_resume(workspace: Workspace, distil: Callable[..., Stage]) -> None:
     plan, two = distil(budget=16 * 60, evaluate_every=16 * 5), Where("cpu", threads=1, workers=2)
     with pytest.raises(Stopped):
         run(plan, workspace, where=two, on_evaluation=lambda evaluation: evaluation.examples >= 80)
@@ -242,7 +244,7 @@ def test_two_processes_stop_together_and_continue(workspace: Workspace, distil: 
         ({"optimizer": Optimizer(1e9, clip_norm=0.0)}, Diverged, "must be finite|collapsed"),
     ],
 )
-def test_processes_report_why_they_failed(
+def test_failing_processes_report_the_reason(
     workspace: Workspace, distil: Callable[..., Stage], changes: dict[str, Any], error: type, message: str
 ) -> None:
     with pytest.raises(error, match=message):
@@ -257,7 +259,7 @@ def test_fewer_examples_than_a_batch_are_refused(workspace: Workspace, distil: C
 @pytest.mark.ray
 @pytest.mark.usefixtures("forked")
 def test_ray_train(workspace: Workspace, distil: Callable[..., Stage]) -> None:
-    """Two workers under Ray Train, stopped early, leave no placement group; plain processes continue."""
+    """Two workers under Ray Train, stopped early, leave no placement group; plain processes resume."""
     import ray
     from ray.util import placement_group_table
 
@@ -278,7 +280,7 @@ def test_ray_train(workspace: Workspace, distil: Callable[..., Stage]) -> None:
         states = [group["state"] for group in placement_group_table().values()]
     finally:
         ray.shutdown()
-    assert checkpoint.steps(workspace.path(plan)), "what the workers did is kept"
+    assert checkpoint.steps(workspace.path(plan)), "the workers' progress is kept"
     evaluations: list[Evaluation] = []
     run(plan, workspace, where=two, on_evaluation=recording_to(evaluations))
     assert [e.examples for e in evaluations] == [160, 320, 480, 640]

@@ -58,7 +58,7 @@ class Job:
 
     folder: Path
     teacher: Path
-    output: list[str] = field(default_factory=list)
+    outputs: list[str] = field(default_factory=list)
 
     @property
     def root(self) -> Path:

@@ -2,7 +2,7 @@
 
 The rate is that of the running pool, by the times of the shards' files: from the moment as many are written
 as there are actors to the last one, since a pool's start takes the same seconds whatever there is to embed.
-The two stores must be the same, byte for byte. What the machine itself gives is measured beside it: two plain
+The two stores must be the same, byte for byte. The machine's own limit is measured as well: two plain
 processes of one thread against one.
 
     python benchmarks/actors.py [--shards 6]

@@ -16,7 +16,7 @@ PLATFORM = str(ROOT / "platform")
 
 
 def environment() -> dict[str, str]:
-    """Of a child process: it finds the platform, and its Ray keeps to a folder of its own."""
+    """Environment of a child process, which finds the platform and whose Ray uses its own folder."""
     paths = [PLATFORM, *filter(None, [os.environ.get("PYTHONPATH", "")])]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
 

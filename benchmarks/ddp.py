@@ -1,7 +1,7 @@
 """Two processes with one thread each against one process with one thread, at the same global batch.
 
 Both run the real loop on the same examples; two processes form a gloo group. The losses must agree. What
-the machine itself gives is measured beside it: two such processes without a group, at half the batch.
+the machine itself gives is measured as well: two such processes without a group, at half the batch.
 """
 
 import dataclasses

@@ -28,7 +28,7 @@ HIDDEN, LAYERS = 384, 6
 
 
 def linear_flops(tokens: int) -> float:
-    """Of the linear layers of all-MiniLM-L6-v2 for so many real tokens: 2 · 12 H² a layer and token."""
+    """Operations in the linear layers of all-MiniLM-L6-v2: 2 · 12 H² per layer and real token."""
     return tokens * LAYERS * 24.0 * HIDDEN**2
 
 

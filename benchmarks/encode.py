@@ -31,7 +31,7 @@ def of_sentence_transformers(options: argparse.Namespace) -> Encode:
 
 
 def of_ours(options: argparse.Namespace) -> Encode:
-    """What a teacher actor does to a shard, tokenising included, but for reading and writing files."""
+    """Process a shard as a teacher actor does, including tokenising but not reading or writing files."""
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "platform"))
     import torch
 

@@ -1,4 +1,4 @@
-"""What a sampled run was busy with, by part: a summary of py-spy's collapsed stacks.
+"""Time of a sampled run by part: a summary of py-spy's collapsed stacks.
 
 A line is a stack, outermost frame first, and how often it was seen. Samples of waiting threads are left out:
 Ray's idle workers would outweigh all else.

@@ -25,7 +25,7 @@ WORDS = (
 
 
 def made_texts(count: int, words: int) -> list[str]:
-    """Texts with a spread of lengths around so many words, the same at every call."""
+    """Return texts of varied length around a mean number of words, the same on every call."""
     random = np.random.default_rng(words)
     lengths = np.clip(random.lognormal(np.log(words), 0.4, count), 4, 4 * words).astype(int)
     return [" ".join(random.choice(WORDS, length)) for length in lengths]

@@ -51,7 +51,7 @@ def by_rows(folder: Path, quick: bool) -> Lines:
 
 
 def by_length(folder: Path, quick: bool) -> Lines:
-    """Seconds for 1000 sentences of so many words, with the real teacher, one thread, in this process."""
+    """Measure seconds for 1000 sentences of a given length, with the real teacher on one thread."""
     model, workspace = first_layers(folder, 1 if quick else 6), Workspace(folder / "runs")
     rows = 64 if quick else 1024
     words = " ".join(numbered(2000)).split()

@@ -27,14 +27,14 @@ class Row:
     """One claim and what was measured.
 
     Attributes:
-        what: What was run, on what.
+        what: The operation and the data that it ran on.
         against: The peer, or the limit.
         target: As a sentence, such as ``>= 2.5 x``.
         measured: The figure that the target is about, in its unit.
-        met: Whether it is.
+        met: Whether the target is met.
         ours: Our figure, with its unit.
         peer: The peer's figure, with its unit.
-        note: What the reader must know: sizes, agreement of the results, spread.
+        note: Sizes, agreement of the results and spread, for the reader.
     """
 
     what: str

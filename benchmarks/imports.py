@@ -10,7 +10,7 @@ HEAVY = ("torch", "ray", "transformers", "mlflow", "optuna")
 
 
 def python(code: str) -> str:
-    """What a fresh interpreter prints."""
+    """Return what a fresh interpreter prints."""
     done = subprocess.run(
         [sys.executable, "-c", code], env=ENVIRONMENT, check=True, capture_output=True, text=True
     )

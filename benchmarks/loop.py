@@ -37,7 +37,7 @@ class InTurn:
         self._left = 0.0
 
     def __call__(self) -> bool:
-        """What `fit` asks between steps."""
+        """Return whether to stop, as `fit` asks between steps."""
         came = time.perf_counter()
         if self._left:
             self.loop.append(came - self._left)

@@ -35,7 +35,7 @@ SHARES = {"rate": (0.0, 1.0), "middle": (1 / 3, 2 / 3), "end": (2 / 3, 1.0)}
 
 
 def part(folder: Path, rows: int) -> None:
-    """What a child does: read the file of so many rows, and embed it. Prints its figures."""
+    """Run as the child process: read the file with a number of rows, embed it, and print the figures."""
     workspace = Workspace(folder / f"runs-{rows}")
     with own_ray():
         marks = [time.perf_counter()]

@@ -17,7 +17,7 @@ TINY = 32
 
 
 def first_layers(folder: Path, layers: int) -> Model:
-    """The real teacher's first so many layers, as a sentence-transformers folder; the real one where all."""
+    """Return the teacher cut to its first layers, as a sentence-transformers folder."""
     model = load_sentence_transformer(resolve_model(TEACHER), "cpu")
     inner = model[0].auto_model
     if layers >= len(inner.encoder.layer):

@@ -68,7 +68,7 @@ def bare(folder: Path) -> None:
 
 
 def _nothing(config: Any = None) -> None:
-    """What every worker does."""
+    """Run the work of one worker."""
 
 
 def main() -> int:

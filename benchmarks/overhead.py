@@ -45,8 +45,8 @@ def opened(root: Path) -> float:
     return datetime.fromisoformat(line.split('"time": "')[1].split('"')[0]).timestamp()
 
 
-def beside(stages: set[Path], seconds: Any) -> float:
-    """The sum over stages."""
+def seconds_of(stages: set[Path], seconds: Any) -> float:
+    """Sum seconds over stages."""
     return float(sum(seconds(stage) for stage in sorted(stages)))
 
 
@@ -60,7 +60,7 @@ def parts(root: Path, began: float, ended: float, at_once: int) -> Parts:
     stores = [read_json(manifest) for manifest in (root / "stores").glob(f"*/{MANIFEST}")]
     embedding = sum(store["seconds"] for store in stores) / at_once
     stages = every_stage(root, done)
-    steps, dev = (beside(stages, each) / at_once for each in (training_seconds, evaluation_seconds))
+    steps, dev = (seconds_of(stages, each) / at_once for each in (training_seconds, evaluation_seconds))
     note = min((file.stat().st_mtime for file in (root / "experiments").glob("*.json")), default=0.0)
     # The time of a file that was copied since says nothing: then all is output as reading.
     read = note if began < note < ready - embedding else ready - embedding
@@ -79,7 +79,7 @@ def parts(root: Path, began: float, ended: float, at_once: int) -> Parts:
 
 
 def every_stage(root: Path, done: list[Trial]) -> set[Path]:
-    """Those of the trials, and the baseline's beside them."""
+    """Return the stages of the trials along with the baseline's."""
     baseline = set((root / "stages").glob("mse-*/"))
     return {stage for trial in done for stage in trial.stages} | {p for p in baseline if p.is_dir()}
 

@@ -1,4 +1,4 @@
-"""What the Ray Data path costs: a text file to a finished store, against a plain loop over token ids.
+"""Cost of the Ray Data path: a text file to a finished store, compared with a plain loop over token ids.
 
 Ours reads, cleans and deduplicates the file, cuts it into shards, starts two teacher actors of one thread
 each, tokenises, embeds, writes and checks the shards. The peer has the token ids in memory and runs the same
@@ -67,7 +67,7 @@ def ours(workspace: Workspace, file: Path, model: Model, compute: str) -> tuple[
 
 
 def lowest_cosine(workspace: Workspace, store: Store, plain: Plain) -> float:
-    """Of the peer's vectors and ours of the same rows."""
+    """Agreement of the peer's vectors and ours for the same rows."""
     rows = np.arange(0, EVERY * len(plain.vectors), EVERY)
     stored = open_store(workspace, store).gather(rows)
     norms = np.linalg.norm(stored, axis=1) * np.linalg.norm(plain.vectors, axis=1)

@@ -1,4 +1,4 @@
-"""What the files of a store tell of the pool that made it."""
+"""Timing of an actor pool, derived from the files of the store that it wrote."""
 
 from stillhouse.core.artifacts import Workspace, read_manifest
 from stillhouse.plan.data import Store
@@ -14,8 +14,8 @@ def running_rate(
     Args:
         workspace: Where the store is.
         store: The store.
-        actors: Of its pool.
-        share: Of the shards in the order of their files, from where to where.
+        actors: Number of actors in the pool.
+        share: Start and end of the measured part of the shards, in the order of their files.
     """
     folder = workspace.path(store)
     shards = read_manifest(folder)["shards"]

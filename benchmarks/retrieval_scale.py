@@ -63,7 +63,7 @@ def write(folder: Path, options: argparse.Namespace) -> VectorFiles:
 
 
 def peak_mb() -> float:
-    """Of this process; Linux counts in KiB, macOS in bytes."""
+    """Peak memory of this process in MB; Linux counts in KiB, macOS in bytes."""
     size = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return size / (1e6 if sys.platform == "darwin" else 1e6 / 1024)
 
@@ -97,7 +97,7 @@ def in_processes(calls: list[tuple[Callable[..., Any], tuple[Any, ...]]]) -> tup
 def exact_line(
     queries: FloatArray, files: VectorFiles, k: int, parts: int, first: str
 ) -> tuple[Ranking, str, list[str]]:
-    """Exact search in so many shards: the ranking, its hash, and its line of the table."""
+    """Search exactly in a number of shards; return the ranking, its hash and its line of the table."""
     ranges = shards(files.rows, parts)
     found, seconds = in_processes([(one_shard, (queries, files, k, *each)) for each in ranges])
     ranking = merge([each for each, _ in found], k)
@@ -123,7 +123,7 @@ def measure(folder: Path, options: argparse.Namespace) -> Iterator[list[str]]:
 
 
 def arguments() -> argparse.ArgumentParser:
-    """What is searched, and how."""
+    """Define the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--rows", type=int, default=100_000, help="passages (default 100000)")
     parser.add_argument("--dim", type=int, default=384, help="dimension (default 384)")

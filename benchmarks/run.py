@@ -57,7 +57,7 @@ def run(script: str, quick: bool) -> str:
 
 
 def end(pid: int) -> None:
-    """End a process and what it started: a sweep that goes on would disturb the next script."""
+    """End a process and its children: a sweep that keeps running would disturb the next script."""
     parent = psutil.Process(pid)
     tree = [parent, *parent.children(recursive=True)]
     for act in (psutil.Process.terminate, psutil.Process.kill):
@@ -98,8 +98,8 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="small inputs: does all run? No page is written")
     parser.add_argument("--only", default="", help="names of scripts, separated by commas")
     options = parser.parse_args()
-    wanted = set(filter(None, options.only.split(",")))
-    scripts = [script for group in SCRIPTS.values() for script in group if not wanted or script in wanted]
+    selected = set(filter(None, options.only.split(",")))
+    scripts = [script for group in SCRIPTS.values() for script in group if not selected or script in selected]
     faults = list(filter(None, (run(script, options.quick) for script in scripts)))
     if not options.quick:
         PAGE.write_text(page(faults), encoding="utf-8")

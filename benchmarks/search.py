@@ -62,7 +62,7 @@ def main() -> int:
 
 
 class Encoded:
-    """What the evaluator asks of a model, with vectors that are there already."""
+    """A model for the evaluator that returns precomputed vectors."""
 
     def __init__(self, queries_QD: Tensor) -> None:
         self.queries_QD = queries_QD

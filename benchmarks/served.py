@@ -36,11 +36,11 @@ class Served:
         self._wait_for("ready")
 
     def seconds(self, batch: int = 0) -> float:
-        """One more pass, in batches of so many texts; 0 leaves them as they are."""
+        """Run one more pass in batches of the given size; 0 keeps the batches as they are."""
         return float(self._ask(f"pass {batch}"))
 
     def vectors(self) -> npt.NDArray[np.float32]:
-        """What the last pass gave."""
+        """Return the vectors of the last pass."""
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "vectors.npy"
             self._ask(f"save {file}")

@@ -1,4 +1,4 @@
-"""What the benchmarks of training share: a stage on real sentences, its stored vectors, and a clock."""
+"""Shared parts of the training benchmarks: a stage on real sentences, its stored vectors, and a clock."""
 
 import json
 import tempfile

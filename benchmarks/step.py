@@ -22,7 +22,7 @@ from stillhouse.plan.stage import Stage
 from stillhouse.teachers.weights import resolve_model
 from stillhouse.training.sampler import Order
 
-# What its trainer needs beside it, where `make peers` put it.
+# Packages that the trainer also needs, where `make peers` put them.
 sys.path.append(str(ROOT / ".venv-peers" / "trainer"))
 
 SAME, SKIP = 1e-5, 2

@@ -2,7 +2,7 @@
 
 Both have the same teacher and sentences, and give every trial the same number of examples in batches of the
 same size (no trial is stopped early). Ours ends with its last trial: it has embedded the sentences once,
-trained three MSE students beside the trials, and evaluated all of them. The peer, `distil_peer.py`,
+trained three MSE students along with the trials, and evaluated all of them. The peer, `distil_peer.py`,
 encodes the sentences in every trial; one of its trials is run and stands for eight. A second figure has the
 peer's labels computed once, by taking them out of seven of eight trials. Our workspace is kept, for
 `trial_start.py` and `overhead.py`.
@@ -48,7 +48,7 @@ def peers_python() -> str | None:
 
 
 def peer(python: str, file: Path, held_out: int, budget: int) -> tuple[float, list[dict[str, float]], Any]:
-    """A trial of the peer: seconds beside it, the parts of each trial, some labels."""
+    """Measure a trial of the peer: remaining seconds, the parts of each trial, some labels."""
     output = file.with_name("peer.json")
     given = ["--model", resolve_model(TEACHER).path, "--texts", str(file), "--output", str(output)]
     sizes = ["--trials", "1", "--budget", str(budget), "--batch", str(BATCH), "--held-out", str(held_out)]
@@ -61,7 +61,7 @@ def peer(python: str, file: Path, held_out: int, budget: int) -> tuple[float, li
 
 
 def seconds_of(trial: dict[str, float], *left_out: str) -> float:
-    """Of a trial of the peer, without some parts."""
+    """Seconds of a trial of the peer, without some parts."""
     return sum(trial[part] for part in ("encode", "train", "evaluate") if part not in left_out)
 
 
@@ -78,7 +78,7 @@ def all_texts(root: Path, table: TextTable) -> list[str]:
 
 
 def lowest_cosine(root: Path, table: TextTable, labels: Any) -> float:
-    """Of the peer's labels and the vectors of the same sentences in our store: the first of the table."""
+    """Lowest cosine between the peer's labels and our store's vectors of the same (first) sentences."""
     (manifest,) = (root / "stores").glob(f"{table.label}-*/{MANIFEST}")
     ours = StoreReader(manifest.parent).gather(np.arange(len(labels)))
     norms = np.linalg.norm(ours, axis=1) * np.linalg.norm(labels, axis=1)

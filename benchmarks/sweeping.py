@@ -22,7 +22,7 @@ def run_sweep(root: Path, *flags: str, flame: Path | None = None) -> tuple[float
 
     Args:
         root: The workspace.
-        flags: Of the job.
+        flags: Command-line flags of the job.
         flame: Where py-spy, which comes with Ray, writes the stacks of all its processes: see `flame`.
     """
     command = [sys.executable, str(ROOT / "jobs" / "sweep_ibkd.py"), "--root", str(root), *flags]
@@ -47,7 +47,7 @@ class Step:
     Attributes:
         step: Steps made.
         time: When it was written, in seconds since 1970.
-        training: Whether it is of the training; else of an evaluation.
+        training: Whether it belongs to training; otherwise to an evaluation.
     """
 
     step: int
@@ -73,12 +73,12 @@ class Trial:
 
 
 def has_ended(root: Path) -> bool:
-    """Whether a workspace has a sweep that went to its end."""
+    """Return whether a workspace has a completed sweep."""
     return (root / "sweeps" / NAME / "report.json").exists()
 
 
 def journal(root: Path) -> list[dict[str, Any]]:
-    """What the driver result its tracker, in order; times in milliseconds."""
+    """Return what the driver sent to its tracker, in order; times in milliseconds."""
     lines = (root / "sweeps" / NAME / "journal.jsonl").read_text(encoding="utf-8").splitlines()
     return [json.loads(line) for line in lines]
 

@@ -1,4 +1,4 @@
-"""What a term adds to a step: IBKD's HSIC, and a memory bank of 65 536 teacher vectors, at batch 256.
+"""Cost that a term adds to a step: IBKD's HSIC, and a memory bank of 65 536 teacher vectors, at batch 256.
 
 A step with the term and a step without it take turns on the same batch.
 """

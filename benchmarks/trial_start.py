@@ -21,7 +21,7 @@ FIXED = ("--set", "distil_batch_size=64", "--set", "distil_epochs=0")
 
 
 def starts(root: Path, processes: int) -> list[tuple[float, float]]:
-    """Of each trial but the first of each process: seconds to its stage's beginning, to its first step."""
+    """Return seconds to a stage's start and first step, for each trial except the first of a process."""
     found = []
     for trial in trials(root)[processes:]:
         report = steps(trial.stages[0]) if trial.stages else []

@@ -210,7 +210,7 @@ def evaluate(
         Figures by name.
 
     Raises:
-        BadInput: There is no such model, or the data cannot be read.
+        BadInput: If there is no such model, or the data cannot be read.
     """
     from stillhouse.evaluation.suites import run_suite
     from stillhouse.experiments.preparation import Embedding, prepare
@@ -256,7 +256,7 @@ def load(model: str | Path, *, root: Path | str | None = None, device: str = "au
         device: ``auto``, ``cpu``, ``cuda`` or ``mps``.
 
     Raises:
-        BadInput: There is no such model.
+        BadInput: If there is no such model.
     """
     from stillhouse.core.artifacts import Workspace
     from stillhouse.training.walk import open_model

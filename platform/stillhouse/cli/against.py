@@ -25,7 +25,7 @@ def check_against(options: Namespace) -> None:
     require(enough, "--resamples >= 100", resamples=options.resamples)
 
 
-def beside(model: Measured, other: Measured, options: Namespace) -> Compared:
+def compared_with(model: Measured, other: Measured, options: Namespace) -> Compared:
     """Compare the figures of two models, with the seed and the number of samples of the command line."""
     return compare_figures(
         model.figures,
@@ -38,14 +38,14 @@ def beside(model: Measured, other: Measured, options: Namespace) -> Compared:
 
 def compare_suites(name: str, model: FiguresAndItems, other: FiguresAndItems, options: Namespace) -> Compared:
     """Compare two models on the experiment's own suite, and print the comparison."""
-    mine, theirs = (Measured({name: figures}, {name: items}) for figures, items in (model, other))
-    found = beside(mine, theirs, options)
+    ours, theirs = (Measured({name: figures}, {name: items}) for figures, items in (model, other))
+    found = compared_with(ours, theirs, options)
     show_against(name, found, options, digits=4)
     return found
 
 
 def models_of(options: Namespace) -> list[str]:
-    """The names of the model and, where there is one, of the model to compare with."""
+    """Return the names of the model and, if given, of the model to compare with."""
     return [options.model, *([options.against] if options.against else [])]
 
 

@@ -43,7 +43,7 @@ def run(options: Namespace) -> int:
 def dashboard_server(root: Path, sweep: str, port: int) -> Any:
     """Open a sweep's study for a web server on loopback.
 
-    The study is opened read-only: pages follow a sweep that is running, and nobody can change or delete its
+    The study is opened read-only: pages follow a running sweep, and no visitor can change or delete its
     trials from the browser.
 
     Args:

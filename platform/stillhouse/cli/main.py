@@ -89,7 +89,7 @@ def parser() -> ArgumentParser:
 
 
 def _reader_left() -> bool:
-    """Whether the reader closed the pipe, as `head` does; then nothing more is written."""
+    """Whether the reader closed the pipe, as `head` does; then writing stops."""
     poll = select.poll()
     poll.register(sys.stdout.fileno(), 0)
     left = any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))

@@ -106,7 +106,7 @@ def flattened(mapping: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def file_of(options: Namespace) -> dict[str, Any]:
-    """The fields that `--file` gives; none where there is no file."""
+    """Return the fields in the `--file`, or none without one."""
     from stillhouse.search.space import load_experiment
 
     return load_experiment(options.file) if options.file else {}

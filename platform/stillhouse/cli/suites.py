@@ -32,7 +32,7 @@ def run_suites(options: Namespace, workspace: Workspace, device: str) -> dict[st
     Raises:
         BadInput: An unknown suite, missing or malformed files, or no such model.
     """
-    from stillhouse.cli.against import beside, models_of, results_against, show_against
+    from stillhouse.cli.against import compared_with, models_of, results_against, show_against
     from stillhouse.sweeps.test_log import record_test_use, tag_tested_runs
 
     prepared = prepare_suites(options, workspace)
@@ -48,11 +48,11 @@ def run_suites(options: Namespace, workspace: Workspace, device: str) -> dict[st
             say(f"{name}: test sets opened (before: {before} times{_runs(noted)})")
         # The model comes last, so that what `--run` and `--figures` write is its own.
         theirs = None if other is None else _measured(benchmark, other)
-        mine = _measured(benchmark, model)
-        found[name] = mine.figures
-        _show(name, benchmark, mine.figures)
+        ours = _measured(benchmark, model)
+        found[name] = ours.figures
+        _show(name, benchmark, ours.figures)
         if theirs is not None:
-            compared[name] = beside(mine, theirs, options)
+            compared[name] = compared_with(ours, theirs, options)
             show_against(name, compared[name], options, benchmark.digits)
     return found | ({"against": results_against(options, compared)} if other is not None else {})
 

@@ -212,7 +212,7 @@ class Exportable(Protocol):
 
 
 class Objective(Protocol):
-    """What a stage minimises. It owns everything trainable beside the student (W, heads, a memory bank)."""
+    """The loss that a stage minimises, with all trainable parts outside the student (W, heads, a memory bank)."""
 
     def __call__(
         self, student: Mapping[str, Encoding], teacher: Mapping[str, Encoding], batch: Batch
@@ -223,7 +223,7 @@ class Objective(Protocol):
 
 @runtime_checkable
 class ScoringObjective(Protocol):
-    """An objective with a head, whose scores evaluators may use beside the student's vectors."""
+    """An objective with a head, whose scores evaluators may use as well as the student's vectors."""
 
     def score(self, student: Mapping[str, Encoding]) -> Tensor:
         """Score a batch from the student's encoding of each column, (B,) or (B, C); higher is likelier."""
@@ -254,7 +254,7 @@ class FittedObjective(Protocol):
 
 @runtime_checkable
 class DiagnosedObjective(Protocol):
-    """An objective with figures that are logged beside its terms but not minimised."""
+    """An objective with figures that are logged along with its terms but not minimised."""
 
     def diagnostics(self, student: Mapping[str, Encoding]) -> dict[str, float]:
         """Compute the figures of a batch from the student's local encoding of each column."""

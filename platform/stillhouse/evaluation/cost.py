@@ -115,7 +115,7 @@ def onnx_megabytes(module: Any) -> dict[str, float]:
 def index_megabytes(dim: int) -> dict[str, float]:
     """Calculate 10^6 bytes of a million vectors of ``dim`` dimensions, by format.
 
-    Ids and graphs are not included. ``binary_rescored`` keeps int8 vectors beside the bits, to rescore the
+    Ids and graphs are not included. ``binary_rescored`` also keeps int8 vectors, to rescore the
     best hits of a search.
     """
     bits = -(-dim // 8)

@@ -86,8 +86,8 @@ def compare_items(model: Items, other: Items, *, resamples: int = 0, seed: int =
     shares = shares / sum(part.weight for part in model.parts)
     draw = np.random.default_rng(seed)
     drawn, chance, exact = np.zeros(count), np.zeros(count), False
-    for part, beside, share in zip(model.parts, other.parts, shares, strict=True):
-        samples = _Samples(model.statistic, part, beside, count)
+    for part, other_part, share in zip(model.parts, other.parts, shares, strict=True):
+        samples = _Samples(model.statistic, part, other_part, count)
         drawn += share * samples.bootstrap(draw)
         by_chance = samples.randomised(draw)
         exact = len(model.parts) == 1 and len(by_chance) != count
@@ -150,9 +150,9 @@ def _corrected(found: dict[str, dict[str, Paired]]) -> dict[str, dict[str, Paire
 class _Samples:
     """Differences of a part's statistic, over samples of its items and over swaps of its results."""
 
-    def __init__(self, kind: Statistic, part: Part, beside: Part, count: int) -> None:
+    def __init__(self, kind: Statistic, part: Part, other_part: Part, count: int) -> None:
         self.kind, self.gold, self.count = kind, part.gold_N, count
-        self.values = (part.values_N, beside.values_N)
+        self.values = (part.values_N, other_part.values_N)
         self.batch = max(1, _AT_ONCE // len(part.values_N))
 
     def bootstrap(self, draw: np.random.Generator) -> Values:

@@ -157,7 +157,7 @@ def build_mined(
 
     Args:
         workspace: Holds the pairs and both stores.
-        examples: The examples to build; beside ``query`` and ``passage`` they have the column ``negatives``.
+        examples: The examples to build, with the columns ``query``, ``passage`` and ``negatives``.
         device: Device that computes the products.
         progress: Called with the number of pairs done and the total.
         spread: Returns a function that mines a miner's parts in other processes, in any order; None mines

@@ -33,7 +33,7 @@ def fever_files(root: str) -> tuple[Path, Path]:
     """Find the claims and the pages in a folder of FEVER.
 
     Raises:
-        BadInput: There is no such folder, or it lacks one of them.
+        BadInput: If there is no such folder, or it lacks one of them.
     """
     folder = Path(root).expanduser()
     require(folder.is_dir(), "--claims must name a folder", claims=root)

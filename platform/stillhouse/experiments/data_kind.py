@@ -23,7 +23,7 @@ class DataKind(Kind[P]):
         is_source: Whether it is text to distil on; an experiment has exactly one source.
         default: Whether it is the source of an experiment that names none.
         counts_as: ``sentences`` or ``labels`` where ``budget.fraction`` may take a share of it, else empty.
-        provides: Other kinds whose prepared form it adds to the setting beside its own.
+        provides: Other kinds whose prepared form it adds to the setting as well as its own.
     """
 
     title: ClassVar[str]

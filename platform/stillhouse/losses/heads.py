@@ -143,7 +143,7 @@ def cross_entropy(logits_BC: Tensor, labels_B: Tensor) -> Tensor:
     rows, classes = logits_BC.shape
     require(labels_B.shape == (rows,), "one label per row", labels=tuple(labels_B.shape), rows=rows)
     labelled_B = labels_B != UNLABELLED
-    if labels_B.device.type == "cpu" and rows:  # a GPU checks by itself; checking here would wait for it
+    if labels_B.device.type == "cpu" and rows:  # a GPU checks on its own; checking here would wait for it
         low, high = int(labels_B.min()), int(labels_B.max())
         require(
             UNLABELLED <= low and high < classes,

@@ -67,7 +67,7 @@ class SoftLabelMSE(nn.Module):
 
     Args:
         temperature: T.
-        compared: What s and t' are: ``probabilities``, ``printed`` or ``scores``.
+        compared: Meaning of s and t': ``probabilities``, ``printed`` or ``scores``.
         scale: Multiply by T².
 
     Raises:

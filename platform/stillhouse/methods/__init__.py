@@ -121,7 +121,7 @@ class PresetValue:
 
     @property
     def differs(self) -> bool:
-        """Whether the code does something else than the text."""
+        """Whether the code differs from the text."""
         return bool(self.paper != self.repo)
 
 
@@ -158,9 +158,9 @@ def probe(method: Method, hp: Any, setting: Setting, *, layers: int) -> None:
     """Plan and build the objectives, so that a bad value is refused before any work.
 
     Args:
-        method: What plans.
+        method: The method whose plan is made.
         hp: Its hyper-parameters.
-        setting: What `Experiment.sketch` gives: data that is not there will do.
+        setting: The result of `Experiment.sketch`: the data need not exist.
         layers: Number of layers of the model that the student starts from.
 
     Raises:
@@ -187,7 +187,7 @@ def check_fraction(method: Method, hp: object, setting: Setting, budget: Budget)
     """Refuse a share of rows that a method does not train on.
 
     Args:
-        method: What plans.
+        method: The method whose plan is made.
         hp: Its hyper-parameters.
         setting: All of the data; what `Experiment.sketch` gives will do.
         budget: Which share of which rows.

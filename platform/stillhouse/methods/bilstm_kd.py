@@ -52,7 +52,7 @@ class HyperParameters:
     """What may be searched; defaults are those of SRA's student.
 
     Attributes:
-        fits: What the student is fitted to: the ``logits`` of the fine-tuned teacher, or the ``cosines`` of
+        fits: Target of the student: the ``logits`` of the fine-tuned teacher, or the ``cosines`` of
             pairs from the published teacher; the latter ignores all values on logits, teacher and classifier.
         kd_weight: Weight of the teacher's logits; the labels get the rest. 1 leaves the labels out; 0 trains
             a plain BiLSTM without a teacher.

@@ -153,7 +153,7 @@ class Mined:
 
 @dataclass(frozen=True)
 class Scored:
-    """Origin: other examples, and beside them a teacher's scores of every pair: the value ``scores``, (N, C).
+    """Origin: other examples with a teacher's scores of every pair as the value ``scores``, (N, C).
 
     Attributes:
         rows: Examples with the columns ``claim``, (N,), and ``documents``, (N, C).
@@ -197,7 +197,7 @@ class Recorded:
 
 @dataclass(frozen=True)
 class Examples(Named):
-    """Rows of integer ids into text tables, and what is known of each row beside its texts.
+    """Rows of integer ids into text tables, and further values of each row.
 
     On disk: ``<column>.npy``, int64, (N,) or (N, K); ``<value>.npy``, int64 (labels) or float32 (scores,
     logits), (N,) or (N, C); and a manifest with ``rows``.
@@ -234,7 +234,7 @@ class Examples(Named):
                 yield from (examples.origin.queries, examples.origin.passages)
 
     def teachers(self) -> Iterator["Model | Stage"]:
-        """Whose vectors these examples are mined by, and who said what is recorded beside them."""
+        """Return the teachers of the stores used for mining, and the models whose outputs are recorded."""
         yield from (store.teacher for store in self.stores())
         for examples in self.sources():
             if isinstance(examples.origin, Recorded):
@@ -256,7 +256,7 @@ class RankingTask:
     Attributes:
         examples: Columns ``claim``, (N,), and ``documents``, (N, C); value ``gold``, (N, C): 1 for a relevant
             document. A teacher that is trained learns from all of them.
-        dev: What selects; its evaluators ask for scores of pairs.
+        dev: The suite that selects; its evaluators ask for scores of pairs.
         rows: Claims that a student learns from, N times the fraction.
         fraction: The share of the claims that a student learns from.
         cross_encoder: A published teacher; None where there is none.

@@ -66,9 +66,9 @@ class TaskData:
     Attributes:
         examples: Columns ``text`` and, for pairs, ``other``; value ``label``.
         classes: Number of classes (C).
-        dev: What selects a checkpoint that is fine-tuned on the task; its evaluators may require scores.
+        dev: The suite that selects a checkpoint fine-tuned on the task; its evaluators may require scores.
         augmented: The same rows and varied ones, which have no label; None where there are none.
-        untuned: What measures plain vectors, for pairs with two classes; None for other tasks.
+        untuned: The suite that scores plain vectors, for pairs with two classes; None for other tasks.
     """
 
     examples: Examples
@@ -85,7 +85,7 @@ class Setting:
     Attributes:
         teacher: The large model.
         student: Spec of the student before any projection.
-        dev: What selects checkpoints and trials.
+        dev: The suite that selects checkpoints and trials.
         data: The prepared data, by `Kind.key`; read it as ``setting[Sentences]`` or ``setting.get(Pairs)``.
         distil_budget: Examples of the distillation stage.
         teacher_dim: The teacher's embedding dimension (E).

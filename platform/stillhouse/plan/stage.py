@@ -92,7 +92,7 @@ class Stage(Named):
         label: ``distil``, ``finetune``, ….
         student: Spec of a `Student`.
         objective: Spec of an `Objective`; building it adds ``student_dim`` and ``teacher_dim``.
-        examples: What is trained on.
+        examples: The training examples.
         stores: Column name to the store with its teacher vectors; may name fewer columns than the examples.
         budget: Examples seen at the end, over all ranks.
         batch_size: Examples per step over all ranks: the global batch.

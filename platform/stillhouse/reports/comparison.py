@@ -173,7 +173,7 @@ def _table(
 
 
 def _log(runs: Sequence[Run], title: str, name: str, files: Sequence[Path], root: Path, uri: str) -> None:
-    """Log the files to a run of their own beside the first of the runs.
+    """Log the files to a separate run in the experiment of the first run.
 
     The same comparison made again is logged to the same run.
     """

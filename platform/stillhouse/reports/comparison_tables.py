@@ -81,7 +81,7 @@ def as_markdown(rows: Sequence[Entry], title: str) -> str:
 def as_csv(rows: Sequence[Entry]) -> str:
     """Format all columns under their own names, numbers in full.
 
-    A figure that was averaged over seeds has its standard deviation beside it, as ``… sd``.
+    A figure that was averaged over seeds is followed by its standard deviation, as ``… sd``.
     """
     names = list(dict.fromkeys(name for row in rows for name in row.parameters))
     _, figures = columns(rows)

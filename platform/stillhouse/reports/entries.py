@@ -53,7 +53,7 @@ class Entry:
 
 
 def entries(runs: Sequence[Run]) -> list[Entry]:
-    """Return one row per trial, per model that a sweep tested beside it, and per run outside any sweep.
+    """Return one row per trial, per model that a sweep tested for comparison, and per run outside any sweep.
 
     Stages are left out: their trials have their figures. Trials with the same settings that differ only in
     the seed become one row.

@@ -1,7 +1,7 @@
 """Reports as HTML pages: tables and figures in one template, which escapes whatever it is given.
 
 A page is small and opens without a network. It embeds each figure twice: as a picture, and as plotly's
-data. Plotly's own code (4.8 MB) is one file beside the pages, ``plotly.min.js``; where it is missing (a page
+data. Plotly's own code (4.8 MB) is one file next to the pages, ``plotly.min.js``; where it is missing (a page
 sent by mail, or shown inside MLflow) the pictures stay.
 """
 
@@ -74,7 +74,7 @@ class Section:
 
 
 def write_page(path: Path, title: str, sections: Sequence[Section]) -> None:
-    """Write a page, and plotly's code beside it where a section has a figure."""
+    """Write a page, and plotly's code next to it if a section has a figure."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     templates = Environment(
@@ -90,6 +90,6 @@ def write_page(path: Path, title: str, sections: Sequence[Section]) -> None:
         from plotly.offline import get_plotlyjs
 
         code = get_plotlyjs().encode()
-        beside = path.with_name(PLOTLY)
-        if not beside.exists() or beside.stat().st_size != len(code):
-            write_atomically(beside, code)
+        plotly_path = path.with_name(PLOTLY)
+        if not plotly_path.exists() or plotly_path.stat().st_size != len(code):
+            write_atomically(plotly_path, code)

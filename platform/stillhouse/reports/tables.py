@@ -48,21 +48,21 @@ def trial_table(
     notes = [f"all trials: {', '.join(f'{k}={short(v)}' for k, v in same.items())}"] if same else []
     if teacher and quality in teacher:
         notes.append(f"teacher: {quality} {teacher[quality]:.4f}; kept is the share of it")
-    shown, beside = list(names), list(figures)
+    shown, shown_figures = list(names), list(figures)
     while True:
-        header, cells = _trial_cells(records, shown, beside, quality, teacher)
+        header, cells = _trial_cells(records, shown, shown_figures, quality, teacher)
         lines = aligned(header, cells, left={len(header) - 1})
-        if max(map(len, lines)) <= width or not (beside[1:] or shown):
+        if max(map(len, lines)) <= width or not (shown_figures[1:] or shown):
             break
-        if beside[1:]:
-            beside.pop()
+        if shown_figures[1:]:
+            shown_figures.pop()
         else:
             shown.pop()
-    notes.append(_legend(figures[: len(beside)]))
+    notes.append(_legend(figures[: len(shown_figures)]))
     if best_of(records):
         notes.append("* is the best trial to the full budget")
-    if len(beside) < len(figures):
-        notes.append(f"not shown: {', '.join(figures[len(beside) :])}")
+    if len(shown_figures) < len(figures):
+        notes.append(f"not shown: {', '.join(figures[len(shown_figures) :])}")
     hidden = names[len(shown) :]
     body = [line for note in notes if note for line in textwrap.wrap(note, width, subsequent_indent="  ")]
     return "\n".join([*body, *_with_reasons(lines, len(lines) - len(records), records, hidden, width)])

@@ -81,7 +81,7 @@ class StudyScheduler(FIFOScheduler):  # type: ignore[misc]
         return str(self.STOP if stopped else self.CONTINUE)
 
     def on_trial_complete(self, tune_controller: Any, trial: Any, result: Mapping[str, Any]) -> None:
-        """A trial ended by itself, or was stopped."""
+        """Note that a trial ended or was stopped."""
         number = _number(trial)
         if result.get("finished") and is_finite(result.get(self._objective)):
             self._rule.completed(number)

@@ -70,7 +70,7 @@ class ReportEnds(Callback):  # type: ignore[misc]
         return {}
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        """A trial ended by itself, or was stopped."""
+        """Note that a trial ended or was stopped."""
         self._report(trial)
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:

@@ -35,7 +35,7 @@ class BiLSTMStudent(nn.Module):
     """Word vectors, bidirectional LSTM, pooling, W and tanh.
 
     With GloVe's 300 dimensions, 512 units per direction and a teacher of 768 dimensions it has 4 120 576
-    parameters beside the word vectors: 3 334 144 in the LSTM, which as in cuDNN has two bias vectors per
+    parameters excluding the word vectors: 3 334 144 in the LSTM, which as in cuDNN has two bias vectors per
     gate, and 786 432 in W.
 
     Attributes:

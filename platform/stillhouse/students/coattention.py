@@ -3,7 +3,7 @@
 Shakeri et al., Knowledge Distillation in Document Retrieval, §3.1: the dynamic coattention network of Xiong
 et al. (arXiv:1611.01604) "without highway maxout network layers", "modified to be used in our <d, c>
 classification task". The modification is not described; here it is the maximum over the document's states
-and an MLP. The defaults have 2.84 M parameters beside 300-d word vectors (the paper: 2.85 M).
+and an MLP. The defaults have 2.84 M parameters in addition to 300-d word vectors (the paper: 2.85 M).
 
 B  claims                 C  candidates per claim    M  documents of the batch, B · C
 T  words of a document    S  words of a claim        U  units

@@ -130,7 +130,7 @@ class RecurrentStudent(nn.Module):
         recurring = Recurring(backbone.get_submodule(self._stack), self.repeats)
         backbone.set_submodule(self._stack, recurring)
         if not self.repeats:
-            # Parameters beside the list, such as a bias shared by all layers, stay untrained too.
+            # Parameters outside the list, such as a bias shared by all layers, stay untrained too.
             backbone.get_submodule(self._stack.rpartition(".")[0] or self._stack).requires_grad_(False)
         self.backbone: Any = backbone
         self.dim, self.unit, self.bottleneck = self.hidden_size, unit, bottleneck

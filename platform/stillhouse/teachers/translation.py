@@ -21,7 +21,7 @@ _LONGEST = 512
 
 
 def check_translator(model: Model) -> None:
-    """Refuse a model that does not translate by itself; no weights are read.
+    """Refuse a model that does not translate without further training; no weights are read.
 
     Raises:
         BadInput: Not a sequence-to-sequence model, a tokenizer that does not load, or a model that needs its

@@ -114,8 +114,8 @@ class Server:
             client = MlflowClient(self.uri)
         found = client.get_experiment_by_name(self.experiment)
         if found is None:
-            beside = sqlite_path(self.uri)
-            place = (beside.parent / "mlartifacts").as_uri() if beside else None
+            database = sqlite_path(self.uri)
+            place = (database.parent / "mlartifacts").as_uri() if database else None
             self._experiment_id = client.create_experiment(self.experiment, artifact_location=place)
         else:
             self._experiment_id = found.experiment_id

@@ -74,7 +74,7 @@ def fit(
         first_weights: Student weights of the previous stage.
         live_weights: Weights of the stage whose student is the live teacher.
         checkpoint_seconds: Maximum time between two checkpoints in seconds; every evaluation writes one too.
-        keep: Number of best checkpoints kept beside the last one during training.
+        keep: Number of best checkpoints kept in addition to the last one during training.
         stop_requested: Called between steps; returning True checkpoints and ends the run, as a signal does.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Outputs of a model for examples, recorded once beside their rows, for students that learn from them."""
+"""Outputs of a model for examples, recorded once with their rows, for students that learn from them."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -49,7 +49,7 @@ def record(
     rows_at_once: int,
     progress: Callable[[int, int], None] | None = None,
 ) -> None:
-    """Record a new value beside the rows of examples, unless it exists; other processes wait for it.
+    """Record a new value with the rows of examples, unless it exists; other processes wait for it.
 
     It is written in parts, each atomically, so a killed process loses one part. The folder then also holds
     the columns and values of the rows.

@@ -36,7 +36,7 @@ PLAN = "plan.json"
 
 @dataclass(frozen=True)
 class Where:
-    """Where a plan runs, which is no part of what it computes.
+    """Where a plan runs, which does not affect what it computes.
 
     Attributes:
         device: ``auto`` (whatever the machine has), ``cpu``, ``cuda``, ``cuda:1`` or ``mps``.
@@ -136,7 +136,7 @@ def open_model(name: str, workspace: Workspace, device: str = "cpu") -> Any:
         device: Device that it encodes on.
 
     Raises:
-        BadInput: There is no such model, or the stage is unfinished.
+        BadInput: If there is no such model, or the stage is unfinished.
     """
     for folder in (Path(name), workspace.root / Stage.kind / name):
         if (folder / PLAN).exists():
@@ -150,7 +150,7 @@ def identity_of(name: str, workspace: Workspace) -> str:
     """Hash the weights that `open_model` would open under this name.
 
     Raises:
-        BadInput: There is no such model, or the stage is unfinished.
+        BadInput: If there is no such model, or the stage is unfinished.
     """
     for folder in (Path(name), workspace.root / Stage.kind / name):
         if (folder / PLAN).exists():

@@ -54,7 +54,7 @@ FLAGS = {
         "action": "append",
         "default": [],
         "metavar": "KIND[:NAME=VALUE,…]",
-        "help": "a FAISS index beside exact search: flat, hnsw, ivfpq or flat-gpu; repeatable",
+        "help": "a FAISS index to measure as well as exact search: flat, hnsw, ivfpq or flat-gpu; repeatable",
     },
     "keep_vectors": {
         "action": "store_true",
@@ -77,7 +77,7 @@ class OnDisk:
     Attributes:
         workspace: Vectors are kept in its folder ``vectors`` while a collection is measured.
         actors: Ray actors of the exact search; 1 searches in this process.
-        indexes: FAISS indexes to measure beside exact search.
+        indexes: FAISS indexes to measure in addition to exact search.
         keep: Keep the vectors for the next command.
     """
 

@@ -74,7 +74,7 @@ class Claims(DataKind[RankingTask]):
         """The cross-encoder that may teach.
 
         Raises:
-            BadInput: There is no such model, or it does not give a single score per pair.
+            BadInput: If there is no such model, or it does not give a single score per pair.
         """
         if not self.cross_encoder:
             return None

@@ -41,7 +41,7 @@ class SearchCollection(DataKind[SearchData]):
     Attributes:
         dev_queries: Queries of the dev split.
         dev_passages: Passages of the dev split.
-        dev_pool: Random passages of a pool that dev queries search, beside the relevant ones and those near
+        dev_pool: Random passages of a pool that dev queries search, along with relevant ones and those near
             to a query by the teacher and by TF-IDF; 0 searches all dev passages.
         test_queries: Queries of the locked test split.
         test_passages: Passages of the locked test split.

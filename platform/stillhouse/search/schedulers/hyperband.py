@@ -34,7 +34,7 @@ class Hyperband:
 
     Args:
         full_budget: Examples of a trial that runs to its end, over all its stages.
-        brackets: Number of brackets; the last one stops nobody.
+        brackets: Number of brackets; the last one stops no trial.
         reduction_factor: One trial in this many continues past a rung.
 
     Raises:

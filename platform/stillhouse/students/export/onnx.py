@@ -36,7 +36,7 @@ def export_onnx(
 ) -> None:
     """Write ``model.onnx``, the tokenizer's files and the maximum length into a folder.
 
-    The folder appears complete: it is written beside its destination and renamed; an earlier export is
+    The folder appears complete: it is written next to its destination and renamed; an earlier export is
     replaced. Weights over 1 GiB go into a second file, ``model.onnx.data``.
 
     Args:

@@ -21,7 +21,7 @@ def export_student(
 ) -> None:
     """Write a student as a sentence-transformers folder with safetensors weights.
 
-    The folder appears complete: it is written beside its destination and renamed; an earlier export is
+    The folder appears complete: it is written next to its destination and renamed; an earlier export is
     replaced.
 
     Args:

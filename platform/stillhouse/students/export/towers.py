@@ -2,7 +2,7 @@
 
 Each of the student's sides (``claims/`` and ``documents/``) holds all modules of the student. With a bilinear
 joiner, W is the claims' last layer, so the inner product of the two vectors is the score, and an index of
-inner products serves it. Any other joiner is no inner product: it is written beside them, as
+inner products serves it. Any other joiner is not an inner product: it is saved next to them as
 ``joiner.safetensors``.
 """
 
@@ -34,7 +34,7 @@ scores, rows = index.search(claims.encode(["A claim."]), 2)
 ```"""
 _JOINED = """\
 With c and d, the vectors of the two folders, a score is wᵀ [{parts}]; w is `weight` in `joiner.safetensors`.
-It is no inner product, so no index serves it: candidates are scored one by one."""
+It is not an inner product, so no index can serve it: candidates are scored one by one."""
 _PARTS = {"features": "c; d; c∘d; |c−d|", "concat": "c; d"}
 
 

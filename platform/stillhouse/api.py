@@ -87,7 +87,7 @@ def train(
         device: ``auto``, ``cpu``, ``cuda`` or ``mps``.
 
     Raises:
-        BadInput: Something cannot be used; the message says what and what to do.
+        BadInput: If an input cannot be used; the message says why and what to do.
     """
     from stillhouse.experiments.preparation import Embedding
     from stillhouse.methods import hyper_parameters, load_method
@@ -158,7 +158,7 @@ def sweep(
         ``champion``, ``teacher``, ``baseline``, ``untrained`` and ``trials``, as ``--json`` writes them.
 
     Raises:
-        BadInput: Something cannot be used; the message says what and what to do.
+        BadInput: If an input cannot be used; the message says why and what to do.
     """
     from stillhouse.cluster.connection import joins
     from stillhouse.cluster.resources import Need

@@ -212,7 +212,7 @@ class Exportable(Protocol):
 
 
 class Objective(Protocol):
-    """The loss that a stage minimises, with all trainable parts outside the student (W, heads, a memory bank)."""
+    """The loss that a stage minimises, with all trainable parts outside the student (W, heads, a bank)."""
 
     def __call__(
         self, student: Mapping[str, Encoding], teacher: Mapping[str, Encoding], batch: Batch

@@ -6,7 +6,7 @@
 * Untuned: a pair is positive if its cosine reaches a threshold, the one that is best for each figure on the
   rows to fit on.
 * If the split to fit on or the split to measure is missing, the rows of the other are split into halves, and
-  each half is measured with what was fitted on the other.
+  each half is measured with a head or threshold fitted on the other.
 
 Figures are × 100.
 """
@@ -75,7 +75,7 @@ def glue_set(task: str, fit: Sequence[Row], rows: Sequence[Row]) -> tuple[GlueSe
 
 
 def measure_glue(data: GlueSet, model: Encoder) -> dict[str, Items]:
-    """Measure ``tuned_accuracy`` and, of two classes, ``tuned_f1``; of paraphrases also ``cosine_…``."""
+    """Measure ``tuned_accuracy``, for two classes ``tuned_f1``, and for paraphrases ``cosine_…``."""
     vectors = _vectors(data, model)
     fit_N, rows_N = labels(data.fit), labels(data.rows)
     x, y = features(data, data.rows, vectors), rows_N
@@ -88,7 +88,7 @@ def measure_glue(data: GlueSet, model: Encoder) -> dict[str, Items]:
 
 
 def measure_head(data: GlueSet, model: Scorer) -> dict[str, Items]:
-    """Measure ``head_accuracy`` and, of two classes, ``head_f1``; nothing if the head has another form."""
+    """Measure ``head_accuracy`` and, for two classes, ``head_f1``; nothing if the head has another form."""
     first = [row.first for row in data.rows]
     second = [row.second or "" for row in data.rows] if data.pairs else None
     if not isinstance(model, ColumnScorer) or len(model.columns) != (2 if data.pairs else 1):

@@ -30,7 +30,7 @@ FORMATS = ("md", "csv", "html")
 
 @dataclass(frozen=True)
 class Comparison:
-    """What is compared, and in which formats it is written.
+    """The runs to compare, and the formats to write.
 
     Attributes:
         runs: Ids, names of runs or names of sweeps.
@@ -64,7 +64,7 @@ def compare(comparison: Comparison, root: Path, uri: str) -> dict[str, Any]:
     """Read the runs, write tables and figures, and log them to MLflow.
 
     Args:
-        comparison: What is compared.
+        comparison: The runs and formats.
         root: The workspace.
         uri: Where MLflow keeps its runs.
 

@@ -66,7 +66,7 @@ class RecurrentStudent(nn.Module):
             `FactorisedEmbedding` where there is a bottleneck.
         dim: D, here H.
         hidden_size: H.
-        repeats: How often the unit is applied.
+        repeats: Number of times the unit is applied.
         max_tokens: Number of positions, which limits the tokens of a text.
         tokenizer: The base model; its path holds the tokenizer's files.
     """
@@ -145,7 +145,7 @@ class RecurrentStudent(nn.Module):
         return words_NH
 
     def forward(self, tokens: Tokens, words_BTH: Tensor | None = None) -> Encoding:
-        """Encode a batch; the embedding is float32 also under autocast.
+        """Encode a batch; the embedding is float32 even under autocast.
 
         Args:
             tokens: The batch.

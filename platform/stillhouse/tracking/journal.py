@@ -61,7 +61,7 @@ class Journal:
         self._file.truncate(self.size)
 
     def append(self, **entry: Any) -> bool:
-        """Write what is new in an entry.
+        """Write the new parts of an entry.
 
         Returns:
             Whether anything was new.
@@ -126,7 +126,7 @@ class Journal:
         return dict(json.loads(self._positions.read_bytes())) if self._positions.exists() else {}
 
     def _news(self, entry: Entry) -> list[Entry]:
-        """Reduce an entry to what is new in it, and remember that."""
+        """Reduce an entry to its new parts, and remember them."""
         kind, key = entry["do"], tuple(entry["key"])
         if kind == "metrics":
             rows = [new for row in entry["rows"] if (new := self._new_metrics(key, row))]

@@ -1,4 +1,4 @@
-"""MLflow as the tracker: a journal in front, one background thread behind, and nobody waits.
+"""MLflow as the tracker: a journal in front and a background thread behind it, so that callers never wait.
 
 Every call is written to a `Journal`; the thread reads it and sends the entries to MLflow. What a server that
 is down has not accepted stays in the journal with its own timestamps, and is sent when the server is back or
@@ -197,7 +197,7 @@ class MLflowTracker:
         self._append(do="state", key=key, state=state, reason=reason)
 
     def close(self, seconds: float = 10.0) -> str:
-        """Send what can be sent in that time.
+        """Send the entries that can be sent in the given time.
 
         Returns:
             One line on what still waits, or an empty string.

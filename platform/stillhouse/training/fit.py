@@ -304,7 +304,7 @@ class _Loop:
 
 
 def _synchronised(module: nn.Module, last: bool) -> contextlib.AbstractContextManager[object]:
-    """Let DDP average gradients in the backward pass of the last micro-batch alone."""
+    """Let DDP average gradients only in the backward pass of the last micro-batch."""
     if last or not isinstance(module, DistributedDataParallel):
         return contextlib.nullcontext()
     return module.no_sync()

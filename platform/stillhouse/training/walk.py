@@ -101,7 +101,7 @@ def encoder_in(folder: Path, device: str = "cpu") -> Any:
     """Open the trained student of a finished stage as an encoder in full precision.
 
     If its objective gives scores, the encoder does too; a student that reads the texts of a pair jointly is a
-    scorer alone.
+    scorer only.
 
     Raises:
         BadInput: The folder is not a finished stage.

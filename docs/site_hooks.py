@@ -77,7 +77,7 @@ def public_page() -> str:
 
 
 def moved_into_docs(text: str) -> str:
-    """Rewrite the links of a page that stands beside ``docs/`` in the repository, and in it on the site."""
+    """Rewrite the links of a page that is outside ``docs/`` in the repository but inside it on the site."""
     return text.replace("](docs/", "](")
 
 

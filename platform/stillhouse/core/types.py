@@ -168,7 +168,7 @@ class StockModule(Protocol):
 
     Attributes:
         name: Its class in ``sentence_transformers.models``.
-        at_root: Whether its files lie in the root of the folder rather than in a folder of their own.
+        at_root: Whether its files are in the root of the folder rather than in a subfolder.
     """
 
     name: ClassVar[str]

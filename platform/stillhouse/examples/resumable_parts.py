@@ -25,7 +25,7 @@ def in_parts(
     """Compute values of all rows; existing parts are not computed again. Call it under the folder's lock.
 
     Args:
-        folder: The folder of the artifact; the parts lie in a subfolder until `remove_parts`.
+        folder: The folder of the artifact; the parts are kept in a subfolder until `remove_parts`.
         rows: Number of rows.
         rows_at_once: Rows per part.
         make: Computes the missing parts; not called if there are none.

@@ -186,7 +186,7 @@ def sweep_description(
 
 
 def aligned(header: Sequence[str], cells: Cells, left: set[int]) -> list[str]:
-    """Lay out lines of equal columns, those in ``left`` to the left; long headings stand on several lines."""
+    """Lay out lines of equal columns, those in ``left`` to the left; long headings are wrapped."""
     stacked = [_stacked(name) for name in header]
     height = max(len(lines) for lines in stacked)
     above = [[""] * (height - len(lines)) + lines for lines in stacked]

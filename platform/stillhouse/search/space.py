@@ -43,7 +43,7 @@ class Space:
     set_aside: Mapping[str, Any] = field(default_factory=dict, metadata={"identity": False})
 
     def __post_init__(self) -> None:
-        """Check that something is searched, nothing twice, and that the first point lies in the space."""
+        """Check that something is searched, nothing twice, and that the first point is in the space."""
         where = {"file": self.source}
         require(
             len(self.domains) > 0,

@@ -1,4 +1,4 @@
-"""Tracking of runs while they go on: the contract of a tracker, and the tail of the workers' metrics logs.
+"""Tracking of runs in progress: the contract of a tracker, and the tail of the workers' metrics logs.
 
 The driver is the only writer. Workers append metrics to ``metrics.jsonl`` in their stage's folder, one JSON
 object per line (``step``, ``examples``, ``time``, ``metrics``), and `MetricsTail` follows these files.

@@ -2,11 +2,14 @@
 
 import functools
 import os
+import shutil
 import string
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -140,3 +143,14 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("database") / "mlflow.db"
     prepare(f"sqlite:///{path}")
     return path
+
+
+@pytest.fixture
+def ray_folder() -> Iterator[str]:
+    """A folder with a short name for a job's Ray; what is left of that Ray is ended with the test."""
+    folder = tempfile.mkdtemp(prefix="sj-", dir="/tmp")
+    yield folder
+    for process in psutil.process_iter(["cmdline"]):
+        if folder in " ".join(process.info["cmdline"] or []):
+            process.kill()
+    shutil.rmtree(folder, ignore_errors=True)

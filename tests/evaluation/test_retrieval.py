@@ -1,6 +1,5 @@
 import logging
 import pickle
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -8,8 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from local_ray import local_ray  # type: ignore[import-not-found]
 
-import stillhouse
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput
 from stillhouse.core.types import FloatArray
@@ -106,22 +105,9 @@ def test_a_pool_equals_one_process_bit_for_bit(caplog: pytest.LogCaptureFixture)
 
     passages, queries = random_vectors(3 * TILE + 100, 0), random_vectors(300, 1)
     expected = LocalSearch(1).search(passages, queries, 50)
-    platform = str(Path(stillhouse.__file__).parents[1])
-    with tempfile.TemporaryDirectory(prefix="sh", dir="/tmp") as short:
-        ray.init(
-            address="local",
-            num_cpus=1,
-            include_dashboard=False,
-            object_store_memory=80_000_000,
-            _temp_dir=short,
-            log_to_driver=False,
-            runtime_env={"env_vars": {"PYTHONPATH": platform}},
-        )
-        try:
-            check_pool(ray, passages, queries, expected, caplog)
-            check_shards(Path(short), passages, queries, expected)
-        finally:
-            ray.shutdown()
+    with local_ray(1) as folder:
+        check_pool(ray, passages, queries, expected, caplog)
+        check_shards(folder, passages, queries, expected)
 
 
 def check_pool(

@@ -3,15 +3,11 @@
 import itertools
 import json
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-import psutil
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -24,16 +20,6 @@ search:
   fixed: {distil_batch_size: 32}
   first: {layers: [0], distil_learning_rate: 1e-6}
 """
-
-
-@pytest.fixture
-def ray_folder() -> Iterator[str]:
-    folder = tempfile.mkdtemp(prefix="sp-", dir="/tmp")
-    yield folder
-    for process in psutil.process_iter(["cmdline"]):
-        if folder in " ".join(process.info["cmdline"] or []):
-            process.kill()
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.mark.ray

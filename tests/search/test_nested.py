@@ -2,18 +2,14 @@
 
 import json
 import os
-import shutil
 import sqlite3
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 import numpy as np
-import psutil
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -57,16 +53,6 @@ def words(count: int) -> str:
     nouns = "cat dog sat mat house river water sun moon red green blue fast slow array list text".split()
     lines = [" ".join(random.choice(nouns, random.integers(4, 10))) for _ in range(count)]
     return "\n".join(lines) + "\n"
-
-
-@pytest.fixture
-def ray_folder() -> Iterator[str]:
-    folder = tempfile.mkdtemp(prefix="sn-", dir="/tmp")
-    yield folder
-    for process in psutil.process_iter(["cmdline"]):
-        if folder in " ".join(process.info["cmdline"] or []):
-            process.kill()
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.mark.ray

@@ -3,7 +3,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from local_ray import local_ray  # type: ignore[import-not-found]
 from torch import Tensor
 
 import stillhouse
@@ -272,22 +272,8 @@ def test_the_error_without_ray_says_what_to_do(workspace: Workspace, store: Stor
 
 @pytest.fixture(scope="module")
 def on_ray() -> Iterator[None]:
-    import ray
-
-    with tempfile.TemporaryDirectory(prefix="sh", dir="/tmp") as short:
-        ray.init(
-            address="local",
-            num_cpus=2,
-            include_dashboard=False,
-            object_store_memory=80_000_000,
-            _temp_dir=short,
-            log_to_driver=False,
-            runtime_env={"env_vars": {"PYTHONPATH": str(Path(stillhouse.__file__).parents[1])}},
-        )
-        try:
-            yield
-        finally:
-            ray.shutdown()
+    with local_ray(2):
+        yield
 
 
 @pytest.mark.ray

@@ -9,9 +9,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from stillhouse.core.artifacts import Workspace
 from stillhouse.core.distributed import gather
 from stillhouse.core.identity import spec
 from stillhouse.core.types import Batch, Encoding, IntArray, Terms, Tokens
+from stillhouse.corpora.tables import write_rows, write_texts
 from stillhouse.plan.data import AllRows, Examples, TextTable
 from stillhouse.plan.stage import DevSuite, Optimizer, Stage
 from stillhouse.training.table import TrainingTable
@@ -143,3 +145,13 @@ def tensors(path: Path) -> dict[str, Tensor]:
 
     loaded: dict[str, Tensor] = load_file(path)
     return loaded
+
+
+def equal_or_not(workspace: Workspace, words: list[str]) -> Examples:
+    """All pairs of short texts, one per word; the label says whether both are the same."""
+    table = write_texts(workspace, "words", [f"the {word}" for word in words])
+    count = np.arange(len(words))
+    first, second = (grid.ravel() for grid in np.meshgrid(count, count, indexing="ij"))
+    labels = (first == second).astype(np.int64)
+    columns = {"text": first, "other": second}
+    return write_rows(workspace, dict.fromkeys(columns, table), columns, "pairs", values={"label": labels})

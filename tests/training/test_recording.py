@@ -5,10 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from stand_ins import equal_or_not  # type: ignore[import-not-found]
 
 from stillhouse.core.artifacts import Workspace, read_manifest
 from stillhouse.core.identity import spec
-from stillhouse.corpora.tables import open_rows, open_values, write_rows, write_texts
+from stillhouse.corpora.tables import open_rows, open_values
 from stillhouse.losses.heads import ClassificationHead
 from stillhouse.objectives.classified import Classified
 from stillhouse.plan.data import Examples, Recorded, Sampled
@@ -27,15 +28,7 @@ WHERE = Where(device="cpu", threads=1)
 
 @pytest.fixture
 def teacher(workspace: Workspace, tiny_model: Path) -> Stage:
-    table = write_texts(workspace, "words", [f"the {word}" for word in WORDS])
-    first, second = (grid.ravel() for grid in np.meshgrid(np.arange(6), np.arange(6), indexing="ij"))
-    rows = write_rows(
-        workspace,
-        {"text": table, "other": table},
-        {"text": first, "other": second},
-        "pairs",
-        values={"label": (first == second).astype(np.int64)},
-    )
+    rows = equal_or_not(workspace, WORDS)
     return Stage(
         label="teacher",
         student=spec(TransformerStudent, base=resolve_model(str(tiny_model)), layers=(0,)),

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from stand_ins import equal_or_not  # type: ignore[import-not-found]
 from torch import Tensor, nn
 
 from stillhouse.core.artifacts import Workspace, read_manifest
@@ -13,7 +14,6 @@ from stillhouse.core.errors import BadInput
 from stillhouse.core.identity import spec
 from stillhouse.core.types import Batch, Encoding, Terms
 from stillhouse.corpora.published.glue import resolve_task
-from stillhouse.corpora.tables import write_rows, write_texts
 from stillhouse.evaluation.classification import Classification
 from stillhouse.evaluation.suites import run_suite
 from stillhouse.losses.heads import ClassificationHead, cross_entropy
@@ -54,15 +54,7 @@ def stage(workspace: Workspace, tiny_model: Path, tmp_path: Path) -> Stage:
     words = ["cat", "river", "sun", "house", "red", "list"]
     lines = [f"0\tthe {a}\tthe {b}\t{int(a == b)}" for a in words for b in words]
     (tmp_path / "dev.tsv").write_text("\n".join(["id\tquestion1\tquestion2\tis_duplicate", *lines]) + "\n")
-    table = write_texts(workspace, "words", [f"the {word}" for word in words])
-    first, second = (grid.ravel() for grid in np.meshgrid(np.arange(6), np.arange(6), indexing="ij"))
-    examples = write_rows(
-        workspace,
-        {"text": table, "other": table},
-        {"text": first, "other": second},
-        "pairs",
-        values={"label": (first == second).astype(np.int64)},
-    )
+    examples = equal_or_not(workspace, words)
     return Stage(
         label="finetune",
         student=spec(TransformerStudent, base=teacher, layers=(0,)),

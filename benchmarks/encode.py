@@ -40,7 +40,8 @@ def of_ours(options: argparse.Namespace) -> Encode:
     from stillhouse.plan.data import Store, TextTable
     from stillhouse.teachers.embedding import resolve_compute
     from stillhouse.teachers.forward import Forward, default_batch_tokens
-    from stillhouse.teachers.weights import resolve_model, teacher_encoder
+    from stillhouse.teachers.loading import teacher_encoder
+    from stillhouse.teachers.weights import resolve_model
 
     compute = resolve_compute(options.device, options.dtype)
     model = resolve_model(options.model)

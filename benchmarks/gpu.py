@@ -37,7 +37,8 @@ from stillhouse.students.backbone import layer_count, read_config
 from stillhouse.students.transformer import TransformerStudent, select_layers
 from stillhouse.teachers.embedding import resolve_compute
 from stillhouse.teachers.forward import Forward, default_batch_tokens
-from stillhouse.teachers.weights import resolve_model, teacher_encoder
+from stillhouse.teachers.loading import teacher_encoder
+from stillhouse.teachers.weights import resolve_model
 from stillhouse.training.fit import fit
 from stillhouse.training.table import TrainingTable
 

@@ -7,7 +7,8 @@ import torch
 
 from stillhouse.core.console import private_environment
 from stillhouse.plan.data import Model
-from stillhouse.teachers.weights import load_sentence_transformer, resolve_model
+from stillhouse.teachers.loading import load_sentence_transformer
+from stillhouse.teachers.weights import resolve_model
 
 private_environment()
 

@@ -29,7 +29,8 @@ from stillhouse.plan.setting import Setting
 from stillhouse.plan.stage import DevSuite, Stage
 from stillhouse.students.transformer import TransformerStudent
 from stillhouse.training.local import prepare
-from stillhouse.training.walk import Where, run
+from stillhouse.training.walk import run
+from stillhouse.training.where import Where
 
 WORKERS, BATCH, STEPS, ROWS = 2, 8, 4, 64
 

@@ -28,8 +28,8 @@ from stillhouse.corpora.reading.ingest import ingest
 from stillhouse.plan.data import Model, Store, TextTable
 from stillhouse.teachers.embedding import build_store, resolve_compute
 from stillhouse.teachers.forward import Forward, default_batch_tokens
+from stillhouse.teachers.loading import teacher_encoder
 from stillhouse.teachers.store import open_store
-from stillhouse.teachers.weights import teacher_encoder
 
 ACTORS, EVERY, LENGTH, COSINE = 2, 10, 128, 0.999
 

@@ -18,7 +18,8 @@ from stillhouse.plan.stage import Optimizer, Stage
 from stillhouse.students.cpu.attention import optimise_for_cpu
 from stillhouse.students.transformer import TransformerStudent
 from stillhouse.teachers.embedding import resolve_compute
-from stillhouse.teachers.weights import resolve_model, tokenizer_of
+from stillhouse.teachers.loading import tokenizer_of
+from stillhouse.teachers.weights import resolve_model
 from stillhouse.training.fit import fit
 from stillhouse.training.local import prepare
 from stillhouse.training.metrics_log import NAME

@@ -138,7 +138,7 @@ def tiny_cross_encoder(tiny_model: Path, tmp_path: Path) -> Callable[[int], Path
 @pytest.fixture(scope="session")
 def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An SQLite database with MLflow's tables, created once because that takes seconds."""
-    from stillhouse.tracking.mlflow_tracker import prepare
+    from stillhouse.tracking.location import prepare
 
     path = tmp_path_factory.mktemp("database") / "mlflow.db"
     prepare(f"sqlite:///{path}")

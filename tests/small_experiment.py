@@ -16,6 +16,7 @@ from stillhouse.corpora.word_vectors import write_vocabulary
 from stillhouse.evaluation.claim_ranking import ClaimRanking
 from stillhouse.evaluation.classification import Classification
 from stillhouse.experiments.budget import Budget
+from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.kinds.claims import Claims
 from stillhouse.experiments.kinds.labelled_task import LabelledTask
@@ -23,7 +24,7 @@ from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.experiments.kinds.parallel import Parallel
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.experiments.kinds.word_vectors import WordVectors
-from stillhouse.experiments.preparation import Embedding, Prepared, prepare
+from stillhouse.experiments.preparation import Prepared, prepare
 from stillhouse.experiments.teacher import TeacherChoice
 from stillhouse.plan.data import Examples, Mined, RankingTask, Store
 from stillhouse.plan.mining import Mining
@@ -31,7 +32,7 @@ from stillhouse.plan.setting import PairData, ParallelData, TaskData
 from stillhouse.plan.stage import DevSuite
 from stillhouse.search.trial import Context
 from stillhouse.teachers.weights import resolve_model
-from stillhouse.training.walk import Where
+from stillhouse.training.where import Where
 
 NOUNS = "cat dog sat mat house river water sun moon red green blue fast slow array list text word".split()
 

@@ -1,6 +1,9 @@
 """Imports point down only, ray stays at the edges, and `platform/` never becomes a package."""
 
 import ast
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -28,13 +31,29 @@ RAY_AT = (
     "corpora/reading/corpus",
     "evaluation/retrieval",
     "evaluation/search/sharded",
-    "experiments/kinds/pairs",
+    "experiments/negatives",
     "search/",
     "sweeps/",
     "teachers/embedding",
     "training/walk",
     "training/worker",
 )
+STARTS = """
+import contextlib, io, sys
+import stillhouse
+from stillhouse.cli.main import main
+for arguments in (["--help"], ["sweep", "--help"]):
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
+        main(arguments)
+for name in stillhouse.__all__:
+    getattr(stillhouse, name)
+print(*(module for module in sys.modules if module.partition(".")[0] == "stillhouse"))
+"""
+LATE = {
+    "sweeps/sweep": "a sweep that is refused answers before Ray Tune, Optuna and MLflow load",
+    "tracking/mlflow_tracker": "MLflow reads its environment variables when it is imported",
+}
+"""Other modules that import within functions, and why."""
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")
 
 
@@ -71,6 +90,37 @@ def test_ray_stays_at_the_edges(path: Path) -> None:
     name = path.relative_to(PACKAGE).with_suffix("").as_posix()
     if not name.startswith(RAY_AT):
         assert not any(module.split(".")[0] == "ray" for module in imported(path))
+
+
+def late_imports(path: Path) -> set[str]:
+    """Modules of the package that the functions of a file import."""
+    functions = [
+        node
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+    nodes = [node for function in functions for node in ast.walk(function)]
+    plain = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    named = [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
+    return {name for name in (*plain, *named) if name.partition(".")[0] == "stillhouse"}
+
+
+def test_functions_import_modules_only_where_starting_fast_needs_it() -> None:
+    env = {**os.environ, "PYTHONPATH": str(PLATFORM)}
+    ran = subprocess.run([sys.executable, "-c", STARTS], env=env, capture_output=True, text=True, check=True)
+    start = {name.removeprefix("stillhouse.").replace(".", "/") for name in ran.stdout.split()}
+    assert {"cli/sweep", "api", "experiments/kinds/pairs"} <= start and "methods" not in start
+    late = {
+        path.relative_to(PACKAGE).with_suffix("").as_posix().removesuffix("/__init__"): names
+        for path in FILES
+        if (names := late_imports(path))
+    }
+    wrong = {module: names for module, names in late.items() if module not in start | set(LATE)}
+    assert not wrong, f"import at the top of the file: {wrong}"
+    assert set(LATE) <= set(late) - start, "an exception that is not needed"
+    for module in set(late) & start:
+        light = {name for name in late[module] if name.removeprefix("stillhouse.").replace(".", "/") in start}
+        assert not light, f"{module} imports {light} within a function, although they are loaded anyway"
 
 
 def test_platform_is_not_a_package() -> None:

@@ -9,7 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from stillhouse.cluster.connection import joins
+from stillhouse.cluster.resources import Need
+from stillhouse.core.artifacts import Workspace, default_root
+from stillhouse.core.devices import require_device, resolve_device
+from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
+from stillhouse.experiments.fields import experiment_of
+from stillhouse.sweeps.session import session
+from stillhouse.training.where import Where
 
 if TYPE_CHECKING:
     from stillhouse.core.types import Encoder
@@ -54,8 +62,7 @@ def embed(
     Raises:
         BadInput: A file is missing or malformed, or the workspace is in use.
     """
-    from stillhouse.experiments.preparation import Embedding, prepare
-    from stillhouse.sweeps.session import session
+    from stillhouse.experiments.preparation import prepare
 
     experiment = experiment or Experiment()
     experiment.check()
@@ -89,12 +96,9 @@ def train(
     Raises:
         BadInput: If an input cannot be used; the message says why and what to do.
     """
-    from stillhouse.experiments.preparation import Embedding
     from stillhouse.methods import hyper_parameters, load_method
     from stillhouse.sweeps.checks import check_plans, fixed_values
     from stillhouse.sweeps.curve import train_at
-    from stillhouse.sweeps.session import session
-    from stillhouse.training.walk import Where
 
     experiment, module = experiment or Experiment(), load_method(method)
     fixed = fixed_values(module, values or {}, "values")
@@ -160,9 +164,6 @@ def sweep(
     Raises:
         BadInput: If an input cannot be used; the message says why and what to do.
     """
-    from stillhouse.cluster.connection import joins
-    from stillhouse.cluster.resources import Need
-    from stillhouse.experiments.fields import experiment_of
     from stillhouse.methods import load_method
     from stillhouse.sweeps.checks import fixed_values, sweep_options
     from stillhouse.sweeps.sweep import sweep as run_sweep
@@ -213,10 +214,9 @@ def evaluate(
         BadInput: If there is no such model, or the data cannot be read.
     """
     from stillhouse.evaluation.suites import run_suite
-    from stillhouse.experiments.preparation import Embedding, prepare
-    from stillhouse.sweeps.session import session
+    from stillhouse.experiments.preparation import prepare
     from stillhouse.sweeps.test_log import record_test_use
-    from stillhouse.training.walk import open_model
+    from stillhouse.training.models import open_model
 
     with session(_folder(root), device=_device(device), local=True) as (workspace, chosen):
         encoder = open_model(str(model), workspace, chosen)
@@ -258,21 +258,18 @@ def load(model: str | Path, *, root: Path | str | None = None, device: str = "au
     Raises:
         BadInput: If there is no such model.
     """
-    from stillhouse.core.artifacts import Workspace
-    from stillhouse.training.walk import open_model
+    from stillhouse.training.models import open_model
 
     encoder: Encoder = open_model(str(model), Workspace(_folder(root)), _device(device))
     return encoder
 
 
 def _folder(root: Path | str | None) -> Path:
-    from stillhouse.core.artifacts import default_root
 
     return (Path(root) if root is not None else default_root()).resolve()
 
 
 def _device(device: str) -> str:
-    from stillhouse.core.devices import require_device, resolve_device
 
     chosen = resolve_device(device)
     require_device(chosen)

@@ -79,7 +79,7 @@ def test_mining_writes_file_and_report_and_repeats_identically(
     )
 
     before, stamp = out.read_bytes(), out.stat().st_mtime_ns
-    monkeypatch.setattr("stillhouse.teachers.embedding.build_stores", None)
+    monkeypatch.setattr("stillhouse.experiments.preparation.build_stores", None)
     assert mine(tmp_path / "again.json", *arguments) == report
     assert out.stat().st_mtime_ns == stamp
     out.write_text("another hand's\n")

@@ -290,7 +290,7 @@ def test_nan_vectors_yield_no_figures(
     data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     row = (data / "sts/senteval/STSBenchmark/sts-dev.csv").read_text().split("\n")[0].split("\t")
-    monkeypatch.setattr("stillhouse.training.walk.open_model", lambda *_: Broken(row[5]))
+    monkeypatch.setattr("stillhouse.cli.suites.open_model", lambda *_: Broken(row[5]))
     flags = ["--suite", "sts", "--data-root", str(data), "--root", str(tmp_path / "runs")]
     assert main(["evaluate", "broken", *flags]) == 2
     report = capsys.readouterr().err
@@ -300,7 +300,7 @@ def test_nan_vectors_yield_no_figures(
 def test_an_undefined_figure_is_null_and_reported(
     data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stillhouse.training.walk.open_model", lambda *_: Broken())
+    monkeypatch.setattr("stillhouse.cli.suites.open_model", lambda *_: Broken())
     assert measured(Path("zeros"), data, tmp_path, "--suite", "sts")["sts"]["STS-B"] == {"all": None}
     assert "NaN" not in (tmp_path / "report.json").read_text()
     assert "null in --json: all of STS-B, all of Avg" in capsys.readouterr().out

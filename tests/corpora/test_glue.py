@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from stillhouse.core.errors import BadInput
-from stillhouse.corpora.published.glue import TASKS, Row, counts, read_task, resolve_task, stratified
+from stillhouse.corpora.published.glue import TASKS, Row, counts, read_task, resolve_task
+from stillhouse.corpora.shares import stratified
 
 FILES = {
     ("sst2", "dev", "dev.tsv"): "sentence\tlabel\nit 's \"a charming journey . \t1\nbleak \t0\n",

@@ -15,7 +15,8 @@ from stillhouse.core.errors import BadInput
 from stillhouse.evaluation import benchmarks
 from stillhouse.methods import load_method
 from stillhouse.search import samplers, schedulers
-from stillhouse.search.samplers import Search, propose
+from stillhouse.search.proposals import propose
+from stillhouse.search.samplers import Search
 from stillhouse.search.schedulers import load_scheduler
 from stillhouse.search.space import Int, Space
 from stillhouse.sweeps.checks import search_space

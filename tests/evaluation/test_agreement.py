@@ -14,8 +14,9 @@ from stillhouse.evaluation.agreement import Agreement
 from stillhouse.evaluation.retrieval import LocalSearch
 from stillhouse.plan.data import Store
 from stillhouse.teachers.embedding import build_store
+from stillhouse.teachers.loading import load_sentence_transformer
 from stillhouse.teachers.store import open_store
-from stillhouse.teachers.weights import load_sentence_transformer, resolve_model
+from stillhouse.teachers.weights import resolve_model
 
 NOUNS = "cat dog mat house river sun moon model vector matrix array".split()
 VERBS = "reads writes loads saves returns sorts finds".split()

@@ -11,7 +11,8 @@ from stillhouse.core.errors import BadInput
 from stillhouse.core.types import FloatArray
 from stillhouse.evaluation import mteb_tasks
 from stillhouse.evaluation.benchmark import Options
-from stillhouse.evaluation.benchmarks import from_hub, known_suites, load_suite, suites_named
+from stillhouse.evaluation.benchmarks import known_suites, load_suite
+from stillhouse.evaluation.chosen_suites import from_hub, suites_named
 from stillhouse.evaluation.mteb_tasks import MtebSuite, load_tasks, measure_tasks, open_tasks
 
 INSTALLED = importlib.util.find_spec("mteb") is not None

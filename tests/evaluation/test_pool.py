@@ -13,7 +13,8 @@ from stillhouse.core.types import FloatArray
 from stillhouse.corpora.tables import open_qrels, open_texts, write_collection, write_texts
 from stillhouse.evaluation.pool import CALIBRATION, Pool, build_pool, calibrate
 from stillhouse.experiments.fields import experiment_of, merged
-from stillhouse.experiments.kinds.collection import SearchCollection, calibrated, pooled_dev
+from stillhouse.experiments.kinds.collection import SearchCollection
+from stillhouse.experiments.search_pool import calibrated, pool_of, pooled_dev
 from stillhouse.plan.data import Store
 from stillhouse.teachers.embedding import build_stores
 from stillhouse.teachers.weights import resolve_model
@@ -82,9 +83,9 @@ def test_the_flag_uses_the_pool_and_prints_its_calibration(
     workspace: Workspace, pool: Pool, tiny_model: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     stores = {store.texts: store for store in (pool.queries, pool.passages)}
-    asked = SearchCollection(dev_pool=10).pool_of(pool.collection, lambda texts: stores[texts])
+    asked = pool_of(pool.collection, 10, lambda texts: stores[texts])
     assert asked is not None and asked == dataclasses.replace(pool, hard=50)
-    assert SearchCollection().pool_of(pool.collection, lambda texts: stores[texts]) is None
+    assert pool_of(pool.collection, SearchCollection().dev_pool, lambda texts: stores[texts]) is None
     sampled = pooled_dev(workspace, asked)
     printed = capsys.readouterr()
     assert "150 of 150 passages, 20 relevant" in printed.out and "is the whole collection" in printed.err

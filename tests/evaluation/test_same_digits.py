@@ -9,7 +9,8 @@ import pytest
 
 from stillhouse.core.types import FloatArray
 from stillhouse.evaluation.benchmark import Options
-from stillhouse.evaluation.benchmarks import load_suite, suites_named
+from stillhouse.evaluation.benchmarks import load_suite
+from stillhouse.evaluation.chosen_suites import suites_named
 from stillhouse.evaluation.finite_encoder import FiniteEncoder
 from stillhouse.evaluation.items import Figures
 

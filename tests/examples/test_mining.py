@@ -20,6 +20,7 @@ from stillhouse.examples.mining import Miner, build_mined, first_of_equal
 from stillhouse.examples.negative_selection import known_positives, nearest
 from stillhouse.experiments.fields import fields
 from stillhouse.experiments.kinds.pairs import Pairs
+from stillhouse.experiments.negatives import with_negatives
 from stillhouse.plan.data import Examples, Given, Mined, Model, Store, TextTable
 from stillhouse.plan.mining import Mining
 from stillhouse.teachers.embedding import build_stores
@@ -160,7 +161,9 @@ def test_the_rule_is_one_value_from_the_experiment_to_what_is_mined() -> None:
         base = {"range_max": 5} if field.name in ("range_min", "index") else {}
         value = changes.get(field.name, 0.125 if field.type is float else 1)
         pairs = Pairs(mining=Mining(**{**base, field.name: value}))
-        origin = pairs.with_negatives(rule().pairs, lambda texts: Store(texts, Model("1" * 64))).origin
+        origin = with_negatives(
+            rule().pairs, pairs.mining, 1, lambda texts: Store(texts, Model("1" * 64))
+        ).origin
         assert isinstance(origin, Mined) and origin.mining is pairs.mining and origin.negatives == 1
         named.add(Examples({}, origin).fingerprint)
     assert len(named) == 10 == len(fields_of("pairs.mining.")) + 1

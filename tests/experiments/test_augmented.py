@@ -9,15 +9,16 @@ import pytest
 
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput
-from stillhouse.corpora import tables
 from stillhouse.corpora.tables import open_texts, write_texts
-from stillhouse.experiments.augmentation import Augmentation, augment_table
+from stillhouse.experiments import augmented_text
+from stillhouse.experiments.augmentation import Augmentation
+from stillhouse.experiments.augmented_text import augment_table
+from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.fields import changed, experiment_of, merged
 from stillhouse.experiments.kinds.sentences import Sentences
-from stillhouse.experiments.preparation import Embedding, prepare
+from stillhouse.experiments.preparation import prepare
 from stillhouse.plan.data import Model, TextTable
-from stillhouse.teachers import translation
 from stillhouse.teachers.store import open_store
 
 SENTENCES = ["the cat sat", "a dog", "an apple", "The feline sat!"]
@@ -64,7 +65,7 @@ def test_it_is_built_once_and_rebuilt_when_an_input_changes(
     experiment = Augmentation(wordnet=str(wordnet), probability=0.5, copies=3)
     first = augment_table(experiment, workspace, table, [], "cpu")
     with monkeypatch.context() as patch:
-        patch.setattr(tables, "write_texts", None)
+        patch.setattr(augmented_text, "write_texts", None)
         assert augment_table(experiment, workspace, table, [], "cpu") == first
     with (wordnet / "noun.test.yaml").open("a") as file:
         file.write("4-n:\n  members:\n  - apple\n  - pome\n  partOfSpeech: n\n")
@@ -93,7 +94,7 @@ def test_back_translation_resumes_where_it_was_stopped(
             translated.append(texts[0])
             return [f"{text} {self.name}" for text in texts]
 
-    monkeypatch.setattr(translation, "Translator", Echo)
+    monkeypatch.setattr(augmented_text, "Translator", Echo)
     models = [Model("a", "von"), Model("b", "from")]
     monkeypatch.setattr(Augmentation, "translator_models", lambda self: models)
     experiment = Augmentation(translators="a,b")

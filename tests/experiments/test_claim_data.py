@@ -11,14 +11,15 @@ import pytest
 from stillhouse.cli.main import main
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput
+from stillhouse.corpora.published.fever import fever_files
 from stillhouse.corpora.tables import open_rows, open_texts, open_values
 from stillhouse.evaluation.suites import run_suite
-from stillhouse.experiments.claim_rows import fever_files
+from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.fields import changed, experiment_of, merged
 from stillhouse.experiments.kinds.claims import Claims
 from stillhouse.experiments.kinds.word_vectors import WordVectors
-from stillhouse.experiments.preparation import Embedding, prepare
+from stillhouse.experiments.preparation import prepare
 from stillhouse.methods import check_needs, load_method
 
 PAGES = 60

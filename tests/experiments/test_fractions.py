@@ -12,6 +12,7 @@ from stillhouse.core.errors import BadInput
 from stillhouse.corpora.tables import open_rows
 from stillhouse.experiments.budget import Budget
 from stillhouse.experiments.data_kind import DataKind
+from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.fields import changed, experiment_of, merged
 from stillhouse.experiments.kinds.claims import Claims
@@ -20,7 +21,7 @@ from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.experiments.kinds.parallel import Parallel
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.experiments.kinds.word_vectors import WordVectors
-from stillhouse.experiments.preparation import Embedding, Prepared, prepare
+from stillhouse.experiments.preparation import Prepared, prepare
 from stillhouse.experiments.shares import cut
 from stillhouse.experiments.students.transformer import TransformerChoice
 from stillhouse.methods import check_fraction, hyper_parameters, known_methods, load_method
@@ -29,7 +30,8 @@ from stillhouse.plan.setting import Setting
 from stillhouse.search.trial import Context
 from stillhouse.sweeps.curve import curve_table, train_at
 from stillhouse.teachers.weights import resolve_model
-from stillhouse.training.walk import Where, run
+from stillhouse.training.walk import run
+from stillhouse.training.where import Where
 
 WHERE = Where(device="cpu", threads=1)
 TEACHER = Model("placeholder")

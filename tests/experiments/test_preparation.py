@@ -10,16 +10,17 @@ from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput
 from stillhouse.evaluation.agreement import Agreement
 from stillhouse.evaluation.suites import run_suite
+from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.fields import as_mapping, changed, experiment_of, fields, merged, stated
 from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.experiments.kinds.sentences import Sentences
-from stillhouse.experiments.preparation import Embedding, Prepared, prepare
+from stillhouse.experiments.preparation import Prepared, prepare
 from stillhouse.experiments.students.transformer import TransformerChoice
 from stillhouse.students.transformer import TransformerStudent
 from stillhouse.teachers.store import open_store
 from stillhouse.teachers.weights import resolve_model
-from stillhouse.training.walk import open_model
+from stillhouse.training.models import open_model
 
 
 def test_a_setting_is_prepared_from_a_text_file(prepared: Prepared, workspace: Workspace) -> None:
@@ -83,7 +84,7 @@ def test_a_second_preparation_does_no_work(
     experiment: Experiment, workspace: Workspace, prepared: Prepared, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = {path: path.stat().st_mtime_ns for path in workspace.root.rglob("*") if path.suffix != ".lock"}
-    monkeypatch.setattr("stillhouse.teachers.embedding.build_stores", None)
+    monkeypatch.setattr("stillhouse.experiments.preparation.build_stores", None)
     assert prepare(experiment, workspace, Embedding(local=True)) == prepared
     after = {path: path.stat().st_mtime_ns for path in workspace.root.rglob("*") if path.suffix != ".lock"}
     assert after == before

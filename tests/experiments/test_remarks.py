@@ -7,7 +7,7 @@ import pytest
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.experiments.preparation import Prepared, warn_of_full_bank
 from stillhouse.search.trial import Context
-from stillhouse.training.walk import Where
+from stillhouse.training.where import Where
 
 
 @pytest.mark.parametrize(

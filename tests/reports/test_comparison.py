@@ -16,7 +16,8 @@ from stillhouse.reports.cost_maps import maps, selecting
 from stillhouse.reports.entries import Entry, entries, over_seeds
 from stillhouse.sweeps.test_log import tag_tested_runs
 from stillhouse.tracking import CHAMPION_IS, Row
-from stillhouse.tracking.mlflow_tracker import MLflowTracker, tracking_uri
+from stillhouse.tracking.location import tracking_uri
+from stillhouse.tracking.mlflow_tracker import MLflowTracker
 from stillhouse.tracking.reading import read_runs
 
 QUALITY = "docsearch_cosine_mrr@10"

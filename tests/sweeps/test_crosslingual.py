@@ -11,15 +11,18 @@ from stillhouse.core.errors import BadInput
 from stillhouse.corpora.reading.translations import language_spans
 from stillhouse.corpora.tables import open_rows, open_texts
 from stillhouse.experiments.budget import Budget
+from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.fields import changed
-from stillhouse.experiments.kinds.parallel import Parallel, parallel_corpora, read_parallel_data
-from stillhouse.experiments.preparation import Embedding, Prepared, prepare
+from stillhouse.experiments.kinds.parallel import Parallel
+from stillhouse.experiments.parallel_text import parallel_corpora, read_parallel_data
+from stillhouse.experiments.preparation import Prepared, prepare
 from stillhouse.experiments.students.transformer import TransformerChoice
 from stillhouse.experiments.teacher import TeacherChoice
 from stillhouse.methods import hyper_parameters, load_method
 from stillhouse.plan.data import Examples
-from stillhouse.training.walk import Where, run
+from stillhouse.training.walk import run
+from stillhouse.training.where import Where
 
 WORDS = "cat dog sat mat house river water sun moon red green blue fast slow".split()
 WHERE = Where(device="cpu", threads=1)

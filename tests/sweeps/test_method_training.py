@@ -21,8 +21,10 @@ from stillhouse.search.trial import Context
 from stillhouse.sweeps.contenders import untrained
 from stillhouse.sweeps.export import export_stage
 from stillhouse.teachers.store import open_store
+from stillhouse.training.models import encoder_in
 from stillhouse.training.progress import Stopped
-from stillhouse.training.walk import Where, encoder_in, run
+from stillhouse.training.walk import run
+from stillhouse.training.where import Where
 
 BATCH = 16
 SMALL: dict[str, dict[str, Any]] = {

@@ -28,7 +28,9 @@ from stillhouse.sweeps.contenders import untrained
 from stillhouse.sweeps.export import export_stage
 from stillhouse.teachers.weights import resolve_model
 from stillhouse.training import pair_scores
-from stillhouse.training.walk import Where, encoder_in, run
+from stillhouse.training.models import encoder_in
+from stillhouse.training.walk import run
+from stillhouse.training.where import Where
 
 METHOD = load_method("retrieval_kd")
 SMALL: dict[str, Any] = {"units": 4, "teacher_units": 4, "batch_size": 16, "teacher_batch_size": 16}

@@ -12,7 +12,7 @@ from stillhouse.experiments.preparation import Prepared
 from stillhouse.methods import load_method
 from stillhouse.search.trial import Context, follow
 from stillhouse.sweeps.export import export_stage, model_card_of
-from stillhouse.training.walk import encoder_in
+from stillhouse.training.models import encoder_in
 
 VALUES = {"distil_batch_size": 16, "finetune_batch_size": 16, "projection": 8}
 TEXTS = ["the cat sat on the mat", "river", "a sun and a moon " * 20]

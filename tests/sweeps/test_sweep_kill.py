@@ -194,10 +194,11 @@ def straight(job: Job) -> dict[str, Any]:
     """The same search undisturbed, one trial after the other in this process."""
     import torch
 
-    from stillhouse.experiments.preparation import Embedding, prepare
+    from stillhouse.experiments.embedding import Embedding
+    from stillhouse.experiments.preparation import prepare
     from stillhouse.search.searcher import StudySearcher
     from stillhouse.search.trial import Context, follow
-    from stillhouse.training.walk import Where
+    from stillhouse.training.where import Where
 
     threads = torch.get_num_threads()
     with pytest.MonkeyPatch.context() as patch:
@@ -208,7 +209,7 @@ def straight(job: Job) -> dict[str, Any]:
             return {"champion": None}
 
         patch.setattr("stillhouse.sweeps.sweep.sweep", take)
-        patch.setattr("stillhouse.cli.run.write_results", lambda options, report: None)
+        patch.setattr("stillhouse.cli.sweep.write_results", lambda options, report: None)
         patch.setattr("os.cpu_count", lambda: 1)
         main(["sweep", "ibkd", *job.arguments()])
         (options,) = calls

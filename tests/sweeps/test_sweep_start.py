@@ -8,7 +8,7 @@ from small_experiment import sentences  # type: ignore[import-not-found]
 
 from stillhouse import BadInput, Budget, Experiment, Sentences, TeacherChoice, TransformerChoice
 from stillhouse.core.artifacts import locked, write_json
-from stillhouse.experiments.preparation import Embedding
+from stillhouse.experiments.embedding import Embedding
 from stillhouse.search.options import SweepOptions
 from stillhouse.search.space import Categorical, Int, Space
 from stillhouse.sweeps import session as session_module
@@ -34,7 +34,7 @@ def connections(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(session_module, "cluster_device", lambda device: device)
     monkeypatch.setattr(sweep_module, "concurrency", lambda *_: 1)
     monkeypatch.setattr(sweep_module, "refuse_hidden_root", lambda _: None)
-    monkeypatch.setattr(sweep_module, "_search_and_deliver", search)
+    monkeypatch.setattr("stillhouse.sweeps.search_and_deliver.search_and_deliver", search)
     return asked
 
 

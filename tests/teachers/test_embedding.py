@@ -21,18 +21,17 @@ from stillhouse.core.tokenizing import FastTokenizer, pad
 from stillhouse.core.types import IntArray, Tokens
 from stillhouse.corpora.tables import open_rows, open_texts, write_rows, write_texts
 from stillhouse.examples import mining
-from stillhouse.experiments.kinds.pairs import mine_negatives
-from stillhouse.experiments.preparation import Embedding
+from stillhouse.experiments.embedding import Embedding
+from stillhouse.experiments.negatives import mine_negatives
 from stillhouse.plan.data import AllRows, Examples, Mined, Model, Store
 from stillhouse.plan.mining import Mining
 from stillhouse.plan.stage import Optimizer, Stage
 from stillhouse.students.transformer import TransformerStudent
 from stillhouse.teachers import embedding as embed
-from stillhouse.teachers import shards
-from stillhouse.teachers import weights as models
+from stillhouse.teachers import loading, shards
 from stillhouse.teachers.embedding import build_store, resolve_compute
+from stillhouse.teachers.loading import load_sentence_transformer
 from stillhouse.teachers.store import open_store, verify_store
-from stillhouse.teachers.weights import load_sentence_transformer
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -125,7 +124,7 @@ def test_unstorable_vectors_are_quarantined(
     workspace: Workspace, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     build(workspace, replace(store, prompt="a "))
-    real = models.teacher_encoder
+    real = loading.teacher_encoder
     monkeypatch.setattr(shards, "teacher_encoder", lambda *given: failing(real(*given)))
     build(workspace, store)
     folder = workspace.path(store)

@@ -11,7 +11,8 @@ import pytest
 
 from stillhouse.core.errors import BadInput
 from stillhouse.tracking import CHAMPION_SUFFIX, Row, View
-from stillhouse.tracking.mlflow_tracker import MLflowTracker, prepare, tracking_uri, ui_command
+from stillhouse.tracking.location import prepare, tracking_uri, ui_command
+from stillhouse.tracking.mlflow_tracker import MLflowTracker
 from stillhouse.tracking.reading import read_runs
 
 SWEEP, TRIAL, STAGE = ("s1",), ("s1", "t0"), ("s1", "t0", "ab12")

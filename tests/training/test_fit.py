@@ -11,9 +11,8 @@ from stand_ins import Classes, Flatten, Regress, Tiny, dev, stage, table, tensor
 from stillhouse.core.artifacts import read_manifest
 from stillhouse.core.errors import BadInput
 from stillhouse.core.identity import spec
-from stillhouse.evaluation import geometry
 from stillhouse.plan.stage import Optimizer
-from stillhouse.training import checkpoint
+from stillhouse.training import checkpoint, watch
 from stillhouse.training.fit import Diverged, Evaluation, Interrupted, Stopped, fit
 
 pytestmark = pytest.mark.usefixtures("one_thread", "bare_encoder")
@@ -144,7 +143,7 @@ def test_the_rank_is_judged_unless_classes_are_fitted(
     objective: type[Regress], few: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     judged: list[bool] = []
-    monkeypatch.setattr(geometry, "collapse", lambda vectors, few_directions: judged.append(few_directions))
+    monkeypatch.setattr(watch, "collapse", lambda vectors, few_directions: judged.append(few_directions))
     fit(stage(objective=spec(objective), dev=dev()), table(), tmp_path, evaluate=weight_figure)
     assert judged and set(judged) == {few}
 

@@ -17,9 +17,11 @@ from stillhouse.plan.stage import Optimizer, Stage
 from stillhouse.students.transformer import TransformerStudent
 from stillhouse.teachers.weights import resolve_model
 from stillhouse.training import recording
+from stillhouse.training.models import encoder_in
 from stillhouse.training.recording import build_recorded
 from stillhouse.training.scorer import StudentScorer
-from stillhouse.training.walk import Where, encoder_in, run
+from stillhouse.training.walk import run
+from stillhouse.training.where import Where
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 WORDS = ["cat", "river", "sun", "house", "red", "list"]

@@ -21,8 +21,10 @@ from stillhouse.plan.data import Model
 from stillhouse.plan.stage import DevSuite, Optimizer, Stage, TestSuite
 from stillhouse.students.transformer import TransformerStudent
 from stillhouse.teachers.weights import resolve_model
+from stillhouse.training.models import encoder_in
 from stillhouse.training.scorer import StudentScorer
-from stillhouse.training.walk import Where, encoder_in, run
+from stillhouse.training.walk import run
+from stillhouse.training.where import Where
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -26,8 +26,10 @@ from stillhouse.plan.stage import DevSuite, Optimizer, Stage
 from stillhouse.students.transformer import TransformerStudent
 from stillhouse.teachers.weights import resolve_model
 from stillhouse.training import checkpoint
+from stillhouse.training.models import encoder_in, open_model
 from stillhouse.training.progress import Diverged, Evaluation, Stopped
-from stillhouse.training.walk import Where, encoder_in, open_model, run
+from stillhouse.training.walk import run
+from stillhouse.training.where import Where
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -8,6 +8,7 @@ from stillhouse.core.console import say
 from stillhouse.core.errors import require
 from stillhouse.evaluation.items import FiguresAndItems, Measured
 from stillhouse.evaluation.paired import Paired, compare_figures
+from stillhouse.reports.tables import aligned
 
 Compared = dict[str, dict[str, Paired]]
 """Comparisons by test set and figure."""
@@ -51,8 +52,6 @@ def models_of(options: Namespace) -> list[str]:
 
 def show_against(name: str, found: Compared, options: Namespace, digits: int) -> None:
     """Print one line per figure: both values, the difference with its interval, p, and the share kept."""
-    from stillhouse.reports.tables import aligned
-
     ones = [(set_, kind, one) for set_, figures in found.items() for kind, one in figures.items()]
     tested = any(one.items for _, _, one in ones)
     header = ["set", "figure", "model", "other", "difference"]

@@ -4,6 +4,9 @@ from argparse import ArgumentParser, Namespace, _SubParsersAction
 from pathlib import Path
 
 from stillhouse.cli.arguments import add_common, new_command
+from stillhouse.cli.options import root_of
+from stillhouse.cli.run import quietly, write_results
+from stillhouse.core.console import say
 
 
 def add(commands: "_SubParsersAction[ArgumentParser]") -> ArgumentParser:
@@ -32,11 +35,8 @@ def add(commands: "_SubParsersAction[ArgumentParser]") -> ArgumentParser:
 
 def run(options: Namespace) -> int:
     """Run the command."""
-    from stillhouse.cli.options import root_of
-    from stillhouse.cli.run import quietly, write_results
-    from stillhouse.core.console import say
     from stillhouse.reports.comparison import Comparison, compare
-    from stillhouse.tracking.mlflow_tracker import tracking_uri
+    from stillhouse.tracking.location import tracking_uri
 
     comparison = Comparison(
         runs=tuple(options.runs),

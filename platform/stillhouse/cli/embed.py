@@ -3,6 +3,9 @@
 from argparse import ArgumentParser, Namespace, _SubParsersAction
 
 from stillhouse.cli.arguments import add_experiment, add_local, add_where, new_command
+from stillhouse.cli.options import embedding_of, experiment_from
+from stillhouse.cli.run import on_ray, write_results
+from stillhouse.core.console import say
 
 
 def add(commands: "_SubParsersAction[ArgumentParser]") -> ArgumentParser:
@@ -21,9 +24,6 @@ def add(commands: "_SubParsersAction[ArgumentParser]") -> ArgumentParser:
 
 def run(options: Namespace) -> int:
     """Run the command."""
-    from stillhouse.cli.options import embedding_of, experiment_from
-    from stillhouse.cli.run import on_ray, write_results
-    from stillhouse.core.console import say
     from stillhouse.experiments.preparation import prepare
 
     with on_ray(options) as (workspace, device):

@@ -1,10 +1,8 @@
 """`stillhouse evaluate MODEL`: measure a model on dev, on locked test data, or on published benchmarks."""
 
 from argparse import ArgumentParser, Namespace, _SubParsersAction
-from typing import Any
 
 from stillhouse.cli.arguments import add_experiment, add_where, new_command
-from stillhouse.core.errors import BadInput
 from stillhouse.evaluation.benchmarks import known_suites, suite_flags
 
 
@@ -57,87 +55,13 @@ def add(commands: "_SubParsersAction[ArgumentParser]") -> ArgumentParser:
 def run(options: Namespace) -> int:
     """Run the command."""
     from stillhouse.cli.against import check_against
+    from stillhouse.cli.experiment_figures import evaluate_experiment
+    from stillhouse.cli.suites import evaluate_suites
 
     options.local = True
     check_against(options)
     if options.suite is not None:
-        return _evaluate_suites(options)
-    return _evaluate_experiment(options)
-
-
-def _evaluate_experiment(options: Namespace) -> int:
-    from stillhouse.cli.against import compare_suites, models_of, results_against
-    from stillhouse.cli.options import embedding_of, experiment_from
-    from stillhouse.cli.run import on_ray, write_results
-    from stillhouse.cli.suites import refuse_suite_flags
-    from stillhouse.core.console import say
-    from stillhouse.evaluation.suites import measure_suite
-    from stillhouse.experiments.kinds.collection import SearchCollection, calibrated
-    from stillhouse.experiments.preparation import prepare
-    from stillhouse.sweeps.test_log import record_test_use, tag_tested_runs
-    from stillhouse.training.walk import open_model
-
-    if not options.model:
-        raise BadInput(
-            "`evaluate` needs a model: give a stage's folder, an exported folder or a name, "
-            "or --suite with --from-run."
-        )
-    refuse_suite_flags(options)
-    split = "test" if options.final else "dev"
-    report: dict[str, Any] = {"model": options.model, "split": split}
-    with on_ray(options) as (workspace, device):
-        encoder, *others = [open_model(name, workspace, device) for name in models_of(options)]
-        experiment = experiment_from(options, base=options.base)
-        embedding = embedding_of(options, device, local=options.local)
-        prepared = prepare(experiment, workspace, embedding, refresh=options.refresh, training=False)
-        suite = prepared.test if options.final else prepared.setting.dev
-        if options.final:
-            record_test_use(workspace, suite.fingerprint, " against ".join(models_of(options)))
-            for name in models_of(options):
-                tag_tested_runs(workspace, suite.fingerprint, name)
-        mine = measure_suite(suite, encoder, workspace)
-        figures = dict(mine[0])
-        theirs = [measure_suite(suite, other, workspace) for other in others]
-        calibration: dict[str, Any] = {}
-        if not options.final:
-            figures |= _task_figures(prepared.setting, encoder, workspace)
-            search = prepared.setting.get(SearchCollection)
-            calibration = calibrated(search.pool if search else None, encoder, options.model, workspace)
-    for name, value in figures.items():
-        say(f"  {name:<36} {value:.4f}")
-    if calibration:
-        report["calibration"] = calibration
-    for other in theirs:
-        report["against"] = results_against(options, {split: compare_suites(split, mine, other, options)})
-    write_results(options, {**report, "metrics": figures})
-    return 0
-
-
-def _task_figures(setting: Any, encoder: Any, workspace: Any) -> dict[str, float]:
-    """Measure a model on a task's own dev suites: its scores, where it gives any, and its plain vectors."""
-    from stillhouse.core.types import Scorer
-    from stillhouse.evaluation.suites import run_suite
-    from stillhouse.experiments.kinds.labelled_task import LabelledTask
-
-    task = setting.get(LabelledTask)
-    figures: dict[str, float] = {}
-    if task is not None:
-        scored = [task.dev] if isinstance(encoder, Scorer) else []
-        for suite in [*scored, *([task.untuned] if task.untuned else [])]:
-            figures |= run_suite(suite, encoder, workspace)
-    return figures
-
-
-def _evaluate_suites(options: Namespace) -> int:
-    """Measure on published benchmarks: no corpus is read and no teacher runs."""
-    from stillhouse.cli.options import device_of
-    from stillhouse.cli.run import on_ray, write_results
-    from stillhouse.cli.suites import check_flags, run_suites
-
-    check_flags(options)
-    # The model runs in this process, whatever cluster searches.
-    options.device = device_of(options)
-    options.local = options.search_shards == 1
-    with on_ray(options) as (workspace, device):
-        write_results(options, run_suites(options, workspace, device))
+        evaluate_suites(options)
+    else:
+        evaluate_experiment(options)
     return 0

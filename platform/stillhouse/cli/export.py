@@ -4,6 +4,8 @@ from argparse import ArgumentParser, Namespace, _SubParsersAction
 from pathlib import Path
 
 from stillhouse.cli.arguments import add_common, new_command
+from stillhouse.cli.run import quietly, write_results
+from stillhouse.core.console import say
 from stillhouse.core.errors import require
 
 
@@ -32,8 +34,6 @@ def add(commands: "_SubParsersAction[ArgumentParser]") -> ArgumentParser:
 
 def run(options: Namespace) -> int:
     """Run the command."""
-    from stillhouse.cli.run import quietly, write_results
-    from stillhouse.core.console import say
     from stillhouse.students.export.formats import FORMATS
     from stillhouse.sweeps.export import export_stage, formats_of
 

@@ -1,8 +1,13 @@
 """`stillhouse fields [PATH]`: every field of an experiment, with type, default and meaning."""
 
 from argparse import ArgumentParser, Namespace, _SubParsersAction
+from dataclasses import asdict
 
-from stillhouse.cli.arguments import add_common, new_command
+from stillhouse.cli.arguments import FLAGS, add_common, new_command
+from stillhouse.cli.run import write_results
+from stillhouse.core.console import say
+from stillhouse.core.errors import BadInput
+from stillhouse.experiments.fields import fields, near_fields
 
 
 def add(commands: "_SubParsersAction[ArgumentParser]") -> ArgumentParser:
@@ -23,14 +28,6 @@ def add(commands: "_SubParsersAction[ArgumentParser]") -> ArgumentParser:
 
 def run(options: Namespace) -> int:
     """Run the command."""
-    from dataclasses import asdict
-
-    from stillhouse.cli.arguments import FLAGS
-    from stillhouse.cli.run import write_results
-    from stillhouse.core.console import say
-    from stillhouse.core.errors import BadInput
-    from stillhouse.experiments.fields import fields, near_fields
-
     path = options.path.rstrip(".")
     found = [f for f in fields().values() if not path or f.path == path or f.path.startswith(f"{path}.")]
     if not found:

@@ -4,6 +4,9 @@ from argparse import ArgumentParser, Namespace, _SubParsersAction
 from pathlib import Path
 
 from stillhouse.cli.arguments import add_experiment, add_field, add_local, add_where, new_command
+from stillhouse.cli.options import embedding_of, experiment_from
+from stillhouse.cli.run import on_ray, write_results
+from stillhouse.core.console import say
 from stillhouse.experiments.fields import fields
 
 _RULE = "pairs.mining."
@@ -40,9 +43,6 @@ def add(commands: "_SubParsersAction[ArgumentParser]") -> ArgumentParser:
 
 def run(options: Namespace) -> int:
     """Run the command."""
-    from stillhouse.cli.options import embedding_of, experiment_from
-    from stillhouse.cli.run import on_ray, write_results
-    from stillhouse.core.console import say
     from stillhouse.experiments.mined_pairs import check_mine, mine
 
     rule = {path: getattr(options, path.removeprefix(_RULE)) for path in fields() if path.startswith(_RULE)}

@@ -14,12 +14,12 @@ from stillhouse.core.artifacts import default_root
 from stillhouse.core.devices import require_device, resolve_device
 from stillhouse.core.errors import require
 from stillhouse.experiments.data_kind import data_kinds
+from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.fields import as_mapping, experiment_of, fields, merged
-from stillhouse.experiments.preparation import Embedding
 
 if TYPE_CHECKING:
-    from stillhouse.methods import Method
+    pass
 
 
 def settings(pairs: list[str]) -> dict[str, Any]:
@@ -43,14 +43,6 @@ def settings(pairs: list[str]) -> dict[str, Any]:
 def is_path(name: str) -> bool:
     """Whether a name of `--set` is a field of the experiment; a bare name is a hyper-parameter."""
     return "." in name
-
-
-def fixed_of(options: Namespace, method: "Method") -> dict[str, Any]:
-    """The hyper-parameters that `--set` fixes, in the types that the method declares."""
-    from stillhouse.sweeps.checks import fixed_values
-
-    given = {name: value for name, value in settings(options.set).items() if not is_path(name)}
-    return fixed_values(method, given, "command line")
 
 
 def experiment_from(
@@ -103,13 +95,6 @@ def flattened(mapping: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         else:
             flat[path] = value
     return flat
-
-
-def file_of(options: Namespace) -> dict[str, Any]:
-    """Return the fields in the `--file`, or none without one."""
-    from stillhouse.search.space import load_experiment
-
-    return load_experiment(options.file) if options.file else {}
 
 
 def fractions_of(options: Namespace) -> tuple[float, ...]:

@@ -1,8 +1,11 @@
 """`stillhouse presets METHOD`: a method's presets side by side."""
 
 from argparse import ArgumentParser, Namespace, _SubParsersAction
+from dataclasses import asdict
 
 from stillhouse.cli.arguments import add_common, new_command
+from stillhouse.cli.run import write_results
+from stillhouse.core.console import say
 
 
 def add(commands: "_SubParsersAction[ArgumentParser]") -> ArgumentParser:
@@ -20,10 +23,6 @@ def add(commands: "_SubParsersAction[ArgumentParser]") -> ArgumentParser:
 
 def run(options: Namespace) -> int:
     """Run the command."""
-    from dataclasses import asdict
-
-    from stillhouse.cli.run import write_results
-    from stillhouse.core.console import say
     from stillhouse.methods import load_method
     from stillhouse.methods import presets as presets_of
     from stillhouse.reports.tables import aligned

@@ -7,6 +7,7 @@ from typing import Any
 from stillhouse.cli.options import device_of, root_of
 from stillhouse.core.artifacts import Workspace, without_nan, write_json
 from stillhouse.core.console import diverted_chatter
+from stillhouse.sweeps.session import session
 
 
 def write_results(options: Namespace, content: Any) -> None:
@@ -17,8 +18,6 @@ def write_results(options: Namespace, content: Any) -> None:
 
 def on_ray(options: Namespace) -> contextlib.AbstractContextManager[tuple[Workspace, str]]:
     """The workspace, locked, and the device; Ray is started unless `--local`."""
-    from stillhouse.sweeps.session import session
-
     return session(
         root_of(options),
         device=device_of(options),

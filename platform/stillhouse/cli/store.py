@@ -5,6 +5,12 @@ from argparse import ArgumentParser, Namespace, _SubParsersAction
 from typing import TYPE_CHECKING, Any
 
 from stillhouse.cli.arguments import add_common, new_command
+from stillhouse.cli.options import root_of
+from stillhouse.cli.run import write_results
+from stillhouse.core.artifacts import Workspace
+from stillhouse.core.console import say
+from stillhouse.teachers.store_admin import collect as delete
+from stillhouse.teachers.store_admin import collectable, list_stores
 
 if TYPE_CHECKING:
     from stillhouse.core.artifacts import Workspace
@@ -29,10 +35,6 @@ def add(commands: "_SubParsersAction[ArgumentParser]") -> ArgumentParser:
 
 def run(options: Namespace) -> int:
     """Run the command."""
-    from stillhouse.cli.options import root_of
-    from stillhouse.cli.run import write_results
-    from stillhouse.core.artifacts import Workspace
-
     workspace = Workspace(root_of(options))
     if options.action == "gc":
         found = collect(workspace, really=options.yes)
@@ -44,9 +46,6 @@ def run(options: Namespace) -> int:
 
 def show(workspace: "Workspace") -> Entries:
     """List the stores."""
-    from stillhouse.core.console import say
-    from stillhouse.teachers.store_admin import list_stores
-
     stores = list_stores(workspace)
     if not stores:
         say(f"no stores in {workspace.root}")
@@ -59,9 +58,7 @@ def show(workspace: "Workspace") -> Entries:
 
 def verify(workspace: "Workspace") -> Entries:
     """Recompute every checksum of the finished stores; an entry has ``problems``, empty when all is well."""
-    from stillhouse.core.console import say
     from stillhouse.teachers.store import verify_store
-    from stillhouse.teachers.store_admin import list_stores
 
     found = []
     for store in list_stores(workspace):
@@ -79,10 +76,6 @@ def verify(workspace: "Workspace") -> Entries:
 
 def collect(workspace: "Workspace", *, really: bool) -> Entries:
     """Show what no experiment needs; delete it with `--yes`."""
-    from stillhouse.core.console import say
-    from stillhouse.teachers.store_admin import collect as delete
-    from stillhouse.teachers.store_admin import collectable
-
     items = collectable(workspace)
     for item in items:
         say(f"{item.path}  {item.bytes / 1e6:.1f} MB  {item.reason}")

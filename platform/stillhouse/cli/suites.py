@@ -6,15 +6,32 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+from stillhouse.cli.against import models_of, results_against, show_against
+from stillhouse.cli.options import device_of
+from stillhouse.cli.run import on_ray, write_results
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.console import say
 from stillhouse.core.errors import BadInput, require
 from stillhouse.evaluation.benchmark import Benchmark, Options, Suite
-from stillhouse.evaluation.benchmarks import HUB, from_hub, suite_flags, suites_named
+from stillhouse.evaluation.benchmarks import suite_flags
 from stillhouse.evaluation.benchmarks.retrieval import keeps_vectors
+from stillhouse.evaluation.chosen_suites import HUB, from_hub, suites_named
 from stillhouse.evaluation.finite_encoder import FiniteEncoder
 from stillhouse.evaluation.items import Figures, Measured
 from stillhouse.evaluation.search.indexes import check_index, parse_index
+from stillhouse.reports.tables import aligned
+from stillhouse.sweeps.test_log import record_test_use, tag_tested_runs
+from stillhouse.training.models import identity_of, open_model
+
+
+def evaluate_suites(options: Namespace) -> None:
+    """Measure on published benchmarks: no corpus is read and no teacher runs."""
+    check_flags(options)
+    # The model runs in this process, whatever cluster searches.
+    options.device = device_of(options)
+    options.local = options.search_shards == 1
+    with on_ray(options) as (workspace, device):
+        write_results(options, run_suites(options, workspace, device))
 
 
 def run_suites(options: Namespace, workspace: Workspace, device: str) -> dict[str, Any]:
@@ -32,9 +49,6 @@ def run_suites(options: Namespace, workspace: Workspace, device: str) -> dict[st
     Raises:
         BadInput: An unknown suite, missing or malformed files, or no such model.
     """
-    from stillhouse.cli.against import compared_with, models_of, results_against, show_against
-    from stillhouse.sweeps.test_log import record_test_use, tag_tested_runs
-
     prepared = prepare_suites(options, workspace)
     models = {name: open_checked(name, options, workspace, device) for name in models_of(options)}
     model, other = models[options.model], models.get(options.against)
@@ -59,8 +73,6 @@ def run_suites(options: Namespace, workspace: Workspace, device: str) -> dict[st
 
 def open_checked(name: str, options: Namespace, workspace: Workspace, device: str) -> FiniteEncoder:
     """Open a model by its name, identified if its vectors are kept; there is none if a run is measured."""
-    from stillhouse.training.walk import identity_of, open_model
-
     if not name:
         return FiniteEncoder(None)
     identity = f"{identity_of(name, workspace)} {device}" if keeps_vectors(given_flags(options)) else ""
@@ -135,8 +147,6 @@ def check_flags(options: Namespace) -> None:
 
 
 def _show(name: str, benchmark: Benchmark, figures: Figures) -> None:
-    from stillhouse.reports.tables import aligned
-
     kinds = list(dict.fromkeys(kind for each in figures.values() for kind in each))
     lines = kinds if benchmark.across else list(figures)
     columns = list(figures) if benchmark.across else kinds

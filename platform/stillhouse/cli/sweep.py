@@ -3,6 +3,9 @@
 from argparse import SUPPRESS, ArgumentParser, Namespace, _SubParsersAction
 
 from stillhouse.cli.arguments import add_experiment, add_method, add_where, new_command
+from stillhouse.cli.options import device_of, experiment_from, need_of, root_of
+from stillhouse.cli.run import write_results
+from stillhouse.core.console import say
 from stillhouse.search.samplers import known_samplers
 from stillhouse.search.schedulers import known_schedulers
 
@@ -57,13 +60,11 @@ def _one_of(names: list[str]) -> str:
 
 def run(options: Namespace) -> int:
     """Run the command."""
-    from stillhouse.cli.options import device_of, experiment_from, fixed_of, need_of, root_of
-    from stillhouse.cli.run import write_results
-    from stillhouse.core.console import say
+    from stillhouse.cli.method_values import fixed_of
     from stillhouse.methods import load_method
     from stillhouse.sweeps.checks import sweep_options
     from stillhouse.sweeps.sweep import sweep
-    from stillhouse.tracking.mlflow_tracker import tracking_uri, ui_command
+    from stillhouse.tracking.location import tracking_uri, ui_command
 
     root = root_of(options)
     report = sweep(

@@ -1,8 +1,14 @@
 """`stillhouse train METHOD`: train one student with one method."""
 
 from argparse import ArgumentParser, Namespace, _SubParsersAction
+from dataclasses import asdict
 
 from stillhouse.cli.arguments import add_experiment, add_local, add_method, add_where, new_command
+from stillhouse.cli.options import embedding_of, experiment_from, fractions_of
+from stillhouse.cli.run import on_ray, write_results
+from stillhouse.core.console import say
+from stillhouse.experiments.fields import changed
+from stillhouse.training.where import Where
 
 
 def add(commands: "_SubParsersAction[ArgumentParser]") -> ArgumentParser:
@@ -29,22 +35,10 @@ def add(commands: "_SubParsersAction[ArgumentParser]") -> ArgumentParser:
 
 def run(options: Namespace) -> int:
     """Run the command."""
-    from dataclasses import asdict
-
-    from stillhouse.cli.options import (
-        embedding_of,
-        experiment_from,
-        file_of,
-        fixed_of,
-        fractions_of,
-    )
-    from stillhouse.cli.run import on_ray, write_results
-    from stillhouse.core.console import say
-    from stillhouse.experiments.fields import changed
+    from stillhouse.cli.method_values import file_of, fixed_of
     from stillhouse.methods import hyper_parameters, load_method
     from stillhouse.sweeps.checks import check_plans
     from stillhouse.sweeps.curve import curve_table, train_at
-    from stillhouse.training.walk import Where
 
     method = load_method(options.method)
     fixed = fixed_of(options, method)

@@ -1,9 +1,24 @@
 """A share of rows; larger shares contain the smaller ones, so curves over the share are comparable."""
 
+from collections.abc import Sequence
+from typing import Protocol, TypeVar
+
 import numpy as np
 
 from stillhouse.core.errors import require
 from stillhouse.core.types import IntArray, ValueArray
+
+
+class Labelled(Protocol):
+    """A row with a label."""
+
+    @property
+    def label(self) -> int:
+        """The label's number."""
+        ...
+
+
+R = TypeVar("R", bound=Labelled)
 
 
 def sample_rows(groups_N: ValueArray, fraction: float, seed: int = 0) -> IntArray:
@@ -26,3 +41,12 @@ def sample_rows(groups_N: ValueArray, fraction: float, seed: int = 0) -> IntArra
         shuffled = random.permutation(np.flatnonzero(groups_N == group))
         kept.append(shuffled[: max(1, round(fraction * len(shuffled)))])
     return np.sort(np.concatenate(kept))
+
+
+def stratified(rows: Sequence[R], fraction: float, seed: int = 0) -> list[R]:
+    """Sample a share of labelled rows, in their order, with the classes in proportion; see `sample_rows`.
+
+    Raises:
+        BadInput: If ``fraction`` is out of range.
+    """
+    return [rows[int(row)] for row in sample_rows(np.array([row.label for row in rows]), fraction, seed)]

@@ -8,10 +8,12 @@ import numpy.typing as npt
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import require
 from stillhouse.core.types import Encoder, FloatArray
+from stillhouse.corpora.tables import open_texts
 from stillhouse.evaluation.items import FiguresAndItems, Items, Part
 from stillhouse.evaluation.metrics import Values, cosines, spearman
 from stillhouse.evaluation.retrieval import LocalSearch, Search, unit
 from stillhouse.plan.data import Store
+from stillhouse.teachers.store import open_store
 
 Ids = npt.NDArray[np.int64]
 
@@ -49,9 +51,6 @@ class Agreement:
         name: str = "agreement",
         search: Search | None = None,
     ) -> None:
-        from stillhouse.corpora.tables import open_texts
-        from stillhouse.teachers.store import open_store
-
         require(pairs >= 4, "pairs >= 4", pairs=pairs)
         reader = open_store(workspace, store)
         require(len(reader) >= 4, "rows of the store >= 4", rows=len(reader))

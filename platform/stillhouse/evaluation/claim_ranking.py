@@ -9,6 +9,7 @@ import numpy as np
 
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.types import Encoder, FloatArray, Scorer
+from stillhouse.corpora.tables import open_rows, open_texts, open_values
 from stillhouse.evaluation.candidates import candidate_figures, judge_candidates
 from stillhouse.plan.data import Examples
 
@@ -34,8 +35,6 @@ class ClaimRanking:
     def __init__(
         self, workspace: Workspace, examples: Examples, name: str = "fever", split: str = "dev"
     ) -> None:
-        from stillhouse.corpora.tables import open_rows, open_texts, open_values
-
         rows, values = open_rows(workspace, examples), open_values(workspace, examples)
         texts = {column: open_texts(workspace, table) for column, table in examples.columns.items()}
         self.claims = texts["claim"][rows["claim"]]

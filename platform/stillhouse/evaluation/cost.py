@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.types import Encoder, Encoding, Scorer, Student, Tokens
+from stillhouse.students.export.onnx import quantise, write_graph
 
 BATCHES = (1, 8, 32, 64)
 CHUNKS = (32, 128)
@@ -102,8 +103,6 @@ def onnx_megabytes(module: Any) -> dict[str, float]:
     Raises:
         BadInput: If the graph cannot be exported.
     """
-    from stillhouse.students.export.onnx import quantise, write_graph
-
     with tempfile.TemporaryDirectory(prefix="onnx-") as folder:
         graph = Path(folder) / "model.onnx"
         write_graph(module if isinstance(module, Student) else _PublishedStudent(module), graph)

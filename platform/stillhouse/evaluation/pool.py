@@ -16,9 +16,12 @@ from stillhouse.core.artifacts import Workspace, locked, read_json, read_manifes
 from stillhouse.core.errors import require
 from stillhouse.core.identity import canonical, fingerprint
 from stillhouse.core.types import Encoder, IntArray
+from stillhouse.corpora.tables import open_qrels, open_texts, write_collection, write_texts
+from stillhouse.corpora.tfidf import TfIdf
 from stillhouse.evaluation.retrieval import DocSearch, Search, unit
 from stillhouse.evaluation.search.exact import search
 from stillhouse.plan.data import Collection, Named, Store, TextTable
+from stillhouse.teachers.store import open_store
 
 CALIBRATION = "calibration.json"
 NAME = "docsearch_pool"
@@ -104,8 +107,6 @@ def calibrate(
 
 
 def _build(workspace: Workspace, pool: Pool) -> None:
-    from stillhouse.corpora.tables import open_qrels, open_texts, write_collection, write_texts
-
     texts = open_texts(workspace, pool.collection.passages)
     qrels_N3 = np.asarray(open_qrels(workspace, pool.collection))
     relevant = qrels_N3[:, 2] > 0
@@ -137,8 +138,6 @@ def _build(workspace: Workspace, pool: Pool) -> None:
 
 def _near_by_teacher(workspace: Workspace, pool: Pool, query_rows: IntArray) -> IntArray:
     """Find the nearest passages by the teacher; rows without a teacher's vector are skipped."""
-    from stillhouse.teachers.store import open_store
-
     queries, passages = open_store(workspace, pool.queries), open_store(workspace, pool.passages)
     query_rows = np.intersect1d(query_rows, queries.rows)
     if len(query_rows) == 0:
@@ -149,9 +148,6 @@ def _near_by_teacher(workspace: Workspace, pool: Pool, query_rows: IntArray) -> 
 
 
 def _near_by_words(workspace: Workspace, pool: Pool, query_rows: IntArray) -> IntArray:
-    from stillhouse.corpora.tables import open_texts
-    from stillhouse.corpora.tfidf import TfIdf
-
     passages = open_texts(workspace, pool.collection.passages)
     queries = open_texts(workspace, pool.collection.queries)[query_rows]
     index = TfIdf(passages[np.arange(len(passages))])

@@ -13,6 +13,7 @@ import numpy as np
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.types import Encoder, FloatArray
+from stillhouse.corpora.tables import open_qrels, open_texts
 from stillhouse.evaluation.geometry import alignment, uniformity
 from stillhouse.evaluation.items import FiguresAndItems, means
 from stillhouse.evaluation.metrics import judge, ranking_values
@@ -71,8 +72,6 @@ class DocSearch:
         name: str = "docsearch",
         search: Search | None = None,
     ) -> None:
-        from stillhouse.corpora.tables import open_qrels, open_texts
-
         require(k >= 10, "k >= 10", k=k)
         self.k, self.name, self.ranker = k, name, search or LocalSearch()
         self.qrels_N3 = open_qrels(workspace, collection)

@@ -8,6 +8,8 @@ import numpy.typing as npt
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import require
 from stillhouse.core.types import Encoder, FloatArray
+from stillhouse.corpora.reading.translations import language_spans
+from stillhouse.corpora.tables import open_rows, open_texts
 from stillhouse.evaluation.retrieval import LocalSearch, Search, unit
 from stillhouse.plan.data import Examples
 
@@ -46,8 +48,6 @@ class TranslationAccuracy:
         search: Search | None = None,
         start: int = 0,
     ) -> None:
-        from stillhouse.corpora.tables import open_rows, open_texts
-
         columns = sorted(examples.columns)
         require(columns == ["source", "target"], "columns = (source, target)", columns=columns)
         require(split in ("dev", "test"), "split in (dev, test)", split=split)
@@ -96,8 +96,6 @@ class Translations:
         name: str = "translation",
         search: Search | None = None,
     ) -> None:
-        from stillhouse.corpora.reading.translations import language_spans
-
         self.name, self.split = name, split
         self.languages = [
             TranslationAccuracy(

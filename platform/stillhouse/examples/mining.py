@@ -17,9 +17,12 @@ from stillhouse.core.artifacts import Workspace, locked, write_array, write_mani
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.identity import canonical
 from stillhouse.core.types import FloatArray, IntArray
+from stillhouse.corpora.tables import open_rows, open_texts
+from stillhouse.evaluation.search.indexes import build_index, parse_index, search_index
 from stillhouse.examples.negative_selection import known_positives, nearest, nearest_of
 from stillhouse.examples.resumable_parts import Make, in_parts, remove_parts
 from stillhouse.plan.data import Examples, Mined
+from stillhouse.teachers.store import open_store
 
 if TYPE_CHECKING:
     from stillhouse.corpora.tables import Texts
@@ -116,14 +119,10 @@ class Miner:
 
     @cached_property
     def _built(self) -> "Built":
-        from stillhouse.evaluation.search.indexes import build_index, parse_index
-
         return build_index(parse_index(self.rule.mining.index), self.passages)
 
     def _indexed(self, queries_QE: Tensor, positives: int) -> Tensor:
         """Find (Q, N) candidate indices: enough to leave ``range_max`` after removing the positives."""
-        from stillhouse.evaluation.search.indexes import search_index
-
         depth = min(self.rule.mining.range_max + positives, self.passages.rows)
         (_, ids), _ = search_index(
             self._built, queries_QE.cpu().numpy(), depth, threads=torch.get_num_threads()
@@ -184,9 +183,6 @@ def build_mined(
 
 def _miner(workspace: Workspace, rule: Mined) -> tuple[Miner, int]:
     """Return the miner, and the number of pairs left out because they have no vector."""
-    from stillhouse.corpora.tables import open_rows, open_texts
-    from stillhouse.teachers.store import open_store
-
     pairs = open_rows(workspace, rule.pairs)
     queries, passages = open_store(workspace, rule.queries), open_store(workspace, rule.passages)
     query = first_of_equal(open_texts(workspace, rule.queries.texts))[pairs["query"]]

@@ -4,23 +4,16 @@ A copy that adds nothing new, and one that repeats a text of dev or test, is lef
 once; an interrupted back-translation resumes where it stopped.
 """
 
-import shutil
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from stillhouse.core.errors import require
-from stillhouse.plan.data import Model, TextTable
+from stillhouse.corpora.wordnet import wordnet_files
+from stillhouse.plan.data import Model
+from stillhouse.teachers.weights import resolve_model
 
 if TYPE_CHECKING:
-    from stillhouse.core.artifacts import Workspace
-    from stillhouse.corpora.tables import Texts
-
-VERSION = 1
-Copies = Callable[["Texts", int], Iterator[str]]
-"""From all texts and the number of a copy to one text for each."""
+    pass
 
 
 @dataclass(frozen=True)
@@ -55,7 +48,6 @@ class Augmentation:
         Raises:
             BadInput: The folder has no YAML files, or the models are no pair of translators.
         """
-        from stillhouse.corpora.wordnet import wordnet_files
         from stillhouse.teachers.translation import check_translator
 
         if self.wordnet:
@@ -69,8 +61,6 @@ class Augmentation:
         Raises:
             BadInput: There are not two of them, or one does not exist.
         """
-        from stillhouse.teachers.weights import resolve_model
-
         named = [name.strip() for name in self.translators.split(",") if name.strip()]
         require(
             len(named) in (0, 2) and bool(named) == bool(self.translators),
@@ -79,152 +69,3 @@ class Augmentation:
             remedy="Such as Helsinki-NLP/opus-mt-en-de,Helsinki-NLP/opus-mt-de-en.",
         )
         return [resolve_model(name) for name in named]
-
-
-def augment_table(
-    augmentation: Augmentation,
-    workspace: "Workspace",
-    sentences: TextTable,
-    held_out: Sequence[TextTable],
-    device: str,
-) -> tuple[TextTable, dict[str, int]]:
-    """Write a table of the sentences followed by their copies.
-
-    Args:
-        augmentation: Which copies are made; with none the sentences are returned as they are.
-        workspace: Where the tables are.
-        sentences: The texts that are copied.
-        held_out: Texts that no copy may repeat.
-        device: Where the translators run.
-
-    Returns:
-        The table, and counts by name: ``augmented_copies`` that were made, ``augmented_changed`` that differ
-        from their sentence, ``augmented_added``; left out, ``augmented_duplicates``, ``augmented_held_out``
-        and ``augmented_empty``.
-
-    Raises:
-        BadInput: See `Augmentation.check`.
-    """
-    from stillhouse.core.artifacts import locked, read_json, sha256_of, write_json
-    from stillhouse.core.console import say
-    from stillhouse.corpora.reading.ingest import note_path
-    from stillhouse.corpora.tables import write_texts
-    from stillhouse.corpora.wordnet import wordnet_files
-
-    if not augmentation:
-        return sentences, {}
-    translators = augmentation.translator_models()
-    files = wordnet_files(augmentation.wordnet) if augmentation.wordnet else []
-    signature = {
-        "version": VERSION,
-        "sentences": sentences,
-        "held_out": sorted(table.sha256 for table in held_out),
-        "wordnet": [[file.name, sha256_of(file)] for file in files],
-        "probability": augmentation.probability if files else 0.0,
-        "translators": translators,
-        "copies": augmentation.copies,
-    }
-    label = f"{sentences.label}-augmented"
-    note = note_path(workspace, label, signature)
-    with locked(note.with_suffix(".lock")):
-        if note.exists():
-            known = read_json(note)
-            table = TextTable(sha256=known["table"], label=label)
-            if workspace.finished(table):
-                return table, known["counts"]
-        ways: list[Copies] = [_synonyms(augmentation)] if files else []
-        if translators:
-            ways.append(_back_translations(translators, note.with_suffix(""), device))
-        counts: Counter[str] = Counter()
-        rows = _rows(workspace, sentences, held_out, ways, augmentation.copies, counts)
-        table = write_texts(workspace, label, rows, deduplicate=False, origin={"augmented": sentences.sha256})
-        kept = {f"augmented_{name}": counts[name] for name in _COUNTED}
-        write_json(note, {"table": table.sha256, "label": label, "counts": kept})
-        shutil.rmtree(note.with_suffix(""), ignore_errors=True)
-    say(f"  {label}: " + ", ".join(f"{counts[name]:,} {name.replace('_', ' ')}" for name in _COUNTED))
-    return table, kept
-
-
-_COUNTED = ("copies", "changed", "added", "duplicates", "held_out", "empty")
-
-
-def _rows(
-    workspace: "Workspace",
-    sentences: TextTable,
-    held_out: Sequence[TextTable],
-    ways: Sequence[Copies],
-    copies: int,
-    counts: Counter[str],
-) -> Iterator[str]:
-    """The sentences as they are, then the new ones among the copies, way by way."""
-    from stillhouse.corpora.reading.sentences import clean, dedup_key
-    from stillhouse.corpora.tables import open_texts
-
-    texts = open_texts(workspace, sentences)
-    seen = set()
-    for text in texts:
-        seen.add(dedup_key(text))
-        yield text
-    kept_back = {dedup_key(text) for table in held_out for text in open_texts(workspace, table)}
-    for copy in range(copies):
-        for way in ways:
-            for text, varied in zip(texts, way(texts, copy), strict=True):
-                found = clean(varied)
-                counts["copies"] += 1
-                counts["changed"] += found != text
-                fate = _fate(found, seen, kept_back)
-                counts[fate] += 1
-                if fate == "added":
-                    yield found
-
-
-def _fate(text: str, seen: set[bytes], held_out: set[bytes]) -> str:
-    if not text:
-        return "empty"
-    from stillhouse.corpora.reading.sentences import dedup_key
-
-    key = dedup_key(text)
-    if key in held_out:
-        return "held_out"
-    if key in seen:
-        return "duplicates"
-    seen.add(key)
-    return "added"
-
-
-def _synonyms(augmentation: Augmentation) -> Copies:
-    from stillhouse.corpora.augmentation import with_synonyms
-    from stillhouse.corpora.wordnet import read_wordnet
-
-    wordnet = read_wordnet(augmentation.wordnet)
-    probability = augmentation.probability
-    return lambda texts, copy: with_synonyms(texts, wordnet, probability=probability, seed=copy)
-
-
-def _back_translations(models: Sequence[Model], folder: Path, device: str) -> Copies:
-    """The first copy is decoded as the models' own settings say, the others are drawn."""
-    from stillhouse.core.artifacts import read_json, write_json
-    from stillhouse.core.console import Progress
-    from stillhouse.core.devices import usable_device
-    from stillhouse.teachers.translation import Translator, back_translated
-
-    loaded: list[Any] = []
-
-    def translate(texts: list[str], seed: int | None) -> list[str]:
-        if not loaded:
-            loaded.extend(Translator(model, usable_device(device)) for model in models)
-        return back_translated(texts, *loaded, seed=seed)
-
-    def copies(texts: "Texts", copy: int) -> Iterator[str]:
-        progress, done = Progress("back-translating", "texts"), 0
-        for shard in range(len(texts.shard_starts)):
-            kept, here = folder / f"{copy}-{shard:05d}.json", texts.shard(shard)
-            if not kept.exists():
-                # Each copy of each shard draws from a seed of its own.
-                seed = copy * len(texts.shard_starts) + shard if copy else None
-                write_json(kept, translate(here, seed))
-            yield from read_json(kept)
-            done += len(here)
-            progress(done, len(texts))
-
-    return copies

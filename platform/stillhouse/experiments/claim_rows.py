@@ -1,7 +1,6 @@
 """The claims of FEVER as examples: each with the C documents that are nearest to it by TF-IDF."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +9,7 @@ from stillhouse.core.artifacts import Workspace, locked, read_json, write_json
 from stillhouse.core.errors import require
 from stillhouse.core.types import IntArray
 from stillhouse.corpora.candidates import coverage, pick_candidates
-from stillhouse.corpora.published.fever import SPLITS, Fever, read_fever
+from stillhouse.corpora.published.fever import SPLITS, Fever, fever_files, read_fever
 from stillhouse.corpora.reading.corpus import list_files
 from stillhouse.corpora.reading.ingest import describe_examples, note_path, restore_examples
 from stillhouse.corpora.tables import open_texts, write_rows, write_texts
@@ -23,33 +22,8 @@ if TYPE_CHECKING:
     from stillhouse.experiments.kinds.claims import Claims
 
 VERSION = 1
-CLAIM_FILES = ("train.jsonl", "fever_labelled_dev.json", "shared_task_dev.jsonl", "dev.jsonl")
-PAGE_FILES = ("wiki-pages", "wikipages.docs.txt")
 COVERED = (1, 2, 5, 10, 15, 20)
 """Values of C in Table 1, and one more."""
-
-
-def fever_files(root: str) -> tuple[Path, Path]:
-    """Find the claims and the pages in a folder of FEVER.
-
-    Raises:
-        BadInput: If there is no such folder, or it lacks one of them.
-    """
-    folder = Path(root).expanduser()
-    require(folder.is_dir(), "--claims must name a folder", claims=root)
-    found = [
-        next((folder / name for name in names if (folder / name).exists()), None)
-        for names in (CLAIM_FILES, PAGE_FILES)
-    ]
-    for path, names, what in zip(found, (CLAIM_FILES, PAGE_FILES), ("claims", "pages"), strict=True):
-        require(
-            path is not None,
-            f"the folder of --claims must hold the {what} of FEVER: {' or '.join(names)}",
-            claims=root,
-            found=sorted(part.name for part in folder.iterdir())[:6],
-        )
-    assert found[0] is not None and found[1] is not None
-    return found[0], found[1]
 
 
 def read_claims(

@@ -13,10 +13,19 @@ from stillhouse.core.artifacts import Workspace, read_json, read_manifest, repla
 from stillhouse.core.console import say
 from stillhouse.core.errors import require
 from stillhouse.core.types import FloatArray
+from stillhouse.corpora.reading.corpus import hub_name, list_files
+from stillhouse.corpora.reading.ingest import note_path
+from stillhouse.corpora.reading.labelled import read_labelled
+from stillhouse.corpora.tables import open_rows, open_texts
+from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
-from stillhouse.experiments.kinds.pairs import Pairs, mine_negatives
-from stillhouse.experiments.preparation import Embedding, embed_stores, read_pydocs
+from stillhouse.experiments.kinds.pairs import Pairs
+from stillhouse.experiments.negatives import mine_negatives, with_negatives
+from stillhouse.experiments.preparation import embed_stores, read_pydocs
 from stillhouse.plan.data import Examples, Mined, Store, TextTable
+from stillhouse.teachers.embedding import resolve_compute
+from stillhouse.teachers.store import open_store
+from stillhouse.teachers.weights import resolve_model
 
 _ROWS = 2048
 
@@ -33,9 +42,6 @@ def check_mine(experiment: Experiment, output: Path) -> None:
     Raises:
         BadInput: One of these.
     """
-    from stillhouse.corpora.reading.corpus import hub_name, list_files
-    from stillhouse.teachers.weights import resolve_model
-
     pairs = pairs_of(experiment)
     require(pairs.negatives >= 1, "negatives >= 1", negatives=pairs.negatives)
     require(
@@ -77,8 +83,6 @@ def mine(
     Raises:
         BadInput: No pair is usable, or no pair has enough negatives.
     """
-    from stillhouse.corpora.reading.ingest import note_path
-
     started = time.monotonic()
     examples, rule = _planned(experiment, workspace, embedding, refresh=refresh)
     signature = {"examples": examples.fingerprint, "output": str(output.resolve())}
@@ -113,10 +117,6 @@ def _report(
 def _planned(
     experiment: Experiment, workspace: Workspace, embedding: Embedding, *, refresh: bool
 ) -> tuple[Examples, Mined]:
-    from stillhouse.corpora.reading.labelled import read_labelled
-    from stillhouse.teachers.embedding import resolve_compute
-    from stillhouse.teachers.weights import resolve_model
-
     teacher, compute = (
         resolve_model(experiment.teacher.name),
         resolve_compute(embedding.device, experiment.compute),
@@ -131,7 +131,7 @@ def _planned(
     else:
         pairs = read_pydocs(experiment, workspace, refresh=refresh).pairs
     assert pairs is not None, "an experiment with a count of pairs has some"
-    examples = choice.with_negatives(pairs, store)
+    examples = with_negatives(pairs, choice.mining, choice.negatives, store)
     assert isinstance(examples.origin, Mined), "negatives that come with the pairs are set aside"
     return examples, examples.origin
 
@@ -154,9 +154,6 @@ def _lines(
     workspace: Workspace, examples: Examples, rule: Mined
 ) -> Iterator[tuple[str, FloatArray, FloatArray]]:
     """Yield the lines of R rows at a time, with the cosines of their positives and negatives."""
-    from stillhouse.corpora.tables import open_rows, open_texts
-    from stillhouse.teachers.store import open_store
-
     rows = open_rows(workspace, examples)
     query_store, passage_store = open_store(workspace, rule.queries), open_store(workspace, rule.passages)
     queries, passages = open_texts(workspace, rule.queries.texts), open_texts(workspace, rule.passages.texts)

@@ -10,7 +10,9 @@ from stillhouse.cluster.resources import teacher_actors
 from stillhouse.core.artifacts import Workspace, write_json
 from stillhouse.core.console import Progress, say, warn
 from stillhouse.core.identity import Spec, canonical, fingerprint
+from stillhouse.corpora.pydocs.selection import pydocs
 from stillhouse.corpora.tables import open_rows, open_texts
+from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.kinds.collection import SearchCollection
 from stillhouse.experiments.kinds.pairs import Pairs
@@ -20,26 +22,12 @@ from stillhouse.plan.data import Examples, Model, Store, TextTable
 from stillhouse.plan.kinds import Kind
 from stillhouse.plan.setting import Setting
 from stillhouse.plan.stage import DevSuite, Stage, TestSuite
+from stillhouse.teachers.embedding import build_stores, resolve_compute
+from stillhouse.teachers.store import open_store
+from stillhouse.teachers.weights import resolve_model
 
 P = TypeVar("P")
 _FIRST_FACTS = ("corpus", "sentences", "pairs", "fraction", "fraction_of", "teacher", "store", "compute")
-
-
-@dataclass(frozen=True)
-class Embedding:
-    """Where and how the teacher runs.
-
-    Attributes:
-        actors: Teacher actors in the pool; 0 takes one per GPU, or one per CPU where there is no GPU.
-        threads: Threads per actor; fixed, so that the bytes of a store do not depend on the pool.
-        local: Whether the teacher runs in this process without Ray, with one thread per CPU.
-        device: ``cpu``, ``cuda``, ….
-    """
-
-    actors: int = 0
-    threads: int = 1
-    local: bool = False
-    device: str = "cpu"
 
 
 @dataclass(frozen=True)
@@ -111,15 +99,11 @@ class Preparation:
     @cached_property
     def teacher(self) -> Model:
         """The experiment's teacher."""
-        from stillhouse.teachers.weights import resolve_model
-
         return resolve_model(self.experiment.teacher.name)
 
     @cached_property
     def compute(self) -> str:
         """The precision of teacher and training: ``float32`` or ``bfloat16``."""
-        from stillhouse.teachers.embedding import resolve_compute
-
         return resolve_compute(self.embedding.device, self.experiment.compute)
 
     def store(self, texts: TextTable) -> Store:
@@ -223,8 +207,6 @@ class Preparation:
         return DevSuite(tuple(measure.dev() for measure in self._measures), select=figures[by])
 
     def _teacher_dim(self, sentences: Any) -> int:
-        from stillhouse.teachers.store import open_store
-
         if sentences is None or not self.training:
             return 0
         return open_store(self.workspace, sentences.store).dim
@@ -262,8 +244,6 @@ def prepare(
 
 def read_pydocs(experiment: Experiment, workspace: Workspace, *, refresh: bool) -> Any:
     """Select from ``pydocs`` what the kinds of an experiment name."""
-    from stillhouse.corpora.pydocs.selection import pydocs
-
     sentences = experiment.get(Sentences) or Sentences()
     pairs = experiment.get(Pairs) or Pairs()
     search = experiment.get(SearchCollection) or SearchCollection()
@@ -283,8 +263,6 @@ def read_pydocs(experiment: Experiment, workspace: Workspace, *, refresh: bool) 
 
 def embed_stores(stores: list[Store], workspace: Workspace, embedding: Embedding) -> None:
     """Run the teacher for the stores that are missing, and note that an experiment reads them all."""
-    from stillhouse.teachers.embedding import build_stores
-
     # `store gc` keeps what an experiment reads.
     note = workspace.root / "experiments" / f"{fingerprint(stores)}.json"
     if not note.exists():

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 from stillhouse.core.identity import Spec
 from stillhouse.experiments.data_kind import found_in
 from stillhouse.plan.data import Model
+from stillhouse.teachers.weights import resolve_model
 
 
 class StudentChoice:
@@ -23,8 +24,6 @@ class StudentChoice:
 
     def base(self, teacher: Model) -> Model:
         """The checkpoint that the student starts from."""
-        from stillhouse.teachers.weights import resolve_model
-
         return resolve_model(self.checkpoint) if self.checkpoint else teacher
 
     def spec(self, teacher: Model, seed: int) -> Spec[Any]:

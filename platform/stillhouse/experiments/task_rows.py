@@ -10,12 +10,13 @@ from stillhouse.core.artifacts import Workspace, locked, read_json, write_json
 from stillhouse.core.console import say
 from stillhouse.core.identity import Spec, spec
 from stillhouse.corpora.augmentation import augment
-from stillhouse.corpora.published.glue import TASKS, LabelledData, Row, read_task, resolve_task
+from stillhouse.corpora.published.glue import TASKS, LabelledData, Row, read_task, resolve_task, task_name
 from stillhouse.corpora.reading.corpus import list_files
 from stillhouse.corpora.reading.ingest import describe_examples, note_path, restore_examples
 from stillhouse.corpora.reading.sentences import clean
 from stillhouse.corpora.tables import open_rows, open_texts, open_values, write_rows, write_texts
 from stillhouse.corpora.wordnet import read_wordnet
+from stillhouse.evaluation.classification import Classification, CosineThreshold
 from stillhouse.plan.data import Examples
 from stillhouse.plan.setting import TaskData
 from stillhouse.plan.stage import DevSuite
@@ -23,11 +24,6 @@ from stillhouse.plan.stage import DevSuite
 VERSION = 1
 THRESHOLD_ROWS = 10_000
 """Training rows on which the thresholds of untuned vectors are chosen."""
-
-
-def task_name(given: str) -> str:
-    """``SST-2`` as ``sst2``."""
-    return given.lower().replace("-", "")
 
 
 def read_labelled_task(workspace: Workspace, given: str, root: str) -> tuple[TaskData, tuple[Spec[Any], ...]]:
@@ -41,8 +37,6 @@ def read_labelled_task(workspace: Workspace, given: str, root: str) -> tuple[Tas
     Raises:
         BadInput: The task is unknown, or one of its files is missing.
     """
-    from stillhouse.evaluation.classification import Classification, CosineThreshold
-
     task = task_name(given)
     train = resolve_task(task, root, "train")
     splits = TASKS[task].files

@@ -23,6 +23,7 @@ from stillhouse.reports.comparison_tables import (
 from stillhouse.reports.cost_maps import draw_map, maps, selecting
 from stillhouse.reports.entries import SPLITS, Entry, entries
 from stillhouse.reports.pages import PLOTLY, Figure, Section, Table, write_page
+from stillhouse.tracking.mlflow_tracker import MLflowTracker
 from stillhouse.tracking.reading import COMPARISON, Run, read_runs
 
 FORMATS = ("md", "csv", "html")
@@ -177,8 +178,6 @@ def _log(runs: Sequence[Run], title: str, name: str, files: Sequence[Path], root
 
     The same comparison made again is logged to the same run.
     """
-    from stillhouse.tracking.mlflow_tracker import MLflowTracker
-
     journal = root / "comparisons" / ".journals" / name
     journal.mkdir(parents=True, exist_ok=True)
     tracker = MLflowTracker(uri, runs[0].experiment, journal)

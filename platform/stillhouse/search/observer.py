@@ -27,8 +27,9 @@ from stillhouse.tracking import (
     provenance,
     readable,
 )
-from stillhouse.tracking.mlflow_tracker import MLflowTracker, tracking_uri
-from stillhouse.training.walk import PLAN
+from stillhouse.tracking.location import tracking_uri
+from stillhouse.tracking.mlflow_tracker import MLflowTracker
+from stillhouse.training.models import PLAN
 
 _COLUMNS = 8
 _ENDED = {"COMPLETE": "finished", "PRUNED": "stopped early", "FAIL": "failed", "RUNNING": "interrupted"}

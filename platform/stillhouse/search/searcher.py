@@ -28,8 +28,9 @@ from ray.tune.search.searcher import Searcher
 
 from stillhouse.core.errors import require
 from stillhouse.search.optuna_params import decode, distributions, encode
+from stillhouse.search.proposals import propose
 from stillhouse.search.records import REPORT, TrialRecord, attributes, is_finite, record
-from stillhouse.search.samplers import Search, check_sampler, propose
+from stillhouse.search.samplers import Search, check_sampler
 from stillhouse.search.space import Space
 
 __all__ = ["ExplainErrors", "Measure", "StudySearcher", "TrialRecord"]

@@ -13,7 +13,8 @@ from stillhouse.methods import hyper_parameters, load_method
 from stillhouse.plan.setting import Setting
 from stillhouse.plan.stage import Stage
 from stillhouse.training.fit import Diverged, Evaluation
-from stillhouse.training.walk import Where, run
+from stillhouse.training.walk import run
+from stillhouse.training.where import Where
 
 Report = Callable[[dict[str, Any]], None]
 

@@ -20,8 +20,8 @@ from stillhouse.search.scheduler import StudyScheduler
 from stillhouse.search.schedulers import load_scheduler
 from stillhouse.search.searcher import ExplainErrors, StudySearcher
 from stillhouse.search.trial import Context, run_trial
+from stillhouse.training.models import encoder_in
 from stillhouse.training.rank_sync import Interrupted
-from stillhouse.training.walk import encoder_in
 from stillhouse.training.worker import free_resources
 
 _RETRIES = 3

@@ -9,8 +9,8 @@ from stillhouse.cluster.resources import Need
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput, require
 from stillhouse.corpora.tables import open_rows
+from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
-from stillhouse.experiments.preparation import Embedding
 from stillhouse.methods import (
     Method,
     check_fraction,

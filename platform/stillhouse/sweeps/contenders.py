@@ -17,10 +17,10 @@ from stillhouse.plan.data import Model, Scored
 from stillhouse.plan.stage import Stage
 from stillhouse.search.records import TrialRecord
 from stillhouse.students.cpu.products import quick_products
-from stillhouse.teachers.weights import load_sentence_transformer
+from stillhouse.teachers.loading import load_sentence_transformer
+from stillhouse.training.models import encoder_in
 from stillhouse.training.module import build_student
 from stillhouse.training.pair_scores import teacher_scorer
-from stillhouse.training.walk import encoder_in
 from stillhouse.training.watch import encoder_of
 
 

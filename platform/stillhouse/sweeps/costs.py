@@ -12,7 +12,7 @@ from stillhouse.reports.entries import COSTS
 from stillhouse.search.records import TrialRecord
 from stillhouse.search.trial import Context
 from stillhouse.sweeps.contenders import Champion
-from stillhouse.training.walk import encoder_in
+from stillhouse.training.models import encoder_in
 
 _RUNS, _CALLS = 1, 20
 

@@ -6,15 +6,17 @@ from typing import Any
 
 from stillhouse.core.artifacts import Workspace, read_manifest
 from stillhouse.core.console import say
+from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.fields import changed
-from stillhouse.experiments.preparation import Embedding, prepare, warn_of_full_bank
+from stillhouse.experiments.preparation import prepare, warn_of_full_bank
 from stillhouse.methods import Method
 from stillhouse.plan.stage import Stage
 from stillhouse.reports.tables import aligned
 from stillhouse.sweeps.checks import check_rows
 from stillhouse.training.progress import Evaluation
-from stillhouse.training.walk import Where, run
+from stillhouse.training.walk import run
+from stillhouse.training.where import Where
 
 
 @dataclass(frozen=True)

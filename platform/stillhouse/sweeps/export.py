@@ -22,8 +22,8 @@ from stillhouse.students.export.sentence_transformers import check_parity
 from stillhouse.students.export.towers import export_towers, usage
 from stillhouse.students.static import StaticStudent
 from stillhouse.teachers.weights import licence_of
+from stillhouse.training.models import encoder_in
 from stillhouse.training.scorer import StudentScorer
-from stillhouse.training.walk import encoder_in
 from stillhouse.training.watch import versions
 
 _PARITY_TEXTS = (

@@ -1,6 +1,5 @@
 """A sweep, from a corpus to the best student: prepare, search, compare, deliver. The same call resumes it."""
 
-import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,16 +9,14 @@ from stillhouse.core.artifacts import Workspace, read_json, remove_leftovers, wr
 from stillhouse.core.console import say
 from stillhouse.core.errors import BadInput
 from stillhouse.core.identity import canonical, fingerprint
-from stillhouse.experiments.fields import stated
 from stillhouse.experiments.preparation import Prepared, prepare, warn_of_full_bank
 from stillhouse.methods import hyper_parameters, load_method
-from stillhouse.plan.stage import DevSuite
 from stillhouse.search.options import LATENCY, SweepOptions
 from stillhouse.sweeps.checks import check_rows
 from stillhouse.sweeps.session import session
 
 if TYPE_CHECKING:
-    from stillhouse.evaluation.retrieval import SearchPool
+    pass
 
 
 def sweep(options: SweepOptions) -> dict[str, Any]:
@@ -51,7 +48,10 @@ def sweep(options: SweepOptions) -> dict[str, Any]:
             say(prepared.summary)
         _check_extremes(options, prepared, workspace)
         folder = open_sweep(options, prepared, workspace)
-        return _search_and_deliver(options, prepared, workspace, folder, at_once)
+        # Ray Tune, Optuna and MLflow load here: a command that is refused answers before.
+        from stillhouse.sweeps.search_and_deliver import search_and_deliver
+
+        return search_and_deliver(options, prepared, workspace, folder, at_once)
 
 
 def _check_extremes(options: SweepOptions, prepared: Prepared, workspace: Workspace) -> None:
@@ -62,65 +62,6 @@ def _check_extremes(options: SweepOptions, prepared: Prepared, workspace: Worksp
     for plan in plans:
         check_rows(workspace, plan, options.experiment.budget.fraction)
     warn_of_full_bank(plans, prepared.setting)
-
-
-def _search_and_deliver(
-    options: SweepOptions, prepared: Prepared, workspace: Workspace, folder: Path, at_once: int
-) -> dict[str, Any]:
-    # Imported late: they load Ray Tune, Optuna and MLflow, and a refused command must answer at once.
-    from stillhouse.search.observer import Observer, open_tracker
-    from stillhouse.search.shared_stages import build_shared, first_point, some_point
-    from stillhouse.search.trial import Context
-    from stillhouse.search.tuner import search
-    from stillhouse.sweeps.baseline import Baseline
-    from stillhouse.sweeps.deliver import deliver
-    from stillhouse.training.walk import Where
-
-    where = Where(
-        device=options.device,
-        threads=max(1, int(options.need.cpus)),
-        workers=options.need.workers,
-        search=_search_pool(prepared.setting.dev),
-    )
-    context = Context(
-        method=options.method,
-        preset=options.preset,
-        setting=prepared.setting,
-        root=str(workspace.root),
-        where=where,
-        quality=prepared.setting.dev.select,
-    )
-    plan = context.plan(some_point(options.space))
-    # A labelled task has its own metric, which the last stage selects by.
-    context = dataclasses.replace(context, quality=plan.dev.select if plan.dev else context.quality)
-    tracker = open_tracker(workspace, folder, options.name)
-    facts = {**prepared.facts, **stated(options.experiment)}
-    with Observer(options.name, context, tracker, facts) as observer:
-        build_shared(context, options.space, options.need)
-        baseline = Baseline(context, options.need, plan, first_point(options.space))
-        if LATENCY in options.objectives:
-            baseline.wait()
-        records = search(options, context, folder, observer, at_once)
-        baseline.wait()
-        return deliver(
-            options.name,
-            options.register or f"stillhouse-{options.name}",
-            prepared,
-            context,
-            folder,
-            records,
-            baseline,
-            observer,
-        )
-
-
-def _search_pool(dev: DevSuite) -> "SearchPool | None":
-    """Start the actors that search for all trials; None if no trial searches."""
-    from stillhouse.evaluation.retrieval import DocSearch, start_search_pool
-
-    if not any(evaluator.target is DocSearch for evaluator in dev.evaluators):
-        return None
-    return start_search_pool(actors=2, threads=1, index="exact")
 
 
 def open_sweep(options: SweepOptions, prepared: Prepared, workspace: Workspace) -> Path:

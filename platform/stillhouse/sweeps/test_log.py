@@ -7,7 +7,7 @@ from pathlib import Path
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.console import warn
 from stillhouse.plan.stage import Stage
-from stillhouse.tracking.mlflow_tracker import sqlite_path, tracking_uri
+from stillhouse.tracking.location import sqlite_path, tracking_uri
 from stillhouse.tracking.reading import tag_runs
 
 

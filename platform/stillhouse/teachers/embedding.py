@@ -18,8 +18,9 @@ from stillhouse.core.errors import BadInput, mistake_in, require
 from stillhouse.plan.data import Model, Store
 from stillhouse.teachers.build_state import Build
 from stillhouse.teachers.forward import default_batch_tokens
+from stillhouse.teachers.loading import check_teacher, tokenizer_of
 from stillhouse.teachers.shards import Embedders, Shard, Work, tokenise
-from stillhouse.teachers.weights import check_teacher, on_this_machine, tokenizer_of
+from stillhouse.teachers.weights import on_this_machine
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -24,7 +24,8 @@ from stillhouse.core.types import IntArray, Tokens
 from stillhouse.corpora.tables import Texts
 from stillhouse.plan.data import Model, Store
 from stillhouse.teachers.forward import Forward, Vectors
-from stillhouse.teachers.weights import on_this_machine, teacher_encoder
+from stillhouse.teachers.loading import teacher_encoder
+from stillhouse.teachers.weights import on_this_machine
 
 ARROW_TYPE = {"float16": pa.float16(), "float32": pa.float32()}
 """Maps a store's dtype to the type of its values on the disk."""

@@ -20,7 +20,7 @@ from mlflow.models import Model
 
 from stillhouse.tracking import Key, View
 from stillhouse.tracking.journal import Entry, Journal
-from stillhouse.tracking.mlflow_tracker import prepare, sqlite_path
+from stillhouse.tracking.location import prepare, sqlite_path
 
 LEVEL = "stillhouse.level"
 """The tag that says whether a run is a ``sweep``, a ``trial`` or a ``stage``."""

@@ -9,84 +9,21 @@ metrics, and parameters are set where absent.
 import hashlib
 import os
 import re
-import sqlite3
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from stillhouse.core.artifacts import locked, replacing, sha256_of
+from stillhouse.core.artifacts import sha256_of
 from stillhouse.core.errors import require
 from stillhouse.tracking import ENDED, Key, Row, View, flatten
 from stillhouse.tracking.journal import Entry, Journal, stamp
+from stillhouse.tracking.location import ENVIRONMENT, shown
 
-ENVIRONMENT = {
-    "MLFLOW_DISABLE_TELEMETRY": "true",
-    "DO_NOT_TRACK": "true",
-    "MLFLOW_CONFIGURE_LOGGING": "false",
-    "MLFLOW_HTTP_REQUEST_TIMEOUT": "5",
-    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
-}
 _BACKOFF_S = (0.5, 1.0, 2.0, 4.0)
 _NEVER_ACCEPTED = ("INVALID_PARAMETER_VALUE", "BAD_REQUEST", "INVALID_STATE")
-
-
-def tracking_uri(root: Path) -> str:
-    """Return ``$MLFLOW_TRACKING_URI``, else ``mlflow.db`` in the workspace.
-
-    Raises:
-        BadInput: A plain folder, which MLflow 3 no longer accepts.
-    """
-    uri = os.environ.get("MLFLOW_TRACKING_URI", "").strip() or f"sqlite:///{root.resolve() / 'mlflow.db'}"
-    scheme = uri.partition("://")[0].partition("+")[0]
-    require(
-        "://" in uri and scheme != "file",
-        "MLFLOW_TRACKING_URI is a database or a server",
-        MLFLOW_TRACKING_URI=uri,
-        remedy="Use sqlite:////folder/mlflow.db or http://host:port; MLflow keeps no runs in plain folders.",
-    )
-    return uri
-
-
-def ui_command(uri: str) -> str:
-    """Return the command that opens the runs in a browser."""
-    if uri.startswith("http"):
-        return f"open {_shown(uri)}"
-    return f"mlflow ui --backend-store-uri '{_shown(uri)}' --host 127.0.0.1"
-
-
-def prepare(uri: str, *, upgrade: bool = False) -> None:
-    """Create an SQLite database atomically, or with ``upgrade`` migrate an older one; else do nothing.
-
-    MLflow's migrations are neither atomic nor safe against a second process: they run in a child process on
-    a temporary file, which then replaces the database.
-    """
-    path = sqlite_path(uri)
-    if path is None or (path.exists() and not upgrade):
-        return
-    with locked(path.with_name(f".{path.name}.lock")):
-        if path.exists() and not upgrade:
-            return
-        for scrap in path.parent.glob(f".{path.name}.*.tmp*"):
-            scrap.unlink(missing_ok=True)
-        with replacing(path) as temporary:
-            if path.exists():
-                _copy_database(path, temporary)
-            command = [sys.executable, "-P", "-m", "mlflow", "db", "upgrade", f"sqlite:///{temporary}"]
-            done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-            if done.returncode:
-                raise RuntimeError(f"`mlflow db upgrade` failed: {done.stderr[-500:]}")
-
-
-def sqlite_path(uri: str) -> Path | None:
-    """Return the file of an SQLite URI; None for another URI, or for a database in memory."""
-    found = re.fullmatch(r"sqlite(?:\+\w+)?:///([^?]+)(?:\?.*)?", uri)
-    return Path(found[1]).absolute() if found and found[1] != ":memory:" else None
 
 
 class MLflowTracker:
@@ -211,7 +148,7 @@ class MLflowTracker:
             return ""
         why = f" ({self._trouble})" if self._trouble else ""
         return (
-            f"MLflow at {_shown(self.uri)} has not accepted {waiting} entries yet{why}: they wait in "
+            f"MLflow at {shown(self.uri)} has not accepted {waiting} entries yet{why}: they wait in "
             f"{self.journal.path}, and the same command sends them."
         )
 
@@ -274,11 +211,6 @@ def weights_sha256(folder: Path) -> str:
     return hashlib.sha256(lines.encode()).hexdigest()
 
 
-def _copy_database(path: Path, copy: Path) -> None:
-    with closing(sqlite3.connect(path)) as old, closing(sqlite3.connect(copy)) as new:
-        old.backup(new)
-
-
 def _group(read: list[tuple[Entry, int]]) -> list[tuple[Entry, int]]:
     """Return the first entries that are sent together: metrics with metrics, anything else alone."""
     if not read or read[0][0]["do"] != "metrics":
@@ -290,8 +222,3 @@ def _group(read: list[tuple[Entry, int]]) -> list[tuple[Entry, int]]:
 def _never_accepted(error: Exception) -> bool:
     code = getattr(error, "error_code", "")
     return code in _NEVER_ACCEPTED or isinstance(error, FileNotFoundError)
-
-
-def _shown(uri: str) -> str:
-    """Return a URI without its password."""
-    return re.sub(r"//[^/@]+@", "//", uri)

@@ -7,7 +7,7 @@ from typing import Any
 
 from stillhouse.core.errors import BadInput, nearest, require
 from stillhouse.tracking import CHAMPION_SUFFIX
-from stillhouse.tracking.mlflow_tracker import ENVIRONMENT, sqlite_path
+from stillhouse.tracking.location import ENVIRONMENT, sqlite_path
 
 COMPARISON = "stillhouse.comparison"
 """The tag of a run that holds a comparison; such runs are never compared themselves."""

@@ -7,15 +7,21 @@ from typing import TYPE_CHECKING
 import torch
 
 from stillhouse.core.artifacts import Workspace
+from stillhouse.corpora.tokens import build_tokens
+from stillhouse.evaluation.suites import run_suite
+from stillhouse.examples.mining import build_mined
 from stillhouse.plan.data import Examples, Mined, Recorded, Scored, Store
 from stillhouse.plan.stage import Stage
-from stillhouse.teachers.weights import tokenizer_of
+from stillhouse.teachers.embedding import build_store
+from stillhouse.teachers.loading import tokenizer_of
 from stillhouse.training.fit import OnEvaluation, fit
+from stillhouse.training.pair_scores import build_scored
+from stillhouse.training.recording import build_recorded
 from stillhouse.training.table import open_table, token_tables
 from stillhouse.training.watch import Evaluate
 
 if TYPE_CHECKING:
-    from stillhouse.training.walk import Where
+    from stillhouse.training.where import Where
 
 
 def _stores_of(stage: Stage) -> list[Store]:
@@ -26,9 +32,6 @@ def _stores_of(stage: Stage) -> list[Store]:
 
 def prepare(stage: Stage, workspace: Workspace, *, device: str, threads: int) -> None:
     """Build the missing stores, examples and tokens of a stage in this process."""
-    from stillhouse.corpora.tokens import build_tokens
-    from stillhouse.teachers.embedding import build_store
-
     for store in _stores_of(stage):
         build_store(workspace, store, actors=1, threads=threads, local=True, device=device)
     for examples in stage.examples.sources():
@@ -39,10 +42,6 @@ def prepare(stage: Stage, workspace: Workspace, *, device: str, threads: int) ->
 
 def build_examples(workspace: Workspace, examples: Examples, *, device: str) -> None:
     """Mine, record or score examples whose sources are built; other examples come with the data."""
-    from stillhouse.examples.mining import build_mined
-    from stillhouse.training.pair_scores import build_scored
-    from stillhouse.training.recording import build_recorded
-
     if isinstance(examples.origin, Mined):
         build_mined(workspace, examples, device=device)
     elif isinstance(examples.origin, Recorded):
@@ -87,6 +86,4 @@ def dev_suite(stage: Stage, workspace: Workspace, where: "Where") -> Evaluate | 
     suite = stage.dev
     if suite is None:
         return None
-    from stillhouse.evaluation.suites import run_suite
-
     return lambda encoder: run_suite(suite, encoder, workspace, search=where.search)

@@ -8,8 +8,11 @@ import numpy as np
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput
 from stillhouse.core.types import FloatArray, IntArray
+from stillhouse.corpora.tables import open_texts
 from stillhouse.plan.data import Examples, Scored
 from stillhouse.plan.stage import Stage
+from stillhouse.teachers.cross_encoder import CrossEncoderScorer
+from stillhouse.training.models import encoder_in
 from stillhouse.training.recording import Predict, record
 
 if TYPE_CHECKING:
@@ -51,8 +54,6 @@ def build_scored(
 
 
 def _predictor(workspace: Workspace, origin: Scored, rows: Mapping[str, IntArray], device: str) -> Predict:
-    from stillhouse.corpora.tables import open_texts
-
     texts = {name: open_texts(workspace, table) for name, table in origin.rows.columns.items()}
     scorer = teacher_scorer(origin, workspace, device)
     return lambda at: _scores(scorer, texts, rows["claim"][at], rows["documents"][at])
@@ -65,11 +66,7 @@ def teacher_scorer(origin: Scored, workspace: Workspace, device: str = "cpu") ->
         BadInput: Its stage is not finished, or it cannot be loaded.
     """
     if isinstance(origin.teacher, Stage):
-        from stillhouse.training.walk import encoder_in
-
         return encoder_in(workspace.path(origin.teacher), device)
-    from stillhouse.teachers.cross_encoder import CrossEncoderScorer
-
     return CrossEncoderScorer(origin.teacher, origin.max_length, device)
 
 

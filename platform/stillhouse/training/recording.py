@@ -6,8 +6,11 @@ from typing import Any
 from stillhouse.core.artifacts import Workspace, locked, remove_leftovers, write_array, write_manifest
 from stillhouse.core.identity import canonical
 from stillhouse.core.types import IntArray, ValueArray
+from stillhouse.corpora.tables import open_rows, open_texts, open_values
 from stillhouse.examples.resumable_parts import in_parts, remove_parts
 from stillhouse.plan.data import Examples, Recorded
+from stillhouse.training.models import encoder_in
+from stillhouse.training.scorer import StudentScorer
 
 ROWS_AT_ONCE = 16384
 """Rows per part: after a kill the recording continues with the missing parts."""
@@ -86,16 +89,10 @@ def record(
 def _source_arrays(
     workspace: Workspace, origin: Any
 ) -> tuple[Mapping[str, IntArray], Mapping[str, ValueArray]]:
-    from stillhouse.corpora.tables import open_rows, open_values
-
     return open_rows(workspace, origin.rows), open_values(workspace, origin.rows)
 
 
 def _predictor(workspace: Workspace, origin: Recorded, rows: Mapping[str, IntArray], device: str) -> Predict:
-    from stillhouse.corpora.tables import open_texts
-    from stillhouse.training.scorer import StudentScorer
-    from stillhouse.training.walk import encoder_in
-
     scorer = encoder_in(workspace.path(origin.stage), device)
     assert isinstance(scorer, StudentScorer), "the objective of a recorded stage has logits"
     texts = [(open_texts(workspace, origin.rows.columns[name]), rows[name]) for name in scorer.columns]

@@ -9,8 +9,11 @@ import torch
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.types import Batch, Encoding, FloatArray, IntArray, Tokens, ValueArray
+from stillhouse.corpora.tables import open_rows, open_values
+from stillhouse.corpora.tokens import open_tokens
 from stillhouse.plan.data import Model, TokenTable
 from stillhouse.plan.stage import Stage
+from stillhouse.teachers.store import open_store
 
 
 class TokenColumn(Protocol):
@@ -165,10 +168,6 @@ def open_table(workspace: Workspace, stage: Stage, tokenizer: Model) -> Training
     Raises:
         BadInput: No example is left, or fewer than one batch.
     """
-    from stillhouse.corpora.tables import open_rows, open_values
-    from stillhouse.corpora.tokens import open_tokens
-    from stillhouse.teachers.store import open_store
-
     table = TrainingTable(
         open_rows(workspace, stage.examples),
         {column: open_tokens(workspace, t) for column, t in token_tables(stage, tokenizer).items()},

@@ -10,8 +10,10 @@ import torch
 from torch import nn
 
 from stillhouse.core.types import Encoder, FloatArray, LowRankObjective, PairModel
+from stillhouse.evaluation.geometry import collapse
 from stillhouse.plan.stage import Stage
-from stillhouse.students.encoder import evaluating
+from stillhouse.students.encoder import StudentEncoder, evaluating
+from stillhouse.students.pair_scorer import PairScorer
 from stillhouse.training.checkpoint import rng_untouched
 from stillhouse.training.module import StudentAndObjective
 from stillhouse.training.scorer import with_scores
@@ -32,8 +34,6 @@ def measure(
     Returns:
         The dev metrics, and the reason why the student counts as collapsed, or None.
     """
-    from stillhouse.evaluation.geometry import collapse
-
     student = module.student
     with rng_untouched(), evaluating(student):
         if isinstance(student, PairModel):  # It gives no vectors that could collapse.
@@ -62,11 +62,7 @@ def encoder_of(student: Any, max_length: int, autocast: str, device: str) -> Any
     """Wrap a student as an encoder, or as a scorer if it reads the texts of a pair jointly."""
     reads_pairs = isinstance(student, PairModel)
     if reads_pairs:
-        from stillhouse.students.pair_scorer import PairScorer
-
         return PairScorer(student, student.tokenizer.path, max_length, device=device, autocast=autocast)
-    from stillhouse.students.encoder import StudentEncoder
-
     return StudentEncoder(student, student.tokenizer.path, max_length, device=device, autocast=autocast)
 
 

@@ -25,7 +25,7 @@ from stillhouse.training.rank_sync import Interrupted, rank0_value, stop_signals
 from stillhouse.training.worker_mailbox import WorkerMailbox
 
 if TYPE_CHECKING:
-    from stillhouse.training.walk import Where
+    from stillhouse.training.where import Where
 
 COLLECTIVE_SECONDS = 7200
 """Timeout of collective operations in seconds: the other ranks wait while rank 0 evaluates."""

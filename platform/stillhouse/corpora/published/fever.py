@@ -274,3 +274,31 @@ def _text(path: Path) -> str:
         raise BadInput(f"{path} must exist, but does not. Check the folder of the data.") from None
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(f"{path} must be readable UTF-8 text, but reading it failed: {error}.") from None
+
+
+CLAIM_FILES = ("train.jsonl", "fever_labelled_dev.json", "shared_task_dev.jsonl", "dev.jsonl")
+
+PAGE_FILES = ("wiki-pages", "wikipages.docs.txt")
+
+
+def fever_files(root: str) -> tuple[Path, Path]:
+    """Find the claims and the pages in a folder of FEVER.
+
+    Raises:
+        BadInput: If there is no such folder, or it lacks one of them.
+    """
+    folder = Path(root).expanduser()
+    require(folder.is_dir(), "--claims must name a folder", claims=root)
+    found = [
+        next((folder / name for name in names if (folder / name).exists()), None)
+        for names in (CLAIM_FILES, PAGE_FILES)
+    ]
+    for path, names, what in zip(found, (CLAIM_FILES, PAGE_FILES), ("claims", "pages"), strict=True):
+        require(
+            path is not None,
+            f"the folder of --claims must hold the {what} of FEVER: {' or '.join(names)}",
+            claims=root,
+            found=sorted(part.name for part in folder.iterdir())[:6],
+        )
+    assert found[0] is not None and found[1] is not None
+    return found[0], found[1]

@@ -11,10 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from stillhouse.core.errors import BadInput, nearest
-from stillhouse.corpora.shares import sample_rows
 
 
 class Row(NamedTuple):
@@ -169,15 +166,6 @@ def counts(data: LabelledData, rows: Sequence[Row]) -> dict[str, int]:
     return {"rows": len(rows), **({"rows_published": published} if published else {}), **each}
 
 
-def stratified(rows: Sequence[Row], fraction: float, seed: int = 0) -> list[Row]:
-    """Sample a share of the rows, in their order, with the classes in proportion; see `shares.sample_rows`.
-
-    Raises:
-        BadInput: If ``fraction`` is out of range.
-    """
-    return [rows[int(row)] for row in sample_rows(np.array([row.label for row in rows]), fraction, seed)]
-
-
 def _tsv_rows(path: Path, text: str, task: Task) -> list[Row]:
     # Only a line feed ends a line: texts contain other separators.
     head, *lines = text.removesuffix("\n").split("\n")
@@ -235,3 +223,8 @@ def _label(task: Task, name: str, where: str) -> int:
     if known not in task.labels:
         raise BadInput(f"{where}: the label must be one of {', '.join(task.labels)}, but is {name!r}.")
     return task.labels.index(known)
+
+
+def task_name(given: str) -> str:
+    """``SST-2`` as ``sst2``."""
+    return given.lower().replace("-", "")

@@ -3,12 +3,15 @@
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from stillhouse.core.console import say
 from stillhouse.core.errors import require
 from stillhouse.core.identity import spec
+from stillhouse.corpora.published.fever import SPLITS, fever_files
 from stillhouse.experiments.data_kind import DataKind
 from stillhouse.experiments.kinds.word_vectors import WordVectors
 from stillhouse.plan.data import AllRows, Examples, Model, RankingTask, TextTable
 from stillhouse.plan.stage import DevSuite
+from stillhouse.teachers.weights import resolve_model
 
 if TYPE_CHECKING:
     from stillhouse.experiments.experiment import Experiment
@@ -65,8 +68,6 @@ class Claims(DataKind[RankingTask]):
 
     def check(self, experiment: "Experiment") -> None:
         """Refuse missing files, and a cross-encoder that gives no single score."""
-        from stillhouse.experiments.claim_rows import fever_files
-
         fever_files(self.path)
         self.published_teacher()
 
@@ -79,7 +80,6 @@ class Claims(DataKind[RankingTask]):
         if not self.cross_encoder:
             return None
         from stillhouse.teachers.cross_encoder import check_cross_encoder
-        from stillhouse.teachers.weights import resolve_model
 
         model = resolve_model(self.cross_encoder)
         check_cross_encoder(model)
@@ -93,7 +93,6 @@ class Claims(DataKind[RankingTask]):
 
     def prepare(self, context: "Preparation") -> RankingTask:
         """Read claims and pages, find the candidates, and register what measures their ranking."""
-        from stillhouse.corpora.published.fever import SPLITS
         from stillhouse.evaluation.claim_ranking import ClaimRanking
         from stillhouse.experiments.claim_rows import read_claims
 
@@ -131,8 +130,6 @@ class Claims(DataKind[RankingTask]):
 
 def _say(facts: dict[str, Any]) -> None:
     """Print what was read, Table 1, and the worth of TF-IDF's own order, which every student should beat."""
-    from stillhouse.core.console import say
-
     say(f"  {facts['data']}")
     say(f"  {facts['claims']:,} claims to learn from, {facts['candidates']} candidates each")
     say(f"  claims with all relevant documents among the C nearest: {facts['coverage']}")

@@ -4,6 +4,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from stillhouse.core.errors import require
+from stillhouse.corpora.published.glue import TASKS, resolve_task, task_name
+from stillhouse.corpora.wordnet import wordnet_files
 from stillhouse.experiments.data_kind import DataKind
 from stillhouse.experiments.kinds.word_vectors import WordVectors
 from stillhouse.plan.data import AllRows, Examples, TextTable, sample
@@ -56,19 +58,12 @@ class LabelledTask(DataKind[TaskData]):
 
     def check(self, experiment: "Experiment") -> None:
         """Refuse an unknown task, and missing files of it or of WordNet."""
-        from stillhouse.corpora.published.glue import resolve_task
-        from stillhouse.corpora.wordnet import wordnet_files
-        from stillhouse.experiments.task_rows import task_name
-
         resolve_task(task_name(self.name), self.root, "train")
         if self.wordnet:
             wordnet_files(self.wordnet)
 
     def sketch(self, experiment: "Experiment") -> TaskData:
         """Rows that are not there, with the classes of the task."""
-        from stillhouse.corpora.published.glue import TASKS
-        from stillhouse.experiments.task_rows import task_name
-
         known = TASKS[task_name(self.name)]
         texts, nothing = TextTable("placeholder"), DevSuite((), select="")
         columns = ("text", "other") if known.second else ("text",)

@@ -1,11 +1,9 @@
 """Labelled (query, passage) pairs, with hard negatives that come with them or are mined."""
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from stillhouse.core.errors import mistake_in, require
+from stillhouse.core.errors import require
 from stillhouse.experiments.data_kind import DataKind
 from stillhouse.plan.data import AllRows, Examples, Mined, Store, TextTable, sample
 from stillhouse.plan.mining import Mining
@@ -13,10 +11,8 @@ from stillhouse.plan.setting import PairData
 
 if TYPE_CHECKING:
     from stillhouse.core.artifacts import Workspace
-    from stillhouse.core.types import IntArray
-    from stillhouse.examples.mining import Miner
     from stillhouse.experiments.experiment import Experiment
-    from stillhouse.experiments.preparation import Embedding, Preparation
+    from stillhouse.experiments.preparation import Preparation
 
 
 @dataclass(frozen=True)
@@ -63,10 +59,12 @@ class Pairs(DataKind[PairData]):
 
     def prepare(self, context: "Preparation") -> PairData | None:
         """Read the pairs, and plan what the teacher embeds and mines for them."""
+        from stillhouse.experiments.negatives import mine_negatives, with_negatives
+
         pairs = self.read(context.workspace, context) if context.training else None
         if pairs is None:
             return None
-        examples = self.with_negatives(pairs, context.store)
+        examples = with_negatives(pairs, self.mining, self.negatives, context.store)
         if isinstance(examples.origin, Mined):
             context.embedded(pairs.columns["query"])
             context.embedded(pairs.columns["passage"])
@@ -95,75 +93,3 @@ class Pairs(DataKind[PairData]):
         experiment = context.experiment
         any_of_pydocs = self.count and experiment.budget.finetune and experiment.uses_pydocs
         return context.pydocs().pairs if any_of_pydocs else None
-
-    def with_negatives(self, pairs: Examples, store: Callable[[TextTable], Store]) -> Examples:
-        """The pairs with hard negatives, which are still to be mined where they do not come with the pairs.
-
-        Raises:
-            BadInput: FAISS as it is installed lacks the index of the rule.
-        """
-        if self.negatives == 0 or "negatives" in pairs.columns:
-            return pairs
-        if self.mining.index != "exact":
-            from stillhouse.evaluation.search.indexes import check_index, parse_index
-
-            check_index(parse_index(self.mining.index))
-        queries, passages = store(pairs.columns["query"]), store(pairs.columns["passage"])
-        return Examples(
-            columns={**pairs.columns, "negatives": pairs.columns["passage"]},
-            origin=Mined(pairs, queries, passages, self.negatives, self.mining),
-            label="mined",
-        )
-
-
-def mine_negatives(workspace: "Workspace", examples: Examples, embedding: "Embedding") -> None:
-    """Mine hard negatives unless they exist; parts of the pairs are Ray tasks where the teacher runs on Ray.
-
-    An index is built and searched in this process, with all its threads.
-
-    Args:
-        workspace: Where the pairs and both stores are.
-        examples: Examples whose origin is `Mined`.
-        embedding: Where the teacher runs.
-
-    Raises:
-        BadInput: No pair has enough negatives.
-    """
-    from stillhouse.core.console import Progress
-    from stillhouse.examples.mining import build_mined
-
-    assert isinstance(examples.origin, Mined), "only mined examples are mined"
-    here = embedding.local or examples.origin.mining.index != "exact"
-    build_mined(
-        workspace,
-        examples,
-        device=embedding.device if embedding.local else "cpu",
-        progress=Progress("mining", "pairs"),
-        spread=None if here else lambda miner: partial(_on_ray, miner, embedding),
-    )
-
-
-def _on_ray(miner: "Miner", embedding: "Embedding", starts: list[int]) -> "Iterator[tuple[int, IntArray]]":
-    """Yield the parts as they finish, each a task with as many threads as a teacher actor has."""
-    import ray
-
-    on_gpu = embedding.device.startswith("cuda")
-    task: Any = ray.remote(num_cpus=embedding.threads, num_gpus=int(on_gpu), max_retries=3)(_part)
-    shared = ray.put(miner)
-    waiting = [task.remote(shared, start, embedding.device, embedding.threads) for start in starts]
-    try:
-        while waiting:
-            ready, waiting = ray.wait(waiting, num_returns=1)
-            yield ray.get(ready[0])
-    except Exception as error:
-        raise mistake_in(error) or error from None
-    finally:
-        for left in waiting:
-            ray.cancel(left)
-
-
-def _part(miner: "Miner", start: int, device: str, threads: int) -> "tuple[int, IntArray]":
-    import torch
-
-    torch.set_num_threads(threads)
-    return start, miner.part(start, device)

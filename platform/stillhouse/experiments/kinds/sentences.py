@@ -4,8 +4,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from stillhouse.core.errors import require
-from stillhouse.core.identity import spec
-from stillhouse.experiments.augmentation import Augmentation, augment_table
+from stillhouse.experiments.augmentation import Augmentation
 from stillhouse.experiments.data_kind import DataKind
 from stillhouse.experiments.kinds.collection import SearchCollection
 from stillhouse.experiments.kinds.pairs import Pairs
@@ -15,9 +14,6 @@ from stillhouse.plan.setting import SentenceData
 if TYPE_CHECKING:
     from stillhouse.experiments.experiment import Experiment
     from stillhouse.experiments.preparation import Preparation
-
-AGREEMENT = "agreement_spearman_cosine"
-STSB = "sts_stsb_spearman_cosine"
 
 
 @dataclass(frozen=True)
@@ -87,6 +83,9 @@ class Sentences(DataKind[SentenceData]):
 
     def prepare(self, context: "Preparation") -> SentenceData:
         """Read the corpus, add copies, and hold sentences out to measure agreement with the teacher."""
+        from stillhouse.experiments.augmented_text import augment_table
+        from stillhouse.experiments.sentence_tables import measure_sentences
+
         self.augmentation.check()
         search = context.get(SearchCollection)
         train, dev, test = self.read(context)
@@ -119,11 +118,12 @@ class Sentences(DataKind[SentenceData]):
         if self.is_pydocs:
             docs = context.pydocs()
             return docs.sentences, docs.dev_sentences, docs.test_sentences
-        from stillhouse.corpora.reading.corpus import ReadOptions
-        from stillhouse.corpora.reading.ingest import ingest
-        from stillhouse.corpora.splits import split_table
+        from stillhouse.experiments.sentence_tables import read_corpus
 
-        options = ReadOptions(
+        return read_corpus(
+            context,
+            self.corpus,
+            self.held_out,
             column=self.column or None,
             split_sentences=self.split or None,
             min_words=self.min_words,
@@ -132,31 +132,10 @@ class Sentences(DataKind[SentenceData]):
             encoding=self.encoding,
             limit=self.count or None,
         )
-        table = ingest(context.workspace, self.corpus, options, refresh=context.refresh)
-        return split_table(context.workspace, table, held_out=self.held_out)
 
     def summary(self, facts: dict[str, Any]) -> str:
         """How many sentences of which corpus the teacher has embedded."""
         return summary_of_sentences(facts)
-
-
-def measure_sentences(context: "Preparation", dev: Store, test: Store) -> None:
-    """Register agreement with the teacher, and STS where the data root has it."""
-    from stillhouse.evaluation.agreement import Agreement
-    from stillhouse.evaluation.sts import STS, resolve_sts
-
-    context.measure(
-        "agreement",
-        AGREEMENT,
-        dev=lambda: spec(Agreement, store=dev, pairs=500),
-        test=spec(Agreement, store=test, pairs=500),
-    )
-    root = context.experiment.selection.data_root
-    if root:
-        data = resolve_sts(root, "dev")
-        context.measure(
-            "stsb", STSB, dev=lambda: spec(STS, data=data), test=spec(STS, data=resolve_sts(root, "test"))
-        )
 
 
 def summary_of_sentences(facts: dict[str, Any]) -> str:

@@ -11,7 +11,6 @@ A module has two functions:
     Yields points in order of preference; `propose` takes the first that was not tried before.
 """
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -85,29 +84,3 @@ def check_sampler(name: str, space: "Space") -> None:
         BadInput: Unknown sampler, or one that does not suit the space.
     """
     load_sampler(name).check(space)
-
-
-def propose(name: str, search: Search) -> dict[str, Any] | None:
-    """Propose a point that was not tried before.
-
-    Returns:
-        The point, or None when every point of the space has been tried.
-    """
-    from stillhouse.search.optuna_params import encode
-
-    space = search.space
-    tried = {_key(trial.params) for trial in search.past}
-    if space.points is not None and len(tried) >= space.points:
-        return None
-    point: dict[str, Any] | None = None
-    for point in load_sampler(name).candidates(search):
-        if _key(encode(point, space)) not in tried:
-            return point
-    if space.points is None or space.points > LARGEST_GRID:
-        return point
-    grid = load_sampler("grid").candidates(search)
-    return next((point for point in grid if _key(encode(point, space)) not in tried), None)
-
-
-def _key(params: dict[str, Any]) -> str:
-    return json.dumps(params, sort_keys=True)

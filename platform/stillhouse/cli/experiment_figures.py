@@ -1,0 +1,69 @@
+"""`stillhouse evaluate MODEL` without `--suite`: measure a model on an experiment's own dev or test suite."""
+
+from argparse import Namespace
+from typing import Any
+
+from stillhouse.cli.against import compare_suites, models_of, results_against
+from stillhouse.cli.options import embedding_of, experiment_from
+from stillhouse.cli.run import on_ray, write_results
+from stillhouse.cli.suites import refuse_suite_flags
+from stillhouse.core.artifacts import Workspace
+from stillhouse.core.console import say
+from stillhouse.core.errors import BadInput
+from stillhouse.core.types import Scorer
+from stillhouse.evaluation.suites import measure_suite, run_suite
+from stillhouse.experiments.kinds.collection import SearchCollection
+from stillhouse.experiments.kinds.labelled_task import LabelledTask
+from stillhouse.experiments.preparation import prepare
+from stillhouse.experiments.search_pool import calibrated
+from stillhouse.plan.setting import Setting
+from stillhouse.sweeps.test_log import record_test_use, tag_tested_runs
+from stillhouse.training.models import open_model
+
+
+def evaluate_experiment(options: Namespace) -> None:
+    """Prepare the experiment's data, measure the model, and print and write the figures."""
+    if not options.model:
+        raise BadInput(
+            "`evaluate` needs a model: give a stage's folder, an exported folder or a name, "
+            "or --suite with --from-run."
+        )
+    refuse_suite_flags(options)
+    split = "test" if options.final else "dev"
+    report: dict[str, Any] = {"model": options.model, "split": split}
+    with on_ray(options) as (workspace, device):
+        encoder, *others = [open_model(name, workspace, device) for name in models_of(options)]
+        experiment = experiment_from(options, base=options.base)
+        embedding = embedding_of(options, device, local=options.local)
+        prepared = prepare(experiment, workspace, embedding, refresh=options.refresh, training=False)
+        suite = prepared.test if options.final else prepared.setting.dev
+        if options.final:
+            record_test_use(workspace, suite.fingerprint, " against ".join(models_of(options)))
+            for name in models_of(options):
+                tag_tested_runs(workspace, suite.fingerprint, name)
+        mine = measure_suite(suite, encoder, workspace)
+        figures = dict(mine[0])
+        theirs = [measure_suite(suite, other, workspace) for other in others]
+        calibration: dict[str, Any] = {}
+        if not options.final:
+            figures |= _task_figures(prepared.setting, encoder, workspace)
+            search = prepared.setting.get(SearchCollection)
+            calibration = calibrated(search.pool if search else None, encoder, options.model, workspace)
+    for name, value in figures.items():
+        say(f"  {name:<36} {value:.4f}")
+    if calibration:
+        report["calibration"] = calibration
+    for other in theirs:
+        report["against"] = results_against(options, {split: compare_suites(split, mine, other, options)})
+    write_results(options, {**report, "metrics": figures})
+
+
+def _task_figures(setting: Setting, encoder: Any, workspace: Workspace) -> dict[str, float]:
+    """Measure a model on a task's own dev suites: its scores, where it gives any, and its plain vectors."""
+    task = setting.get(LabelledTask)
+    figures: dict[str, float] = {}
+    if task is not None:
+        scored = [task.dev] if isinstance(encoder, Scorer) else []
+        for suite in [*scored, *([task.untuned] if task.untuned else [])]:
+            figures |= run_suite(suite, encoder, workspace)
+    return figures

@@ -1,0 +1,20 @@
+"""Where and how the teacher runs."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Embedding:
+    """Where and how the teacher runs.
+
+    Attributes:
+        actors: Teacher actors in the pool; 0 takes one per GPU, or one per CPU where there is no GPU.
+        threads: Threads per actor; fixed, so that the bytes of a store do not depend on the pool.
+        local: Whether the teacher runs in this process without Ray, with one thread per CPU.
+        device: ``cpu``, ``cuda``, ….
+    """
+
+    actors: int = 0
+    threads: int = 1
+    local: bool = False
+    device: str = "cpu"

@@ -1,0 +1,96 @@
+"""Parallel text, read from files as training, dev and test pairs, and what measures it."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stillhouse.core.artifacts import locked, read_json, write_json
+from stillhouse.core.errors import require
+from stillhouse.core.identity import spec
+from stillhouse.corpora.reading.corpus import hub_name, list_files
+from stillhouse.corpora.reading.ingest import describe_examples, note_path, restore_examples
+from stillhouse.corpora.reading.parallel import Parallel as ParallelCorpus
+from stillhouse.corpora.reading.parallel import moses_pair
+from stillhouse.corpora.reading.translations import split_parallel, write_parallel
+from stillhouse.evaluation.crosslingual_sts import CrossLingualSTS, resolve_crosslingual_sts
+from stillhouse.evaluation.translation import Translations
+from stillhouse.plan.data import Examples
+
+if TYPE_CHECKING:
+    from stillhouse.core.artifacts import Workspace
+    from stillhouse.corpora.reading.parallel import Parallel as ParallelCorpus
+    from stillhouse.experiments.preparation import Preparation
+
+VERSION = 1
+ACCURACY = "translation_mean_accuracy"
+
+
+def parallel_corpora(text: str, limit: int = 0) -> "list[ParallelCorpus]":
+    """Parse a list of parallel corpora, separated by commas.
+
+    Args:
+        text: ``de=pairs.tsv`` (two columns), ``de=folder`` (``*.en`` beside ``*.de``), ``de=folder:eng``
+            (another source language), or ``de=hf:name:config``, one or more.
+        limit: Pairs per corpus; 0 takes all.
+
+    Raises:
+        BadInput: A corpus comes without a language.
+    """
+    corpora = []
+    for part in filter(None, text.split(",")):
+        language, equals, source = part.strip().partition("=")
+        require(
+            bool(language and equals and source),
+            "--parallel must be LANGUAGE=CORPUS, several separated by commas",
+            given=part,
+            remedy="Such as --parallel de=de.tsv,fr=fr.tsv.gz",
+        )
+        folder, colon, other = source.rpartition(":")
+        if hub_name(source) is None and colon and Path(folder).is_dir():
+            corpora.append(moses_pair(folder, other, language, limit=limit or None))
+        elif Path(source).is_dir():
+            corpora.append(moses_pair(source, "en", language, limit=limit or None))
+        else:
+            corpora.append(ParallelCorpus(source, language=language, limit=limit or None))
+    require(bool(corpora), "--parallel must name at least one corpus", given=text)
+    return corpora
+
+
+def read_parallel_data(
+    workspace: "Workspace", text: str, *, limit: int, held_out: int, refresh: bool = False
+) -> tuple[Examples, Examples, Examples]:
+    """Read training, dev and test pairs; they are read again when a file has changed."""
+    corpora = parallel_corpora(text, limit)
+    local = [
+        path for corpus in corpora for path in (corpus.source, corpus.target) if path and not hub_name(path)
+    ]
+    files = [file for path in local for file in list_files(path)[1]]
+    signature = {"version": VERSION, "corpora": corpora, "files": files, "held_out": held_out}
+    note = note_path(workspace, "parallel", signature)
+    with locked(note.with_suffix(".lock")):
+        if note.exists() and not refresh:
+            known = [restore_examples(workspace, part) for part in read_json(note)["parts"]]
+            if all(known):
+                return known[0], known[1], known[2]  # type: ignore[return-value]
+        train, dev, test = split_parallel(workspace, write_parallel(workspace, corpora), held_out)
+        write_json(note, {"parts": [describe_examples(part) for part in (train, dev, test)]})
+        return train, dev, test
+
+
+def measure_translations(context: "Preparation", dev: Examples, test: Examples) -> None:
+    """Register translation accuracy, and STS between languages where the data root has it."""
+    context.measure(
+        "translation",
+        ACCURACY,
+        dev=lambda: spec(Translations, examples=dev),
+        test=spec(Translations, examples=test, split="test"),
+    )
+    selection = context.experiment.selection
+    if selection.data_root or selection.by == "stsb":
+        stsb = resolve_crosslingual_sts(selection.data_root, "stsb", "dev")
+        mean = "cross_avg" if len(stsb.pairs) > 1 else stsb.pairs[0]
+        context.measure(
+            "stsb",
+            f"xsts_{mean}_spearman_cosine_x100",
+            dev=lambda: spec(CrossLingualSTS, data=stsb),
+            test=spec(CrossLingualSTS, data=resolve_crosslingual_sts(selection.data_root, "sts2017", "test")),
+        )

@@ -1,0 +1,71 @@
+"""The pool that dev queries search: sampled among the passages, and calibrated against all of them."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from stillhouse.core.artifacts import read_manifest
+from stillhouse.core.console import say, warn
+from stillhouse.core.identity import spec
+from stillhouse.evaluation.pool import NAME, Pool, build_pool, calibrate
+from stillhouse.evaluation.retrieval import DocSearch
+from stillhouse.plan.data import Collection, Store, TextTable
+from stillhouse.training.models import identity_of
+
+if TYPE_CHECKING:
+    from stillhouse.core.artifacts import Workspace
+    from stillhouse.core.types import Encoder
+    from stillhouse.experiments.preparation import Preparation
+
+
+MRR = "cosine_mrr@10"
+
+
+def pool_of(collection: Collection, size: int, store: Callable[[TextTable], Store]) -> Pool | None:
+    """Return the pool to sample; None where all passages are searched.
+
+    Args:
+        collection: All queries and passages.
+        size: Number of random passages in the pool; 0 searches all.
+        store: Registers a table of texts that the teacher has still to embed.
+    """
+    return Pool(collection, store(collection.queries), store(collection.passages), size) if size else None
+
+
+def measure_search(context: "Preparation", dev: Collection, test: Collection, pool: Pool | None) -> None:
+    """Register search: on dev in the pool, if there is one, and on test among all passages."""
+    name = NAME if pool else "docsearch"
+    context.measure(
+        "search",
+        f"{name}_{MRR}",
+        dev=lambda: spec(
+            DocSearch, collection=pooled_dev(context.workspace, pool) if pool else dev, name=name
+        ),
+        test=spec(DocSearch, collection=test, name="docsearch"),
+    )
+
+
+def pooled_dev(workspace: "Workspace", pool: "Pool") -> Collection:
+    """Sample the collection unless it exists; report what it holds when it is made."""
+    known = workspace.finished(pool)
+    sampled = build_pool(workspace, pool)
+    if not known:
+        made = read_manifest(workspace.path(pool))
+        held = f"{made['passages']:,} of {made['of']:,} passages, {made['positives']:,} relevant"
+        near = f"{made['teacher']:,} near by the teacher, {made['tfidf']:,} by TF-IDF"
+        say(f"  dev pool: {held}, {near}, {made['random']:,} random; `stillhouse evaluate` calibrates it")
+        if made["passages"] == made["of"]:
+            warn("The dev pool is the whole collection: raise dev_passages, or leave dev_pool out.")
+    return sampled
+
+
+def calibrated(
+    pool: "Pool | None", encoder: "Encoder", model: str, workspace: "Workspace"
+) -> dict[str, dict[str, float]]:
+    """Measure a model on the whole collection and on the pool; the figures are printed, and kept with it."""
+    if pool is None:
+        return {}
+    found = calibrate(workspace, pool, encoder, identity_of(model, workspace))
+    say("  calibration of the dev pool:")
+    for figure, each in found.items():
+        say(f"  {figure:<36} {each['full']:.4f} whole, {each['pool']:.4f} pool, ratio {each['ratio']:.3f}")
+    return found

@@ -1,0 +1,49 @@
+"""Sentences read from a corpus as tables, and what measures a student of them."""
+
+from typing import TYPE_CHECKING, Any
+
+from stillhouse.core.identity import spec
+from stillhouse.corpora.reading.corpus import ReadOptions
+from stillhouse.corpora.reading.ingest import ingest
+from stillhouse.corpora.splits import split_table
+from stillhouse.evaluation.agreement import Agreement
+from stillhouse.evaluation.sts import STS, resolve_sts
+from stillhouse.plan.data import Store, TextTable
+
+if TYPE_CHECKING:
+    from stillhouse.experiments.preparation import Preparation
+
+
+AGREEMENT = "agreement_spearman_cosine"
+STSB = "sts_stsb_spearman_cosine"
+
+
+def read_corpus(
+    context: "Preparation", corpus: str, held_out: int, **options: Any
+) -> tuple[TextTable, TextTable, TextTable]:
+    """Read a corpus and split it into training, dev and test sentences.
+
+    Args:
+        context: The workspace, and whether the corpus is read again.
+        corpus: A file, a folder, a glob, a URL, or ``hf:``.
+        held_out: Sentences for dev and for test each.
+        **options: Fields of `ReadOptions`.
+    """
+    table = ingest(context.workspace, corpus, ReadOptions(**options), refresh=context.refresh)
+    return split_table(context.workspace, table, held_out=held_out)
+
+
+def measure_sentences(context: "Preparation", dev: Store, test: Store) -> None:
+    """Register agreement with the teacher, and STS where the data root has it."""
+    context.measure(
+        "agreement",
+        AGREEMENT,
+        dev=lambda: spec(Agreement, store=dev, pairs=500),
+        test=spec(Agreement, store=test, pairs=500),
+    )
+    root = context.experiment.selection.data_root
+    if root:
+        data = resolve_sts(root, "dev")
+        context.measure(
+            "stsb", STSB, dev=lambda: spec(STS, data=data), test=spec(STS, data=resolve_sts(root, "test"))
+        )

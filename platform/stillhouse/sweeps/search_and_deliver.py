@@ -1,0 +1,82 @@
+"""The second half of a sweep: search on prepared data, train the baseline beside it, deliver the champion."""
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stillhouse.core.artifacts import Workspace
+from stillhouse.evaluation.retrieval import DocSearch, start_search_pool
+from stillhouse.experiments.fields import stated
+from stillhouse.experiments.preparation import Prepared
+from stillhouse.plan.stage import DevSuite
+from stillhouse.search.observer import Observer, open_tracker
+from stillhouse.search.options import LATENCY, SweepOptions
+from stillhouse.search.shared_stages import build_shared, first_point, some_point
+from stillhouse.search.trial import Context
+from stillhouse.search.tuner import search
+from stillhouse.sweeps.baseline import Baseline
+from stillhouse.sweeps.deliver import deliver
+from stillhouse.training.where import Where
+
+if TYPE_CHECKING:
+    from stillhouse.evaluation.retrieval import SearchPool
+
+
+def search_and_deliver(
+    options: SweepOptions, prepared: Prepared, workspace: Workspace, folder: Path, at_once: int
+) -> dict[str, Any]:
+    """Search on prepared data, and deliver the best student.
+
+    Args:
+        options: The sweep.
+        prepared: Its data.
+        workspace: Where everything is kept.
+        folder: The sweep's folder.
+        at_once: Trials at once.
+
+    Returns:
+        What `sweep` returns.
+    """
+    where = Where(
+        device=options.device,
+        threads=max(1, int(options.need.cpus)),
+        workers=options.need.workers,
+        search=_search_pool(prepared.setting.dev),
+    )
+    context = Context(
+        method=options.method,
+        preset=options.preset,
+        setting=prepared.setting,
+        root=str(workspace.root),
+        where=where,
+        quality=prepared.setting.dev.select,
+    )
+    plan = context.plan(some_point(options.space))
+    # A labelled task has its own metric, which the last stage selects by.
+    context = dataclasses.replace(context, quality=plan.dev.select if plan.dev else context.quality)
+    tracker = open_tracker(workspace, folder, options.name)
+    facts = {**prepared.facts, **stated(options.experiment)}
+    with Observer(options.name, context, tracker, facts) as observer:
+        build_shared(context, options.space, options.need)
+        baseline = Baseline(context, options.need, plan, first_point(options.space))
+        if LATENCY in options.objectives:
+            baseline.wait()
+        records = search(options, context, folder, observer, at_once)
+        baseline.wait()
+        return deliver(
+            options.name,
+            options.register or f"stillhouse-{options.name}",
+            prepared,
+            context,
+            folder,
+            records,
+            baseline,
+            observer,
+        )
+
+
+def _search_pool(dev: DevSuite) -> "SearchPool | None":
+    """Start the actors that search for all trials; None if no trial searches."""
+    if not any(evaluator.target is DocSearch for evaluator in dev.evaluators):
+        return None
+    return start_search_pool(actors=2, threads=1, index="exact")

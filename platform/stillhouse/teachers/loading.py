@@ -1,0 +1,144 @@
+"""Loading a model, published or trained here, and running it as a teacher: from tokens to vectors."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+from stillhouse.core.artifacts import Workspace
+from stillhouse.core.errors import BadInput, require
+from stillhouse.core.tokenizing import FastTokenizer, first_module, is_static
+from stillhouse.core.types import Tokens
+from stillhouse.plan.data import Model, Store
+from stillhouse.plan.stage import Stage
+from stillhouse.students.backbone import quiet
+from stillhouse.students.cpu.attention import optimise_for_cpu
+from stillhouse.teachers.forward import cast_products
+from stillhouse.teachers.weights import check_safetensors, on_this_machine
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+TEACHERS = ("Transformer", "StaticEmbedding")
+"""First modules of sentence-transformers that a store supports: both take token ids."""
+
+_TOKENIZERS: dict[str, Model] = {}
+
+
+def load_sentence_transformer(model: Model, device: str = "cpu") -> "SentenceTransformer":
+    """Load a model with sentence-transformers: float32, evaluation mode, from the local folder only.
+
+    Raises:
+        BadInput: sentence-transformers cannot load the folder.
+    """
+    from sentence_transformers import SentenceTransformer
+
+    check_safetensors(Path(model.path))
+    try:
+        with quiet():
+            loaded = SentenceTransformer(
+                model.path,
+                device=device,
+                trust_remote_code=False,
+                local_files_only=True,
+                model_kwargs={"use_safetensors": True, "dtype": "float32"},
+            )
+    except (OSError, ValueError, KeyError, ImportError) as error:
+        raise BadInput(
+            f"{model.name or model.path} must be a model that sentence-transformers loads, but loading it "
+            f"gave: {error}"
+        ) from error
+    optimise_for_cpu(loaded, device)
+    return loaded.eval()
+
+
+def tokenizer_of(teacher: Model | Stage) -> Model:
+    """Return the model whose folder holds a teacher's tokenizer; a student is built once per process."""
+    if isinstance(teacher, Model):
+        return teacher
+    # By the printed form, not by the fingerprint, which does not cover paths.
+    if (key := repr(teacher.student)) not in _TOKENIZERS:
+        tokenizer = teacher.student.build().tokenizer
+        assert isinstance(tokenizer, Model), f"{teacher.student} must name its tokenizer"
+        _TOKENIZERS[key] = tokenizer
+    return _TOKENIZERS[key]
+
+
+def teacher_encoder(store: Store, workspace: Workspace, device: str = "cpu") -> Callable[[Tokens], Tensor]:
+    """Load a store's teacher, published or trained here, as a function from tokens to vectors (B, E).
+
+    Raises:
+        BadInput: The teacher's stage is not finished, or the model cannot be loaded.
+    """
+    if isinstance(store.teacher, Stage):
+        return _trained(store.teacher, workspace, device, store.compute)
+    local = on_this_machine(store.teacher)
+    check_teacher(local)
+    model = load_sentence_transformer(local, device)
+    return _static(model) if is_static(Path(local.path)) else _contextual(model, store, local)
+
+
+def check_teacher(model: Model) -> None:
+    """Refuse a model whose input features a store cannot provide.
+
+    Raises:
+        BadInput: Its first module is neither a transformer nor a table of token vectors.
+    """
+    first = first_module(Path(model.path))
+    if first not in TEACHERS:
+        raise BadInput(
+            f"A teacher's first module must be one of {TEACHERS}, but {model.name or model.path} has "
+            f"module={first!r}."
+        )
+
+
+def _contextual(model: "SentenceTransformer", store: Store, local: Model) -> Callable[[Tokens], Tensor]:
+    positions = getattr(model[0].auto_model.config, "max_position_embeddings", store.max_length)
+    require(
+        store.max_length <= positions, "max_length <= the teacher's positions", max_length=store.max_length
+    )
+    # Some poolings exclude the prompt's tokens; they receive their number, as from `encode`.
+    cast_products(model, store.compute)
+    tokenizer = FastTokenizer(Path(local.path), store.max_length)
+    prompt = {"prompt_length": tokenizer.prefix_length(store.prompt)} if store.prompt else {}
+
+    def forward(tokens: Tokens) -> Tensor:
+        features = {"input_ids": tokens.input_ids_BT, "attention_mask": tokens.attention_mask_BT, **prompt}
+        vectors: Tensor = model(features)["sentence_embedding"]
+        return vectors
+
+    return forward
+
+
+def _static(model: "SentenceTransformer") -> Callable[[Tokens], Tensor]:
+    def forward(tokens: Tokens) -> Tensor:
+        lengths_B = tokens.attention_mask_BT.sum(dim=1)
+        ids_N = tokens.input_ids_BT[tokens.attention_mask_BT.bool()]
+        vectors: Tensor = model({"input_ids": ids_N, "offsets": lengths_B.cumsum(0) - lengths_B})[
+            "sentence_embedding"
+        ]
+        return vectors
+
+    return forward
+
+
+def _trained(stage: Stage, workspace: Workspace, device: str, compute: str) -> Callable[[Tokens], Tensor]:
+    from safetensors.torch import load_file
+
+    if not workspace.finished(stage):
+        raise BadInput(
+            f"The teacher's stage must be finished, but {stage.label}-{stage.fingerprint} is not. Run it "
+            "first."
+        )
+    student = stage.student.build()
+    student.load_state_dict(load_file(workspace.path(stage) / "student.safetensors"))
+    student.to(device).eval()
+    cast_products(student, compute)
+    optimise_for_cpu(student, device)
+
+    def forward(tokens: Tokens) -> Tensor:
+        vectors: Tensor = student(tokens).embedding_BD
+        return vectors
+
+    return forward

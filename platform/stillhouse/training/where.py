@@ -1,0 +1,33 @@
+"""Where a plan runs."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from stillhouse.core.errors import require
+
+
+@dataclass(frozen=True)
+class Where:
+    """Where a plan runs, which does not affect what it computes.
+
+    Attributes:
+        device: ``auto`` (whatever the machine has), ``cpu``, ``cuda``, ``cuda:1`` or ``mps``.
+        threads: CPU threads per training process; 0 keeps torch's own choice.
+        workers: Number of training processes. Several run under Ray Train if Ray is running, otherwise as
+            plain processes on this machine.
+        checkpoint_seconds: Maximum time between two checkpoints in seconds.
+        search: A pool of actors that dev evaluators search with; None searches in the process.
+        max_failures: Number of lost workers that Ray Train replaces before it gives up.
+    """
+
+    device: str = "auto"
+    threads: int = 0
+    workers: int = 1
+    checkpoint_seconds: float = 60.0
+    search: Any = None
+    max_failures: int = 3
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        require(self.workers >= 1, "workers >= 1", workers=self.workers)
+        require(self.threads >= 0, "threads >= 0", threads=self.threads)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from stillhouse.cli.against import models_of, results_against, show_against
+from stillhouse.cli.against import compared_with, models_of, results_against, show_against
 from stillhouse.cli.options import device_of
 from stillhouse.cli.run import on_ray, write_results
 from stillhouse.core.artifacts import Workspace

@@ -117,9 +117,9 @@ def test_it_is_cheap() -> None:
     collapse(vectors)
     seconds = []
     for _ in range(5):
-        start = time.perf_counter()
+        start = time.process_time()  # A busy machine does not make it slower.
         collapse(vectors)
-        seconds.append(time.perf_counter() - start)
+        seconds.append(time.process_time() - start)
     assert min(seconds) < 0.2
 
 

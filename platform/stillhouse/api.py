@@ -132,6 +132,7 @@ def sweep(
     scheduler: str = "asha",
     objectives: Sequence[str] = ("quality",),
     name: str = "",
+    register_anyway: bool = False,
     root: Path | str | None = None,
     workers: int = 1,
     device: str = "auto",
@@ -152,6 +153,7 @@ def sweep(
         scheduler: Rule that stops weak trials early, such as ``asha``; ``none`` stops none.
         objectives: ``quality`` alone, or with ``size`` or ``latency``.
         name: Name of the sweep; empty takes the method's.
+        register_anyway: Whether to register a champion that loses on the test split.
         root: The workspace's folder; None takes ``$STILLHOUSE_ROOT``, else ``./runs``.
         workers: Training processes per trial.
         device: ``auto``, ``cpu``, ``cuda`` or ``mps``.
@@ -186,6 +188,7 @@ def sweep(
             objectives=tuple(objectives),
             address=address,
             verbose=verbose,
+            register_anyway=register_anyway,
         )
     )
 

@@ -13,7 +13,7 @@ from stillhouse.core.types import FloatArray
 from stillhouse.corpora.tables import open_qrels, open_texts, write_collection, write_texts
 from stillhouse.evaluation.pool import CALIBRATION, Pool, build_pool, calibrate
 from stillhouse.experiments.fields import experiment_of, merged
-from stillhouse.experiments.kinds.collection import SearchCollection
+from stillhouse.experiments.kinds.collection import SearchCollection, SearchData
 from stillhouse.experiments.search_pool import calibrated, pool_of, pooled_dev
 from stillhouse.plan.data import Store
 from stillhouse.teachers.embedding import build_stores
@@ -93,7 +93,9 @@ def test_the_flag_uses_the_pool_and_prints_its_calibration(
     printed = capsys.readouterr()
     assert "of 150 passages, 20 relevant" in printed.out and printed.err == "", "this one leaves passages out"
     assert pooled_dev(workspace, asked) == sampled and capsys.readouterr().out == ""
-    found = calibrated(asked, Letters(), str(tiny_model), workspace)
+    found = calibrated(
+        SearchData(pool.collection, pool.collection, asked), Letters(), str(tiny_model), workspace
+    )
     assert "whole" in capsys.readouterr().out and found["docsearch_cosine_recall@10"]["full"] > 0
     assert calibrated(None, Letters(), str(tiny_model), workspace) == {}
 

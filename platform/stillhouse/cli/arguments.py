@@ -27,6 +27,7 @@ FLAGS: Mapping[str, str] = {
     "labelled": "pairs.path",
     "pairs": "pairs.count",
     "negatives": "pairs.negatives",
+    "dev_collection": "collection.path",
     "parallel": "parallel.corpora",
     "task": "task.name",
     "task_root": "task.root",
@@ -46,8 +47,9 @@ FLAGS: Mapping[str, str] = {
 }
 """Flags of fields, and their paths; `--set PATH=VALUE` reaches every field."""
 SHOWN = (
-    *("teacher", "student", "layers", "corpus", "column", "sentences", "labelled", "pairs", "negatives"),
-    *("max_length", "distil_budget", "finetune_budget", "evaluations", "data_root", "select", "seed"),
+    *("teacher", "student", "layers", "corpus", "column", "sentences", "labelled", "pairs"),
+    "dev_collection",
+    *("max_length", "distil_budget", "finetune_budget", "data_root", "select", "seed"),
 )
 """Flags that `--help` shows; `stillhouse fields` shows all of them."""
 _TYPES: Mapping[str, Callable[[str], Any]] = {"int": int, "float": float}

@@ -48,7 +48,7 @@ def evaluate_experiment(options: Namespace) -> None:
         if not options.final:
             figures |= _task_figures(prepared.setting, encoder, workspace)
             search = prepared.setting.get(SearchCollection)
-            calibration = calibrated(search.pool if search else None, encoder, options.model, workspace)
+            calibration = calibrated(search, encoder, options.model, workspace)
     for name, value in figures.items():
         say(f"  {name:<36} {value:.4f}")
     if calibration:

@@ -49,6 +49,11 @@ def add(commands: "_SubParsersAction[ArgumentParser]") -> ArgumentParser:
         "--concurrency", type=int, default=0, metavar="N", help="trials at once; default: what fits"
     )
     search.add_argument("--register", default="", metavar="NAME", help="name in the MLflow model registry")
+    search.add_argument(
+        "--register-anyway",
+        action="store_true",
+        help="register a champion that loses on the test split too",
+    )
     add_experiment(command, method=True)
     add_where(command)
     return command
@@ -88,6 +93,7 @@ def run(options: Namespace) -> int:
             at_once=options.concurrency,
             address=options.address,
             register=options.register,
+            register_anyway=options.register_anyway,
             refresh=options.refresh,
             verbose=options.verbose,
         )

@@ -24,7 +24,6 @@ from stillhouse.plan.data import Collection, Named, Store, TextTable
 from stillhouse.teachers.store import open_store
 
 CALIBRATION = "calibration.json"
-NAME = "docsearch_pool"
 
 
 @dataclass(frozen=True)
@@ -76,7 +75,13 @@ def build_pool(workspace: Workspace, pool: Pool) -> Collection:
 
 
 def calibrate(
-    workspace: Workspace, pool: Pool, model: Encoder, name: str, search: Search | None = None
+    workspace: Workspace,
+    pool: Pool,
+    model: Encoder,
+    name: str,
+    search: Search | None = None,
+    *,
+    prefix: str = "docsearch",
 ) -> dict[str, dict[str, float]]:
     """Measure a model on the whole collection and on the pool.
 
@@ -86,6 +91,7 @@ def calibrate(
         model: Any encoder; the teacher's figures deviate least, since its nearest passages are in the pool.
         name: All that determines the model's vectors.
         search: Ranks the passages; None searches in this process.
+        prefix: Prefix of the figures' names.
 
     Returns:
         Figure to ``full``, ``pool`` and ``ratio`` (full / pool), which is 0 if the pool's figure is 0.
@@ -94,8 +100,8 @@ def calibrate(
     sampled = build_pool(workspace, pool)
     known: dict[str, Any] = read_json(path) if path.exists() else {}
     if name not in known:
-        on_full = DocSearch(pool.collection, workspace, search=search)(model)
-        on_pool = DocSearch(sampled, workspace, name=NAME, search=search)(model)
+        on_full = DocSearch(pool.collection, workspace, name=prefix, search=search)(model)
+        on_pool = DocSearch(sampled, workspace, name=f"{prefix}_pool", search=search)(model)
         pairs = zip(on_full.items(), on_pool.values(), strict=True)
         known[name] = {
             figure: {"full": full, "pool": part, "ratio": full / part if part else 0.0}

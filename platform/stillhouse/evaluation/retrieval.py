@@ -12,7 +12,7 @@ import numpy as np
 
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput, require
-from stillhouse.core.types import Encoder, FloatArray
+from stillhouse.core.types import Encoder, FloatArray, IntArray
 from stillhouse.corpora.tables import open_qrels, open_texts
 from stillhouse.evaluation.geometry import alignment, uniformity
 from stillhouse.evaluation.items import FiguresAndItems, means
@@ -52,7 +52,8 @@ class DocSearch:
 
     Figures: ``{name}_cosine_mrr@10``, ``_ndcg@10``, ``_recall@1``, ``_recall@10``, ``_recall@100``; and the
     geometry of the vectors: ``{name}_alignment`` of queries with their passages, ``{name}_uniformity`` of the
-    queries and the same number of passages. Queries without a relevant passage are left out.
+    queries and the same number of passages. Queries without a relevant passage are left out. A passage with a
+    negative gain is not found by its query, as BEIR asks for a passage that has the query's own id.
 
     Args:
         collection: Queries, passages and judgements.
@@ -79,6 +80,7 @@ class DocSearch:
         if not len(self.query_rows):
             raise BadInput(f"the collection {collection.label} must have a relevant passage, but has none.")
         self.queries = open_texts(workspace, collection.queries)[self.query_rows]
+        self.barred = _barred(self.qrels_N3, self.query_rows)
         passages = open_texts(workspace, collection.passages)
         self.passages = passages[np.arange(len(passages))]
 
@@ -89,7 +91,8 @@ class DocSearch:
     def itemised(self, model: Encoder) -> FiguresAndItems:
         """Compute the figures, and return the queries of those that are means over queries."""
         passages_ND, queries_QD = unit(model.encode(self.passages)), unit(model.encode(self.queries))
-        _, ids_QK = self.ranker.search(passages_ND, queries_QD, self.k)
+        _, found_QK = self.ranker.search(passages_ND, queries_QD, self.k + self.barred.shape[1])
+        ids_QK = _without(found_QK, self.barred, self.k, filler=len(self.passages))
         shares = [depth for depth in (1, 10, 100) if depth <= self.k]
         judged = judge(ids_QK, self.query_rows, self.qrels_N3)
         query_P, passage_P = self.qrels_N3[self.qrels_N3[:, 2] > 0, :2].T
@@ -100,6 +103,27 @@ class DocSearch:
         figures[f"{self.name}_alignment"] = alignment(queries_QD[place_P], passages_ND[passage_P])
         figures[f"{self.name}_uniformity"] = uniformity(sample)
         return figures, means(values)
+
+
+def _barred(qrels_N3: IntArray, query_rows_Q: IntArray) -> IntArray:
+    """The passages that each query must not find, (Q, most); -1 fills up."""
+    rows = [qrels_N3[(qrels_N3[:, 2] < 0) & (qrels_N3[:, 0] == query), 1] for query in query_rows_Q]
+    barred = np.full((len(rows), max(map(len, rows), default=0)), -1, np.int64)
+    for line, ids in enumerate(rows):
+        barred[line, : len(ids)] = ids
+    return barred
+
+
+def _without(ids_QK: IntArray, barred_QB: IntArray, k: int, filler: int) -> IntArray:
+    """The first k ids of each line that are not barred."""
+    if not barred_QB.shape[1]:
+        return ids_QK
+    hit_QK = (ids_QK[:, :, None] == barred_QB[:, None, :]).any(axis=2)
+    order_QK = np.argsort(hit_QK, axis=1, kind="stable")
+    kept_QK: IntArray = np.take_along_axis(ids_QK, order_QK, axis=1)
+    # Where a collection is no larger than the ranking, what is barred must not come back at its end.
+    kept_QK[np.take_along_axis(hit_QK, order_QK, axis=1)] = filler
+    return kept_QK[:, :k]
 
 
 def unit(vectors_ND: FloatArray) -> FloatArray:

@@ -5,19 +5,14 @@ from typing import TYPE_CHECKING
 
 from stillhouse.core.artifacts import read_manifest
 from stillhouse.core.console import say, warn
-from stillhouse.core.identity import spec
-from stillhouse.evaluation.pool import NAME, Pool, build_pool, calibrate
-from stillhouse.evaluation.retrieval import DocSearch
+from stillhouse.evaluation.pool import Pool, build_pool, calibrate
+from stillhouse.experiments.kinds.collection import SearchData
 from stillhouse.plan.data import Collection, Store, TextTable
 from stillhouse.training.models import identity_of
 
 if TYPE_CHECKING:
     from stillhouse.core.artifacts import Workspace
     from stillhouse.core.types import Encoder
-    from stillhouse.experiments.preparation import Preparation
-
-
-MRR = "cosine_mrr@10"
 
 
 def pool_of(collection: Collection, size: int, store: Callable[[TextTable], Store]) -> Pool | None:
@@ -31,19 +26,6 @@ def pool_of(collection: Collection, size: int, store: Callable[[TextTable], Stor
     return Pool(collection, store(collection.queries), store(collection.passages), size) if size else None
 
 
-def measure_search(context: "Preparation", dev: Collection, test: Collection, pool: Pool | None) -> None:
-    """Register search: on dev in the pool, if there is one, and on test among all passages."""
-    name = NAME if pool else "docsearch"
-    context.measure(
-        "search",
-        f"{name}_{MRR}",
-        dev=lambda: spec(
-            DocSearch, collection=pooled_dev(context.workspace, pool) if pool else dev, name=name
-        ),
-        test=spec(DocSearch, collection=test, name="docsearch"),
-    )
-
-
 def pooled_dev(workspace: "Workspace", pool: "Pool") -> Collection:
     """Sample the collection unless it exists; report what it holds when it is made."""
     known = workspace.finished(pool)
@@ -54,17 +36,17 @@ def pooled_dev(workspace: "Workspace", pool: "Pool") -> Collection:
         near = f"{made['teacher']:,} near by the teacher, {made['tfidf']:,} by TF-IDF"
         say(f"  dev pool: {held}, {near}, {made['random']:,} random; `stillhouse evaluate` calibrates it")
         if made["passages"] == made["of"]:
-            warn("The dev pool is the whole collection: raise dev_passages, or leave dev_pool out.")
+            warn("The dev pool is the whole collection: take more passages, or leave dev_pool out.")
     return sampled
 
 
 def calibrated(
-    pool: "Pool | None", encoder: "Encoder", model: str, workspace: "Workspace"
+    search: SearchData | None, encoder: "Encoder", model: str, workspace: "Workspace"
 ) -> dict[str, dict[str, float]]:
     """Measure a model on the whole collection and on the pool; the figures are printed, and kept with it."""
-    if pool is None:
+    if search is None or search.pool is None:
         return {}
-    found = calibrate(workspace, pool, encoder, identity_of(model, workspace))
+    found = calibrate(workspace, search.pool, encoder, identity_of(model, workspace), prefix=search.name)
     say("  calibration of the dev pool:")
     for figure, each in found.items():
         say(f"  {figure:<36} {each['full']:.4f} whole, {each['pool']:.4f} pool, ratio {each['ratio']:.3f}")

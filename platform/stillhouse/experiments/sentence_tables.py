@@ -1,6 +1,6 @@
 """Sentences read from a corpus as tables, and what measures a student of them."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from stillhouse.core.identity import spec
 from stillhouse.corpora.reading.corpus import ReadOptions
@@ -8,6 +8,7 @@ from stillhouse.corpora.reading.ingest import ingest
 from stillhouse.corpora.splits import split_table
 from stillhouse.evaluation.agreement import Agreement
 from stillhouse.evaluation.sts import STS, resolve_sts
+from stillhouse.experiments.search_queries import text_to_train_on
 from stillhouse.plan.data import Store, TextTable
 
 if TYPE_CHECKING:
@@ -19,18 +20,18 @@ STSB = "sts_stsb_spearman_cosine"
 
 
 def read_corpus(
-    context: "Preparation", corpus: str, held_out: int, **options: Any
+    context: "Preparation", corpus: str, held_out: int, options: ReadOptions
 ) -> tuple[TextTable, TextTable, TextTable]:
     """Read a corpus and split it into training, dev and test sentences.
 
     Args:
-        context: The workspace, and whether the corpus is read again.
+        context: The workspace, whether the corpus is read again, and the collection whose texts are left out.
         corpus: A file, a folder, a glob, a URL, or ``hf:``.
         held_out: Sentences for dev and for test each.
-        **options: Fields of `ReadOptions`.
+        options: How it is read.
     """
-    table = ingest(context.workspace, corpus, ReadOptions(**options), refresh=context.refresh)
-    return split_table(context.workspace, table, held_out=held_out)
+    table = ingest(context.workspace, corpus, options, refresh=context.refresh)
+    return split_table(context.workspace, text_to_train_on(context, table), held_out=held_out)
 
 
 def measure_sentences(context: "Preparation", dev: Store, test: Store) -> None:

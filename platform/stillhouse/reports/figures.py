@@ -73,6 +73,7 @@ def write_figures(
     teacher: Mapping[str, float] | None = None,
     tested: Mapping[str, Mapping[str, Any]] | None = None,
     title: str = "Sweep",
+    remarks: Sequence[str] = (),
 ) -> Path:
     """Write the page and the pictures of a sweep. The page says why the importances cannot be drawn.
 
@@ -84,6 +85,7 @@ def write_figures(
         teacher: The teacher's dev figures, for the learning curves and the share kept.
         tested: The final comparison, as `tables.comparison_table` takes it.
         title: Title of the page, such as the sweep's name.
+        remarks: Sentences below the final comparison's heading.
 
     Returns:
         The folder: ``sweep.html`` with ``plotly.min.js``, ``learning-curves.png`` and, where they can be
@@ -94,7 +96,7 @@ def write_figures(
     for stale in folder.glob("*.png"):
         stale.unlink()
     optuna_study = _load(study)
-    sections = list(_tables(records, quality, teacher, tested))
+    sections = list(_tables(records, quality, teacher, tested, " ".join(remarks)))
     for drawing in _drawings(optuna_study, records, quality, (teacher or {}).get(quality)):
         figure = Figure(drawing.name, drawing.title, _plot(drawing), _picture(drawing, title))
         write_atomically(folder / f"{figure.name}.png", figure.png)
@@ -291,10 +293,11 @@ def _tables(
     quality: str,
     teacher: Mapping[str, float] | None,
     tested: Mapping[str, Mapping[str, Any]] | None,
+    remarks: str,
 ) -> Iterator[Section]:
     """The final comparison, and the trials sorted by the figure that selects."""
     if tested:
-        yield Section("Test split", tables=(Table(*comparison_cells(tested)),))
+        yield Section("Test split", text=remarks, tables=(Table(*comparison_cells(tested)),))
     rows, best = ranked(records), best_of(records)
     if rows:
         header, cells = ranking_cells(rows, quality, teacher)

@@ -12,6 +12,8 @@ from stillhouse.tracking import readable
 
 WIDTH = 140
 _GAP = "  "
+SYNTHETIC = "synthetic"
+"""Prefix of the figures of synthetic queries."""
 _COST = {"parameters": "parameters", "megabytes": "MB", "sentences_per_second": "sentences/s"}
 _MODELS = {
     "teacher": "teacher",
@@ -152,6 +154,7 @@ def sweep_description(
     model: str,
     teacher: Mapping[str, float] | None = None,
     most: int = 5000,
+    remarks: Sequence[str] = (),
 ) -> str:
     """Describe a sweep in Markdown: its champion, the final comparison and the best trials.
 
@@ -160,19 +163,21 @@ def sweep_description(
         quality: The dev figure that was maximised.
         tested: The final comparison, as `comparison_table` takes it.
         champion: Number of the best trial.
-        model: Name under which its student is registered.
+        model: Name under which its student is registered; empty if it is not.
         teacher: The teacher's dev figures, for the share kept.
         most: Largest number of characters; the trials at the end of the ranking are left out first.
+        remarks: Paragraphs above the tables.
     """
     rows, name = ranked(records), readable(quality)
     header, cells = ranking_cells(rows, quality, teacher)
     best = next(record for record in records if record.number == champion)
     share = _share(quality_of(best), (teacher or {}).get(quality, math.nan))
     kept = f", {share} of the teacher's" if share != "–" else ""
+    registered = f"Registered as `models:/{model}@champion`." if model else "Not registered."
     text = "\n\n".join(
         [
-            f"**Champion: trial {champion}**, {name} {quality_of(best):.4f} on dev{kept}. "
-            f"Registered as `models:/{model}@champion`.",
+            f"**Champion: trial {champion}**, {name} {quality_of(best):.4f} on dev{kept}. {registered}",
+            *remarks,
             f"## Test split\n\n{comparison_table_markdown(tested)}",
             f"## Trials by {name} (dev)\n\n",
         ]
@@ -183,6 +188,15 @@ def sweep_description(
         if len(whole) <= most:
             break
     return whole
+
+
+def data_line(facts: Mapping[str, Any]) -> str:
+    """Say what a collection of one's own, or of synthetic queries, is and what it kept out of training."""
+    if "collection" not in facts:
+        return ""
+    left_out = [f"{facts['texts_left_out']:,} texts"] if "texts_left_out" in facts else []
+    left_out += [f"{facts['pairs_left_out']:,} pairs"] if "pairs_left_out" in facts else []
+    return f"{facts['collection']}. Kept out of training: {' and '.join(left_out) or 'nothing'}."
 
 
 def aligned(header: Sequence[str], cells: Cells, left: set[int]) -> list[str]:
@@ -252,9 +266,14 @@ def _brief(figures: Sequence[str]) -> list[str]:
     parts = {name: [part for part in name.split("_") if part != "cosine"] for name in figures}
     ends = [split[-1] for split in parts.values()]
     return [
-        parts[name][-1] if "_cosine" in name and ends.count(parts[name][-1]) == 1 else name
+        _shortened(parts[name]) if "_cosine" in name and ends.count(parts[name][-1]) == 1 else name
         for name in figures
     ]
+
+
+def _shortened(parts: Sequence[str]) -> str:
+    """The metric alone; that queries are synthetic is never left out."""
+    return f"{parts[0]} {parts[-1]}" if parts[0] == SYNTHETIC else parts[-1]
 
 
 def _legend(figures: Sequence[str]) -> str:

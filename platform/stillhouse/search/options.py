@@ -38,6 +38,7 @@ class SweepOptions:
         device: Device of teacher and training; ``auto`` uses a GPU if the cluster has one, else the CPU.
         address: Address of a Ray cluster; None starts a local one.
         register: Name in the model registry; empty derives it from the sweep's name.
+        register_anyway: Whether to register a champion that loses on the test split.
         refresh: Whether to read the corpus again.
         verbose: Whether to show the libraries' output.
     """
@@ -59,6 +60,7 @@ class SweepOptions:
     device: str = "cpu"
     address: str | None = None
     register: str = ""
+    register_anyway: bool = False
     refresh: bool = False
     verbose: bool = False
 

@@ -23,6 +23,7 @@ from stillhouse.reports.reuse import Reuse, reuse, reuse_table, reuse_table_mark
 from stillhouse.reports.tables import (
     comparison_table,
     comparison_table_markdown,
+    data_line,
     sweep_description,
     trial_table,
     trial_table_markdown,
@@ -36,6 +37,7 @@ from stillhouse.sweeps.contenders import Champion, Contenders, scoring_teacher, 
 from stillhouse.sweeps.costs import costs_of
 from stillhouse.sweeps.export import export_stage, model_card_of
 from stillhouse.sweeps.test_log import record_test_use
+from stillhouse.sweeps.verdict import Verdict, verdict_on
 
 
 def deliver(
@@ -47,8 +49,12 @@ def deliver(
     records: list[TrialRecord],
     baseline: Baseline,
     observer: Observer,
+    *,
+    register_anyway: bool = False,
 ) -> dict[str, Any]:
     """Print the trials, test, export and register the champion, draw the figures; skip what exists.
+
+    A champion that loses on the test split is exported but not registered, unless ``register_anyway``.
 
     Returns:
         The content of `--json`. ``champion`` is None when no trial ran to its end.
@@ -75,18 +81,27 @@ def deliver(
         say("no baseline: it diverged with each of its learning rates.")
     tested = _tested(contenders, workspace, folder, observer)
     export, parity = _export(name, context, champion, tested, contenders, folder)
+    verdict = verdict_on(tested, context.quality)
     say()
     say(comparison_table(tested))
+    for remark in remarks_on(verdict, prepared.facts):
+        say(remark)
     say(f"exported: {export} (lowest cosine to the evaluated student {parity:.7f})")
     report = {
         **_report(tested, champion, contenders, export, trials),
         "front": [record.number for record in best],
         "stages": stages,
+        "verdict": verdict.report(),
+        "registered_as": register_as if register_anyway or not verdict.loses else None,
     }
     for record, figures in costs_of(records, champion, tested["student"]["cost"], context, folder):
         observer.costs(record, figures)
     observer.report(report, teacher_dev)
-    version = _track(observer, champion, report, teacher_dev, records, folder, register_as)
+    _track(observer, champion, report, teacher_dev, records, folder, verdict)
+    if report["registered_as"] is None:
+        say("not registered, since it loses; the same command with --register-anyway registers it")
+        return report
+    version = _register(observer, report)
     registered = f"version {version}" if version else "as soon as MLflow answers"
     say(f"registered: models:/{register_as}@champion, {registered}")
     return report
@@ -159,9 +174,9 @@ def _track(
     teacher_dev: dict[str, float],
     records: list[TrialRecord],
     folder: Path,
-    register_as: str,
-) -> str | None:
-    """Log the figures, the report and the student to the sweep's run; return the registered version."""
+    verdict: Verdict,
+) -> None:
+    """Log the figures and the report to the sweep's run."""
     write_json(folder / "report.json", report)
     others = ("teacher", "baseline", "untrained", "TF-IDF")
     tested = {**{who: report[who] for who in others if report.get(who)}, "student": report["champion"]}
@@ -171,7 +186,8 @@ def _track(
         trial_table_markdown(records, observer.context.quality),
         *([reuse_table_markdown(reused)] if reused else []),
     ]
-    text = "\n\n".join([f"# Sweep {observer.name}", *tables])
+    said = remarks_on(verdict, report["facts"])
+    text = "\n\n".join([f"# Sweep {observer.name}", *said, *tables])
     write_atomically(folder / "report.md", f"{text}\n".encode())
     observer.tracker.artifact(observer.key, folder / "report.md")
     figures = write_figures(
@@ -182,18 +198,35 @@ def _track(
         teacher=teacher_dev,
         tested=tested,
         title=f"Sweep {observer.name}",
+        remarks=said,
     )
     observer.tracker.artifact(observer.key, figures, "figures")
     observer.mark_champion(records, champion.record.number)
     observer.offer_views(varied(records)[0])
     note = sweep_description(
-        records, observer.context.quality, tested, champion.record.number, register_as, teacher_dev
+        records,
+        observer.context.quality,
+        tested,
+        champion.record.number,
+        report["registered_as"] or "",
+        teacher_dev,
+        remarks=said,
     )
-    observer.tracker.describe(observer.key, "report", note=note)
+    tags = {"stillhouse.champion.loses_to": verdict.tag}
+    observer.tracker.describe(observer.key, "report", tags=tags, note=note)
     observer.tracker.artifact(observer.key, folder / "report.json")
+
+
+def remarks_on(verdict: Verdict, facts: dict[str, Any]) -> list[str]:
+    """What stands beside the final comparison: that the champion loses, and whose queries are searched."""
+    return [part for part in (verdict.sentence(), data_line(facts)) if part]
+
+
+def _register(observer: Observer, report: dict[str, Any]) -> str | None:
+    """Register the exported student; return its version, or None while MLflow does not answer."""
     export = Path(report["champion"]["export"])
-    tags = {"trial": str(champion.record.number), "weights_sha256": report["champion"]["weights_sha256"]}
-    return observer.tracker.register(observer.key, export, register_as, tags=tags)
+    tags = {name: str(report["champion"][name]) for name in ("trial", "weights_sha256")}
+    return observer.tracker.register(observer.key, export, report["registered_as"], tags=tags)
 
 
 def _report(

@@ -72,6 +72,7 @@ def search_and_deliver(
             records,
             baseline,
             observer,
+            register_anyway=options.register_anyway,
         )
 
 

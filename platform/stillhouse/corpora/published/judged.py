@@ -2,7 +2,7 @@
 
 * BEIR: ``corpus.jsonl``, ``queries.jsonl``, ``qrels/{dev,train,test}.tsv`` with a header (Thakur et al.);
 * SciFact as a CSV: ``corpus_train.csv``, ``claims_*.csv``, ``qrels/*.tsv``; abstracts are lists of sentences;
-* MS MARCO: ``collection.tsv``, ``queries.dev.small.tsv``, ``qrels.dev.small.tsv``, dev only;
+* MS MARCO: ``collection.tsv``, and per split ``queries.dev.small.tsv`` and ``qrels.dev.small.tsv``;
 * TREC: Cranfield and Vaswani as tagged documents and topics, CACM in SMART's fields.
 
 A passage is title + " " + text. Empty passages cannot be found, so they are left out and counted.
@@ -11,7 +11,7 @@ A passage is title + " " + text. Empty passages cannot be found, so they are lef
 import csv
 import json
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,15 +27,41 @@ TAGGED = (
     ("cran.all.1400.xml", "cran.qry.xml", "cranqrel.trec.txt"),
 )
 CACM = ("cacm.all", "query.text", "qrels.text")
-MARCO = ("collection.tsv", "queries.dev.small.tsv", "qrels.dev.small.tsv")
+MARCO = "collection.tsv"
+MARCO_SPLIT = "dev.small"
 
 
 class Entry(NamedTuple):
-    """A passage or a query, with the line on which it begins."""
+    """A passage or a query.
+
+    Attributes:
+        id: Its id in the files.
+        text: Title and text.
+        line: Line on which it begins.
+        body: Its text without the title; empty where that is all of it.
+    """
 
     id: str
     text: str
     line: int
+    body: str = ""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The files of a collection's folder.
+
+    Attributes:
+        folder: The folder.
+        documents: File of the passages.
+        splits: Split to its files of judgements and of queries; one file without splits is ``all``.
+        read: Reads the entries of ``documents`` and of the queries.
+    """
+
+    folder: Path
+    documents: Path
+    splits: Mapping[str, tuple[Path, Path]]
+    read: Callable[[Path], Iterator[Entry]]
 
 
 @dataclass(frozen=True)
@@ -81,56 +107,113 @@ def find_collections(root: str, *, final: bool) -> list[JudgedCollection]:
 
 def open_collection(folder: Path, *, final: bool) -> JudgedCollection | None:
     """Open the collection in a folder; None if there is none, or none of this split."""
+    layout = layout_of(folder)
+    if layout is None:
+        return None
+    names = ("test", "all") if final else (MARCO_SPLIT, "dev", "train", "all")
+    split = next((name for name in names if name in layout.splits), None)
+    return None if split is None else open_split(layout, *layout.splits[split])
+
+
+def layout_of(folder: Path) -> Layout | None:
+    """Recognise the form of a collection's folder; None if it has none of the known ones."""
     tagged = next((names for names in TAGGED if (folder / names[0]).is_file()), None)
+    by_split = {path.stem: path for path in sorted((folder / "qrels").glob("*.tsv"))}
     if (folder / "corpus.jsonl").is_file():
-        qrels = _split(folder, final)
-        corpus, queries = folder / "corpus.jsonl", folder / "queries.jsonl"
-        return _checked(folder, qrels, corpus, queries, _beir) if qrels else None
+        queries = folder / "queries.jsonl"
+        splits = {name: (path, queries) for name, path in by_split.items()}
+        return Layout(folder, folder / "corpus.jsonl", splits, _beir)
     if (folder / "corpus_train.csv").is_file():
-        qrels = _split(folder, final)
-        claims = folder / ("claims_validation.csv" if final else "claims_train.csv")
-        return _checked(folder, qrels, folder / "corpus_train.csv", claims, _claims) if qrels else None
-    if tagged is not None:
-        documents, topics, judgements = (folder / name for name in tagged)
-        return _checked(folder, judgements, documents, topics, _tagged)
-    if (folder / CACM[0]).is_file():
-        documents, topics, judgements = (folder / name for name in CACM)
-        return _checked(folder, judgements, documents, topics, _smart)
-    if (folder / MARCO[0]).is_file() and not final:
-        documents, topics, judgements = (folder / name for name in MARCO)
-        return _checked(folder, judgements, documents, topics, _tabbed)
+        claims = {
+            name: "claims_validation.csv" if name == "test" else "claims_train.csv" for name in by_split
+        }
+        splits = {name: (path, folder / claims[name]) for name, path in by_split.items()}
+        return Layout(folder, folder / "corpus_train.csv", splits, _claims)
+    for names, read in ((tagged, _tagged), (CACM, _smart)):
+        if names is not None and (folder / names[0]).is_file():
+            documents, topics, judgements = (folder / name for name in names)
+            return Layout(folder, documents, {"all": (judgements, topics)}, read)
+    if (folder / MARCO).is_file():
+        named = {path.name.removeprefix("qrels.").removesuffix(".tsv") for path in folder.glob("qrels.*.tsv")}
+        splits = {
+            name: (folder / f"qrels.{name}.tsv", folder / f"queries.{name}.tsv")
+            for name in sorted({*named, MARCO_SPLIT})
+        }
+        return Layout(folder, folder / MARCO, splits, _tabbed)
     return None
 
 
-def _split(folder: Path, final: bool) -> Path | None:
-    names = ("test",) if final else ("dev", "train")
-    paths = [folder / "qrels" / f"{name}.tsv" for name in names]
-    return next((path for path in paths if path.is_file()), None)
+def open_split(layout: Layout, judgements: Path, topics: Path) -> JudgedCollection:
+    """Open a collection with one file of judgements, which is checked against the passages.
+
+    Raises:
+        BadInput: If a file is missing or malformed, or names an unknown id; the message names the line.
+    """
+    judged = read_judged(layout, judgements, topics)
+    passages, empty = _known(layout.documents, layout.read, {passage for _, _, passage, _ in judged.lines})
+    for line, _, passage, _ in judged.lines:
+        if passage not in passages:
+            raise BadInput(
+                f"{judgements}, line {line}: must name an existing passage, but {passage!r} is not one."
+            )
+    notes = list(judged.notes)
+    if empty:
+        at = ", ".join(str(line) for line in empty[:3])
+        what = f"{len(empty)} passages of {layout.folder.name} are empty"
+        notes.append(f"{what}: left out ({layout.documents}, line {at})")
+    by_split = judgements.parent.name == "qrels"
+    split = next((name for name, files in layout.splits.items() if files[0] == judgements), judgements.stem)
+    return JudgedCollection(
+        layout.folder.name,
+        "dev" if split == MARCO_SPLIT else split,
+        judged.queries,
+        judged.qrels,
+        lambda: (entry for entry in layout.read(layout.documents) if entry.text),
+        by_split,
+        tuple(notes),
+        (layout.documents, topics, judgements),
+    )
 
 
-def _checked(
-    folder: Path, judgements: Path, documents: Path, topics: Path, read: Callable[[Path], Iterator[Entry]]
-) -> JudgedCollection:
-    """Read queries and judgements, and once the passages, for their ids."""
-    for path in (documents, topics, judgements):
+@dataclass(frozen=True)
+class Judged:
+    """Queries and judgements, not yet checked against the passages.
+
+    Attributes:
+        queries: Id to text, for the queries with a relevant passage.
+        qrels: Query id to passage id to gain.
+        lines: Line, query, passage and gain of every judgement.
+        notes: What was left out, one sentence each.
+    """
+
+    queries: dict[str, str]
+    qrels: dict[str, dict[str, int]]
+    lines: list[tuple[int, str, str, int]]
+    notes: tuple[str, ...]
+
+
+def read_judged(layout: Layout, judgements: Path, topics: Path) -> Judged:
+    """Read the queries and the judgements of a split.
+
+    Raises:
+        BadInput: As for `open_split`, but for unknown passages.
+    """
+    for path in (layout.documents, topics, judgements):
         if not path.is_file():
             raise BadInput(f"a retrieval collection must be complete, but {path} is missing.")
-    lines = list(_judgements(judgements))
-    passages, empty = _known(documents, read, {passage for _, _, passage, _ in lines})
-    texts = _queries(topics, read)
+    lines, texts = list(_judgements(judgements)), _queries(topics, layout.read)
     judged = {query for _, query, _, _ in lines}
-    notes = []
+    notes, name = [], layout.folder.name
     if not judged <= set(texts) and judged == {str(at + 1) for at in range(len(judged))}:
         # Cranfield's judgements number the topics in their order; the topics' own numbers have gaps.
         texts = {str(at): text for at, text in enumerate(texts.values(), start=1)}
-        notes.append(f"the judgements of {folder.name} number the queries in order")
+        notes.append(f"the judgements of {name} number the queries in order")
     qrels: dict[str, dict[str, int]] = {}
     for line, query, passage, gain in lines:
-        for kind, known, name in (("query", texts, query), ("passage", passages, passage)):
-            if name not in known:
-                raise BadInput(
-                    f"{judgements}, line {line}: must name an existing {kind}, but {name!r} is not one."
-                )
+        if query not in texts:
+            raise BadInput(
+                f"{judgements}, line {line}: must name an existing query, but {query!r} is not one."
+            )
         if passage in qrels.setdefault(query, {}):
             raise BadInput(f"{judgements}, line {line}: {query!r} and {passage!r} must be judged once.")
         qrels[query][passage] = gain
@@ -141,24 +224,8 @@ def _checked(
     if blank is not None:
         raise BadInput(f"a judged query must have a text, but the query {blank} of {topics} has none.")
     if len(queries) < len(texts):
-        notes.append(
-            f"{len(texts) - len(queries)} queries of {folder.name} have no relevant passage: left out"
-        )
-    if empty:
-        at = ", ".join(str(line) for line in empty[:3])
-        notes.append(f"{len(empty)} passages of {folder.name} are empty: left out ({documents}, line {at})")
-    by_split = judgements.parent.name == "qrels"
-    split = "dev" if judgements.name == MARCO[2] else judgements.stem if by_split else "all"
-    return JudgedCollection(
-        folder.name,
-        split,
-        queries,
-        qrels,
-        lambda: (entry for entry in read(documents) if entry.text),
-        by_split,
-        tuple(notes),
-        (documents, topics, judgements),
-    )
+        notes.append(f"{len(texts) - len(queries)} queries of {name} have no relevant passage: left out")
+    return Judged(queries, qrels, lines, tuple(notes))
 
 
 def _known(
@@ -209,10 +276,10 @@ def _judgements(path: Path) -> Iterator[tuple[int, str, str, int]]:
     beir, smart = path.parent.name == "qrels", path.name == CACM[2]
     for at, line in _lines(path):
         cells = line.split("\t") if beir else line.split()
-        if not line.strip() or (beir and at == 1):
+        if not line.strip() or (at == 1 and (beir or _is_header(cells))):
             continue
         try:
-            if beir:
+            if beir or (len(cells) == 3 and not smart):
                 query, passage, gain = cells[0], cells[1], int(cells[2])
             elif smart:
                 query, passage, gain = str(int(cells[0])), str(int(cells[1])), 1
@@ -221,6 +288,10 @@ def _judgements(path: Path) -> Iterator[tuple[int, str, str, int]]:
         except (ValueError, IndexError):
             raise BadInput(f"{path}, line {at}: must be a judgement, but is {line.strip()!r}.") from None
         yield at, query, passage, gain
+
+
+def _is_header(cells: list[str]) -> bool:
+    return len(cells) == 3 and cells[2] == "score"
 
 
 def _beir(path: Path) -> Iterator[Entry]:
@@ -232,7 +303,8 @@ def _beir(path: Path) -> Iterator[Entry]:
             name, text = str(row["_id"]), str(row["text"])
         except (ValueError, KeyError, TypeError):
             raise BadInput(f"{path}, line {at}: must be a JSON object with `_id` and `text`.") from None
-        yield Entry(name, f"{row.get('title') or ''} {text}".strip(), at)
+        title = str(row.get("title") or "")
+        yield Entry(name, f"{title} {text}".strip(), at, text.strip() if title.strip() else "")
 
 
 def _claims(path: Path) -> Iterator[Entry]:
@@ -245,7 +317,8 @@ def _claims(path: Path) -> Iterator[Entry]:
                 raise BadInput(f"{path}, line {rows.line_num}: must have the columns {', '.join(columns)}.")
             name, *texts = (str(cell) for cell in cells)
             texts[1:] = [" ".join(read_sentences(text)) for text in texts[1:]]
-            yield Entry(name, " ".join(texts).strip(), rows.line_num)
+            body = " ".join(texts[1:]).strip()
+            yield Entry(name, " ".join(texts).strip(), rows.line_num, body)
 
 
 def _tabbed(path: Path) -> Iterator[Entry]:

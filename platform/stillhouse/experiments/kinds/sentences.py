@@ -12,6 +12,7 @@ from stillhouse.plan.data import AllRows, Examples, Store, TextTable, sample
 from stillhouse.plan.setting import SentenceData
 
 if TYPE_CHECKING:
+    from stillhouse.corpora.reading.corpus import ReadOptions
     from stillhouse.experiments.experiment import Experiment
     from stillhouse.experiments.preparation import Preparation
 
@@ -89,9 +90,7 @@ class Sentences(DataKind[SentenceData]):
         self.augmentation.check()
         search = context.get(SearchCollection)
         train, dev, test = self.read(context)
-        held_out = [dev, test]
-        if search is not None:
-            held_out += [t for part in (search.dev, search.test) for t in (part.queries, part.passages)]
+        held_out = [dev, test, *(search.kept_back() if search is not None else ())]
         device = context.embedding.device
         counts: dict[str, int] = {}
         if context.training:
@@ -115,15 +114,19 @@ class Sentences(DataKind[SentenceData]):
 
     def read(self, context: "Preparation") -> tuple[TextTable, TextTable, TextTable]:
         """The training, dev and test sentences, each as a table of texts."""
-        if self.is_pydocs:
-            docs = context.pydocs()
-            return docs.sentences, docs.dev_sentences, docs.test_sentences
+        from stillhouse.experiments.search_queries import text_to_train_on
         from stillhouse.experiments.sentence_tables import read_corpus
 
-        return read_corpus(
-            context,
-            self.corpus,
-            self.held_out,
+        if self.is_pydocs:
+            docs = context.pydocs()
+            return text_to_train_on(context, docs.sentences), docs.dev_sentences, docs.test_sentences
+        return read_corpus(context, self.corpus, self.held_out, self.read_options())
+
+    def read_options(self) -> "ReadOptions":
+        """How the corpus is read."""
+        from stillhouse.corpora.reading.corpus import ReadOptions
+
+        return ReadOptions(
             column=self.column or None,
             split_sentences=self.split or None,
             min_words=self.min_words,

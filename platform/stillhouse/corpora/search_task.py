@@ -1,0 +1,329 @@
+"""A user's own search collection as tables: the judgements that steer (dev) and those that test.
+
+A split is named by its file of judgements: a split of the folder's form (``dev`` for ``qrels/dev.tsv``), a
+file of judgements in the folder, or another folder. Where both splits name the same judgements, and where
+there is only one file of them, the queries are divided by a hash.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stillhouse.core.artifacts import Workspace, locked, read_json, write_json
+from stillhouse.core.console import say
+from stillhouse.core.errors import BadInput, require
+from stillhouse.corpora.held_out import write_held_out
+from stillhouse.corpora.published.judged import (
+    Judged,
+    JudgedCollection,
+    Layout,
+    layout_of,
+    open_split,
+    read_judged,
+)
+from stillhouse.corpora.reading.ingest import note_path
+from stillhouse.corpora.reading.sentences import dedup_key
+from stillhouse.corpora.tables import open_texts, write_collection, write_texts
+from stillhouse.plan.data import Collection, TextTable
+
+VERSION = 1
+OWN_ID = -1
+"""Gain of a passage with the query's own id: it does not count as found."""
+
+
+@dataclass(frozen=True)
+class SearchTask:
+    """Both splits of a collection.
+
+    Attributes:
+        dev: Queries, passages and judgements that steer.
+        test: Those that are opened at the end.
+        held_out: Texts that may not be trained on.
+        summary: What it is, in one line.
+    """
+
+    dev: Collection
+    test: Collection
+    held_out: TextTable
+    summary: str
+
+
+@dataclass(frozen=True)
+class TaskFiles:
+    """Where the splits of a collection are.
+
+    Attributes:
+        path: The collection's folder.
+        dev: A split, a file of judgements or a folder.
+        test: The same for the locked split.
+        test_share: Share of the queries that test, where one file of judgements is divided.
+        seed: Seed of that division.
+    """
+
+    path: str
+    dev: str = "dev"
+    test: str = "test"
+    test_share: float = 0.5
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class _Split:
+    """One split's files, and the queries that belong to it; None means all."""
+
+    layout: Layout
+    judgements: Path
+    topics: Path
+    queries: frozenset[str] | None = None
+
+    @property
+    def files(self) -> tuple[Path, Path, Path]:
+        return self.layout.documents, self.topics, self.judgements
+
+
+def check_task(files: TaskFiles) -> None:
+    """Refuse splits that do not exist, are empty or share queries. Passages are not read.
+
+    Raises:
+        BadInput: The message names the file, and its line where it has one.
+    """
+    _splits(files)
+
+
+def read_task(workspace: Workspace, files: TaskFiles, *, refresh: bool = False) -> SearchTask:
+    """Read a collection into tables, at the first call and again when a file or an option has changed.
+
+    Raises:
+        BadInput: If a file is missing or malformed, a judgement names an unknown id, or dev and test share a
+            query.
+    """
+    splits, divided = _splits(files)
+    signature = {
+        "version": VERSION,
+        "files": [
+            [str(path), path.stat().st_size, path.stat().st_mtime_ns] for s in splits for path in s.files
+        ],
+        "queries": [None if s.queries is None else sorted(s.queries) for s in splits],
+    }
+    label = _label(files.path)
+    note = note_path(workspace, f"collection-{label}", signature)
+    with locked(note.with_suffix(".lock")):
+        found = recall_task(workspace, note)
+        if found is not None and not refresh:
+            return found
+        task = _write(workspace, label, splits, divided)
+        note_task(note, task)
+    say(f"  {task.summary}")
+    return task
+
+
+def note_task(note: Path, task: SearchTask) -> None:
+    """Remember a task in a cache file."""
+    parts = {
+        name: [
+            [part.queries.sha256, part.queries.label],
+            [part.passages.sha256, part.passages.label],
+            part.sha256,
+        ]
+        for name, part in (("dev", task.dev), ("test", task.test))
+    }
+    labels = {"dev": task.dev.label, "test": task.test.label}
+    held_out = [task.held_out.sha256, task.held_out.label]
+    write_json(note, {**parts, "labels": labels, "held_out": held_out, "summary": task.summary})
+
+
+def recall_task(workspace: Workspace, note: Path) -> SearchTask | None:
+    """Restore the task of a cache file; None if there is none, or a part of it no longer exists."""
+    if not note.exists():
+        return None
+    known = read_json(note)
+    dev, test = (
+        Collection(
+            TextTable(*known[name][0]), TextTable(*known[name][1]), known[name][2], known["labels"][name]
+        )
+        for name in ("dev", "test")
+    )
+    task = SearchTask(dev, test, TextTable(*known["held_out"]), known["summary"])
+    tables = (dev.queries, dev.passages, test.queries, test.passages, task.held_out)
+    whole = all(workspace.finished(table) for table in tables)
+    return task if whole and workspace.finished(dev) and workspace.finished(test) else None
+
+
+def _splits(files: TaskFiles) -> tuple[tuple[_Split, _Split], bool]:
+    """Both splits, and whether one file of judgements was divided."""
+    folder = Path(files.path).expanduser()
+    require(folder.is_dir(), "collection.path must be a folder", path=files.path)
+    dev, test = (_located(folder, name, role) for name, role in ((files.dev, "dev"), (files.test, "test")))
+    divided = dev.judgements == test.judgements
+    judged = [read_judged(part.layout, part.judgements, part.topics) for part in (dev, test)]
+    if divided:
+        chosen = _divided(judged[0].queries, files)
+        dev, test = (_Split(dev.layout, dev.judgements, dev.topics, part) for part in chosen)
+    else:
+        _refuse_shared_queries(judged, dev.judgements, test.judgements)
+    return (dev, test), divided
+
+
+def _located(folder: Path, name: str, role: str) -> _Split:
+    """Find a split by its name, its file or its folder."""
+    layout = layout_of(folder)
+    if layout is not None:
+        found = _of_layout(layout, name, role)
+        if found is not None:
+            return found
+    for other in (folder / name, Path(name).expanduser()):
+        inner = layout_of(other) if other.is_dir() else None
+        found = _of_layout(inner, role, role) if inner is not None else None
+        if found is not None:
+            return found
+    if layout is None:
+        raise BadInput(
+            f"a collection must be a folder with passages, queries and judgements, but {folder} has no known "
+            "form. Lay it out as BEIR does: corpus.jsonl, queries.jsonl, qrels/dev.tsv and qrels/test.tsv."
+        )
+    known = ", ".join(_existing(layout)) or "none"
+    raise BadInput(
+        f"a collection must have a {role} split, but {folder} has no judgements {name!r}; it has: {known}. "
+        f"Name one with collection.{role}; the same name for dev and test divides its queries."
+    )
+
+
+def _of_layout(layout: Layout, name: str, role: str) -> _Split | None:
+    existing = _existing(layout)
+    split = next((each for each in (name, f"{name}.small") if each in existing), None)
+    if split is None and name == role and len(existing) == 1:
+        split = next(iter(existing))
+    if split is not None:
+        return _Split(layout, *existing[split])
+    given = layout.folder / name
+    topics = {topics for _, topics in layout.splits.values()} or {layout.folder / "queries.jsonl"}
+    return _Split(layout, given, topics.pop()) if given.is_file() and len(topics) == 1 else None
+
+
+def _existing(layout: Layout) -> dict[str, tuple[Path, Path]]:
+    return {name: files for name, files in layout.splits.items() if files[0].is_file()}
+
+
+def _divided(queries: Mapping[str, str], files: TaskFiles) -> tuple[frozenset[str], frozenset[str]]:
+    """Divide queries by a hash; those of equal text stay together."""
+    keys = {query: dedup_key(text) for query, text in queries.items()}
+    order = sorted(set(keys.values()), key=lambda key: blake2b(f"{files.seed}:{key.hex()}".encode()).digest())
+    tested = round(files.test_share * len(order))
+    if not 0 < tested < len(order):
+        raise BadInput(
+            f"dev and test must have at least one query each, but the {len(order)} queries of {files.path} "
+            f"cannot be divided with collection.test_share={files.test_share:g}."
+        )
+    test = set(order[:tested])
+    chosen = frozenset(query for query, key in keys.items() if key in test)
+    return frozenset(queries) - chosen, chosen
+
+
+def _refuse_shared_queries(judged: Sequence[Judged], dev: Path, test: Path) -> None:
+    keys = {dedup_key(text): query for query, text in judged[0].queries.items()}
+    shared = [text for text in judged[1].queries.values() if dedup_key(text) in keys]
+    if shared:
+        raise BadInput(
+            f"dev and test must not share queries, but {len(shared)} of {test} are also in {dev}, such as "
+            f"{shared[0][:80]!r}. Take them out of one, or give both the same name to divide its queries."
+        )
+
+
+def _write(workspace: Workspace, label: str, splits: tuple[_Split, _Split], divided: bool) -> SearchTask:
+    dev = open_split(splits[0].layout, splits[0].judgements, splits[0].topics)
+    test = dev if divided else open_split(splits[1].layout, splits[1].judgements, splits[1].topics)
+    opened = (dev, test)
+    passages, judged_texts = _write_passages(workspace, label, splits, opened)
+    made: list[Collection] = []
+    queries: list[str] = []
+    counts: list[int] = []
+    for name, part, collection in zip(("dev", "test"), splits, opened, strict=True):
+        table, rows = passages[part.layout.documents]
+        mine = collection.queries if part.queries is None else part.queries
+        asked = {query: _valid(text) for query, text in collection.queries.items() if query in mine}
+        queries += asked.values()
+        qrels_N3, answered = _qrels(collection, asked, rows)
+        if not answered:
+            raise BadInput(
+                f"a query must have a relevant passage with a text, but none of {part.judgements} has one."
+            )
+        written = write_texts(workspace, f"{label}-{name}-queries", asked.values(), deduplicate=False)
+        made.append(write_collection(workspace, f"{label}-{name}", written, table, qrels_N3))
+        counts.append(answered)
+    for note in dict.fromkeys(note for collection in opened for note in collection.notes):
+        say(f"  note: {note}")
+    held_out = write_held_out(workspace, f"{label}-held-out", queries, judged_texts)
+    sizes = [f"{len(open_texts(workspace, table)):,}" for table, _ in passages.values()]
+    how = ", divided by query" if divided else ""
+    searched = f"{' and '.join(sizes)} passages"
+    summary = f"{label}: {counts[0]:,} dev and {counts[1]:,} test queries{how}, {searched}"
+    return SearchTask(made[0], made[1], held_out, summary)
+
+
+def _write_passages(
+    workspace: Workspace,
+    label: str,
+    splits: tuple[_Split, _Split],
+    opened: tuple[JudgedCollection, JudgedCollection],
+) -> tuple[dict[Path, tuple[TextTable, dict[str, int]]], list[str]]:
+    """Write each file of passages once; return the rows of the ids that matter, and the judged texts."""
+    judged: dict[Path, set[str]] = {}
+    for part, collection in zip(splits, opened, strict=True):
+        judged.setdefault(part.layout.documents, set()).update(*collection.qrels.values())
+    own = {query for collection in opened if collection.shared_ids for query in collection.queries}
+    written: dict[Path, tuple[TextTable, dict[str, int]]] = {}
+    judged_texts: list[str] = []
+    for part, collection in zip(splits, opened, strict=True):
+        documents = part.layout.documents
+        if documents not in written:
+            rows: dict[str, int] = {}
+            known = judged[documents]
+            texts = _followed(collection, known, known | own, rows, judged_texts)
+            table = write_texts(workspace, f"{label}-passages", texts, deduplicate=False)
+            written[documents] = (table, rows)
+    return written, judged_texts
+
+
+def _followed(
+    collection: JudgedCollection, judged: set[str], wanted: set[str], rows: dict[str, int], bodies: list[str]
+) -> Iterator[str]:
+    """The passages in their order, noting the rows of the wanted ids and the texts of the judged ones."""
+    for row, entry in enumerate(collection.stream()):
+        if entry.id in wanted:
+            rows[entry.id] = row
+        if entry.id in judged:
+            bodies += [_valid(text) for text in (entry.text, entry.body) if text]
+        yield _valid(entry.text)
+
+
+def _qrels(
+    collection: JudgedCollection, asked: Mapping[str, str], rows: Mapping[str, int]
+) -> tuple[Any, int]:
+    """The judgements by row, and the number of queries that can be answered; empty passages have no row."""
+    found, answered = [], 0
+    for place, query in enumerate(asked):
+        known = {
+            rows[passage]: max(0, gain)
+            for passage, gain in collection.qrels[query].items()
+            if passage in rows
+        }
+        answered += max(known.values(), default=0) > 0
+        found += [(place, row, gain) for row, gain in known.items()]
+        if collection.shared_ids and query in rows:
+            found.append((place, rows[query], OWN_ID))
+    return np.array(found, np.int64).reshape(-1, 3), answered
+
+
+def _valid(text: str) -> str:
+    """The text without lone surrogates, which JSON can name and no table can hold."""
+    return text.encode("utf-8", "replace").decode() if not text.isascii() else text
+
+
+def _label(path: str) -> str:
+    name = Path(path).expanduser().resolve().name
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-")[:40] or "collection"

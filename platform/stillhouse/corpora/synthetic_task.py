@@ -1,0 +1,213 @@
+"""Synthetic queries of a corpus without any: a held-out sentence, to find the rest of its paragraph.
+
+It is the inverse cloze task (Lee et al., Latent Retrieval for Weakly Supervised Open Domain Question
+Answering, ACL 2019, arXiv:1906.00300), with the sentence always taken out of its passage. Such a query
+resembles its passage more than a user's question does, so its figures are named ``synthetic`` everywhere.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+
+import numpy as np
+
+from stillhouse.core.artifacts import Workspace, locked
+from stillhouse.core.console import say
+from stillhouse.core.errors import BadInput
+from stillhouse.corpora.held_out import write_held_out
+from stillhouse.corpora.reading.corpus import ReadOptions
+from stillhouse.corpora.reading.ingest import ingest, note_path
+from stillhouse.corpora.reading.sentences import dedup_key, split_sentences
+from stillhouse.corpora.search_task import SearchTask, note_task, recall_task
+from stillhouse.corpora.tables import open_texts, write_collection, write_texts
+from stillhouse.plan.data import Collection
+
+VERSION = 1
+PARAGRAPH = 5
+"""Most sentences of a paragraph, the query among them."""
+LEAST_QUERIES = 10
+_WORDS = (6, 40)
+_LEAST_PASSAGE = 8
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Queries and passages of both splits, at most; a split takes a tenth of the texts as queries at most."""
+
+    dev_queries: int
+    dev_passages: int
+    test_queries: int
+    test_passages: int
+
+
+@dataclass(frozen=True)
+class Cloze:
+    """A query, the passage that it was taken out of, and the whole text that both come from."""
+
+    query: str
+    passage: str
+    text: str
+
+
+def synthetic_task(
+    workspace: Workspace,
+    source: str,
+    options: ReadOptions,
+    *,
+    unit: str,
+    sizes: Sizes,
+    seed: int = 0,
+    refresh: bool = False,
+) -> SearchTask:
+    """Make queries from a corpus; the texts that they come from are held out.
+
+    Args:
+        workspace: Workspace for the tables.
+        source: The corpus; each row of it is one text, of one or several paragraphs.
+        options: How the corpus is read; it is not split into sentences.
+        unit: ``paragraph`` takes up to five consecutive sentences of a text as a passage, ``document`` all.
+        sizes: Number of queries and passages.
+        seed: Seed for choosing texts and sentences.
+        refresh: Ignore the cache and read the corpus again.
+
+    Raises:
+        BadInput: If too few texts have several sentences.
+    """
+    documents = ingest(workspace, source, replace(options, split_sentences=False), refresh=refresh)
+    signature = {
+        "version": VERSION,
+        "texts": documents.sha256,
+        "unit": unit,
+        "sizes": vars(sizes),
+        "seed": seed,
+    }
+    note = note_path(workspace, "collection-synthetic", signature)
+    with locked(note.with_suffix(".lock")):
+        found = recall_task(workspace, note)
+        if found is not None:
+            return found
+        texts = open_texts(workspace, documents)
+        order = sorted(texts, key=lambda text: _place(seed, text))
+        most = len(order) // 10
+        wanted = {
+            "dev": (sizes.dev_queries, sizes.dev_passages),
+            "test": (sizes.test_queries, sizes.test_passages),
+        }
+        made: list[Collection] = []
+        held_out: list[Cloze] = []
+        for parity, (split, (queries, passages)) in enumerate(wanted.items()):
+            chosen, others = _chosen(order[parity::2], min(queries, most), passages, unit, seed)
+            if len(chosen) < LEAST_QUERIES:
+                raise BadInput(
+                    f"synthetic queries must come from at least {LEAST_QUERIES} texts per split that have "
+                    f"several sentences, but of the {len(order):,} texts of {source} only {len(chosen)} "
+                    f"serve for {split}. Give longer or more texts, or queries of your own (collection.path)."
+                )
+            made.append(_written(workspace, split, chosen, others, seed))
+            held_out += chosen
+        kept_out = write_held_out(
+            workspace,
+            "synthetic-held-out",
+            (each.query for each in held_out),
+            (text for each in held_out for text in (each.passage, each.text)),
+        )
+        counts = [
+            len(open_texts(workspace, table)) for part in made for table in (part.queries, part.passages)
+        ]
+        summary = (
+            f"synthetic queries (a held-out sentence, to find the rest of its {unit}): {counts[0]:,} dev and "
+            f"{counts[2]:,} test queries, {counts[1]:,} and {counts[3]:,} passages"
+        )
+        task = SearchTask(made[0], made[1], kept_out, summary)
+        note_task(note, task)
+    say(f"  {task.summary}")
+    return task
+
+
+def _chosen(
+    order: Sequence[str], queries: int, passages: int, unit: str, seed: int
+) -> tuple[list[Cloze], list[str]]:
+    """Take queries from the first texts that serve, and passages from the others."""
+    found: list[Cloze] = []
+    others: list[str] = []
+    for text in order:
+        if len(found) == queries and len(found) + len(others) >= passages:
+            break
+        cloze = _cloze(text, unit, seed) if len(found) < queries else None
+        if cloze is not None:
+            found.append(cloze)
+        elif len(others) < passages:
+            others.append(_block(split_sentences(text), _place(seed, text)[0], unit))
+    found = list(_unambiguous(found, others))
+    return found, others[: max(0, passages - len(found))]
+
+
+def _cloze(text: str, unit: str, seed: int) -> Cloze | None:
+    """Take one sentence out of a text; None where no sentence serves."""
+    sentences = split_sentences(text)
+    keys = [dedup_key(sentence) for sentence in sentences]
+    able = [
+        at
+        for at, sentence in enumerate(sentences)
+        if _WORDS[0] <= sentence.count(" ") + 1 <= _WORDS[1]
+        and keys.count(keys[at]) == 1
+        and _passage(sentences, at, unit).count(" ") + 1 >= _LEAST_PASSAGE
+    ]
+    if not able:
+        return None
+    at = able[int.from_bytes(_place(seed, text)) % len(able)]
+    return Cloze(sentences[at], _passage(sentences, at, unit), text)
+
+
+def _passage(sentences: Sequence[str], at: int, unit: str) -> str:
+    """The paragraph of a sentence without it."""
+    first, last = (0, len(sentences)) if unit == "document" else _span(at, len(sentences))
+    return " ".join(sentences[each] for each in range(first, last) if each != at)
+
+
+def _block(sentences: Sequence[str], draw: int, unit: str) -> str:
+    """A paragraph of a text that no query was taken from."""
+    first, last = (0, len(sentences)) if unit == "document" else _span(draw % len(sentences), len(sentences))
+    return " ".join(sentences[first:last])
+
+
+def _span(at: int, count: int) -> tuple[int, int]:
+    first = at // PARAGRAPH * PARAGRAPH
+    return first, min(count, first + PARAGRAPH)
+
+
+def _unambiguous(found: Sequence[Cloze], others: Sequence[str]) -> Iterator[Cloze]:
+    """The queries that no other passage contains."""
+    everything = "\n".join([*(each.passage for each in found), *others]).casefold()
+    for each in found:
+        if each.query.casefold() not in everything:
+            yield each
+
+
+def _written(
+    workspace: Workspace, split: str, chosen: Sequence[Cloze], others: Sequence[str], seed: int
+) -> Collection:
+    """Write a split; the passages stand in an order that says nothing of the queries."""
+    shown = [*((each.passage, at) for at, each in enumerate(chosen)), *((text, -1) for text in others)]
+    shown.sort(key=lambda pair: _place(seed, pair[0]))
+    qrels_N3 = np.array([[at, row, 1] for row, (_, at) in enumerate(shown) if at >= 0])
+    origin = {"synthetic": True, "seed": seed}
+    queries = write_texts(
+        workspace,
+        f"synthetic-{split}-queries",
+        (each.query for each in chosen),
+        deduplicate=False,
+        origin=origin,
+    )
+    passages = write_texts(
+        workspace,
+        f"synthetic-{split}-passages",
+        (text for text, _ in shown),
+        deduplicate=False,
+        origin=origin,
+    )
+    return write_collection(workspace, f"synthetic-{split}", queries, passages, qrels_N3)
+
+
+def _place(seed: int, text: str) -> bytes:
+    return blake2b(f"{seed}:{text}".encode(), digest_size=8).digest()

@@ -1,0 +1,86 @@
+"""The queries of a collection: read or made, measured with, and kept out of the text to train on."""
+
+from typing import TYPE_CHECKING, Any
+
+from stillhouse.core.identity import spec
+from stillhouse.corpora.held_out import without_rows, without_texts
+from stillhouse.corpora.search_task import SearchTask, TaskFiles, read_task
+from stillhouse.corpora.synthetic_task import Sizes, synthetic_task
+from stillhouse.evaluation.retrieval import DocSearch
+from stillhouse.experiments.kinds.collection import SIZES, SearchCollection
+from stillhouse.experiments.search_pool import pooled_dev
+from stillhouse.plan.data import Collection, Examples, TextTable
+
+if TYPE_CHECKING:
+    from stillhouse.evaluation.pool import Pool
+    from stillhouse.experiments.preparation import Preparation
+
+
+def task_of(context: "Preparation", choice: SearchCollection) -> SearchTask | None:
+    """Read the queries of a folder, or make synthetic ones; None for those of ``pydocs``."""
+    if choice.path:
+        task = read_task(context.workspace, files_of(choice), refresh=context.refresh)
+    elif choice.synthetic:
+        source: Any = context.experiment.source
+        task = synthetic_task(
+            context.workspace,
+            source.corpus,
+            source.read_options(),
+            unit=choice.synthetic,
+            sizes=Sizes(*(getattr(choice, name) for name in SIZES)),
+            seed=choice.seed,
+            refresh=context.refresh,
+        )
+    else:
+        return None
+    context.facts |= {"collection": task.summary}
+    return task
+
+
+def files_of(choice: SearchCollection) -> TaskFiles:
+    """Return where the splits of a folder are."""
+    return TaskFiles(choice.path, choice.dev, choice.test, choice.test_share, choice.seed)
+
+
+def measure_search(
+    context: "Preparation", dev: Collection, test: Collection, pool: "Pool | None", name: str, metric: str
+) -> None:
+    """Register search: on dev in the pool, if there is one, and on test among all passages.
+
+    Args:
+        context: The suites to add to.
+        dev: All dev queries and passages.
+        test: The locked test queries and passages.
+        pool: The pool that dev queries search.
+        name: Prefix of the figures' names.
+        metric: What selects, such as ``ndcg@10``.
+    """
+    on_dev = f"{name}_pool" if pool else name
+    context.measure(
+        "search",
+        f"{on_dev}_cosine_{metric}",
+        dev=lambda: spec(
+            DocSearch, collection=pooled_dev(context.workspace, pool) if pool else dev, name=on_dev
+        ),
+        test=spec(DocSearch, collection=test, name=name),
+    )
+
+
+def text_to_train_on(context: "Preparation", table: TextTable) -> TextTable:
+    """Leave out the texts that a collection measures with."""
+    search = context.get(SearchCollection)
+    if search is None or search.held_out is None:
+        return table
+    kept, left_out = without_texts(context.workspace, table, search.held_out)
+    context.facts |= {"texts_left_out": left_out}
+    return kept
+
+
+def pairs_to_train_on(context: "Preparation", pairs: Examples) -> Examples:
+    """Leave out the pairs that name a text that a collection measures with."""
+    search = context.get(SearchCollection)
+    if search is None or search.held_out is None:
+        return pairs
+    kept, left_out = without_rows(context.workspace, pairs, search.held_out)
+    context.facts |= {"pairs_left_out": left_out}
+    return kept

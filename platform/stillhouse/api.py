@@ -96,11 +96,12 @@ def train(
     Raises:
         BadInput: If an input cannot be used; the message says why and what to do.
     """
-    from stillhouse.methods import hyper_parameters, load_method
+    from stillhouse.methods import hyper_parameters, load_method, with_defaults
     from stillhouse.sweeps.checks import check_plans, fixed_values
     from stillhouse.sweeps.curve import train_at
 
-    experiment, module = experiment or Experiment(), load_method(method)
+    module = load_method(method)
+    experiment = with_defaults(module, experiment or Experiment())
     fixed = fixed_values(module, values or {}, "values")
     check_plans(module, experiment, [fixed], preset)
     with session(_folder(root), device=_device(device), local=local, nested=workers > 1) as (
@@ -217,14 +218,19 @@ def evaluate(
         BadInput: If there is no such model, or the data cannot be read.
     """
     from stillhouse.evaluation.suites import run_suite
+    from stillhouse.evaluation.trained_claims import refuse_trained_claims
     from stillhouse.experiments.preparation import prepare
     from stillhouse.sweeps.test_log import record_test_use
-    from stillhouse.training.models import open_model
+    from stillhouse.training.models import open_model, stage_folder
 
     with session(_folder(root), device=_device(device), local=True) as (workspace, chosen):
         encoder = open_model(str(model), workspace, chosen)
         embedding = Embedding(local=True, device=chosen)
         prepared = prepare(experiment or Experiment(), workspace, embedding, training=False)
+        suite = prepared.test if final else prepared.setting.dev
+        folder = stage_folder(str(model), workspace)
+        if folder is not None:
+            refuse_trained_claims({str(model): folder}, suite, "test" if final else "dev", workspace)
         if not final:
             return run_suite(prepared.setting.dev, encoder, workspace)
         record_test_use(workspace, prepared.test.fingerprint, str(model))

@@ -64,6 +64,12 @@ def test_limit_and_keep(tmp_path: Path) -> None:
     assert list(words(tmp_path / "few"))[3:] == ["the", "cat"]
     write_vectors(tmp_path / "v.txt", tmp_path / "kept", keep={"paris", "dog"})
     assert list(words(tmp_path / "kept"))[3:] == ["paris"]
+    assert write_vectors(tmp_path / "v.txt", tmp_path / "more", keep={"paris"}, further=1) == ["the", "paris"]
+    both = write_vectors(tmp_path / "v.txt", tmp_path / "two", keep={"paris"}, further=2)
+    assert both == ["the", "cat", "paris"] and vectors(tmp_path / "two")[4].tolist() == [0, 1, 0]
+    assert write_vectors(tmp_path / "v.txt", tmp_path / "all", keep={"paris"}, further=-1) == [
+        *("the", "cat", "paris", "n't")
+    ]
     with pytest.raises(BadInput, match="kept"):
         write_vectors(tmp_path / "v.txt", tmp_path / "none", keep={"dog"})
 

@@ -20,7 +20,8 @@ from stillhouse.experiments.fields import changed, experiment_of, merged
 from stillhouse.experiments.kinds.claims import Claims
 from stillhouse.experiments.kinds.word_vectors import WordVectors
 from stillhouse.experiments.preparation import prepare
-from stillhouse.methods import check_needs, load_method
+from stillhouse.methods import check_needs, hyper_parameters, load_method
+from stillhouse.plan.data import Scored
 
 PAGES = 60
 
@@ -86,6 +87,39 @@ def test_claims_their_candidates_and_the_printed_summary(
     assert other.examples != task.examples
 
 
+def test_claims_without_pages_teach_by_their_scores_alone(
+    given: Experiment, fever: Path, workspace: Workspace, tmp_path: Path
+) -> None:
+    claims = json.loads((fever / "fever_labelled_dev.json").read_text())
+    lost = [
+        {"id": 1000 + n, "label": "REFUTES", "claim": f"Lost {n}.", "evidence_pages": ["Nowhere"]}
+        for n in range(30)
+    ]
+    bare = [{**lost[0], "claim": text, "evidence_pages": []} for text in ("Bare", claims[0]["claim"])]
+    (tmp_path / "fever_labelled_dev.json").write_text(json.dumps([*claims, *lost, *bare]))
+    (tmp_path / "wikipages.docs.txt").write_text((fever / "wikipages.docs.txt").read_text())
+    changes = {"claims.path": str(tmp_path), "budget.fraction": 1.0}
+    plain = prepare(changed(given, changes), workspace, Embedding(local=True)).setting
+    setting = prepare(
+        changed(given, changes | {"claims.unlabelled": 12}), workspace, Embedding(local=True)
+    ).setting
+    task = setting[Claims]
+    assert plain[Claims].unlabelled is None and task.unlabelled is not None
+    rows, gold = open_rows(workspace, task.unlabelled), open_values(workspace, task.unlabelled)["gold"]
+    assert len(gold) == task.rows == plain[Claims].rows + 12 and not gold[-12:].any() and gold[:-12].any()
+    texts = open_texts(workspace, task.unlabelled.columns["claim"])[rows["claim"][-12:]]
+    assert set(texts) <= {claim["claim"] for claim in [*lost, bare[0]]}
+    method = load_method("retrieval_kd")
+    small = {"batch_size": 16, "teacher_batch_size": 16}
+    teacher, student = method.plan(hyper_parameters(method, small | {"alpha": 1.0}), setting).chain()
+    assert isinstance(student.examples.origin, Scored)
+    assert teacher.examples == task.examples and student.examples.origin.rows == task.unlabelled
+    (alone,) = method.plan(hyper_parameters(method, small | {"alpha": 0.0}), setting).chain()
+    assert alone.examples == task.examples, "claims without labels or scores teach nothing"
+    with pytest.raises(BadInput, match="split_by = claim with unlabelled claims"):
+        changed(given, {"claims.unlabelled": 1, "claims.split_by": "page"})
+
+
 def test_a_wrong_folder_and_bad_values_are_refused(
     given: Experiment, fever: Path, tmp_path: Path, tiny_model: Path
 ) -> None:
@@ -127,6 +161,23 @@ def test_from_the_command_line(
     assert main(["export", folder, str(tmp_path / "towers"), *root]) == 0
     assert main(["evaluate", folder, "--final", *data]) == 0
     assert "fever_recall_macro@3" in capsys.readouterr().out
+    assert main(["evaluate", folder, "--set", "claims.split_by=page", *data]) == 2
+    said = capsys.readouterr().err
+    found = re.search(r"but (\d+) of the (\d+) dev claims are among the (\d+) that", said)
+    assert found and 0 < int(found[1]) <= int(found[2]) and "claims.split_by=claim" in said
+    suite = ["evaluate", folder, "--suite", "fever", "--data-root", str(fever), "--candidates", "3", *root]
+    report = ["--json", str(tmp_path / "suite.json")]
+    assert main([*suite, *report]) == 0
+    assert "dev split by claim" in capsys.readouterr().out
+    trained = json.loads((Path(folder) / "manifest.json").read_text())["metrics"]["fever_dcg"]
+    figures = json.loads((tmp_path / "suite.json").read_text())["fever"]["model"]
+    assert figures["DCG"] == pytest.approx(trained, abs=1e-6), "the same claims, ranked by the same scores"
+    by_page = ["--set", "claims.split_by=page"]
+    assert main([*command, *by_page]) == 0
+    folder = json.loads((tmp_path / "report.json").read_text())["folder"]
+    capsys.readouterr()
+    assert main(["evaluate", folder, *suite[2:]]) == 0
+    assert "dev split by page" in capsys.readouterr().out
     assert main([*command, "--fractions", "1,0.5"]) == 0
     rows = [point["rows"] for point in json.loads((tmp_path / "report.json").read_text())]
     assert (

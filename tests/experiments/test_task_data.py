@@ -7,6 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from stillhouse.api import train
+from stillhouse.cli.main import main
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput
 from stillhouse.core.tokenizing import FastTokenizer
@@ -18,9 +20,12 @@ from stillhouse.experiments.kinds.labelled_task import LabelledTask
 from stillhouse.experiments.kinds.word_vectors import WordVectors
 from stillhouse.experiments.preparation import Prepared, prepare
 from stillhouse.experiments.task_rows import augmented_rows, read_labelled_task
+from stillhouse.experiments.unread import Unread
 from stillhouse.experiments.vocabulary import word_vectors
 from stillhouse.losses.heads import UNLABELLED
-from stillhouse.methods import load_method
+from stillhouse.methods import load_method, unread
+from stillhouse.sweeps.checks import warn_of_few_steps
+from stillhouse.teachers.weights import resolve_model
 
 PAIRS = [("a cat", "the cat", 1), ("a dog", "a house", 0), ("a cat", "a  dog", 0), (" ", "nothing", 1)]
 
@@ -48,7 +53,9 @@ def test_pairs_and_their_labels(workspace: Workspace, qqp: Path) -> None:
         read_labelled_task(workspace, "MRPC", str(qqp.parent))
 
 
-def test_word_vectors_are_initialised_from_counts_or_read(workspace: Workspace, tmp_path: Path) -> None:
+def test_word_vectors_are_initialised_from_counts_or_read(
+    workspace: Workspace, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     tables = [write_texts(workspace, "a", ["A cat sat.", "a dog"]), write_texts(workspace, "b", ["the sun"])]
     counted = word_vectors(workspace, "", tables)
     assert word_vectors(workspace, "count", tables) == counted
@@ -56,9 +63,15 @@ def test_word_vectors_are_initialised_from_counts_or_read(workspace: Workspace, 
     assert len(set(ids.tolist())) == 4 and min(ids.tolist()) > 2, "no word is unknown"
     file = tmp_path / "vectors.json"
     file.write_text(json.dumps({"cat": [1.0, 2.0], "moon": [3.0, 4.0]}))
-    read = word_vectors(workspace, str(file), tables)
-    ids, _ = FastTokenizer(Path(read.path), 8)(["cat moon"])
+    few, all_rows = (word_vectors(workspace, str(file), tables, further=further) for further in (0, 100))
+    ids, _ = FastTokenizer(Path(few.path), 8)(["cat moon"])
     assert ids.tolist()[0] > 2 and ids.tolist()[1] == 1, "the moon is not in the texts"
+    ids, _ = FastTokenizer(Path(all_rows.path), 8)(["cat moon"])
+    assert min(ids.tolist()) > 2 and few != all_rows
+    said = capsys.readouterr().out
+    assert "random vectors for the 7 words" in said
+    assert "1 word vectors of vectors.json" in said and "2 word vectors of vectors.json" in said
+    assert "they cover 1 of the 7 words of the texts, 12.5 % of their occurrences" in said
     with pytest.raises(BadInput, match="file of word vectors must exist"):
         word_vectors(workspace, str(tmp_path / "nothing.txt"), tables)
 
@@ -75,6 +88,65 @@ def test_an_experiment_with_a_task(
     assert labels == ["sra", "finetune"]
     columns = list(setting[LabelledTask].examples.columns)
     assert setting.teacher_dim == 32 and np.isin(["text", "other"], columns).all()
+
+
+@pytest.mark.parametrize(
+    ("method", "values", "embedded"),
+    [
+        ("bilstm_kd", {"kd_weight": 0.0}, []),
+        ("bilstm_kd", {"kd_weight": 1.0, "teacher_batch_size": 3}, []),
+        ("bilstm_kd", {"fits": "cosines"}, ["qqp-train"]),
+        ("sra", {"finetune_batch_size": 3}, ["words-dev", "words-test", "words-train"]),
+    ],
+)
+def test_the_teacher_embeds_only_what_a_stage_reads(
+    method: str,
+    values: dict[str, object],
+    embedded: list[str],
+    experiment: Experiment,
+    qqp: Path,
+    tmp_path: Path,
+) -> None:
+    """Also nothing for a dev figure that no stage selects by."""
+    head, *lines = (qqp / "train.tsv").read_text().splitlines()
+    (qqp / "dev.tsv").write_text("\n".join([head, *reversed(lines)]) + "\n")
+    changes = {"task.name": "QQP", "task.root": str(qqp), "budget.finetune": 6, "budget.evaluations": 1}
+    small = {"hidden": 4, **({} if method == "sra" else {"batch_size": 3})}
+    trained = train(method, changed(experiment, changes), values=small | values, root=tmp_path / "runs")
+    stores = (tmp_path / "runs" / "stores").glob("*/manifest.json")
+    assert sorted(path.parent.name.rpartition("-")[0] for path in stores) == embedded
+    assert trained.metrics
+    if embedded:
+        return
+    report = tmp_path / "report.json"
+    where = ["--root", str(tmp_path / "runs"), "--json", str(report)]
+    assert main(["evaluate", str(trained.folder), "--task", "qqp", "--task-root", str(qqp), *where]) == 0
+    figures = json.loads(report.read_text())["metrics"]
+    assert figures["qqp_accuracy"] == trained.metrics["qqp_accuracy"] and "qqp_cosine_accuracy" in figures
+    assert not any((tmp_path / "runs" / "stores").glob("*")), "the default corpus is not embedded for it"
+
+
+def test_queries_and_pairs_of_the_documentation_are_not_read_for_a_task(tiny_model: Path, qqp: Path) -> None:
+    given = experiment_of({"task": {"name": "qqp", "root": str(qqp)}, "teacher": {"name": str(tiny_model)}})
+    setting = given.sketch(resolve_model(str(tiny_model)))
+    plain, sra = load_method("bilstm_kd"), load_method("sra")
+    assert unread(plain, plain.HyperParameters(kd_weight=0.0), given, setting) == Unread(
+        vectors=True, dev=True, kinds=frozenset({"pairs", "collection"})
+    )
+    assert unread(sra, sra.HyperParameters(), given, setting) == Unread()
+
+
+def test_few_steps_are_said_with_the_flag_that_raises_them(
+    experiment: Experiment, qqp: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    given = changed(experiment, {"task.name": "QQP", "task.root": str(qqp), "budget.finetune": 6})
+    values = {"hidden": 4, "distil_batch_size": 16, "finetune_batch_size": 3}
+    train("sra", given, values=values, root=tmp_path / "runs")
+    (line,) = [line for line in capfd.readouterr().err.splitlines() if "optimiser steps" in line]
+    assert "fewer than 200" in line and "sra 4 (--distil-budget), finetune 2 (--finetune-budget)" in line
+    setting, sra = given.sketch(resolve_model(given.teacher.name)), load_method("sra")
+    warn_of_few_steps(sra, sra.HyperParameters(), setting)
+    assert not capfd.readouterr().err, "long stages are not mentioned"
 
 
 def test_augmented_rows_have_no_label_and_are_built_once(

@@ -20,9 +20,9 @@ from stillhouse.losses.softlabel import (
 )
 
 TWO_SIDED: list[Callable[[], torch.nn.Module]] = [
-    lambda: SoftLabelCE(temperature=2.0),
-    lambda: SoftLabelMSE(temperature=2.0),
-    lambda: SoftLabelMSE(temperature=2.0, compared="scores"),
+    lambda: SoftLabelCE(temperature=2.0, softened="both"),
+    lambda: SoftLabelMSE(temperature=2.0, softened="both"),
+    lambda: SoftLabelMSE(temperature=2.0, compared="scores", softened="both"),
     lambda: SoftLabelMSE(temperature=2.0, compared="printed"),
     lambda: KLDivergence(temperature=2.0),
     lambda: MarginMSE(),
@@ -43,27 +43,33 @@ LABELS = torch.tensor([[1, 0, 0, 0, 0], [0, 1, 0, 1, 0], [0, 0, 0, 0, 0], [1, 1,
 
 
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 4.0])
+@pytest.mark.parametrize("softened", ["teacher", "both"])
 @pytest.mark.parametrize("scale", [False, True])
-def test_soft_cross_entropy_is_the_equation(temperature: float, scale: bool) -> None:
+def test_soft_cross_entropy_is_the_equation(temperature: float, softened: str, scale: bool) -> None:
     total = 0.0
     for student, teacher in zip(STUDENT.tolist(), TEACHER.tolist(), strict=True):
-        p, q = soften(teacher, temperature), soften(student, temperature)
+        p, q = soften(teacher, temperature), soften(student, temperature if softened == "both" else 1.0)
         total -= sum(a * math.log(b) for a, b in zip(p, q, strict=True))
-    loss = SoftLabelCE(temperature=temperature, scale=scale)(STUDENT, TEACHER)
+    loss = SoftLabelCE(temperature=temperature, softened=softened, scale=scale)(STUDENT, TEACHER)
     assert loss.item() == pytest.approx(total / 4 * (temperature**2 if scale else 1), rel=1e-12)
 
 
 @pytest.mark.parametrize("compared", ["probabilities", "scores", "printed"])
+@pytest.mark.parametrize("softened", ["teacher", "both"])
 @pytest.mark.parametrize("scale", [False, True])
-def test_soft_mse_is_the_equation(compared: str, scale: bool) -> None:
+def test_soft_mse_is_the_equation(compared: str, softened: str, scale: bool) -> None:
     total, temperature = 0.0, 3.0
+    of_student = temperature if softened == "both" else 1.0
     for student, teacher in zip(STUDENT.tolist(), TEACHER.tolist(), strict=True):
-        target_row = soften(teacher, temperature)
-        student_row = soften(student, temperature) if compared == "probabilities" else student
+        target_row, student_row = soften(teacher, temperature), [s / of_student for s in student]
+        if compared == "probabilities":
+            student_row = soften(student, of_student)
         if compared == "scores":
-            target_row, student_row = [t / temperature for t in teacher], [s / temperature for s in student]
+            target_row = [t / temperature for t in teacher]
         total += sum((a - b) ** 2 for a, b in zip(target_row, student_row, strict=True))
-    loss = SoftLabelMSE(temperature=temperature, compared=compared, scale=scale)(STUDENT, TEACHER)
+    loss = SoftLabelMSE(temperature=temperature, compared=compared, softened=softened, scale=scale)(
+        STUDENT, TEACHER
+    )
     assert loss.item() == pytest.approx(total / 4 * (9 if scale else 1), rel=1e-12)
 
 
@@ -109,7 +115,7 @@ def test_targets_with_zero_weight_are_not_needed() -> None:
 def test_cross_entropy_and_divergence_differ_by_the_teachers_entropy() -> None:
     p = TEACHER.div(3).softmax(dim=1)
     entropy = -(p * p.log()).sum(dim=1).mean()
-    cross = SoftLabelCE(temperature=3.0)(STUDENT, TEACHER)
+    cross = SoftLabelCE(temperature=3.0, softened="both")(STUDENT, TEACHER)
     divergence = KLDivergence(temperature=3.0, scale=False)(STUDENT, TEACHER)
     assert (cross - entropy).item() == pytest.approx(divergence.item(), rel=1e-12)
 
@@ -126,7 +132,7 @@ def test_the_teachers_own_scores_are_the_optimum(make: Callable[[], torch.nn.Mod
 def test_a_low_temperature_picks_the_largest() -> None:
     """As the paper says, T near 0 picks only the largest value."""
     best = torch.nn.functional.one_hot(TEACHER.argmax(dim=1), 5)
-    soft = SoftLabelMSE(temperature=1e-3)(best.double(), TEACHER)
+    soft = SoftLabelMSE(temperature=1e-3)(100 * best.double(), TEACHER)
     assert soft.item() == pytest.approx(0, abs=1e-9)
 
 
@@ -199,6 +205,8 @@ def test_extreme_scores_stay_finite_and_in_float32(make: Callable[[], torch.nn.M
         (SoftLabelCE, {"temperature": 0}),
         (SoftLabelMSE, {"temperature": -1}),
         (SoftLabelMSE, {"compared": "logits"}),
+        (SoftLabelMSE, {"softened": "student"}),
+        (SoftLabelCE, {"softened": "none"}),
         (KLDivergence, {"temperature": 0}),
         (HardLabelCE, {"gold": "first"}),
         (SoftAndHard, {"alpha": 1.1}),

@@ -46,6 +46,9 @@ OTHER: dict[str, Any] = {
     "decay": "constant",
     "match": "last",
     "contrast": "same",
+    "dimensions": "mean",
+    "towers": "separate",
+    "softened": "both",
     "recipe": "single",
     "bottleneck_start": "svd",
     "unit": 2,
@@ -232,6 +235,7 @@ def test_one_step_gives_finite_terms_and_a_gradient_everywhere(
         {"encoder": "cnn", "joiner": "features", "soft_loss": "ce"},
         {"pooling": "last", "joiner": "concat", "train_words": True},
         {"teacher_model": "transformer", "compared": "scores", "alpha": 1.0},
+        {"towers": "separate", "softened": "both", "scale": True},
     ],
 )
 def test_every_part_of_retrieval_kd_learns(values: dict[str, Any], tiny_model: Path, tmp_path: Path) -> None:

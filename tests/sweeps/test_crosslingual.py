@@ -64,10 +64,16 @@ def sentences(workspace: Workspace, examples: Examples, side: str) -> list[str]:
     return open_texts(workspace, examples.columns[side])[open_rows(workspace, examples)[side]]
 
 
+def pairs_of(workspace: Workspace, examples: Examples) -> set[tuple[str, ...]]:
+    sides = (sentences(workspace, examples, side) for side in ("source", "target"))
+    return set(zip(*sides, strict=True))
+
+
 def test_no_held_out_sentence_is_trained_on(experiment: Experiment, workspace: Workspace) -> None:
     parts = read_parallel_data(workspace, experiment.get(Parallel).corpora, limit=0, held_out=20)
-    train, dev, test = parts
-    for part in parts:
+    train, dev, test = parts.train, parts.dev, parts.test
+    assert parts.contrast is None
+    for part in (train, dev, test):
         assert [language for language, _ in language_spans(workspace, part)] == ["xx", "yy"]
     assert [len(span) for part in (dev, test) for _, span in language_spans(workspace, part)] == [20] * 4
     for side in ("source", "target"):
@@ -75,6 +81,37 @@ def test_no_held_out_sentence_is_trained_on(experiment: Experiment, workspace: W
         assert not trained & {*held, *sentences(workspace, test, side)}
     assert not set(sentences(workspace, dev, "source")) & set(sentences(workspace, test, "source"))
     assert read_parallel_data(workspace, experiment.get(Parallel).corpora, limit=0, held_out=20) == parts
+
+
+def test_the_contrastive_stage_reads_corpora_of_its_own(
+    experiment: Experiment, workspace: Workspace, tmp_path: Path
+) -> None:
+    """Two corpora of one language, one of them for stages 1 to 3, the other for stage 4, and one for both."""
+    xx = translated(tmp_path / "more.tsv", 3, count=500).removesuffix(".tsv")
+    lines = Path(f"{xx}.tsv").read_text().splitlines(keepends=True)
+    for part, name in ((lines[:100], "a"), (lines[100:300], "b"), (lines[300:], "c")):
+        (tmp_path / f"{name}.tsv").write_text("".join(part))
+    a, b, c = (f"xx={tmp_path / name}.tsv" for name in "abc")
+    data = read_parallel_data(workspace, f"{a},{b}", contrast=f"{b},{c}", limit=0, held_out=20)
+    assert data.contrast is not None
+    pairs = {name: pairs_of(workspace, part) for name, part in vars(data).items()}
+    known = {
+        name: {tuple(line.split("\t")) for line in (tmp_path / f"{name}.tsv").read_text().splitlines()}
+        for name in "abc"
+    }
+    held = pairs["dev"] | pairs["test"]
+    assert len(pairs["dev"]) == len(pairs["test"]) == 20 and not held & (pairs["train"] | pairs["contrast"])
+    assert pairs["train"] <= known["a"] | known["b"] and pairs["contrast"] <= known["b"] | known["c"]
+    assert all(pairs["train"] & known[name] for name in "ab")
+    assert all(pairs["contrast"] & known[name] for name in "bc")
+    corpora = {"parallel.corpora": f"{a},{b}", "parallel.contrast": c, "parallel.held_out": 20}
+    given = changed(experiment, corpora)
+    setting = prepare(given, workspace, Embedding(local=True)).setting
+    method = load_method("crosslingual")
+    hp = hyper_parameters(method, {"batch_size": 16, "unit": 2, "bottleneck": 8})
+    *earlier, last = method.plan(hp, setting).chain()
+    assert all(stage.examples == setting[Parallel].examples for stage in earlier)
+    assert last.examples == setting[Parallel].contrast != setting[Parallel].examples
 
 
 @pytest.mark.parametrize(

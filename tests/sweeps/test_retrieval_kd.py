@@ -1,6 +1,7 @@
 """Retrieval KD on real files: one teacher, one recording, and students whose rankings depend on the claim."""
 
 import dataclasses
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,6 +25,7 @@ from stillhouse.search.records import TrialRecord
 from stillhouse.search.shared_stages import shared_recordings, shared_stages
 from stillhouse.search.space import Categorical, Space
 from stillhouse.search.trial import Context
+from stillhouse.students.encoder import StudentEncoder
 from stillhouse.sweeps.contenders import untrained
 from stillhouse.sweeps.export import export_stage
 from stillhouse.teachers.weights import resolve_model
@@ -118,6 +120,32 @@ def test_without_a_teacher_the_plan_has_no_teacher_stage(context: Context, home:
     assert [examples.label for examples in shared_recordings(context, space)] == ["scored"]
     with_none = Space("retrieval_kd", {"alpha": Categorical((0.0, 0.2))})
     assert not shared_stages(context, with_none) and not shared_recordings(context, with_none)
+
+
+def test_separate_towers_encode_each_its_own_side(context: Context, home: Workspace) -> None:
+    stage = planned(
+        context.setting, towers="separate", alpha=0.0, train_words=True, learning_rate=0.02, batch_size=8
+    )
+    folder = run(stage, home, where=WHERE)
+    scorer = encoder_in(folder)
+    claims, documents = scorer.student.claims, scorer.student.documents
+    weights = [tower.recurrence.state_dict() for tower in (claims, documents)]
+    start = stage.student.kwargs["tower"].build().recurrence.state_dict()
+    pairs = itertools.combinations([*weights, start], 2)
+    assert not any(one[name].equal(other[name]) for one, other in pairs for name in start), "both are trained"
+    first, second = ["cat dog", "sun moon"], ["the cat and a dog", "the red and a sun"]
+    alone = [
+        StudentEncoder(tower, tower.tokenizer.path, 16).encode(texts)
+        for tower, texts in ((claims, first), (documents, second))
+    ]
+    joiner = scorer.objective.joiner.layer.weight.detach().numpy()
+    expected = np.einsum("nd,ed,ne->n", alone[0], joiner, alone[1])
+    np.testing.assert_allclose(scorer.score(first, second).ravel(), expected, rtol=1e-5)
+    assert not np.allclose(scorer.encode_column("claim", first), scorer.encode(first))
+    assert figure(scorer, context.setting, home) == pytest.approx(
+        read_manifest(folder)["metrics"]["fever_dcg"], abs=1e-6
+    )
+    export_stage(folder, home.root / "towers")  # compares both folders with the towers
 
 
 def test_a_share_of_the_claims_reads_the_scores_of_all(context: Context, home: Workspace) -> None:

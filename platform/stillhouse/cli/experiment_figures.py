@@ -1,22 +1,27 @@
 """`stillhouse evaluate MODEL` without `--suite`: measure a model on an experiment's own dev or test suite."""
 
 from argparse import Namespace
+from collections.abc import Sequence
 from typing import Any
 
 from stillhouse.cli.against import compare_suites, models_of, results_against
 from stillhouse.cli.options import embedding_of, experiment_from
 from stillhouse.cli.run import on_ray, write_results
-from stillhouse.cli.suites import refuse_suite_flags
+from stillhouse.cli.suites import refuse_suite_flags, stages_of
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.console import say
 from stillhouse.core.errors import BadInput
-from stillhouse.core.types import Scorer
+from stillhouse.core.types import Encoder, Scorer
 from stillhouse.evaluation.suites import measure_suite, run_suite
+from stillhouse.evaluation.trained_claims import refuse_trained_claims
+from stillhouse.experiments.kinds.claims import Claims
 from stillhouse.experiments.kinds.collection import SearchCollection
 from stillhouse.experiments.kinds.labelled_task import LabelledTask
 from stillhouse.experiments.preparation import prepare
 from stillhouse.experiments.search_pool import calibrated
+from stillhouse.experiments.unread import beside_task
 from stillhouse.plan.setting import Setting
+from stillhouse.plan.stage import DevSuite
 from stillhouse.sweeps.test_log import record_test_use, tag_tested_runs
 from stillhouse.training.models import open_model
 
@@ -35,8 +40,15 @@ def evaluate_experiment(options: Namespace) -> None:
         encoder, *others = [open_model(name, workspace, device) for name in models_of(options)]
         experiment = experiment_from(options, base=options.base)
         embedding = embedding_of(options, device, local=options.local)
-        prepared = prepare(experiment, workspace, embedding, refresh=options.refresh, training=False)
+        alone = beside_task(experiment)
+        prepared = prepare(
+            experiment, workspace, embedding, refresh=options.refresh, training=False, unread=alone
+        )
         suite = prepared.test if options.final else prepared.setting.dev
+        if alone is not None and not options.final:
+            suite = _task_suite(prepared.setting, [encoder, *others])
+        if experiment.get(Claims) is not None:
+            refuse_trained_claims(stages_of(options, workspace), suite, split, workspace)
         if options.final:
             record_test_use(workspace, suite.fingerprint, " against ".join(models_of(options)))
             for name in models_of(options):
@@ -46,7 +58,8 @@ def evaluate_experiment(options: Namespace) -> None:
         theirs = [measure_suite(suite, other, workspace) for other in others]
         calibration: dict[str, Any] = {}
         if not options.final:
-            figures |= _task_figures(prepared.setting, encoder, workspace)
+            if alone is None:
+                figures |= _task_figures(prepared.setting, encoder, workspace)
             search = prepared.setting.get(SearchCollection)
             calibration = calibrated(search, encoder, options.model, workspace)
     for name, value in figures.items():
@@ -56,6 +69,20 @@ def evaluate_experiment(options: Namespace) -> None:
     for other in theirs:
         report["against"] = results_against(options, {split: compare_suites(split, mine, other, options)})
     write_results(options, {**report, "metrics": figures})
+
+
+def _task_suite(setting: Setting, models: Sequence[Any]) -> DevSuite:
+    """The dev suite of a task: of the models' scores, if all of them give any, and of their plain vectors."""
+    task = setting[LabelledTask]
+    suites = [task.dev] if all(isinstance(model, Scorer) for model in models) else []
+    if task.untuned is not None and all(isinstance(model, Encoder) for model in models):
+        suites.append(task.untuned)
+    if not suites:
+        raise BadInput(
+            "a task whose labels are not those of pairs needs models with a classifier. Give a stage that "
+            "was trained on it, or --suite glue, which trains a classifier on the vectors."
+        )
+    return DevSuite(tuple(part for suite in suites for part in suite.evaluators), select=suites[0].select)
 
 
 def _task_figures(setting: Setting, encoder: Any, workspace: Workspace) -> dict[str, float]:

@@ -21,7 +21,7 @@ from stillhouse.evaluation.items import Figures, Measured
 from stillhouse.evaluation.search.indexes import check_index, parse_index
 from stillhouse.reports.tables import aligned
 from stillhouse.sweeps.test_log import record_test_use, tag_tested_runs
-from stillhouse.training.models import identity_of, open_model
+from stillhouse.training.models import identity_of, open_model, stage_folder
 
 
 def evaluate_suites(options: Namespace) -> None:
@@ -106,6 +106,7 @@ def prepare_suites(options: Namespace, workspace: Workspace) -> dict[str, Benchm
         final=options.final,
         workspace=workspace,
         flags=given_flags(options),
+        stages=stages_of(options, workspace),
     )
     return {name: suite.prepare(root, how) for name, suite in suites.items()}
 
@@ -113,6 +114,12 @@ def prepare_suites(options: Namespace, workspace: Workspace) -> dict[str, Benchm
 def given_flags(options: Namespace) -> dict[str, Any]:
     """The values of all flags that belong to suites, by name."""
     return {flag.name: getattr(options, flag.name) for flag in suite_flags()}
+
+
+def stages_of(options: Namespace, workspace: Workspace) -> dict[str, Path]:
+    """The folders of those models of a command that are stages, by the models' names."""
+    folders = {name: stage_folder(name, workspace) for name in models_of(options)}
+    return {name: folder for name, folder in folders.items() if folder is not None}
 
 
 def refuse_suite_flags(options: Namespace, suites: Collection[str] = ()) -> None:

@@ -36,13 +36,13 @@ def add(commands: "_SubParsersAction[ArgumentParser]") -> ArgumentParser:
 def run(options: Namespace) -> int:
     """Run the command."""
     from stillhouse.cli.method_values import file_of, fixed_of
-    from stillhouse.methods import hyper_parameters, load_method
+    from stillhouse.methods import hyper_parameters, load_method, with_defaults
     from stillhouse.sweeps.checks import check_plans
     from stillhouse.sweeps.curve import curve_table, train_at
 
     method = load_method(options.method)
     fixed = fixed_of(options, method)
-    experiment = experiment_from(options, file_of(options), options.base)
+    experiment = with_defaults(method, experiment_from(options, file_of(options), options.base))
     shares = fractions_of(options)
     least = changed(experiment, {"budget.fraction": min(shares)}) if shares else experiment
     check_plans(method, least, [fixed], options.preset)

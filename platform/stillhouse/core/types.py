@@ -127,6 +127,15 @@ class Student(Protocol):
 
 
 @runtime_checkable
+class SidedModel(Protocol):
+    """A student with a tower of its own for each side of a pair; called itself, it is the second one."""
+
+    def tower(self, column: str) -> Student:
+        """Return the tower that encodes a column."""
+        ...
+
+
+@runtime_checkable
 class WordEmbedder(Protocol):
     """A student whose word vectors can be looked up before its forward pass, once for several of them."""
 

@@ -49,8 +49,9 @@ def write_vectors(
     *,
     limit: int = 0,
     keep: Collection[str] | None = None,
+    further: int = 0,
     seed: int = 0,
-) -> None:
+) -> list[str]:
     """Write the folder from published vectors.
 
     Words are lower-cased, like the texts; among equal words, one published in lower case is preferred, then
@@ -63,7 +64,11 @@ def write_vectors(
         folder: Folder for the files.
         limit: Number of rows to read, which are the most frequent words; 0 reads all.
         keep: Words to keep, such as those of `count_words`; None keeps all.
+        further: Number of words to keep beside those, the first ones of the source; -1 keeps all.
         seed: Seed for drawing the row of ``[MASK]``.
+
+    Returns:
+        The words that have a row of their own in the folder.
 
     Raises:
         BadInput: If the file is missing or malformed, or no row is kept.
@@ -73,7 +78,8 @@ def write_vectors(
         raise BadInput(f"the file of word vectors must exist, but {source} does not.")
     require(limit >= 0, "limit >= 0", limit=limit)
     published = _json_rows(path) if path.suffix == ".json" else _text_rows(path)
-    rows = _lowered(itertools.islice(published, limit or None), keep)
+    require(further >= -1, "further >= -1", further=further)
+    rows = _lowered(itertools.islice(published, limit or None), keep, further)
     if not rows:
         raise BadInput(
             f"no row of the word vectors in {source} is kept: it is empty or lacks the given words."
@@ -83,6 +89,7 @@ def write_vectors(
     mask_D = _random(1, vectors_VD.shape[1], length, seed)[0]
     special = [np.zeros_like(mask_D), vectors_VD.mean(axis=0), mask_D]
     _write(Path(folder), list(rows), np.concatenate([np.stack(special), vectors_VD]))
+    return list(rows)
 
 
 def write_vocabulary(words: Iterable[str], folder: str | Path, *, dim: int, seed: int = 0) -> None:
@@ -126,13 +133,19 @@ def count_words(texts: Iterable[str], *, limit: int = 0, at_least: int = 1) -> d
     return {word: -count for count, word in (frequent[:limit] if limit else frequent)}
 
 
-def _lowered(published: Iterable[tuple[str, Matrix]], keep: Collection[str] | None) -> dict[str, Matrix]:
+def _lowered(
+    published: Iterable[tuple[str, Matrix]], keep: Collection[str] | None, further: int
+) -> dict[str, Matrix]:
     rows: dict[str, Matrix] = {}
     settled: set[str] = set()
     for word, vector in published:
         lowered = word.lower()
-        if lowered in settled or " " in word or (keep is not None and lowered not in keep):
+        if lowered in settled or " " in word:
             continue
+        if keep is not None and lowered not in keep and lowered not in rows:
+            if further == 0:
+                continue
+            further -= 1
         if word == lowered:
             settled.add(lowered)
             rows[lowered] = vector

@@ -7,6 +7,7 @@ that were published as a whole (Tatoeba, Cranfield, MR, …) are measured in bot
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from stillhouse.core.artifacts import Workspace
@@ -24,11 +25,14 @@ class Options:
     Attributes:
         final: Open the test splits.
         workspace: Where a suite may keep what it computes.
+        stages: Folders of the measured models that are stages, by their names: what they were trained on can
+            be found there.
         flags: Values of the suite's own flags by name, see `benchmarks.suite_flags`.
     """
 
     final: bool = False
     workspace: Workspace | None = None
+    stages: Mapping[str, Path] = field(default_factory=dict)
     flags: Mapping[str, Any] = field(default_factory=dict)
 
     def flag(self, name: str, default: Any = None) -> Any:

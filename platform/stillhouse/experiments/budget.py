@@ -1,10 +1,13 @@
 """How long an experiment trains, and on what share of its rows."""
 
+import dataclasses
 from dataclasses import dataclass
 
 from stillhouse.core.errors import require
 
 FRACTION_OF = ("all", "sentences", "labels")
+DISTIL, FINETUNE = 8192, 768
+"""Budgets of methods that state none."""
 
 
 @dataclass(frozen=True)
@@ -12,8 +15,9 @@ class Budget:
     """How long the stages of every trial are.
 
     Attributes:
-        distil: Examples that the distillation stage sees.
-        finetune: Examples that the fine-tuning stage sees; 0 leaves the stage out.
+        distil: Examples that the distillation stage sees; 0 takes the method's own number.
+        finetune: Examples that the fine-tuning stage sees; 0 leaves the stage out, -1 takes the method's own
+            number.
         evaluations: Dev evaluations per stage.
         patience: Evaluations without a better dev figure before a stage ends; 0 never ends it early.
         accumulate: Micro-batches per optimiser step. Losses that compare the texts of a batch then compare
@@ -23,8 +27,8 @@ class Budget:
             (pairs, or a task's rows), or ``all``.
     """
 
-    distil: int = 8192
-    finetune: int = 768
+    distil: int = 0
+    finetune: int = -1
     evaluations: int = 2
     patience: int = 0
     accumulate: int = 1
@@ -33,14 +37,20 @@ class Budget:
 
     def __post_init__(self) -> None:
         """Check the ranges."""
-        require(self.distil > 0, "budget.distil > 0", distil=self.distil)
-        require(self.finetune >= 0, "budget.finetune >= 0", finetune=self.finetune)
+        require(self.distil >= 0, "budget.distil >= 0", distil=self.distil)
+        require(self.finetune >= -1, "budget.finetune >= -1", finetune=self.finetune)
         require(self.evaluations > 0, "budget.evaluations > 0", evaluations=self.evaluations)
         require(self.patience >= 0, "budget.patience >= 0", patience=self.patience)
         require(self.accumulate >= 1, "budget.accumulate >= 1", accumulate=self.accumulate)
         require(0 < self.fraction <= 1, "0 < fraction <= 1", fraction=self.fraction)
         require(
             self.fraction_of in FRACTION_OF, f"fraction_of in {FRACTION_OF}", fraction_of=self.fraction_of
+        )
+
+    def settled(self, distil: int = DISTIL, finetune: int = FINETUNE) -> "Budget":
+        """The same budget with these numbers of examples where it states none."""
+        return dataclasses.replace(
+            self, distil=self.distil or distil, finetune=finetune if self.finetune < 0 else self.finetune
         )
 
     def share_of(self, rows: str) -> float:

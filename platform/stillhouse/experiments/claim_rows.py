@@ -16,12 +16,14 @@ from stillhouse.corpora.tables import open_texts, write_rows, write_texts
 from stillhouse.corpora.tfidf import TfIdf
 from stillhouse.evaluation.candidates import candidate_figures, judge_candidates
 from stillhouse.evaluation.claim_ranking import DEPTHS
+from stillhouse.evaluation.trained_claims import TRAINING_ROWS
 from stillhouse.plan.data import Examples, TextTable
 
 if TYPE_CHECKING:
     from stillhouse.experiments.kinds.claims import Claims
 
-VERSION = 1
+VERSION = 2
+TRAIN, ALL = "train", "all"
 COVERED = (1, 2, 5, 10, 15, 20)
 """Values of C in Table 1, and one more."""
 
@@ -34,7 +36,14 @@ def read_claims(
     They are read again when a file or an option has changed.
     """
     claims, pages = fever_files(choice.path)
-    options = {"c": choice.candidates, "dev": choice.dev, "test": choice.test}
+    options = {
+        "c": choice.candidates,
+        "dev": choice.dev,
+        "test": choice.test,
+        "split_by": choice.split_by,
+        "ngrams": choice.ngrams,
+        "unlabelled": choice.unlabelled,
+    }
     files = [list_files(str(path))[1] for path in (claims, pages)]
     note = note_path(workspace, "claims", {"version": VERSION, "files": files, "options": options})
     with locked(note.with_suffix(".lock")):
@@ -43,7 +52,7 @@ def read_claims(
             known = {name: restore_examples(workspace, part) for name, part in kept["parts"].items()}
             if all(known.values()):
                 return known, kept["facts"]  # type: ignore[return-value]
-        fever = read_fever(claims, pages, split_by="page")
+        fever = read_fever(claims, pages, split_by=choice.split_by)
         parts, facts = write_claims(workspace, fever, choice)
         write_json(
             note, {"parts": {name: describe_examples(part) for name, part in parts.items()}, "facts": facts}
@@ -64,36 +73,44 @@ def write_claims(
     c, documents = choice.candidates, len(fever.documents)
     require(c <= documents, "candidates <= documents", candidates=c, documents=documents)
     claims = [claim for name in SPLITS for claim in fever.splits[name]]
+    more = fever.unlabelled[: choice.unlabelled]
+    texts = [*(claim.text for claim in claims), *more]
     tables = {
-        "claim": _table(workspace, "claims", [claim.text for claim in claims]),
+        "claim": _table(workspace, "claims", texts),
         "documents": _table(workspace, "documents", fever.documents),
     }
     depths = [depth for depth in sorted({*COVERED, c}) if depth <= documents]
-    cosines_QK, ids_QK = TfIdf(fever.documents).nearest([claim.text for claim in claims], depths[-1])
-    share = coverage(ids_QK, [claim.gold for claim in claims], depths)
+    cosines_QK, ids_QK = TfIdf(fever.documents, ngrams=choice.ngrams).nearest(texts, depths[-1])
+    share = coverage(ids_QK[: len(claims)], [claim.gold for claim in claims], depths)
     parts: dict[str, Examples] = {}
     facts: dict[str, Any] = {
         "corpus": choice.path,
         "data": fever.summary(),
         "documents": documents,
         "candidates": c,
+        "split_by": choice.split_by,
         "coverage": ", ".join(f"C={depth} {100 * part:.2f} %" for depth, part in share.items()),
     }
-    for name, rows in _rows_of(fever, choice).items():
-        own = [claims[row].gold for row in rows]
-        picked = pick_candidates(ids_QK[rows], own, c, force_gold=name == "train")
+    for name, rows in _rows_of(fever, choice, len(more)).items():
+        own = [claims[row].gold if row < len(claims) else () for row in rows]
+        picked = pick_candidates(ids_QK[rows], own, c, force_gold=name in (TRAIN, ALL))
         values = {"gold": picked.labels_QC.astype(np.int64)}
-        if name != "train":
+        if name not in (TRAIN, ALL):
             values["gold_count"] = picked.gold_counts_Q
             judged = judge_candidates(cosines_QK[rows, :c], picked.labels_QC, picked.gold_counts_Q)
             facts |= candidate_figures(judged, f"tfidf_{name}", depths=[k for k in DEPTHS if k <= c])
         ids = {"claim": rows, "documents": picked.ids_QC}
-        parts[name] = write_rows(workspace, tables, ids, f"claims-{name}", values=values)
+        notes = {"split_by": choice.split_by}
+        label = TRAINING_ROWS if name == ALL else f"claims-{name}"
+        parts[name] = write_rows(workspace, tables, ids, label, notes, values=values)
     return parts, facts
 
 
-def _rows_of(fever: Fever, choice: "Claims") -> dict[str, IntArray]:
-    """Index the claims of every split among all claims; dev and test are cut to their largest number."""
+def _rows_of(fever: Fever, choice: "Claims", unlabelled: int) -> dict[str, IntArray]:
+    """Index the claims of every split among all claims; dev and test are cut to their largest number.
+
+    With unlabelled claims, which come last, ``all`` has them together with those of the training split.
+    """
     rows: dict[str, IntArray] = {}
     first = 0
     for name, most in zip(SPLITS, (len(fever.splits["train"]), choice.dev, choice.test), strict=True):
@@ -101,6 +118,8 @@ def _rows_of(fever: Fever, choice: "Claims") -> dict[str, IntArray]:
         require(bool(claims), "every split must have claims", split=name, read=fever.summary())
         rows[name] = np.arange(first, first + min(len(claims), most))
         first += len(claims)
+    if unlabelled:
+        rows[ALL] = np.concatenate([rows[TRAIN], np.arange(first, first + unlabelled)])
     return rows
 
 

@@ -57,7 +57,7 @@ class DataKind(Kind[P]):
 
     def present(self, experiment: "Experiment") -> bool:
         """Whether anything of this kind reaches the methods."""
-        return self.counts_as != "labels" or experiment.budget.finetune > 0
+        return self.counts_as != "labels" or experiment.budget.finetune != 0
 
     def sketch(self, experiment: "Experiment") -> P:
         """A stand-in for the prepared form, made without reading anything: enough to plan with."""

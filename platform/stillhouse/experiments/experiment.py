@@ -17,6 +17,8 @@ from stillhouse.plan.setting import Setting
 from stillhouse.plan.stage import DevSuite
 
 D = TypeVar("D", bound=DataKind[Any])
+SKETCHED = "sketched"
+"""What the dev suite of a sketched setting selects by."""
 COMPUTE = ("auto", "float32", "bfloat16")
 
 
@@ -140,7 +142,7 @@ class Experiment:
         return Setting(
             teacher=Model("placeholder"),
             student=self.student.spec(teacher, self.seed),
-            dev=DevSuite((), select=""),
+            dev=DevSuite((), select=SKETCHED),
             data=data,
             teacher_dim=4,
             finetune_budget=1 << 40,
@@ -150,7 +152,7 @@ class Experiment:
     def stage_settings(self) -> dict[str, Any]:
         """The fields of a `Setting` that the experiment states."""
         return {
-            "distil_budget": self.budget.distil,
+            "distil_budget": self.budget.settled().distil,
             "evaluations": self.budget.evaluations,
             "patience": self.budget.patience,
             "accumulate": self.budget.accumulate,

@@ -1,5 +1,6 @@
 """Parallel text, read from files as training, dev and test pairs, and what measures it."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ from stillhouse.corpora.reading.corpus import hub_name, list_files
 from stillhouse.corpora.reading.ingest import describe_examples, note_path, restore_examples
 from stillhouse.corpora.reading.parallel import Parallel as ParallelCorpus
 from stillhouse.corpora.reading.parallel import moses_pair
-from stillhouse.corpora.reading.translations import split_parallel, write_parallel
+from stillhouse.corpora.reading.translations import pairs_of_corpora, split_parallel, write_parallel
 from stillhouse.evaluation.crosslingual_sts import CrossLingualSTS, resolve_crosslingual_sts
 from stillhouse.evaluation.translation import Translations
 from stillhouse.plan.data import Examples
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from stillhouse.corpora.reading.parallel import Parallel as ParallelCorpus
     from stillhouse.experiments.preparation import Preparation
 
-VERSION = 1
+VERSION = 2
 ACCURACY = "translation_mean_accuracy"
 
 
@@ -55,25 +56,75 @@ def parallel_corpora(text: str, limit: int = 0) -> "list[ParallelCorpus]":
     return corpora
 
 
+@dataclass(frozen=True)
+class ParallelParts:
+    """Parallel text, split.
+
+    Attributes:
+        train: The training pairs.
+        dev: The pairs of the dev split.
+        test: The pairs of the locked test split.
+        contrast: The training pairs of the contrastive stage where it has corpora of its own, else None.
+    """
+
+    train: Examples
+    dev: Examples
+    test: Examples
+    contrast: Examples | None = None
+
+
 def read_parallel_data(
-    workspace: "Workspace", text: str, *, limit: int, held_out: int, refresh: bool = False
-) -> tuple[Examples, Examples, Examples]:
-    """Read training, dev and test pairs; they are read again when a file has changed."""
-    corpora = parallel_corpora(text, limit)
+    workspace: "Workspace",
+    text: str,
+    *,
+    limit: int,
+    held_out: int,
+    contrast: str = "",
+    refresh: bool = False,
+) -> ParallelParts:
+    """Read training, dev and test pairs; they are read again when a file has changed.
+
+    All corpora are split together, so that no stage trains on a held-out pair. A pair that several corpora
+    have belongs to the first of them, those of the contrastive stage before the others.
+    """
+    first, last = parallel_corpora(text, limit), parallel_corpora(contrast, limit) if contrast else []
+    corpora = list(dict.fromkeys([*last, *first]))
     local = [
         path for corpus in corpora for path in (corpus.source, corpus.target) if path and not hub_name(path)
     ]
     files = [file for path in local for file in list_files(path)[1]]
-    signature = {"version": VERSION, "corpora": corpora, "files": files, "held_out": held_out}
+    signature = {
+        "version": VERSION,
+        "corpora": first,
+        "contrast": last,
+        "files": files,
+        "held_out": held_out,
+    }
     note = note_path(workspace, "parallel", signature)
     with locked(note.with_suffix(".lock")):
         if note.exists() and not refresh:
             known = [restore_examples(workspace, part) for part in read_json(note)["parts"]]
             if all(known):
-                return known[0], known[1], known[2]  # type: ignore[return-value]
-        train, dev, test = split_parallel(workspace, write_parallel(workspace, corpora), held_out)
-        write_json(note, {"parts": [describe_examples(part) for part in (train, dev, test)]})
-        return train, dev, test
+                return ParallelParts(*known)  # type: ignore[arg-type]
+        parts = _split(workspace, first, last, held_out)
+        made = [part for part in (parts.train, parts.dev, parts.test, parts.contrast) if part is not None]
+        write_json(note, {"parts": [describe_examples(part) for part in made]})
+        return parts
+
+
+def _split(
+    workspace: "Workspace", first: "list[ParallelCorpus]", last: "list[ParallelCorpus]", held_out: int
+) -> ParallelParts:
+    """Split the pairs of all corpora, then give each stage those of its own."""
+    corpora = list(dict.fromkeys([*last, *first]))
+    whole, dev, test = split_parallel(workspace, write_parallel(workspace, corpora), held_out)
+    if not last:
+        return ParallelParts(whole, dev, test)
+    train, contrast = (
+        pairs_of_corpora(workspace, whole, [corpora.index(corpus) for corpus in part], label)
+        for part, label in ((first, "parallel-train"), (last, "parallel-contrast"))
+    )
+    return ParallelParts(train, dev, test, contrast)
 
 
 def measure_translations(context: "Preparation", dev: Examples, test: Examples) -> None:

@@ -18,11 +18,13 @@ from stillhouse.experiments.kinds.collection import SearchCollection
 from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.experiments.shares import cut
+from stillhouse.experiments.unread import Unread
 from stillhouse.plan.data import Examples, Model, Store, TextTable
 from stillhouse.plan.kinds import Kind
 from stillhouse.plan.setting import Setting
 from stillhouse.plan.stage import DevSuite, Stage, TestSuite
 from stillhouse.teachers.embedding import build_stores, resolve_compute
+from stillhouse.teachers.loading import load_sentence_transformer
 from stillhouse.teachers.store import open_store
 from stillhouse.teachers.weights import resolve_model
 
@@ -77,6 +79,7 @@ class Preparation:
         embedding: Where the teacher runs.
         refresh: Whether corpora are read again.
         training: Whether the data to train on is prepared; otherwise only what evaluators read.
+        unread: What is not made, as nothing reads it.
         facts: What the report and the model card say of the data.
         texts: Text tables whose words students may read.
         test: Further evaluators of the locked test split.
@@ -88,6 +91,7 @@ class Preparation:
     embedding: Embedding
     refresh: bool = False
     training: bool = True
+    unread: Unread = field(default_factory=Unread)
     facts: dict[str, Any] = field(default_factory=dict)
     texts: list[TextTable] = field(default_factory=list)
     test: tuple[Spec[Any], ...] = ()
@@ -117,8 +121,9 @@ class Preparation:
         return self._stores[-1]
 
     def trained_on(self, texts: TextTable) -> Store:
-        """The teacher's vectors of texts to train on; nothing is embedded where nothing will be trained."""
-        return self.embedded(texts) if self.training else self.store(texts)
+        """The teacher's vectors of texts to train on; nothing is embedded that no stage reads."""
+        read = self.training and not self.unread.vectors
+        return self.embedded(texts) if read else self.store(texts)
 
     def later(self, action: Callable[[], None]) -> None:
         """Register what is done once the teacher has embedded everything."""
@@ -135,7 +140,7 @@ class Preparation:
     def get(self, kind: type[Kind[P]]) -> P | None:
         """The prepared data of a kind, prepared now if it has not been; None where there is none."""
         if kind.key not in self.data:
-            value = self.experiment.get(kind)
+            value = None if kind.key in self.unread.kinds else self.experiment.get(kind)
             self.data[kind.key] = None if value is None else value.prepare(self)
         known: P | None = self.data[kind.key]
         return known
@@ -183,14 +188,16 @@ class Preparation:
             dev=self._dev_suite(),
             data=data,
             teacher_dim=self._teacher_dim(data.get(Sentences.key)),
-            finetune_budget=experiment.budget.finetune if fine_tuned else 0,
+            finetune_budget=experiment.budget.settled().finetune if fine_tuned else 0,
             autocast=self.compute,
             **experiment.stage_settings(),
         )
         setting = self._completed(cut(whole, experiment.budget))
         facts = self._facts()
         tests = tuple(measure.test for measure in self._measures) + self.test
-        return Prepared(setting, TestSuite(tests), facts, experiment.source.summary(facts))
+        source = experiment.source
+        summary = "" if source.key in self.unread.kinds else source.summary(facts)
+        return Prepared(setting, TestSuite(tests), facts, summary)
 
     def _completed(self, setting: Setting) -> Setting:
         """The setting whose kinds have been completed."""
@@ -202,6 +209,8 @@ class Preparation:
         return setting
 
     def _dev_suite(self) -> DevSuite:
+        if not self._measures:  # every stage selects by a figure of its own
+            return DevSuite((), select="")
         by = self.experiment.selection.by or self._measures[0].name
         figures = {measure.name: measure.figure for measure in self._measures}
         return DevSuite(tuple(measure.dev() for measure in self._measures), select=figures[by])
@@ -209,6 +218,8 @@ class Preparation:
     def _teacher_dim(self, sentences: Any) -> int:
         if sentences is None or not self.training:
             return 0
+        if self.unread.vectors:
+            return int(load_sentence_transformer(self.teacher).get_sentence_embedding_dimension() or 0)
         return open_store(self.workspace, sentences.store).dim
 
     def _facts(self) -> dict[str, Any]:
@@ -228,6 +239,7 @@ def prepare(
     *,
     refresh: bool = False,
     training: bool = True,
+    unread: Unread | None = None,
 ) -> Prepared:
     """Read an experiment's data, run the teacher once over it, and mine hard negatives; skip what exists.
 
@@ -238,8 +250,9 @@ def prepare(
         refresh: Whether corpora are read again.
         training: Whether the data to train on is prepared. To measure a model only what evaluators read is
             needed: no training text is embedded, augmented or mined, and there is nothing to plan with.
+        unread: What is not made, as no stage reads it; None makes everything.
     """
-    return Preparation(experiment, workspace, embedding, refresh, training).finish()
+    return Preparation(experiment, workspace, embedding, refresh, training, unread or Unread()).finish()
 
 
 def read_pydocs(experiment: Experiment, workspace: Workspace, *, refresh: bool) -> Any:

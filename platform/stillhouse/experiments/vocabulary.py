@@ -1,6 +1,6 @@
 """Word vectors for the words of training texts."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,13 +11,14 @@ from stillhouse.core.identity import fingerprint
 from stillhouse.corpora.reading.corpus import list_files
 from stillhouse.corpora.tables import open_texts
 from stillhouse.corpora.word_vectors import count_words, write_vectors, write_vocabulary
+from stillhouse.experiments.kinds.word_vectors import FURTHER
 from stillhouse.plan.data import Model, TextTable
 from stillhouse.teachers.weights import resolve_model
 
 if TYPE_CHECKING:
     from stillhouse.core.artifacts import Workspace
 
-VERSION = 1
+VERSION = 2
 
 COUNT = "count"
 """Instead of a file of vectors: the words of the training texts, with random vectors."""
@@ -26,9 +27,17 @@ DIM = 300
 """Dimension of vectors that are not read from a file, as of GloVe's."""
 
 MOST_WORDS = 200_000
+"""Words that are counted, the most frequent ones."""
 
 
-def word_vectors(workspace: "Workspace", source: str, tables: Sequence[TextTable], seed: int = 0) -> Model:
+def word_vectors(
+    workspace: "Workspace",
+    source: str,
+    tables: Sequence[TextTable],
+    seed: int = 0,
+    *,
+    further: int = FURTHER,
+) -> Model:
     """Write the vectors of the words in some texts: published ones, or random ones that are learned.
 
     Args:
@@ -36,6 +45,7 @@ def word_vectors(workspace: "Workspace", source: str, tables: Sequence[TextTable
         source: A file such as GloVe's; `COUNT` or nothing takes the words of the texts.
         tables: The texts.
         seed: Seed of random vectors.
+        further: Number of words of a file that are kept although the texts do not hold them; -1 keeps all.
 
     Raises:
         BadInput: The file is missing or malformed, or holds none of the words.
@@ -47,17 +57,29 @@ def word_vectors(workspace: "Workspace", source: str, tables: Sequence[TextTable
         "source": list_files(source)[1] if published else COUNT,
         "texts": [table.sha256 for table in tables],
         "seed": seed,
+        "further": further if published else 0,
     }
     folder = workspace.root / "words" / fingerprint(signature)
     with locked(folder.with_suffix(".lock")):
         if not (folder / "config.json").is_file():  # written last
             counted = count_words(_texts(workspace, tables), limit=0 if published else MOST_WORDS)
             if published:
-                write_vectors(source, folder, keep=set(counted), seed=seed)
+                written = write_vectors(source, folder, keep=set(counted), further=further, seed=seed)
+                shared = sum(word in counted for word in written)
+                say(
+                    f"  {len(written):,} word vectors of {Path(source).name} in {folder}: they cover "
+                    f"{shared:,} of the {len(counted):,} words of the texts, "
+                    f"{100 * _share(counted, written):.1f} % of their occurrences"
+                )
             else:
                 write_vocabulary(counted, folder, dim=DIM, seed=seed)
-            say(f"  word vectors for the {len(counted):,} words of the texts in {folder}")
+                say(f"  random vectors for the {len(counted):,} words of the texts in {folder}")
     return resolve_model(str(folder))
+
+
+def _share(counted: Mapping[str, int], written: Iterable[str]) -> float:
+    """The share of all occurrences that are of words with a vector."""
+    return sum(counted.get(word, 0) for word in written) / max(1, sum(counted.values()))
 
 
 def _texts(workspace: "Workspace", tables: Sequence[TextTable]) -> Iterator[str]:

@@ -1,14 +1,16 @@
 """Losses on the scores of C candidate documents per claim, against the teacher's scores and the labels.
 
 Shakeri et al., Knowledge Distillation in Document Retrieval, eq. 1–3. Softened by T, a row of scores z
-becomes the distribution softmax(z/T) (eq. 1). Both cross-entropies of eq. 2 are printed without the minus
-sign and with the student's logits instead of its probabilities; here s is the softmax of the student's
-logits.
+becomes the distribution softmax(z/T). Eq. 1 softens the teacher's scores alone; Hinton et al. (2015) soften
+both sides (``softened``). Both cross-entropies of eq. 2 are printed without the minus sign and with the
+student's logits instead of its probabilities; here s is the softmax of the student's logits.
 
 All means are over the batch. No claim depends on another, so nothing has to be gathered.
 
 B  claims in the batch    C  candidates per claim
 """
+
+from typing import ClassVar
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -19,28 +21,33 @@ from stillhouse.losses.numerics import full_precision, widen
 
 COMPARED = ("probabilities", "scores", "printed")
 GOLD = ("sum", "mean")
+SOFTENED = ("teacher", "both")
 
 
 class SoftLabelCE(nn.Module):
     """Cross-entropy to the teacher's softened distribution (eq. 1 and 2).
 
-    ``L = −1/B Σ_o Σ_i softmax(t_o/T)_i · log softmax(s_o/T)_i``
+    ``L = −1/B Σ_o Σ_i softmax(t_o/T)_i · log softmax(s_o/U)_i``, U = 1 as printed, or T.
 
-    The student's gradients are those of `KLDivergence`, from which the loss differs by the teacher's entropy.
+    With U = T, the student's gradients are those of `KLDivergence`, from which the loss differs by the
+    teacher's entropy.
 
     Args:
-        temperature: T of both sides.
-        scale: Multiply by T², which keeps the size of the gradient when T changes (Hinton et al., 2015).
-            The paper does not print it.
+        temperature: T.
+        softened: ``teacher``: T divides the teacher's scores alone (eq. 1). ``both``: the student's too.
+        scale: Multiply by T², which keeps the size of the gradient when T changes and both sides are softened
+            (Hinton et al., 2015). The paper does not print it.
 
     Raises:
-        BadInput: T ≤ 0.
+        BadInput: T ≤ 0, or it is unknown what is softened.
     """
 
-    def __init__(self, *, temperature: float = 1.0, scale: bool = False) -> None:
+    version: ClassVar[int] = 2
+
+    def __init__(self, *, temperature: float = 1.0, softened: str = "teacher", scale: bool = False) -> None:
         super().__init__()
-        require(temperature > 0, "temperature > 0", temperature=temperature)
-        self.temperature, self.scale = temperature, scale
+        _require_softening(temperature, softened)
+        self.temperature, self.softened, self.scale = temperature, softened, scale
 
     def forward(self, student_BC: Tensor, teacher_BC: Tensor) -> Tensor:
         """Compute the mean over the claims.
@@ -51,7 +58,7 @@ class SoftLabelCE(nn.Module):
         _require_scores(student_BC, teacher_BC)
         with full_precision(student_BC):
             soft_BC = (widen(teacher_BC) / self.temperature).softmax(dim=1)
-            log_BC = (widen(student_BC) / self.temperature).log_softmax(dim=1)
+            log_BC = (widen(student_BC) / _of_student(self)).log_softmax(dim=1)
             loss = -(soft_BC * log_BC).sum(dim=1).mean()
             return loss * self.temperature**2 if self.scale else loss
 
@@ -61,26 +68,35 @@ class SoftLabelMSE(nn.Module):
 
     Eq. 2 is not clear about s, which the text calls logits and the cross-entropies use as probabilities:
 
-    * ``probabilities``: both sides are softmax(·/T), the reading that fits the rest of eq. 2.
+    * ``probabilities``: the softmax of both sides, the reading that fits the rest of eq. 2.
     * ``printed``: the teacher's softmax(t/T) and the student's logits, taken literally.
-    * ``scores``: both sides are logits divided by T, without a softmax.
+    * ``scores``: the logits of both sides, without a softmax.
 
     Args:
         temperature: T.
         compared: Meaning of s and t': ``probabilities``, ``printed`` or ``scores``.
+        softened: ``teacher``: T divides the teacher's scores alone (eq. 1). ``both``: the student's too.
         scale: Multiply by T².
 
     Raises:
         BadInput: T ≤ 0, or the reading is unknown.
     """
 
+    version: ClassVar[int] = 2
+
     def __init__(
-        self, *, temperature: float = 1.0, compared: str = "probabilities", scale: bool = False
+        self,
+        *,
+        temperature: float = 1.0,
+        compared: str = "probabilities",
+        softened: str = "teacher",
+        scale: bool = False,
     ) -> None:
         super().__init__()
-        require(temperature > 0, "temperature > 0", temperature=temperature)
+        _require_softening(temperature, softened)
         require(compared in COMPARED, f"compared in {COMPARED}", compared=compared)
-        self.temperature, self.compared, self.scale = temperature, compared, scale
+        self.temperature, self.compared = temperature, compared
+        self.softened, self.scale = softened, scale
 
     def forward(self, student_BC: Tensor, teacher_BC: Tensor) -> Tensor:
         """The mean over the claims of the sum over the candidates.
@@ -90,9 +106,8 @@ class SoftLabelMSE(nn.Module):
         """
         _require_scores(student_BC, teacher_BC)
         with full_precision(student_BC):
-            student_BC, teacher_BC = widen(student_BC), widen(teacher_BC) / self.temperature
-            if self.compared != "printed":
-                student_BC = student_BC / self.temperature
+            student_BC = widen(student_BC) / _of_student(self)
+            teacher_BC = widen(teacher_BC) / self.temperature
             if self.compared == "probabilities":
                 student_BC = student_BC.softmax(dim=1)
             if self.compared != "scores":
@@ -242,6 +257,16 @@ class MarginMSE(nn.Module):
         _require_scores(student_BC, teacher_BC)
         with full_precision(student_BC):
             return F.mse_loss(_margins(widen(student_BC)), _margins(widen(teacher_BC)))
+
+
+def _of_student(loss: SoftLabelCE | SoftLabelMSE) -> float:
+    """The temperature of the student's side."""
+    return loss.temperature if loss.softened == "both" else 1.0
+
+
+def _require_softening(temperature: float, softened: str) -> None:
+    require(temperature > 0, "temperature > 0", temperature=temperature)
+    require(softened in SOFTENED, f"softened in {SOFTENED}", softened=softened)
 
 
 def _margins(scores_BC: Tensor) -> Tensor:

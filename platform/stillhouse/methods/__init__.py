@@ -19,6 +19,8 @@ Optional names:
     Hyper-parameter to where its value stands: in the text, and in the authors' code.
 `check(hp, student, teacher)`
     Refuses models that the method cannot use, before any work.
+`BUDGET`
+    Examples of its stages, ``distil`` and ``finetune``, where the experiment states none.
 `BASELINE`
     The hyper-parameters that make the method its own baseline; a sweep of another method compares with the
     MSE student.
@@ -36,7 +38,9 @@ from stillhouse.core.modules import load_module, module_names
 from stillhouse.experiments.budget import Budget
 from stillhouse.experiments.data_kind import data_kinds
 from stillhouse.experiments.experiment import Experiment
+from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.experiments.shares import cut
+from stillhouse.experiments.unread import Unread
 from stillhouse.plan.kinds import DataNeed, Kind, needed
 from stillhouse.plan.setting import Setting
 from stillhouse.plan.stage import Stage
@@ -107,6 +111,31 @@ def check_names(method: Method, names: Iterable[str]) -> None:
     for name in names:
         if name not in known:
             raise BadInput(f"{name_of(method)} has no hyper-parameter `{name}`. {nearest(name, known)}")
+
+
+def with_defaults(method: Method, experiment: Experiment) -> Experiment:
+    """The experiment with the method's own budgets, where it states none."""
+    budget = experiment.budget.settled(**getattr(method, "BUDGET", {}))
+    return dataclasses.replace(experiment, budget=budget)
+
+
+def unread(method: Method, hp: Any, experiment: Experiment, setting: Setting) -> Unread:
+    """Find what no stage of a plan reads, so that the teacher does not run for it.
+
+    Args:
+        method: What plans.
+        hp: Its hyper-parameters.
+        experiment: The data.
+        setting: What `Experiment.sketch` gives for it.
+    """
+    stages = list(method.plan(hp, setting).chain())
+    sentences = setting.get(Sentences)
+    stores = [store for stage in stages for store in (*stage.stores.values(), *stage.examples.stores())]
+    vectors = sentences is not None and all(store.texts != sentences.store.texts for store in stores)
+    dev = all(stage.dev != setting.dev for stage in stages)
+    needs = {need.kind.key for need in needed(method.needs)}
+    others = (kind.key for kind in experiment.kinds if kind.key not in needs and not kind.is_source)
+    return Unread(vectors and dev, dev, frozenset(others) if dev else frozenset())
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,8 @@ PAPER = (
 )
 PRUNABLE_FROM = "kd"
 needs = (Sentences, WordVectors, LabelledTask)
+BUDGET = {"finetune": 32_768}
+"""512 steps."""
 FITS = ("logits", "cosines")
 
 

@@ -5,12 +5,22 @@ Shakeri et al., Knowledge Distillation in Document Retrieval, arXiv:1911.11065.
     teacher        L = CE(labels, scores of the C candidates)                  eq. 2, sections 3.1 and 3.3
     retrieval_kd   L = α · SoftLoss(t', s) + (1 − α) · CE(labels, s)           eq. 1–3, on recorded scores
 
+Eq. 1 softens the teacher's scores alone, t' = softmax(t/T); s is the softmax of the student's scores. With
+``softened = both``, T divides those too, as in Hinton et al. (2015). That weakens the squared error so much
+that it hardly acts: its gradient is divided by T, and taken between two flat distributions.
+
 The teacher is trained on all claims and scores every pair once; students with any α, T or soft loss read the
 same recorded scores. With α = 0 there is no teacher and no stage for it.
 
 Misprints: both cross-entropies are printed without the minus sign, and with logits instead of
 log-probabilities. "A linear layer is used to join the encodings", read as a layer over [c; d], ranks the
 documents alike for every claim (``joiner = concat``, kept to show that); here the layer is bilinear.
+
+The paper's claims and documents are encoded "separately"; whether by two towers it does not say. Its 141 k
+parameters are those of one tower for both (``towers = tied``); ``separate`` trains one for each.
+
+Claims without a relevant document (``claims.unlabelled``) have the teacher's scores alone: they add nothing
+to the labels' term, but count in its mean. The paper has none; with α = 1 all claims count alike.
 
 Deviations: the paper describes neither how it modifies the coattention network (see `students/coattention`)
 nor the sizes: with frozen 300-d word vectors, teacher and SimpleLSTM have 2.84 M and 141 k parameters here,
@@ -36,7 +46,7 @@ from stillhouse.plan.stage import Stage
 from stillhouse.recipes.stages import optimizer_of, stage_of
 from stillhouse.students.coattention import CoattentionScorer
 from stillhouse.students.cross_encoder import TransformerScorer
-from stillhouse.students.towers import POOLINGS, SimpleCNN, SimpleLSTM
+from stillhouse.students.towers import POOLINGS, SeparateTowers, SimpleCNN, SimpleLSTM
 
 PAPER = "Shakeri et al., Knowledge Distillation in Document Retrieval, arXiv:1911.11065"
 PRUNABLE_FROM = "retrieval_kd"
@@ -47,6 +57,7 @@ BASELINE = {"alpha": 0.0}
 ENCODERS = ("lstm", "cnn")
 TEACHERS = ("coattention", "transformer", "published")
 SOFT_LOSSES = ("ce", "mse")
+TOWERS = ("tied", "separate")
 
 
 @dataclass(frozen=True)
@@ -57,6 +68,7 @@ class HyperParameters:
         learning_rate: Peak learning rate of the student.
         batch_size: Claims per step, each with its C candidates.
         encoder: ``lstm`` (SimpleLSTM) or ``cnn`` (SimpleCNN).
+        towers: ``tied``: one tower encodes claims and documents. ``separate``: each has its own.
         units: Filters of the CNN, or units of the LSTM per direction.
         pooling: How the LSTM's states become a vector: ``max``, ``mean``, or ``last`` (which cannot be
             exported).
@@ -65,6 +77,8 @@ class HyperParameters:
         soft_loss: ``ce`` or ``mse``.
         alpha: Weight α of the soft loss; 0 trains without a teacher, 1 without labels.
         temperature: T.
+        softened: What T divides: the scores of the ``teacher`` alone (eq. 1), or of ``both``.
+        scale: Multiply the soft loss by T².
         compared: What ``mse`` compares: ``probabilities``, ``scores`` or ``printed``.
         gold: How several relevant candidates count: ``sum`` adds their terms, ``mean`` gives them a weight of
             1 in total.
@@ -84,12 +98,15 @@ class HyperParameters:
     learning_rate: float = 1e-3
     batch_size: int = 32
     encoder: str = "lstm"
+    towers: str = "tied"
     units: int = 50
     pooling: str = "max"
     joiner: str = "bilinear"
     soft_loss: str = "mse"
     alpha: float = 0.2
     temperature: float = 3.0
+    softened: str = "teacher"
+    scale: bool = False
     compared: str = "probabilities"
     gold: str = "sum"
     train_words: bool = False
@@ -108,6 +125,7 @@ class HyperParameters:
         require(self.soft_loss in SOFT_LOSSES, f"soft_loss in {SOFT_LOSSES}", soft_loss=self.soft_loss)
         self.loss().build()
         require(self.encoder in ENCODERS, f"encoder in {ENCODERS}", encoder=self.encoder)
+        require(self.towers in TOWERS, f"towers in {TOWERS}", towers=self.towers)
         require(self.pooling in POOLINGS, f"pooling in {POOLINGS}", pooling=self.pooling)
         require(self.joiner in KINDS, f"joiner in {KINDS}", joiner=self.joiner)
         require(
@@ -120,9 +138,10 @@ class HyperParameters:
 
     def loss(self) -> Spec[SoftAndHard]:
         """Return the student's loss."""
-        soft: Spec[Any] = spec(SoftLabelCE, temperature=self.temperature)
+        softening = {"temperature": self.temperature, "softened": self.softened, "scale": self.scale}
+        soft: Spec[Any] = spec(SoftLabelCE, **softening)
         if self.soft_loss == "mse":
-            soft = spec(SoftLabelMSE, temperature=self.temperature, compared=self.compared)
+            soft = spec(SoftLabelMSE, compared=self.compared, **softening)
         return spec(SoftAndHard, alpha=self.alpha, soft=soft, hard=spec(HardLabelCE, gold=self.gold))
 
 
@@ -133,12 +152,15 @@ SOURCES = {
     "learning_rate": ("not printed; ours", _NO_CODE),
     "batch_size": ("not printed (8 in Table 8); ours", _NO_CODE),
     "encoder": ("section 3.2; the better one (Table 5)", _NO_CODE),
+    "towers": ("from the 141 k parameters of Table 8", _NO_CODE),
     "units": ("from the 141 k parameters of Table 8", _NO_CODE),
     "pooling": ("not printed; ours", _NO_CODE),
     "joiner": ("section 3.2: 'a linear layer'; ours", _NO_CODE),
     "soft_loss": ("Table 3, best", _NO_CODE),
     "alpha": ("Table 3, best", _NO_CODE),
     "temperature": ("Table 3, best", _NO_CODE),
+    "softened": ("eq. 1", _NO_CODE),
+    "scale": ("eq. 2 and 3: not printed", _NO_CODE),
     "compared": ("eq. 2, ambiguous; ours", _NO_CODE),
     "gold": ("eq. 2", _NO_CODE),
     "train_words": ("from the 141 k parameters of Table 8", _NO_CODE),
@@ -206,7 +228,7 @@ def _scored(hp: HyperParameters, setting: Setting, task: RankingTask) -> Example
     length = 2 * setting.max_length if published else 0
     return Examples(
         task.examples.columns,
-        Scored(task.examples, teacher, length),
+        Scored(task.unlabelled or task.examples, teacher, length),
         label="scored",
         values=(*task.examples.values, "scores"),
     )
@@ -246,6 +268,7 @@ def _tower(hp: HyperParameters, setting: Setting) -> Spec[Any]:
         "dropout": hp.dropout,
         "seed": setting.seed,
     }
+    tower: Spec[Any] = spec(SimpleLSTM, units=hp.units, pooling=hp.pooling, **shared)
     if hp.encoder == "cnn":
-        return spec(SimpleCNN, filters=hp.units, **shared)
-    return spec(SimpleLSTM, units=hp.units, pooling=hp.pooling, **shared)
+        tower = spec(SimpleCNN, filters=hp.units, **shared)
+    return spec(SeparateTowers, tower=tower) if hp.towers == "separate" else tower

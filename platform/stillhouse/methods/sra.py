@@ -35,6 +35,8 @@ PAPER = (
 )
 PRUNABLE_FROM = "finetune"
 needs = (Sentences, WordVectors, LabelledTask.optional)
+BUDGET = {"distil": 262_144, "finetune": 32_768}
+"""256 steps of the printed batch of 1024, and 512 steps of fine-tuning."""
 
 
 @dataclass(frozen=True)

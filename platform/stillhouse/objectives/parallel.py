@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from torch import Tensor, nn
 
 from stillhouse.core.distributed import gather
+from stillhouse.core.errors import require
 from stillhouse.core.identity import Spec, spec
 from stillhouse.core.types import Batch, Encoding, Terms
 from stillhouse.losses.multilingual import MultilingualContrast, MultilingualCrossEntropy
@@ -50,6 +51,10 @@ class ParallelContrast(nn.Module):
         teacher_dim: E.
         mse: The regression of one sentence, see `ParallelRegression`.
         contrast: The contrast: eq. 5 by default, eq. 8 or eq. 9; None leaves it out.
+        weight: Weight of the contrast; 1 in eq. 7.
+
+    Raises:
+        BadInput: The weight is not positive.
     """
 
     def __init__(
@@ -61,8 +66,13 @@ class ParallelContrast(nn.Module):
         contrast: Spec[MultilingualContrast] | Spec[MultilingualCrossEntropy] | None = spec(
             MultilingualContrast
         ),
+        weight: float = 1.0,
     ) -> None:
         super().__init__()
+        require(
+            weight > 0, "weight of the contrast > 0", weight=weight, remedy="contrast=None leaves it out."
+        )
+        self.weight = weight
         self.mse = mse.build(student_dim=student_dim, teacher_dim=teacher_dim)
         self.contrast: nn.Module | None = None if contrast is None else contrast.build()
 
@@ -73,9 +83,8 @@ class ParallelContrast(nn.Module):
         terms = {"mse": _both_sides(self.mse, student, teacher)}
         if self.contrast is not None:
             source_BD, target_BD = (gather(widen(student[c].embedding_BD)) for c in ("source", "target"))
-            terms["contrast"] = self.contrast(
-                source_BD, target_BD, gather(widen(teacher["source"].embedding_BD))
-            )
+            teacher_BE = gather(widen(teacher["source"].embedding_BD))
+            terms["contrast"] = self.weight * self.contrast(source_BD, target_BD, teacher_BE)
         return terms
 
 

@@ -260,6 +260,8 @@ class RankingTask:
         rows: Claims that a student learns from, N times the fraction.
         fraction: The share of the claims that a student learns from.
         cross_encoder: A published teacher; None where there is none.
+        unlabelled: The same claims and further ones without a relevant document, for a student that follows
+            a teacher; None where there are none.
     """
 
     examples: Examples
@@ -267,6 +269,7 @@ class RankingTask:
     rows: int = 0
     fraction: float = 1.0
     cross_encoder: Model | None = None
+    unlabelled: Examples | None = None
 
 
 @dataclass(frozen=True)

@@ -53,10 +53,13 @@ class ParallelData:
     Attributes:
         examples: Columns ``source`` and ``target``.
         store: The teacher's vectors of the sources.
+        contrast: What the contrastive stage reads, over the same tables, where that differs; None where it
+            does not.
     """
 
     examples: Examples
     store: Store
+    contrast: Examples | None = None
 
 
 @dataclass(frozen=True)

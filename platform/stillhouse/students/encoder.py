@@ -1,6 +1,7 @@
 """A student as an `Encoder`: texts in, float32 vectors out, in batches of about equally many tokens."""
 
 import contextlib
+import copy
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
@@ -80,6 +81,12 @@ class StudentEncoder:
         self.tokenizer = FastTokenizer(Path(tokenizer_path), max_length)
         student.to(device)
         optimise_for_cpu(student, device)
+
+    def of_tower(self, tower: StudentModule) -> "StudentEncoder":
+        """Return an encoder with the same tokenizer and options for a part of the student."""
+        other = copy.copy(self)
+        other.student, other.dim = tower, tower.dim
+        return other
 
     def encode(self, texts: Sequence[str]) -> Vectors:
         """Encode texts, (N, D), in their order."""

@@ -1,10 +1,10 @@
 """The students of retrieval distillation: a convolution or a recurrence over word vectors.
 
 Shakeri et al., Knowledge Distillation in Document Retrieval, §3.2: "single layer CNN and LSTM models",
-"separately applied to claim and document to create the encodings". One tower encodes both sides, each without
-the other, so that documents can be indexed; `stillhouse.losses.pair_head` joins the two vectors. The paper
-gives no sizes other than 141 k parameters for SimpleLSTM: over fixed 300-d word vectors, the defaults here
-have 140 800.
+"separately applied to claim and document to create the encodings". Neither side sees the other, so that
+documents can be indexed; `stillhouse.losses.pair_head` joins the two vectors. One tower encodes both sides,
+or `SeparateTowers` has one for each. The paper gives no sizes other than 141 k parameters for SimpleLSTM:
+over fixed 300-d word vectors, one tower with the defaults here has 140 800, and two have twice as many.
 """
 
 from collections.abc import Sequence
@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from stillhouse.core.errors import require
+from stillhouse.core.identity import Spec
 from stillhouse.core.types import Encoding, StockModule, Tokens
 from stillhouse.plan.data import Model
 from stillhouse.students.export.modules import (
@@ -187,6 +188,54 @@ class SimpleLSTM(nn.Module):
         """
         require_stock_pooling("SimpleLSTM", self.pooling)
         return WordEmbeddings(self.words), LSTM(self.recurrence), Pooling(self.dim, self.pooling)
+
+    def why_not(self, form: str) -> str:
+        """Say why it cannot be exported in a form; empty if it can."""
+        return _only_folders(form)
+
+
+class SeparateTowers(nn.Module):
+    """A tower for claims and another for documents, over the same words if these are not trained.
+
+    Both towers start from the weights that one tower for both sides would have; training separates them.
+
+    Attributes:
+        claims: The tower of the column ``claim``.
+        documents: The tower of every other column.
+    """
+
+    version: ClassVar[int] = 1
+    export_sides: ClassVar[tuple[str, ...]] = SIDES
+
+    def __init__(self, tower: Spec[SimpleCNN] | Spec[SimpleLSTM]) -> None:
+        """Build both towers.
+
+        Args:
+            tower: What each of the towers is.
+
+        Raises:
+            BadInput: As the tower.
+        """
+        super().__init__()
+        self.claims: SimpleCNN | SimpleLSTM = tower.build()
+        self.documents: SimpleCNN | SimpleLSTM = tower.build()
+        if not self.documents.words.weight.requires_grad:
+            self.claims.words = self.documents.words
+        self.dim, self.tokenizer = self.documents.dim, self.documents.tokenizer
+        self.max_tokens, self.normalize = self.documents.max_tokens, self.documents.normalize
+
+    def tower(self, column: str) -> SimpleCNN | SimpleLSTM:
+        """Return the tower that encodes a column, or a folder of an export."""
+        return self.claims if column in ("claim", SIDES[0]) else self.documents
+
+    def forward(self, tokens: Tokens) -> Encoding:
+        """Encode a batch of documents."""
+        encoding: Encoding = self.documents(tokens)
+        return encoding
+
+    def stock_modules(self) -> Sequence[StockModule]:
+        """List the modules of the documents' tower."""
+        return self.documents.stock_modules()
 
     def why_not(self, form: str) -> str:
         """Say why it cannot be exported in a form; empty if it can."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from stillhouse.cluster.resources import Need
 from stillhouse.core.artifacts import Workspace
+from stillhouse.core.console import warn
 from stillhouse.core.errors import BadInput, require
 from stillhouse.corpora.tables import open_rows
 from stillhouse.experiments.embedding import Embedding
@@ -20,8 +21,10 @@ from stillhouse.methods import (
     load_method,
     name_of,
     probe,
+    with_defaults,
 )
 from stillhouse.plan.data import Examples, Recorded, Sampled, Scored
+from stillhouse.plan.setting import Setting
 from stillhouse.plan.stage import Stage
 from stillhouse.search.domains import frozen
 from stillhouse.search.options import SweepOptions
@@ -33,6 +36,8 @@ from stillhouse.students.backbone import layer_count
 from stillhouse.teachers.weights import resolve_model
 
 _DEFAULT_TRIALS = 8
+FEW_STEPS = 200
+"""Optimiser steps below which a user is told that a stage is short."""
 
 
 def fixed_values(method: Method, given: Mapping[str, Any], source: str) -> dict[str, Any]:
@@ -151,7 +156,7 @@ def sweep_options(
     module = load_method(method)
     file = space or default_space(method)
     searched = search_space(module, file, section=section, sampler=sampler, scheduler=scheduler, fixed=fixed)
-    chosen = experiment(searched)
+    chosen = with_defaults(module, experiment(searched))
     check_plans(module, chosen, searched.probes(), preset)
     if trials is None and sampler == "grid":
         raise BadInput(
@@ -172,6 +177,34 @@ def sweep_options(
         device=device,
         **others,
     )
+
+
+def warn_of_few_steps(method: Method, hp: Any, setting: Setting) -> None:
+    """Say in one line which stages take so few optimiser steps that their student hardly moves.
+
+    Args:
+        method: What plans.
+        hp: Its hyper-parameters; in a search, those of one of its points.
+        setting: The budgets and the data.
+    """
+    stages = list(method.plan(hp, setting).chain())
+    longer = {
+        "--distil-budget": dataclasses.replace(setting, distil_budget=2 * setting.distil_budget),
+        "--finetune-budget": dataclasses.replace(setting, finetune_budget=2 * setting.finetune_budget),
+    }
+    budgets = {
+        flag: [stage.budget for stage in method.plan(hp, other).chain()] for flag, other in longer.items()
+    }
+    short = []
+    for at, stage in enumerate(stages):
+        if stage.steps < FEW_STEPS:
+            flags = [flag for flag, changed in budgets.items() if changed[at] != stage.budget]
+            short.append(f"{stage.label} {stage.steps:,} ({flags[0] if flags else 'its own budget'})")
+    if short:
+        warn(
+            f"note: fewer than {FEW_STEPS} optimiser steps, after which a student has hardly changed: "
+            f"{', '.join(short)}. The flags raise them."
+        )
 
 
 def check_plans(

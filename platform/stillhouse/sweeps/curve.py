@@ -10,10 +10,11 @@ from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.fields import changed
 from stillhouse.experiments.preparation import prepare, warn_of_full_bank
-from stillhouse.methods import Method
+from stillhouse.methods import Method, unread
 from stillhouse.plan.stage import Stage
 from stillhouse.reports.tables import aligned
-from stillhouse.sweeps.checks import check_rows
+from stillhouse.sweeps.checks import check_rows, warn_of_few_steps
+from stillhouse.teachers.weights import resolve_model
 from stillhouse.training.progress import Evaluation
 from stillhouse.training.walk import run
 from stillhouse.training.where import Where
@@ -65,11 +66,14 @@ def train_at(
         BadInput: With some fraction a stage has fewer rows than its batch size; nothing is trained then.
     """
     plans = []
+    skipped = unread(method, hp, experiment, experiment.sketch(resolve_model(experiment.teacher.name)))
     for place, fraction in enumerate(fractions):
         given = changed(experiment, {"budget.fraction": fraction})
-        prepared = prepare(given, workspace, embedding, refresh=refresh and place == 0)
+        prepared = prepare(given, workspace, embedding, refresh=refresh and place == 0, unread=skipped)
         stage = method.plan(hp, prepared.setting)
         warn_of_full_bank([stage], prepared.setting)
+        if place == 0:
+            warn_of_few_steps(method, hp, prepared.setting)
         plans.append((fraction, stage, check_rows(workspace, stage, fraction)))
     points = []
     for fraction, stage, rows in plans:

@@ -21,6 +21,7 @@ from stillhouse.students.export.formats import FORMATS, why_not, write_format
 from stillhouse.students.export.sentence_transformers import check_parity
 from stillhouse.students.export.towers import export_towers, usage
 from stillhouse.students.static import StaticStudent
+from stillhouse.students.towers import SeparateTowers
 from stillhouse.teachers.weights import licence_of
 from stillhouse.training.models import encoder_in
 from stillhouse.training.scorer import StudentScorer
@@ -95,7 +96,7 @@ def check_towers(scorer: StudentScorer, target: Path, texts: Sequence[str], mini
 
     class Claims:
         def encode(self, texts: Sequence[str]) -> FloatArray:
-            vectors = scorer.encode(texts)
+            vectors = scorer.encode_column("claim", texts)
             if joiner.kind != "bilinear":
                 return vectors
             with torch.no_grad():
@@ -150,6 +151,8 @@ def model_card_of(
 def _in_words(student: Spec[Any]) -> str:
     """Describe a student's architecture and origin."""
     kwargs = student.kwargs
+    if student.target is SeparateTowers:
+        return _in_words(kwargs["tower"]).replace("two equal towers", "two separate towers, each a")
     if "words" in kwargs and "hidden" not in kwargs:
         units = kwargs.get("filters", kwargs.get("units"))
         return f"two equal towers, {student.target.__name__} with {units} units, over word vectors"

@@ -12,7 +12,7 @@ from stillhouse.core.identity import canonical, fingerprint
 from stillhouse.experiments.preparation import Prepared, prepare, warn_of_full_bank
 from stillhouse.methods import hyper_parameters, load_method
 from stillhouse.search.options import LATENCY, SweepOptions
-from stillhouse.sweeps.checks import check_rows
+from stillhouse.sweeps.checks import check_rows, warn_of_few_steps
 from stillhouse.sweeps.session import session
 
 if TYPE_CHECKING:
@@ -57,11 +57,12 @@ def sweep(options: SweepOptions) -> dict[str, Any]:
 def _check_extremes(options: SweepOptions, prepared: Prepared, workspace: Workspace) -> None:
     """Refuse a batch larger than the rows, and warn of a full bank, before the sweep is begun."""
     method = load_method(options.method)
-    points = (hyper_parameters(method, values, options.preset) for values in options.space.probes())
+    points = [hyper_parameters(method, values, options.preset) for values in options.space.probes()]
     plans = [method.plan(point, prepared.setting) for point in points]
     for plan in plans:
         check_rows(workspace, plan, options.experiment.budget.fraction)
     warn_of_full_bank(plans, prepared.setting)
+    warn_of_few_steps(method, points[0], prepared.setting)
 
 
 def open_sweep(options: SweepOptions, prepared: Prepared, workspace: Workspace) -> Path:

@@ -55,6 +55,12 @@ def _objective_in(folder: Path, manifest: dict[str, Any], student_dim: int) -> n
     return objective.eval()
 
 
+def stage_folder(name: str, workspace: Workspace) -> Path | None:
+    """Find the stage that a user names by its folder or its name in the workspace; None if there is none."""
+    folders = (Path(name), workspace.root / Stage.kind / name)
+    return next((folder for folder in folders if (folder / PLAN).exists()), None)
+
+
 def open_model(name: str, workspace: Workspace, device: str = "cpu") -> Any:
     """Open an encoder by any name that a user may give it.
 
@@ -67,9 +73,9 @@ def open_model(name: str, workspace: Workspace, device: str = "cpu") -> Any:
     Raises:
         BadInput: If there is no such model, or the stage is unfinished.
     """
-    for folder in (Path(name), workspace.root / Stage.kind / name):
-        if (folder / PLAN).exists():
-            return encoder_in(folder, device)
+    folder = stage_folder(name, workspace)
+    if folder is not None:
+        return encoder_in(folder, device)
     return load_sentence_transformer(resolve_model(name), device)
 
 
@@ -79,9 +85,9 @@ def identity_of(name: str, workspace: Workspace) -> str:
     Raises:
         BadInput: If there is no such model, or the stage is unfinished.
     """
-    for folder in (Path(name), workspace.root / Stage.kind / name):
-        if (folder / PLAN).exists():
-            if not (folder / MANIFEST).exists():
-                raise BadInput(f"The stage must be finished, but {folder} is not.")
-            return sha256_of(folder / MANIFEST)
+    folder = stage_folder(name, workspace)
+    if folder is not None:
+        if not (folder / MANIFEST).exists():
+            raise BadInput(f"The stage must be finished, but {folder} is not.")
+        return sha256_of(folder / MANIFEST)
     return resolve_model(name).sha256

@@ -10,7 +10,16 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from stillhouse.core.distributed import world_size
-from stillhouse.core.types import Batch, DiagnosedObjective, Encoding, LazyStates, PairModel, Terms, Tokens
+from stillhouse.core.types import (
+    Batch,
+    DiagnosedObjective,
+    Encoding,
+    LazyStates,
+    PairModel,
+    SidedModel,
+    Terms,
+    Tokens,
+)
 from stillhouse.plan.stage import Live, Stage
 from stillhouse.students import pooling
 from stillhouse.students.transformer import load_weights
@@ -70,7 +79,10 @@ class StudentAndObjective(nn.Module):
         if isinstance(self.student, PairModel):
             first, second = (batch.tokens[column] for column in self.student.joint_columns)
             return {"scores": Encoding(self.student(first, second).float())}
-        return {column: self._encoded(self.student, tokens) for column, tokens in batch.tokens.items()}
+        return {
+            column: self._encoded(tower_of(self.student, column), tokens)
+            for column, tokens in batch.tokens.items()
+        }
 
     def train(self, mode: bool = True) -> "StudentAndObjective":
         """Set the training mode; a live teacher stays in evaluation mode."""
@@ -82,6 +94,11 @@ class StudentAndObjective(nn.Module):
     @staticmethod
     def _encoded(model: nn.Module, tokens: Tokens) -> Encoding:
         return _full_precision(encode_grouped(model, tokens))
+
+
+def tower_of(student: Any, column: str) -> Any:
+    """Return the part of a student that encodes a column: all of it, unless it has separate towers."""
+    return student.tower(column) if isinstance(student, SidedModel) else student
 
 
 def build_student(stage: Stage) -> nn.Module:

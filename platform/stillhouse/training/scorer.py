@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from stillhouse.core.errors import BadInput
-from stillhouse.core.types import Encoding, LogitObjective, ScoringObjective
+from stillhouse.core.types import Encoding, IntArray, LogitObjective, ScoringObjective, SidedModel
 from stillhouse.students.encoder import StudentEncoder, Vectors, evaluating
 
 ROWS_AT_ONCE = 1024
@@ -18,6 +18,8 @@ Compute = Callable[[Mapping[str, Encoding]], Tensor]
 
 class StudentScorer:
     """An encoder that also scores rows of texts, with the head of an objective; each text is encoded once.
+
+    A student with separate towers encodes each column with its own; `encode` is then its second tower.
 
     The objective is given `Encoding` without hidden states, in full precision, and gathers nothing, so that
     it can be used on one rank alone. It is left in the mode it had.
@@ -31,11 +33,19 @@ class StudentScorer:
     def __init__(self, encoder: StudentEncoder, objective: Any, columns: Sequence[str]) -> None:
         self.encoder, self.objective, self.columns = encoder, objective, tuple(columns)
         self.student, self.dim, self.max_length = encoder.student, encoder.dim, encoder.max_length
+        self._towers = dict.fromkeys(self.columns, encoder)
+        if isinstance(encoder.student, SidedModel):
+            student: Any = encoder.student
+            self._towers = {column: encoder.of_tower(student.tower(column)) for column in self.columns}
         objective.to(encoder.device)
 
     def encode(self, texts: Sequence[str]) -> Vectors:
         """Encode texts as vectors, (N, D), in their order."""
         return self.encoder.encode(texts)
+
+    def encode_column(self, column: str, texts: Sequence[str]) -> Vectors:
+        """Encode texts as texts of a column, (N, D), in their order."""
+        return self._towers[column].encode(texts)
 
     def score(self, first: Sequence[str], second: Sequence[str] | None = None) -> Vectors:
         """Score texts or pairs of texts, (N,) or (N, C), in their order.
@@ -71,16 +81,28 @@ class StudentScorer:
             raise BadInput(
                 f"Both sides of the pairs must have the same length > 0, but got {sorted(lengths)}."
             )
-        row_of = {
-            text: row for row, text in enumerate(dict.fromkeys(text for side in sides for text in side))
-        }
-        vectors_ND = self.encoder.encode(list(row_of))
-        rows = [np.array([row_of[text] for text in side]) for side in sides]
+        vectors = self._encoded(sides)
         parts = [
-            self._part(compute, [vectors_ND[ids[start : start + ROWS_AT_ONCE]] for ids in rows])
+            self._part(
+                compute, [vectors_ND[ids[start : start + ROWS_AT_ONCE]] for vectors_ND, ids in vectors]
+            )
             for start in range(0, len(first), ROWS_AT_ONCE)
         ]
         return np.concatenate(parts)
+
+    def _encoded(self, sides: Sequence[Sequence[str]]) -> list[tuple[Vectors, IntArray]]:
+        """Encode each distinct text of a tower once; return the vectors and rows of every side."""
+        texts: dict[int, dict[str, int]] = {}
+        towers = [self._towers[column] for column in self.columns]
+        for tower, side in zip(towers, sides, strict=True):
+            row_of = texts.setdefault(id(tower), {})
+            for text in side:
+                row_of.setdefault(text, len(row_of))
+        vectors = {id(tower): tower.encode(list(texts[id(tower)])) for tower in dict.fromkeys(towers)}
+        return [
+            (vectors[id(tower)], np.array([texts[id(tower)][text] for text in side]))
+            for tower, side in zip(towers, sides, strict=True)
+        ]
 
     @torch.no_grad()
     def _part(self, compute: Compute, sides: Sequence[Vectors]) -> Vectors:

@@ -15,7 +15,7 @@ from stillhouse.plan.stage import Stage
 from stillhouse.students.encoder import StudentEncoder, evaluating
 from stillhouse.students.pair_scorer import PairScorer
 from stillhouse.training.checkpoint import rng_untouched
-from stillhouse.training.module import StudentAndObjective
+from stillhouse.training.module import StudentAndObjective, tower_of
 from stillhouse.training.scorer import with_scores
 from stillhouse.training.table import TrainingTable
 
@@ -50,9 +50,10 @@ def measure(
 
 def watched_vectors(student: nn.Module, table: TrainingTable, device: str) -> FloatArray:
     """Encode a few texts with the student, the same texts at every call."""
+    tower = tower_of(student, next(iter(table.rows)))
     with torch.no_grad():
         parts = [
-            student(tokens.to(device)).embedding_BD.float().cpu().numpy()
+            tower(tokens.to(device)).embedding_BD.float().cpu().numpy()
             for tokens in table.sample(WATCHED, AT_ONCE)
         ]
     return np.concatenate(parts)

@@ -13,7 +13,7 @@ import html
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,17 @@ from stillhouse.core.errors import BadInput, require
 from stillhouse.corpora.reading.sentences import clean, dedup_key
 
 SPLITS = ("train", "dev", "test")
+SPLIT_BY = ("claim", "page")
+CLAIM_FILES = (
+    "train.jsonl",
+    "fever_labelled_dev.json",
+    "paper_dev.jsonl",
+    "shared_task_dev.jsonl",
+    "dev.jsonl",
+)
+"""Files of claims; the first one that a folder has is read."""
+PAGE_FILES = ("wiki-pages", "wikipages.docs.txt")
+"""Files or folders of pages, likewise."""
 DEV, TEST = 20 / 175, 10 / 175
 """Shares of the claims; the paper splits 145 000 / 20 000 / 10 000."""
 
@@ -64,6 +75,8 @@ class Fever:
         splits: ``train``, ``dev`` and ``test`` to claims in the order of the file.
         read: Number of claims and pages that were read.
         dropped: Number of claims and pages that were dropped, by reason.
+        unlabelled: Texts of the dropped claims that the hash of their text puts into the training split:
+            without evidence, or without all its pages. None of them equals another claim.
     """
 
     titles: list[str]
@@ -71,6 +84,7 @@ class Fever:
     splits: Mapping[str, list[Claim]]
     read: Mapping[str, int]
     dropped: Mapping[str, int]
+    unlabelled: Sequence[str] = ()
 
     def summary(self) -> str:
         """Describe in one line what was read, kept and dropped."""
@@ -112,12 +126,13 @@ def read_fever(
         BadInput: If a file is missing or has another format, or no claim has all its pages.
     """
     require(0 <= dev < 1 and 0 <= test < 1 and dev + test < 1, "0 <= dev + test < 1", dev=dev, test=test)
-    require(split_by in ("claim", "page"), "split_by in (claim, page)", split_by=split_by)
+    require(split_by in SPLIT_BY, f"split_by in {SPLIT_BY}", split_by=split_by)
     require(max_words is None or max_words >= 1, "max_words >= 1", max_words=max_words)
     dropped: Counter[str] = Counter()
     rows, documents = _documents(_pages(pages), max_words, dropped)
     read_pages, records = len(rows) + sum(dropped.values()), _claims(claims)
-    usable = list(_usable(_joined(records, claims, dropped), rows, dropped))
+    bare: list[str] = []
+    usable = list(_usable(_joined(records, claims, dropped, bare), rows, dropped, bare))
     if not usable:
         reasons = ", ".join(f"{count} {reason}" for reason, count in dropped.items()) or "nothing"
         raise BadInput(
@@ -129,7 +144,16 @@ def read_fever(
     splits: dict[str, list[Claim]] = {name: [] for name in SPLITS}
     for claim, key in zip(usable, keys, strict=True):
         splits[_split(key, dev, test)].append(claim)
-    return Fever(titles, documents, splits, {"claims": len(records), "pages": read_pages}, dict(dropped))
+    others = {dedup_key(claim.text) for claim in usable}
+    free = {dedup_key(text): text for text in bare if dedup_key(text) not in others}
+    unlabelled = [text for text in free.values() if _split(text, dev, test) == "train"]
+    read = {"claims": len(records), "pages": read_pages}
+    return Fever(titles, documents, splits, read, dict(dropped), unlabelled)
+
+
+def claim_key(text: str) -> bytes:
+    """Return what equal claims have in common: the text up to case, white space and closing punctuation."""
+    return dedup_key(clean(text))
 
 
 def page_title(page: str) -> str:
@@ -166,19 +190,22 @@ class _Evidence:
     titles: set[str]
 
 
-def _joined(records: list[Any], path: Path, dropped: Counter[str]) -> list[_Evidence]:
+def _joined(records: list[Any], path: Path, dropped: Counter[str], bare: list[str]) -> list[_Evidence]:
     found: dict[bytes, _Evidence] = {}
     for place, record in enumerate(records, start=1):
         one = _evidence(record, path, place)
         if not one.titles:
             dropped["claims without evidence"] += 1
+            bare.append(one.text)
         elif (earlier := found.setdefault(dedup_key(one.text), one)) is not one:
             earlier.titles |= one.titles
             dropped["claims equal to an earlier one"] += 1
     return list(found.values())
 
 
-def _usable(claims: list[_Evidence], rows: Mapping[str, int], dropped: Counter[str]) -> Iterator[Claim]:
+def _usable(
+    claims: list[_Evidence], rows: Mapping[str, int], dropped: Counter[str], bare: list[str]
+) -> Iterator[Claim]:
     for claim in claims:
         if claim.titles <= rows.keys():
             yield Claim(
@@ -186,6 +213,7 @@ def _usable(claims: list[_Evidence], rows: Mapping[str, int], dropped: Counter[s
             )
         else:
             dropped["claims with an evidence page that is missing"] += 1
+            bare.append(claim.text)
 
 
 def _evidence(record: Any, path: Path, place: int) -> _Evidence:
@@ -274,11 +302,6 @@ def _text(path: Path) -> str:
         raise BadInput(f"{path} must exist, but does not. Check the folder of the data.") from None
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(f"{path} must be readable UTF-8 text, but reading it failed: {error}.") from None
-
-
-CLAIM_FILES = ("train.jsonl", "fever_labelled_dev.json", "shared_task_dev.jsonl", "dev.jsonl")
-
-PAGE_FILES = ("wiki-pages", "wikipages.docs.txt")
 
 
 def fever_files(root: str) -> tuple[Path, Path]:

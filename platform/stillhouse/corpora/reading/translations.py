@@ -8,7 +8,7 @@ import itertools
 import tempfile
 from array import array
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
 from typing import IO, Any
@@ -87,7 +87,8 @@ def split_parallel(
 ) -> tuple[Examples, Examples, Examples]:
     """Split into training, dev and test pairs; training pairs share no sentence with dev or test pairs.
 
-    The hash of a source's text decides whether it may be held out, and dev and test share no sources.
+    The hash of a source's text decides whether it may be held out, and dev and test share no sources. The
+    training pairs stay in the order of their corpora, one range of rows for each.
 
     Args:
         workspace: Holds the examples.
@@ -100,9 +101,9 @@ def split_parallel(
     rows = {name: np.asarray(ids) for name, ids in open_rows(workspace, examples).items()}
     place_N = _places(workspace, examples.columns["source"])[rows["source"]]
     chosen: dict[str, dict[str, npt.NDArray[np.int64]]] = {"dev": {}, "test": {}}
-    found = language_spans(workspace, examples)
-    spans = {language: np.arange(span.start, span.stop) for language, span in found}
-    for language, mine in spans.items():
+    corpora = [(language, np.asarray(span)) for language, span in language_spans(workspace, examples)]
+    for language in dict.fromkeys(language for language, _ in corpora):
+        mine = np.concatenate([ids for other, ids in corpora if other == language])
         size = min(held_out, len(mine) // 10)
         if size < 2:
             raise BadInput(
@@ -114,12 +115,39 @@ def split_parallel(
             chosen[split][language] = np.sort(able[np.argsort(place_N[able], kind="stable")[:size]])
     held = np.concatenate([ids for split in chosen.values() for ids in split.values()])
     taken_N = np.logical_or.reduce([np.isin(ids, ids[held]) for ids in rows.values()])
-    train = {language: mine[~taken_N[mine]] for language, mine in spans.items()}
+    parts = {
+        "train": [(language, mine[~taken_N[mine]]) for language, mine in corpora],
+        **{split: list(languages.items()) for split, languages in chosen.items()},
+    }
     made = [
-        _part(workspace, examples, rows, part, f"{examples.label}-{name}")
-        for name, part in {"train": train, **chosen}.items()
+        _part(workspace, examples, rows, part, f"{examples.label}-{name}") for name, part in parts.items()
     ]
     return made[0], made[1], made[2]
+
+
+def pairs_of_corpora(
+    workspace: Workspace, examples: Examples, places: Collection[int], label: str
+) -> Examples:
+    """Pick the pairs of some of the corpora that examples were written from.
+
+    Args:
+        workspace: Holds the examples.
+        examples: From `write_parallel`, or the training pairs of `split_parallel`.
+        places: Positions of the corpora, in the order in which they were written.
+        label: Readable name of the result.
+
+    Raises:
+        BadInput: If these corpora have no pair.
+    """
+    rows = {name: np.asarray(ids) for name, ids in open_rows(workspace, examples).items()}
+    spans = language_spans(workspace, examples)
+    part = [(language, np.asarray(span)) for at, (language, span) in enumerate(spans) if at in places]
+    require(
+        any(len(ids) for _, ids in part),
+        "the corpora of a stage must have a pair that is neither held out nor in another corpus",
+        corpora=sorted(places),
+    )
+    return _part(workspace, examples, rows, part, label)
 
 
 def _places(workspace: Workspace, table: TextTable) -> npt.NDArray[np.uint64]:
@@ -134,11 +162,11 @@ def _part(
     workspace: Workspace,
     examples: Examples,
     rows: Mapping[str, IntArray],
-    part: Mapping[str, npt.NDArray[np.int64]],
+    part: Sequence[tuple[str, npt.NDArray[np.int64]]],
     label: str,
 ) -> Examples:
-    everything = np.concatenate(list(part.values()))
-    notes = [{"language": language, "rows": len(ids)} for language, ids in part.items()]
+    everything = np.concatenate([ids for _, ids in part])
+    notes = [{"language": language, "rows": len(ids)} for language, ids in part]
     picked = {name: ids[everything] for name, ids in rows.items()}
     return write_rows(workspace, examples.columns, picked, label, {"parallel": notes})
 

@@ -6,14 +6,16 @@ import numpy as np
 
 from stillhouse.core.artifacts import sha256_of
 from stillhouse.core.errors import BadInput, require
-from stillhouse.core.types import Encoder, FloatArray
+from stillhouse.core.types import ColumnScorer, Encoder, FloatArray
 from stillhouse.corpora.candidates import Candidates, coverage, pick_candidates
-from stillhouse.corpora.published.fever import Fever, read_fever
+from stillhouse.corpora.published.fever import CLAIM_FILES, PAGE_FILES, Fever, read_fever
 from stillhouse.corpora.tfidf import Scores, TfIdf
 from stillhouse.evaluation.benchmark import Benchmark, Options, itemised, opened
 from stillhouse.evaluation.candidates import candidate_values, judge_candidates
+from stillhouse.evaluation.finite_encoder import FiniteEncoder
 from stillhouse.evaluation.items import Items, Measured, means, measured
 from stillhouse.evaluation.retrieval import unit
+from stillhouse.evaluation.trained_claims import trained_claims
 
 NEEDS_DATA = True
 MTEB_TASKS: tuple[str, ...] = ()
@@ -22,39 +24,68 @@ FLAGS = {
 }
 
 PLACES = ("fever", ".")
-CLAIMS = ("train.jsonl", "paper_dev.jsonl", "shared_task_dev.jsonl", "fever_labelled_dev.json")
-PAGES = ("wiki-pages", "wikipages.docs.txt")
 DEPTHS = (1, 3, 5)
+RANKED = ("claim", "documents")
+"""Columns of a model that was trained to rank the documents of a claim."""
 
 
 def prepare(root: str, options: Options) -> Benchmark:
-    """Read claims and pages; candidates are ranked by cosine, and by TF-IDF itself for comparison."""
-    claims, pages = (_first(root, names) for names in (CLAIMS, PAGES))
+    """Read claims and pages; candidates are ranked by the model, and by TF-IDF itself for comparison.
+
+    The claims are split as for the models that were trained on claims; without any, by claim.
+    """
+    claims, pages = (_first(root, names) for names in (CLAIM_FILES, PAGE_FILES))
     if claims is None or pages is None:
         raise BadInput(
-            f"FEVER's claims and pages must lie under the data root {root!r}. Put {CLAIMS[0]} and "
-            f"{PAGES[0]}, from fever.ai, in {PLACES[0]}."
+            f"FEVER's claims and pages must lie under the data root {root!r}. Put {CLAIM_FILES[0]} "
+            f"and {PAGE_FILES[0]}, from fever.ai, in {PLACES[0]}."
         )
-    data, split = read_fever(claims, pages), "test" if options.final else "dev"
+    split_by = _split_by(options)
+    data, split = read_fever(claims, pages, split_by=split_by), "test" if options.final else "dev"
     split_claims = data.splits[split]
+    for model, folder in options.stages.items():
+        trained = trained_claims(folder)
+        if trained is not None:
+            trained.refuse_overlap(model, split, [claim.text for claim in split_claims])
     c, documents = options.flag("candidates", 10), len(data.documents)
     require(1 <= c <= documents, "1 <= --candidates <= documents", candidates=c, documents=documents)
     if not split_claims:
         raise BadInput(f"{claims} has no claims of the {split} split: {data.summary()}.")
 
-    def measure(model: Encoder) -> Measured:
+    def measure(model: FiniteEncoder) -> Measured:
         gold = [claim.gold for claim in split_claims]
         tfidf_QC, ids_QC = TfIdf(data.documents).nearest([claim.text for claim in split_claims], c)
         picked = pick_candidates(ids_QC, gold, c, force_gold=False)
-        cosines_QC = _cosines(model, data, split, picked)
+        scores_QC = _scores(model, data, split, picked)
         covered = coverage(ids_QC, gold, (c,))[c]
-        found = measured({"TF-IDF": _items(tfidf_QC, picked), "model": _items(cosines_QC, picked)})
+        found = measured({"TF-IDF": _items(tfidf_QC, picked), "model": _items(scores_QC, picked)})
         figures = {name: each | {f"covered@{c}": covered} for name, each in found.figures.items()}
         return Measured(figures, found.items)
 
-    note = f"{split} split by the claims' hash, {len(split_claims)} claims of {claims.name}; {data.summary()}"
+    note = f"{split} split by {split_by}, {len(split_claims)} claims of {claims.name}; {data.summary()}"
     known = (sha256_of(claims), split, len(split_claims), documents)
     return itemised(measure, (note,), opens=opened(options, known), digits=4)
+
+
+def _split_by(options: Options) -> str:
+    trained = {name: trained_claims(folder) for name, folder in options.stages.items()}
+    known = {name: each.split_by for name, each in trained.items() if each is not None}
+    require(
+        len(set(known.values())) <= 1,
+        "models that are compared must be trained with one split of the claims",
+        **known,
+    )
+    return next(iter(known.values()), "claim")
+
+
+def _scores(model: FiniteEncoder, data: Fever, split: str, picked: Candidates) -> FloatArray:
+    """Compute the model's own scores of the candidates, if it was trained to rank documents, or cosines."""
+    if not isinstance(model.model, ColumnScorer) or model.model.columns != RANKED:
+        return _cosines(model, data, split, picked)
+    claims, width = data.splits[split], picked.ids_QC.shape[1]
+    first = [claim.text for claim in claims for _ in range(width)]
+    second = [data.documents[row] for row in picked.ids_QC.ravel()]
+    return np.asarray(model.model.score(first, second), np.float64).reshape(-1, width)
 
 
 def _cosines(model: Encoder, data: Fever, split: str, picked: Candidates) -> FloatArray:

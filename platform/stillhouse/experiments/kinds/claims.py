@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from stillhouse.core.console import say
 from stillhouse.core.errors import require
 from stillhouse.core.identity import spec
-from stillhouse.corpora.published.fever import SPLITS, fever_files
+from stillhouse.corpora.published.fever import SPLIT_BY, SPLITS, fever_files
 from stillhouse.experiments.data_kind import DataKind
 from stillhouse.experiments.kinds.word_vectors import WordVectors
 from stillhouse.plan.data import AllRows, Examples, Model, RankingTask, TextTable
@@ -27,6 +27,11 @@ class Claims(DataKind[RankingTask]):
     Attributes:
         path: Folder of FEVER, with its claims and pages.
         candidates: Number of documents per claim that are nearest by TF-IDF (C).
+        ngrams: Words in the longest term of TF-IDF: 1 takes single words, 2 also pairs of neighbours.
+        split_by: What train, dev and test do not share: a ``claim``, as in the paper, so that they share
+            pages; or a ``page`` too, directly or through other claims.
+        unlabelled: Largest number of claims without evidence, or without all its pages, that a student learns
+            from by the teacher's scores alone.
         cross_encoder: Name or path of a published cross-encoder with one label, which may teach; empty for
             none.
         dev: Largest number of claims of the dev split.
@@ -40,6 +45,9 @@ class Claims(DataKind[RankingTask]):
     counts_as = "sentences"
     path: str = ""
     candidates: int = 10
+    ngrams: int = 1
+    split_by: str = "claim"
+    unlabelled: int = 0
     cross_encoder: str = ""
     dev: int = 250
     test: int = 600
@@ -48,6 +56,15 @@ class Claims(DataKind[RankingTask]):
         """Check the ranges."""
         require(bool(self.path), "--claims must name a folder", claims=self.path)
         require(self.candidates >= 2, "candidates >= 2", candidates=self.candidates)
+        require(self.ngrams in (1, 2, 3), "claims.ngrams in (1, 2, 3)", ngrams=self.ngrams)
+        require(self.split_by in SPLIT_BY, f"claims.split_by in {SPLIT_BY}", split_by=self.split_by)
+        require(self.unlabelled >= 0, "claims.unlabelled >= 0", unlabelled=self.unlabelled)
+        require(
+            self.unlabelled == 0 or self.split_by == "claim",
+            "claims.split_by = claim with unlabelled claims, whose pages are not known",
+            split_by=self.split_by,
+            unlabelled=self.unlabelled,
+        )
         require(self.dev > 0, "claims.dev > 0", dev=self.dev)
         require(self.test > 0, "claims.test > 0", test=self.test)
 
@@ -94,7 +111,7 @@ class Claims(DataKind[RankingTask]):
     def prepare(self, context: "Preparation") -> RankingTask:
         """Read claims and pages, find the candidates, and register what measures their ranking."""
         from stillhouse.evaluation.claim_ranking import ClaimRanking
-        from stillhouse.experiments.claim_rows import read_claims
+        from stillhouse.experiments.claim_rows import ALL, read_claims
 
         parts, facts = read_claims(self, context.workspace, refresh=context.refresh)
         train, dev, test = (parts[name] for name in SPLITS)
@@ -114,7 +131,11 @@ class Claims(DataKind[RankingTask]):
             "teacher": published.name if published else "a teacher trained on the same claims",
             "store": train.fingerprint,
         }
-        return RankingTask(train, suite, rows=context.row_count(train), cross_encoder=published)
+        more = parts.get(ALL)
+        if more is not None:
+            context.facts |= {"unlabelled_claims": context.row_count(more) - context.row_count(train)}
+        rows = context.row_count(train if more is None else more)
+        return RankingTask(train, suite, rows=rows, cross_encoder=published, unlabelled=more)
 
     @staticmethod
     def share(value: RankingTask, fraction: float) -> RankingTask:

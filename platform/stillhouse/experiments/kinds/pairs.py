@@ -49,7 +49,7 @@ class Pairs(DataKind[PairData]):
 
     def present(self, experiment: "Experiment") -> bool:
         """Whether there is a budget for them, and any of them."""
-        return experiment.budget.finetune > 0 and bool(self.path or (experiment.uses_pydocs and self.count))
+        return experiment.budget.finetune != 0 and bool(self.path or (experiment.uses_pydocs and self.count))
 
     def sketch(self, experiment: "Experiment") -> PairData:
         """Pairs that are not there."""

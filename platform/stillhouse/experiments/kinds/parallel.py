@@ -21,6 +21,8 @@ class Parallel(DataKind[ParallelData]):
     Attributes:
         corpora: ``LANGUAGE=CORPUS``, several separated by commas: a file of two tab-separated columns, a
             folder with ``*.en`` beside ``*.LANGUAGE``, or ``hf:``.
+        contrast: Corpora of the contrastive stage, in the same form, from among ``corpora`` or others; empty
+            takes ``corpora``.
         count: Pairs per language; 0 takes all.
         held_out: Pairs held out to measure translation accuracy, for dev and for test each.
     """
@@ -32,6 +34,7 @@ class Parallel(DataKind[ParallelData]):
     counts_as = "sentences"
     provides = (Sentences,)
     corpora: str = ""
+    contrast: str = ""
     count: int = 0
     held_out: int = 1000
 
@@ -72,23 +75,30 @@ class Parallel(DataKind[ParallelData]):
         """Read the pairs; the teacher embeds the sources, which also serve as sentences."""
         from stillhouse.experiments.parallel_text import measure_translations, read_parallel_data
 
-        train, dev, test = read_parallel_data(
+        data = read_parallel_data(
             context.workspace,
             self.corpora,
+            contrast=self.contrast,
             limit=self.count,
             held_out=self.held_out,
             refresh=context.refresh,
         )
-        store = context.trained_on(train.columns["source"])
-        measure_translations(context, dev, test)
+        store = context.trained_on(data.train.columns["source"])
+        measure_translations(context, data.dev, data.test)
         context.provide(Sentences, SentenceData(store, rows=context.rows(store.texts)))
         context.facts |= {"corpus": self.corpora, "store": store.fingerprint}
-        return ParallelData(train, store)
+        if data.contrast is not None:
+            context.facts |= {
+                "contrast_corpus": self.contrast,
+                "contrast_pairs": context.row_count(data.contrast),
+            }
+        return ParallelData(data.train, store, data.contrast)
 
     @staticmethod
     def share(value: ParallelData, fraction: float) -> ParallelData:
         """A share of the pairs; the teacher's vectors stay whole."""
-        return ParallelData(sample(value.examples, fraction), value.store)
+        contrast = None if value.contrast is None else sample(value.contrast, fraction)
+        return ParallelData(sample(value.examples, fraction), value.store, contrast)
 
     def complete(self, value: ParallelData, context: "Preparation") -> ParallelData:
         """Note how many sources and pairs are trained on."""

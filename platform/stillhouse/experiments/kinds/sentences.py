@@ -79,7 +79,7 @@ class Sentences(DataKind[SentenceData]):
 
     def sketch(self, experiment: "Experiment") -> SentenceData:
         """Text that is not there."""
-        texts = TextTable("placeholder")
+        texts = TextTable(f"placeholder {self.key}")
         return SentenceData(Store(texts, experiment.placeholder_teacher), rows=1 << 40)
 
     def prepare(self, context: "Preparation") -> SentenceData:
@@ -96,7 +96,8 @@ class Sentences(DataKind[SentenceData]):
         if context.training:
             train, counts = augment_table(self.augmentation, context.workspace, train, held_out, device)
         store = context.trained_on(train)
-        measure_sentences(context, context.embedded(dev), context.embedded(test))
+        if not context.unread.dev:
+            measure_sentences(context, context.embedded(dev), context.embedded(test))
         context.reads(train)
         context.facts |= {"corpus": self.corpus, "store": store.fingerprint, **counts}
         return SentenceData(store, rows=context.rows(train))

@@ -3,12 +3,15 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from stillhouse.core.errors import require
 from stillhouse.experiments.data_kind import DataKind
 from stillhouse.plan.data import Model
 
 if TYPE_CHECKING:
     from stillhouse.experiments.experiment import Experiment
     from stillhouse.experiments.preparation import Preparation
+
+FURTHER = 100_000
 
 
 @dataclass(frozen=True)
@@ -17,22 +20,30 @@ class WordVectors(DataKind[Model]):
 
     Attributes:
         vectors: A file of vectors such as GloVe's, or ``count`` for random vectors of the texts' words.
+        further: Number of words that are kept of a file beside those of the training texts, its first ones,
+            for texts that come later; -1 keeps all.
     """
 
     key = "words"
     title = "word vectors, or a task whose words are counted"
     remedy = "Give --words with a file of vectors such as GloVe's, or --task and --task-root."
     vectors: str = "count"
+    further: int = FURTHER
+
+    def __post_init__(self) -> None:
+        """Check the range."""
+        require(self.further >= -1, "words.further >= -1", further=self.further)
 
     def sketch(self, experiment: "Experiment") -> Model:
         """A model that stands for the vectors."""
         return Model("placeholder")
 
     def prepare(self, context: "Preparation") -> Model | None:
-        """Write the vectors of the words that the training texts hold."""
+        """Write the vectors of the words that the training texts hold, and of further ones of a file."""
         from stillhouse.experiments.vocabulary import word_vectors
 
         if not context.training:
             return None
         context.prepare_others(self)
-        return word_vectors(context.workspace, self.vectors, context.texts, context.experiment.seed)
+        seed = context.experiment.seed
+        return word_vectors(context.workspace, self.vectors, context.texts, seed, further=self.further)

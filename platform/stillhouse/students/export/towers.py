@@ -1,6 +1,6 @@
 """Two towers as two folders that stock sentence-transformers loads, and the joiner of their vectors.
 
-Each of the student's sides (``claims/`` and ``documents/``) holds all modules of the student. With a bilinear
+Each of the folders (``claims/`` and ``documents/``) holds all modules of its tower. With a bilinear
 joiner, W is the claims' last layer, so the inner product of the two vectors is the score, and an index of
 inner products serves it. Any other joiner is not an inner product: it is saved next to them as
 ``joiner.safetensors``.
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from stillhouse.core.artifacts import write_json
 from stillhouse.core.errors import BadInput
-from stillhouse.core.types import StockModule
+from stillhouse.core.types import SidedModel, StockModule
 from stillhouse.losses.pair_head import Joiner
 from stillhouse.students.export.modules import Dense
 from stillhouse.students.export.sentence_transformers import replacing_folder, write_modules
@@ -64,14 +64,17 @@ def export_towers(
         raise BadInput(
             "Towers can only be exported without a norm, but these were trained with normalize=True."
         )
-    modules: Sequence[StockModule] = student.stock_modules()
+    towers: dict[str, Any] = {
+        side: student.tower(side) if isinstance(student, SidedModel) else student for side in (first, second)
+    }
+    modules: dict[str, Sequence[StockModule]] = {side: part.stock_modules() for side, part in towers.items()}
     weight: Tensor = joiner.layer.weight  # type: ignore[assignment]
     joined = (Dense(_layer(weight), nn.Identity()),) if joiner.kind == "bilinear" else ()
     tokenizer = Path(student.tokenizer.path)
     with replacing_folder(target, earlier=f"{first}/modules.json") as temporary:
         for side, more in ((first, joined), (second, ())):
             (temporary / side).mkdir()
-            write_modules([*modules, *more], temporary / side, tokenizer, max_length, similarity="dot")
+            write_modules([*modules[side], *more], temporary / side, tokenizer, max_length, similarity="dot")
         if not joined:
             save_file(
                 {"weight": weight.detach().cpu().contiguous()},

@@ -1,5 +1,6 @@
 """Objectives: their terms, texts and weights, and the cost of a zero weight."""
 
+import inspect
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from stillhouse.core.types import (
     LogitObjective,
     LowRankObjective,
     ScoringObjective,
+    TermedObjective,
 )
 from stillhouse.losses.contrastive import InfoNCE, SupervisedInfoNCE
 from stillhouse.losses.heads import ClassificationHead
@@ -25,7 +27,8 @@ from stillhouse.losses.regression import MSE
 from stillhouse.objectives.classified import Classified
 from stillhouse.objectives.contrasts import ContrastiveDistillation
 from stillhouse.objectives.information_bottleneck import InformationBottleneck, SupervisedBottleneck
-from stillhouse.objectives.matching import ProjectedRegression, Regression
+from stillhouse.objectives.matching import PatientRegression, ProjectedRegression, Regression
+from stillhouse.objectives.parallel import ParallelContrast
 from stillhouse.objectives.ranking import JoinedCandidates, LabelledCandidates
 
 CONTRACTS: list[type] = [
@@ -34,6 +37,7 @@ CONTRACTS: list[type] = [
     LogitObjective,
     LowRankObjective,
     ScoringObjective,
+    TermedObjective,
 ]
 BATCH, TOKENS, HIDDEN, DIM, TEACHER, K = 6, 4, 5, 3, 4, 2
 
@@ -222,13 +226,15 @@ def test_bad_values_are_refused_even_at_zero_weight(make: type[nn.Module], switc
 @pytest.mark.parametrize(
     ("make", "contracts"),
     [
-        (InformationBottleneck, {DiagnosedObjective}),
-        (SupervisedBottleneck, {DiagnosedObjective}),
+        (InformationBottleneck, {DiagnosedObjective, TermedObjective}),
+        (SupervisedBottleneck, {DiagnosedObjective, TermedObjective}),
         (ContrastiveDistillation, set()),
         (ProjectedRegression, {FittedObjective}),
-        (Classified, {ScoringObjective, LogitObjective, LowRankObjective}),
-        (JoinedCandidates, {ScoringObjective}),
+        (Classified, {ScoringObjective, LogitObjective, LowRankObjective, TermedObjective}),
+        (JoinedCandidates, {ScoringObjective, TermedObjective}),
         (LabelledCandidates, set()),
+        (PatientRegression, {TermedObjective}),
+        (ParallelContrast, {TermedObjective}),
     ],
 )
 def test_an_objective_satisfies_exactly_its_declared_contracts(
@@ -238,3 +244,39 @@ def test_an_objective_satisfies_exactly_its_declared_contracts(
     objective = spec(make, **given).build(student_dim=DIM, teacher_dim=TEACHER)
     assert {contract for contract in CONTRACTS if isinstance(objective, contract)} == contracts
     assert contracts == set(make.__bases__) - {nn.Module}
+
+
+@pytest.mark.parametrize("make", [InformationBottleneck, SupervisedBottleneck])
+@pytest.mark.parametrize(
+    ("argument", "value"),
+    [
+        ("beta", 0.7),
+        ("input_layer", "penultimate"),
+        ("hsic", spec(HSIC, gamma=0.1)),
+        ("nce", spec(InfoNCE, temperature=0.3)),
+    ],
+)
+def test_an_argument_that_acts_through_a_term_changes_no_other(make: Any, argument: str, value: Any) -> None:
+    student, teacher, batch = labelled() if make is SupervisedBottleneck else distillation()
+    if argument == "nce" and make is SupervisedBottleneck:
+        value = spec(SupervisedInfoNCE, temperature=0.3)
+    before, after = (
+        spec(make, **given).build(student_dim=DIM, teacher_dim=TEACHER) for given in ({}, {argument: value})
+    )
+    after.load_state_dict(before.state_dict())
+    terms, others = (objective(student, teacher, batch) for objective in (before, after))
+    changed = [name for name in terms if not torch.equal(terms[name], others[name])]
+    assert changed == [make.acts_through[argument]]
+
+
+def test_what_acts_through_a_term_is_an_argument() -> None:
+    """Paths that do not exist, or terms that are misspelt, would never be found."""
+    classes: list[Any] = TermedObjective.__subclasses__()
+    assert {InformationBottleneck, SupervisedBottleneck, PatientRegression, ParallelContrast} <= set(classes)
+    for each in classes:
+        for path in each.acts_through:
+            known, last = each, path
+            while "." in last:
+                first, _, last = last.partition(".")
+                known = inspect.signature(known).parameters[first].default.target
+            assert last in inspect.signature(known).parameters, (each, path)

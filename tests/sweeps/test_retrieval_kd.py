@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import optuna
 import pytest
 
 from stillhouse.core.artifacts import Workspace, read_manifest
@@ -21,9 +22,10 @@ from stillhouse.plan.data import Sampled, Scored
 from stillhouse.plan.setting import Setting
 from stillhouse.plan.stage import Stage, TestSuite
 from stillhouse.reports.entries import COSTS
+from stillhouse.reports.gradient_shares import NEGLIGIBLE, percent
 from stillhouse.search.records import TrialRecord
 from stillhouse.search.shared_stages import shared_recordings, shared_stages
-from stillhouse.search.space import Categorical, Space
+from stillhouse.search.space import Categorical, Float, Space
 from stillhouse.search.trial import Context
 from stillhouse.students.encoder import StudentEncoder
 from stillhouse.sweeps.contenders import untrained
@@ -288,7 +290,12 @@ def test_the_report_at_the_end_of_a_sweep(
         deliver, "cost", lambda encoder, module: {**dict.fromkeys(COSTS, 1.0), **sizes(module)}
     )
     folder = home.root / "sweeps" / "kd"
-    report = deliver.deliver("kd", "kd", prepared, context, folder, [record], baseline, observer)
+    folder.mkdir(parents=True)
+    trial = optuna.trial.create_trial(params={}, distributions={}, value=metrics["fever_dcg"])
+    optuna.create_study(storage=f"sqlite:///{folder / 'study.db'}").add_trial(trial)
+    domains: dict[str, Any] = {"alpha": Float(0.1, 0.9), "temperature": Float(1.0, 6.0)}
+    space = Space("retrieval_kd", domains, fixed={n: v for n, v in SMALL.items() if n not in domains})
+    report = deliver.deliver("kd", "kd", prepared, context, folder, [record], baseline, observer, space=space)
     assert (
         report["baseline"]["method"] == "retrieval_kd" and report["teacher"]["cost"]["pairs_per_second"] > 0
     )
@@ -296,6 +303,14 @@ def test_the_report_at_the_end_of_a_sweep(
     assert all(
         who in printed for who in ("teacher", "best student", "no teacher", "untrained student", "TF-IDF")
     )
+    shares = {each["term"]: each["high"] for each in report["gradient_shares"]}
+    assert set(shares) == {"soft", "hard"} and sum(shares.values()) == pytest.approx(1.0)
+    assert [each["name"] for each in report["inert"]] == ["temperature"] * (shares["soft"] < NEGLIGIBLE)
+    assert f"retrieval_kd soft {percent(shares['soft'])}" in printed
+    text = (folder / "report.md").read_text()
+    assert f"| retrieval_kd | soft | {percent(shares['soft'])} |" in text
+    assert "importances need at least two finished trials, but there are 1." in text
+    assert report["importances"]["shares"] == ()
     assert report["TF-IDF"]["metrics"] == {"fever_dcg": 0.5} and output == report
     card = (folder / "export" / "README.md").read_text()
     assert "IndexFlatIP" in card and "two equal towers" in card

@@ -6,12 +6,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import optuna
 import pytest
 
 from stillhouse.core.artifacts import Workspace, read_json, read_manifest
 from stillhouse.experiments.preparation import Prepared
 from stillhouse.search.observer import Observer, open_tracker
 from stillhouse.search.records import TrialRecord
+from stillhouse.search.space import Float, Space
 from stillhouse.search.trial import Context, follow
 from stillhouse.sweeps import deliver
 from stillhouse.sweeps.verdict import verdict_on
@@ -71,6 +73,8 @@ def test_a_champion_that_loses_is_not_registered(
         0, champion, "COMPLETE", (metrics[context.quality],), {64: 0.5}, None, 1.0, 64, metrics, {}
     )
     folder = workspace.root / "sweeps" / "small"
+    folder.mkdir(parents=True)
+    optuna.create_study(storage=f"sqlite:///{folder / 'study.db'}")
     baseline: Any = SimpleNamespace(best=lambda: (context.plan(other), other))
     monkeypatch.setattr(deliver, "write_figures", pages(monkeypatch, folder))
     tracker = open_tracker(workspace, folder, "small")
@@ -85,6 +89,7 @@ def test_a_champion_that_loses_is_not_registered(
             baseline,
             observer,
             register_anyway=anyway,
+            space=Space("mse", {"learning_rate": Float(1e-4, 1e-2)}, fixed={"batch_size": 16}),
         )
     printed, loses = capsys.readouterr().out, champion is BAD
     client = MlflowClient(f"sqlite:///{workspace.root / 'mlflow.db'}")

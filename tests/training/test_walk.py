@@ -26,6 +26,7 @@ from stillhouse.plan.stage import DevSuite, Optimizer, Stage
 from stillhouse.students.transformer import TransformerStudent
 from stillhouse.teachers.weights import resolve_model
 from stillhouse.training import checkpoint
+from stillhouse.training.gradient_shares import logged_shares
 from stillhouse.training.models import encoder_in, open_model
 from stillhouse.training.progress import Diverged, Evaluation, Stopped
 from stillhouse.training.walk import run
@@ -199,9 +200,10 @@ def test_an_upstream_stage_is_built_once(
         process.join()
         assert process.exitcode == 0
     assert all(workspace.finished(plan) for plan in plans)
-    steps = [line["step"] for line in read_metrics(workspace.path(first) / "metrics.jsonl")]
-    evaluated = [s for s in steps if steps.count(s) > 2]
-    assert steps == sorted(steps) and not evaluated, "no line was written twice"
+    lines = read_metrics(workspace.path(first) / "metrics.jsonl")
+    steps = [line["step"] for line in lines]
+    written = [(line["step"], name) for line in lines for name in line["metrics"]]
+    assert steps == sorted(steps) and len(written) == len(set(written)), "no line was written twice"
     assert len(workspace.listed("stages")) == 3
 
 
@@ -225,6 +227,24 @@ def test_two_processes_at_half_the_batch_equal_one(
             torch.testing.assert_close(value, alone[name], rtol=0, atol=1e-5)
     for one, two in zip(curve, manifest["evaluations"], strict=True):
         assert one["metrics"]["spread"] == pytest.approx(two["metrics"]["spread"], abs=1e-5)
+
+
+@pytest.mark.usefixtures("forked")
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_two_processes_measure_the_gradient_of_the_whole_batch(
+    workspace: Workspace, distil: Callable[..., Stage], accumulate: int
+) -> None:
+    """Each rank has the gradient of its own rows alone; the shares are those of their mean."""
+    student = distil().student.replace(dropout=0.0)
+    plan = distil(student=student, budget=16 * 4, accumulate=accumulate, optimizer=Optimizer(1e-3))
+    folder = run(plan, workspace, where=WHERE)
+    alone, logged = read_manifest(folder)["gradient_shares"], logged_shares(folder)
+    shutil.rmtree(folder)
+    run(plan, workspace, where=Where("cpu", threads=1, workers=2))
+    assert read_manifest(folder)["gradient_shares"] == pytest.approx(alone, rel=1e-3)
+    assert logged_shares(folder) == pytest.approx(logged, rel=1e-3)
+    assert logged == pytest.approx(alone)
+    assert list(alone) == ["nce", "hsic"] and 0 < alone["hsic"] < 0.5
 
 
 @pytest.mark.usefixtures("forked")

@@ -10,6 +10,8 @@ from stillhouse.core.console import say
 from stillhouse.experiments.fields import changed
 from stillhouse.training.where import Where
 
+_RESULTS = ("folder", "metrics", "seconds", "gradient_shares")
+
 
 def add(commands: "_SubParsersAction[ArgumentParser]") -> ArgumentParser:
     """Add the command."""
@@ -37,6 +39,7 @@ def run(options: Namespace) -> int:
     """Run the command."""
     from stillhouse.cli.method_values import file_of, fixed_of
     from stillhouse.methods import hyper_parameters, load_method, with_defaults
+    from stillhouse.reports.gradient_shares import shares_line
     from stillhouse.sweeps.checks import check_plans
     from stillhouse.sweeps.curve import curve_table, train_at
 
@@ -62,6 +65,9 @@ def run(options: Namespace) -> int:
         write_results(options, [asdict(point) for point in points])
         return 0
     (point,) = points
+    contributions = shares_line(point.gradient_shares)
+    if contributions:
+        say(contributions)
     say(f"trained: {point.folder}")
-    write_results(options, {"folder": point.folder, "metrics": point.metrics, "seconds": point.seconds})
+    write_results(options, {name: value for name, value in asdict(point).items() if name in _RESULTS})
     return 0

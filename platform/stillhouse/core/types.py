@@ -271,6 +271,18 @@ class DiagnosedObjective(Protocol):
 
 
 @runtime_checkable
+class TermedObjective(Protocol):
+    """An objective of several terms that says which of its arguments act through one of them alone.
+
+    Attributes:
+        acts_through: Path of an argument, such as ``beta`` or ``loss.soft``, to the only term that it and
+            whatever is below it change. An argument that is not listed changes the whole loss.
+    """
+
+    acts_through: ClassVar[Mapping[str, str]]
+
+
+@runtime_checkable
 class LowRankObjective(Protocol):
     """An objective that vectors with few directions solve correctly, so that they are not a collapse.
 

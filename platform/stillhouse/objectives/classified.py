@@ -10,11 +10,19 @@ from torch import Tensor, nn
 
 from stillhouse.core.distributed import gather, world_size
 from stillhouse.core.identity import Spec, spec
-from stillhouse.core.types import Batch, Encoding, LogitObjective, LowRankObjective, ScoringObjective, Terms
+from stillhouse.core.types import (
+    Batch,
+    Encoding,
+    LogitObjective,
+    LowRankObjective,
+    ScoringObjective,
+    TermedObjective,
+    Terms,
+)
 from stillhouse.losses.heads import UNLABELLED, ClassificationHead, LabelsAndLogits
 
 
-class Classified(nn.Module, ScoringObjective, LogitObjective, LowRankObjective):
+class Classified(nn.Module, ScoringObjective, LogitObjective, LowRankObjective, TermedObjective):
     """A classification head that is fitted to labels and, if α < 1, to logits: ``labels`` and ``logits``.
 
     Columns ``text`` and, for pairs, ``other``; values ``label`` and, if α < 1, ``logits``.
@@ -27,6 +35,7 @@ class Classified(nn.Module, ScoringObjective, LogitObjective, LowRankObjective):
 
     few_directions: ClassVar[bool] = True
     """Vectors that only separate the classes are a correct solution, not a collapse."""
+    acts_through: ClassVar[Mapping[str, str]] = {"loss.classes": "logits"}
 
     def __init__(
         self,

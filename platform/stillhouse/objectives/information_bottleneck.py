@@ -9,13 +9,14 @@ B  batch (here: the gathered batch)    X  what enters the student    S  what lea
 """
 
 from collections.abc import Mapping
+from typing import ClassVar
 
 from torch import Tensor, nn
 
 from stillhouse.core.distributed import gather
 from stillhouse.core.errors import require
 from stillhouse.core.identity import Spec, spec
-from stillhouse.core.types import Batch, DiagnosedObjective, Encoding, Terms
+from stillhouse.core.types import Batch, DiagnosedObjective, Encoding, TermedObjective, Terms
 from stillhouse.losses.contrastive import InfoNCE, SupervisedInfoNCE
 from stillhouse.losses.hsic import HSIC
 from stillhouse.losses.numerics import widen
@@ -23,6 +24,7 @@ from stillhouse.students import pooling
 
 INPUT_LAYERS = {"embedding": 0, "penultimate": -2}
 """X by name: index of the hidden states whose mean over the tokens is taken."""
+_ACTS_THROUGH = {"nce": "nce", "hsic": "hsic", "beta": "hsic", "input_layer": "hsic"}
 
 
 class BottleneckTerm(nn.Module):
@@ -68,7 +70,7 @@ class BottleneckTerm(nn.Module):
         return pooling.mean_of(encoding, self.layer)
 
 
-class InformationBottleneck(nn.Module, DiagnosedObjective):
+class InformationBottleneck(nn.Module, DiagnosedObjective, TermedObjective):
     """IBKD's distillation, eq. 8: ``nce`` = InfoNCE(S, T) and ``hsic`` = β₁ · HSIC(X, S). Column ``text``.
 
     Args:
@@ -79,6 +81,8 @@ class InformationBottleneck(nn.Module, DiagnosedObjective):
         beta: Weight β₁; 0 leaves the bottleneck out.
         input_layer: X, see `BottleneckTerm`.
     """
+
+    acts_through: ClassVar[Mapping[str, str]] = _ACTS_THROUGH
 
     def __init__(
         self,
@@ -108,7 +112,7 @@ class InformationBottleneck(nn.Module, DiagnosedObjective):
         return self.bottleneck.kernel_means(student["text"])
 
 
-class SupervisedBottleneck(nn.Module, DiagnosedObjective):
+class SupervisedBottleneck(nn.Module, DiagnosedObjective, TermedObjective):
     """IBKD's fine-tuning, eq. 9: ``nce`` = InfoNCE_sup and ``hsic`` = β₂ · HSIC(X, S).
 
     Columns ``query``, ``passage`` and, if there are hard negatives, ``negatives`` (K per query). Passages and
@@ -124,6 +128,8 @@ class SupervisedBottleneck(nn.Module, DiagnosedObjective):
         beta: Weight β₂; 0 leaves the bottleneck out.
         input_layer: X, see `BottleneckTerm`.
     """
+
+    acts_through: ClassVar[Mapping[str, str]] = _ACTS_THROUGH
 
     def __init__(
         self,

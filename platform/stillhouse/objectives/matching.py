@@ -4,6 +4,7 @@ Nothing is gathered: a term is the local mean, and DDP's mean of the gradients i
 """
 
 from collections.abc import Iterable, Mapping
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -11,7 +12,7 @@ from torch import nn
 
 from stillhouse.core.errors import require
 from stillhouse.core.identity import Spec, spec
-from stillhouse.core.types import Batch, Encoding, FittedObjective, FloatArray, Terms
+from stillhouse.core.types import Batch, Encoding, FittedObjective, FloatArray, TermedObjective, Terms
 from stillhouse.losses.cosine import CosineDistance, PairCosineMSE
 from stillhouse.losses.pca import Projection, fit_pca
 from stillhouse.losses.pkd import MATCHES, PKD, layer_pairs
@@ -114,7 +115,7 @@ class ProjectedRegression(nn.Module, FittedObjective):
         return {"mse": self.mse(student["text"].embedding_BD, self.target(teacher["text"].embedding_BD))}
 
 
-class PatientRegression(nn.Module):
+class PatientRegression(nn.Module, TermedObjective):
     """PKD (arXiv:1908.09355): ``mse`` of the vectors and ``layers`` = β · eq. 7. Column ``text``.
 
     The teacher is live, since its hidden states are read.
@@ -131,6 +132,13 @@ class PatientRegression(nn.Module):
     Raises:
         BadInput: β is negative, or the rule for matching is unknown.
     """
+
+    acts_through: ClassVar[Mapping[str, str]] = {
+        "mse": "mse",
+        "beta": "layers",
+        "match": "layers",
+        "final": "layers",
+    }
 
     def __init__(
         self,

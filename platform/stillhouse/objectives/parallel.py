@@ -7,13 +7,14 @@ B  batch
 """
 
 from collections.abc import Mapping
+from typing import ClassVar
 
 from torch import Tensor, nn
 
 from stillhouse.core.distributed import gather
 from stillhouse.core.errors import require
 from stillhouse.core.identity import Spec, spec
-from stillhouse.core.types import Batch, Encoding, Terms
+from stillhouse.core.types import Batch, Encoding, TermedObjective, Terms
 from stillhouse.losses.multilingual import MultilingualContrast, MultilingualCrossEntropy
 from stillhouse.losses.numerics import widen
 from stillhouse.losses.regression import MSE
@@ -43,7 +44,7 @@ class ParallelRegression(nn.Module):
         return {"mse": _both_sides(self.mse, student, teacher)}
 
 
-class ParallelContrast(nn.Module):
+class ParallelContrast(nn.Module, TermedObjective):
     """Stage 4, eq. 7: ``mse`` (eq. 6) and ``contrast`` (eq. 5, or one of its variants).
 
     Args:
@@ -56,6 +57,8 @@ class ParallelContrast(nn.Module):
     Raises:
         BadInput: The weight is not positive.
     """
+
+    acts_through: ClassVar[Mapping[str, str]] = {"mse": "mse", "contrast": "contrast", "weight": "contrast"}
 
     def __init__(
         self,

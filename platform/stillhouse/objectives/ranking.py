@@ -1,16 +1,17 @@
 """Objectives on claims with C candidate documents each; no claim depends on another, nothing is gathered."""
 
 from collections.abc import Mapping
+from typing import ClassVar
 
 from torch import Tensor, nn
 
 from stillhouse.core.identity import Spec, spec
-from stillhouse.core.types import Batch, Encoding, ScoringObjective, Terms
+from stillhouse.core.types import Batch, Encoding, ScoringObjective, TermedObjective, Terms
 from stillhouse.losses.pair_head import Joiner
 from stillhouse.losses.softlabel import HardLabelCE, SoftAndHard
 
 
-class JoinedCandidates(nn.Module, ScoringObjective):
+class JoinedCandidates(nn.Module, ScoringObjective, TermedObjective):
     """Scores from the vectors of a claim and its candidates, fitted to teacher scores and to labels.
 
     Columns ``claim`` and ``documents``, flattened row by row; values ``gold`` and, if α > 0, ``scores``.
@@ -21,6 +22,8 @@ class JoinedCandidates(nn.Module, ScoringObjective):
         joiner: Turns the vectors of a claim and a document into a score.
         loss: The losses on scores and labels, with their weight α.
     """
+
+    acts_through: ClassVar[Mapping[str, str]] = {"loss.soft": "soft", "loss.hard": "hard"}
 
     def __init__(
         self,

@@ -1,11 +1,10 @@
 """The figures of a sweep, by `optuna.visualization`: plotly for the page, matplotlib for the pictures.
 
-Each figure is one call on the study, made with both back ends. Only axis titles and the styles of the
-learning curves are our own.
+Each figure is one call on the study, made with both back ends. Only axis titles, the styles of the learning
+curves and the intervals of the importances are our own.
 """
 
 import io
-import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,6 +13,16 @@ from pathlib import Path
 from typing import Any
 
 from stillhouse.core.artifacts import write_atomically
+from stillhouse.reports.importances import (
+    Importances,
+    error_bars,
+    finished_trials,
+    first_value,
+    importance_cells,
+    importance_note,
+    importances,
+    load_study,
+)
 from stillhouse.reports.pages import Figure, Section, Table, write_page
 from stillhouse.reports.tables import comparison_cells, ranking_cells
 from stillhouse.reports.trials import STATES, best_of, ranked, second_name
@@ -23,6 +32,8 @@ from stillhouse.tracking import readable
 BEST = "#D55E00"
 TEACHER = "#222222"
 COLOURS = {"COMPLETE": "#0072B2", "PRUNED": "#9A9A9A", "FAIL": "#CC79A7", "RUNNING": "#E0C000"}
+_IMPORTANCES = "What decides the quality"
+_NOISE = "pure noise, on average"
 _DPI = 100
 
 
@@ -50,6 +61,7 @@ class _Drawing:
         teacher: Level of a horizontal line.
         slanted: Whether the labels below the picture are slanted to fit.
         bold: Whether plotly's lines are drawn stronger than Optuna draws them.
+        shares: Importances, whose intervals are drawn over Optuna's bars.
     """
 
     name: str
@@ -62,6 +74,7 @@ class _Drawing:
     teacher: float | None = None
     slanted: bool = False
     bold: bool = False
+    shares: Importances | None = None
 
 
 def write_figures(
@@ -74,6 +87,8 @@ def write_figures(
     tested: Mapping[str, Mapping[str, Any]] | None = None,
     title: str = "Sweep",
     remarks: Sequence[str] = (),
+    shares: Importances | None = None,
+    findings: Sequence[Section] = (),
 ) -> Path:
     """Write the page and the pictures of a sweep. The page says why the importances cannot be drawn.
 
@@ -86,6 +101,8 @@ def write_figures(
         tested: The final comparison, as `tables.comparison_table` takes it.
         title: Title of the page, such as the sweep's name.
         remarks: Sentences below the final comparison's heading.
+        shares: The importances of the hyper-parameters; None computes them.
+        findings: Further sections, which follow the tables.
 
     Returns:
         The folder: ``sweep.html`` with ``plotly.min.js``, ``learning-curves.png`` and, where they can be
@@ -95,42 +112,36 @@ def write_figures(
     folder.mkdir(parents=True, exist_ok=True)
     for stale in folder.glob("*.png"):
         stale.unlink()
-    optuna_study = _load(study)
-    sections = list(_tables(records, quality, teacher, tested, " ".join(remarks)))
-    for drawing in _drawings(optuna_study, records, quality, (teacher or {}).get(quality)):
+    optuna_study = load_study(study)
+    shares = importances(optuna_study) if shares is None else shares
+    sections = [*_tables(records, quality, teacher, tested, " ".join(remarks)), *findings]
+    for drawing in _drawings(optuna_study, records, quality, (teacher or {}).get(quality), shares):
         figure = Figure(drawing.name, drawing.title, _plot(drawing), _picture(drawing, title))
         write_atomically(folder / f"{figure.name}.png", figure.png)
-        sections.append(Section(drawing.title, figures=(figure,)))
-    reason = missing_importances(optuna_study)
-    if reason:
-        sections.append(Section("What decides the quality", text=f"{reason}."))
+        sections.append(_section(drawing, figure))
+    if shares.missing:
+        sections.append(Section(_IMPORTANCES, text=importance_note(shares)))
     write_page(folder / "sweep.html", title, sections)
     return folder
 
 
-def missing_importances(study: Any) -> str:
-    """Say why the importances of hyper-parameters cannot be computed; empty where they can."""
-    finished = _finished(study)
-    if len(finished) < 2:
-        return f"importances need two finished trials, but there are {len(finished)}"
-    if all(trial.params == finished[0].params for trial in finished):
-        return "importances need a hyper-parameter that differs between the finished trials"
-    if len({trial.values[0] for trial in finished}) < 2:
-        return "importances need finished trials of different quality, but all of them are equal"
-    return ""
+def _section(drawing: _Drawing, figure: Figure) -> Section:
+    """Put a figure below its heading, importances with their table."""
+    if drawing.shares is None:
+        return Section(drawing.title, figures=(figure,))
+    table = Table(*importance_cells(drawing.shares), left={0, 3})
+    return Section(drawing.title, importance_note(drawing.shares), (table,), (figure,))
 
 
 def _drawings(
-    study: Any, records: Sequence[TrialRecord], quality: str, teacher: float | None
+    study: Any, records: Sequence[TrialRecord], quality: str, teacher: float | None, shares: Importances
 ) -> Iterator[_Drawing]:
     """The figures that these trials can fill."""
-    from optuna.importance import FanovaImportanceEvaluator
-
-    label, finished = f"{readable(quality)} (dev)", _finished(study)
+    label, finished = f"{readable(quality)} (dev)", finished_trials(study)
     pair = len(study.directions) > 1
     target: dict[str, Any] = {"target_name": label}
     if pair:
-        target["target"] = _first_value
+        target["target"] = first_value
     names = {name for trial in finished for name in trial.params}
     yield _Drawing(
         "learning-curves",
@@ -153,17 +164,16 @@ def _drawings(
         "Best trial so far",
         lambda backend: backend.plot_optimization_history(study, **target),
     )
-    if not missing_importances(study):
-        few = "; few trials: read with care" if len(finished) < 10 else ""
+    if shares.shares:
+        known = _known(shares)
         yield _Drawing(
             "importances",
-            "What decides the quality",
-            lambda backend: backend.plot_param_importances(
-                study, evaluator=FanovaImportanceEvaluator(seed=0), **target
-            ),
-            inches=(8.5, max(2.8, 1.6 + 0.42 * len(names))),
-            height=190 + 34 * len(names),
-            axes=(f"share of the variance (fANOVA, {len(finished)} finished trials{few})", ""),
+            _IMPORTANCES,
+            lambda backend: backend.plot_param_importances(study, evaluator=known, **target),
+            inches=(8.5, max(2.8, 1.6 + 0.42 * len(shares.shares))),
+            height=190 + 34 * len(shares.shares),
+            axes=(f"share of the variance (fANOVA, {shares.trials} finished trials) with 95 % interval", ""),
+            shares=shares,
         )
     yield _Drawing(
         "parallel-coordinates",
@@ -208,6 +218,15 @@ def _plot(drawing: _Drawing) -> Any:
         figure.update_layout(showlegend=True)
     if drawing.bold:
         figure.update_traces(line_width=2, opacity=0.9, selector={"mode": "lines"})
+    if drawing.shares is not None:
+        (bars,) = figure.data
+        below, above = error_bars(drawing.shares, bars.y)
+        bars.update(
+            error_x={"type": "data", "symmetric": False, "array": above, "arrayminus": below}, text=None
+        )
+        figure.add_vline(
+            drawing.shares.equal_share, line_dash="dot", line_color=TEACHER, annotation_text=_NOISE
+        )
     if drawing.teacher is not None:
         words = f"teacher {drawing.teacher:.4f}"
         figure.add_hline(drawing.teacher, line_dash="dot", line_color=TEACHER, annotation_text=words)
@@ -233,6 +252,8 @@ def _picture(drawing: _Drawing, title: str) -> bytes:
                 figure.axes[0].get_legend().remove()
         if drawing.curves:
             _style(figure.axes[0], drawing)
+        if drawing.shares is not None:
+            _add_intervals(figure.axes[0], drawing.shares)
         figure.suptitle(f"{title}: {drawing.title}")
         written = io.BytesIO()
         figure.savefig(written, dpi=_DPI, bbox_inches="tight", metadata={"Software": None})
@@ -259,6 +280,34 @@ def _style(axes: Any, drawing: _Drawing) -> None:
         labels.add(words)
     if labels:
         axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False)
+
+
+def _add_intervals(axes: Any, shares: Importances) -> None:
+    """Draw the intervals over matplotlib's bars, in place of the numbers that Optuna writes there."""
+    for words in list(axes.texts):
+        words.remove()
+    names = [label.get_text() for label in axes.get_yticklabels()]
+    middles = [bar.get_y() + bar.get_height() / 2 for bar in axes.patches]
+    widths = [bar.get_width() for bar in axes.patches]
+    axes.errorbar(
+        widths, middles, xerr=error_bars(shares, names), fmt="none", ecolor=TEACHER, capsize=3, linewidth=1.2
+    )
+    axes.axvline(shares.equal_share, color=TEACHER, linestyle=":", linewidth=1.2, label=_NOISE)
+    axes.set_xlim(0, 1.02 * max(each.high for each in shares.shares))
+    axes.legend(loc="lower right", frameon=False)
+
+
+def _known(shares: Importances) -> Any:
+    """Make an evaluator that gives Optuna's figures the importances that are known already."""
+    from optuna.importance import BaseImportanceEvaluator
+
+    class Known(BaseImportanceEvaluator):  # type: ignore[misc]
+        def evaluate(
+            self, study: Any, params: list[str] | None = None, *, target: Any = None
+        ) -> dict[str, float]:
+            return {each.name: each.share for each in shares.shares}
+
+    return Known()
 
 
 @contextmanager
@@ -307,24 +356,3 @@ def _tables(
             text="* is the best finished trial." if best else "",
             tables=(Table(header, cells, left={len(header) - 1}, marked=marked),),
         )
-
-
-def _first_value(trial: Any) -> float:
-    return float(trial.values[0])
-
-
-def _finished(study: Any) -> list[Any]:
-    """The trials that Optuna can plot: finished, with a quality that is a number."""
-    from optuna.trial import TrialState
-
-    trials = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
-    return [trial for trial in trials if math.isfinite(trial.values[0])]
-
-
-def _load(path: Path) -> Any:
-    """Open the one study of a file, to read."""
-    import optuna
-
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    storage = optuna.storages.RDBStorage(f"sqlite:///{path.resolve()}", skip_compatibility_check=True)
-    return optuna.load_study(study_name=None, storage=storage)

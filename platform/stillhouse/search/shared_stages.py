@@ -81,13 +81,13 @@ def _varied(context: Context, space: Space) -> Iterator[Stage]:
     """Yield plans that differ from `some_point`'s in one searched value."""
     start = some_point(space)
     for name, domain in space.domains.items():
-        for value in _values(domain)[1:]:
+        for value in ends_of(domain)[1:]:
             yield context.plan({**start, name: value})
 
 
 def some_point(space: Space) -> dict[str, Any]:
     """Any point of the space, with the fixed values."""
-    return {**space.fixed, **{name: _values(domain)[0] for name, domain in space.domains.items()}}
+    return {**space.fixed, **{name: ends_of(domain)[0] for name, domain in space.domains.items()}}
 
 
 def first_point(space: Space) -> dict[str, Any]:
@@ -95,5 +95,6 @@ def first_point(space: Space) -> dict[str, Any]:
     return {**some_point(space), **(space.first or {})}
 
 
-def _values(domain: Any) -> tuple[Any, ...]:
+def ends_of(domain: Any) -> tuple[Any, ...]:
+    """Return the choices of a domain, or the ends of its range."""
     return domain.choices if isinstance(domain, Categorical) else (domain.low, domain.high)

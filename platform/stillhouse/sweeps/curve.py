@@ -1,7 +1,7 @@
 """Training a method on one or several fractions of its rows, and the table of a corpus-size curve."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from stillhouse.core.artifacts import Workspace, read_manifest
@@ -15,6 +15,7 @@ from stillhouse.plan.stage import Stage
 from stillhouse.reports.tables import aligned
 from stillhouse.sweeps.checks import check_rows, warn_of_few_steps
 from stillhouse.teachers.weights import resolve_model
+from stillhouse.training.gradient_shares import shares_of
 from stillhouse.training.progress import Evaluation
 from stillhouse.training.walk import run
 from stillhouse.training.where import Where
@@ -30,6 +31,8 @@ class Point:
         folder: Folder of the last stage.
         metrics: Dev metrics of the last stage.
         seconds: Duration of the last stage.
+        gradient_shares: Share of each term in the gradient of the first steps, by stage; only stages with
+            several terms.
     """
 
     fraction: float
@@ -37,6 +40,7 @@ class Point:
     folder: str
     metrics: dict[str, float]
     seconds: float
+    gradient_shares: dict[str, dict[str, float]] = field(default_factory=dict)
 
 
 def train_at(
@@ -81,7 +85,8 @@ def train_at(
             say(f"fraction {fraction:g}")
         manifest = read_manifest(run(stage, workspace, where=where, on_evaluation=_Printer(stage)))
         folder = str(workspace.path(stage))
-        points.append(Point(fraction, rows, folder, manifest["metrics"], manifest["seconds"]))
+        shares = shares_of(stage, workspace)
+        points.append(Point(fraction, rows, folder, manifest["metrics"], manifest["seconds"], shares))
     return points
 
 

@@ -31,11 +31,13 @@ from stillhouse.reports.tables import (
 from stillhouse.reports.trials import front, second_name, varied
 from stillhouse.search.observer import Observer
 from stillhouse.search.records import TrialRecord
+from stillhouse.search.space import Space
 from stillhouse.search.trial import Context
 from stillhouse.sweeps.baseline import Baseline
 from stillhouse.sweeps.contenders import Champion, Contenders, scoring_teacher, teacher
 from stillhouse.sweeps.costs import costs_of
 from stillhouse.sweeps.export import export_stage, model_card_of
+from stillhouse.sweeps.findings import Findings, findings_of
 from stillhouse.sweeps.test_log import record_test_use
 from stillhouse.sweeps.verdict import Verdict, verdict_on
 
@@ -51,6 +53,7 @@ def deliver(
     observer: Observer,
     *,
     register_anyway: bool = False,
+    space: Space,
 ) -> dict[str, Any]:
     """Print the trials, test, export and register the champion, draw the figures; skip what exists.
 
@@ -67,6 +70,9 @@ def deliver(
     reused = reuse((context.plan(dict(r.hyper_parameters)) for r in records if r.values), workspace)
     if reused:
         say(f"\n{reuse_table(reused)}")
+    findings = findings_of(context, space, records, folder / "study.db")
+    for line in findings.lines():
+        say(line)
     best = front(records)
     if best:
         say(f"Pareto front, {second_name(records)}: trials {', '.join(str(r.number) for r in best)}")
@@ -75,7 +81,7 @@ def deliver(
     if champion is None:
         say("no trial ran to its end: see the reasons above.")
         no_models = dict.fromkeys(("champion", "teacher", "baseline", "untrained"))
-        return {**no_models, "trials": trials, "front": [], "stages": stages}
+        return {**no_models, "trials": trials, "front": [], "stages": stages, **findings.report()}
     contenders = Contenders(champion, baseline.best(), prepared, context.where.device)
     if contenders.baseline is None:
         say("no baseline: it diverged with each of its learning rates.")
@@ -93,11 +99,12 @@ def deliver(
         "stages": stages,
         "verdict": verdict.report(),
         "registered_as": register_as if register_anyway or not verdict.loses else None,
+        **findings.report(),
     }
     for record, figures in costs_of(records, champion, tested["student"]["cost"], context, folder):
         observer.costs(record, figures)
     observer.report(report, teacher_dev)
-    _track(observer, champion, report, teacher_dev, records, folder, verdict)
+    _track(observer, champion, report, teacher_dev, records, folder, verdict, findings)
     if report["registered_as"] is None:
         say("not registered, since it loses; the same command with --register-anyway registers it")
         return report
@@ -175,6 +182,7 @@ def _track(
     records: list[TrialRecord],
     folder: Path,
     verdict: Verdict,
+    findings: Findings,
 ) -> None:
     """Log the figures and the report to the sweep's run."""
     write_json(folder / "report.json", report)
@@ -185,6 +193,7 @@ def _track(
         comparison_table_markdown(tested),
         trial_table_markdown(records, observer.context.quality),
         *([reuse_table_markdown(reused)] if reused else []),
+        findings.markdown(),
     ]
     said = remarks_on(verdict, report["facts"])
     text = "\n\n".join([f"# Sweep {observer.name}", *said, *tables])
@@ -199,6 +208,8 @@ def _track(
         tested=tested,
         title=f"Sweep {observer.name}",
         remarks=said,
+        shares=findings.importances,
+        findings=findings.sections(),
     )
     observer.tracker.artifact(observer.key, figures, "figures")
     observer.mark_champion(records, champion.record.number)
@@ -210,7 +221,7 @@ def _track(
         champion.record.number,
         report["registered_as"] or "",
         teacher_dev,
-        remarks=said,
+        remarks=[*said, *findings.sentences()],
     )
     tags = {"stillhouse.champion.loses_to": verdict.tag}
     observer.tracker.describe(observer.key, "report", tags=tags, note=note)

@@ -73,6 +73,7 @@ def search_and_deliver(
             baseline,
             observer,
             register_anyway=options.register_anyway,
+            space=options.space,
         )
 
 

@@ -14,10 +14,11 @@ from torch.nn.parallel import DistributedDataParallel
 
 from stillhouse.core.artifacts import write_manifest
 from stillhouse.core.distributed import rank, world_size
-from stillhouse.core.types import Batch, FittedObjective
+from stillhouse.core.types import Batch, FittedObjective, Terms
 from stillhouse.plan.stage import Stage
 from stillhouse.students.cpu.attention import optimise_for_cpu
 from stillhouse.training import checkpoint
+from stillhouse.training.gradient_shares import PREFIX, STEPS, TermGradients
 from stillhouse.training.meter import Meter
 from stillhouse.training.metrics_log import NAME, MetricsLog
 from stillhouse.training.module import StudentAndObjective, build_module, distributed
@@ -122,11 +123,13 @@ class _Loop:
         optimise_for_cpu(self.module, device)
         self.optimizer = make_optimizer(self.module, stage.optimizer, device)
         self.meter, self.progress = Meter(), Progress()
+        self.shares: dict[str, float] = {}
         # Ranks differ in dropout alone; the initial weights above were drawn from the same seed on all.
         checkpoint.seed_everything(stage.seed + 1_000_003 * (rank() + 1))
         self._resume()
         self.wrapped = distributed(self.module)
         self.trained = [p for p in self.module.parameters() if p.requires_grad]
+        self.of_student = [p for p in self.module.student.parameters() if p.requires_grad]
         self.log_every = max(1, min(50, stage.steps // 10))
         # Only rank 0 writes metrics; the others open a log that leads nowhere.
         self.metrics_log = MetricsLog(
@@ -148,6 +151,9 @@ class _Loop:
                 self._step(upcoming)
                 if self._logs_at(self.progress.step):
                     self._log()
+                if self.shares:
+                    self._write(self.shares)
+                    self.shares = {}
                 if evaluation_due(self.stage, self.progress.step):
                     self._evaluate(evaluate, on_evaluation)
                 if not self.progress.ended(self.stage):
@@ -186,7 +192,10 @@ class _Loop:
             with _synchronised(self.wrapped, micro == stage.accumulate - 1):
                 terms = self.wrapped(next(upcoming))
                 loss = torch.stack(list(terms.values())).sum()
+                gradients = self._gradients_of(terms) if micro == 0 else None
                 torch.autograd.backward(loss / stage.accumulate)
+            if gradients is not None:
+                self._note_shares(gradients)
             named = {f"loss/{name}": term for name, term in terms.items()}
             self.meter.add({"loss": loss, **named}, share=1 / stage.accumulate)
         self.meter.add({"grad_norm": self._clip()})
@@ -194,6 +203,21 @@ class _Loop:
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         self.progress.step += 1
+
+    def _gradients_of(self, terms: Terms) -> TermGradients | None:
+        """Begin to measure the shares of several terms in the gradient, if this step is one that measures."""
+        if self.progress.step + 1 not in STEPS or len(terms) < 2 or not self.of_student:
+            return None
+        gradients = TermGradients(self.of_student)
+        gradients.before_backward(terms)
+        return gradients
+
+    def _note_shares(self, gradients: TermGradients) -> None:
+        at_once = self.stage.accumulate == 1
+        shares = gradients.shares(scale=1 / self.stage.accumulate, averaged=at_once)
+        if shares:
+            self.progress.gradient_shares.append(shares)
+            self.shares = {f"{PREFIX}{name}": share for name, share in shares.items()}
 
     def _clip(self) -> Tensor:
         norm = nn.utils.get_total_norm([p.grad for p in self.trained if p.grad is not None])

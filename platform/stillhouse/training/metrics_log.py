@@ -3,8 +3,9 @@
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 NAME = "metrics.jsonl"
 
@@ -41,6 +42,16 @@ class MetricsLog:
     def close(self) -> None:
         """Close the file."""
         self._file.close()
+
+
+def read_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """Read the complete lines of a log from its start; none if there is no file."""
+    if not path.exists():
+        return
+    with path.open("rb") as file:
+        for line in file:
+            if line.endswith(b"\n"):
+                yield json.loads(line)
 
 
 def _length_until(path: Path, step: int) -> int:

@@ -48,6 +48,7 @@ class Progress:
         curve: All evaluations.
         logged_step: The step of the last line of training metrics.
         logged_seconds: ``seconds`` at that line.
+        gradient_shares: Share of each term in the gradient, for every step at which it was measured.
     """
 
     step: int = 0
@@ -57,6 +58,7 @@ class Progress:
     curve: list[Evaluation] = field(default_factory=list)
     logged_step: int = 0
     logged_seconds: float = 0.0
+    gradient_shares: list[dict[str, float]] = field(default_factory=list)
 
     def ended(self, stage: Stage) -> bool:
         """Whether the budget or the patience is exhausted."""

@@ -5,6 +5,7 @@ from typing import Any
 from stillhouse.core.distributed import world_size
 from stillhouse.core.identity import canonical
 from stillhouse.plan.stage import Stage
+from stillhouse.training.gradient_shares import mean_shares
 from stillhouse.training.progress import Progress
 from stillhouse.training.rebuild import describe
 from stillhouse.training.watch import versions
@@ -36,6 +37,7 @@ def summary(
         "evaluations": [
             {"step": point.step, "examples": point.examples, "metrics": point.metrics} for point in curve
         ],
+        "gradient_shares": mean_shares(progress.gradient_shares),
         "weights_sha256": sha256,
         "dropped_examples": dropped,
         "max_length": stage.max_length,

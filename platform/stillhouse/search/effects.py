@@ -1,0 +1,110 @@
+"""Through which terms of a loss each searched hyper-parameter acts, derived from the plans of a search."""
+
+import inspect
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from stillhouse.core.errors import BadInput
+from stillhouse.core.identity import Spec, canonical
+from stillhouse.core.types import TermedObjective
+from stillhouse.plan.stage import Stage
+from stillhouse.search.shared_stages import ends_of, first_point, some_point
+from stillhouse.search.space import Space
+from stillhouse.search.trial import Context
+
+Effect = frozenset[tuple[str, str]] | None
+"""Label of a stage and name of a term, for each term through which a hyper-parameter acts.
+
+Empty if it changes nothing of the plan; None if it acts on more than terms: on an optimiser, the student, the
+data, or the whole loss.
+"""
+
+
+def effects(context: Context, space: Space, tried: Iterable[Mapping[str, Any]] = ()) -> dict[str, Effect]:
+    """Find what each searched hyper-parameter changes, from plans that differ in it alone.
+
+    Args:
+        context: What plans.
+        space: The search space.
+        tried: Points that were tried. One that seems to change nothing is also varied from these, since it
+            may act only together with others.
+    """
+    starts, found = [some_point(space), first_point(space)], {}
+    for name in space.domains:
+        effect = _effect(context, space, name, starts)
+        found[name] = effect if effect or effect is None else _effect(context, space, name, tried)
+    return found
+
+
+def _effect(context: Context, space: Space, name: str, starts: Iterable[Mapping[str, Any]]) -> Effect:
+    terms: set[tuple[str, str]] = set()
+    for start in starts:
+        plan = context.plan(dict(start))
+        for value in ends_of(space.domains[name]):
+            try:
+                other = context.plan({**start, name: value})
+            except BadInput:  # A value that the method refuses here is not without effect.
+                return None
+            part = _difference(plan, other)
+            if part is None:
+                return None
+            terms |= part
+    return frozenset(terms)
+
+
+def _difference(plan: Stage, other: Stage) -> Effect:
+    stages, others = list(plan.chain()), list(other.chain())
+    if [stage.label for stage in stages] != [stage.label for stage in others]:
+        return None
+    terms: set[tuple[str, str]] = set()
+    for one, two in zip(stages, others, strict=True):
+        if one.fingerprint == two.fingerprint:
+            continue
+        own, its = _own_fields(one), _own_fields(two)
+        if {name for name in own if own[name] != its[name]} - {"objective"}:
+            return None
+        for path in _paths(own["objective"], its["objective"]):
+            term = _term(one.objective, path)
+            if term is None:
+                return None
+            terms.add((one.label, term))
+    return frozenset(terms)
+
+
+def _own_fields(stage: Stage) -> dict[str, Any]:
+    """A stage's fields in canonical form, with the label instead of each stage that it reads."""
+    own = canonical(stage)
+    return {name: _without_stages(value, own["value"]) for name, value in own["with"].items()}
+
+
+def _without_stages(tree: Any, kind: str) -> Any:
+    if isinstance(tree, dict):
+        if tree.get("value") == kind:
+            return tree["with"]["label"]
+        return {name: _without_stages(value, kind) for name, value in tree.items()}
+    return [_without_stages(item, kind) for item in tree] if isinstance(tree, list) else tree
+
+
+def _paths(one: Any, two: Any, prefix: str = "") -> Iterator[str]:
+    """Paths of the arguments in which two canonical specs of one class differ."""
+    if one == two:
+        return
+    specs = (
+        isinstance(one, dict) and isinstance(two, dict) and "call" in one and one["call"] == two.get("call")
+    )
+    if not specs:
+        yield prefix
+        return
+    for name, value in one["with"].items():
+        yield from _paths(value, two["with"].get(name), f"{prefix}.{name}" if prefix else name)
+
+
+def _term(objective: Spec[Any], path: str) -> str | None:
+    """The only term that an argument changes; None if it changes several, or if that is not known."""
+    target = objective.target
+    if not inspect.isclass(target) or TermedObjective not in target.__mro__:
+        return None
+    termed: Any = target
+    acts_through: Mapping[str, str] = termed.acts_through
+    above = [known for known in acts_through if path == known or path.startswith(f"{known}.")]
+    return acts_through[max(above, key=len)] if above else None

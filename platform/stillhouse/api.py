@@ -205,7 +205,7 @@ def evaluate(
     """Measure a model on an experiment's dev split, or on its locked test split.
 
     Args:
-        model: A stage's folder, an exported folder, or a model's name or path.
+        model: A sweep's or a stage's name or folder, an export in any form, or a model's name or path.
         experiment: The data; None takes the defaults.
         final: Whether the test split is opened; every opening is recorded in the workspace.
         root: The workspace's folder; None takes ``$STILLHOUSE_ROOT``, else ``./runs``.
@@ -237,13 +237,21 @@ def evaluate(
         return run_suite(prepared.test, encoder, workspace)
 
 
-def export(stage: str | Path, folder: str | Path, *, form: str = "sentence-transformers") -> float:
+def export(
+    stage: str | Path,
+    folder: str | Path,
+    *,
+    form: str = "sentence-transformers",
+    root: Path | str | None = None,
+) -> float:
     """Write a trained student in a form that others load.
 
     Args:
-        stage: Folder of a finished stage, such as `Trained.folder`.
+        stage: Folder or name of a finished stage, such as `Trained.folder`, or of a sweep, whose champion is
+            exported.
         folder: Where to write.
         form: ``sentence-transformers``, ``onnx``, ``onnx-int8`` or ``compact``.
+        root: The workspace's folder, in which names are looked up.
 
     Returns:
         The lowest cosine between vectors of the exported and the trained student.
@@ -252,16 +260,17 @@ def export(stage: str | Path, folder: str | Path, *, form: str = "sentence-trans
         BadInput: The stage is not finished, or its student has no such form.
     """
     from stillhouse.sweeps.export import export_stage
+    from stillhouse.training.models import stage_of
 
-    return export_stage(Path(stage), Path(folder), form=form)
+    return export_stage(stage_of(str(stage), Workspace(_folder(root))), Path(folder), form=form)
 
 
 def load(model: str | Path, *, root: Path | str | None = None, device: str = "auto") -> "Encoder":
     """Open a model that encodes texts: ``load(folder).encode(texts)`` gives vectors, (N, D).
 
     Args:
-        model: A stage's folder, an exported folder, or a model's name or path.
-        root: The workspace's folder, in which a stage's name is looked up.
+        model: A sweep's or a stage's name or folder, an export in any form, or a model's name or path.
+        root: The workspace's folder, in which the names of sweeps and stages are looked up.
         device: ``auto``, ``cpu``, ``cuda`` or ``mps``.
 
     Raises:

@@ -3,6 +3,7 @@
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,11 @@ import pytest
 from scipy import stats
 
 from stillhouse.cli.main import main
+from stillhouse.plan.data import Model
+from stillhouse.students.encoder import StudentEncoder
+from stillhouse.students.export.formats import write_format
+from stillhouse.students.sizes import sizes
+from stillhouse.students.transformer import TransformerStudent
 
 WORDS = "cat dog sat mat house river water sun moon red green blue fast slow array list text word".split()
 STS12 = ("MSRpar", "MSRvid", "SMTeuroparl", "surprise.OnWN", "surprise.SMTnews")
@@ -113,7 +119,8 @@ def test_two_models_on_the_same_items(
                 assert one["p"] is None or (one["low"] <= one["high"] and one["p"] <= one["p_holm"] <= 1)
     assert against["suites"]["sts"]["STS12"]["all"]["items"] == 39, "one pair was never scored"
     report = capsys.readouterr().out
-    assert f"sts: {tiny_model} against {other}" in report and "p (Holm)" in report
+    runtime = "(sentence-transformers, torch)"
+    assert f"sts: {tiny_model} {runtime} against {other} {runtime}" in report and "p (Holm)" in report
     assert "100 samples, seed 0" in report
     last = (tmp_path / "runs/openings.jsonl").read_text().splitlines()[-1]
     assert json.loads(last)["what"] == f"{tiny_model} against {other}"
@@ -274,6 +281,35 @@ def test_suite_flags_require_a_suite(
     assert "`--run goes with --suite retrieval` must hold" in capsys.readouterr().err
 
 
+def test_what_is_deployed_is_measured_in_its_own_runtime(
+    tiny_model: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("onnxscript")
+    student = TransformerStudent(Model("tiny", path=str(tiny_model)), layers=(0, 1))
+    encoder = StudentEncoder(student, student.tokenizer.path, 32)
+    texts = ["the cat", "a river and the moon"]
+    for form in ("onnx-int8", "sentence-transformers"):
+        write_format(form, encoder, tmp_path / form, texts)
+    flags = ["--suite", "sts,cost", "--against", str(tmp_path / "sentence-transformers")]
+    found = measured(tmp_path / "onnx-int8", data, tmp_path, *flags)
+    printed = capsys.readouterr().out
+    assert f"{tmp_path / 'onnx-int8'} (onnx-int8, onnxruntime) against" in printed
+    assert f"{tmp_path / 'sentence-transformers'} (sentence-transformers, torch)" in printed
+    assert "(onnx-int8, onnxruntime)" in found["against"]["titles"][0]
+    other = found["against"]["suites"]["cost"]["model"]
+    assert found["cost"]["model"]["parameters"] == other["parameters"]["other"]
+    (graph,) = (tmp_path / "onnx-int8" / "onnx").iterdir()
+    assert found["cost"]["model"]["megabytes"] == graph.stat().st_size / 1e6
+    assert other["megabytes"]["other"] == sizes(student)["megabytes"]
+    assert other["megabytes_on_disk"]["model"] > graph.stat().st_size / 1e6
+    assert found["cost"]["speed"]["sentences_per_second"] > 0
+    sts = found["against"]["suites"]["sts"]["STS-B"]["all"]
+    assert sts["items"] == 12 and sts["model"] != sts["other"]
+    flags = ["--root", str(tmp_path / "runs"), "--suite", "cost", "--onnx"]
+    assert main(["evaluate", str(tmp_path / "onnx-int8"), *flags]) == 2
+    assert "not with an ONNX export" in capsys.readouterr().err
+
+
 class Broken:
     """An encoder that returns zeros, and NaN for one text."""
 
@@ -285,12 +321,16 @@ class Broken:
         vectors[[text == self.text for text in texts]] = np.nan
         return vectors
 
+    def found(self, *_: Any) -> Any:
+        """Stand for what `find_model` finds under any name."""
+        return SimpleNamespace(title="broken", megabytes=lambda: None, open=lambda device: self)
+
 
 def test_nan_vectors_yield_no_figures(
     data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     row = (data / "sts/senteval/STSBenchmark/sts-dev.csv").read_text().split("\n")[0].split("\t")
-    monkeypatch.setattr("stillhouse.cli.suites.open_model", lambda *_: Broken(row[5]))
+    monkeypatch.setattr("stillhouse.cli.suites.find_model", Broken(row[5]).found)
     flags = ["--suite", "sts", "--data-root", str(data), "--root", str(tmp_path / "runs")]
     assert main(["evaluate", "broken", *flags]) == 2
     report = capsys.readouterr().err
@@ -300,7 +340,7 @@ def test_nan_vectors_yield_no_figures(
 def test_an_undefined_figure_is_null_and_reported(
     data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stillhouse.cli.suites.open_model", lambda *_: Broken())
+    monkeypatch.setattr("stillhouse.cli.suites.find_model", Broken().found)
     assert measured(Path("zeros"), data, tmp_path, "--suite", "sts")["sts"]["STS-B"] == {"all": None}
     assert "NaN" not in (tmp_path / "report.json").read_text()
     assert "null in --json: all of STS-B, all of Avg" in capsys.readouterr().out

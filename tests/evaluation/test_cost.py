@@ -17,9 +17,9 @@ from stillhouse.evaluation.cost import (
     measure_speed,
     onnx_megabytes,
     sentences_per_second,
-    sizes,
 )
 from stillhouse.students.pooling import mean
+from stillhouse.students.sizes import sizes
 
 
 class Sleeper:

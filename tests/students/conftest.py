@@ -3,9 +3,12 @@
 import string
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
+from transformers.modeling_outputs import BaseModelOutput
 
 from stillhouse.plan.data import Model
 
@@ -106,3 +109,58 @@ def _config(kind: str, vocabulary: int) -> Any:
             named = {renamed.get(name, name): value for name, value in shape.items()}
             return DistilBertConfig(**{**named, "hidden_dim": named.pop("intermediate_size")})
     raise AssertionError(kind)
+
+
+class Session:
+    """What optimum's `ORTModelForFeatureExtraction` does: the graph's inputs by name, its states returned."""
+
+    def __init__(self, folder: str, subfolder: str, file_name: str, config: Any) -> None:
+        import onnxruntime
+
+        path = Path(folder, subfolder, file_name)
+        self.session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+        self.config, self.dtype, self.device, self.path = config, torch.float32, torch.device("cpu"), path
+
+    def __call__(self, **features: Any) -> Any:
+        names = [each.name for each in self.session.get_inputs()]
+        assert set(names) <= set(features), "optimum passes what the tokenizer gives, and nothing else"
+        found = self.session.run(None, {name: features[name].numpy() for name in names})
+        outputs = [each.name for each in self.session.get_outputs()]
+        return SimpleNamespace(last_hidden_state=torch.from_numpy(found[outputs.index("last_hidden_state")]))
+
+    forward = __call__
+
+
+class OnnxModel(torch.nn.Module):
+    """A module, as sentence-transformers expects."""
+
+    def __init__(self, session: Session) -> None:
+        super().__init__()
+        self.session, self.config = session, session.config
+
+    def forward(self, input_ids: Any, attention_mask: Any, token_type_ids: Any = None, **_: Any) -> Any:
+        given = {"input_ids": input_ids, "attention_mask": attention_mask, "token_type_ids": token_type_ids}
+        states = self.session(**given)
+        return BaseModelOutput(last_hidden_state=states.last_hidden_state)
+
+
+@pytest.fixture
+def backend(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Sentence-transformers with its ONNX backend; the files that it has opened."""
+    from sentence_transformers.backend.utils import backend_should_export
+
+    opened: list[Path] = []
+
+    def load(model_name_or_path: str, config: Any, task_name: str, **kwargs: Any) -> OnnxModel:
+        names = Path(model_name_or_path), True, dict(kwargs), "model.onnx", "*.onnx", "ONNX"
+        export, chosen = backend_should_export(*names)
+        assert not export, "sentence-transformers would export the model anew"
+        # These are all that optimum's class takes of what may be in a folder's settings.
+        known = {"subfolder", "file_name", "revision", "token", "cache_dir", "local_files_only"}
+        assert set(chosen) <= known | {"trust_remote_code"}, "optimum refuses an unknown argument"
+        session = Session(model_name_or_path, chosen["subfolder"], chosen["file_name"], config)
+        opened.append(session.path)
+        return OnnxModel(session)
+
+    monkeypatch.setattr("sentence_transformers.base.modules.transformer.load_onnx_model", load)
+    return opened

@@ -14,12 +14,12 @@ from stillhouse.core.errors import BadInput
 from stillhouse.core.identity import fingerprint, spec
 from stillhouse.core.types import Tokens
 from stillhouse.corpora.word_vectors import write_vocabulary
-from stillhouse.evaluation.cost import sizes
 from stillhouse.losses.heads import ClassificationHead
 from stillhouse.plan.data import Model
 from stillhouse.students.bilstm import BiLSTMStudent
 from stillhouse.students.encoder import StudentEncoder
 from stillhouse.students.export.sentence_transformers import check_parity, export_student
+from stillhouse.students.sizes import sizes
 from stillhouse.students.transformer import load_weights
 
 POOLINGS = ["last", "mean", "max"]

@@ -82,11 +82,11 @@ def test_a_process_without_stillhouse_gives_the_same_vectors(make_model: MakeMod
 
 def test_folder_layout(make_model: MakeModel, tmp_path: Path) -> None:
     student = TransformerStudent(make_model("bert"), layers=(0, 2), projection=8)
-    export_student(student, student.tokenizer.path, MAX_LENGTH, tmp_path / "export", card="# A card\n")
+    export_student(student, student.tokenizer.path, MAX_LENGTH, tmp_path / "export")
     modules = json.loads((tmp_path / "export" / "modules.json").read_bytes())
     assert [module["path"] for module in modules] == ["", "1_Pooling", "2_Dense", "3_Normalize"]
     files = {str(file.relative_to(tmp_path / "export")) for file in (tmp_path / "export").rglob("*.*")}
-    assert {"README.md", "config.json", "model.safetensors", "tokenizer.json"} <= files
+    assert {"config.json", "model.safetensors", "tokenizer.json"} <= files
     assert not [file for file in files if file.endswith((".bin", ".pt", ".pkl"))]
     assert json.loads((tmp_path / "export" / "config.json").read_bytes())["num_hidden_layers"] == 2
     assert [folder.name for folder in tmp_path.iterdir()] == ["export"]

@@ -125,8 +125,9 @@ def test_folder_layout_and_unchanged_student(make_model: MakeModel, tmp_path: Pa
     before = {name: tensor.clone() for name, tensor in student.state_dict().items()}
     for _ in range(2):
         export_onnx(student, base.path, MAX_LENGTH, tmp_path / "onnx")
-    files = {file.name for file in (tmp_path / "onnx").iterdir()}
-    assert {"model.onnx", "tokenizer.json", "sentence_bert_config.json"} <= files
+    files = {str(file.relative_to(tmp_path / "onnx")) for file in (tmp_path / "onnx").rglob("*")}
+    assert {"onnx/model.onnx", "tokenizer.json", "sentence_bert_config.json"} <= files
+    assert "modules.json" not in files, "a table of token vectors is no Hugging Face encoder"
     settings = json.loads((tmp_path / "onnx" / "sentence_bert_config.json").read_bytes())
     assert settings == {"max_seq_length": MAX_LENGTH, "do_lower_case": False}
     assert [folder.name for folder in tmp_path.iterdir()] == ["onnx"]
@@ -140,7 +141,7 @@ def test_large_weights_are_stored_next_to_the_graph(
     monkeypatch.setattr(onnx_export, "_LARGEST_FILE", 100)
     base = make_model("bert")
     assert_exported(StaticStudent(base), base, tmp_path / "onnx")
-    assert (tmp_path / "onnx" / "model.onnx.data").is_file()
+    assert {file.name for file in (tmp_path / "onnx" / "onnx").iterdir()} == {"model.onnx", "model.onnx_data"}
 
 
 def test_different_vectors_are_detected(make_model: MakeModel, tmp_path: Path) -> None:
@@ -163,7 +164,7 @@ def test_unexportable_students_are_refused(make_model: MakeModel, tmp_path: Path
     (tmp_path / "full" / "thesis.txt").write_text("x")
     with pytest.raises(BadInput, match="replaces nothing but"):
         export_onnx(student, base.path, MAX_LENGTH, tmp_path / "full")
-    with pytest.raises(BadInput, match=r"holds model\.onnx"):
+    with pytest.raises(BadInput, match=r"holds onnx/model\.onnx"):
         OnnxEncoder(tmp_path / "full")
     assert [folder.name for folder in tmp_path.iterdir()] == ["full"]
 

@@ -178,7 +178,7 @@ def test_the_stock_library_gives_the_same_vectors(
 ) -> None:
     base = make_model(kind)
     student = moved(RecurrentStudent(base, 2, bottleneck=bottleneck, pooling=pooling, normalize=normalize))
-    export_student(student, base.path, MAX_LENGTH, tmp_path / "export", card="# Small\n")
+    export_student(student, base.path, MAX_LENGTH, tmp_path / "export")
     encoder = StudentEncoder(student, base.path, MAX_LENGTH)
     assert check_parity(encoder, tmp_path / "export", TEXTS, minimum=0.99999) > 0.99999
     assert student.training

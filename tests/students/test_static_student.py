@@ -156,7 +156,7 @@ def test_the_stock_library_gives_the_same_vectors(
     student = StaticStudent(make_model(kind), dim=dim, normalize=normalize, zipf=1e-3, **ending)
     assert student.dim == (4 if ending else dim or 32)
     encoder = StudentEncoder(student, student.tokenizer.path, MAX_LENGTH)
-    export_student(student, student.tokenizer.path, MAX_LENGTH, tmp_path / "export", card="# A card\n")
+    export_student(student, student.tokenizer.path, MAX_LENGTH, tmp_path / "export")
     assert check_parity(encoder, tmp_path / "export", TEXTS, minimum=0.999999) <= 1 + 1e-6
     modules = json.loads((tmp_path / "export" / "modules.json").read_bytes())
     expected = ["StaticEmbedding", *["Dense"] * bool(ending), *["Normalize"] * normalize]

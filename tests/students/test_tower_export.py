@@ -16,6 +16,7 @@ from stillhouse.plan.data import Model
 from stillhouse.students.encoder import StudentEncoder
 from stillhouse.students.export.towers import export_towers
 from stillhouse.students.towers import SimpleCNN, SimpleLSTM
+from stillhouse.training.towers import ExportedTowers
 
 WORDS = [f"word{row}" for row in range(30)]
 CLAIMS = ["word1 word2", "word3 other word4 word5 word6"]
@@ -65,8 +66,11 @@ def test_the_exported_towers_reproduce_the_scores(name: str, kind: str, words: M
         w = load_file(tmp_path / "export" / "joiner.safetensors")["weight"].numpy()[0]
         scores = np.array([[w @ np.concatenate([a, b, a * b, abs(a - b)]) for b in d] for a in c])
     np.testing.assert_allclose(scores, expected, rtol=1e-4, atol=1e-4)
-    readme = (tmp_path / "export" / "README.md").read_text()
-    assert ("IndexFlatIP" in readme) == (kind == "bilinear")
+    exported = ExportedTowers(tmp_path / "export")
+    pairs = [[claim, document] for claim in CLAIMS for document in DOCUMENTS]
+    scored = exported.score(*map(list, zip(*pairs, strict=True)))
+    np.testing.assert_allclose(scored.reshape(expected.shape), expected, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(exported.encode(DOCUMENTS), encoder.encode(DOCUMENTS), rtol=1e-4, atol=1e-5)
 
 
 def test_towers_without_a_stock_equivalent_are_refused(words: Model, tmp_path: Path) -> None:

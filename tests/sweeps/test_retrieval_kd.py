@@ -14,7 +14,6 @@ import pytest
 from stillhouse.core.artifacts import Workspace, read_manifest
 from stillhouse.core.errors import BadInput
 from stillhouse.corpora.tables import open_rows, open_texts, open_values
-from stillhouse.evaluation.cost import sizes
 from stillhouse.experiments.kinds.claims import Claims
 from stillhouse.experiments.preparation import Prepared
 from stillhouse.methods import hyper_parameters, load_method
@@ -28,6 +27,7 @@ from stillhouse.search.shared_stages import shared_recordings, shared_stages
 from stillhouse.search.space import Categorical, Float, Space
 from stillhouse.search.trial import Context
 from stillhouse.students.encoder import StudentEncoder
+from stillhouse.students.sizes import sizes
 from stillhouse.sweeps.contenders import untrained
 from stillhouse.sweeps.export import export_stage
 from stillhouse.teachers.weights import resolve_model

@@ -1,17 +1,22 @@
 """A finished stage exported as a folder for stock sentence-transformers, and its model card."""
 
+import json
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
+from card_snippets import run_snippets  # type: ignore[import-not-found]
 
+from stillhouse.api import export as export_from_python
 from stillhouse.cli.main import main
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput
 from stillhouse.experiments.preparation import Prepared
 from stillhouse.methods import load_method
+from stillhouse.reports.model_card import Card, Deployed, model_card
 from stillhouse.search.trial import Context, follow
-from stillhouse.sweeps.export import export_stage, model_card_of
+from stillhouse.sweeps.export import champion_card, export_stage
 from stillhouse.training.models import encoder_in
 
 VALUES = {"distil_batch_size": 16, "finetune_batch_size": 16, "projection": 8}
@@ -28,11 +33,10 @@ def folder(context: Context) -> Path:
 def test_stock_sentence_transformers_gives_the_same_vectors(folder: Path, tmp_path: Path) -> None:
     from sentence_transformers import SentenceTransformer
 
-    assert export_stage(folder, tmp_path / "export", card="# A card\n") > 0.9999
+    assert export_stage(folder, tmp_path / "export") > 0.9999
     loaded = SentenceTransformer(str(tmp_path / "export"), device="cpu").encode(TEXTS)
     assert loaded.shape == (3, 8)
     np.testing.assert_allclose(loaded, encoder_in(folder).encode(TEXTS), atol=1e-5)
-    assert (tmp_path / "export" / "README.md").read_text() == "# A card\n"
     assert not list((tmp_path / "export").rglob("*.bin"))
 
 
@@ -62,18 +66,84 @@ def test_an_unfinished_stage_is_refused(folder: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "export").exists()
 
 
-def test_the_card_describes_the_student(context: Context, prepared: Prepared) -> None:
+@pytest.mark.parametrize("form", ["sentence-transformers", "onnx"])
+def test_the_snippet_of_a_card_runs_as_it_stands(
+    form: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if form != "sentence-transformers":
+        pytest.importorskip("onnxscript")
+    monkeypatch.chdir(tmp_path)
+    export_stage(folder, Path("my export"), form=form)
+    text = (tmp_path / "my export" / "README.md").read_text()
+    # The ONNX backend of sentence-transformers needs optimum; tests/students/test_card_snippets.py runs it.
+    program, _, rest = text.partition("Or with sentence-transformers and optimum-onnx")
+    assert bool(rest) == (form != "sentence-transformers")
+    expected = encoder_in(folder).encode(["First sentence.", "Second sentence."])
+    (names,) = run_snippets(program)
+    np.testing.assert_allclose(names["vectors"], expected, atol=0.1 if form == "onnx-int8" else 1e-4)
+    assert '"my export' in text
+
+
+def test_the_card_of_a_stage(folder: Path, tmp_path: Path, tiny_model: Path) -> None:
+    export_stage(folder, tmp_path / "export")
+    card = (tmp_path / "export" / "README.md").read_text()
+    manifest = json.loads((folder / "manifest.json").read_bytes())
+    name, value = next(iter(manifest["metrics"].items()))
+    assert re.search(rf"\| {re.escape(name)} \| \d+ pairs, dev split \| {value:.4g} \|", card), card
+    pairs = next(iter(json.loads((folder / "facts.json").read_bytes())["figures"].values()))["count"]
+    assert f"| {pairs:,} pairs, dev split |" in card and "held-out texts" in card
+    for said in (
+        f"distilled from `{tiny_model.name}` with SupervisedBottleneck",
+        "words-train, query, passage: 166 texts and 39 labelled pairs.",
+        f"layers 0, 2 of {tiny_model.name} |",
+        "| nce.temperature | 0.05 |",
+        "| batch_size | 16 |",
+        "| optimizer.learning_rate | ",
+        manifest["fingerprint"],
+        "* teacher `",
+        "| Maximum length | 16 tokens |",
+    ):
+        assert said in card, said
+    assert re.search(r"Times were measured on .+, \d+ of \d+ cores used, a load of ", card)
+    assert re.search(r"\| megabytes_on_disk \| [\d.]+ \|", card)
+
+
+def test_the_card_says_what_the_student_is(context: Context, prepared: Prepared) -> None:
     figures = {"agreement_spearman_cosine": 0.9}
     tested = {
         who: {"metrics": figures, "cost": {"dim": 8.0, "megabytes": 1.0}} for who in ("teacher", "student")
     }
-    card = model_card_of("small", load_method("ibkd"), prepared, context.plan(VALUES), VALUES, tested)
-    for phrase in (
-        "layers 0, 2 of",
-        "arXiv:2311.05472",
-        "8 dimensions",
-        "projection",
-        "16 tokens",
-        "Licences",
-    ):
-        assert phrase in card
+    known = champion_card(
+        "small",
+        load_method("ibkd"),
+        prepared,
+        context.plan(VALUES),
+        VALUES,
+        {**tested, "TF-IDF": {"metrics": figures, "cost": {}}},
+        Workspace(Path(context.root)),
+    )
+    export = Deployed("sentence-transformers", "small", dim=8, max_length=16, parity=1.0)
+    card = model_card(known, export)
+    for said in ("layers 0, 2 of", "arXiv:2311.05472", "8 dimensions", "projection", "16 tokens", "Licences"):
+        assert said in card
+    pairs = known.facts["agreement"]["count"]
+    assert f"| agreement_spearman_cosine | {pairs:,} pairs, test split | 0.9 | 0.9 | 0.9 |" in card
+    assert list(known.sizes) == ["teacher", "student"]
+
+
+def test_every_export_of_a_champion_has_its_sweeps_card(
+    folder: Path, context: Context, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sweep = Path(context.root) / "sweeps" / "library"
+    sweep.mkdir(parents=True)
+    (sweep / "sweep.json").write_text("{}")
+    (sweep / "export.json").write_text(json.dumps({"stage": str(folder)}))
+    card = Card(name="library", teacher="a teacher", student="a student", method="IBKD", corpus="books")
+    (sweep / "card.json").write_text(json.dumps(card.as_json()))
+    root = ["--root", context.root]
+    for name in ("library", folder.name, str(folder)):
+        assert main(["export", name, str(tmp_path / "out"), *root]) == 0
+        assert "# library\n" in (tmp_path / "out" / "README.md").read_text()
+    assert main(["export", "libary", str(tmp_path / "out"), *root]) == 2
+    assert "Did you mean library?" in capsys.readouterr().err
+    assert export_from_python("library", tmp_path / "again", root=context.root) > 0.9999

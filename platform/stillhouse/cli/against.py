@@ -37,11 +37,13 @@ def compared_with(model: Measured, other: Measured, options: Namespace) -> Compa
     )
 
 
-def compare_suites(name: str, model: FiguresAndItems, other: FiguresAndItems, options: Namespace) -> Compared:
+def compare_suites(
+    name: str, model: FiguresAndItems, other: FiguresAndItems, options: Namespace, titles: tuple[str, str]
+) -> Compared:
     """Compare two models on the experiment's own suite, and print the comparison."""
     ours, theirs = (Measured({name: figures}, {name: items}) for figures, items in (model, other))
     found = compared_with(ours, theirs, options)
-    show_against(name, found, options, digits=4)
+    show_against(name, found, options, digits=4, titles=titles)
     return found
 
 
@@ -50,15 +52,25 @@ def models_of(options: Namespace) -> list[str]:
     return [options.model, *([options.against] if options.against else [])]
 
 
-def show_against(name: str, found: Compared, options: Namespace, digits: int) -> None:
-    """Print one line per figure: both values, the difference with its interval, p, and the share kept."""
+def show_against(
+    name: str, found: Compared, options: Namespace, digits: int, titles: tuple[str, str]
+) -> None:
+    """Print one line per figure: both values, the difference with its interval, p, and the share kept.
+
+    Args:
+        name: The suite.
+        found: The comparison.
+        options: The command line.
+        digits: Decimals of the figures.
+        titles: Both models with their forms and runtimes.
+    """
     ones = [(set_, kind, one) for set_, figures in found.items() for kind, one in figures.items()]
     tested = any(one.items for _, _, one in ones)
     header = ["set", "figure", "model", "other", "difference"]
     header += ["95 % interval", "p", "p (Holm)", "share"] if tested else []
     cells = [[set_, kind, *_written(one, digits)][: len(header)] for set_, kind, one in ones]
     say()
-    say(f"{name}: {options.model} against {options.against}")
+    say(f"{name}: {titles[0]} against {titles[1]}")
     for line in aligned(header, cells, left={0, 1}):
         say(line)
     drawn = sorted({one.resamples for _, _, one in ones if one.resamples})
@@ -67,10 +79,13 @@ def show_against(name: str, found: Compared, options: Namespace, digits: int) ->
         say(f"note: paired bootstrap and two-sided randomisation, {counts} samples, seed {options.seed or 0}")
 
 
-def results_against(options: Namespace, found: dict[str, Compared]) -> dict[str, Any]:
+def results_against(
+    options: Namespace, found: dict[str, Compared], titles: tuple[str, str]
+) -> dict[str, Any]:
     """The comparison as `--json` writes it: by suite, test set and figure."""
     return {
         "model": options.against,
+        "titles": list(titles),
         "seed": options.seed or 0,
         "suites": {
             suite: {

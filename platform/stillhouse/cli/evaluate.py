@@ -19,13 +19,15 @@ def add(commands: "_SubParsersAction[ArgumentParser]") -> ArgumentParser:
         "  stillhouse evaluate --suite retrieval --data-root DATA --from-run run.txt\n"
         "  stillhouse evaluate all-MiniLM-L6-v2 --suite retrieval --data-root DATA \\\n"
         "      --search-shards 4 --index hnsw --index ivfpq:nprobe=32\n"
-        "  stillhouse evaluate my-student --suite sts --data-root DATA --against all-MiniLM-L6-v2",
+        "  stillhouse evaluate my-student --suite sts --data-root DATA --against all-MiniLM-L6-v2\n"
+        "  stillhouse evaluate my-graph --suite sts,cost --data-root DATA --against ibkd",
     )
     command.add_argument(
         "model",
         nargs="?",
         default="",
-        help="a stage's folder, an exported folder, or a model's name or path; none with --from-run",
+        help="a sweep's or a stage's name or folder, an export in any form, or a model's name; none with "
+        "--from-run",
     )
     command.add_argument(
         "--suite",

@@ -23,21 +23,22 @@ from stillhouse.experiments.unread import beside_task
 from stillhouse.plan.setting import Setting
 from stillhouse.plan.stage import DevSuite
 from stillhouse.sweeps.test_log import record_test_use, tag_tested_runs
-from stillhouse.training.models import open_model
+from stillhouse.training.models import find_model
 
 
 def evaluate_experiment(options: Namespace) -> None:
     """Prepare the experiment's data, measure the model, and print and write the figures."""
     if not options.model:
         raise BadInput(
-            "`evaluate` needs a model: give a stage's folder, an exported folder or a name, "
-            "or --suite with --from-run."
+            "`evaluate` needs a model: give a sweep's or a stage's name or folder, an export in any form, a "
+            "model's name, or --suite with --from-run."
         )
     refuse_suite_flags(options)
     split = "test" if options.final else "dev"
     report: dict[str, Any] = {"model": options.model, "split": split}
     with on_ray(options) as (workspace, device):
-        encoder, *others = [open_model(name, workspace, device) for name in models_of(options)]
+        sources = [find_model(name, workspace) for name in models_of(options)]
+        encoder, *others = [source.open(device) for source in sources]
         experiment = experiment_from(options, base=options.base)
         embedding = embedding_of(options, device, local=options.local)
         alone = beside_task(experiment)
@@ -62,12 +63,15 @@ def evaluate_experiment(options: Namespace) -> None:
                 figures |= _task_figures(prepared.setting, encoder, workspace)
             search = prepared.setting.get(SearchCollection)
             calibration = calibrated(search, encoder, options.model, workspace)
+    say(f"model: {sources[0].title}")
     for name, value in figures.items():
         say(f"  {name:<36} {value:.4f}")
     if calibration:
         report["calibration"] = calibration
     for other in theirs:
-        report["against"] = results_against(options, {split: compare_suites(split, mine, other, options)})
+        titles = (sources[0].title, sources[1].title)
+        compared = compare_suites(split, mine, other, options, titles)
+        report["against"] = results_against(options, {split: compared}, titles)
     write_results(options, {**report, "metrics": figures})
 
 

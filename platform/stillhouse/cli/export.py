@@ -1,10 +1,12 @@
-"""`stillhouse export STAGE FOLDER`: write a trained student in a form that others load."""
+"""`stillhouse export STUDENT FOLDER`: write a trained student in a form that others load."""
 
 from argparse import ArgumentParser, Namespace, _SubParsersAction
 from pathlib import Path
 
 from stillhouse.cli.arguments import add_common, new_command
+from stillhouse.cli.options import root_of
 from stillhouse.cli.run import quietly, write_results
+from stillhouse.core.artifacts import Workspace
 from stillhouse.core.console import say
 from stillhouse.core.errors import require
 
@@ -15,11 +17,12 @@ def add(commands: "_SubParsersAction[ArgumentParser]") -> ArgumentParser:
         commands,
         "export",
         "write a trained student as a folder that sentence-transformers loads, or in another form",
-        "stillhouse export runs/stages/finetune-0123456789abcdef my-student\n"
+        "stillhouse export ibkd my-student\n"
+        "  stillhouse export ibkd my-graph --format onnx-int8\n"
         "  stillhouse export runs/stages/finetune-0123456789abcdef --format list\n"
-        "  stillhouse export runs/stages/finetune-0123456789abcdef my-graph --format onnx-int8",
+        "  stillhouse export runs/stages/finetune-0123456789abcdef my-student",
     )
-    command.add_argument("stage", type=Path, help="folder of a finished stage")
+    command.add_argument("stage", help="a sweep, for its champion, or a finished stage: name or folder")
     command.add_argument("folder", type=Path, nargs="?", help="where to write")
     command.add_argument(
         "--format",
@@ -36,24 +39,27 @@ def run(options: Namespace) -> int:
     """Run the command."""
     from stillhouse.students.export.formats import FORMATS
     from stillhouse.sweeps.export import export_stage, formats_of
+    from stillhouse.training.models import stage_of
 
     known = (*FORMATS, "list")
     require(options.format in known, f"format in {known}", format=options.format)
+    workspace = Workspace(root_of(options))
+    stage = stage_of(options.stage, workspace)
     if options.format == "list":
         with quietly(options):
-            formats = formats_of(options.stage)
+            formats = formats_of(stage)
         for form, reason in formats.items():
             say(f"  {form:<22} {f'no: {reason}' if reason else 'yes'}")
         write_results(options, {"formats": formats})
         return 0
     require(options.folder is not None, "an export is given a folder", remedy="Say where to write.")
     with quietly(options):
-        cosine = export_stage(options.stage, options.folder, form=options.format)
+        cosine = export_stage(stage, options.folder, form=options.format)
     megabytes = sum(file.stat().st_size for file in options.folder.rglob("*") if file.is_file()) / 1e6
     say(
         f"exported: {options.folder} ({options.format}, {megabytes:.1f} MB, "
         f"lowest cosine to the trained student {cosine:.7f})"
     )
-    results = {"format": options.format, "folder": str(options.folder), "parity": cosine}
+    results = {"format": options.format, "folder": str(options.folder), "stage": str(stage), "parity": cosine}
     write_results(options, {**results, "megabytes": megabytes})
     return 0

@@ -21,7 +21,7 @@ from stillhouse.evaluation.items import Figures, Measured
 from stillhouse.evaluation.search.indexes import check_index, parse_index
 from stillhouse.reports.tables import aligned
 from stillhouse.sweeps.test_log import record_test_use, tag_tested_runs
-from stillhouse.training.models import identity_of, open_model, stage_folder
+from stillhouse.training.models import find_model, stage_folder
 
 
 def evaluate_suites(options: Namespace) -> None:
@@ -54,6 +54,8 @@ def run_suites(options: Namespace, workspace: Workspace, device: str) -> dict[st
     model, other = models[options.model], models.get(options.against)
     found: dict[str, Any] = {}
     compared = {}
+    if model.title:
+        say(f"model: {model.title}")
     for name, benchmark in prepared.items():
         if benchmark.opens:
             measured = " against ".join(models) or str(options.from_run)
@@ -66,17 +68,21 @@ def run_suites(options: Namespace, workspace: Workspace, device: str) -> dict[st
         found[name] = ours.figures
         _show(name, benchmark, ours.figures)
         if theirs is not None:
+            assert other is not None
             compared[name] = compared_with(ours, theirs, options)
-            show_against(name, compared[name], options, benchmark.digits)
-    return found | ({"against": results_against(options, compared)} if other is not None else {})
+            show_against(name, compared[name], options, benchmark.digits, (model.title, other.title))
+    if other is None:
+        return found
+    return found | {"against": results_against(options, compared, (model.title, other.title))}
 
 
 def open_checked(name: str, options: Namespace, workspace: Workspace, device: str) -> FiniteEncoder:
     """Open a model by its name, identified if its vectors are kept; there is none if a run is measured."""
     if not name:
         return FiniteEncoder(None)
-    identity = f"{identity_of(name, workspace)} {device}" if keeps_vectors(given_flags(options)) else ""
-    return FiniteEncoder(open_model(name, workspace, device), identity)
+    found = find_model(name, workspace)
+    identity = f"{found.identity()} {device}" if keeps_vectors(given_flags(options)) else ""
+    return FiniteEncoder(found.open(device), identity, found.title, found.megabytes())
 
 
 def _runs(noted: int) -> str:

@@ -333,11 +333,46 @@ class StudentHolder(Protocol):
     student: Module
 
 
+@runtime_checkable
+class ThreadedEncoder(Protocol):
+    """An encoder that runs outside of torch, with threads of its own.
+
+    Attributes:
+        threads: Their number.
+    """
+
+    threads: int
+
+
+@runtime_checkable
+class MeasuredSize(Protocol):
+    """An encoder whose weights are in no torch module, and which states their size itself."""
+
+    def sizes(self) -> dict[str, float]:
+        """The parameters, where they are known, and ``megabytes``: 10^6 bytes of the weights' files."""
+        ...
+
+
 class Evaluator(Protocol):
     """A measurement of an encoder: metrics by name, such as ``docsearch_cosine_mrr@10``."""
 
     def __call__(self, model: Encoder) -> dict[str, float]:
         """Measure a model."""
+        ...
+
+
+@runtime_checkable
+class CountedEvaluator(Protocol):
+    """An evaluator that says how much its figures are computed from.
+
+    Attributes:
+        unit: What is counted, in the plural, such as ``queries``.
+    """
+
+    unit: ClassVar[str]
+
+    def counts(self) -> dict[str, int]:
+        """Map the start of a figure's name to the number behind it; the longest start that fits holds."""
         ...
 
 

@@ -41,6 +41,7 @@ class Agreement:
     """
 
     version: ClassVar[int] = 1
+    unit: ClassVar[str] = "pairs"
 
     def __init__(
         self,
@@ -70,6 +71,10 @@ class Agreement:
     def __call__(self, model: Encoder) -> dict[str, float]:
         """Encode the texts and correlate."""
         return {f"{self.name}_spearman_cosine": spearman(self._cosines(model), self.teacher)}
+
+    def counts(self) -> dict[str, int]:
+        """Count the pairs."""
+        return {self.name: len(self.teacher)}
 
     def itemised(self, model: Encoder) -> FiguresAndItems:
         """Compute the figure, and return its pairs too."""

@@ -31,6 +31,7 @@ class ClaimRanking:
     """
 
     version: ClassVar[int] = 1
+    unit: ClassVar[str] = "claims"
 
     def __init__(
         self, workspace: Workspace, examples: Examples, name: str = "fever", split: str = "dev"
@@ -51,6 +52,10 @@ class ClaimRanking:
         scores_QC = self.pair_scores(model) if isinstance(model, Scorer) else self.inner_products(model)
         judged = judge_candidates(scores_QC, self.gold_QC, self.gold_counts_Q)
         return candidate_figures(judged, self.name, depths=self.depths)
+
+    def counts(self) -> dict[str, int]:
+        """Count the claims."""
+        return {self.name: len(self.places_QC)}
 
     def pair_scores(self, model: Scorer) -> FloatArray:
         """Score the candidates with a scorer, (Q, C), block by block."""

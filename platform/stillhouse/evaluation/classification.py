@@ -27,11 +27,16 @@ class Classification:
     """
 
     version: ClassVar[int] = 1
+    unit: ClassVar[str] = "texts or pairs"
     needs_scorer: ClassVar[bool] = True
 
     def __init__(self, data: LabelledData, name: str = "") -> None:
         self.rows, self.split = read_task(data), _kind(data.split)
         self.name, self.classes = name or data.task, len(TASKS[data.task].labels)
+
+    def counts(self) -> dict[str, int]:
+        """Count the rows that are scored."""
+        return {self.name: len(self.rows)}
 
     def __call__(self, model: Scorer) -> dict[str, float]:
         """Score every row."""
@@ -64,6 +69,7 @@ class CosineThreshold:
     """
 
     version: ClassVar[int] = 1
+    unit: ClassVar[str] = "pairs"
 
     def __init__(self, data: LabelledData, fit: LabelledData, name: str = "", fit_rows: int = 0) -> None:
         for each in (data, fit):
@@ -78,6 +84,10 @@ class CosineThreshold:
         if 0 < fit_rows < len(self.fit):
             self.fit = stratified(self.fit, fit_rows / len(self.fit))
         self.name, self.positive = name or data.task, _positive(data.task)
+
+    def counts(self) -> dict[str, int]:
+        """Count the rows that are scored."""
+        return {self.name: len(self.rows)}
 
     def __call__(self, model: Encoder) -> dict[str, float]:
         """Encode every text once, choose the thresholds on ``fit``, and measure on ``data``."""

@@ -2,17 +2,18 @@
 
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from stillhouse.core.errors import BadInput, require
-from stillhouse.core.types import Encoder, Encoding, Scorer, Student, Tokens
+from stillhouse.core.types import Encoder, Encoding, Scorer, Student, ThreadedEncoder, Tokens
 from stillhouse.students.export.onnx import quantise, write_graph
+from stillhouse.students.sizes import distinct_weights, sizes
 
 BATCHES = (1, 8, 32, 64)
 CHUNKS = (32, 128)
@@ -35,7 +36,7 @@ TEXTS = (
 def cost(
     encoder: Encoder, module: nn.Module, texts: Sequence[str] = TEXTS * 8, *, runs: int = 5, calls: int = 50
 ) -> dict[str, float]:
-    """Measure a model on this machine, with torch's current number of threads.
+    """Measure a model on this machine, in its own runtime and with that runtime's number of threads.
 
     Args:
         encoder: The model to time, tokenisation included.
@@ -45,37 +46,24 @@ def cost(
         calls: Timed calls for the latency.
 
     Returns:
-        `sizes`, ``sentences_per_second``, ``latency_ms_p50``, ``latency_ms_p99`` and ``threads``.
+        `sizes`, and what `speed` returns.
+    """
+    return {**sizes(module), **speed(encoder, texts, runs=runs, calls=calls)}
+
+
+def speed(
+    encoder: Encoder, texts: Sequence[str] = TEXTS * 8, *, runs: int = 5, calls: int = 50
+) -> dict[str, float]:
+    """Measure ``sentences_per_second``, ``latency_ms_p50``, ``latency_ms_p99`` and ``threads``.
+
+    Arguments are those of `cost`.
     """
     latency = latency_ms(encoder, texts, calls=calls)
-    speed = sentences_per_second(encoder, texts, runs=runs)
     return {
-        **sizes(module),
-        "sentences_per_second": speed,
+        "sentences_per_second": sentences_per_second(encoder, texts, runs=runs),
         "latency_ms_p50": latency["p50"],
         "latency_ms_p99": latency["p99"],
-        "threads": float(torch.get_num_threads()),
-    }
-
-
-def sizes(module: nn.Module) -> dict[str, float]:
-    """Count ``parameters``, ``parameters_embedding``, ``parameters_encoder`` and ``megabytes``.
-
-    The embedding part is the modules named ``embeddings`` (words, positions, types and their norm) or, in a
-    model without such modules, its embedding tables; the encoder is the rest. Megabytes are 10^6 bytes of the
-    float32 weights, which is the size of a safetensors file except for its header of a few kilobytes. Shared
-    weights count once.
-    """
-    inside = [part for name, part in module.named_modules() if name.rsplit(".", 1)[-1] == "embeddings"]
-    inside = inside or [part for part in module.modules() if isinstance(part, nn.Embedding)]
-    total = sum(weight.numel() for weight in module.parameters())
-    embedding = sum(weight.numel() for weight in nn.ModuleList(inside).parameters())
-    stored = sum(weight.numel() for weight in _distinct(module))
-    return {
-        "parameters": float(total),
-        "parameters_embedding": float(embedding),
-        "parameters_encoder": float(total - embedding),
-        "megabytes": stored * 4 / 1e6,
+        "threads": float(_threads(encoder)),
     }
 
 
@@ -86,7 +74,7 @@ def int8_megabytes(module: nn.Module) -> float:
     """
     total = sum(
         weight.numel() + 4 * weight.shape[0] if weight.ndim >= 2 else 4 * weight.numel()
-        for weight in _distinct(module)
+        for weight in distinct_weights(module)
     )
     return total / 1e6
 
@@ -142,7 +130,7 @@ def measure_speed(
         "best_batch": float(best),
         "latency_ms_p50": latency["p50"],
         "latency_ms_p99": latency["p99"],
-        "threads": float(torch.get_num_threads()),
+        "threads": float(_threads(encoder)),
     }
 
 
@@ -208,6 +196,10 @@ class _PublishedStudent(nn.Module):
         return Encoding(self.model(batch)["sentence_embedding"])
 
 
+def _threads(encoder: Encoder) -> int:
+    return encoder.threads if isinstance(encoder, ThreadedEncoder) else torch.get_num_threads()
+
+
 def _megabytes(folder: Path) -> float:
     return sum(file.stat().st_size for file in folder.iterdir()) / 1e6
 
@@ -216,15 +208,3 @@ def _timed(encoder: Encoder, texts: list[str]) -> float:
     start = time.perf_counter()
     encoder.encode(texts)
     return time.perf_counter() - start
-
-
-def _distinct(module: nn.Module) -> Iterator[Tensor]:
-    """Yield the tensors of a module's state, shared ones once."""
-    seen = set()
-    for weight in module.state_dict().values():
-        if not isinstance(weight, Tensor):
-            continue
-        storage = (weight.data_ptr(), weight.shape)
-        if storage not in seen:
-            seen.add(storage)
-            yield weight

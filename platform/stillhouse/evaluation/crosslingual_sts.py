@@ -120,6 +120,7 @@ class CrossLingualSTS:
     """
 
     version: ClassVar[int] = 1
+    unit: ClassVar[str] = "pairs"
 
     def __init__(self, data: CrossLingualSTSData, name: str = "xsts") -> None:
         files = _files(data.root, data.layout, data.split)
@@ -136,6 +137,12 @@ class CrossLingualSTS:
             name: float(np.mean([found[pair] for pair in pairs])) for name, pairs in averages(found).items()
         }
         return {f"{self.name}_{name}_spearman_cosine_x100": value for name, value in found.items()}
+
+    def counts(self) -> dict[str, int]:
+        """Count the pairs of sentences of every pair of languages, and of the averages."""
+        counts = {name: len(pairs) for name, pairs in self.sets.items()}
+        counts |= {name: sum(counts[pair] for pair in pairs) for name, pairs in averages(counts).items()}
+        return {f"{self.name}_{name}_": count for name, count in counts.items()}
 
     def scores(self, model: Encoder) -> dict[str, tuple[Values, Values]]:
         """Compute cosines and gold scores of every pair of languages."""

@@ -18,10 +18,15 @@ class FiniteEncoder:
     Attributes:
         model: The model itself, for measurements that need more than vectors.
         identity: All that determines a vector, so that stored vectors are never those of another model.
+        title: The model's name with its form and runtime, for tables.
+        megabytes_on_disk: 10^6 bytes of the files that its runtime reads; None if it is not deployed so.
     """
 
-    def __init__(self, model: Any, identity: str = "") -> None:
+    def __init__(
+        self, model: Any, identity: str = "", title: str = "", megabytes_on_disk: float | None = None
+    ) -> None:
         self.model, self.identity = model, identity
+        self.title, self.megabytes_on_disk = title, megabytes_on_disk
 
     def encode(self, texts: Sequence[str]) -> FloatArray:
         """Encode texts as vectors, (N, D), in their order.

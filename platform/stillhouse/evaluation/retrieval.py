@@ -64,6 +64,7 @@ class DocSearch:
     """
 
     version: ClassVar[int] = 1
+    unit: ClassVar[str] = "queries"
 
     def __init__(
         self,
@@ -87,6 +88,10 @@ class DocSearch:
     def __call__(self, model: Encoder) -> dict[str, float]:
         """Encode, rank and judge."""
         return self.itemised(model)[0]
+
+    def counts(self) -> dict[str, int]:
+        """Count the queries with a relevant passage."""
+        return {self.name: len(self.query_rows)}
 
     def itemised(self, model: Encoder) -> FiguresAndItems:
         """Compute the figures, and return the queries of those that are means over queries."""

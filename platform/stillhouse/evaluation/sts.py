@@ -104,6 +104,7 @@ class STS:
     """
 
     version: ClassVar[int] = 1
+    unit: ClassVar[str] = "pairs"
 
     def __init__(self, data: STSData, name: str = "sts") -> None:
         if _hash(data.root, data.sets, data.split) != data.sha256:
@@ -115,6 +116,13 @@ class STS:
     def __call__(self, model: Encoder) -> dict[str, float]:
         """Encode every text once and correlate."""
         return self.itemised(model)[0]
+
+    def counts(self) -> dict[str, int]:
+        """Count the pairs of every set and of all sets."""
+        counts = {name: sum(map(len, parts)) for name, parts in self.sets.items()}
+        return {self.name: sum(counts.values())} | {
+            f"{self.name}_{name.lower()}_": count for name, count in counts.items()
+        }
 
     def itemised(self, model: Encoder) -> FiguresAndItems:
         """Compute the figures, and return their pairs too."""

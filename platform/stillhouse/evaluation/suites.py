@@ -1,13 +1,21 @@
 """Running a suite: build its evaluators, measure an encoder, merge the figures."""
 
+import inspect
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput, nearest
 from stillhouse.core.identity import Spec, fingerprint
-from stillhouse.core.types import Encoder, Evaluator, Scorer, ScorerEvaluator, SplitEvaluator
+from stillhouse.core.types import (
+    CountedEvaluator,
+    Encoder,
+    Evaluator,
+    Scorer,
+    ScorerEvaluator,
+    SplitEvaluator,
+)
 from stillhouse.evaluation.items import FiguresAndItems, ItemisedEvaluator, Items
 from stillhouse.evaluation.retrieval import Search
 from stillhouse.plan.stage import DevSuite, TestSuite
@@ -89,6 +97,38 @@ def _run(
             f"{len(figures)} figures. {nearest(suite.select, list(figures))}"
         )
     return figures, items
+
+
+def figure_facts(
+    suite: DevSuite | TestSuite, workspace: Workspace, search: Search | None = None
+) -> dict[str, dict[str, Any]]:
+    """Say what the figures of a suite are computed from.
+
+    Args:
+        suite: The evaluators.
+        workspace: Holds the collections and stores.
+        search: As in `run_suite`.
+
+    Returns:
+        The start of the figures' names to ``what`` (the evaluator's first line of documentation), ``split``,
+        ``count`` and ``unit``; see `fact_of`.
+    """
+    facts: dict[str, dict[str, Any]] = {}
+    for each in suite.evaluators:
+        evaluator = _evaluator(each, workspace, search)
+        if isinstance(evaluator, CountedEvaluator):
+            what = (inspect.getdoc(type(evaluator)) or "").partition("\n")[0]
+            default = "dev" if isinstance(suite, DevSuite) else "test"
+            split = evaluator.split if isinstance(evaluator, SplitEvaluator) else default
+            for start, count in evaluator.counts().items():
+                facts[start] = {"what": what, "split": split, "count": count, "unit": evaluator.unit}
+    return facts
+
+
+def fact_of(figure: str, facts: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
+    """Find what `figure_facts` says of a figure, by the longest start of its name; empty if nothing."""
+    starts = [start for start in facts if figure.startswith(start)]
+    return facts[max(starts, key=len)] if starts else {}
 
 
 def _lacks_scores(encoder: Encoder, evaluator: Evaluator) -> bool:

@@ -1,125 +1,333 @@
-"""The model card of an exported student: Markdown with the front matter that model hubs read."""
+"""The model card of an exported student: Markdown with the front matter that model hubs read.
 
-from collections.abc import Mapping
+What is known of the student is a `Card`; what is particular to one export of it is a `Deployed`. A sweep
+keeps the card of its champion, so that every later export of it says the same.
+"""
 
-_USAGE = """\
+import dataclasses
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+
+from stillhouse.evaluation.suites import fact_of
+from stillhouse.students.export.modules import COMPACT, ONNX_INT8, STOCK, TOWERS
+from stillhouse.students.export.onnx import GRAPHS
+
+_STOCK_USAGE = """\
 ```python
 from sentence_transformers import SentenceTransformer
 
-model = SentenceTransformer("{name}")
+model = SentenceTransformer("{path}"{backend})
 vectors = model.encode(["First sentence.", "Second sentence."])  # (2, {dim})
 ```"""
 
+_GRAPH_USAGE = """\
+```python
+import numpy as np
+from onnxruntime import InferenceSession
+from tokenizers import Tokenizer
+
+tokenizer = Tokenizer.from_file("{path}/tokenizer.json")
+tokenizer.enable_truncation({max_length})
+tokenizer.enable_padding(pad_id={pad_id})
+session = InferenceSession("{path}/onnx/{graph}")
+
+encoded = tokenizer.encode_batch([text{lower} for text in ["First sentence.", "Second sentence."]])
+inputs = {{
+    "input_ids": np.array([each.ids for each in encoded]),
+    "attention_mask": np.array([each.attention_mask for each in encoded]),
+}}
+(vectors,) = session.run(["sentence_embedding"], inputs)  # (2, {dim})
+```"""
+
+_OWN_USAGE = """\
+```python
+from stillhouse import load
+
+model = load("{path}")
+vectors = model.encode(["First sentence.", "Second sentence."])  # (2, {dim})
+```"""
+
+_BILINEAR_USAGE = """\
+A score is the inner product of the two vectors: any index of inner products serves it.
+
+```python
+import faiss
+from sentence_transformers import SentenceTransformer
+
+claims = SentenceTransformer("{path}/claims")
+documents = SentenceTransformer("{path}/documents")
+vectors = documents.encode(["A document.", "Another one."])  # (2, {dim})
+index = faiss.IndexFlatIP(vectors.shape[1])
+index.add(vectors)
+scores, rows = index.search(claims.encode(["A claim."]), 2)
+```"""
+
+_JOINED_USAGE = """\
+With c and d, the vectors of the two folders, a score is wᵀ [{parts}]; w is `weight` in `joiner.safetensors`.
+It is no inner product, so no index serves it: candidates are scored one by one.
+
+```python
+from stillhouse import load
+
+model = load("{path}")
+vectors = model.encode(["A document.", "Another one."])  # (2, {dim})
+scores = model.score(["A claim.", "A claim."], ["A document.", "Another one."])
+```"""
+_PARTS = {"features": "c; d; c∘d; |c−d|", "concat": "c; d"}
+
 _LICENCES = """\
-These weights derive from those of `{teacher}` and were trained on its outputs, so its licence{licence}
-applies to them too. The training text was only read, and none of it is in this folder; each source keeps its
-own licence, listed above where it is known. Check that both permit your use."""
+These weights derive from those of the models above and were trained on the teacher's outputs, so their
+licences apply. The training text was only read; none of it is in this folder. Check that all of them permit
+your use."""
 
 
-def model_card(
-    *,
-    name: str,
-    teacher: str,
-    student: str,
-    dim: int,
-    max_length: int,
-    method: str,
-    paper: str,
-    corpus: str,
-    rows: int,
-    sources: Mapping[str, str],
-    hyper_parameters: Mapping[str, object],
-    metrics: Mapping[str, Mapping[str, float]],
-    sizes: Mapping[str, Mapping[str, float]],
-    reproducibility: Mapping[str, object],
-    licence: str = "",
-    base_model: str = "",
-    language: str = "en",
-    usage: str = "",
-) -> str:
-    """Write the card.
+@dataclass(frozen=True)
+class Card:
+    """What is known of a trained student.
 
-    Args:
-        name: Name under which users load the student.
+    Attributes:
+        name: Its name.
         teacher: Name of the teacher.
-        student: Description such as "layers 0, 2, 4 of all-MiniLM-L6-v2, mean pooling".
-        dim: Dimension of its vectors.
-        max_length: Maximum number of tokens per text; longer texts are truncated.
-        method: Name of the method, such as ``IBKD``.
-        paper: Authors, title, venue and identifier of the method's paper.
+        student: Description such as "layers 0, 2, 4 of all-MiniLM-L6-v2".
+        method: Name of the method, such as ``IBKD (distil then finetune)``.
+        paper: Authors, title, venue and identifier of the method's paper; empty if unknown.
         corpus: Description such as "docstrings of installed Python packages".
-        rows: Number of training texts.
-        sources: Source of the text to its licence; an empty licence is shown as unknown.
+        rows: Number of training texts; 0 if unknown.
+        pairs: Number of labelled pairs that it was trained on.
+        sources: Source of the text to its licence; an empty licence is unknown.
         hyper_parameters: Values by name.
         metrics: Model (``teacher``, ``student``, ``untrained``, ``baseline``) to its figures by name.
+        facts: What the figures are computed from; see `evaluation.suites.figure_facts`.
         sizes: The same models to their sizes and speeds by name.
-        reproducibility: Facts by name: store key, seed, versions, revision, ….
+        machine: Where the speeds were measured; see `core.machine`.
+        reproducibility: Facts by name: store key, seed, versions, ….
         licence: SPDX identifier of the teacher's licence; empty if unknown.
-        base_model: The teacher's id on the hub; empty if it has none.
-        language: ISO code of the language.
-        usage: Markdown that says how to use it, if it is not one folder with one encoder.
-
-    Returns:
-        Markdown.
+        base_models: Ids on the hub of the models whose weights or outputs it was made from.
+        language: ISO code of the language; empty if unknown.
     """
-    facts = {"Vectors": f"{dim} dimensions", "Maximum length": f"{max_length} tokens", "Made from": student}
+
+    name: str
+    teacher: str
+    student: str
+    method: str
+    paper: str = ""
+    corpus: str = ""
+    rows: int = 0
+    pairs: int = 0
+    sources: Mapping[str, str] = field(default_factory=dict)
+    hyper_parameters: Mapping[str, object] = field(default_factory=dict)
+    metrics: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    facts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    sizes: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    machine: Mapping[str, object] = field(default_factory=dict)
+    reproducibility: Mapping[str, object] = field(default_factory=dict)
+    licence: str = ""
+    base_models: Sequence[str] = ()
+    language: str = "en"
+
+    def as_json(self) -> dict[str, Any]:
+        """Return plain data, which ``Card(**data)`` reads again."""
+        return dataclasses.asdict(self)
+
+
+@dataclass(frozen=True)
+class Deployed:
+    """What is particular to one export of a student.
+
+    Attributes:
+        form: One of the formats of `students.export.formats`, or ``towers``.
+        path: The folder, as users write it.
+        dim: D.
+        max_length: Maximum number of tokens per text; longer texts are truncated.
+        parity: The lowest cosine to the vectors of the trained student.
+        sizes: Its own size and speed, in its own runtime.
+        machine: Where the speed was measured; see `core.machine`.
+        stock: Whether sentence-transformers loads it: the folder itself, or its ONNX graph.
+        pad_id: Token id that an ONNX graph's batches are padded with.
+        lower: Whether texts are lower-cased before the tokenizer.
+        joiner: The joiner of two towers.
+    """
+
+    form: str
+    path: str
+    dim: int
+    max_length: int
+    parity: float
+    sizes: Mapping[str, float] = field(default_factory=dict)
+    machine: Mapping[str, object] = field(default_factory=dict)
+    stock: bool = True
+    pad_id: int = 0
+    lower: bool = False
+    joiner: str = ""
+
+
+def model_card(card: Card, export: Deployed) -> str:
+    """Write the card of one export, as Markdown."""
+    made = f", distilled from `{card.teacher}`" if card.teacher else ""
+    about = {
+        "Form": export.form,
+        "Vectors": f"{export.dim} dimensions",
+        "Maximum length": f"{export.max_length} tokens",
+        "Made from": card.student,
+        "Lowest cosine to the trained student": f"{export.parity:.6f}",
+    }
+    method = f"{card.method}{f': {card.paper}' if card.paper else ''}"
     sections = [
-        _front_matter(licence, base_model, language),
-        f"# {name}",
-        f"A small text-embedding model, distilled from `{teacher}` with {method}.",
-        _pairs(("", ""), facts),
-        "## How to use\n\n" + (usage or _USAGE.format(name=name, dim=dim)),
-        "## Figures\n\n" + _comparison(metrics),
-        "## Size and speed\n\n" + _comparison(sizes),
-        f"## Method\n\n{method}: {paper}",
-        "### Hyper-parameters\n\n" + _pairs(("Name", "Value"), hyper_parameters),
-        f"## Data\n\n{corpus}: {rows:,} texts.\n\n"
-        + _pairs(("Source", "Licence"), {source: kind or "unknown" for source, kind in sources.items()}),
-        "## Licences\n\n" + _LICENCES.format(teacher=teacher, licence=f" ({licence})" if licence else ""),
-        "## Reproducing it\n\n" + _pairs(("Fact", "Value"), reproducibility),
+        _front_matter(card, export),
+        f"# {card.name}",
+        f"A small text-embedding model{made} with {card.method}.",
+        _pairs(("", ""), about),
+        "## How to use\n\n" + usage(export),
+        "## Figures\n\n" + _figures(card, export),
+        "## Size and speed\n\n" + _sizes(card, export),
+        f"## Method\n\n{method}",
+        "### Hyper-parameters\n\n" + _pairs(("Name", "Value"), card.hyper_parameters),
+        "## Data\n\n" + _data(card),
+        "## Licences\n\n" + _licences(card),
+        "## Reproducing it\n\n" + _pairs(("Fact", "Value"), card.reproducibility),
     ]
     return "\n\n".join(sections) + "\n"
 
 
-def _front_matter(licence: str, base_model: str, language: str) -> str:
-    import yaml
+def usage(export: Deployed) -> str:
+    """Describe in Markdown how an export is used, with its own path."""
+    path, dim = export.path, export.dim
+    match export.form:
+        case "sentence-transformers":
+            return _STOCK_USAGE.format(path=path, dim=dim, backend="")
+        case "compact":
+            return _OWN_USAGE.format(path=path, dim=dim)
+        case "towers" if export.joiner == "bilinear":
+            return _BILINEAR_USAGE.format(path=path, dim=dim)
+        case "towers":
+            return _JOINED_USAGE.format(path=path, dim=dim, parts=_PARTS[export.joiner])
+    graph = _GRAPH_USAGE.format(
+        path=path,
+        dim=dim,
+        max_length=export.max_length,
+        pad_id=export.pad_id,
+        graph=GRAPHS[export.form],
+        lower=".lower()" if export.lower else "",
+    )
+    if not export.stock:
+        return f"{graph}\n\n`stillhouse.load` opens it too. sentence-transformers does not load this graph."
+    name = GRAPHS[export.form]
+    kwargs = f', model_kwargs={{"file_name": "{name}"}}' if export.form == ONNX_INT8 else ""
+    stock = _STOCK_USAGE.format(path=path, dim=dim, backend=f', backend="onnx"{kwargs}')
+    return f"{graph}\n\nOr with sentence-transformers and optimum-onnx:\n\n{stock}"
 
+
+def _front_matter(card: Card, export: Deployed) -> str:
+    library = "sentence-transformers"
+    if export.form == COMPACT or not export.stock:
+        library = "stillhouse" if export.form in (COMPACT, TOWERS) else "onnx"
+    tags = [
+        *(["sentence-transformers"] if library == "sentence-transformers" else []),
+        "sentence-similarity",
+        "feature-extraction",
+        "knowledge-distillation",
+        "stillhouse",
+        *(["onnx"] if export.form in GRAPHS else []),
+        *(["int8"] if export.form == ONNX_INT8 else []),
+    ]
     fields: dict[str, object] = {
-        "language": language,
-        "library_name": "sentence-transformers",
+        **({"language": card.language} if card.language else {}),
+        "library_name": library,
         "pipeline_tag": "sentence-similarity",
-        "tags": [
-            "sentence-transformers",
-            "sentence-similarity",
-            "feature-extraction",
-            "knowledge-distillation",
-            "stillhouse",
-        ],
+        "tags": tags,
     }
-    if base_model:
-        fields["base_model"] = base_model
-    if licence:
-        fields["license"] = licence
+    if card.base_models:
+        fields["base_model"] = list(card.base_models)
+    if card.licence:
+        fields["license"] = card.licence
     return f"---\n{yaml.safe_dump(fields, sort_keys=False)}---"
 
 
-def _comparison(figures: Mapping[str, Mapping[str, float]]) -> str:
-    """A table with one row per figure and one column per model; a dash where a model lacks the figure."""
-    names = list(dict.fromkeys(name for column in figures.values() for name in column))
+def _figures(card: Card, export: Deployed) -> str:
+    """One row per figure: what it was measured on and every model's value; then what the figures are."""
+    names = list(dict.fromkeys(name for column in card.metrics.values() for name in column))
+    if not names:
+        return "None were measured."
+    known = {name: fact_of(name, card.facts) for name in names}
     rows = [
-        [name, *(_shown(column[name]) if name in column else "–" for column in figures.values())]
+        [
+            name,
+            _measured_on(known[name]),
+            *(_shown(column[name]) if name in column else "–" for column in card.metrics.values()),
+        ]
         for name in names
     ]
-    return _table(["", *figures], rows, right=True) if names else "None were measured."
+    what = {name.partition("_")[0]: fact["what"] for name, fact in known.items() if fact}
+    text = [_table(["", "measured on", *card.metrics], rows, left=2)]
+    text += ["\n".join(f"* `{start}`: {meaning}" for start, meaning in what.items())] if what else []
+    other = "" if export.form in (STOCK, TOWERS) else ", not with this export"
+    text.append(
+        f"The figures were measured with the trained student in torch{other}: "
+        f"`stillhouse evaluate {export.path}` measures this folder in its own runtime."
+    )
+    return "\n\n".join(text)
+
+
+def _measured_on(fact: Mapping[str, Any]) -> str:
+    return f"{fact['count']:,} {fact['unit']}, {fact['split']} split" if fact else "not recorded"
+
+
+def _sizes(card: Card, export: Deployed) -> str:
+    """One row per size or speed, one column per model, and where the times were taken."""
+    sizes = {**card.sizes, **({f"this folder ({export.form})": export.sizes} if export.sizes else {})}
+    names = list(dict.fromkeys(name for column in sizes.values() for name in column))
+    if not names:
+        return "None were measured."
+    rows = [
+        [name, *(_shown(column[name]) if name in column else "–" for column in sizes.values())]
+        for name in names
+    ]
+    text = [_table(["", *sizes], rows, left=1)]
+    machines = {"this folder": export.machine, "the other columns": card.machine if card.sizes else {}}
+    known = {what: _machine(machine) for what, machine in machines.items() if machine}
+    if len(set(known.values())) == 1:
+        text.append(f"Times were measured on {next(iter(known.values()))}.")
+    else:
+        text += [f"Times of {what} were measured on {machine}." for what, machine in known.items()]
+    return "\n\n".join(text)
+
+
+def _machine(machine: Mapping[str, object]) -> str:
+    load = machine.get("load")
+    busy = "an unknown load" if load is None else f"a load of {load} at that time"
+    return f"{machine['cpu']}, {machine['threads']} of {machine['cores']} cores used, {busy}"
+
+
+def _data(card: Card) -> str:
+    if not card.corpus:
+        return "Not recorded."
+    rows = f"{card.rows:,} texts" if card.rows else "an unknown number of texts"
+    return f"{card.corpus}: {rows}{f' and {card.pairs:,} labelled pairs' if card.pairs else ''}."
+
+
+def _licences(card: Card) -> str:
+    """One line per origin; the sources of a corpus are summed up by licence."""
+    lines = [f"* teacher `{card.teacher}`: {card.licence or 'unknown'}"] if card.teacher else []
+    kinds = Counter(licence or "unknown" for licence in card.sources.values())
+    if len(card.sources) > 1:
+        summed = ", ".join(f"{licence} ({count})" for licence, count in kinds.most_common())
+        lines.append(f"* {card.corpus}, {len(card.sources)} sources: {summed}")
+    else:
+        lines += [f"* {source}: {licence or 'unknown'}" for source, licence in card.sources.items()]
+    return "\n".join(lines) + f"\n\n{_LICENCES}" if lines else "None are known."
 
 
 def _pairs(header: tuple[str, str], values: Mapping[str, object]) -> str:
     rows = [[name, _shown(value)] for name, value in values.items()]
-    return _table(list(header), rows, right=False) if rows else "None are known."
+    return _table(list(header), rows, left=2) if rows else "None are known."
 
 
-def _table(header: list[str], rows: list[list[str]], *, right: bool) -> str:
-    rule = ["---", *(["---:"] if right else ["---"]) * (len(header) - 1)]
+def _table(header: list[str], rows: list[list[str]], *, left: int) -> str:
+    rule = ["---" if column < left else "---:" for column in range(len(header))]
     return "\n".join("| " + " | ".join(map(_cell, row)) + " |" for row in [header, rule, *rows])
 
 

@@ -11,9 +11,10 @@ from torch import nn
 from stillhouse.core.artifacts import Workspace, read_json, read_manifest, write_atomically, write_json
 from stillhouse.core.console import say
 from stillhouse.core.devices import usable_device
+from stillhouse.core.machine import describe_machine
 from stillhouse.core.types import Encoder, Scorer
 from stillhouse.corpora.tables import open_texts
-from stillhouse.evaluation.cost import cost, pairs_per_second, sizes
+from stillhouse.evaluation.cost import cost, pairs_per_second
 from stillhouse.evaluation.suites import run_suite
 from stillhouse.experiments.kinds.claims import Claims
 from stillhouse.experiments.preparation import Prepared
@@ -33,13 +34,16 @@ from stillhouse.search.observer import Observer
 from stillhouse.search.records import TrialRecord
 from stillhouse.search.space import Space
 from stillhouse.search.trial import Context
+from stillhouse.students.export.modules import STOCK, TOWERS
+from stillhouse.students.sizes import sizes
 from stillhouse.sweeps.baseline import Baseline
 from stillhouse.sweeps.contenders import Champion, Contenders, scoring_teacher, teacher
 from stillhouse.sweeps.costs import costs_of
-from stillhouse.sweeps.export import export_stage, model_card_of
+from stillhouse.sweeps.export import CARD, champion_card, export_stage
 from stillhouse.sweeps.findings import Findings, findings_of
 from stillhouse.sweeps.test_log import record_test_use
 from stillhouse.sweeps.verdict import Verdict, verdict_on
+from stillhouse.training.models import form_of
 
 
 def deliver(
@@ -92,7 +96,7 @@ def deliver(
     say(comparison_table(tested))
     for remark in remarks_on(verdict, prepared.facts):
         say(remark)
-    say(f"exported: {export} (lowest cosine to the evaluated student {parity:.7f})")
+    say(f"exported: {export} ({_form_of(export)}, lowest cosine to the evaluated student {parity:.7f})")
     report = {
         **_report(tested, champion, contenders, export, trials),
         "front": [record.number for record in best],
@@ -114,6 +118,11 @@ def deliver(
     return report
 
 
+def _form_of(export: Path) -> str:
+    form = form_of(export)
+    return f"two {STOCK} folders" if form == TOWERS else form
+
+
 def _tested(
     contenders: Contenders, workspace: Workspace, folder: Path, observer: Observer
 ) -> dict[str, dict[str, Any]]:
@@ -129,7 +138,9 @@ def _tested(
     tested: dict[str, dict[str, Any]] = {}
     for who, (encoder, module) in contenders.encoders(workspace).items():
         figures = run_suite(contenders.prepared.test, encoder, workspace)
-        tested[who] = {"metrics": figures, "cost": _cost(encoder, module, contenders.prepared)}
+        measured = _cost(encoder, module, contenders.prepared)
+        machine = describe_machine(int(measured["threads"])) if "threads" in measured else {}
+        tested[who] = {"metrics": figures, "cost": measured, "machine": machine}
     if contenders.prepared.setting.get(Claims) is not None:
         order = {
             f"fever_{name.removeprefix('tfidf_test_')}": value
@@ -167,9 +178,10 @@ def _export(
         if made["weights_sha256"] == sha256:
             return export, float(made["parity"])
     method, values = load_method(context.method), dict(champion.record.hyper_parameters)
-    card = model_card_of(name, method, contenders.prepared, champion.stage, values, tested)
-    texts = _texts(champion, Workspace(Path(context.root)))
-    parity = export_stage(champion.folder, export, card=card, texts=texts)
+    workspace = Workspace(Path(context.root))
+    card = champion_card(name, method, contenders.prepared, champion.stage, values, tested, workspace)
+    write_json(folder / CARD, card.as_json())
+    parity = export_stage(champion.folder, export, card=card, texts=_texts(champion, workspace))
     write_json(note, {"weights_sha256": sha256, "parity": parity, "stage": str(champion.folder)})
     return export, parity
 

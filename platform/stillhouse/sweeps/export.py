@@ -1,31 +1,45 @@
 """Export of a trained stage: the folder, its parity check and its model card."""
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
+from stillhouse.core.artifacts import Workspace, read_json, read_manifest, write_atomically
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.identity import Spec
-from stillhouse.core.types import Encoder, Exportable, FloatArray
+from stillhouse.core.machine import describe_machine
+from stillhouse.core.tokenizing import lower_cases
+from stillhouse.core.types import Encoder, Exportable, FloatArray, MeasuredSize, StudentHolder
 from stillhouse.corpora.pydocs.licences import package_licences
+from stillhouse.evaluation.cost import speed
 from stillhouse.evaluation.geometry import GEOMETRY
+from stillhouse.evaluation.suites import figure_facts
 from stillhouse.experiments.kinds.claims import Claims
 from stillhouse.experiments.preparation import Prepared
 from stillhouse.methods import Method
+from stillhouse.plan.data import Model
 from stillhouse.plan.stage import Stage
-from stillhouse.reports.model_card import model_card
+from stillhouse.reports.model_card import Card, Deployed, model_card
 from stillhouse.students.export.formats import FORMATS, why_not, write_format
+from stillhouse.students.export.modules import COMPACT, TOWERS
 from stillhouse.students.export.sentence_transformers import check_parity
-from stillhouse.students.export.towers import export_towers, usage
+from stillhouse.students.export.towers import export_towers
+from stillhouse.students.sizes import sizes
 from stillhouse.students.static import StaticStudent
 from stillhouse.students.towers import SeparateTowers
-from stillhouse.teachers.weights import licence_of
-from stillhouse.training.models import encoder_in
+from stillhouse.teachers.weights import hub_id, licence_of
+from stillhouse.training.facts import read_facts
+from stillhouse.training.models import DELIVERED, SWEEPS, delivered, encoder_in, find_model
+from stillhouse.training.rebuild import spec_of
 from stillhouse.training.scorer import StudentScorer
 from stillhouse.training.watch import versions
+
+CARD = "card.json"
+"""The file of a sweep's folder that keeps the card of its champion."""
 
 _PARITY_TEXTS = (
     "Return the eigenvalues of a symmetric matrix in ascending order.",
@@ -41,24 +55,25 @@ def export_stage(
     target: Path,
     *,
     form: str = FORMATS[0],
-    card: str = "",
+    card: Card | None = None,
     texts: Sequence[str] = _PARITY_TEXTS,
 ) -> float:
-    """Export a finished stage's student, and check its vectors in the format's own runtime.
+    """Export a finished stage's student, check its vectors in the form's own runtime, and write its card.
 
     Args:
         folder: Folder of the stage.
         target: Folder to write.
         form: One of `FORMATS`.
-        card: Model card in Markdown, for a sentence-transformers folder.
+        card: What the model card says of the student; None takes what the sweep that delivered it knows, or
+            else the stage.
         texts: Texts that the check encodes with both models.
 
     Returns:
         The lowest cosine between the vectors of the export and of the student.
 
     Raises:
-        BadInput: The stage is unfinished, its student does not support the form, or the folder is in use.
-        RuntimeError: The export gives other vectors.
+        BadInput: If the stage is unfinished, its student does not support the form, or the folder is in use.
+        RuntimeError: If the export gives other vectors.
     """
     encoder: Any = encoder_in(folder)
     student: Any = encoder.student
@@ -68,11 +83,55 @@ def export_stage(
             f"only a student that encodes single texts can be exported, but {folder} holds a model that "
             "reads pairs jointly, which is a teacher. Export the retrieval_kd stage."
         )
+    joiner = ""
     if isinstance(student, Exportable) and student.export_sides:
         require(form == FORMATS[0], f"two towers are written as {FORMATS[0]} folders", format=form)
-        export_towers(student, encoder.objective.joiner, encoder.max_length, target, card=card)
-        return check_towers(encoder, target, texts)
-    return write_format(form, encoder, target, texts, card=card)
+        export_towers(student, encoder.objective.joiner, encoder.max_length, target)
+        parity, form, joiner = check_towers(encoder, target, texts), TOWERS, encoder.objective.joiner.kind
+    else:
+        parity = write_format(form, encoder, target, texts)
+    export = describe_export(encoder, target, form, parity, joiner)
+    text = model_card(card or card_of(folder), export)
+    write_atomically(target / "README.md", text.encode())
+    return parity
+
+
+def describe_export(encoder: Any, target: Path, form: str, parity: float, joiner: str = "") -> Deployed:
+    """Describe an export, and measure its size and its speed in its own runtime.
+
+    Args:
+        encoder: The trained student.
+        target: Folder of the export.
+        form: Its form: one of `FORMATS`, or ``towers``.
+        parity: The lowest cosine between vectors of the two.
+        joiner: Kind of the joiner of two towers.
+    """
+    source = find_model(str(target), Workspace(target.parent))
+    model: Any = source.open()
+    module: Any = model.student if isinstance(model, StudentHolder) else model
+    measured = model.sizes() if isinstance(model, MeasuredSize) else sizes(module)
+    measured |= {"megabytes_on_disk": source.megabytes() or 0.0, **speed(model, runs=1, calls=20)}
+    tokenizer = Path(encoder.student.tokenizer.path)
+    inner = encoder.encoder if isinstance(encoder, StudentScorer) else encoder
+    return Deployed(
+        form=form,
+        path=_shown_path(target),
+        dim=int(encoder.dim),
+        max_length=encoder.max_length,
+        parity=parity,
+        sizes={name: value for name, value in measured.items() if name != "threads"},
+        machine=describe_machine(int(measured["threads"])),
+        stock=form != COMPACT and (form == TOWERS or (target / "modules.json").is_file()),
+        pad_id=inner.tokenizer.pad_id,
+        lower=lower_cases(tokenizer),
+        joiner=joiner,
+    )
+
+
+def _shown_path(target: Path) -> str:
+    """The path as users write it: from the current folder if it is in there."""
+    whole, here = target.resolve(), Path.cwd()
+    return Path(os.path.relpath(whole, here)).as_posix() if whole.is_relative_to(here) else whole.as_posix()
 
 
 def formats_of(folder: Path) -> dict[str, str]:
@@ -90,7 +149,7 @@ def check_towers(scorer: StudentScorer, target: Path, texts: Sequence[str], mini
         The lowest cosine of all vectors.
 
     Raises:
-        RuntimeError: A vector differs.
+        RuntimeError: If a vector differs.
     """
     joiner = scorer.objective.joiner
 
@@ -106,46 +165,135 @@ def check_towers(scorer: StudentScorer, target: Path, texts: Sequence[str], mini
     return min(check_parity(encoder, target / side, texts, minimum) for side, encoder in sides.items())
 
 
-def model_card_of(
+def champion_card(
     name: str,
     method: Method,
     prepared: Prepared,
     stage: Stage,
     hyper_parameters: dict[str, Any],
     tested: dict[str, dict[str, Any]],
-) -> str:
-    """Write the model card of a sweep's best student."""
-    student, facts = stage.student, prepared.facts
-    ranking = prepared.setting.get(Claims)
+    workspace: Workspace,
+) -> Card:
+    """Gather what is known of a sweep's best student.
+
+    Args:
+        name: The sweep.
+        method: The method.
+        prepared: Data and suites.
+        stage: Last stage of the champion.
+        hyper_parameters: Values of the champion.
+        tested: Model to its ``metrics`` on the test split, its ``cost`` and the ``machine`` of its timings.
+        workspace: Holds the data.
+    """
+    facts, ranking = prepared.facts, prepared.setting.get(Claims)
     teacher = prepared.setting.teacher if ranking is None else ranking.cross_encoder
-    joiner = stage.objective.kwargs["joiner"].build(claim_dim=1) if ranking else None
     stages = " then ".join(part.label for part in stage.chain())
-    return model_card(
+    corpus = str(facts["corpus"])
+    return Card(
         name=name,
-        teacher=facts["teacher"],
-        student=_in_words(student),
-        dim=int(tested["student"]["cost"]["dim"]),
-        max_length=stage.max_length,
+        teacher=_shown_name(facts["teacher"]),
+        student=_in_words(stage.student),
         method=f"{method.__name__.rpartition('.')[2].upper()} ({stages})",
         paper=method.PAPER,
-        corpus=str(facts["corpus"]),
+        corpus=corpus,
         rows=int(facts["sentences"]),
-        sources=package_licences() if facts["corpus"] == "pydocs" else {str(facts["corpus"]): ""},
+        pairs=int(facts.get("pairs") or 0),
+        sources=package_licences() if corpus == "pydocs" else {corpus: ""},
         hyper_parameters=hyper_parameters,
-        metrics={
-            who: {name: value for name, value in part["metrics"].items() if not name.endswith(GEOMETRY)}
-            for who, part in tested.items()
-        },
-        sizes={who: part["cost"] for who, part in tested.items()},
+        metrics={who: _without_geometry(part["metrics"]) for who, part in tested.items()},
+        facts=figure_facts(prepared.test, workspace),
+        sizes={who: part["cost"] for who, part in tested.items() if part["cost"]},
+        machine=tested["student"].get("machine", {}),
         reproducibility={
-            "store": facts["store"],
+            "store": facts.get("store", ""),
             "stage": stage.fingerprint,
             "seed": stage.seed,
-            **{f"version of {package}": version for package, version in versions().items()},
+            **_versions(),
         },
         licence=licence_of(teacher) if teacher else "",
-        usage=usage(joiner) if joiner else "",
+        base_models=_base_models(stage.student, facts["teacher"]),
     )
+
+
+def card_of(stage: Path) -> Card:
+    """Gather what is known of a stage's student: from the sweep that delivered it, else from the stage."""
+    workspace = Workspace(stage.parent.parent)
+    for kept in sorted((workspace.root / SWEEPS).glob(f"*/{CARD}")):
+        known = (kept.parent / DELIVERED).is_file()
+        if known and delivered(kept.parent).resolve() == stage.resolve():
+            return Card(**read_json(kept))
+    return _stage_card(stage)
+
+
+def _stage_card(folder: Path) -> Card:
+    manifest, facts = read_manifest(folder), read_facts(folder)
+    student, teachers = spec_of(manifest["student"]), facts.get("teachers", [])
+    texts: dict[str, int] = facts.get("texts", {})
+    base = student.kwargs.get("base")
+    return Card(
+        name=folder.name,
+        teacher=", ".join(map(_shown_name, teachers)),
+        student=_in_words(student),
+        method=f"{manifest['objective']['name']} (stage {manifest['label']})",
+        corpus=", ".join(texts),
+        rows=sum(texts.values()),
+        pairs=facts.get("examples", 0) if len(manifest["columns"]) > 1 else 0,
+        sources=dict.fromkeys(texts, ""),
+        hyper_parameters=_settings(manifest),
+        metrics={"student": _without_geometry(manifest["metrics"])},
+        facts=facts.get("figures", {}),
+        reproducibility={
+            "stage": manifest["fingerprint"],
+            "steps": manifest["steps"],
+            "examples": manifest["examples"],
+            "weights_sha256": manifest["weights_sha256"],
+            **{f"version of {package}": version for package, version in manifest["versions"].items()},
+        },
+        licence=licence_of(base) if isinstance(base, Model) else "",
+        base_models=_base_models(student, *teachers),
+    )
+
+
+def _settings(manifest: dict[str, Any]) -> dict[str, object]:
+    """The settings of a stage: its optimiser, its budget, and the numbers and names of its objective."""
+    plan = manifest["plan"]["with"]
+    kept = {name: plan[name] for name in ("batch_size", "budget", "seed", "max_length")}
+    optimizer = {f"optimizer.{name}": _number(value) for name, value in plan["optimizer"]["with"].items()}
+    return kept | optimizer | dict(_arguments(manifest["objective"]["arguments"]))
+
+
+def _number(value: Any) -> object:
+    """A plan's value as it was given: floats are stored as text."""
+    return float(value["float"]) if isinstance(value, dict) and set(value) == {"float"} else value
+
+
+def _arguments(arguments: dict[str, Any], start: str = "") -> Iterator[tuple[str, object]]:
+    """Iterate over plain arguments by path, those of the losses among them."""
+    for name, value in arguments.items():
+        if isinstance(value, dict) and set(value) == {"spec"}:
+            yield from _arguments(value["spec"]["arguments"], f"{start}{name}.")
+        elif value is None or isinstance(value, str | int | float):
+            yield f"{start}{name}", value
+
+
+def _shown_name(name: str) -> str:
+    """A model's name without the folders in front of a local one."""
+    return name if not name or hub_id(name) else Path(name).name
+
+
+def _without_geometry(metrics: dict[str, float]) -> dict[str, float]:
+    return {name: value for name, value in metrics.items() if not name.endswith(GEOMETRY)}
+
+
+def _versions() -> dict[str, str]:
+    return {f"version of {package}": version for package, version in versions().items()}
+
+
+def _base_models(student: Spec[Any], *teachers: str) -> tuple[str, ...]:
+    """Ids on the hub of the model that a student started from and of its teachers."""
+    base = student.kwargs.get("base")
+    names = [base.name if isinstance(base, Model) else "", *teachers]
+    return tuple(dict.fromkeys(found for name in names if (found := hub_id(name))))
 
 
 def _in_words(student: Spec[Any]) -> str:
@@ -158,7 +306,7 @@ def _in_words(student: Spec[Any]) -> str:
         return f"two equal towers, {student.target.__name__} with {units} units, over word vectors"
     if "words" in kwargs:
         return f"a bidirectional LSTM of {kwargs['hidden']} units per direction over word vectors"
-    base = kwargs["base"].name or "the base model"
+    base = _shown_name(kwargs["base"].name) or "the base model"
     if "unit" in kwargs:
         narrow = f", word vectors of {kwargs['bottleneck']} dimensions" if kwargs.get("bottleneck") else ""
         return f"the first {kwargs['unit']} layers of {base}, applied repeatedly{narrow}"

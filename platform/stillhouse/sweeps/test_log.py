@@ -40,17 +40,18 @@ def tag_tested_runs(workspace: Workspace, suite: str, model: str) -> int:
     Args:
         workspace: The workspace that the model may come from.
         suite: Fingerprint of the suite.
-        model: Name or folder of the model, as the user gave it. For a stage's folder, the runs of the stage
-            are tagged; for the export of a sweep, the run of the sweep.
+        model: Name or folder of the model, as the user gave it. For a stage, the runs of the stage are
+            tagged; for a sweep or its export, the run of the sweep.
 
     Returns:
         Number of tagged runs: 0 for a model from elsewhere, or if MLflow does not answer.
     """
     folder, uri = Path(model).resolve(), tracking_uri(workspace.root)
     root, path = workspace.root.resolve(), sqlite_path(uri)
-    stages = root / Stage.kind
-    if folder.parent == root / "sweeps" / folder.parent.name and folder.name == "export":
-        query = f"tags.`stillhouse.sweep` = '{folder.parent.name}'"
+    stages, sweeps = root / Stage.kind, root / "sweeps"
+    exported = folder.parent.parent == sweeps and folder.name == "export"
+    if exported or folder.parent == sweeps or (sweeps / model / "sweep.json").is_file():
+        query = f"tags.`stillhouse.sweep` = '{folder.parent.name if exported else folder.name}'"
     elif stages in folder.parents or (stages / model).is_dir():
         query = f"params.fingerprint = '{folder.name.rpartition('-')[2]}'"
     else:

@@ -56,7 +56,7 @@ def resolve_model(name: str) -> Model:
 def hash_model(folder: Path) -> str:
     """Hash all that determines a vector (weights, configurations, tokenizer): sorted names, contents."""
     parts = hashlib.sha256()
-    for path in sorted(_parts(folder), key=lambda part: part.relative_to(folder).as_posix()):
+    for path in sorted(model_parts(folder), key=lambda part: part.relative_to(folder).as_posix()):
         parts.update(f"{path.relative_to(folder).as_posix()}\n{sha256_of(path)}\n".encode())
     return parts.hexdigest()
 
@@ -85,6 +85,13 @@ def licence_of(model: Model) -> str:
     front = text.split("---", 2)[1] if text.startswith("---") and text.count("---") >= 2 else ""
     stated = re.search(r"^license:\s*(\S+)\s*$", front, re.MULTILINE)
     return stated[1] if stated else ""
+
+
+def hub_id(name: str) -> str:
+    """Return a model's id on the Hugging Face hub; empty for a local folder or a name that is no id."""
+    if name in PACKAGED:
+        return PACKAGED[-1]
+    return name if re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", name) and not Path(name).exists() else ""
 
 
 def _packaged() -> Path:
@@ -121,7 +128,8 @@ def _from_hub(name: str) -> Path:
         ) from error
 
 
-def _parts(folder: Path) -> Iterator[Path]:
+def model_parts(folder: Path) -> Iterator[Path]:
+    """Iterate over the files that determine a vector: weights, configurations and tokenizer."""
     for path in folder.rglob("*"):
         inside = path.relative_to(folder).parts
         ignored = any(part.startswith(".") or part in _OTHER_BACKENDS for part in inside)

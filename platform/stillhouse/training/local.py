@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from stillhouse.core.artifacts import Workspace
+from stillhouse.core.distributed import rank
 from stillhouse.corpora.tokens import build_tokens
 from stillhouse.evaluation.suites import run_suite
 from stillhouse.examples.mining import build_mined
@@ -14,6 +15,7 @@ from stillhouse.plan.data import Examples, Mined, Recorded, Scored, Store
 from stillhouse.plan.stage import Stage
 from stillhouse.teachers.embedding import build_store
 from stillhouse.teachers.loading import tokenizer_of
+from stillhouse.training.facts import write_facts
 from stillhouse.training.fit import OnEvaluation, fit
 from stillhouse.training.pair_scores import build_scored
 from stillhouse.training.recording import build_recorded
@@ -62,6 +64,8 @@ def fit_here(
     """Train a stage whose inputs are built, in this process or as one rank of a process group."""
     if where.threads:
         torch.set_num_threads(where.threads)
+    if rank() == 0:
+        write_facts(stage, workspace, where.search)
     fit(
         stage,
         open_table(workspace, stage, tokenizer_of(stage)),

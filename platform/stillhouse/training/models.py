@@ -1,29 +1,44 @@
-"""Opening trained students, and other models by any name that a user may give them."""
+"""What a model's name stands for, and the model as an encoder in its own runtime.
 
+A name is one of these, in this order: an ONNX file; the folder of a finished stage, of a sweep, or of an
+export in any form; a stage's or a sweep's name in the workspace; a model that sentence-transformers loads. A
+sweep stands for the student that it delivered.
+"""
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
-from stillhouse.core.artifacts import (
-    MANIFEST,
-    Workspace,
-    read_manifest,
-    sha256_of,
-)
-from stillhouse.core.errors import BadInput
+from stillhouse.core.artifacts import MANIFEST, Workspace, read_json, read_manifest, sha256_of
+from stillhouse.core.console import warn
+from stillhouse.core.errors import BadInput, nearest
 from stillhouse.core.types import ScoringObjective
+from stillhouse.plan.data import Model
 from stillhouse.plan.stage import Stage
+from stillhouse.students.encoder import StudentEncoder
+from stillhouse.students.export.compact import is_compact, read_compact
+from stillhouse.students.export.modules import COMPACT, ONNX, STOCK, TOWERS
+from stillhouse.students.export.onnx import OnnxEncoder, graph_of, is_onnx, stated_form
+from stillhouse.students.export.sentence_transformers import is_stock
+from stillhouse.students.export.towers import is_towers
 from stillhouse.teachers.loading import load_sentence_transformer
-from stillhouse.teachers.weights import resolve_model
+from stillhouse.teachers.weights import hash_model, model_parts, resolve_model
 from stillhouse.training.checkpoint import load_weights
 from stillhouse.training.fit import OBJECTIVE, STUDENT
 from stillhouse.training.rebuild import class_of, rebuild
 from stillhouse.training.scorer import with_scores
+from stillhouse.training.towers import ExportedTowers
 from stillhouse.training.watch import encoder_of
 
 PLAN = "plan.json"
 """The file that a stage's folder holds from the start."""
+STAGE = "stage"
+SWEEPS, DELIVERED = "sweeps", "export.json"
+"""The folder of all sweeps in a workspace, and the file that names the student that a sweep delivered."""
 
 
 def encoder_in(folder: Path, device: str = "cpu") -> Any:
@@ -55,28 +70,122 @@ def _objective_in(folder: Path, manifest: dict[str, Any], student_dim: int) -> n
     return objective.eval()
 
 
-def stage_folder(name: str, workspace: Workspace) -> Path | None:
-    """Find the stage that a user names by its folder or its name in the workspace; None if there is none."""
-    folders = (Path(name), workspace.root / Stage.kind / name)
-    return next((folder for folder in folders if (folder / PLAN).exists()), None)
+@dataclass(frozen=True)
+class Source:
+    """What a model's name stands for.
+
+    Attributes:
+        name: The name that the user gave.
+        form: ``stage``, ``towers``, or one of the formats of `students.export.formats`.
+        path: The folder, or the ONNX file.
+        model: The published model or the export for sentence-transformers, if it is one.
+    """
+
+    name: str
+    form: str
+    path: Path
+    model: Model | None = None
+
+    @property
+    def title(self) -> str:
+        """The name with the form and the runtime."""
+        runtime = "onnxruntime" if self.form.startswith(ONNX) else "torch"
+        return f"{self.name} ({self.form}, {runtime})"
+
+    @property
+    def folder(self) -> Path:
+        """The folder that holds the model's files."""
+        return self.path if self.path.is_dir() else _home(self.path)
+
+    def open(self, device: str = "cpu") -> Any:
+        """Load the model as an encoder; of a head or of two towers also as a scorer.
+
+        Raises:
+            BadInput: If the stage is unfinished, or the folder cannot be loaded.
+        """
+        if self.form == STAGE:
+            return encoder_in(self.path, device)
+        if self.form.startswith(ONNX):
+            if device != "cpu":
+                warn(f"{self.name} runs on the CPU, not on {device}: so does every ONNX export here.")
+            return OnnxEncoder(self.path)
+        if self.form == COMPACT:
+            student, max_length = read_compact(self.path)
+            return StudentEncoder(student, self.path, max_length, device=device)
+        if self.form == TOWERS:
+            return ExportedTowers(self.path, device)
+        assert self.model is not None
+        return load_sentence_transformer(self.model, device)
+
+    def identity(self) -> str:
+        """Hash all that determines a vector.
+
+        Raises:
+            BadInput: If the stage is unfinished.
+        """
+        if self.form == STAGE:
+            if not (self.path / MANIFEST).exists():
+                raise BadInput(f"The stage must be finished, but {self.path} is not.")
+            return sha256_of(self.path / MANIFEST)
+        if self.model is not None:
+            return self.model.sha256
+        hashed = hashlib.sha256(hash_model(self.folder).encode())
+        for file in self._graphs():
+            hashed.update(sha256_of(file).encode())
+        return hashed.hexdigest()
+
+    def megabytes(self) -> float | None:
+        """Sum up the files that the runtime reads, in 10^6 bytes; None for a stage, which is not deployed."""
+        if self.form == STAGE:
+            return None
+        return sum(file.stat().st_size for file in [*model_parts(self.folder), *self._graphs()]) / 1e6
+
+    def _graphs(self) -> list[Path]:
+        """The graph of an ONNX export, and its weights if they are in a second file."""
+        if not self.form.startswith(ONNX):
+            return []
+        graph = self.path if self.path.is_file() else graph_of(self.path)
+        assert graph is not None
+        return [graph, *sorted(graph.parent.glob(f"{graph.name}[._]data"))]
+
+
+def find_model(name: str, workspace: Workspace) -> Source:
+    """Find out what a model's name stands for.
+
+    Raises:
+        BadInput: If there is no such model, or a sweep that has not delivered a student.
+    """
+    path = Path(name).expanduser()
+    if path.suffix == ".onnx" and path.is_file():
+        return Source(name, stated_form(path), path)
+    form = form_of(path) if path.is_dir() else STOCK
+    exported = form != STOCK or is_stock(path)
+    stage = _stage_of(path, None if exported else workspace)
+    if stage is not None:
+        return Source(name, STAGE, stage)
+    if form != STOCK:
+        return Source(name, form, path)
+    try:
+        model = resolve_model(name)
+    except BadInput as error:
+        if path.is_dir() or not name.strip():
+            raise
+        raise BadInput(f"{error}{_near(name, workspace)}") from error
+    return Source(name, STOCK, Path(model.path), model)
 
 
 def open_model(name: str, workspace: Workspace, device: str = "cpu") -> Any:
-    """Open an encoder by any name that a user may give it.
+    """Open an encoder by any name that a user may give it, in its own runtime.
 
     Args:
-        name: The folder of a finished stage, its name in the workspace, or anything that
-            sentence-transformers loads: the teacher's name, an exported folder, a model of the hub.
-        workspace: Holds the stages.
-        device: Device that it encodes on.
+        name: See `find_model`.
+        workspace: Holds the stages and sweeps.
+        device: Device that it encodes on; ONNX runs on the CPU.
 
     Raises:
         BadInput: If there is no such model, or the stage is unfinished.
     """
-    folder = stage_folder(name, workspace)
-    if folder is not None:
-        return encoder_in(folder, device)
-    return load_sentence_transformer(resolve_model(name), device)
+    return find_model(name, workspace).open(device)
 
 
 def identity_of(name: str, workspace: Workspace) -> str:
@@ -85,9 +194,93 @@ def identity_of(name: str, workspace: Workspace) -> str:
     Raises:
         BadInput: If there is no such model, or the stage is unfinished.
     """
-    folder = stage_folder(name, workspace)
-    if folder is not None:
-        if not (folder / MANIFEST).exists():
-            raise BadInput(f"The stage must be finished, but {folder} is not.")
-        return sha256_of(folder / MANIFEST)
-    return resolve_model(name).sha256
+    return find_model(name, workspace).identity()
+
+
+def stage_folder(name: str, workspace: Workspace) -> Path | None:
+    """Find the stage that trained the model of a name: the stage itself, or what a sweep delivered.
+
+    Args:
+        name: See `find_model`; the folder that a sweep exported stands for what it delivered.
+        workspace: Holds the stages and sweeps.
+
+    Returns:
+        The stage's folder; None for an export from elsewhere and for a published model.
+    """
+    path = Path(name).expanduser()
+    if path.name == "export" and (path.parent / "sweep.json").exists():
+        return delivered(path.parent)
+    exported = path.is_dir() and (form_of(path) != STOCK or is_stock(path))
+    return _stage_of(path, None if exported else workspace)
+
+
+def stage_of(name: str, workspace: Workspace) -> Path:
+    """Find the folder of the trained stage that a name stands for: a stage's own, or a sweep's champion.
+
+    Raises:
+        BadInput: If there is no such stage or sweep; the message lists those with near names.
+    """
+    stage = _stage_of(Path(name).expanduser(), workspace)
+    if stage is not None:
+        return stage
+    raise BadInput(
+        f"`export` needs a finished stage's folder or name, or the name of a sweep, but got {name!r}."
+        f"{_near(name, workspace)}"
+    )
+
+
+def delivered(sweep: Path) -> Path:
+    """Find the folder of the stage that a sweep delivered: its champion, or the refit of it.
+
+    Args:
+        sweep: Folder of the sweep, in the workspace that holds its stages.
+
+    Raises:
+        BadInput: If the sweep has not delivered a student.
+    """
+    note = sweep / DELIVERED
+    if not note.is_file():
+        raise BadInput(
+            f"The sweep must have delivered its champion, but {sweep} has not. Run the same "
+            "`stillhouse sweep` again, which resumes it, or give the folder of a stage."
+        )
+    stage = Path(read_json(note)["stage"])
+    # The workspace may have been moved since.
+    return stage if (stage / PLAN).exists() else sweep.parent.parent / Stage.kind / stage.name
+
+
+def form_of(folder: Path) -> str:
+    """Say which form a folder has: one of the formats of `students.export.formats`, or ``towers``."""
+    if is_compact(folder):
+        return COMPACT
+    if is_towers(folder):
+        return TOWERS
+    if is_stock(folder) or not is_onnx(folder):
+        return STOCK
+    graph = graph_of(folder)
+    return ONNX if graph is None else stated_form(graph)
+
+
+def _stage_of(path: Path, workspace: Workspace | None) -> Path | None:
+    """Find the stage of a path or of a name in the workspace; that of a sweep is what it delivered."""
+    home = workspace.root if workspace else None
+    for folder in (path, *([home / Stage.kind / path, home / SWEEPS / path] if home else [])):
+        if (folder / PLAN).exists():
+            return folder
+        if (folder / "sweep.json").exists():
+            return delivered(folder)
+    return None
+
+
+def _home(graph: Path) -> Path:
+    return graph.parent.parent if graph.parent.name == "onnx" else graph.parent
+
+
+def _near(name: str, workspace: Workspace) -> str:
+    """Suggest sweeps and stages of the workspace with near names."""
+    known = [*_names(workspace.root / SWEEPS), *_names(workspace.root / Stage.kind)]
+    return f" {nearest(Path(name).name, known)}" if known and name.strip() else ""
+
+
+def _names(folder: Path) -> Iterable[str]:
+    return (each.name for each in folder.iterdir() if each.is_dir()) if folder.is_dir() else ()

@@ -1,17 +1,20 @@
 """What a model costs on this machine, and the size of an index of a million of its vectors."""
 
-from stillhouse.core.types import StudentHolder
+from typing import Any
+
+from stillhouse.core.errors import require
+from stillhouse.core.types import MeasuredSize, StudentHolder
 from stillhouse.evaluation.benchmark import Benchmark, Options
 from stillhouse.evaluation.cost import (
     index_megabytes,
     int8_megabytes,
     measure_speed,
     onnx_megabytes,
-    sizes,
 )
 from stillhouse.evaluation.finite_encoder import FiniteEncoder
 from stillhouse.evaluation.items import Figures
 from stillhouse.students.export.onnx import require_extra
+from stillhouse.students.sizes import sizes
 
 NEEDS_DATA = False
 MTEB_TASKS: tuple[str, ...] = ()
@@ -25,10 +28,10 @@ def prepare(root: str, options: Options) -> Benchmark:
 
     def measure(checked: FiniteEncoder) -> Figures:
         model = checked.model
-        module = model.student if isinstance(model, StudentHolder) else model
         dim = checked.encode(["a text"]).shape[1]
-        figures = {**sizes(module), "megabytes_int8": int8_megabytes(module)}
-        figures |= onnx_megabytes(module) if options.flag("onnx") else {}
+        figures = _sizes(model, onnx=options.flag("onnx"))
+        if checked.megabytes_on_disk is not None:
+            figures["megabytes_on_disk"] = checked.megabytes_on_disk
         return {
             "model": figures | {"dimension": float(dim)},
             "speed": measure_speed(model),
@@ -36,3 +39,13 @@ def prepare(root: str, options: Options) -> Benchmark:
         }
 
     return Benchmark(measure)
+
+
+def _sizes(model: Any, *, onnx: bool) -> dict[str, float]:
+    """The model's parameters, and its size as it is and in other formats where it is a torch module."""
+    if isinstance(model, MeasuredSize):
+        require(not onnx, "--onnx must be given with a model of torch, not with an ONNX export")
+        return model.sizes()
+    module = model.student if isinstance(model, StudentHolder) else model
+    figures = {**sizes(module), "megabytes_int8": int8_megabytes(module)}
+    return figures | (onnx_megabytes(module) if onnx else {})

@@ -42,7 +42,7 @@ def write_compact(
     target, positions = Path(folder), student.max_tokens
     rule = "max_length <= positions of the model"
     require(max_length <= positions, rule, max_length=max_length, positions=positions)
-    with replacing_folder(target, earlier=DESCRIPTION) as temporary:
+    with replacing_folder(target, earlier=is_compact) as temporary:
         # At least as deep as the unit, whatever the repeats: reading it back requires that many layers.
         depth = tuple(range(student.unit)) * max(1, student.repeats)
         with quiet():
@@ -67,6 +67,11 @@ def read_compact(folder: str | Path) -> tuple[RecurrentStudent, int]:
     student = RecurrentStudent(base, pretrained=False, **described)
     load_weights(student, Path(folder) / WEIGHTS, new=())
     return student.eval(), max_length
+
+
+def is_compact(folder: Path) -> bool:
+    """Whether a folder is in the compact form."""
+    return (folder / DESCRIPTION).is_file()
 
 
 def _shape(student: RecurrentStudent) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """The forms in which a student can be exported, and the check of each in its own runtime.
 
 ``sentence-transformers``  a folder of stock modules; tied layers unrolled, narrow word vectors multiplied out
-``onnx``                   a graph with its tokenizer, for onnxruntime
+``onnx``                   a graph with its tokenizer, for onnxruntime and the ONNX backend of
+                           sentence-transformers
 ``onnx-int8``              the same with 8-bit weights
 ``compact``                tied layers stored once, word vectors factorised; only this package reads it
 
@@ -43,9 +44,7 @@ def why_not(student: object, form: str) -> str:
     return ""
 
 
-def write_format(
-    form: str, encoder: StudentEncoder, folder: Path, texts: Sequence[str], *, card: str = ""
-) -> float:
+def write_format(form: str, encoder: StudentEncoder, folder: Path, texts: Sequence[str]) -> float:
     """Write an encoder's student in a form, and compare the two on some texts.
 
     Args:
@@ -53,7 +52,6 @@ def write_format(
         encoder: The encoder that was evaluated.
         folder: Destination of the export.
         texts: At least one.
-        card: Markdown of the model card, for a sentence-transformers folder.
 
     Returns:
         The smallest cosine.
@@ -82,7 +80,7 @@ def write_format(
             compact, max_length = read_compact(folder)
             read = StudentEncoder(compact, folder, max_length)
             return same_vectors(read.encode(texts), encoder, folder, texts, minimum=0.9999)
-    export_student(*arguments, card=card)
+    export_student(*arguments)
     return check_parity(encoder, folder, texts)
 
 

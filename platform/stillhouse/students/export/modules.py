@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 FORMATS = STOCK, ONNX, ONNX_INT8, COMPACT = ("sentence-transformers", "onnx", "onnx-int8", "compact")
 """The forms in which a student can be exported; see `students.export.formats`."""
+TOWERS = "towers"
+"""The form of a student of two sides: two folders of sentence-transformers and their joiner."""
 UNTIED = "no layers are tied in this student: its own weights are as small"
 """Why most students have no compact form."""
 

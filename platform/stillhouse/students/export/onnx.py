@@ -3,15 +3,23 @@
 Requires the extra ``onnx``. The graph takes ``input_ids`` and ``attention_mask``, (batch, tokens) in int64,
 with special tokens and padded on the right, and returns ``sentence_embedding``, (batch, dimension) in
 float32. Batch size and length are dynamic.
+
+The graph lies in ``onnx/``, as ``model.onnx`` or, with 8-bit weights, ``model_qint8_quantized.onnx``; these
+are sentence-transformers' own names. If the student is a Hugging Face encoder with modules after it, the
+graph also returns ``last_hidden_state``, and the folder holds the encoder's configuration and those modules:
+``SentenceTransformer(folder, backend="onnx")`` loads it. Up to version 0.2 the folder held ``model.onnx``
+alone, which is still read.
 """
 
 import contextlib
 import importlib.util
+import json
 import logging
 import warnings
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -19,25 +27,37 @@ from torch import Tensor, nn
 
 from stillhouse.core.artifacts import read_json, write_json
 from stillhouse.core.errors import BadInput, require
-from stillhouse.core.tokenizing import FastTokenizer, lower_cases, pad, token_batches
-from stillhouse.core.types import Encoder, Exportable, Tokens
+from stillhouse.core.tokenizing import FastTokenizer, lower_cases, pad, token_batches, transformer_part
+from stillhouse.core.types import Encoder, Exportable, FloatArray, Tokens
+from stillhouse.students.backbone import quiet
 from stillhouse.students.encoder import Vectors, evaluating
-from stillhouse.students.export.modules import copy_tokenizer
-from stillhouse.students.export.sentence_transformers import replacing_folder, same_vectors
+from stillhouse.students.export.modules import ONNX, ONNX_INT8, STOCK, Transformer, copy_tokenizer
+from stillhouse.students.export.sentence_transformers import replacing_folder, same_vectors, write_modules
+from stillhouse.students.sizes import sizes
 
-INPUTS, OUTPUT = ("input_ids", "attention_mask"), "sentence_embedding"
-_GRAPH, _SETTINGS = "model.onnx", "sentence_bert_config.json"
+INPUTS, OUTPUT, STATES = ("input_ids", "attention_mask"), "sentence_embedding", "last_hidden_state"
+FOLDER = "onnx"
+GRAPHS = {ONNX: "model.onnx", ONNX_INT8: "model_qint8_quantized.onnx"}
+"""The file of each form; sentence-transformers names its own exports alike."""
+_SETTINGS = "sentence_bert_config.json"
+_METADATA = "stillhouse"
+"""Key of the graph's metadata that holds its form and the student's size as JSON."""
 _LARGEST_FILE = 1 << 30
 """Largest weights, in bytes, that are stored inside the graph's file, which cannot exceed 2 GiB."""
 
 
 def export_onnx(
-    student: Any, tokenizer_path: str | Path, max_length: int, folder: str | Path, *, int8: bool = False
+    student: Any,
+    tokenizer_path: str | Path,
+    max_length: int,
+    folder: str | Path,
+    *,
+    int8: bool = False,
 ) -> None:
-    """Write ``model.onnx``, the tokenizer's files and the maximum length into a folder.
+    """Write the graph, the tokenizer's files, the maximum length, and what sentence-transformers loads.
 
     The folder appears complete: it is written next to its destination and renamed; an earlier export is
-    replaced. Weights over 1 GiB go into a second file, ``model.onnx.data``.
+    replaced. Weights over 1 GiB go into a second file next to the graph, whose name ends in ``.onnx_data``.
 
     Args:
         student: Any student that is a torch module (`StudentModule`); its mode and device do not change.
@@ -60,14 +80,118 @@ def export_onnx(
         max_length=max_length,
         positions=positions,
     )
-    folder = Path(folder)
-    with replacing_folder(folder, earlier=_GRAPH) as temporary:
-        write_graph(student, temporary / _GRAPH)
+    form, modules = ONNX_INT8 if int8 else ONNX, modules_after_states(student)
+    with replacing_folder(Path(folder), earlier=_is_export) as temporary:
+        graph = temporary / FOLDER / GRAPHS[form]
+        graph.parent.mkdir()
+        write_graph(student, graph, states=bool(modules))
         if int8:
-            quantise(temporary / _GRAPH)
+            quantise(graph)
+        counted = {name: count for name, count in sizes(student).items() if name != "megabytes"}
+        _settle_graph(graph, {"form": form, **counted})
         copy_tokenizer(Path(tokenizer_path), temporary)
-        lowers = lower_cases(Path(tokenizer_path))
-        write_json(temporary / _SETTINGS, {"max_seq_length": max_length, "do_lower_case": lowers})
+        if modules:
+            write_modules([_Encoder(modules[0]), *modules[1:]], temporary, Path(tokenizer_path), max_length)
+        settings: dict[str, Any] = {
+            "max_seq_length": max_length,
+            "do_lower_case": lower_cases(Path(tokenizer_path)),
+        }
+        if int8:
+            # Otherwise sentence-transformers looks for `model.onnx`.
+            settings["model_args"] = {"file_name": graph.name}
+        write_json(temporary / _SETTINGS, settings)
+
+
+def modules_after_states(student: object) -> tuple[Any, ...]:
+    """List a student's stock modules if the first is a Hugging Face encoder; otherwise return nothing.
+
+    The ONNX backend of sentence-transformers runs such an encoder and nothing else.
+    """
+    if not isinstance(student, Exportable) or student.export_sides or student.why_not(STOCK):
+        return ()
+    modules = tuple(student.stock_modules())
+    return modules if isinstance(modules[0], Transformer) else ()
+
+
+@dataclass(frozen=True)
+class _Encoder:
+    """The encoder's configuration alone: its weights are in the graph."""
+
+    name: ClassVar[str] = Transformer.name
+    at_root: ClassVar[bool] = True
+
+    encoder: Transformer
+
+    def write(self, folder: Path, tokenizer_path: Path, max_length: int) -> None:
+        """Write ``config.json``."""
+        with quiet():
+            self.encoder.build().config.save_pretrained(folder)
+
+
+def graph_of(folder: Path) -> Path | None:
+    """Find the graph of an ONNX export: in ``onnx/``, or of version 0.2 in the folder; None without one.
+
+    Raises:
+        BadInput: If there are several graphs.
+    """
+    found = sorted((folder / FOLDER).glob("*.onnx")) or sorted(folder.glob(GRAPHS[ONNX]))
+    require(
+        len(found) < 2,
+        "an ONNX folder must have one graph, or the graph's own file must be given",
+        graphs=[str(file.relative_to(folder)) for file in found],
+    )
+    return found[0] if found else None
+
+
+def is_onnx(folder: Path) -> bool:
+    """Whether a folder has a graph and no weights for torch that the graph was made from."""
+    graphs = any((folder / FOLDER).glob("*.onnx")) or (folder / GRAPHS[ONNX]).is_file()
+    return graphs and not any(transformer_part(folder).glob("*.safetensors"))
+
+
+def stated_form(graph: Path) -> str:
+    """Say whether a graph has 8-bit weights: by its name, else by its weights if ``onnx`` is installed."""
+    if "int8" in graph.stem or importlib.util.find_spec("onnx") is None:
+        return ONNX_INT8 if "int8" in graph.stem else ONNX
+    import onnx
+    from google.protobuf.message import DecodeError
+
+    try:
+        weights = onnx.load(graph, load_external_data=False).graph.initializer
+    except DecodeError as error:
+        raise _unreadable(graph, error) from error
+    kinds = (onnx.TensorProto.INT8, onnx.TensorProto.UINT8)
+    return ONNX_INT8 if any(each.data_type in kinds and len(each.dims) > 1 for each in weights) else ONNX
+
+
+def _unreadable(graph: Path, error: Exception) -> BadInput:
+    reason = str(error).strip().partition("\n")[0].rstrip(".")
+    return BadInput(
+        f"{graph} must be a graph that onnxruntime loads, but: {reason}. Export the student again."
+    )
+
+
+def _is_export(folder: Path) -> bool:
+    """Whether a folder is an earlier ONNX export, of this layout or of version 0.2."""
+    graphs = (folder / FOLDER / GRAPHS[ONNX], folder / FOLDER / GRAPHS[ONNX_INT8], folder / GRAPHS[ONNX])
+    return any(graph.is_file() for graph in graphs) and (folder / _SETTINGS).is_file()
+
+
+def _settle_graph(file: Path, described: dict[str, Any]) -> None:
+    """Note what the graph is in its metadata, and name its weights as optimum looks for them."""
+    import onnx
+    from onnx.external_data_helper import uses_external_data
+
+    graph = onnx.load(file, load_external_data=False)
+    beside = file.with_name(f"{file.name}.data")
+    if beside.is_file():
+        for tensor in filter(uses_external_data, graph.graph.initializer):
+            for entry in tensor.external_data:
+                if entry.key == "location":
+                    entry.value = f"{file.name}_data"
+        beside.rename(file.with_name(f"{file.name}_data"))
+    onnx.helper.set_model_props(graph, {_METADATA: json.dumps(described)})
+    onnx.save(graph, file)
 
 
 def require_extra() -> None:
@@ -88,6 +212,9 @@ def check_onnx(
 ) -> float:
     """Compare an encoder with its ONNX export, as onnxruntime runs it.
 
+    Where the folder is one that sentence-transformers loads, its modules are compared too: applied to the
+    states that the graph returns, they must give the graph's own vectors.
+
     Args:
         encoder: The encoder that was evaluated.
         folder: The exported folder.
@@ -101,7 +228,42 @@ def check_onnx(
     Raises:
         RuntimeError: A cosine is smaller, a length differs by more, or the dimensions differ.
     """
-    return same_vectors(OnnxEncoder(folder).encode(texts), encoder, folder, texts, minimum, stretch)
+    exported = OnnxEncoder(folder)
+    found_ND = exported.encode(texts)
+    lowest = same_vectors(found_ND, encoder, folder, texts, minimum, stretch)
+    if (Path(folder) / "modules.json").is_file():
+        by_modules_ND = _by_modules(exported, Path(folder), texts)
+        same_vectors(by_modules_ND, _OneByOne(exported), folder, texts, 0.9999)
+    return lowest
+
+
+def _by_modules(exported: "OnnxEncoder", folder: Path, texts: Sequence[str]) -> Vectors:
+    """Apply the modules of sentence-transformers to the states of the graph, text by text."""
+    from sentence_transformers.util import import_from_string
+
+    modules = [
+        import_from_string(each["type"]).load(str(folder / each["path"]))
+        for each in read_json(folder / "modules.json")[1:]
+    ]
+    vectors = []
+    with torch.no_grad():
+        for text in texts:
+            features = exported.states(text)
+            for module in modules:
+                features = module(features)
+            vectors.append(features["sentence_embedding"].numpy())
+    return np.concatenate(vectors)
+
+
+class _OneByOne:
+    """An encoder that encodes texts one by one: with 8-bit weights a vector depends on the whole batch."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        self._encoder = encoder
+
+    def encode(self, texts: Sequence[str]) -> FloatArray:
+        """Encode texts, (N, D), in their order."""
+        return np.concatenate([self._encoder.encode([text]) for text in texts])
 
 
 class OnnxEncoder:
@@ -110,10 +272,11 @@ class OnnxEncoder:
     Attributes:
         dim: D.
         tokenizer: Converts texts to ids, truncated as the student's texts were.
+        threads: Threads of onnxruntime.
 
     Args:
-        folder: A folder that `export_onnx` wrote.
-        threads: Threads of onnxruntime; 0 lets it choose.
+        folder: A folder that `export_onnx` wrote, or a graph in it.
+        threads: Threads of onnxruntime; 0 takes as many as torch does.
         batch_tokens: Tokens per batch, padding included.
 
     Raises:
@@ -122,12 +285,25 @@ class OnnxEncoder:
 
     def __init__(self, folder: str | Path, *, threads: int = 0, batch_tokens: int = 4096) -> None:
         _require_packages("onnxruntime")
-        folder = Path(folder)
-        if not (folder / _GRAPH).is_file():
-            raise BadInput(f"An ONNX export holds {_GRAPH}, but {folder} does not.")
-        self._session = _session(folder / _GRAPH, threads)
-        self.dim, self._batch_tokens = int(self._session.get_outputs()[0].shape[1]), batch_tokens
-        self.tokenizer = FastTokenizer(folder, int(read_json(folder / _SETTINGS)["max_seq_length"]))
+        self.graph, home = _located(Path(folder))
+        self.threads = threads or torch.get_num_threads()
+        try:
+            self._session, self._batch_tokens = _session(self.graph, self.threads), batch_tokens
+        except Exception as error:  # the errors of onnxruntime have no common base class
+            raise _unreadable(self.graph, error) from error
+        self._counted = _counted(self._session)
+        inputs = [each.name for each in self._session.get_inputs()]
+        outputs = {each.name: each.shape for each in self._session.get_outputs()}
+        require(
+            sorted(inputs) == sorted(INPUTS) and OUTPUT in outputs,
+            f"a graph must take {', '.join(INPUTS)} and give {OUTPUT}",
+            graph=str(self.graph),
+            inputs=inputs,
+            outputs=list(outputs),
+            remedy="Export the student again, or measure the weights that the graph was made from.",
+        )
+        self.dim = int(outputs[OUTPUT][1])
+        self.tokenizer = FastTokenizer(home, int(read_json(home / _SETTINGS)["max_seq_length"]))
 
     def encode(self, texts: Sequence[str]) -> Vectors:
         """Encode texts, (N, D), in their order."""
@@ -140,26 +316,73 @@ class OnnxEncoder:
             vectors_ND[rows] = self._session.run([OUTPUT], inputs)[0]
         return vectors_ND
 
+    def states(self, text: str) -> dict[str, Tensor]:
+        """Compute the states of a text's tokens, as the modules of sentence-transformers take them."""
+        ids, offsets = self.tokenizer([text])
+        tokens = pad(ids, offsets[:1], np.diff(offsets), self.tokenizer.pad_id)
+        inputs = _inputs(tokens.input_ids_BT, tokens.attention_mask_BT)
+        states_BTH = torch.from_numpy(self._session.run([STATES], inputs)[0])
+        return {"token_embeddings": states_BTH, "attention_mask": tokens.attention_mask_BT}
+
+    def sizes(self) -> dict[str, float]:
+        """The student's parameters, where the graph states them, and ``megabytes`` of the graph's files."""
+        files = (self.graph, self.graph.with_name(f"{self.graph.name}_data"))
+        return self._counted | {
+            "megabytes": sum(file.stat().st_size for file in files if file.is_file()) / 1e6
+        }
+
+
+def _located(path: Path) -> tuple[Path, Path]:
+    """The graph and the folder of its tokenizer, from the folder or from the graph's own file."""
+    if path.is_file():
+        return path, path.parent.parent if path.parent.name == FOLDER else path.parent
+    graph = graph_of(path)
+    if graph is None:
+        raise BadInput(
+            f"An ONNX export holds {FOLDER}/{GRAPHS[ONNX]} or {FOLDER}/{GRAPHS[ONNX_INT8]}, but {path} does "
+            "not. Write one with: stillhouse export STAGE FOLDER --format onnx."
+        )
+    return graph, path
+
+
+def _counted(session: Any) -> dict[str, float]:
+    """The student's parameters by kind, as the graph's metadata state them."""
+    noted = session.get_modelmeta().custom_metadata_map.get(_METADATA, "{}")
+    return {name: float(value) for name, value in json.loads(noted).items() if name.startswith("parameters")}
+
 
 class _Flat(nn.Module):
-    """A student from two tensors to one tensor, as a graph requires."""
+    """A student from two tensors to one or two, as a graph requires.
 
-    def __init__(self, student: Any) -> None:
+    Attributes:
+        outputs: Names of what it returns.
+    """
+
+    def __init__(self, student: Any, *, states: bool) -> None:
         super().__init__()
         self.student = student
+        self.outputs = (OUTPUT, STATES) if states else (OUTPUT,)
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        embedding_BD: Tensor = self.student(Tokens(input_ids, attention_mask)).embedding_BD
-        return embedding_BD
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, ...]:
+        encoding = self.student(Tokens(input_ids, attention_mask))
+        found = {OUTPUT: encoding.embedding_BD}
+        if STATES in self.outputs:
+            found[STATES] = encoding.hidden[-1]
+        return tuple(found[name] for name in self.outputs)
 
 
-def write_graph(student: Any, file: Path) -> None:
+def write_graph(student: Any, file: Path, *, states: bool = False) -> None:
     """Write a student's graph alone, as `export_onnx` does.
+
+    Args:
+        student: As in `export_onnx`.
+        file: Destination; weights over 1 GiB go into a second file.
+        states: Whether the graph also returns the last states of all tokens.
 
     Raises:
         BadInput: The student's graph cannot be written.
     """
-    flat = _Flat(student)
+    flat = _Flat(student, states=states)
     write = _trace if any(isinstance(part, nn.RNNBase) for part in flat.modules()) else _export
     with evaluating(flat), torch.no_grad(), _quiet():
         try:
@@ -190,9 +413,19 @@ def _example(flat: _Flat, *lengths: int) -> tuple[Tensor, Tensor]:
 def _agrees(flat: _Flat, file: Path, lengths: tuple[int, ...]) -> bool:
     """Whether the graph gives the student's vectors for another batch than it was written with."""
     example = _example(flat, *lengths)
-    found = torch.from_numpy(_session(file, threads=0).run([OUTPUT], _inputs(*example))[0])
-    expected: Tensor = flat(*example).cpu()
-    return found.shape == expected.shape and torch.allclose(found, expected, rtol=1e-2, atol=1e-3)
+    found = map(torch.from_numpy, _session(file, threads=0).run(list(flat.outputs), _inputs(*example)))
+    expected: tuple[Tensor, ...] = flat(*example)
+    real_BT1 = example[1].cpu()[:, :, None]
+    return all(_close(one, other.cpu(), real_BT1) for one, other in zip(found, expected, strict=True))
+
+
+def _close(found: Tensor, expected: Tensor, real_BT1: Tensor) -> bool:
+    """Whether two outputs agree, the states of real tokens alone."""
+    if found.shape != expected.shape:
+        return False
+    if found.ndim == 3:
+        found, expected = found * real_BT1, expected * real_BT1
+    return torch.allclose(found, expected, rtol=1e-2, atol=1e-3)
 
 
 def _session(file: Path, threads: int) -> Any:
@@ -215,7 +448,7 @@ def _export(flat: _Flat, example: tuple[Tensor, Tensor], file: Path) -> None:
         flat,
         example,
         input_names=list(INPUTS),
-        output_names=[OUTPUT],
+        output_names=list(flat.outputs),
         dynamic_shapes=({0: dynamic, 1: dynamic}, {0: dynamic, 1: dynamic}),
         dynamo=True,
         verbose=False,
@@ -232,14 +465,18 @@ def _trace(flat: _Flat, example: tuple[Tensor, Tensor], file: Path) -> None:
         example,
         str(file),
         input_names=list(INPUTS),
-        output_names=[OUTPUT],
-        dynamic_axes={name: {0: "batch", 1: "tokens"} for name in INPUTS},
+        output_names=list(flat.outputs),
+        dynamic_axes={name: {0: "batch", 1: "tokens"} for name in INPUTS} | {OUTPUT: {0: "batch"}},
         dynamo=False,
     )
 
 
 def quantise(file: Path) -> None:
-    """Replace a graph by one with 8-bit weights, made by onnxruntime's own quantiser."""
+    """Replace a graph by one with 8-bit weights, made by onnxruntime's own quantiser.
+
+    What follows the states of the tokens (a projection) keeps its weights: sentence-transformers computes it
+    in float32 itself, and must give the same vectors.
+    """
     import onnx
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
@@ -248,8 +485,25 @@ def quantise(file: Path) -> None:
     # anew.
     del graph.graph.value_info[:]
     with _quiet():
-        quantize_dynamic(graph, file, per_channel=True, weight_type=QuantType.QInt8)
+        quantize_dynamic(
+            graph,
+            file,
+            per_channel=True,
+            weight_type=QuantType.QInt8,
+            nodes_to_exclude=_after_states(graph.graph),
+        )
     file.with_suffix(".onnx.data").unlink(missing_ok=True)
+
+
+def _after_states(graph: Any) -> list[str]:
+    """Name the nodes that compute something from the states of the tokens, if the graph returns them."""
+    known, names = {STATES} & {output.name for output in graph.output}, []
+    for node in graph.node:  # In an order in which every input is computed before.
+        if known.intersection(node.input):
+            known.update(node.output)
+            # The quantiser splits a Gemm into a product of this name and a sum.
+            names += [node.name, f"{node.name}_MatMul"]
+    return names
 
 
 def _require_packages(*packages: str) -> None:

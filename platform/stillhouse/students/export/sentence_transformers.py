@@ -4,7 +4,7 @@ import contextlib
 import errno
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from stillhouse.students.backbone import quiet
 
 
 def export_student(
-    student: Exportable, tokenizer_path: str | Path, max_length: int, folder: str | Path, *, card: str = ""
+    student: Exportable, tokenizer_path: str | Path, max_length: int, folder: str | Path
 ) -> None:
     """Write a student as a sentence-transformers folder with safetensors weights.
 
@@ -29,7 +29,6 @@ def export_student(
         tokenizer_path: Folder whose tokenizer files are copied unchanged.
         max_length: Tokens per text, special ones included.
         folder: Destination of the export.
-        card: Markdown of the model card; if empty, none is written.
 
     Raises:
         BadInput: No tokenizer files, more tokens than the model has positions, a student that stock modules
@@ -41,10 +40,13 @@ def export_student(
         max_length=max_length,
         positions=student.max_tokens,
     )
-    with replacing_folder(Path(folder), earlier="modules.json") as temporary:
+    with replacing_folder(Path(folder), earlier=is_stock) as temporary:
         write_modules(student.stock_modules(), temporary, Path(tokenizer_path), max_length)
-        if card:
-            (temporary / "README.md").write_text(card, encoding="utf-8")
+
+
+def is_stock(folder: Path) -> bool:
+    """Whether a folder is one of sentence-transformers with weights for torch."""
+    return (folder / "modules.json").is_file() and not (folder / "onnx").is_dir()
 
 
 def write_modules(
@@ -151,17 +153,17 @@ def _folder_settings(similarity: str) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def replacing_folder(folder: Path, *, earlier: str) -> Iterator[Path]:
+def replacing_folder(folder: Path, *, earlier: Callable[[Path], bool]) -> Iterator[Path]:
     """Provide an empty folder that replaces ``folder`` when the block ends without an error.
 
     Args:
         folder: Destination of the export: missing, empty, or an earlier export of the same form.
-        earlier: A file that every export of this form has.
+        earlier: Whether a folder is an earlier export of the same form.
 
     Raises:
         BadInput: The folder holds something else, or the disk is full.
     """
-    if folder.exists() and not (folder / earlier).is_file() and any(folder.iterdir()):
+    if folder.exists() and any(folder.iterdir()) and not earlier(folder):
         raise BadInput(
             f"An export replaces nothing but an export of its form, but {folder} holds something else. Give "
             "an empty or a new folder."

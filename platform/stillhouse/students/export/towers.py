@@ -20,32 +20,11 @@ from stillhouse.losses.pair_head import Joiner
 from stillhouse.students.export.modules import Dense
 from stillhouse.students.export.sentence_transformers import replacing_folder, write_modules
 
-_BILINEAR = """\
-A score is the inner product of the two vectors: any index of inner products serves it.
-
-```python
-import faiss
-from sentence_transformers import SentenceTransformer
-
-claims, documents = SentenceTransformer("claims"), SentenceTransformer("documents")
-index = faiss.IndexFlatIP(documents.get_sentence_embedding_dimension())
-index.add(documents.encode(["A document.", "Another one."]))
-scores, rows = index.search(claims.encode(["A claim."]), 2)
-```"""
-_JOINED = """\
-With c and d, the vectors of the two folders, a score is wᵀ [{parts}]; w is `weight` in `joiner.safetensors`.
-It is not an inner product, so no index can serve it: candidates are scored one by one."""
-_PARTS = {"features": "c; d; c∘d; |c−d|", "concat": "c; d"}
+DESCRIPTION, JOINER = "towers.json", "joiner.safetensors"
+SIDES = ("claims", "documents")
 
 
-def usage(joiner: Joiner) -> str:
-    """Describe in Markdown how the folders are used."""
-    return _BILINEAR if joiner.kind == "bilinear" else _JOINED.format(parts=_PARTS[joiner.kind])
-
-
-def export_towers(
-    student: Any, joiner: Joiner, max_length: int, folder: str | Path, *, card: str = ""
-) -> None:
+def export_towers(student: Any, joiner: Joiner, max_length: int, folder: str | Path) -> None:
     """Write both towers; the folder appears complete.
 
     Args:
@@ -53,7 +32,6 @@ def export_towers(
         joiner: Joins the vectors of the two sides.
         max_length: Tokens per text.
         folder: Destination of the export.
-        card: Markdown of the model card; if empty, only the usage of the folders is written.
 
     Raises:
         BadInput: A norm, which no layer after it can be multiplied into, pooling that no stock module does,
@@ -71,18 +49,22 @@ def export_towers(
     weight: Tensor = joiner.layer.weight  # type: ignore[assignment]
     joined = (Dense(_layer(weight), nn.Identity()),) if joiner.kind == "bilinear" else ()
     tokenizer = Path(student.tokenizer.path)
-    with replacing_folder(target, earlier=f"{first}/modules.json") as temporary:
+    with replacing_folder(target, earlier=is_towers) as temporary:
         for side, more in ((first, joined), (second, ())):
             (temporary / side).mkdir()
             write_modules([*modules[side], *more], temporary / side, tokenizer, max_length, similarity="dot")
         if not joined:
             save_file(
                 {"weight": weight.detach().cpu().contiguous()},
-                temporary / "joiner.safetensors",
+                temporary / JOINER,
                 {"format": "pt"},
             )
-        write_json(temporary / "towers.json", {"joiner": joiner.kind, "max_length": max_length})
-        (temporary / "README.md").write_text(card or f"# Two towers\n\n{usage(joiner)}\n", encoding="utf-8")
+        write_json(temporary / DESCRIPTION, {"joiner": joiner.kind, "max_length": max_length})
+
+
+def is_towers(folder: Path) -> bool:
+    """Whether a folder holds two towers."""
+    return (folder / DESCRIPTION).is_file()
 
 
 def _layer(weight: Tensor) -> nn.Linear:

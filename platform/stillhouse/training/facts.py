@@ -1,0 +1,49 @@
+"""What a model card says of a stage and what its plan does not state: names, and what its figures count."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from stillhouse.core.artifacts import Workspace, read_json, read_manifest, write_json
+from stillhouse.corpora.tables import open_rows
+from stillhouse.evaluation.retrieval import Search
+from stillhouse.evaluation.suites import figure_facts
+from stillhouse.plan.data import Model
+from stillhouse.plan.stage import Stage
+
+FACTS = "facts.json"
+
+
+def write_facts(stage: Stage, workspace: Workspace, search: Search | None = None) -> None:
+    """Write the facts into the stage's folder, unless they are there; its inputs must be built."""
+    path = workspace.path(stage) / FACTS
+    if path.exists():
+        return
+    stages = list(stage.chain())
+    tables = [table for part in stages for table in part.examples.columns.values()]
+    facts = {
+        "teachers": list(dict.fromkeys(name for part in stages for name in _teachers(part))),
+        "texts": {
+            table.label: read_manifest(workspace.path(table))["rows"]
+            for table in tables
+            if workspace.finished(table)
+        },
+        "examples": len(next(iter(open_rows(workspace, stage.examples).values()))),
+        "figures": figure_facts(stage.dev, workspace, search) if stage.dev else {},
+    }
+    write_json(path, facts)
+
+
+def _teachers(stage: Stage) -> Iterator[str]:
+    """Names of the published models that a stage learns from."""
+    teachers: list[Any] = [*stage.examples.teachers(), *(store.teacher for store in stage.stores.values())]
+    if stage.live is not None:
+        teachers += stage.live.model.kwargs.values()
+    yield from (each.name for each in teachers if isinstance(each, Model) and each.name)
+
+
+def read_facts(folder: Path) -> dict[str, Any]:
+    """Read the facts of a finished stage; empty for one that was trained before they were written."""
+    path = folder / FACTS
+    found: dict[str, Any] = read_json(path) if path.is_file() else {}
+    return found

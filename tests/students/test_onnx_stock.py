@@ -1,0 +1,119 @@
+"""The ONNX folder as sentence-transformers' ONNX backend loads it.
+
+The backend needs optimum-onnx, which wants an older transformers than the platform: it is in the environment
+of `make peers`. Without it, everything of the installed sentence-transformers runs but optimum's class, in
+whose place stands a session on the file that sentence-transformers has chosen.
+"""
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stillhouse.plan.data import Model
+from stillhouse.students.encoder import StudentEncoder
+from stillhouse.students.export.formats import write_format
+from stillhouse.students.export.modules import ONNX, ONNX_INT8
+from stillhouse.students.export.onnx import OnnxEncoder, check_onnx, graph_of
+from stillhouse.students.recurrent import RecurrentStudent
+from stillhouse.students.transformer import TransformerStudent
+
+for package in ("onnx", "onnxscript", "onnxruntime"):
+    pytest.importorskip(package)
+
+MakeModel = Callable[[str], Model]
+PEERS = Path(__file__).resolve().parents[2] / ".venv-peers" / "bin" / "python"
+TEXTS = ["The river.", "a model of the river, long enough to be cut in two", "z", "river river"]
+
+
+def exported(kind: str, form: str, make_model: MakeModel, folder: Path) -> StudentEncoder:
+    base = make_model("bert" if kind in ("recurrent", "cls") else kind)
+    student: Any = (
+        RecurrentStudent(base, unit=1, repeats=2, bottleneck=8)
+        if kind == "recurrent"
+        else TransformerStudent(base, layers=(0, 2), pooling="cls", normalize=False)
+        if kind == "cls"
+        else TransformerStudent(base, layers=(0, 2), projection=8, projection_activation="tanh")
+    )
+    encoder = StudentEncoder(student, student.tokenizer.path, 12)
+    write_format(form, encoder, folder, TEXTS)
+    return encoder
+
+
+@pytest.mark.parametrize(
+    ("kind", "form"),
+    [("bert", ONNX), ("bert", ONNX_INT8), ("modernbert", ONNX), ("recurrent", ONNX), ("cls", ONNX_INT8)],
+)
+def test_the_backend_gives_the_same_vectors(
+    kind: str, form: str, backend: list[Path], make_model: MakeModel, tmp_path: Path
+) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    encoder = exported(kind, form, make_model, tmp_path / "graph")
+    stock = SentenceTransformer(str(tmp_path / "graph"), backend="onnx", device="cpu")
+    graph = OnnxEncoder(tmp_path / "graph")
+    assert backend == [graph.graph] and stock.max_seq_length == 12
+    # One text at a time: the activations of a batch are quantised together.
+    expected = np.concatenate([graph.encode([text]) for text in TEXTS])
+    found = np.concatenate([stock.encode([text]) for text in TEXTS])
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    if form == ONNX:
+        np.testing.assert_allclose(stock.encode(TEXTS), encoder.encode(TEXTS), rtol=1e-3, atol=1e-5)
+
+
+def test_modules_that_give_other_vectors_are_detected(make_model: MakeModel, tmp_path: Path) -> None:
+    encoder = exported("bert", ONNX, make_model, tmp_path / "graph")
+    file = tmp_path / "graph" / "1_Pooling" / "config.json"
+    modes = json.loads(file.read_text())
+    modes |= {"pooling_mode_mean_tokens": False, "pooling_mode_cls_token": True}
+    file.write_text(json.dumps(modes))
+    with pytest.raises(RuntimeError, match="Do not publish"):
+        check_onnx(encoder, tmp_path / "graph", TEXTS)
+
+
+PROGRAM = """
+import sys
+sys.modules["stillhouse"] = None  # importing it now fails, wherever it is installed
+import numpy as np
+from sentence_transformers import SentenceTransformer
+model = SentenceTransformer(sys.argv[1], backend="onnx", device="cpu")
+assert type(model[0].auto_model).__name__ == "ORTModelForFeatureExtraction"
+np.save(sys.argv[2], np.concatenate([model.encode([text]) for text in sys.argv[3:]]))
+"""
+
+
+@pytest.mark.skipif(not PEERS.exists(), reason="optimum is not installed: make peers")
+@pytest.mark.parametrize("form", [ONNX, ONNX_INT8])
+def test_optimum_itself_gives_the_same_vectors(form: str, make_model: MakeModel, tmp_path: Path) -> None:
+    exported("bert", form, make_model, tmp_path / "graph")
+    # The class of a tokenizer that transformers 5 saved, which the older one there does not know.
+    config = tmp_path / "graph" / "tokenizer_config.json"
+    config.write_text(config.read_text().replace("TokenizersBackend", "PreTrainedTokenizerFast"))
+    arguments = [str(tmp_path / "graph"), str(tmp_path / "vectors.npy"), *TEXTS]
+    ran = subprocess.run(
+        [str(PEERS), "-I", "-c", PROGRAM, *arguments],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert ran.returncode == 0, ran.stderr
+    graph = OnnxEncoder(tmp_path / "graph")
+    expected = np.concatenate([graph.encode([text]) for text in TEXTS])
+    np.testing.assert_allclose(np.load(tmp_path / "vectors.npy"), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_the_graph_of_version_0_2_is_still_read(make_model: MakeModel, tmp_path: Path) -> None:
+    exported("bert", ONNX, make_model, tmp_path / "graph")
+    old = tmp_path / "old"
+    old.mkdir()
+    for name in ("tokenizer.json", "tokenizer_config.json", "sentence_bert_config.json"):
+        (old / name).write_bytes((tmp_path / "graph" / name).read_bytes())
+    (old / "model.onnx").write_bytes((tmp_path / "graph" / "onnx" / "model.onnx").read_bytes())
+    assert graph_of(old) == old / "model.onnx"
+    expected = OnnxEncoder(tmp_path / "graph").encode(TEXTS)
+    np.testing.assert_array_equal(OnnxEncoder(old).encode(TEXTS), expected)

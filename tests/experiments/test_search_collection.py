@@ -31,7 +31,8 @@ from stillhouse.reports.tables import comparison_table, comparison_table_markdow
 from stillhouse.training.models import open_model
 
 TEXTS = sentences(300, 3)
-PASSAGES, UNSEEN = TEXTS[:60], TEXTS[100:]
+SENTENCES = [f"The {TEXTS[60]} is here.", f"The {TEXTS[61]} is there."]
+PASSAGES, UNSEEN = [*TEXTS[:6], " ".join(SENTENCES), *TEXTS[7:60]], TEXTS[100:]
 QUERIES = sentences(400, 8)[-24:]
 
 
@@ -64,7 +65,15 @@ def folder(tmp_path: Path) -> Path:
 @pytest.fixture
 def own(experiment: Experiment, folder: Path, tmp_path: Path) -> Experiment:
     """A corpus that holds some of the collection's texts, in another spelling, and its queries."""
-    known = [f"  {PASSAGES[0].upper()} .", QUERIES[0], QUERIES[20], PASSAGES[4], PASSAGES[59]]
+    known = [
+        f"  {PASSAGES[0].upper()} .",
+        QUERIES[0],
+        QUERIES[20],
+        PASSAGES[4],
+        PASSAGES[59],
+        PASSAGES[6],
+        SENTENCES[1],
+    ]
     corpus = tmp_path / "texts.txt"
     corpus.write_text("\n".join([*UNSEEN, *known]))
     given = {"sentences.corpus": str(corpus), "collection.path": str(folder)}
@@ -116,8 +125,9 @@ def test_its_queries_and_judged_passages_are_not_trained_on(
     assert PASSAGES[59] in train, "this one is not judged"
     spelled = {text.casefold().rstrip(" .").strip() for text in train}
     assert not spelled & {PASSAGES[0], QUERIES[0], QUERIES[20], PASSAGES[4]}
-    assert prepared.facts["texts_left_out"] == 4
-    assert "4 of 205 texts are left out" in capsys.readouterr().out
+    assert not train & {PASSAGES[6], *SENTENCES}
+    assert prepared.facts["texts_left_out"] == 6
+    assert "6 of 207 texts are left out" in capsys.readouterr().out
     assert prepared.facts["collection"] == "own: 12 dev and 12 test queries, 61 passages"
 
 

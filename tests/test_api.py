@@ -11,7 +11,16 @@ import pytest
 from small_experiment import sentences  # type: ignore[import-not-found]
 
 import stillhouse
-from stillhouse import BadInput, Budget, Experiment, Sentences, TeacherChoice, TransformerChoice
+from stillhouse import (
+    BadInput,
+    Budget,
+    Experiment,
+    Mining,
+    Pairs,
+    Sentences,
+    TeacherChoice,
+    TransformerChoice,
+)
 from stillhouse.cli.main import main
 from stillhouse.search.options import SweepOptions
 from stillhouse.sweeps import sweep as sweep_module
@@ -84,6 +93,10 @@ def test_invalid_values_are_refused_before_any_work(experiment: Experiment, tmp_
         stillhouse.train("mes", experiment, root=root)
     with pytest.raises(BadInput, match="simcse must be given labelled text"):
         stillhouse.train("simcse", experiment, root=root)
+    few = Experiment(data=(Sentences(), Pairs(mining=Mining(range_max=4))))
+    for command in (stillhouse.train, stillhouse.sweep):
+        with pytest.raises(BadInput, match="negatives=8"):
+            command("ibkd", few, root=root)
     with pytest.raises(BadInput, match="Did you mean batch_size"):
         stillhouse.train("mse", experiment, values={"batchsize": 8}, root=root)
     with pytest.raises(BadInput, match="Did you mean median"):

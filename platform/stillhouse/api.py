@@ -87,7 +87,7 @@ def train(
         method: Name of the method, such as ``ibkd``.
         experiment: The data, teacher, student and budget; None takes the defaults.
         values: Hyper-parameters that differ from the preset.
-        preset: ``paper`` or ``repo``.
+        preset: One of the method's presets, such as ``paper`` or ``repo`` (`stillhouse presets METHOD`).
         root: The workspace's folder; None takes ``$STILLHOUSE_ROOT``, else ``./runs``.
         local: Whether to work in this process; otherwise Ray is joined or started.
         workers: Training processes; more than one needs Ray or starts plain processes.
@@ -148,7 +148,8 @@ def sweep(
         space: Experiment file with a search space; None takes the method's own.
         section: ``space`` (the grid) or ``continuous``; empty chooses by the sampler.
         values: Hyper-parameters that are fixed.
-        preset: Source of the hyper-parameters that are neither searched nor fixed: ``paper`` or ``repo``.
+        preset: Source of the hyper-parameters that are neither searched nor fixed: one of the method's
+            presets, such as ``paper`` or ``repo``.
         trials: Number of trials in all; a larger number later extends the sweep.
         sampler: ``tpe``, ``random``, ``qmc`` or ``grid``.
         scheduler: Rule that stops weak trials early, such as ``asha``; ``none`` stops none.

@@ -156,6 +156,18 @@ def test_help_fits_on_one_screen(capsys: pytest.CaptureFixture[str]) -> None:
         (["train", "ibkd", "--local", "--set", "pairs.minin.seed=1"], "Did you mean pairs.mining.seed"),
         (["train", "ibkd", "--set", "gamma=1", "--set", "gamma=2"], "--set gives each name once"),
         (["presets", "ibdk"], "Did you mean ibkd"),
+        (["presets"], "`presets` needs a method"),
+        # K = 8 of IBKD's paper reaches the plan by either command, and its own number wins.
+        (["train", "ibkd", "--local", "--set", "pairs.mining.range_max=4"], "negatives=8"),
+        (["sweep", "ibkd", "--set", "pairs.mining.range_max=4"], "negatives=8"),
+        (
+            ["train", "ibkd", "--local", "--negatives", "5", "--set", "pairs.mining.range_max=4"],
+            "negatives=5",
+        ),
+        (
+            ["train", "ibkd", "--local", "--finetune-budget", "0", "--set", "projection=8"],
+            "projection = 0 without a fine-tuning stage",
+        ),
         (["export", "nowhere", "out"], "nowhere"),
     ],
 )
@@ -240,6 +252,18 @@ def test_presets_are_printed_side_by_side(tmp_path: Path, capsys: pytest.Capture
     values = {value["name"]: value for value in json.loads(report.read_text())}
     assert values["gamma"]["paper"] == 0.5 and values["gamma"]["repo"] == 1.0 and values["gamma"]["differs"]
     assert not values["kernel"]["differs"]
+    assert values["distil_batch_size"]["dense_retrieval"] == 128
+    assert values["estimator"]["paper_source"] == "eq. 6"
+    assert values["estimator"]["repo_source"] == "code: 1/(n-1)²"
+
+
+def test_a_method_with_one_preset_shows_one(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    assert main(["presets", "sra", "--json", str(report)]) == 0
+    assert "repo" not in capsys.readouterr().out
+    assert all("repo" not in value for value in json.loads(report.read_text()))
+    assert main(["presets", "ibkd", "--markdown"]) == 0
+    assert "| `estimator` | biased_l2 | biased_l2 | eq. 6 | biased |" in capsys.readouterr().out
 
 
 def test_listing_a_workspace_without_stores(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

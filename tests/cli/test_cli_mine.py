@@ -109,11 +109,12 @@ def test_mined_file_can_be_used_as_labelled_text(flags: list[str], pairs: Path, 
     (tmp_path / "words.txt").write_text("\n".join(dict.fromkeys(lines(120, 2))))
     corpus = ["--corpus", str(tmp_path / "words.txt"), "--sentences", "0", "--set", "sentences.held_out=20"]
     budget = ["--distil-budget", "32", "--finetune-budget", "32", "--evaluations", "1"]
-    values = ["--set", "distil_batch_size=16", "--set", "finetune_batch_size=16"]
+    values = ["--set", "distil_batch_size=16", "--set", "finetune_batch_size=4", "--set", "finetune_epochs=3"]
     labelled = ["--labelled", str(out), "--negatives", "2"]
     assert main(["train", "ibkd", *flags, *corpus, *budget, *values, *labelled]) == 0
     plans = [path.read_text() for path in (workspace.root / "stages").glob("*/manifest.json")]
-    assert any(examples.columns["passage"].sha256 in plan for plan in plans)
+    (plan,) = (plan for plan in plans if examples.columns["passage"].sha256 in plan)
+    assert json.loads(plan)["plan"]["with"]["budget"] == 3 * len(rows)
 
 
 def test_pairs_default_to_pydocs(

@@ -16,6 +16,7 @@ import pytest
 from stillhouse.cli.main import parser
 from stillhouse.experiments.fields import experiment_of, fields
 from stillhouse.methods import known_methods, load_method
+from stillhouse.reports.presets import presets_page
 from stillhouse.sweeps.checks import check_plans, search_space
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -231,3 +232,8 @@ def test_experiment_files_in_pages_parse(page: Path, tmp_path: Path) -> None:
         space = search_space(method, path, section="continuous", sampler="tpe", scheduler="asha", fixed={})
         assert space.domains
         check_plans(method, experiment_of(space.experiment), space.probes(), "paper")
+
+
+def test_the_page_of_presets_is_what_the_methods_say() -> None:
+    written = (DOCS / "presets.md").read_text(encoding="utf-8")
+    assert written == presets_page(), "run `stillhouse presets --markdown > docs/presets.md`"

@@ -258,7 +258,7 @@ def test_a_mined_negative_equal_to_the_passage_is_ignored() -> None:
         ({"similarity": "dot"}, "similarity in"),
         ({"similarity": "cosine", "normalize": False}, "normalize"),
         ({"projection": False}, "projection"),
-        ({"similarity": "cosine", "bias": True}, "bias = False without a projection"),
+        ({"similarity": "cosine", "projection": False, "bias": True}, "bias = False without a projection"),
         ({"similarity": "cosine", "projection": False, "teacher_dim": 4}, "student_dim = teacher_dim"),
     ],
 )

@@ -1,6 +1,7 @@
 """HSIC compared with the trace formula in loops, closed forms and invariants."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ def draw(*shape: int, seed: int = 0) -> Tensor:
 
 def slow_gram(points: np.ndarray[Any, Any], loss: HSIC) -> np.ndarray[Any, Any]:
     """Compute the kernel matrix entry by entry."""
-    if loss.normalize:
+    if loss.normalize or (loss.forms == "code" and loss.kernel == "linear"):
         points = points / np.linalg.norm(points, axis=1, keepdims=True)
     rows = len(points)
     gamma = loss.gamma
@@ -31,7 +32,9 @@ def slow_gram(points: np.ndarray[Any, Any], loss: HSIC) -> np.ndarray[Any, Any]:
             squared = float(((points[i] - points[j]) ** 2).sum())
             gram[i, j] = {
                 "rbf": math.exp(-gamma * squared),
-                "imq": 1 / math.sqrt(1 + gamma * squared),
+                "imq": 1 / math.sqrt(1 + gamma * squared)
+                if loss.forms == "usual"
+                else 1 / math.sqrt((1 / gamma if loss.bandwidth == "median" else gamma) + squared),
                 "linear": float(points[i] @ points[j]),
             }[loss.kernel]
     return gram
@@ -41,8 +44,18 @@ def slow_gram(points: np.ndarray[Any, Any], loss: HSIC) -> np.ndarray[Any, Any]:
 @pytest.mark.parametrize("bandwidth", ["fixed", "median"])
 @pytest.mark.parametrize("normalize", [True, False])
 @pytest.mark.parametrize("estimator", ["biased_l2", "biased"])
-def test_hsic_is_the_trace_formula(kernel: str, bandwidth: str, normalize: bool, estimator: str) -> None:
-    loss = HSIC(kernel=kernel, gamma=0.3, bandwidth=bandwidth, normalize=normalize, estimator=estimator)
+@pytest.mark.parametrize("forms", ["usual", "code"])
+def test_hsic_is_the_trace_formula(
+    kernel: str, bandwidth: str, normalize: bool, estimator: str, forms: str
+) -> None:
+    loss = HSIC(
+        kernel=kernel,
+        forms=forms,
+        gamma=0.3,
+        bandwidth=bandwidth,
+        normalize=normalize,
+        estimator=estimator,
+    )
     inputs, student = draw(7, 5), draw(7, 3, seed=1)
     rows = 7
     center = np.eye(rows) - np.ones((rows, rows)) / rows
@@ -75,6 +88,23 @@ def test_hsic_with_a_constant_is_zero(kernel: str) -> None:
     assert abs(loss(constant, draw(32, 6).float()).item()) < 1e-7
 
 
+def test_the_kernels_of_the_authors_code() -> None:
+    inputs, student = 3 * draw(6, 4), 5 * draw(6, 2, seed=1)
+    center = torch.eye(6, dtype=torch.float64) - 1 / 6
+
+    def value(kernel: Callable[[Tensor], Tensor]) -> float:
+        return float((kernel(inputs) @ center @ kernel(student) @ center).trace()) / 25
+
+    def linear(points: Tensor) -> Tensor:
+        rows = torch.nn.functional.normalize(points, dim=1)
+        return rows @ rows.T
+
+    switches: dict[str, Any] = {"forms": "code", "normalize": False, "estimator": "biased"}
+    imq = HSIC(kernel="imq", gamma=0.7, **switches)(inputs, student).item()
+    assert imq == pytest.approx(value(lambda points: (torch.cdist(points, points) ** 2 + 0.7) ** -0.5))
+    assert HSIC(kernel="linear", **switches)(inputs, student).item() == pytest.approx(value(linear))
+
+
 def test_hsic_invariants() -> None:
     loss, inputs, student = HSIC(), draw(10, 4), draw(10, 4, seed=1)
     value, order = loss(inputs, student), torch.randperm(10, generator=torch.Generator().manual_seed(0))
@@ -101,8 +131,9 @@ def test_distances_far_from_the_origin_survive_float32() -> None:
 
 @pytest.mark.parametrize("kernel", ["rbf", "imq", "linear"])
 @pytest.mark.parametrize("normalize", [True, False])
-def test_gradient_of_hsic(kernel: str, normalize: bool) -> None:
-    loss = HSIC(kernel=kernel, normalize=normalize)
+@pytest.mark.parametrize("forms", ["usual", "code"])
+def test_gradient_of_hsic(kernel: str, normalize: bool, forms: str) -> None:
+    loss = HSIC(kernel=kernel, normalize=normalize, forms=forms)
     inputs = (draw(5, 3).requires_grad_(), draw(5, 2, seed=1).requires_grad_())
     assert torch.autograd.gradcheck(loss, inputs)
 
@@ -161,6 +192,7 @@ def test_bfloat16_and_autocast_compute_in_float32() -> None:
         ({"gamma": 0.0}, "gamma > 0"),
         ({"gamma": -1.0}, "gamma > 0"),
         ({"kernel": "rbg"}, "Did you mean rbf"),
+        ({"forms": "paper"}, "forms in"),
         ({"bandwidth": "mean"}, "bandwidth in"),
         ({"estimator": "unbiased"}, "estimator in"),
     ],

@@ -57,7 +57,7 @@ def test_edges_stay_finite_and_in_float32() -> None:
 
 @pytest.mark.parametrize(
     "switches",
-    [{"teacher_dim": 4, "projection": False}, {"dimensions": "max"}, {"bias": True}],
+    [{"teacher_dim": 4, "projection": False}, {"dimensions": "max"}, {"projection": False, "bias": True}],
 )
 def test_mse_refuses(switches: dict[str, Any]) -> None:
     with pytest.raises(BadInput):

@@ -42,6 +42,9 @@ OTHER: dict[str, Any] = {
     "finetune_input_layer": "penultimate",
     "bandwidth": "median",
     "estimator": "biased",
+    "kernel_forms": "code",
+    "output": "state",
+    "finetune_texts": "all",
     "optimizer": "adam",
     "decay": "constant",
     "match": "last",
@@ -81,7 +84,10 @@ SMALL: dict[str, dict[str, Any]] = {
 }
 """Hyper-parameters that fit the small models and batches of these tests."""
 
-MATTERS: dict[tuple[str, str], dict[str, Any]] = {("crosslingual", "temperature"): {"contrast": "ce"}}
+MATTERS: dict[tuple[str, str], dict[str, Any]] = {
+    ("crosslingual", "temperature"): {"contrast": "ce"},
+    **{(name, "optimizer"): {"weight_decay": 0.01} for name in METHODS},
+}
 """Values under which a hyper-parameter has an effect."""
 
 
@@ -101,6 +107,7 @@ def setting(path: str = "", words: str = "") -> Setting:
             Pairs.key: PairData(
                 Examples({"query": queries, "passage": passages, "negatives": passages}, mined),
                 {**stores, "negatives": stores["passage"]},
+                rows=200,
             ),
             Parallel.key: ParallelData(
                 Examples({"source": texts, "target": queries}, AllRows()), Store(texts, teacher)
@@ -160,10 +167,12 @@ def changed(method: Any, name: str) -> Any:
     )
 
 
-@pytest.mark.parametrize("name", METHODS)
-@pytest.mark.parametrize("preset", ["paper", "repo"])
+@pytest.mark.parametrize(
+    ("name", "preset"), [(name, preset) for name in METHODS for preset in load_method(name).PRESETS]
+)
 def test_its_presets_build(name: str, preset: str) -> None:
     method = load_method(name)
+    assert next(iter(method.PRESETS)) == "paper" and method.PRESETS["paper"] == method.HyperParameters()
     stages = list(method.plan(hyper_parameters(method, {}, preset), setting()).chain())
     assert method.PAPER and method.PRUNABLE_FROM in [stage.label for stage in stages]
     assert all(stage.dev is not None for stage in stages)
@@ -173,10 +182,23 @@ def test_its_presets_build(name: str, preset: str) -> None:
 def test_its_presets_name_the_source_of_each_value(name: str) -> None:
     method = load_method(name)
     all_fields = {field.name for field in dataclasses.fields(method.HyperParameters)}
-    assert set(getattr(method, "SOURCES", {})) <= all_fields
+    sources = getattr(method, "SOURCES", {})
+    assert set(sources) <= all_fields
+    assert {len(each) for each in sources.values()} <= {1 + ("repo" in method.PRESETS)}
     values = presets(method)
     assert {value.name for value in values} == all_fields
-    assert all(value.repo_source != "ours" for value in values if value.differs)
+    assert all(value.code_source not in ("", "ours") for value in values if value.differs)
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in METHODS if hasattr(load_method(name).HyperParameters, "optimizer")]
+)
+def test_adamw_has_the_weight_decay_that_sets_it_apart(name: str) -> None:
+    method = load_method(name)
+    for hp in method.PRESETS.values():
+        assert hp.optimizer == "adam" or hp.weight_decay > 0
+    with pytest.raises(BadInput, match="weight_decay > 0 with optimizer = adamw"):
+        method.plan(method.HyperParameters(optimizer="adamw", weight_decay=0.0), setting())
 
 
 @pytest.mark.parametrize(
@@ -216,7 +238,7 @@ def test_its_search_space_names_its_hyper_parameters(name: str, section: str) ->
 
 
 def test_the_grid_has_its_published_size() -> None:
-    assert load_space(default_space("ibkd")).grid_size() == 8640
+    assert load_space(default_space("ibkd")).grid_size() == 1_166_400
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -276,8 +298,8 @@ def _accumulating(self: Setting, common: Callable[[Setting], dict[str, Any]]) ->
 
 def test_epochs_replace_the_budget() -> None:
     method = load_method("ibkd")
-    stage = next(method.plan(method.HyperParameters(distil_epochs=3), setting()).chain())
-    assert stage.budget == 3000
+    plan = method.plan(method.HyperParameters(distil_epochs=3, finetune_epochs=5), setting())
+    assert [stage.budget for stage in plan.chain()] == [3000, 1000]
 
 
 def test_logits_with_zero_weight_need_no_teacher() -> None:
@@ -294,15 +316,20 @@ def test_logits_with_zero_weight_need_no_teacher() -> None:
 
 
 def test_a_projection_needs_the_fine_tuning_stage() -> None:
-    method = load_method("ibkd")
+    method: Any = load_method("ibkd")
     bare = dataclasses.replace(setting().having(Pairs, None), finetune_budget=0)
     with pytest.raises(BadInput, match="projection = 0 without a fine-tuning stage"):
-        method.plan(method.HyperParameters(projection=16), bare)
+        method.check_given({"projection": 16}, bare)
+    method.check_given({"projection": 16}, setting())
+    method.check_given({"projection": 0}, bare)
+    assert method.plan(method.PRESETS["repo"], bare).student.kwargs.get("projection") is None
+    assert method.plan(method.PRESETS["repo"], setting()).student.kwargs["projection"] == 128
 
 
 def test_w_is_dropped_or_the_last_layer_of_the_student(tiny_model: Path) -> None:
-    method, given = load_method("ibkd"), setting(str(tiny_model))
-    dropped = method.plan(hyper_parameters(method, {}, "repo"), given)
+    method: Any = load_method("ibkd")
+    given = setting(str(tiny_model))
+    dropped = method.plan(hyper_parameters(method, {"projection": 0}, "repo"), given)
     kept = method.plan(hyper_parameters(method, {"keep_projection": True}, "repo"), given)
     _one_step(kept)
     first, last = (next(plan.chain()) for plan in (dropped, kept))
@@ -311,7 +338,7 @@ def test_w_is_dropped_or_the_last_layer_of_the_student(tiny_model: Path) -> None
     losses = [_first_loss(stage) for stage in (first, last)]
     assert losses[0] == pytest.approx(losses[1], rel=5e-3)  # the student's product may be bfloat16
     with pytest.raises(BadInput, match="projection = 0 if W is kept"):
-        method.HyperParameters(projection=8, keep_projection=True)
+        method.check_given({"projection": 8, "keep_projection": True}, given)
 
 
 def test_a_teacher_of_unit_vectors_has_students_of_unit_vectors(tmp_path: Path) -> None:

@@ -3,8 +3,10 @@
 import inspect
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from sklearn.decomposition import PCA
 from torch import Tensor, nn
 
 from stillhouse.core.errors import BadInput
@@ -119,6 +121,44 @@ def test_fine_tuning_is_supervised_infonce_and_hsic_of_the_queries() -> None:
     torch.testing.assert_close(terms["hsic"], 0.5 * HSIC()(pooled(student["query"], 0), vectors["query"]))
 
 
+@pytest.mark.parametrize("output", ["vector", "state"])
+@pytest.mark.parametrize("columns", [("query", "passage", "negatives"), ("query", "passage")])
+def test_hsic_over_all_texts_and_of_the_pooled_state(output: str, columns: tuple[str, ...]) -> None:
+    whole, teacher, batch = labelled()
+    student = {
+        column: Encoding(
+            whole[column].embedding_BD.double(),
+            tuple(states.double() for states in whole[column].hidden),
+            whole[column].mask_BT,
+        )
+        for column in columns
+    }
+    hsic = spec(HSIC, gamma=0.1, normalize=False, estimator="biased")
+    objective = SupervisedBottleneck(
+        hsic=hsic, beta=0.8, input_layer="penultimate", output=output, texts="all"
+    )
+    term = objective(student, teacher, batch)["hsic"]
+    parts = [(pooled(each, 2), each.embedding_BD, pooled(each, 3)) for each in student.values()]
+    inputs, vectors, states = (torch.cat(part) for part in zip(*parts, strict=True))
+    follows = vectors if output == "vector" else states
+    rows = len(inputs)
+    center = torch.eye(rows, dtype=torch.float64) - 1 / rows
+    grams = [torch.exp(-0.1 * torch.cdist(points, points) ** 2) for points in (inputs, follows)]
+    expected = 0.8 * (grams[0] @ center @ grams[1] @ center).trace() / (rows - 1) ** 2
+    assert rows == sum(len(each.embedding_BD) for each in student.values())
+    torch.testing.assert_close(term, expected, rtol=1e-9, atol=0)
+    means = objective.diagnostics(student)
+    off = ~torch.eye(rows, dtype=torch.bool)
+    assert means["kernel_mean_student"] == pytest.approx(grams[1][off].mean().item())
+
+
+def test_the_distillations_hsic_of_the_pooled_state() -> None:
+    student, teacher, batch = distillation()
+    objective = InformationBottleneck(student_dim=DIM, teacher_dim=TEACHER, beta=0.7, output="state")
+    expected = 0.7 * HSIC()(pooled(student["text"], 0), pooled(student["text"], 3))
+    torch.testing.assert_close(objective(student, teacher, batch)["hsic"], expected)
+
+
 def test_fine_tuning_works_without_mined_negatives() -> None:
     student, teacher, batch = labelled()
     pairs = {column: student[column] for column in ("query", "passage")}
@@ -189,6 +229,20 @@ def test_regression_is_the_mean_squared_error() -> None:
     torch.testing.assert_close(objective(student, teacher, batch), {"mse": apart.square().mean()})
 
 
+@pytest.mark.parametrize("centred", [True, False])
+def test_hpd_projects_by_scikit_learns_pca_with_or_without_its_mean(centred: bool) -> None:
+    vectors = (draw(200, TEACHER) * torch.tensor([3.0, 2.0, 1.0, 0.5]) + 4).numpy()
+    objective = ProjectedRegression(student_dim=DIM, teacher_dim=TEACHER, centred=centred)
+    objective.fit_teacher({"text": [vectors[:70], vectors[70:]]})
+    stock = PCA(DIM, svd_solver="full").fit(vectors.astype(np.float64))
+    student, _, batch = distillation()
+    texts = vectors[:BATCH]
+    target = stock.transform(texts) if centred else texts @ stock.components_.T
+    apart = student["text"].embedding_BD.detach().numpy() - target
+    term = objective(student, {"text": Encoding(torch.from_numpy(texts))}, batch)["mse"]
+    assert term.item() == pytest.approx((apart**2).mean(), rel=1e-5)
+
+
 @pytest.mark.parametrize(
     "make", [InformationBottleneck, SupervisedBottleneck, ContrastiveDistillation, Regression]
 )
@@ -208,6 +262,8 @@ def test_defaults_build_from_a_spec_and_every_parameter_gets_a_gradient(make: ty
         (InformationBottleneck, {"beta": -1.0}),
         (InformationBottleneck, {"input_layer": "last"}),
         (InformationBottleneck, {"hsic": spec(HSIC, kernel="laplace")}),
+        (InformationBottleneck, {"output": "hidden"}),
+        (SupervisedBottleneck, {"texts": "passages"}),
         (InformationBottleneck, {"hsic": spec(HSIC, gamma=0.0)}),
         (InformationBottleneck, {"nce": spec(InfoNCE, temperature=0.0)}),
         (InformationBottleneck, {"nce": spec(InfoNCE, similarity="l2")}),

@@ -125,7 +125,8 @@ def pairs_found(stage: Stage, setting: Setting, workspace: Workspace) -> tuple[f
 
 
 def nearness_to_the_head(stage: Stage, setting: Setting, workspace: Workspace) -> tuple[float, float]:
-    """Return how close the queries' vectors are to those of the teacher's trained head."""
+    """Return how close the queries' vectors come in the first stage to those of the trained head."""
+    stage = next(stage.chain())
     folder = run(stage, workspace, where=WHERE)
     store = setting[Pairs].stores["query"]
     head_EE = load_file(folder / "objective.safetensors")["head.weight"].numpy()

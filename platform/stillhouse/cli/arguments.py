@@ -82,7 +82,9 @@ class _OneLine(RawDescriptionHelpFormatter):
 def add_method(command: ArgumentParser) -> None:
     """Add the method, its preset, and values that are fixed."""
     command.add_argument("method", help="a method, such as ibkd, ckd or mse")
-    command.add_argument("--preset", default="paper", help="paper (default) or repo (`stillhouse presets`)")
+    command.add_argument(
+        "--preset", default="paper", help="paper (default) or another one (`stillhouse presets METHOD`)"
+    )
 
 
 def add_experiment(
@@ -117,8 +119,9 @@ def add_field(group: Any, name: str, field: Field, *, shown: bool = True) -> Non
     if field.type == "bool":
         group.add_argument(flag, dest=name, action=BooleanOptionalAction, default=None, help=text)
     else:
-        kind = _TYPES.get(field.type, str)
-        metavar = {"int": "N", "float": "X"}.get(field.type, "VALUE")
+        named = field.type.removesuffix(" | None")
+        kind = _TYPES.get(named, str)
+        metavar = {"int": "N", "float": "X"}.get(named, "VALUE")
         group.add_argument(flag, dest=name, type=kind, default=None, metavar=metavar, help=text)
 
 

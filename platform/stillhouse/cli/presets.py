@@ -1,11 +1,11 @@
 """`stillhouse presets METHOD`: a method's presets side by side."""
 
 from argparse import ArgumentParser, Namespace, _SubParsersAction
-from dataclasses import asdict
 
 from stillhouse.cli.arguments import add_common, new_command
 from stillhouse.cli.run import write_results
 from stillhouse.core.console import say
+from stillhouse.core.errors import require
 
 
 def add(commands: "_SubParsersAction[ArgumentParser]") -> ArgumentParser:
@@ -14,28 +14,42 @@ def add(commands: "_SubParsersAction[ArgumentParser]") -> ArgumentParser:
         commands,
         "presets",
         "show a method's presets side by side: what the paper says, and what the authors' code does",
-        "stillhouse presets ibkd",
+        "stillhouse presets ibkd\n  stillhouse presets --markdown",
     )
-    command.add_argument("method", help="a method, such as ibkd, ckd or mse")
+    command.add_argument("method", nargs="?", help="a method, such as ibkd, ckd or mse")
+    command.add_argument(
+        "--markdown", action="store_true", help="as Markdown; without a method, a page of all methods"
+    )
     add_common(command)
     return command
 
 
 def run(options: Namespace) -> int:
     """Run the command."""
-    from stillhouse.methods import load_method
+    from stillhouse.methods import load_method, preset_rows
     from stillhouse.methods import presets as presets_of
+    from stillhouse.reports.presets import presets_page, presets_table
     from stillhouse.reports.tables import aligned
 
+    require(
+        options.method is not None or options.markdown,
+        "`presets` needs a method",
+        remedy="Such as `stillhouse presets ibkd`; `stillhouse presets --markdown` has all of them.",
+    )
+    if options.method is None:
+        say(presets_page().rstrip("\n"))
+        return 0
     method = load_method(options.method)
     values = presets_of(method)
-    cells = [
-        ["*" if v.differs else "", v.name, str(v.paper), v.paper_source, str(v.repo), v.repo_source]
-        for v in values
-    ]
-    say(f"{method.PAPER}\n")
-    for line in aligned(["", "hyper-parameter", "paper", "from", "repo", "from"], cells, left={0, 1, 3, 5}):
-        say(line.rstrip())
-    say("\n* the authors' code differs from the text")
-    write_results(options, [{**asdict(value), "differs": value.differs} for value in values])
+    if options.markdown:
+        say(presets_table(method))
+    else:
+        header, rows = preset_rows(method)
+        marked = [["*" if value.differs else "", *row] for value, row in zip(values, rows, strict=True)]
+        say(f"{method.PAPER}\n")
+        for line in aligned(["", *header], marked, left=set(range(len(header) + 1))):
+            say(line.rstrip())
+        if "repo" in header:
+            say("\n* the authors' code differs from the text")
+    write_results(options, [value.as_json() for value in values])
     return 0

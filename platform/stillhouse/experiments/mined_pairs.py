@@ -43,7 +43,7 @@ def check_mine(experiment: Experiment, output: Path) -> None:
         BadInput: One of these.
     """
     pairs = pairs_of(experiment)
-    require(pairs.negatives >= 1, "negatives >= 1", negatives=pairs.negatives)
+    require(pairs.number_mined >= 1, "negatives >= 1", negatives=pairs.number_mined)
     require(
         output.suffix == ".jsonl" and not output.is_dir(), "--output must be FILE.jsonl", output=str(output)
     )
@@ -106,7 +106,7 @@ def _report(
         "output": str(output),
         "pairs": manifest["rows"],
         "left_out": manifest["dropped"],
-        "negatives": pairs_of(experiment).negatives,
+        "negatives": pairs_of(experiment).number_mined,
         **means,
         "teacher": experiment.teacher.name,
         "rule": asdict(pairs_of(experiment).mining),
@@ -131,7 +131,7 @@ def _planned(
     else:
         pairs = read_pydocs(experiment, workspace, refresh=refresh).pairs
     assert pairs is not None, "an experiment with a count of pairs has some"
-    examples = with_negatives(pairs, choice.mining, choice.negatives, store)
+    examples = with_negatives(pairs, choice.mining, choice.number_mined, store)
     assert isinstance(examples.origin, Mined), "negatives that come with the pairs are set aside"
     return examples, examples.origin
 

@@ -43,7 +43,7 @@ class InfoNCE(nn.Module):
         projection: Learn W or M. None follows the papers: W always, M only if the dimensions differ.
         identity_init: Start at the identity if the dimensions agree, else at a random (semi-)orthogonal
             matrix.
-        bias: Whether W or M has a bias.
+        bias: Whether W or M, if there is one, has a bias.
         learnable_scale: Train 1/τ too, starting at ``temperature``.
         mask_duplicates: Do not use a candidate as a negative if it has the anchor's row id, nor a vector of
             the bank if its text is in this batch. Without it, only empty slots are left out.
@@ -78,7 +78,11 @@ class InfoNCE(nn.Module):
         self.similarity, self.normalize, self.mask_duplicates = similarity, normalize, mask_duplicates
         self.temperature = Temperature(temperature, learnable=learnable_scale)
         self.projection = aligning_layer(
-            student_dim, teacher_dim, learnt=learnt, bias=bias, identity_init=identity_init
+            student_dim,
+            teacher_dim,
+            learnt=learnt,
+            bias=bias and (learnt or projection is not None),
+            identity_init=identity_init,
         )
 
     def forward(

@@ -14,6 +14,7 @@ from stillhouse.losses.numerics import full_precision, require_batch, require_pa
 KERNELS = ("rbf", "imq", "linear")
 ESTIMATORS = ("biased_l2", "biased")
 BANDWIDTHS = ("fixed", "median")
+FORMS = ("usual", "code")
 
 
 class HSIC(nn.Module):
@@ -27,9 +28,13 @@ class HSIC(nn.Module):
     Args:
         kernel: ``rbf``: exp(−γ‖x−y‖²) (eq. 7, which is printed without the minus sign and the square);
             ``imq``: (1 + γ‖x−y‖²)^(−½); ``linear``: xᵀy.
+        forms: ``usual``: the kernels as above; the paper names ``imq`` and ``linear`` without printing
+            them. ``code``: as the authors' code has them: ``imq`` is (γ + ‖x−y‖²)^(−½), so that a larger γ
+            makes the kernel wider, and ``linear`` L2-normalises X and S whatever ``normalize`` is; ``rbf``
+            is the same.
         gamma: γ.
         bandwidth: ``fixed``: γ as configured. ``median``: γ = 1 / median ‖x_i−x_j‖² over the pairs i < j of
-            the batch, without gradient, at most 10⁶.
+            the batch, without gradient, at most 10⁶; for ``imq`` of the form ``code`` the median itself.
         normalize: L2-normalise X and S first.
         detach_inputs: Stop the gradient into X.
         estimator: ``biased_l2``: 1/l² (eq. 6). ``biased``: 1/(l−1)² (Gretton et al., and the authors' code).
@@ -42,6 +47,7 @@ class HSIC(nn.Module):
         self,
         *,
         kernel: str = "rbf",
+        forms: str = "usual",
         gamma: float = 0.5,
         bandwidth: str = "fixed",
         normalize: bool = True,
@@ -52,10 +58,11 @@ class HSIC(nn.Module):
         require(
             kernel in KERNELS, f"kernel in {KERNELS}", kernel=kernel, remedy=nearest(kernel, list(KERNELS))
         )
+        require(forms in FORMS, f"forms in {FORMS}", forms=forms)
         require(bandwidth in BANDWIDTHS, f"bandwidth in {BANDWIDTHS}", bandwidth=bandwidth)
         require(estimator in ESTIMATORS, f"estimator in {ESTIMATORS}", estimator=estimator)
         require(gamma > 0, "gamma > 0", gamma=gamma)
-        self.kernel, self.gamma, self.bandwidth = kernel, gamma, bandwidth
+        self.kernel, self.forms, self.gamma, self.bandwidth = kernel, forms, gamma, bandwidth
         self.normalize, self.detach_inputs, self.estimator = normalize, detach_inputs, estimator
 
     def forward(self, inputs_BH: Tensor, student_BD: Tensor) -> Tensor:
@@ -85,12 +92,18 @@ class HSIC(nn.Module):
         return self._gram(inputs_BH), self._gram(student_BD)
 
     def _gram(self, points_BD: Tensor) -> Tensor:
-        points_BD = unit(widen(points_BD)) if self.normalize else widen(points_BD)
+        normalize = self.normalize or (self.kernel == "linear" and self.forms == "code")
+        points_BD = unit(widen(points_BD)) if normalize else widen(points_BD)
         if self.kernel == "linear":
             return points_BD @ points_BD.T
         squared_BB = _squared_distances(points_BD)
-        gamma = _median_gamma(squared_BB) if self.bandwidth == "median" else self.gamma
-        return torch.exp(-gamma * squared_BB) if self.kernel == "rbf" else (1 + gamma * squared_BB).rsqrt()
+        median = self.bandwidth == "median"
+        gamma = _median_gamma(squared_BB) if median else self.gamma
+        if self.kernel == "rbf":
+            return torch.exp(-gamma * squared_BB)
+        if self.forms == "code":
+            return ((1 / gamma if median else gamma) + squared_BB).rsqrt()
+        return (1 + gamma * squared_BB).rsqrt()
 
 
 def _squared_distances(points_BD: Tensor) -> Tensor:

@@ -1,8 +1,8 @@
 """A fitted projection of teacher vectors: the regression target of HPD's small students.
 
 Zhao et al., Compressing Sentence Representation for Semantic Retrieval via Homomorphic Projective
-Distillation, Findings of ACL 2022, arXiv:2203.07687. The published code fits to the first 40 000 vectors
-without centring: it takes the leading right singular vectors of the raw matrix.
+Distillation, Findings of ACL 2022, arXiv:2203.07687. The published code fits scikit-learn's PCA, which
+subtracts the mean, to the first 40 000 vectors, and applies its components to the vectors as they are.
 
 N  rows    E  teacher's dimension    D  dimension after the projection
 """
@@ -23,19 +23,16 @@ Moments = npt.NDArray[np.float64]
 PUBLISHED_ROWS = 40_000
 
 
-def fit_pca(
-    blocks: Iterable[Vectors], dim: int, *, centred: bool = False, rows: int = PUBLISHED_ROWS
-) -> tuple[Vectors, Vectors]:
+def fit_pca(blocks: Iterable[Vectors], dim: int, *, rows: int = PUBLISHED_ROWS) -> tuple[Vectors, Vectors]:
     """Compute the principal components of vectors that arrive in blocks; only an E × E matrix is held.
 
     Args:
         blocks: Blocks (n, E), always in the same order. No block past ``rows`` is read.
         dim: D.
-        centred: Subtract the mean, as PCA does; HPD's published code does not.
         rows: Number of rows to fit to, the first ones; 0 uses all.
 
     Returns:
-        The mean (E,), zero without centring, and the components (D, E), orthonormal, by decreasing variance.
+        The mean (E,) and the components (D, E), orthonormal, by decreasing variance around the mean.
         The entry of each component that is largest in absolute value is positive.
 
     Raises:
@@ -44,26 +41,23 @@ def fit_pca(
     """
     require(dim >= 1, "dim >= 1", dim=dim)
     require(rows >= 0, "rows >= 0", rows=rows)
-    count, shift_E, sum_E, moment_EE = _moments(blocks, centred, rows)
+    count, shift_E, sum_E, moment_EE = _moments(blocks, rows)
     require(dim <= len(sum_E), "dim <= dimension of the vectors", dim=dim, dimension=len(sum_E))
-    require(count >= dim + centred, "number of rows >= number of components", rows=count, dim=dim)
-    moment_EE /= count
+    require(count > dim, "number of rows > number of components", rows=count, dim=dim)
     mean_E = sum_E / count
-    if centred:
-        moment_EE -= np.outer(mean_E, mean_E)
+    moment_EE = moment_EE / count - np.outer(mean_E, mean_E)
     # eigh sorts by rising eigenvalue.
     components_DE = np.linalg.eigh(moment_EE)[1].T[::-1][:dim]
     largest_D = np.abs(components_DE).argmax(axis=1)
     components_DE = components_DE * np.sign(components_DE[np.arange(dim), largest_D])[:, None]
-    offset_E = shift_E + mean_E if centred else np.zeros_like(mean_E)
-    return offset_E.astype(np.float32), np.ascontiguousarray(components_DE, dtype=np.float32)
+    return (shift_E + mean_E).astype(np.float32), np.ascontiguousarray(components_DE, dtype=np.float32)
 
 
 class Projection(nn.Module):
-    """The fitted projection ``(v − mean) Cᵀ``. Both are buffers: saved with the module, never trained.
+    """A fitted projection ``(v − mean) Cᵀ``. Both are buffers: saved with the module, never trained.
 
     Args:
-        mean_E: The mean.
+        mean_E: What is subtracted first: the mean that was fitted, or zeros.
         components_DE: C.
 
     Raises:
@@ -100,7 +94,7 @@ class Projection(nn.Module):
             return (widen(vectors_NE) - self.mean_E) @ self.components_DE.T
 
 
-def _moments(blocks: Iterable[Vectors], centred: bool, rows: int) -> tuple[int, Moments, Moments, Moments]:
+def _moments(blocks: Iterable[Vectors], rows: int) -> tuple[int, Moments, Moments, Moments]:
     """Return the number of rows, a shift c near the mean, Σ (v − c) and Σ (v − c)(v − c)ᵀ.
 
     Moments around the first block's mean lose no digits to a mean that is large compared with the spread.
@@ -112,7 +106,7 @@ def _moments(blocks: Iterable[Vectors], centred: bool, rows: int) -> tuple[int, 
             continue
         if not count:
             width = part_NE.shape[-1]
-            shift_E = part_NE.mean(axis=0) if centred else np.zeros(width)
+            shift_E = part_NE.mean(axis=0)
             sum_E, moment_EE = np.zeros(width), np.zeros((width, width))
         require(
             part_NE.ndim == 2 and part_NE.shape[1] == width,

@@ -20,7 +20,7 @@ class MSE(nn.Module):
         student_dim: D.
         teacher_dim: E.
         projection: Learn M. None follows the paper: only if the dimensions differ.
-        bias: Whether M has a bias.
+        bias: Whether M, if there is one, has a bias.
         identity_init: Start M at the identity if the dimensions agree, else at a random orthogonal matrix.
         dimensions: ``mean`` over the dimensions (as the name MSE says), or ``sum`` (the squared distance, E
             times the mean).
@@ -44,7 +44,11 @@ class MSE(nn.Module):
         self.student_dim, self.teacher_dim, self.dimensions = student_dim, teacher_dim, dimensions
         learnt = student_dim != teacher_dim if projection is None else projection
         self.projection = aligning_layer(
-            student_dim, teacher_dim, learnt=learnt, bias=bias, identity_init=identity_init
+            student_dim,
+            teacher_dim,
+            learnt=learnt,
+            bias=bias and (learnt or projection is not None),
+            identity_init=identity_init,
         )
 
     def forward(self, student_BD: Tensor, teacher_BE: Tensor) -> Tensor:

@@ -7,7 +7,8 @@
 `plan(hp, setting)`
     The last `Stage` of the method; the stages before it are reached through ``start_from``.
 `PRESETS`
-    Name to `HyperParameters`: ``paper`` follows the text, ``repo`` what the authors' code does.
+    Name to `HyperParameters`: ``paper`` follows the text, further ones other settings of the text, and
+    ``repo``, where code is known and differs, what the authors' code does.
 `PAPER`
     What a model card cites.
 `PRUNABLE_FROM`
@@ -16,9 +17,14 @@
 Optional names:
 
 `SOURCES`
-    Hyper-parameter to where its value stands: in the text, and in the authors' code.
+    Hyper-parameter to where its value stands: in the text, and in the authors' code if there is a preset
+    ``repo``.
+`NEGATIVES`
+    Number of hard negatives that are mined per pair (K) where the experiment states none.
 `check(hp, student, teacher)`
     Refuses models that the method cannot use, before any work.
+`check_given(given, setting)`
+    Refuses hyper-parameters that were given by name, rather than by a preset, and have no effect on the data.
 `BUDGET`
     Examples of its stages, ``distil`` and ``finetune``, where the experiment states none.
 `BASELINE`
@@ -38,6 +44,7 @@ from stillhouse.core.modules import load_module, module_names
 from stillhouse.experiments.budget import Budget
 from stillhouse.experiments.data_kind import data_kinds
 from stillhouse.experiments.experiment import Experiment
+from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.experiments.shares import cut
 from stillhouse.experiments.unread import Unread
@@ -114,9 +121,18 @@ def check_names(method: Method, names: Iterable[str]) -> None:
 
 
 def with_defaults(method: Method, experiment: Experiment) -> Experiment:
-    """The experiment with the method's own budgets, where it states none."""
+    """The experiment with the method's own budgets and number of hard negatives, where it states none.
+
+    Raises:
+        BadInput: The experiment's rule of mining does not leave that many.
+    """
     budget = experiment.budget.settled(**getattr(method, "BUDGET", {}))
-    return dataclasses.replace(experiment, budget=budget)
+    experiment = dataclasses.replace(experiment, budget=budget)
+    pairs, own = experiment.get(Pairs), getattr(method, "NEGATIVES", None)
+    if own is None or pairs is None or pairs.negatives is not None or pairs.mined is not None:
+        return experiment
+    others = tuple(kind for kind in experiment.data if kind.key != Pairs.key)
+    return dataclasses.replace(experiment, data=(*others, dataclasses.replace(pairs, mined=own)))
 
 
 def unread(method: Method, hp: Any, experiment: Experiment, setting: Setting) -> Unread:
@@ -140,30 +156,70 @@ def unread(method: Method, hp: Any, experiment: Experiment, setting: Setting) ->
 
 @dataclass(frozen=True)
 class PresetValue:
-    """A hyper-parameter in both presets, and where each value comes from."""
+    """A hyper-parameter in every preset of a method, and where its values come from.
+
+    Attributes:
+        name: Its name.
+        values: Its value by preset.
+        text_source: Where the text states it.
+        code_source: Where the authors' code states it; empty without a preset ``repo``.
+    """
 
     name: str
-    paper: Any
-    paper_source: str
-    repo: Any
-    repo_source: str
+    values: dict[str, Any]
+    text_source: str
+    code_source: str = ""
 
     @property
     def differs(self) -> bool:
         """Whether the code differs from the text."""
-        return bool(self.paper != self.repo)
+        return bool(self.values.get("repo", self.values["paper"]) != self.values["paper"])
+
+    def source(self, preset: str) -> str:
+        """Where the value of a preset comes from."""
+        return self.code_source if preset == "repo" else self.text_source
+
+    def as_json(self) -> dict[str, Any]:
+        """The value and its source by preset, as ``--json`` writes them."""
+        sources = {f"{preset}_source": self.source(preset) for preset in self.values}
+        return {"name": self.name, **self.values, **sources, "differs": self.differs}
+
+
+def distinct_presets(method: Method) -> dict[str, Any]:
+    """A method's presets, without those that equal an earlier one."""
+    found: dict[str, Any] = {}
+    for name, values in method.PRESETS.items():
+        if values not in found.values():
+            found[name] = values
+    return found
 
 
 def presets(method: Method) -> list[PresetValue]:
     """Every hyper-parameter of a method as its presets have it, side by side."""
-    sources: dict[str, tuple[str, str]] = getattr(method, "SOURCES", {})
-    paper, repo = method.PRESETS["paper"], method.PRESETS["repo"]
+    sources: dict[str, tuple[str, ...]] = getattr(method, "SOURCES", {})
+    shown = distinct_presets(method)
     values = []
     for field in dataclasses.fields(method.HyperParameters):
-        text, code = sources.get(field.name, ("ours", "ours"))
-        ours, theirs = getattr(paper, field.name), getattr(repo, field.name)
-        values.append(PresetValue(field.name, ours, text, theirs, code))
+        text, *code = sources.get(field.name, ("ours", "ours"))
+        given = {name: getattr(hp, field.name) for name, hp in shown.items()}
+        values.append(PresetValue(field.name, given, text, code[0] if code and "repo" in shown else ""))
     return values
+
+
+def preset_rows(method: Method) -> tuple[list[str], list[list[str]]]:
+    """The header and the rows of the table of a method's presets with their sources."""
+    shown = list(distinct_presets(method))
+    texts = [name for name in shown if name != "repo"]
+    header = ["hyper-parameter", *texts, "from", *(["repo", "from"] if "repo" in shown else [])]
+    rows = []
+    for value in presets(method):
+        row = [value.name, *(_shown(value.values[name]) for name in texts), value.text_source]
+        rows.append(row + ([_shown(value.values["repo"]), value.code_source] if "repo" in shown else []))
+    return header, rows
+
+
+def _shown(value: Any) -> str:
+    return "none" if value == () else f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def check_needs(method: Method, experiment: Experiment) -> None:

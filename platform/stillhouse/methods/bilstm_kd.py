@@ -70,8 +70,10 @@ class HyperParameters:
         freeze_words: Leave the word vectors unchanged.
         dropout: Dropout of the student and of its classifier.
         optimizer: Optimiser of the student: ``adam`` or ``adamw``.
+        weight_decay: Weight decay, which ``adamw`` needs; decoupled for ``adamw``, an L2 term for ``adam``.
         decay: Shape of the student's learning rate: ``constant``, ``linear`` or ``cosine``.
         warmup: Fraction of the student's steps with a rising learning rate.
+        clip_norm: Maximum gradient norm; 0 disables clipping.
     """
 
     fits: str = "logits"
@@ -88,8 +90,10 @@ class HyperParameters:
     freeze_words: bool = False
     dropout: float = 0.0
     optimizer: str = "adam"
+    weight_decay: float = 0.0
     decay: str = "constant"
     warmup: float = 0.0
+    clip_norm: float = 1.0
 
     def __post_init__(self) -> None:
         """Check what is otherwise checked only when the student is built, which needs word vectors."""
@@ -117,8 +121,10 @@ SOURCES = {
     "freeze_words": _OURS,
     "dropout": _OURS,
     "optimizer": _SRA,
+    "weight_decay": _SRA,
     "decay": _OURS,
     "warmup": _OURS,
+    "clip_norm": _OURS,
 }
 """Source of each preset's value."""
 

@@ -5,15 +5,17 @@ Gao et al., DistilCSE: Effective Knowledge Distillation For Contrastive Sentence
     ckd        L = InfoNCE(M s, t; bank)     eq. 4 with the memory bank of eq. 5 and the projection of eq. 6
     finetune   L = InfoNCE_sup(s, s⁺, s⁻)    eq. 7, with the hard negatives of the whole batch
 
-With ``bank_size = 0`` the negatives are the other teacher vectors of the batch alone: IBKD's ablation without
-HSIC (Table 4).
+With ``bank_size = 0`` the negatives are the other teacher vectors of the batch alone: IBKD's ablation
+without HSIC (Table 4). The settings are those of section 4.2, by the size of the student: ``paper`` (14 M
+parameters), ``paper_52m`` and ``paper_110m``; ``repo`` is what the authors' scripts run, for 12 layers.
 
 Deviations. There is one bank for all ranks, fed by the gathered batch (the authors keep one per rank), it
-holds a row once, and the anchor's own text in it is not a negative: a bank as large as the corpus holds every
-anchor's positive. Vectors of teacher and student are pooled as the teacher pools, while the authors take
-[CLS] after the pooler on both sides. The teacher is in evaluation mode; the authors' code leaves its dropout
-on, for which the paper gives no reason, and a store holds one vector per text. M is dropped after the
-distillation, as in their code, unless ``keep_projection`` makes it the student's last layer.
+holds a row once, and the anchor's own text in it is not a negative: a bank as large as the corpus holds
+every anchor's positive. Vectors of teacher and student are pooled as the teacher pools, while the authors
+take [CLS] after the pooler on both sides. The teacher is in evaluation mode; the authors' code leaves its
+dropout on, for which the paper gives no reason, and a store holds one vector per text. M is dropped after
+the distillation, as in their code, unless ``keep_projection`` makes it the student's last layer. Their code
+warms up over a tenth of the first epoch of each stage (of 20 and of 5); ``repo`` has one fraction for both.
 """
 
 from dataclasses import dataclass, replace
@@ -27,7 +29,15 @@ from stillhouse.objectives.contrasts import ContrastiveDistillation
 from stillhouse.plan.setting import Setting
 from stillhouse.plan.stage import Stage
 from stillhouse.recipes.stages import optimizer_of, student_of
-from stillhouse.recipes.two_stages import check_bank, distilled, finetuned
+from stillhouse.recipes.two_stages import (
+    FINETUNING,
+    FINETUNING_SOURCES,
+    LEARNING_RATE_SOURCE,
+    by_size,
+    check_bank,
+    distilled,
+    finetuned,
+)
 
 PAPER = (
     "Gao et al., DistilCSE: Effective Knowledge Distillation For Contrastive Sentence Embeddings, "
@@ -39,7 +49,7 @@ needs = (Sentences, Pairs.optional)
 
 @dataclass(frozen=True)
 class HyperParameters:
-    """What may be searched; defaults are those of §5.1 for the small students.
+    """What may be searched; defaults are those of section 4.2 for students of 14 M parameters.
 
     Attributes:
         learning_rate: Peak learning rate.
@@ -47,15 +57,19 @@ class HyperParameters:
         temperature: τ of eq. 4.
         learnable_scale: Train 1/τ too.
         bank_size: Number of teacher vectors kept as further negatives; 0 disables the bank.
+        bias: Whether M, which exists only if the dimensions differ, has a bias; a kept M has none.
         keep_projection: Keep M (eq. 6) as the student's last layer instead of dropping it after the
             distillation.
         finetune_learning_rate: Peak learning rate of the fine-tuning stage.
         finetune_batch_size: Global batch size of the fine-tuning stage.
         finetune_temperature: τ of eq. 7.
+        finetune_learnable_scale: Train 1/τ of eq. 7 too.
         layers: Layers of the base model that the student keeps; empty uses the setting's student.
-        optimizer: ``adam`` or ``adamw``.
-        decay: Shape of the learning rate after its warm-up: ``linear``, ``cosine`` or ``constant``.
+        optimizer: ``adam`` or ``adamw``, which needs a weight decay.
+        weight_decay: Weight decay; decoupled for ``adamw``, an L2 term for ``adam``.
         warmup: Fraction of the steps with a rising learning rate.
+        decay: Shape of the learning rate after its warm-up: ``linear``, ``cosine`` or ``constant``.
+        clip_norm: Maximum gradient norm; 0 disables clipping.
     """
 
     learning_rate: float = 3e-4
@@ -63,14 +77,18 @@ class HyperParameters:
     temperature: float = 0.05
     learnable_scale: bool = False
     bank_size: int = 65536
+    bias: bool = False
     keep_projection: bool = False
-    finetune_learning_rate: float = 5e-5
-    finetune_batch_size: int = 128
-    finetune_temperature: float = 0.05
+    finetune_learning_rate: float = FINETUNING.learning_rate
+    finetune_batch_size: int = FINETUNING.batch_size
+    finetune_temperature: float = FINETUNING.temperature
+    finetune_learnable_scale: bool = False
     layers: tuple[int, ...] = ()
-    optimizer: str = "adamw"
-    decay: str = "linear"
+    optimizer: str = "adam"
+    weight_decay: float = 0.0
     warmup: float = 0.1
+    decay: str = "linear"
+    clip_norm: float = 1.0
 
     def __post_init__(self) -> None:
         """Check the size of the bank."""
@@ -79,24 +97,38 @@ class HyperParameters:
 
 
 PRESETS = {
-    "paper": HyperParameters(),
-    "repo": replace(HyperParameters(), temperature=0.37, learnable_scale=True, decay="cosine"),
+    **by_size(HyperParameters()),
+    "repo": replace(
+        HyperParameters(),
+        learning_rate=2e-4,
+        temperature=0.367879,
+        learnable_scale=True,
+        bias=True,
+        finetune_learnable_scale=True,
+        warmup=0.005,
+        decay="cosine",
+    ),
 }
 
 
 SOURCES = {
-    "learning_rate": ("section 5.1, 52 M and 14 M students", "as in the text"),
-    "batch_size": ("section 5.1", "code: 512 per GPU"),
+    "learning_rate": (LEARNING_RATE_SOURCE, "code: 2e-4, 12 layers"),
+    "batch_size": ("section 4.2", "code: 512 per GPU"),
     "temperature": ("not printed; ours", "code: a learnable scale from e¹"),
     "learnable_scale": ("not printed; ours", "code"),
-    "bank_size": ("section 5.1", "code: one queue per rank"),
+    "bank_size": ("section 4.2", "code: one queue per rank"),
+    "bias": ("eq. 6 has none", "code"),
     "keep_projection": ("not printed; ours", "code: dropped when saved"),
-    "finetune_learning_rate": ("section 5.1", "as in the text"),
-    "finetune_batch_size": ("section 5.1", "as in the text"),
-    "finetune_temperature": ("not printed; ours (SimCSE's)", "code: a learnable scale from 20"),
-    "optimizer": ("not printed; ours", "code: betas (.9, .98), not adopted here"),
+    **FINETUNING_SOURCES,
+    "finetune_learnable_scale": ("not printed; ours", "code"),
+    "optimizer": (
+        "section 4.2: Adam",
+        "code: AdamW without decay, which is Adam; betas (.9, .98) not adopted",
+    ),
+    "weight_decay": ("section 4.2: Adam", "code: AdamW's default there, 0"),
+    "warmup": ("not printed; ours", "code: 10 % of the first of 20 epochs"),
     "decay": ("not printed; ours", "code"),
-    "warmup": ("not printed; ours", "code: 10 % of one epoch"),
+    "clip_norm": ("not printed; ours", "code"),
 }
 """Source of each preset's value: in the text, and in the authors' code."""
 
@@ -109,6 +141,7 @@ def plan(hp: HyperParameters, setting: Setting) -> Stage:
         temperature=hp.temperature,
         learnable_scale=hp.learnable_scale,
         projection=False if hp.keep_projection else None,
+        bias=hp.bias and not hp.keep_projection,
     )
     # The bank is multiplied in the precision of the student's own products.
     bank = spec(MemoryBank, size=hp.bank_size, precision=setting.autocast) if hp.bank_size else None
@@ -120,11 +153,4 @@ def plan(hp: HyperParameters, setting: Setting) -> Stage:
         student=student_of(setting, hp.layers, keep_projection=hp.keep_projection),
         batch_size=hp.batch_size,
     )
-    return finetuned(
-        setting,
-        distil,
-        optimizer_of(hp, hp.finetune_learning_rate),
-        batch_size=hp.finetune_batch_size,
-        temperature=hp.finetune_temperature,
-        share_negatives=True,
-    )
+    return finetuned(setting, distil, hp, learnable_scale=hp.finetune_learnable_scale)

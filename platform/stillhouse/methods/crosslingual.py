@@ -38,8 +38,8 @@ from stillhouse.losses.regression import MSE
 from stillhouse.objectives.parallel import ParallelContrast, ParallelRegression
 from stillhouse.plan.data import Examples, Model, Store
 from stillhouse.plan.setting import Setting
-from stillhouse.plan.stage import Live, Optimizer, Stage
-from stillhouse.recipes.stages import require_transformer, stage_of
+from stillhouse.plan.stage import Live, Stage
+from stillhouse.recipes.stages import optimizer_of, require_transformer, stage_of
 from stillhouse.students.head import gives_unit_vectors
 from stillhouse.students.recurrent import RecurrentStudent
 from stillhouse.students.transformer import TransformerStudent
@@ -75,8 +75,10 @@ class HyperParameters:
         recipe: ``multi``, ``single`` or ``predistilled``.
         contrast_factor: Budget of the last stage as a multiple of an earlier stage's.
         optimizer: ``adam`` or ``adamw``.
-        weight_decay: Weight decay of ``adamw``.
+        weight_decay: Weight decay, which ``adamw`` needs; decoupled for ``adamw``, an L2 term for ``adam``.
         warmup: Fraction of the steps with a rising learning rate.
+        decay: Shape of the learning rate after its warm-up: ``linear``, ``cosine`` or ``constant``.
+        clip_norm: Maximum gradient norm; 0 disables clipping.
     """
 
     learning_rate: float = 2e-5
@@ -92,8 +94,10 @@ class HyperParameters:
     recipe: str = "multi"
     contrast_factor: float = 3.0
     optimizer: str = "adamw"
-    weight_decay: float = 0.0
+    weight_decay: float = 0.01
     warmup: float = 0.1
+    decay: str = "linear"
+    clip_norm: float = 1.0
 
     def __post_init__(self) -> None:
         """Check what no student or loss checks."""
@@ -107,7 +111,7 @@ class HyperParameters:
 
 PRESETS = {
     "paper": HyperParameters(),
-    "repo": replace(HyperParameters(), learning_rate=8e-5, dimensions="mean", weight_decay=0.01),
+    "repo": replace(HyperParameters(), learning_rate=8e-5, dimensions="mean"),
 }
 SOURCES = {
     "learning_rate": ("section 4.1", "scripts: 8e-5 or 16e-5 on 8 GPUs"),
@@ -121,8 +125,10 @@ SOURCES = {
     "temperature": ("section 4.5", "section 4.5"),
     "contrast_factor": ("section 4.1: 60 epochs against 20", "scripts: 60 against 10; here as in the text"),
     "optimizer": ("section 4.1", "code"),
-    "weight_decay": ("not printed; ours", "code"),
+    "weight_decay": ("section 4.1: AdamW, its decay not printed; as in the code", "code"),
     "warmup": ("section 4.1", "code"),
+    "decay": ("not printed; as in the code", "code"),
+    "clip_norm": ("not printed; as in the code", "code"),
 }
 """Source of each preset's value: in the text, and in the authors' code."""
 
@@ -227,9 +233,7 @@ def _stage(
         stores=stores,
         budget=budget or setting.distil_budget,
         batch_size=hp.batch_size,
-        optimizer=Optimizer(
-            hp.learning_rate, name=hp.optimizer, warmup=hp.warmup, weight_decay=hp.weight_decay
-        ),
+        optimizer=optimizer_of(hp, hp.learning_rate),
         start_from=start_from,
         live=live,
     )

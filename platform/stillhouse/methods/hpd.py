@@ -4,10 +4,12 @@ Zhao et al., Compressing Sentence Representation for Semantic Retrieval via Homo
 Distillation, Findings of ACL 2022, arXiv:2203.07687.
 
     distil     L = ‖tanh(W s + b) − P t‖² / d'     P: PCA of the teacher's vectors to d' dimensions
-    finetune   supervised InfoNCE, if labelled text is given
+    finetune   L = InfoNCE_sup(s, s⁺, s⁻)      DistilCSE eq. 7, if labelled text is given
 
 The dense layer with tanh stays in the student. P is fitted to the first 40 000 vectors of the store before
-the first step: centred (``paper``: the text calls it PCA), or not (``repo``: the published code).
+the first step, by PCA, which subtracts their mean. ``paper`` projects t minus the mean (the text calls it
+PCA), ``repo`` projects t itself, as the published code does. IBKD's tables fine-tune HPD without printing
+how; here as DistilCSE's.
 """
 
 from dataclasses import dataclass, replace
@@ -18,9 +20,9 @@ from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.objectives.matching import ProjectedRegression
 from stillhouse.plan.setting import Setting
-from stillhouse.plan.stage import Optimizer, Stage
-from stillhouse.recipes.stages import student_of
-from stillhouse.recipes.two_stages import distilled, finetuned
+from stillhouse.plan.stage import Stage
+from stillhouse.recipes.stages import optimizer_of, student_of
+from stillhouse.recipes.two_stages import FINETUNING, FINETUNING_SOURCES, distilled, finetuned
 
 PAPER = (
     "Zhao et al., Compressing Sentence Representation for Semantic Retrieval via Homomorphic Projective "
@@ -38,25 +40,32 @@ class HyperParameters:
         learning_rate: Peak learning rate.
         batch_size: Global batch size.
         dim: Dimension d' of the student's vectors.
-        centred: Subtract the mean before fitting P.
+        centred: Subtract the mean of the teacher's vectors before they are projected. P is fitted around
+            the mean in both cases.
         finetune_learning_rate: Peak learning rate of the fine-tuning stage.
         finetune_batch_size: Global batch size of the fine-tuning stage.
         finetune_temperature: τ of the fine-tuning stage.
         layers: Layers of the base model that the student keeps; empty uses the setting's student.
-        optimizer: ``adam`` or ``adamw``.
+        optimizer: ``adam`` or ``adamw``, which needs a weight decay.
+        weight_decay: Weight decay; decoupled for ``adamw``, an L2 term for ``adam``.
         warmup: Fraction of the steps with a rising learning rate.
+        decay: Shape of the learning rate after its warm-up: ``linear``, ``cosine`` or ``constant``.
+        clip_norm: Maximum gradient norm; 0 disables clipping.
     """
 
     learning_rate: float = 1e-4
     batch_size: int = 256
     dim: int = 128
     centred: bool = True
-    finetune_learning_rate: float = 3e-5
-    finetune_batch_size: int = 128
-    finetune_temperature: float = 0.05
+    finetune_learning_rate: float = FINETUNING.learning_rate
+    finetune_batch_size: int = FINETUNING.batch_size
+    finetune_temperature: float = FINETUNING.temperature
     layers: tuple[int, ...] = ()
     optimizer: str = "adamw"
+    weight_decay: float = 0.01
     warmup: float = 0.1
+    decay: str = "linear"
+    clip_norm: float = 1.0
 
     def __post_init__(self) -> None:
         """Check the dimension."""
@@ -69,9 +78,13 @@ SOURCES = {
     "learning_rate": ("not printed; as in the code", "code"),
     "batch_size": ("not printed; as in the code", "code"),
     "dim": ("the text", "code"),
-    "centred": ("PCA, as in the text", "code: no centring"),
+    "centred": ("PCA, as in the text", "code: components of a PCA, applied without its mean"),
+    **FINETUNING_SOURCES,
     "optimizer": ("not printed; as in the code", "code"),
+    "weight_decay": ("not printed; as in the code", "code: the default of its trainer"),
     "warmup": ("not printed; ours", "code: 1000 steps; here a fraction"),
+    "decay": ("not printed; as in the code", "code"),
+    "clip_norm": ("not printed; as in the code", "code: the default of its trainer"),
 }
 """Source of each preset's value: in the text, and in the authors' code."""
 
@@ -82,15 +95,9 @@ def plan(hp: HyperParameters, setting: Setting) -> Stage:
     distil = distilled(
         setting,
         spec(ProjectedRegression, centred=hp.centred),
-        Optimizer(hp.learning_rate, name=hp.optimizer, warmup=hp.warmup),
+        optimizer_of(hp, hp.learning_rate),
         label="hpd",
         student=student,
         batch_size=hp.batch_size,
     )
-    return finetuned(
-        setting,
-        distil,
-        Optimizer(hp.finetune_learning_rate, name=hp.optimizer, warmup=hp.warmup),
-        batch_size=hp.finetune_batch_size,
-        temperature=hp.finetune_temperature,
-    )
+    return finetuned(setting, distil, hp)

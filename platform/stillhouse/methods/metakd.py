@@ -3,12 +3,16 @@
 Pan et al., Meta-KD: A Meta Knowledge Distillation Framework for Language Model Compression across Domains,
 ACL 2021, arXiv:2012.01266; a baseline of DistilCSE.
 
-    metakd     L = InfoNCE_sup(g(t), g(t⁺), g(t⁻)) + β · ‖M s − g(t)‖² / E
+    metakd     L = InfoNCE_sup(g(t), g(t⁺), g(t⁻)) + β · ‖M s − g(t)‖² / E      on labelled text
+    finetune   L = InfoNCE_sup(s, s⁺, s⁻)                                       DistilCSE eq. 7
 
 This is an adaptation. The published MetaKD trains a meta-teacher over several domains of a classification
-task; DistilCSE applies it to sentence embeddings without giving the form. Here the body of the teacher is the
-store, its head g (linear, starting at the identity) learns the contrastive task of the labelled text, and the
-student follows the head as it is at each step, without a gradient back into it.
+task; DistilCSE applies it to sentence embeddings without giving the form. Here the body of the teacher is
+the store, its head g (linear, starting at the identity) learns the contrastive task of the labelled text,
+and the student follows the head as it is at each step, without a gradient back into it. The presets are
+those of DistilCSE's tables, by the size of the student: ``paper`` (14 M parameters), ``paper_52m`` and
+``paper_110m``; no code of this baseline is published. ``--distil-budget`` is the budget of the first stage,
+although its text is labelled.
 """
 
 from dataclasses import dataclass
@@ -18,9 +22,17 @@ from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.losses.contrastive import SupervisedInfoNCE
 from stillhouse.objectives.contrasts import MetaDistillation
 from stillhouse.plan.setting import Setting
-from stillhouse.plan.stage import Optimizer, Stage
-from stillhouse.recipes.stages import student_of
-from stillhouse.recipes.two_stages import supervised
+from stillhouse.plan.stage import Stage
+from stillhouse.recipes.stages import optimizer_of, student_of
+from stillhouse.recipes.two_stages import (
+    FINETUNING,
+    FINETUNING_SOURCES,
+    LEARNING_RATE_SOURCE,
+    by_size,
+    finetuned,
+    supervised,
+    text_only,
+)
 
 PAPER = (
     "after Pan et al., Meta-KD: A Meta Knowledge Distillation Framework for Language Model Compression "
@@ -39,36 +51,63 @@ class HyperParameters:
         batch_size: Global batch size.
         temperature: τ of the head's task.
         beta: Weight of the student's regression.
+        finetune_learning_rate: Peak learning rate of the fine-tuning stage.
+        finetune_batch_size: Global batch size of the fine-tuning stage.
+        finetune_temperature: τ of the fine-tuning stage.
         layers: Layers of the base model that the student keeps; empty uses the setting's student.
-        optimizer: ``adam`` or ``adamw``.
+        optimizer: ``adam`` or ``adamw``, which needs a weight decay.
+        weight_decay: Weight decay; decoupled for ``adamw``, an L2 term for ``adam``.
         warmup: Fraction of the steps with a rising learning rate.
+        decay: Shape of the learning rate after its warm-up: ``linear``, ``cosine`` or ``constant``.
+        clip_norm: Maximum gradient norm; 0 disables clipping.
     """
 
-    learning_rate: float = 1e-4
-    batch_size: int = 128
+    learning_rate: float = 3e-4
+    batch_size: int = 512
     temperature: float = 0.05
     beta: float = 1.0
+    finetune_learning_rate: float = FINETUNING.learning_rate
+    finetune_batch_size: int = FINETUNING.batch_size
+    finetune_temperature: float = FINETUNING.temperature
     layers: tuple[int, ...] = ()
-    optimizer: str = "adamw"
+    optimizer: str = "adam"
+    weight_decay: float = 0.0
     warmup: float = 0.1
+    decay: str = "linear"
+    clip_norm: float = 1.0
 
     def __post_init__(self) -> None:
         """Make the layers hashable: read from a file, they are a list."""
         object.__setattr__(self, "layers", tuple(self.layers))
 
 
-PRESETS = {"paper": HyperParameters(), "repo": HyperParameters()}
+PRESETS = by_size(HyperParameters())
+SOURCES = {
+    "learning_rate": (LEARNING_RATE_SOURCE,),
+    "batch_size": ("DistilCSE section 4.2",),
+    "temperature": ("an adaptation; τ of the fine-tuning",),
+    "beta": ("an adaptation; ours",),
+    **text_only(FINETUNING_SOURCES),
+    "optimizer": ("DistilCSE section 4.2: Adam",),
+    "weight_decay": ("DistilCSE section 4.2: Adam",),
+    "warmup": ("not printed; ours",),
+    "decay": ("not printed; ours",),
+    "clip_norm": ("not printed; ours",),
+}
+"""Source of each preset's value."""
 
 
 def plan(hp: HyperParameters, setting: Setting) -> Stage:
-    """Plan one stage on the labelled text and the teacher's vectors of it."""
+    """Plan the stage on the labelled text and the teacher's vectors of it, and the fine-tuning."""
     task = spec(SupervisedInfoNCE, temperature=hp.temperature, share_negatives=True)
-    return supervised(
+    meta = supervised(
         setting,
         spec(MetaDistillation, task=task, beta=hp.beta),
-        Optimizer(hp.learning_rate, name=hp.optimizer, warmup=hp.warmup),
+        optimizer_of(hp, hp.learning_rate),
         student=student_of(setting, hp.layers),
         batch_size=hp.batch_size,
         label="metakd",
+        budget=setting.distil_budget,
         with_teacher=True,
     )
+    return finetuned(setting, meta, hp)

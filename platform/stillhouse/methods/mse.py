@@ -1,21 +1,31 @@
 """MSE: the student's vector is regressed on the teacher's; the baseline of every paper here.
 
     distil     L = ‖M s − t‖² / E      (DistilCSE eq. 2 and 3; no M if the dimensions agree)
-    finetune   supervised InfoNCE, if labelled text is given
+    finetune   L = InfoNCE_sup(s, s⁺, s⁻)      DistilCSE eq. 7, if labelled text is given
 
-The budget counts sentences. To compare with a method of two stages, give both the same amount of work.
+The presets are those of DistilCSE's tables, by the size of the student: ``paper`` (14 M parameters),
+``paper_52m`` and ``paper_110m``; ``repo`` is what its code runs. The budget counts sentences. To compare
+with a method of two stages, give both the same amount of work.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from stillhouse.core.identity import spec
 from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.experiments.kinds.sentences import Sentences
+from stillhouse.losses.regression import MSE
 from stillhouse.objectives.matching import Regression
 from stillhouse.plan.setting import Setting
-from stillhouse.plan.stage import Optimizer, Stage
-from stillhouse.recipes.stages import student_of
-from stillhouse.recipes.two_stages import distilled, finetuned
+from stillhouse.plan.stage import Stage
+from stillhouse.recipes.stages import optimizer_of, student_of
+from stillhouse.recipes.two_stages import (
+    FINETUNING,
+    FINETUNING_SOURCES,
+    LEARNING_RATE_SOURCE,
+    by_size,
+    distilled,
+    finetuned,
+)
 
 PAPER = "a regression on the teacher's vectors, the baseline of the papers (no paper of its own)"
 PRUNABLE_FROM = "mse"
@@ -32,42 +42,72 @@ class HyperParameters:
         finetune_learning_rate: Peak learning rate of the fine-tuning stage.
         finetune_batch_size: Global batch size of the fine-tuning stage.
         finetune_temperature: τ of the fine-tuning stage.
+        bias: Whether M, which exists only if the dimensions differ, has a bias.
+        finetune_learnable_scale: Train 1/τ in the fine-tuning stage too.
         layers: Layers of the base model that the student keeps; empty uses the setting's student.
-        optimizer: ``adam`` or ``adamw``.
+        optimizer: ``adam`` or ``adamw``, which needs a weight decay.
+        weight_decay: Weight decay; decoupled for ``adamw``, an L2 term for ``adam``.
         warmup: Fraction of the steps with a rising learning rate.
+        decay: Shape of the learning rate after its warm-up: ``linear``, ``cosine`` or ``constant``.
+        clip_norm: Maximum gradient norm; 0 disables clipping.
     """
 
-    learning_rate: float = 1e-4
-    batch_size: int = 128
-    finetune_learning_rate: float = 3e-5
-    finetune_batch_size: int = 128
-    finetune_temperature: float = 0.05
+    learning_rate: float = 3e-4
+    batch_size: int = 512
+    finetune_learning_rate: float = FINETUNING.learning_rate
+    finetune_batch_size: int = FINETUNING.batch_size
+    finetune_temperature: float = FINETUNING.temperature
+    bias: bool = False
+    finetune_learnable_scale: bool = False
     layers: tuple[int, ...] = ()
-    optimizer: str = "adamw"
+    optimizer: str = "adam"
+    weight_decay: float = 0.0
     warmup: float = 0.1
+    decay: str = "linear"
+    clip_norm: float = 1.0
 
     def __post_init__(self) -> None:
         """Make the layers hashable: read from a file, they are a list."""
         object.__setattr__(self, "layers", tuple(self.layers))
 
 
-PRESETS = {"paper": HyperParameters(), "repo": HyperParameters()}
+PRESETS = {
+    **by_size(HyperParameters()),
+    "repo": replace(
+        HyperParameters(),
+        learning_rate=2e-4,
+        bias=True,
+        finetune_learnable_scale=True,
+        warmup=0.005,
+        decay="cosine",
+        clip_norm=0.0,
+    ),
+}
+
+
+SOURCES = {
+    "learning_rate": (LEARNING_RATE_SOURCE, "DistilCSE's code: 2e-4, 12 layers"),
+    "batch_size": ("DistilCSE section 4.2", "code: 512 per GPU"),
+    **FINETUNING_SOURCES,
+    "bias": ("eq. 3 has none", "code"),
+    "finetune_learnable_scale": ("not printed; ours", "code"),
+    "optimizer": ("DistilCSE section 4.2: Adam", "code: AdamW without decay, which is Adam"),
+    "weight_decay": ("DistilCSE section 4.2: Adam", "code: AdamW's default there, 0"),
+    "warmup": ("not printed; ours", "code: 10 % of the first of 20 epochs"),
+    "decay": ("not printed; ours", "code"),
+    "clip_norm": ("not printed; ours", "code: none in stage 1; 1 in stage 2, not adopted"),
+}
+"""Source of each preset's value: in the text, and in the authors' code."""
 
 
 def plan(hp: HyperParameters, setting: Setting) -> Stage:
     """Plan the distillation and, if there is labelled text, the fine-tuning."""
     distil = distilled(
         setting,
-        spec(Regression),
-        Optimizer(hp.learning_rate, name=hp.optimizer, warmup=hp.warmup),
+        spec(Regression, mse=spec(MSE, bias=hp.bias)),
+        optimizer_of(hp, hp.learning_rate),
         label="mse",
         student=student_of(setting, hp.layers),
         batch_size=hp.batch_size,
     )
-    return finetuned(
-        setting,
-        distil,
-        Optimizer(hp.finetune_learning_rate, name=hp.optimizer, warmup=hp.warmup),
-        batch_size=hp.finetune_batch_size,
-        temperature=hp.finetune_temperature,
-    )
+    return finetuned(setting, distil, hp, learnable_scale=hp.finetune_learnable_scale)

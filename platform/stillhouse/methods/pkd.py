@@ -3,14 +3,16 @@
 Sun et al., Patient Knowledge Distillation for BERT Model Compression, EMNLP 2019, arXiv:1908.09355.
 
     distil     L = ‖M s − t‖² + β · Σ_j ‖h_j^s/‖h_j^s‖ − h_j^t/‖h_j^t‖‖²      eq. 7, pooled states
-    finetune   supervised InfoNCE, if labelled text is given
+    finetune   L = InfoNCE_sup(s, s⁺, s⁻)      DistilCSE eq. 7, if labelled text is given
 
 The teacher is live, since no store keeps its layers; it has the student's tokenizer and hidden size. The
 paper distils a classifier, with cross-entropy on its output; here the output is the vector, regressed as in
-DistilCSE's baseline. States are mean-pooled, as the vectors are, while the paper takes [CLS].
+DistilCSE's baseline. States are mean-pooled, as the vectors are, while the paper takes [CLS]. The presets
+are those of DistilCSE's tables, by the size of the student: ``paper`` (14 M parameters), ``paper_52m`` and
+``paper_110m``; no code of this baseline is published.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +25,17 @@ from stillhouse.losses.pkd import layer_pairs
 from stillhouse.objectives.matching import PatientRegression
 from stillhouse.plan.data import Model
 from stillhouse.plan.setting import Setting
-from stillhouse.plan.stage import Live, Optimizer, Stage
-from stillhouse.recipes.stages import require_transformer, student_of
-from stillhouse.recipes.two_stages import distilled, finetuned
+from stillhouse.plan.stage import Live, Stage
+from stillhouse.recipes.stages import optimizer_of, require_transformer, student_of
+from stillhouse.recipes.two_stages import (
+    FINETUNING,
+    FINETUNING_SOURCES,
+    LEARNING_RATE_SOURCE,
+    by_size,
+    distilled,
+    finetuned,
+    text_only,
+)
 from stillhouse.students.backbone import layer_count, read_config
 from stillhouse.students.transformer import TransformerStudent
 
@@ -48,21 +58,27 @@ class HyperParameters:
         finetune_batch_size: Global batch size of the fine-tuning stage.
         finetune_temperature: τ of the fine-tuning stage.
         layers: Layers of the base model that the student keeps; empty uses the setting's student.
-        optimizer: ``adam`` or ``adamw``.
+        optimizer: ``adam`` or ``adamw``, which needs a weight decay.
+        weight_decay: Weight decay; decoupled for ``adamw``, an L2 term for ``adam``.
         warmup: Fraction of the steps with a rising learning rate.
+        decay: Shape of the learning rate after its warm-up: ``linear``, ``cosine`` or ``constant``.
+        clip_norm: Maximum gradient norm; 0 disables clipping.
     """
 
-    learning_rate: float = 1e-4
-    batch_size: int = 128
+    learning_rate: float = 3e-4
+    batch_size: int = 512
     beta: float = 0.1
     match: str = "skip"
     match_final: bool = False
-    finetune_learning_rate: float = 3e-5
-    finetune_batch_size: int = 128
-    finetune_temperature: float = 0.05
+    finetune_learning_rate: float = FINETUNING.learning_rate
+    finetune_batch_size: int = FINETUNING.batch_size
+    finetune_temperature: float = FINETUNING.temperature
     layers: tuple[int, ...] = ()
-    optimizer: str = "adamw"
+    optimizer: str = "adam"
+    weight_decay: float = 0.0
     warmup: float = 0.1
+    decay: str = "linear"
+    clip_norm: float = 1.0
 
     def __post_init__(self) -> None:
         """Check the weight."""
@@ -70,7 +86,21 @@ class HyperParameters:
         require(self.beta >= 0, "beta >= 0", beta=self.beta)
 
 
-PRESETS = {"paper": HyperParameters(), "repo": replace(HyperParameters())}
+PRESETS = by_size(HyperParameters())
+SOURCES = {
+    "learning_rate": (LEARNING_RATE_SOURCE,),
+    "batch_size": ("DistilCSE section 4.2",),
+    "beta": ("not printed in DistilCSE; ours",),
+    "match": ("not printed in DistilCSE; PKD-Skip",),
+    "match_final": ("the paper leaves the last layer to the output loss",),
+    **text_only(FINETUNING_SOURCES),
+    "optimizer": ("DistilCSE section 4.2: Adam",),
+    "weight_decay": ("DistilCSE section 4.2: Adam",),
+    "warmup": ("not printed; ours",),
+    "decay": ("not printed; ours",),
+    "clip_norm": ("not printed; ours",),
+}
+"""Source of each preset's value."""
 
 
 def check(hp: HyperParameters, student: Spec[Any], teacher: Model) -> None:
@@ -105,16 +135,10 @@ def plan(hp: HyperParameters, setting: Setting) -> Stage:
     distil = distilled(
         setting,
         spec(PatientRegression, beta=hp.beta, match=hp.match, final=hp.match_final),
-        Optimizer(hp.learning_rate, name=hp.optimizer, warmup=hp.warmup),
+        optimizer_of(hp, hp.learning_rate),
         label="pkd",
         student=student_of(setting, hp.layers),
         batch_size=hp.batch_size,
         live=Live(spec(TransformerStudent, base=setting.teacher, pooling="own", normalize=None, dropout=0.0)),
     )
-    return finetuned(
-        setting,
-        distil,
-        Optimizer(hp.finetune_learning_rate, name=hp.optimizer, warmup=hp.warmup),
-        batch_size=hp.finetune_batch_size,
-        temperature=hp.finetune_temperature,
-    )
+    return finetuned(setting, distil, hp)

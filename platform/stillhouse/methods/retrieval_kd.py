@@ -91,8 +91,10 @@ class HyperParameters:
         teacher_units: Units of the teacher's LSTMs per direction.
         teacher_budget: Claims that the teacher sees in total; 0 uses the student's budget.
         optimizer: ``adam`` or ``adamw``.
+        weight_decay: Weight decay, which ``adamw`` needs; decoupled for ``adamw``, an L2 term for ``adam``.
         decay: Shape of the learning rate after its warm-up: ``constant``, ``linear`` or ``cosine``.
         warmup: Fraction of the steps with a rising learning rate.
+        clip_norm: Maximum gradient norm; 0 disables clipping.
     """
 
     learning_rate: float = 1e-3
@@ -117,8 +119,10 @@ class HyperParameters:
     teacher_units: int = 256
     teacher_budget: int = 0
     optimizer: str = "adam"
+    weight_decay: float = 0.0
     decay: str = "constant"
     warmup: float = 0.0
+    clip_norm: float = 1.0
 
     def __post_init__(self) -> None:
         """Check what is otherwise checked only when the student is built, which needs word vectors."""
@@ -171,8 +175,10 @@ SOURCES = {
     "teacher_units": ("from the 2.85 M parameters of Table 8", _NO_CODE),
     "teacher_budget": ("not printed; ours", _NO_CODE),
     "optimizer": ("not printed; ours", _NO_CODE),
+    "weight_decay": ("not printed; ours", _NO_CODE),
     "decay": ("not printed; ours", _NO_CODE),
     "warmup": ("not printed; ours", _NO_CODE),
+    "clip_norm": ("not printed; ours", _NO_CODE),
 }
 """Source of each preset's value."""
 

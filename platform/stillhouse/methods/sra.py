@@ -54,8 +54,10 @@ class HyperParameters:
         freeze_words: Leave the word vectors unchanged.
         dropout: Dropout of the student and of the classifier.
         optimizer: ``adam`` or ``adamw``.
+        weight_decay: Weight decay, which ``adamw`` needs; decoupled for ``adamw``, an L2 term for ``adam``.
         decay: Shape of the learning rate after its warm-up: ``constant``, ``linear`` or ``cosine``.
         warmup: Fraction of the steps with a rising learning rate.
+        clip_norm: Maximum gradient norm; 0 disables clipping.
     """
 
     distil_learning_rate: float = 1e-3
@@ -68,8 +70,10 @@ class HyperParameters:
     freeze_words: bool = False
     dropout: float = 0.0
     optimizer: str = "adam"
+    weight_decay: float = 0.0
     decay: str = "constant"
     warmup: float = 0.0
+    clip_norm: float = 1.0
 
     def __post_init__(self) -> None:
         """Check what is otherwise checked only when the student is built, which needs word vectors."""
@@ -89,8 +93,10 @@ SOURCES = {
     "freeze_words": ("not printed; ours", "no code known"),
     "dropout": ("not printed; ours", "no code known"),
     "optimizer": ("section 4.3", "no code known"),
+    "weight_decay": ("section 4.3", "no code known"),
     "decay": ("not printed; ours", "no code known"),
     "warmup": ("not printed; ours", "no code known"),
+    "clip_norm": ("not printed; ours", "no code known"),
 }
 """Source of each preset's value."""
 

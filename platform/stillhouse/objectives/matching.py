@@ -77,11 +77,15 @@ class ProjectedRegression(nn.Module, FittedObjective):
     Args:
         student_dim: d', the dimension after the projection.
         teacher_dim: E.
-        centred: Subtract the mean before fitting; the published code does not.
+        centred: Project the teacher's vectors minus their mean, as PCA does; otherwise the vectors as they
+            are, as the published code does. The principal components are those around the mean in both
+            cases.
 
     Raises:
         BadInput: The student's dimension exceeds the teacher's.
     """
+
+    version: ClassVar[int] = 2
 
     def __init__(self, *, student_dim: int, teacher_dim: int, centred: bool = True) -> None:
         super().__init__()
@@ -104,8 +108,9 @@ class ProjectedRegression(nn.Module, FittedObjective):
             vectors: Blocks of teacher vectors by column.
         """
         blocks = (np.asarray(block, dtype=np.float32) for block in vectors["text"])
-        mean_E, components_DE = fit_pca(blocks, len(self.target.components_DE), centred=self.centred)
-        self.target.mean_E.copy_(torch.from_numpy(mean_E))
+        mean_E, components_DE = fit_pca(blocks, len(self.target.components_DE))
+        if self.centred:
+            self.target.mean_E.copy_(torch.from_numpy(mean_E))
         self.target.components_DE.copy_(torch.from_numpy(components_DE))
 
     def forward(

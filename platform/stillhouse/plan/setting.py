@@ -40,10 +40,12 @@ class PairData:
     Attributes:
         examples: Columns ``query``, ``passage`` and, where there are hard negatives, ``negatives``.
         stores: The teacher's vectors, by column.
+        rows: Number of pairs that are trained on: what an epoch is.
     """
 
     examples: Examples
     stores: Mapping[str, Store]
+    rows: int = 0
 
 
 @dataclass(frozen=True)

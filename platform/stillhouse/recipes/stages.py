@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from stillhouse.core.errors import BadInput
+from stillhouse.core.errors import BadInput, require
 from stillhouse.core.identity import Spec
 from stillhouse.plan.data import Examples, Store
 from stillhouse.plan.setting import Setting
@@ -69,6 +69,11 @@ class Schedule(Protocol):
         ...
 
     @property
+    def weight_decay(self) -> float:
+        """Weight decay of the optimiser."""
+        ...
+
+    @property
     def warmup(self) -> float:
         """Fraction of the steps with a rising learning rate."""
         ...
@@ -78,10 +83,33 @@ class Schedule(Protocol):
         """Shape of the learning rate after its warm-up."""
         ...
 
+    @property
+    def clip_norm(self) -> float:
+        """Maximum gradient norm; 0 disables clipping."""
+        ...
+
 
 def optimizer_of(values: Schedule, learning_rate: float) -> Optimizer:
-    """Return the optimiser of a stage with its peak learning rate."""
-    return Optimizer(learning_rate, name=values.optimizer, warmup=values.warmup, decay=values.decay)
+    """Return the optimiser of a stage with its peak learning rate.
+
+    Raises:
+        BadInput: A value is out of range, or AdamW is named without the weight decay that sets it apart.
+    """
+    require(
+        values.optimizer != "adamw" or values.weight_decay > 0,
+        "weight_decay > 0 with optimizer = adamw",
+        optimizer=values.optimizer,
+        weight_decay=values.weight_decay,
+        remedy="Without weight decay AdamW is Adam: set weight_decay, or leave optimizer = adam.",
+    )
+    return Optimizer(
+        learning_rate,
+        name=values.optimizer,
+        weight_decay=values.weight_decay,
+        warmup=values.warmup,
+        decay=values.decay,
+        clip_norm=values.clip_norm,
+    )
 
 
 def student_of(

@@ -1,6 +1,11 @@
-"""The two stages that most methods have: distillation on unlabelled text, fine-tuning on labelled text."""
+"""The two stages that most methods have: distillation on unlabelled text, fine-tuning on labelled text.
 
-from typing import Any
+`FINETUNING` is stage 2 of DistilCSE's tables. Every method that these tables or IBKD's compare has it, so
+that a difference between two methods is one of their distillation.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, TypeVar
 
 from stillhouse.core.errors import require
 from stillhouse.core.identity import Spec, spec
@@ -10,7 +15,73 @@ from stillhouse.losses.contrastive import SupervisedInfoNCE
 from stillhouse.objectives.information_bottleneck import SupervisedBottleneck
 from stillhouse.plan.setting import Setting
 from stillhouse.plan.stage import Live, Optimizer, Stage
-from stillhouse.recipes.stages import stage_of
+from stillhouse.recipes.stages import Schedule, optimizer_of, stage_of
+
+H = TypeVar("H", bound=Any)
+
+
+@dataclass(frozen=True)
+class Finetuning:
+    """Stage 2 of DistilCSE (arXiv:2112.05638, section 4.2 and eq. 7).
+
+    Attributes:
+        learning_rate: Peak learning rate for students of 14 M and 110 M parameters; see `BY_SIZE`.
+        batch_size: Global batch size.
+        temperature: τ of eq. 7. The paper does not print it; the code starts a learnable scale at 20.
+    """
+
+    learning_rate: float = 5e-5
+    batch_size: int = 128
+    temperature: float = 0.05
+
+
+FINETUNING = Finetuning()
+FINETUNING_SOURCES: dict[str, tuple[str, ...]] = {
+    "finetune_learning_rate": (
+        "DistilCSE section 4.2: 5e-5 for 110 M and 14 M, 1e-5 for 52 M",
+        "DistilCSE's code: 5e-5",
+    ),
+    "finetune_batch_size": ("DistilCSE section 4.2", "DistilCSE's code: 128 per GPU"),
+    "finetune_temperature": ("not printed; as in the code", "DistilCSE's code: a scale of 20"),
+}
+"""Sources of the presets' values of stage 2, which DistilCSE's tables share."""
+
+BY_SIZE: dict[str, dict[str, float]] = {
+    "paper_52m": {"finetune_learning_rate": 1e-5},
+    "paper_110m": {"learning_rate": 2e-4},
+}
+"""What section 4.2 of DistilCSE prints for students of 52 M and 110 M; the preset ``paper`` is for 14 M."""
+
+LEARNING_RATE_SOURCE = "DistilCSE section 4.2: 3e-4 for 52 M and 14 M, 2e-4 for 110 M"
+
+
+def text_only(sources: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    """Return sources without those in code, for a method without a preset ``repo``."""
+    return {name: each[:1] for name, each in sources.items()}
+
+
+def by_size(paper: H) -> dict[str, H]:
+    """Return the presets of DistilCSE's three student sizes, made from that of 14 M."""
+    return {"paper": paper, **{name: replace(paper, **values) for name, values in BY_SIZE.items()}}
+
+
+class Finetuned(Schedule, Protocol):
+    """The hyper-parameters of a method with DistilCSE's stage 2."""
+
+    @property
+    def finetune_learning_rate(self) -> float:
+        """Peak learning rate."""
+        ...
+
+    @property
+    def finetune_batch_size(self) -> int:
+        """Global batch size."""
+        ...
+
+    @property
+    def finetune_temperature(self) -> float:
+        """τ."""
+        ...
 
 
 def distilled(
@@ -53,30 +124,37 @@ def distilled(
 def finetuned(
     setting: Setting,
     before: Stage,
-    optimizer: Optimizer,
+    values: Finetuned,
     *,
-    batch_size: int,
-    temperature: float,
-    share_negatives: bool = False,
+    learnable_scale: bool = False,
 ) -> Stage:
-    """Plan the fine-tuning of a stage by supervised InfoNCE (DistilCSE eq. 7, IBKD eq. 10 without HSIC).
+    """Plan the fine-tuning of a stage by supervised InfoNCE with the hard negatives of the whole batch.
+
+    DistilCSE eq. 7.
 
     If the setting has no labelled text, or no budget for it, the stage itself is returned.
 
     Args:
         setting: Data, budget, dev suite.
         before: The stage to fine-tune.
-        optimizer: The optimiser and its schedule.
-        batch_size: Global batch size, cut to the budget.
-        temperature: τ.
-        share_negatives: An anchor is also compared with the hard negatives of the others.
+        values: Learning rate, batch size (cut to the budget), τ, and the schedule of all stages.
+        learnable_scale: Train 1/τ too.
     """
     if setting.get(Pairs) is None or setting.finetune_budget == 0:
         return before
-    nce = spec(SupervisedInfoNCE, temperature=temperature, share_negatives=share_negatives)
-    objective = spec(SupervisedBottleneck, nce=nce, beta=0.0)
+    nce = spec(
+        SupervisedInfoNCE,
+        temperature=values.finetune_temperature,
+        share_negatives=True,
+        learnable_scale=learnable_scale,
+    )
     return supervised(
-        setting, objective, optimizer, student=before.student, batch_size=batch_size, before=before
+        setting,
+        spec(SupervisedBottleneck, nce=nce, beta=0.0),
+        optimizer_of(values, values.finetune_learning_rate),
+        student=before.student,
+        batch_size=values.finetune_batch_size,
+        before=before,
     )
 
 
@@ -89,6 +167,7 @@ def supervised(
     batch_size: int,
     label: str = "finetune",
     before: Stage | None = None,
+    budget: int = 0,
     with_teacher: bool = False,
 ) -> Stage:
     """Plan a stage on the labelled text: columns ``query``, ``passage`` and, if present, ``negatives``.
@@ -101,8 +180,10 @@ def supervised(
         batch_size: Global batch size, cut to the budget.
         label: Name of the stage.
         before: The stage whose student it continues to train.
+        budget: Examples; 0 takes the setting's.
         with_teacher: Also read the teacher's vectors of the labelled text.
     """
+    budget = budget or setting.finetune_budget
     return stage_of(
         setting,
         label=label,
@@ -110,8 +191,8 @@ def supervised(
         objective=objective,
         examples=setting[Pairs].examples,
         stores=setting[Pairs].stores if with_teacher else {},
-        budget=setting.finetune_budget,
-        batch_size=min(batch_size, setting.finetune_budget),
+        budget=budget,
+        batch_size=min(batch_size, budget),
         optimizer=optimizer,
         start_from=before,
     )

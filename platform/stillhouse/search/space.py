@@ -130,7 +130,7 @@ class Space:
                 yield {**base, name: value}
 
     def without(self, *names: str) -> "Space":
-        """Remove names from the searched ones and ``first`` (``distil_epochs`` with a scheduler)."""
+        """Remove names from the searched ones and ``first`` (the epochs with a scheduler)."""
         first = self.first and {name: value for name, value in self.first.items() if name not in names}
         kept = {name: values for name, values in self.domains.items() if name not in names}
         aside = {name: value for name, value in (self.first or {}).items() if name in names}

@@ -160,7 +160,7 @@ def _contextless(base: Model, pooling: str) -> Tensor:
 
 def _projected(table_VH: Tensor, dim: int) -> Tensor:
     blocks = (block.numpy() for block in torch.split(table_VH, _ROWS_AT_ONCE))
-    projected_VD: Tensor = Projection(*fit_pca(blocks, dim, centred=True, rows=0))(table_VH)
+    projected_VD: Tensor = Projection(*fit_pca(blocks, dim, rows=0))(table_VH)
     return projected_VD
 
 

@@ -89,7 +89,7 @@ def search_space(
         space=space.method,
     )
     load_scheduler(scheduler)
-    left_out = () if scheduler == "none" else ("distil_epochs",)
+    left_out = () if scheduler == "none" else ("distil_epochs", "finetune_epochs")
     space = check(space.without(*fixed, *left_out), method.HyperParameters)
     space = dataclasses.replace(space, fixed={**space.fixed, **fixed})
     check_sampler(sampler, space)
@@ -143,7 +143,7 @@ def sweep_options(
         space: Experiment file with a search space; None takes the method's own.
         section: ``space`` (the grid) or ``continuous``; empty chooses by the sampler.
         fixed: What `fixed_values` gives; it is not searched.
-        preset: ``paper`` or ``repo``.
+        preset: One of the method's presets.
         sampler: Name of the sampler.
         scheduler: Name of the scheduler.
         trials: Number of trials; None takes eight, and a grid needs a number.
@@ -216,7 +216,7 @@ def check_plans(
         method: What plans.
         experiment: The data, teacher, student and budget.
         points: The hyper-parameters that differ from the preset, one mapping per plan.
-        preset: ``paper`` or ``repo``.
+        preset: One of the method's presets.
 
     Raises:
         BadInput: The first thing that cannot be used.
@@ -230,6 +230,8 @@ def check_plans(
         hp = hyper_parameters(method, values, preset)
         probe(method, hp, setting, layers=layers)
         check_fraction(method, hp, setting, experiment.budget)
+        if hasattr(method, "check_given"):
+            method.check_given(values, setting)
         if hasattr(method, "check"):
             method.check(hp, setting.student, teacher)
 

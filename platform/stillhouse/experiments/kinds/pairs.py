@@ -1,6 +1,6 @@
 """Labelled (query, passage) pairs, with hard negatives that come with them or are mined."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from stillhouse.core.errors import require
@@ -24,7 +24,11 @@ class Pairs(DataKind[PairData]):
             and passage, and negatives or NLI labels; empty takes the pairs of ``pydocs`` where that is the
             corpus.
         count: Number of pairs; 0 takes none of ``pydocs``, or all of ``path``.
-        negatives: Number of hard negatives per pair (K): those that come with it, otherwise mined.
+        negatives: Number of hard negatives per pair (K): those that come with it, otherwise mined. Where it
+            is not given, a pair keeps one of those that come with it, and ``mined`` says how many are
+            mined.
+        mined: Number of hard negatives that are mined per pair where ``negatives`` is not given. Where
+            neither is, it is the number of the method's paper (8 for ``ibkd``), otherwise 1.
         mining: By which rule negatives are mined.
     """
 
@@ -34,18 +38,31 @@ class Pairs(DataKind[PairData]):
     counts_as = "labels"
     path: str = ""
     count: int = 2048
-    negatives: int = 1
+    negatives: int | None = None
+    mined: int | None = None
     mining: Mining = field(default_factory=Mining)
 
     def __post_init__(self) -> None:
         """Check the ranges, and that the rule of mining leaves enough negatives."""
         require(self.count >= 0, "pairs.count >= 0", count=self.count)
-        require(self.negatives >= 0, "pairs.negatives >= 0", negatives=self.negatives)
-        self.mining.check(self.negatives)
+        for name in ("negatives", "mined"):
+            given = getattr(self, name)
+            require(given is None or given >= 0, f"pairs.{name} >= 0", **{name: given})
+        self.mining.check(self.number_mined)
         if self.mining.index != "exact":
             from stillhouse.evaluation.search.indexes import parse_index
 
             parse_index(self.mining.index)
+
+    @property
+    def number_mined(self) -> int:
+        """K of pairs that come without hard negatives."""
+        return next((given for given in (self.negatives, self.mined) if given is not None), 1)
+
+    @property
+    def number_given(self) -> int:
+        """K of pairs that come with hard negatives."""
+        return 1 if self.negatives is None else self.negatives
 
     def present(self, experiment: "Experiment") -> bool:
         """Whether there is a budget for them, and any of them."""
@@ -55,7 +72,7 @@ class Pairs(DataKind[PairData]):
         """Pairs that are not there."""
         texts, teacher = TextTable("placeholder"), experiment.placeholder_teacher
         pairs = Examples({"query": texts, "passage": texts}, AllRows())
-        return PairData(pairs, dict.fromkeys(pairs.columns, Store(texts, teacher)))
+        return PairData(pairs, dict.fromkeys(pairs.columns, Store(texts, teacher)), rows=1 << 40)
 
     def prepare(self, context: "Preparation") -> PairData | None:
         """Read the pairs, and plan what the teacher embeds and mines for them."""
@@ -66,7 +83,7 @@ class Pairs(DataKind[PairData]):
         if pairs is None:
             return None
         pairs = pairs_to_train_on(context, pairs)
-        examples = with_negatives(pairs, self.mining, self.negatives, context.store)
+        examples = with_negatives(pairs, self.mining, self.number_mined, context.store)
         if isinstance(examples.origin, Mined):
             context.embedded(pairs.columns["query"])
             context.embedded(pairs.columns["passage"])
@@ -81,8 +98,9 @@ class Pairs(DataKind[PairData]):
 
     def complete(self, value: PairData, context: "Preparation") -> PairData:
         """Note how many pairs are trained on."""
-        context.facts |= {"pairs": context.row_count(value.examples)}
-        return value
+        rows = context.row_count(value.examples)
+        context.facts |= {"pairs": rows}
+        return replace(value, rows=rows)
 
     def read(self, workspace: "Workspace", context: "Preparation") -> Examples | None:
         """The pairs as they come; None where there are none."""
@@ -90,7 +108,7 @@ class Pairs(DataKind[PairData]):
             from stillhouse.corpora.reading.labelled import read_labelled
 
             return read_labelled(
-                workspace, self.path, negatives=self.negatives, limit=self.count, refresh=context.refresh
+                workspace, self.path, negatives=self.number_given, limit=self.count, refresh=context.refresh
             )
         experiment = context.experiment
         any_of_pydocs = self.count and experiment.budget.finetune and experiment.uses_pydocs

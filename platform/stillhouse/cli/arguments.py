@@ -81,9 +81,12 @@ class _OneLine(RawDescriptionHelpFormatter):
 
 def add_method(command: ArgumentParser) -> None:
     """Add the method, its preset, and values that are fixed."""
-    command.add_argument("method", help="a method, such as ibkd, ckd or mse")
     command.add_argument(
-        "--preset", default="paper", help="paper (default) or another one (`stillhouse presets METHOD`)"
+        "method", nargs="?", help="a method, such as ibkd, ckd or mse; default: the experiment file's"
+    )
+    command.add_argument("--preset", help="paper (default) or another one (`stillhouse presets METHOD`)")
+    command.add_argument(
+        "--scale", default="", metavar="NAME", help="a scale of the experiment file, such as small"
     )
 
 

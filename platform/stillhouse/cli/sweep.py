@@ -65,16 +65,16 @@ def _one_of(names: list[str]) -> str:
 
 def run(options: Namespace) -> int:
     """Run the command."""
-    from stillhouse.cli.method_values import fixed_of
+    from stillhouse.cli.method_values import base_of, fixed_of
     from stillhouse.methods import load_method
     from stillhouse.sweeps.checks import sweep_options
     from stillhouse.sweeps.sweep import sweep
     from stillhouse.tracking.location import tracking_uri, ui_command
 
-    root = root_of(options)
+    root, base = root_of(options), base_of(options, options.space)
     report = sweep(
         sweep_options(
-            options.method,
+            base.method,
             lambda space: experiment_from(options, space.experiment, options.base),
             root,
             device=device_of(options),
@@ -82,8 +82,10 @@ def run(options: Namespace) -> int:
             actors=options.actors,
             space=options.space,
             section=options.section or "",
-            fixed=fixed_of(options, load_method(options.method)),
-            preset=options.preset,
+            fixed=fixed_of(options, load_method(base.method)),
+            scale=options.scale,
+            data_root=options.data_root or "",
+            preset=base.preset,
             sampler=options.sampler,
             scheduler=options.scheduler,
             trials=options.trials,

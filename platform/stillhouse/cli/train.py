@@ -2,13 +2,18 @@
 
 from argparse import ArgumentParser, Namespace, _SubParsersAction
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 from stillhouse.cli.arguments import add_experiment, add_local, add_method, add_where, new_command
 from stillhouse.cli.options import embedding_of, experiment_from, fractions_of
 from stillhouse.cli.run import on_ray, write_results
 from stillhouse.core.console import say
+from stillhouse.core.errors import require
 from stillhouse.experiments.fields import changed
 from stillhouse.training.where import Where
+
+if TYPE_CHECKING:
+    from stillhouse.sweeps.curve import Point
 
 _RESULTS = ("folder", "metrics", "seconds", "gradient_shares")
 
@@ -20,11 +25,15 @@ def add(commands: "_SubParsersAction[ArgumentParser]") -> ArgumentParser:
         "train",
         "train one student with one method",
         "stillhouse train ibkd --local\n  stillhouse train ibkd --preset repo --set beta1=0.5 --workers 2\n"
-        "  stillhouse train ibkd --local --fractions 1,0.3,0.1 --fraction-of sentences",
+        "  stillhouse train ibkd --local --fractions 1,0.3,0.1 --fraction-of sentences\n"
+        "  stillhouse train --local --file search_spaces/papers/ibkd_table4.yaml --scale small",
     )
     add_method(command)
     add_local(command)
     command.add_argument("--file", metavar="FILE", help="experiment file; its `search` part is not read")
+    command.add_argument(
+        "--variant", default="", metavar="NAME[,NAME]", help="variants of the file; default: all of them"
+    )
     command.add_argument(
         "--fractions",
         metavar="X[,X]",
@@ -37,37 +46,64 @@ def add(commands: "_SubParsersAction[ArgumentParser]") -> ArgumentParser:
 
 def run(options: Namespace) -> int:
     """Run the command."""
-    from stillhouse.cli.method_values import file_of, fixed_of
+    from stillhouse.cli.method_values import fixed_of, runs_of
     from stillhouse.methods import hyper_parameters, load_method, with_defaults
-    from stillhouse.reports.gradient_shares import shares_line
-    from stillhouse.sweeps.checks import check_plans
-    from stillhouse.sweeps.curve import curve_table, train_at
+    from stillhouse.sweeps.checks import check_plans, fixed_values
+    from stillhouse.sweeps.curve import train_at
 
-    method = load_method(options.method)
-    fixed = fixed_of(options, method)
-    experiment = with_defaults(method, experiment_from(options, file_of(options), options.base))
     shares = fractions_of(options)
-    least = changed(experiment, {"budget.fraction": min(shares)}) if shares else experiment
-    check_plans(method, least, [fixed], options.preset)
+    trainings = []
+    for run in runs_of(options):
+        method = load_method(run.method)
+        values = {**fixed_values(method, run.values, options.file or ""), **fixed_of(options, method)}
+        experiment = with_defaults(method, experiment_from(options, run.experiment, options.base))
+        least = changed(experiment, {"budget.fraction": min(shares)}) if shares else experiment
+        check_plans(method, least, [values], run.preset)
+        trainings.append((run, method, hyper_parameters(method, values, run.preset), experiment))
+    require(
+        len(trainings) == 1 or not shares,
+        "--fractions must go with one variant",
+        variants=[run.name for run, *_ in trainings],
+        remedy="Name one with --variant.",
+    )
+    results = []
     with on_ray(options) as (workspace, device):
-        points = train_at(
-            shares or (experiment.budget.fraction,),
-            method,
-            hyper_parameters(method, fixed, options.preset),
-            experiment,
-            workspace,
-            embedding_of(options, device, local=options.local),
-            Where(device=device, threads=max(1, int(options.cpus_per_worker)), workers=options.workers),
-            refresh=options.refresh,
-        )
+        for run, method, hp, experiment in trainings:
+            if run.name:
+                say(f"variant {run.name}")
+            points = train_at(
+                shares or (experiment.budget.fraction,),
+                method,
+                hp,
+                experiment,
+                workspace,
+                embedding_of(options, device, local=options.local),
+                Where(device=device, threads=max(1, int(options.cpus_per_worker)), workers=options.workers),
+                refresh=options.refresh,
+            )
+            results.append((run.name, points))
+    return _report(options, results, shares=bool(shares))
+
+
+def _report(options: Namespace, results: "list[tuple[str, list[Point]]]", *, shares: bool) -> int:
+    """Print and write what was trained: a curve, the rows of a table, or one student."""
+    from stillhouse.reports.gradient_shares import shares_line
+    from stillhouse.sweeps.curve import curve_table, variants_table
+
+    name, points = results[0]
     if shares:
         say(curve_table(points))
         write_results(options, [asdict(point) for point in points])
+        return 0
+    if len(results) > 1:
+        say(variants_table({name: points[0] for name, points in results}))
+        write_results(options, [{"variant": name, **asdict(points[0])} for name, points in results])
         return 0
     (point,) = points
     contributions = shares_line(point.gradient_shares)
     if contributions:
         say(contributions)
     say(f"trained: {point.folder}")
-    write_results(options, {name: value for name, value in asdict(point).items() if name in _RESULTS})
+    report = {key: value for key, value in asdict(point).items() if key in _RESULTS}
+    write_results(options, {"variant": name, **report} if name else report)
     return 0

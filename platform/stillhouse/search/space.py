@@ -1,22 +1,19 @@
 """Search spaces: a YAML file with the searched domains, the fixed values and the first point."""
 
-import re
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-import yaml
-
 from stillhouse.core.errors import BadInput, nearest, require
 from stillhouse.core.identity import fingerprint
 from stillhouse.search.domains import Categorical, Domain, Float, Int, domain, frozen
+from stillhouse.search.experiment_file import SEARCH_KEYS, load_base, load_search, mapping_at
 from stillhouse.search.type_casts import cast_domain, cast_point, check_ranges
 
 __all__ = ["Categorical", "Domain", "Float", "Int", "Space", "check", "load_space"]
 
 _SECTIONS = ("space", "continuous")
-_SEARCH_KEYS = ["fixed", "first", *_SECTIONS]
 
 
 @dataclass(frozen=True)
@@ -137,25 +134,25 @@ class Space:
         return replace(self, domains=kept, first=first, set_aside={**self.set_aside, **aside})
 
 
-def load_space(path: str | Path, *, space: str = "space") -> Space:
+def load_space(path: str | Path, *, space: str = "space", scale: str = "", data_root: str = "") -> Space:
     """Read the search space of an experiment file.
 
     Args:
-        path: The YAML file: ``method``; ``search`` with ``fixed``, ``first``, ``space`` and ``continuous``;
-            and the fields of the experiment.
+        path: The YAML file: ``method`` and its ``values``, which are fixed unless they are searched;
+            ``search`` with ``fixed``, ``first``, ``space`` and ``continuous``; and the fields of the
+            experiment.
         space: The section that is searched: ``space`` (the grid) or ``continuous``.
+        scale: Name of a scale of the file; empty takes the full size.
+        data_root: Folder that ``$STILLHOUSE_DATA`` stands for; empty takes the environment's.
 
     Raises:
         BadInput: The file cannot be read or is invalid; the message names the file and the key.
     """
     file = str(path)
     require(space in _SECTIONS, f"--section must be one of {', '.join(_SECTIONS)}", section=space)
-    content = _read(Path(path))
-    method, search = content.get("method"), _mapping(content, "search", file)
-    require(isinstance(method, str), "`method` must name a method", file=file, key="method", method=method)
-    experiment = _experiment(content, file)
-    _refuse_unknown(search, _SEARCH_KEYS, file, "search.")
-    parts = {key: _mapping(search, key, file) for key in ("fixed", "first", space)}
+    base, search = load_base(path, scale=scale, data_root=data_root), load_search(path, scale=scale)
+    _refuse_unknown(search, list(SEARCH_KEYS), file, "search.")
+    parts = {key: mapping_at(search, key, file) for key in ("fixed", "first", space)}
     present = [key for key in _SECTIONS if search.get(key)]
     require(
         len(parts[space]) > 0,
@@ -170,12 +167,13 @@ def load_space(path: str | Path, *, space: str = "space") -> Space:
             domains[str(name)] = domain(given)
         except BadInput as wrong:
             raise BadInput(f"{file}: key `{space}.{name}`: {wrong}") from None
-    fixed = {name: frozen(value) for name, value in parts["fixed"].items()}
+    stated = {name: value for name, value in base.values.items() if name not in domains}
+    fixed = {name: frozen(value) for name, value in {**stated, **parts["fixed"]}.items()}
     # Both sections share `first`: names that only the other section searches are ignored here.
-    others = {name for key in present if key != space for name in _mapping(search, key, file)}
+    others = {name for key in present if key != space for name in mapping_at(search, key, file)}
     elsewhere = others - set(domains)
     first = {name: frozen(value) for name, value in parts["first"].items() if name not in elsewhere} or None
-    return Space(str(method), domains, fixed, first, experiment, file)
+    return Space(base.method, domains, fixed, first, base.experiment, file)
 
 
 def sections_of(path: str | Path) -> tuple[str, ...]:
@@ -184,7 +182,7 @@ def sections_of(path: str | Path) -> tuple[str, ...]:
     Raises:
         BadInput: The file cannot be read or is invalid.
     """
-    search = _mapping(_read(Path(path)), "search", str(path))
+    search = load_search(path)
     return tuple(name for name in _SECTIONS if search.get(name))
 
 
@@ -194,26 +192,7 @@ def load_experiment(path: str | Path) -> dict[str, Any]:
     Raises:
         BadInput: The file cannot be read or is invalid.
     """
-    return _experiment(_read(Path(path)), str(path))
-
-
-def _experiment(content: Mapping[Any, Any], file: str) -> dict[str, Any]:
-    """The fields of the experiment: everything but ``method`` and ``search``."""
-    moved = [key for key in _SEARCH_KEYS if key in content]
-    require(
-        not moved,
-        "a search space must stand below `search:`",
-        file=file,
-        found_beside_it=moved,
-        remedy="Indent these keys below a line `search:`.",
-    )
-    require(
-        "experiment" not in content,
-        "the fields of an experiment must stand at the top of the file, by kind",
-        file=file,
-        remedy="Such as `sentences: {corpus: …}`; `stillhouse fields` lists them.",
-    )
-    return {str(key): value for key, value in content.items() if key not in ("method", "search")}
+    return dict(load_base(path).experiment)
 
 
 def check(space: Space, hyper_parameters: type) -> Space:
@@ -248,57 +227,6 @@ def check(space: Space, hyper_parameters: type) -> Space:
     )
     check_ranges(checked.domains, {**checked.fixed, **(checked.first or {})}, hyper_parameters, space.source)
     return checked
-
-
-class _Loader(yaml.SafeLoader):
-    """YAML that reads ``1e-4`` as a number (YAML 1.1 requires ``1.0e-4``) and refuses repeated keys."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        seen: set[Any] = set()
-        for key_node, _ in node.value:
-            key = self.construct_object(key_node, deep=True)
-            if key in seen:
-                raise yaml.MarkedYAMLError(
-                    problem=f"the key `{key}` appears twice", problem_mark=key_node.start_mark
-                )
-            seen.add(key)
-        return super().construct_mapping(node, deep)
-
-
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float",
-    re.compile(r"^[-+]?(\d[\d_]*)(\.[\d_]*)?[eE][-+]?\d+$|^[-+]?\.\d+[eE][-+]?\d+$"),
-    list("-+.0123456789"),
-)
-
-
-def _read(path: Path) -> dict[Any, Any]:
-    try:
-        content = yaml.load(path.read_text(encoding="utf-8"), _Loader)
-    except OSError as error:
-        raise BadInput(f"{path}: a search space must be a readable file: {error.strerror}.") from None
-    except UnicodeDecodeError:
-        raise BadInput(f"{path}: a search space must be UTF-8 text.") from None
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        line = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        raise BadInput(f"{path}{line}: a search space must be well-formed YAML: {error.problem}.") from None
-    except yaml.YAMLError as error:
-        raise BadInput(f"{path}: a search space must be well-formed YAML: {error}.") from None
-    require(isinstance(content, dict), "a search space must be a mapping", file=str(path), content=content)
-    assert isinstance(content, dict)
-    return content
-
-
-def _mapping(content: Mapping[Any, Any], key: str, file: str) -> dict[str, Any]:
-    value = content.get(key)
-    if value is None:
-        return {}
-    require(isinstance(value, dict), f"`{key}` must map names to values", file=file, key=key, value=value)
-    assert isinstance(value, dict)
-    others = [name for name in value if not isinstance(name, str)]
-    require(not others, "names must be strings", file=file, key=key, names=others)
-    return value
 
 
 def _refuse_unknown(names: Mapping[Any, Any], known: list[str], file: str, prefix: str) -> None:

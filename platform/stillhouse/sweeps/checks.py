@@ -64,6 +64,8 @@ def search_space(
     sampler: str = "tpe",
     scheduler: str = "asha",
     fixed: Mapping[str, Any] | None = None,
+    scale: str = "",
+    data_root: str = "",
 ) -> Space:
     """The search space of an experiment file, checked against a method, a sampler and a scheduler.
 
@@ -75,13 +77,15 @@ def search_space(
         sampler: Name of the sampler.
         scheduler: Name of the scheduler; any that stops trials early gives all of them one budget.
         fixed: What `fixed_values` gives; it is not searched.
+        scale: Name of a scale of the file; empty takes the full size.
+        data_root: Folder that ``$STILLHOUSE_DATA`` stands for; empty takes the environment's.
 
     Raises:
         BadInput: The file cannot be read, or names what the method does not have.
     """
     fixed = dict(fixed or {})
     chosen = section or _section(sampler, path)
-    space = load_space(path, space=chosen)
+    space = load_space(path, space=chosen, scale=scale, data_root=data_root)
     require(
         space.method == name_of(method),
         "the search space must be for this method",
@@ -129,6 +133,8 @@ def sweep_options(
     scheduler: str = "asha",
     trials: int | None = None,
     name: str = "",
+    scale: str = "",
+    data_root: str = "",
     **others: Any,
 ) -> SweepOptions:
     """Read a search space, check every plan of the search, and put the options of the sweep together.
@@ -148,6 +154,8 @@ def sweep_options(
         scheduler: Name of the scheduler.
         trials: Number of trials; None takes eight, and a grid needs a number.
         name: Name of the sweep; empty takes the method's.
+        scale: Name of a scale of the experiment file; empty takes the full size.
+        data_root: Folder that ``$STILLHOUSE_DATA`` stands for in the file; empty takes the environment's.
         others: Further fields of `SweepOptions`.
 
     Raises:
@@ -155,7 +163,16 @@ def sweep_options(
     """
     module = load_method(method)
     file = space or default_space(method)
-    searched = search_space(module, file, section=section, sampler=sampler, scheduler=scheduler, fixed=fixed)
+    searched = search_space(
+        module,
+        file,
+        section=section,
+        sampler=sampler,
+        scheduler=scheduler,
+        fixed=fixed,
+        scale=scale,
+        data_root=data_root,
+    )
     chosen = with_defaults(module, experiment(searched))
     check_plans(module, chosen, searched.probes(), preset)
     if trials is None and sampler == "grid":

@@ -1,6 +1,6 @@
 """Training a method on one or several fractions of its rows, and the table of a corpus-size curve."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -105,6 +105,20 @@ def curve_table(points: Sequence[Point]) -> str:
     return "\n".join(
         aligned(["fraction", *(f"{label}_rows" for label in stages), *figures], cells, left=set())
     )
+
+
+def variants_table(points: Mapping[str, Point]) -> str:
+    """Format one line per variant of an experiment file: its dev metrics and the seconds of its last stage."""
+    figures = list(dict.fromkeys(name for point in points.values() for name in point.metrics))
+    cells = [
+        [
+            name,
+            *(f"{point.metrics[figure]:.4f}" if figure in point.metrics else "–" for figure in figures),
+            f"{point.seconds:.0f}",
+        ]
+        for name, point in points.items()
+    ]
+    return "\n".join(aligned(["variant", *figures, "seconds"], cells, left={0}))
 
 
 class _Printer:

@@ -1,0 +1,246 @@
+"""Experiment files: YAML with a method and its values, fields, variants, scales and a search."""
+
+import os
+import re
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from stillhouse.core.errors import BadInput, nearest, require
+
+SEARCH_KEYS = ("fixed", "first", "space", "continuous")
+DATA_ROOT = "STILLHOUSE_DATA"
+_OF_THE_METHOD = ("method", "preset", "values")
+_BESIDE_FIELDS = (*_OF_THE_METHOD, "variants", "scale", "search")
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training run of an experiment file.
+
+    Attributes:
+        name: Name of the variant; empty for the run of a file without variants.
+        method: Name of the method.
+        preset: Name of the method's preset.
+        values: Hyper-parameters that differ from the preset.
+        experiment: Fields of the experiment, nested.
+    """
+
+    name: str
+    method: str
+    preset: str = "paper"
+    values: Mapping[str, Any] = field(default_factory=dict)
+    experiment: Mapping[str, Any] = field(default_factory=dict)
+
+
+def load_base(path: str | Path, *, scale: str = "", data_root: str = "") -> Run:
+    """Read an experiment file without its variants: what a sweep of it shares.
+
+    Args:
+        path: The file.
+        scale: Name of a scale of the file, whose fields and values come first; empty takes the full size.
+        data_root: Folder that ``$STILLHOUSE_DATA`` stands for in the file; empty takes the environment's.
+
+    Raises:
+        BadInput: The file cannot be read, is invalid, or has no such scale (the near ones are listed).
+    """
+    content, changes = _parts(path, scale)
+    return _run("", [content, changes], str(path), data_root)
+
+
+def load_runs(path: str | Path, *, scale: str = "", data_root: str = "") -> tuple[Run, ...]:
+    """Read the runs of an experiment file: its variants, or the one run of a file without any.
+
+    A variant changes the file's fields and values; a scale changes those of all variants, and of single
+    ones in a section ``variants`` of its own, where ``null`` leaves a variant out.
+
+    Args:
+        path: The file.
+        scale: See `load_base`.
+        data_root: See `load_base`.
+
+    Raises:
+        BadInput: See `load_base`.
+    """
+    file = str(path)
+    content, changes = _parts(path, scale)
+    variants = mapping_at(content, "variants", file)
+    own = mapping_at(changes, "variants", file)
+    for name in own:
+        if name not in variants:
+            raise BadInput(
+                f"{file}: the scale {scale!r} changes an unknown variant `{name}`. " + _near(name, variants)
+            )
+    if not variants:
+        return (_run("", [content, changes], file, data_root),)
+    return tuple(
+        _run(name, [content, variant or {}, changes, own.get(name) or {}], file, data_root)
+        for name, variant in variants.items()
+        if name not in own or own[name] is not None
+    )
+
+
+def load_search(path: str | Path, *, scale: str = "") -> dict[str, Any]:
+    """Read the section ``search`` of an experiment file, at a scale.
+
+    Raises:
+        BadInput: See `load_base`.
+    """
+    content, changes = _parts(path, scale)
+    return overlaid(mapping_at(content, "search", str(path)), mapping_at(changes, "search", str(path)))
+
+
+def variants_named(runs: tuple[Run, ...], names: list[str], file: str) -> tuple[Run, ...]:
+    """Return the runs with these names; all of them for no name.
+
+    Raises:
+        BadInput: No run has such a name; the near ones are listed.
+    """
+    known = {run.name: run for run in runs}
+    for name in names:
+        if name not in known or not name:
+            raise BadInput(f"{file}: unknown variant {name!r}. {_near(name, known)}")
+    return tuple(known[name] for name in names) if names else runs
+
+
+def overlaid(mapping: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested names and values with others laid over them."""
+    result = dict(mapping)
+    for name, value in changes.items():
+        both = isinstance(value, Mapping) and isinstance(result.get(name), Mapping)
+        result[name] = overlaid(result[name], value) if both else value
+    return result
+
+
+def mapping_at(content: Mapping[Any, Any], key: str, file: str) -> dict[str, Any]:
+    """The names and values at a key; none where the key is missing or empty.
+
+    Raises:
+        BadInput: The key has another value, or a name is no string.
+    """
+    value = content.get(key)
+    if value is None:
+        return {}
+    require(isinstance(value, dict), f"`{key}` must map names to values", file=file, key=key, value=value)
+    assert isinstance(value, dict)
+    others = [name for name in value if not isinstance(name, str)]
+    require(not others, "names must be strings", file=file, key=key, names=others)
+    return value
+
+
+def _parts(path: str | Path, scale: str) -> tuple[dict[Any, Any], dict[str, Any]]:
+    """The content of a file, and what a scale changes of it."""
+    file = str(path)
+    content = read_yaml(Path(path))
+    scales = mapping_at(content, "scale", file)
+    if scale and scale not in scales:
+        raise BadInput(f"{file}: unknown scale {scale!r}. {_near(scale, scales)}")
+    return content, mapping_at(scales, scale, file) if scale else {}
+
+
+def _run(name: str, layers: list[Mapping[Any, Any]], file: str, data_root: str) -> Run:
+    """The run that layers of names and values make together."""
+    first, *others = layers
+    content: dict[str, Any] = dict(first)
+    for layer in others:
+        require(
+            isinstance(layer, Mapping),
+            "a variant must map names to values",
+            file=file,
+            variant=name,
+            value=layer,
+        )
+        content = overlaid(content, layer)
+    method, preset = content.get("method"), content.get("preset", "paper")
+    require(isinstance(method, str), "`method` must name a method", file=file, key="method", method=method)
+    require(isinstance(preset, str), "`preset` must name a preset", file=file, key="preset", preset=preset)
+    values = mapping_at(content, "values", file)
+    return Run(name, str(method), str(preset), values, _with_data(_fields(content, file), data_root, file))
+
+
+def _fields(content: Mapping[Any, Any], file: str) -> dict[str, Any]:
+    """The fields of the experiment: everything but the method, its values, and the other sections."""
+    moved = [key for key in SEARCH_KEYS if key in content]
+    require(
+        not moved,
+        "a search space must stand below `search:`",
+        file=file,
+        found_beside_it=moved,
+        remedy="Indent these keys below a line `search:`.",
+    )
+    require(
+        "experiment" not in content,
+        "the fields of an experiment must stand at the top of the file, by kind",
+        file=file,
+        remedy="Such as `sentences: {corpus: …}`; `stillhouse fields` lists them.",
+    )
+    return {str(key): value for key, value in content.items() if key not in _BESIDE_FIELDS}
+
+
+def _with_data(fields: Any, data_root: str, file: str) -> Any:
+    """The same fields with the folder that ``$STILLHOUSE_DATA`` stands for."""
+    if isinstance(fields, Mapping):
+        return {name: _with_data(value, data_root, file) for name, value in fields.items()}
+    if not isinstance(fields, str) or f"${DATA_ROOT}" not in fields:
+        return fields
+    folder = data_root or os.environ.get(DATA_ROOT, "")
+    require(
+        bool(folder),
+        f"${DATA_ROOT} must stand for a folder with the data that the file names",
+        file=file,
+        value=fields,
+        remedy="Give --data-root DIR, or set the environment variable.",
+    )
+    return fields.replace(f"${DATA_ROOT}", folder)
+
+
+def _near(name: str, known: Mapping[str, Any]) -> str:
+    return nearest(name, sorted(known)) if known else "The file has none."
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML that reads ``1e-4`` as a number (YAML 1.1 requires ``1.0e-4``) and refuses repeated keys."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        seen: set[Any] = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=True)
+            if key in seen:
+                raise yaml.MarkedYAMLError(
+                    problem=f"the key `{key}` appears twice", problem_mark=key_node.start_mark
+                )
+            seen.add(key)
+        return super().construct_mapping(node, deep)
+
+
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(r"^[-+]?(\d[\d_]*)(\.[\d_]*)?[eE][-+]?\d+$|^[-+]?\.\d+[eE][-+]?\d+$"),
+    list("-+.0123456789"),
+)
+
+
+def read_yaml(path: Path) -> dict[Any, Any]:
+    """Read the YAML of an experiment file.
+
+    Raises:
+        BadInput: The file cannot be read, or is not a mapping in well-formed YAML.
+    """
+    try:
+        content = yaml.load(path.read_text(encoding="utf-8"), _Loader)
+    except OSError as error:
+        raise BadInput(f"{path}: a search space must be a readable file: {error.strerror}.") from None
+    except UnicodeDecodeError:
+        raise BadInput(f"{path}: a search space must be UTF-8 text.") from None
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        raise BadInput(f"{path}{line}: a search space must be well-formed YAML: {error.problem}.") from None
+    except yaml.YAMLError as error:
+        raise BadInput(f"{path}: a search space must be well-formed YAML: {error}.") from None
+    require(isinstance(content, dict), "a search space must be a mapping", file=str(path), content=content)
+    assert isinstance(content, dict)
+    return content

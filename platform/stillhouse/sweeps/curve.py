@@ -108,7 +108,7 @@ def curve_table(points: Sequence[Point]) -> str:
 
 
 def variants_table(points: Mapping[str, Point]) -> str:
-    """Format one line per variant of an experiment file: its dev metrics and the seconds of its last stage."""
+    """Format one line per variant of an experiment file: dev metrics and seconds of its last stage."""
     figures = list(dict.fromkeys(name for point in points.values() for name in point.metrics))
     cells = [
         [

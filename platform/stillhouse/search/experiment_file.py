@@ -54,8 +54,8 @@ def load_base(path: str | Path, *, scale: str = "", data_root: str = "") -> Run:
 def load_runs(path: str | Path, *, scale: str = "", data_root: str = "") -> tuple[Run, ...]:
     """Read the runs of an experiment file: its variants, or the one run of a file without any.
 
-    A variant changes the file's fields and values; a scale changes those of all variants, and of single
-    ones in a section ``variants`` of its own, where ``null`` leaves a variant out.
+    A scale changes the file's fields and values, a variant changes those of the scale. In a section
+    ``variants`` of its own, a scale changes single variants, and leaves out those that are ``null`` there.
 
     Args:
         path: The file.
@@ -77,7 +77,7 @@ def load_runs(path: str | Path, *, scale: str = "", data_root: str = "") -> tupl
     if not variants:
         return (_run("", [content, changes], file, data_root),)
     return tuple(
-        _run(name, [content, variant or {}, changes, own.get(name) or {}], file, data_root)
+        _run(name, [content, changes, variant or {}, own.get(name) or {}], file, data_root)
         for name, variant in variants.items()
         if name not in own or own[name] is not None
     )

@@ -1,0 +1,95 @@
+"""Experiment files: values, variants, scales, and the folder of the data."""
+
+from pathlib import Path
+
+import pytest
+
+from stillhouse.core.errors import BadInput
+from stillhouse.search.experiment_file import load_base, load_runs, variants_named
+from stillhouse.search.space import load_space
+
+TEXT = """
+method: ibkd
+preset: repo
+values: {beta1: 0.5, kernel: imq}
+sentences: {corpus: $STILLHOUSE_DATA/texts.txt, count: 0}
+budget: {distil: 1000, finetune: 100}
+variants:
+  whole: {}
+  first: {budget: {finetune: 0}}
+  other: {method: mse, preset: paper, values: {learning_rate: 1e-4}, sentences: {count: 7}}
+search:
+  space: {kernel: [rbf, imq], gamma: [0.1, 0.5]}
+  first: {kernel: rbf, gamma: 0.5}
+scale:
+  small:
+    sentences: {corpus: pydocs, count: 50}
+    budget: {distil: 10, finetune: 5}
+    values: {beta1: 0.1}
+    variants:
+      first: {values: {gamma: 0.2}}
+      whole: null
+    search: {space: {gamma: [0.5]}}
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    file = tmp_path / "file.yaml"
+    file.write_text(TEXT, encoding="utf-8")
+    return file
+
+
+def test_a_variant_changes_the_file(path: Path) -> None:
+    whole, first, other = load_runs(path, data_root="/data")
+    assert (whole.name, whole.method, whole.preset) == ("whole", "ibkd", "repo")
+    assert whole.values == {"beta1": 0.5, "kernel": "imq"}
+    assert whole.experiment["sentences"] == {"corpus": "/data/texts.txt", "count": 0}
+    assert set(whole.experiment) == {"sentences", "budget"}
+    assert first.experiment["budget"] == {"distil": 1000, "finetune": 0}
+    assert (other.method, other.preset, other.values["learning_rate"]) == ("mse", "paper", 1e-4)
+    assert other.experiment["sentences"] == {"corpus": "/data/texts.txt", "count": 7}
+
+
+def test_a_scale_changes_the_file_and_a_variant_changes_the_scale(path: Path) -> None:
+    first, other = load_runs(path, scale="small")
+    assert first.values == {"beta1": 0.1, "kernel": "imq", "gamma": 0.2}
+    assert first.experiment["budget"] == {"distil": 10, "finetune": 0}
+    assert first.experiment["sentences"] == {"corpus": "pydocs", "count": 50}
+    assert other.experiment["sentences"] == {"corpus": "pydocs", "count": 7}
+    assert "gamma" not in other.values
+    assert load_base(path, scale="small").experiment["budget"] == {"distil": 10, "finetune": 5}
+
+
+def test_a_search_fixes_the_values_that_it_does_not_search(path: Path) -> None:
+    space = load_space(path, data_root="/data")
+    assert space.fixed == {"beta1": 0.5}
+    assert space.domains["gamma"].size == 2  # type: ignore[union-attr]
+    small = load_space(path, scale="small")
+    assert small.fixed == {"beta1": 0.1}
+    assert small.domains["gamma"].size == 1  # type: ignore[union-attr]
+    assert small.fingerprint != space.fingerprint
+
+
+def test_an_unknown_scale_or_variant_is_refused_with_near_ones(path: Path) -> None:
+    with pytest.raises(BadInput, match=r"unknown scale 'smal'.*small"):
+        load_runs(path, scale="smal")
+    with pytest.raises(BadInput, match=r"unknown variant 'frist'.*first"):
+        variants_named(load_runs(path, scale="small"), ["frist"], str(path))
+    assert [run.name for run in variants_named(load_runs(path, scale="small"), ["other"], "")] == ["other"]
+    path.write_text(TEXT.replace("whole: null", "hole: null"), encoding="utf-8")
+    with pytest.raises(BadInput, match=r"unknown variant `hole`.*whole"):
+        load_runs(path, scale="small")
+    path.write_text("method: ibkd\n", encoding="utf-8")
+    with pytest.raises(BadInput, match=r"unknown scale 'small'\. The file has none"):
+        load_base(path, scale="small")
+
+
+def test_the_folder_of_the_data_must_be_given(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("STILLHOUSE_DATA", raising=False)
+    with pytest.raises(BadInput, match="--data-root"):
+        load_runs(path)
+    assert load_runs(path, scale="small")
+    monkeypatch.setenv("STILLHOUSE_DATA", "/elsewhere")
+    assert load_runs(path)[0].experiment["sentences"]["corpus"] == "/elsewhere/texts.txt"
+    assert load_runs(path, data_root="/data")[0].experiment["sentences"]["corpus"] == "/data/texts.txt"

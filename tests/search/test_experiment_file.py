@@ -64,10 +64,10 @@ def test_a_scale_changes_the_file_and_a_variant_changes_the_scale(path: Path) ->
 def test_a_search_fixes_the_values_that_it_does_not_search(path: Path) -> None:
     space = load_space(path, data_root="/data")
     assert space.fixed == {"beta1": 0.5}
-    assert space.domains["gamma"].size == 2  # type: ignore[union-attr]
+    assert space.domains["gamma"].size == 2
     small = load_space(path, scale="small")
     assert small.fixed == {"beta1": 0.1}
-    assert small.domains["gamma"].size == 1  # type: ignore[union-attr]
+    assert small.domains["gamma"].size == 1
     assert small.fingerprint != space.fingerprint
 
 

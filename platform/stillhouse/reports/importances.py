@@ -3,7 +3,7 @@
 Shares sum to 1, so that an importance alone says little: after eight trials of eight hyper-parameters one of
 them always has a large share, whether or not it does anything. Each share therefore has a 95 % interval, the
 percentiles over trials that are drawn again with replacement. With too few trials nothing is shown. The rule,
-`needed_trials`, comes from simulated studies (`benchmarks/importances.py`; `docs/howto/search.md` has a table).
+`needed_trials`, comes from simulated studies (`benchmarks/importances.py`, table in `docs/howto/search.md`).
 """
 
 import math

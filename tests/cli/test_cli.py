@@ -137,7 +137,7 @@ def test_help_fits_on_one_screen(capsys: pytest.CaptureFixture[str]) -> None:
         (["sweep", "mse", "--space", "search_spaces/ibkd.yaml"], "search space must be for this method"),
         (["train", "ibkd", "--local", "--corpus", "nowhere.txt"], "nowhere.txt"),
         (["train", "ibkd", "--local", "--teacher", "./no-such-model"], "no-such-model"),
-        (["train", "ibkd", "--local", "--max-length", "-1"], "max_length > 0"),
+        (["train", "ibkd", "--local", "--max-length", "-1"], "max_length >= 0"),
         (["train", "ibkd", "--local", "--compute", "float8"], "compute in"),
         (["train", "ibkd", "--local", "--set", "layers=[5,6]"], "0 <= layer <= 5"),
         (["train", "ibkd", "--local", "--set", "gamma=true"], "gamma must be of type float"),

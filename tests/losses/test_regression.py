@@ -69,3 +69,22 @@ def test_regression_refuses_mismatched_shapes() -> None:
     for student, teacher in (((4, 3), (5, 3)), ((4, 3), (4, 2)), ((4, 3), (4, 1)), ((3,), (3,))):
         with pytest.raises(BadInput):
             loss(torch.ones(student), torch.ones(teacher))
+
+
+@pytest.mark.parametrize("dimensions", ["mean", "sum"])
+def test_normalised_both_sides_are(dimensions: str) -> None:
+    loss = MSE(student_dim=5, teacher_dim=5, dimensions=dimensions, normalize=True)
+    student, teacher = draw(4, 5), 7 * draw(4, 5, seed=1)
+    ours, theirs = student / student.norm(dim=1, keepdim=True), teacher / teacher.norm(dim=1, keepdim=True)
+    squares = (ours - theirs).square().sum().item()
+    assert loss(student, teacher).item() == pytest.approx(squares / (20 if dimensions == "mean" else 4))
+    assert loss(3 * teacher, teacher).item() == pytest.approx(0, abs=1e-15)
+
+
+def test_a_unit_student_reaches_an_unnormalised_teacher_only_if_both_sides_are_normalised() -> None:
+    teacher = 5 * draw(6, 4)
+    unit = teacher / teacher.norm(dim=1, keepdim=True)
+    plain, normalised = (MSE(student_dim=4, teacher_dim=4, normalize=each) for each in (False, True))
+    assert plain(teacher, teacher).item() == 0
+    assert normalised(unit, teacher).item() == pytest.approx(0, abs=1e-15)
+    assert plain(unit, teacher).item() > 1

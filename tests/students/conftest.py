@@ -75,6 +75,7 @@ def _config(kind: str, vocabulary: int) -> Any:
         DistilBertConfig,
         ModernBertConfig,
         MPNetConfig,
+        Qwen3Config,
         RobertaConfig,
         XLMRobertaConfig,
     )
@@ -100,6 +101,8 @@ def _config(kind: str, vocabulary: int) -> Any:
             return MPNetConfig(**shape)
         case "modernbert":
             return ModernBertConfig(**shape, local_attention=8, cls_token_id=0, sep_token_id=2)
+        case "qwen3":
+            return Qwen3Config(**shape, num_key_value_heads=1, head_dim=16)
         case "distilbert":
             renamed = {
                 "hidden_size": "dim",

@@ -20,7 +20,8 @@ def test_pooling_a_batch_equals_pooling_each_text(pooling: str, states_BTH: Tens
     pooled_BH = pool(pooling, states_BTH, mask_BT)
     for row, mask_T in enumerate(mask_BT):
         real = states_BTH[row, : int(mask_T.sum())].double()
-        expected = {"mean": real.mean(0), "cls": real[0], "max": real.max(0).values}[pooling]
+        poolings = {"mean": real.mean(0), "cls": real[0], "max": real.max(0).values, "last": real[-1]}
+        expected = poolings[pooling]
         torch.testing.assert_close(pooled_BH[row].double(), expected, rtol=1e-6, atol=1e-6)
 
 
@@ -45,6 +46,12 @@ def test_gradients_reach_real_tokens_only(pooling: str, states_BTH: Tensor, mask
 def test_a_text_without_tokens_gives_finite_values(pooling: str, states_BTH: Tensor) -> None:
     pooled_BH = pool(pooling, states_BTH, torch.zeros(3, 5, dtype=torch.int64))
     assert pooled_BH.isfinite().all()
+
+
+def test_the_last_token_is_found_on_either_side_of_the_padding(states_BTH: Tensor, mask_BT: Tensor) -> None:
+    turned = [(states_BTH[row : row + 1].roll(-int(mask_T.sum()), 1)) for row, mask_T in enumerate(mask_BT)]
+    left = pool("last", torch.cat(turned), mask_BT.flip(1))
+    assert torch.equal(left, pool("last", states_BTH, mask_BT))
 
 
 def test_a_bfloat16_mean_is_summed_in_float32() -> None:

@@ -95,7 +95,7 @@ def test_the_card_of_a_stage(folder: Path, tmp_path: Path, tiny_model: Path) -> 
     for said in (
         f"distilled from `{tiny_model.name}` with SupervisedBottleneck",
         "words-train, query, passage: 166 texts and 39 labelled pairs.",
-        f"layers 0, 2 of {tiny_model.name} |",
+        f"layers 0, 2 of {tiny_model.name}; mean pooling, vectors of length 1 |",
         "| nce.temperature | 0.05 |",
         "| batch_size | 16 |",
         "| optimizer.learning_rate | ",

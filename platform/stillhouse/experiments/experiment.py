@@ -39,7 +39,7 @@ class Experiment:
         without: Keys of kinds that are left out although another kind brings them.
         budget: How long the stages are.
         selection: What selects checkpoints and trials.
-        max_length: Tokens per text, for teacher and student.
+        max_length: Tokens per text, for teacher and student; 0 takes what the teacher's folder states.
         compute: Precision of teacher and training: ``auto``, ``float32`` or ``bfloat16``.
         seed: Seed of training and of the search; which texts are chosen does not depend on it.
     """
@@ -50,14 +50,14 @@ class Experiment:
     without: tuple[str, ...] = ()
     budget: Budget = field(default_factory=Budget)
     selection: Selection = field(default_factory=Selection)
-    max_length: int = 64
+    max_length: int = 0
     compute: str = "auto"
     seed: int = 0
 
     def __post_init__(self) -> None:
         """Check the ranges, and that the kinds of data go together."""
         object.__setattr__(self, "data", tuple(self.data))
-        require(self.max_length > 0, "max_length > 0", max_length=self.max_length)
+        require(self.max_length >= 0, "max_length >= 0", max_length=self.max_length)
         require(self.compute in COMPUTE, f"compute in {COMPUTE}", compute=self.compute)
         keys = [kind.key for kind in self.data]
         require(len(set(keys)) == len(keys), "each kind of data must be given once", data=keys)
@@ -109,6 +109,16 @@ class Experiment:
         """The experiment's value of a kind; None where it has none."""
         return next((each for each in self.kinds if each.key == kind.key), None)
 
+    def longest(self, teacher: Model) -> int:
+        """Tokens per text that the teacher reads.
+
+        Args:
+            teacher: Its folder states the length where the experiment does not.
+        """
+        from stillhouse.students.head import published_length
+
+        return self.max_length or published_length(teacher)
+
     def selectable(self) -> tuple[str, ...]:
         """Names that ``selection.by`` may have."""
         return tuple(name for kind in self.kinds for name in kind.selects())
@@ -138,7 +148,7 @@ class Experiment:
         for kind in self.kinds:
             for each in kind.provides:
                 data.setdefault(each.key, data_kinds()[each.key]().sketch(self))
-        settings: Mapping[str, Any] = {**self.stage_settings(), "distil_budget": 1 << 40}
+        settings: Mapping[str, Any] = {**self.stage_settings(teacher), "distil_budget": 1 << 40}
         return Setting(
             teacher=Model("placeholder"),
             student=self.student.spec(teacher, self.seed),
@@ -149,13 +159,13 @@ class Experiment:
             **settings,
         )
 
-    def stage_settings(self) -> dict[str, Any]:
+    def stage_settings(self, teacher: Model) -> dict[str, Any]:
         """The fields of a `Setting` that the experiment states."""
         return {
             "distil_budget": self.budget.settled().distil,
             "evaluations": self.budget.evaluations,
             "patience": self.budget.patience,
             "accumulate": self.budget.accumulate,
-            "max_length": self.max_length,
+            "max_length": self.student.length(teacher, self.longest(teacher)),
             "seed": self.seed,
         }

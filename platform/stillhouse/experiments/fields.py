@@ -47,10 +47,12 @@ def fields() -> dict[str, Field]:
     first = next(key for key, kind in kinds.items() if kind.default)
     choices = f"Kind of student: {', '.join(f'``{key}``' for key in kinds)}."
     found[f"student.{KIND}"] = Field(f"student.{KIND}", "str", first, choices)
-    for key, kind in kinds.items():
+    for kind in sorted(kinds.values(), key=lambda kind: not kind.default):
         for field in _walk(kind, "student."):
-            if field.path != "student.checkpoint":  # every kind has it
-                field = dataclasses.replace(field, text=f"{field.text} Of kind ``{key}``.")
+            name = field.path.removeprefix("student.")
+            owners = [f"``{key}``" for key, each in kinds.items() if hasattr(each, name)]
+            if len(owners) < len(kinds):
+                field = dataclasses.replace(field, text=f"{field.text} Of kind {' and '.join(owners)}.")
             found.setdefault(field.path, field)
     for key, data in data_kinds().items():
         found |= {field.path: field for field in _walk(data, f"{key}.")}

@@ -25,7 +25,6 @@ from stillhouse.experiments.preparation import embed_stores, read_pydocs
 from stillhouse.plan.data import Examples, Mined, Store, TextTable
 from stillhouse.teachers.embedding import resolve_compute
 from stillhouse.teachers.store import open_store
-from stillhouse.teachers.weights import resolve_model
 
 _ROWS = 2048
 
@@ -61,7 +60,7 @@ def check_mine(experiment: Experiment, output: Path) -> None:
             output=str(output),
             remedy="Name a new file.",
         )
-    resolve_model(experiment.teacher.name)
+    experiment.teacher.model()
 
 
 def mine(
@@ -117,13 +116,13 @@ def _report(
 def _planned(
     experiment: Experiment, workspace: Workspace, embedding: Embedding, *, refresh: bool
 ) -> tuple[Examples, Mined]:
-    teacher, compute = (
-        resolve_model(experiment.teacher.name),
-        resolve_compute(embedding.device, experiment.compute),
-    )
+    teacher, compute = experiment.teacher.model(), resolve_compute(embedding.device, experiment.compute)
+    longest = experiment.longest(teacher)
+    if remark := experiment.teacher.remark(teacher):
+        say(f"  {remark}")
 
     def store(texts: TextTable) -> Store:
-        return Store(texts=texts, teacher=teacher, max_length=experiment.max_length, compute=compute)
+        return Store(texts=texts, teacher=teacher, max_length=longest, compute=compute)
 
     choice = pairs_of(experiment)
     if choice.path:

@@ -23,13 +23,16 @@ from stillhouse.plan.data import Examples, Model, Store, TextTable
 from stillhouse.plan.kinds import Kind
 from stillhouse.plan.setting import Setting
 from stillhouse.plan.stage import DevSuite, Stage, TestSuite
+from stillhouse.students.head import head_of
 from stillhouse.teachers.embedding import build_stores, resolve_compute
 from stillhouse.teachers.loading import load_sentence_transformer
 from stillhouse.teachers.store import open_store
-from stillhouse.teachers.weights import resolve_model
 
 P = TypeVar("P")
-_FIRST_FACTS = ("corpus", "sentences", "pairs", "fraction", "fraction_of", "teacher", "store", "compute")
+_FIRST_FACTS = (
+    *("corpus", "sentences", "pairs", "fraction", "fraction_of"),
+    *("teacher", "teacher_head", "store", "compute"),
+)
 
 
 @dataclass(frozen=True)
@@ -103,7 +106,20 @@ class Preparation:
     @cached_property
     def teacher(self) -> Model:
         """The experiment's teacher."""
-        return resolve_model(self.experiment.teacher.name)
+        teacher = self.experiment.teacher.model()
+        longest = self.experiment.longest(teacher)
+        for line in (
+            self.experiment.teacher.remark(teacher),
+            *self.experiment.student.remarks(teacher, longest),
+        ):
+            if line:
+                say(f"  {line}")
+        return teacher
+
+    @cached_property
+    def max_length(self) -> int:
+        """Tokens per text that the teacher reads."""
+        return self.experiment.longest(self.teacher)
 
     @cached_property
     def compute(self) -> str:
@@ -112,8 +128,7 @@ class Preparation:
 
     def store(self, texts: TextTable) -> Store:
         """The teacher's vectors of some texts; naming a store embeds nothing."""
-        length = self.experiment.max_length
-        return Store(texts=texts, teacher=self.teacher, max_length=length, compute=self.compute)
+        return Store(texts=texts, teacher=self.teacher, max_length=self.max_length, compute=self.compute)
 
     def embedded(self, texts: TextTable) -> Store:
         """The teacher's vectors of some texts, which the teacher will embed."""
@@ -190,7 +205,7 @@ class Preparation:
             teacher_dim=self._teacher_dim(data.get(Sentences.key)),
             finetune_budget=experiment.budget.settled().finetune if fine_tuned else 0,
             autocast=self.compute,
-            **experiment.stage_settings(),
+            **experiment.stage_settings(self.teacher),
         )
         setting = self._completed(cut(whole, experiment.budget))
         facts = self._facts()
@@ -227,7 +242,14 @@ class Preparation:
         share = (
             {"fraction": budget.fraction, "fraction_of": budget.fraction_of} if budget.fraction < 1 else {}
         )
-        facts = {"teacher": self.teacher.name, "pairs": 0, **self.facts, **share, "compute": self.compute}
+        facts = {
+            "teacher": self.teacher.name,
+            "teacher_head": str(head_of(self.teacher)),
+            "pairs": 0,
+            **self.facts,
+            **share,
+            "compute": self.compute,
+        }
         first = {name: facts[name] for name in _FIRST_FACTS if name in facts}
         return {**first, **facts}
 

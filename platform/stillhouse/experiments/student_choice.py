@@ -1,12 +1,16 @@
 """The contract of a choice of student, and how the kinds of students are found."""
 
 import functools
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from stillhouse.core.errors import require
 from stillhouse.core.identity import Spec
 from stillhouse.experiments.data_kind import found_in
 from stillhouse.plan.data import Model
-from stillhouse.teachers.weights import resolve_model
+from stillhouse.teachers.weights import model_folder, resolve_model
+
+if TYPE_CHECKING:
+    from stillhouse.students.head import Head
 
 
 class StudentChoice:
@@ -15,22 +19,89 @@ class StudentChoice:
     Attributes:
         key: Its name in ``student.kind``.
         default: Whether it is the student of an experiment that names no kind.
+        poolings: Poolings that this kind has.
         checkpoint: Name or path of the checkpoint that the student starts from; empty takes the teacher's.
+        pooling: One of ``poolings``; empty pools as the teacher does.
+        normalize: Whether its vectors have length 1; None does as the teacher's.
+        max_length: Tokens per text that the student reads; 0 reads as many as the teacher.
     """
 
     key: ClassVar[str]
     default: ClassVar[bool] = False
+    poolings: ClassVar[tuple[str, ...]] = ()
     checkpoint: str
+    pooling: str
+    normalize: bool | None
+    max_length: int
+
+    def check_head(self) -> None:
+        """Check the fields that every kind has.
+
+        Raises:
+            BadInput: A pooling that this kind does not have, or a length out of range.
+        """
+        known = ("", *self.poolings)
+        require(self.pooling in known, f"student.pooling in {self.poolings} or empty", pooling=self.pooling)
+        require(self.max_length >= 0, "student.max_length >= 0", max_length=self.max_length)
 
     def base(self, teacher: Model) -> Model:
         """The checkpoint that the student starts from."""
         return resolve_model(self.checkpoint) if self.checkpoint else teacher
 
+    def head(self, teacher: Model) -> "Head":
+        """Pooling and norm: the student's own fields, else those of the teacher.
+
+        A pooling that this kind of student, or its checkpoint, does not have becomes another; see `remarks`.
+        """
+        from stillhouse.students.head import has_pooler, head_of
+        from stillhouse.students.pooling import POOLER
+
+        theirs = head_of(teacher)
+        normalize = theirs.normalize if self.normalize is None else self.normalize
+        pooling = self.pooling or theirs.pooling
+        if not self.pooling and pooling == POOLER and (POOLER not in self.poolings or self.checkpoint):
+            usable = POOLER in self.poolings and has_pooler(self.base(teacher))
+            pooling = POOLER if usable else "cls"
+        if pooling not in self.poolings:
+            pooling = "mean"
+        return theirs._replace(pooling=pooling, normalize=normalize)
+
+    def length(self, teacher: Model, longest: int) -> int:
+        """Tokens per text that the student reads.
+
+        Args:
+            teacher: The teacher.
+            longest: Tokens per text that the teacher reads.
+        """
+        from stillhouse.students.head import published_length
+
+        if self.max_length or not self.checkpoint:
+            return self.max_length or longest
+        return min(longest, published_length(Model("", path=str(model_folder(self.checkpoint)))))
+
+    def remarks(self, teacher: Model, longest: int) -> list[str]:
+        """Say where the student differs from the teacher although the user asked for nothing else."""
+        from stillhouse.students.head import head_of
+
+        lines, theirs, head = [], head_of(teacher).pooling, self.head(teacher)
+        if not self.pooling and head.pooling != theirs:
+            lines.append(
+                f"note: the student has {head.pooling} pooling: a {self.key} student of this checkpoint "
+                f"cannot have the teacher's, {theirs}. Set student.pooling to choose another."
+            )
+        length = self.length(teacher, longest)
+        if not self.max_length and length < longest:
+            lines.append(
+                f"note: the student reads {length} tokens per text, all that its checkpoint has; the teacher "
+                f"reads {longest}."
+            )
+        return lines
+
     def spec(self, teacher: Model, seed: int) -> Spec[Any]:
         """The student.
 
         Args:
-            teacher: Whose checkpoint it starts from, unless it names another.
+            teacher: Whose checkpoint it starts from, unless it names another, and whose head it has.
             seed: Seed of its random weights.
         """
         raise NotImplementedError

@@ -11,11 +11,12 @@ parameters), ``paper_52m`` and ``paper_110m``; ``repo`` is what the authors' scr
 
 Deviations. There is one bank for all ranks, fed by the gathered batch (the authors keep one per rank), it
 holds a row once, and the anchor's own text in it is not a negative: a bank as large as the corpus holds
-every anchor's positive. Vectors of teacher and student are pooled as the teacher pools, while the authors
-take [CLS] after the pooler on both sides. The teacher is in evaluation mode; the authors' code leaves its
-dropout on, for which the paper gives no reason, and a store holds one vector per text. M is dropped after
-the distillation, as in their code, unless ``keep_projection`` makes it the student's last layer. Their code
-warms up over a tenth of the first epoch of each stage (of 20 and of 5); ``repo`` has one fraction for both.
+every anchor's positive. The student pools as the teacher does; the authors take [CLS] after the pooler on
+both sides, which is ``teacher.pooling=pooler`` here. The teacher is in evaluation mode; the authors' code
+leaves its dropout on, for which the paper gives no reason, and a store holds one vector per text. M is
+dropped after the distillation, as in their code, unless ``keep_projection`` makes it the student's last
+layer. Their code warms up over a tenth of the first epoch of each stage (of 20 and of 5); ``repo`` has one
+fraction for both.
 """
 
 from dataclasses import dataclass, replace

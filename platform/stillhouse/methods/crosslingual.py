@@ -20,11 +20,12 @@ of eq. 7. With vectors of length 1 and 384 dimensions, the gradient of eq. 5 in 
 to 770 times that of the mean, and 0.9 to 2.0 times that of the sum (English and German, batch 32, measured
 at the start and after 40 and 120 steps); ``contrast_weight`` moves it further.
 
-Deviations: if the teacher's dimension differs
-from the encoder's, a projection is learnt with the student, then dropped (the paper's dimensions agree). If
-the teacher's vectors have length 1 (the paper's do not), so have those of assistant and student; otherwise
-they would have to learn the length before anything else. Budgets are in examples: each of stages 1 to 3 has
-the setting's budget, the last one ``contrast_factor`` times that (60 epochs against 20).
+Deviations: if the teacher's dimension differs from the encoder's, a projection is learnt with the student,
+then dropped (the paper's dimensions agree). If the teacher's vectors have length 1 (the paper's do not), so
+have those of assistant and student; otherwise they would have to learn the length before anything else. They
+pool as the teacher does, unless ``student.pooling`` says otherwise; the embedding layers of stage 2 are
+averaged. Budgets are in examples: each of stages 1 to 3 has the setting's budget, the last one
+``contrast_factor`` times that (60 epochs against 20).
 """
 
 from dataclasses import dataclass, replace
@@ -41,6 +42,7 @@ from stillhouse.plan.setting import Setting
 from stillhouse.plan.stage import Live, Stage
 from stillhouse.recipes.stages import optimizer_of, require_transformer, stage_of
 from stillhouse.students.head import gives_unit_vectors
+from stillhouse.students.pooling import POOLER
 from stillhouse.students.recurrent import RecurrentStudent
 from stillhouse.students.transformer import TransformerStudent
 
@@ -153,7 +155,7 @@ def plan(hp: HyperParameters, setting: Setting) -> Stage:
         "dropout": setting.student.kwargs.get("dropout"),
         "seed": setting.seed,
     }
-    student = spec(RecurrentStudent, repeats=hp.repeats or None, **shape, **_length(setting))
+    student = spec(RecurrentStudent, repeats=hp.repeats or None, **shape, **_head(setting))
     regression = spec(ParallelRegression, mse=_mse(hp))
     if hp.recipe == "single":
         return _stage(hp, setting, "student", student, regression, _teacher(setting))
@@ -240,14 +242,17 @@ def _stage(
 
 
 def _full_encoder(setting: Setting) -> Spec[Any]:
-    """Return the multilingual encoder with all its layers, mean-pooled."""
+    """Return the multilingual encoder with all its layers."""
     kwargs = setting.student.kwargs
-    length = {"normalize": False, **_length(setting)}
-    return spec(TransformerStudent, base=kwargs["base"], dropout=kwargs.get("dropout"), **length)
+    return spec(TransformerStudent, base=kwargs["base"], dropout=kwargs.get("dropout"), **_head(setting))
 
 
-def _length(setting: Setting) -> dict[str, bool]:
-    return {"normalize": True} if gives_unit_vectors(setting.teacher) else {}
+def _head(setting: Setting) -> dict[str, Any]:
+    """Pooling and norm of assistant and student: those of the setting's student, by default the teacher's."""
+    kwargs = setting.student.kwargs
+    pooling = kwargs.get("pooling", "mean")
+    normalize = kwargs.get("normalize", gives_unit_vectors(setting.teacher))
+    return {"pooling": "cls" if pooling == POOLER else pooling, "normalize": normalize}
 
 
 def _teacher(setting: Setting) -> dict[str, Store]:

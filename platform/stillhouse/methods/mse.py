@@ -17,7 +17,7 @@ from stillhouse.losses.regression import MSE
 from stillhouse.objectives.matching import Regression
 from stillhouse.plan.setting import Setting
 from stillhouse.plan.stage import Stage
-from stillhouse.recipes.stages import optimizer_of, student_of
+from stillhouse.recipes.stages import both_normalized, optimizer_of, student_of
 from stillhouse.recipes.two_stages import (
     FINETUNING,
     FINETUNING_SOURCES,
@@ -102,12 +102,13 @@ SOURCES = {
 
 def plan(hp: HyperParameters, setting: Setting) -> Stage:
     """Plan the distillation and, if there is labelled text, the fine-tuning."""
+    student = student_of(setting, hp.layers)
     distil = distilled(
         setting,
-        spec(Regression, mse=spec(MSE, bias=hp.bias)),
+        spec(Regression, mse=spec(MSE, bias=hp.bias), normalize=both_normalized(setting, student)),
         optimizer_of(hp, hp.learning_rate),
         label="mse",
-        student=student_of(setting, hp.layers),
+        student=student,
         batch_size=hp.batch_size,
     )
     return finetuned(setting, distil, hp, learnable_scale=hp.finetune_learnable_scale)

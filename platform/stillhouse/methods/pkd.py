@@ -7,9 +7,9 @@ Sun et al., Patient Knowledge Distillation for BERT Model Compression, EMNLP 201
 
 The teacher is live, since no store keeps its layers; it has the student's tokenizer and hidden size. The
 paper distils a classifier, with cross-entropy on its output; here the output is the vector, regressed as in
-DistilCSE's baseline. States are mean-pooled, as the vectors are, while the paper takes [CLS]. The presets
-are those of DistilCSE's tables, by the size of the student: ``paper`` (14 M parameters), ``paper_52m`` and
-``paper_110m``; no code of this baseline is published.
+DistilCSE's baseline. States are mean-pooled, however the vectors are, while the paper takes [CLS]. The
+presets are those of DistilCSE's tables, by the size of the student: ``paper`` (14 M parameters),
+``paper_52m`` and ``paper_110m``; no code of this baseline is published.
 """
 
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ from stillhouse.objectives.matching import PatientRegression
 from stillhouse.plan.data import Model
 from stillhouse.plan.setting import Setting
 from stillhouse.plan.stage import Live, Stage
-from stillhouse.recipes.stages import optimizer_of, require_transformer, student_of
+from stillhouse.recipes.stages import both_normalized, optimizer_of, require_transformer, student_of
 from stillhouse.recipes.two_stages import (
     FINETUNING,
     FINETUNING_SOURCES,
@@ -132,12 +132,14 @@ def check(hp: HyperParameters, student: Spec[Any], teacher: Model) -> None:
 
 def plan(hp: HyperParameters, setting: Setting) -> Stage:
     """Plan the distillation and, if there is labelled text, the fine-tuning."""
+    student = student_of(setting, hp.layers)
+    shape = {"match": hp.match, "final": hp.match_final, "normalize": both_normalized(setting, student)}
     distil = distilled(
         setting,
-        spec(PatientRegression, beta=hp.beta, match=hp.match, final=hp.match_final),
+        spec(PatientRegression, beta=hp.beta, **shape),
         optimizer_of(hp, hp.learning_rate),
         label="pkd",
-        student=student_of(setting, hp.layers),
+        student=student,
         batch_size=hp.batch_size,
         live=Live(spec(TransformerStudent, base=setting.teacher, pooling="own", normalize=None, dropout=0.0)),
     )

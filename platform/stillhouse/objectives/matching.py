@@ -27,11 +27,15 @@ class Regression(nn.Module):
         student_dim: D.
         teacher_dim: E.
         mse: The regression.
+        normalize: Regress normalised vectors on normalised vectors; otherwise neither side is normalised, and
+            a student of unit vectors reaches the teacher's only if they are unit vectors too.
     """
 
-    def __init__(self, *, student_dim: int, teacher_dim: int, mse: Spec[MSE] = spec(MSE)) -> None:
+    def __init__(
+        self, *, student_dim: int, teacher_dim: int, mse: Spec[MSE] = spec(MSE), normalize: bool = False
+    ) -> None:
         super().__init__()
-        self.mse = mse.build(student_dim=student_dim, teacher_dim=teacher_dim)
+        self.mse = mse.build(student_dim=student_dim, teacher_dim=teacher_dim, normalize=normalize)
 
     def forward(
         self, student: Mapping[str, Encoding], teacher: Mapping[str, Encoding], batch: Batch
@@ -130,6 +134,8 @@ class PatientRegression(nn.Module, TermedObjective):
         teacher_dim: E.
         mse: The regression on the vectors. It is summed over the dimensions, as the term of the layers is;
             otherwise β would weigh that term against a mean of E values.
+        normalize: Regress normalised vectors on normalised vectors, as in `Regression`; the states of the
+            layers always are.
         beta: Weight β of the layers; 0 leaves them out.
         match: ``skip`` or ``last``, see `losses.pkd.layer_pairs`.
         final: Match the student's last layer too.
@@ -151,6 +157,7 @@ class PatientRegression(nn.Module, TermedObjective):
         student_dim: int,
         teacher_dim: int,
         mse: Spec[MSE] = spec(MSE, dimensions="sum"),
+        normalize: bool = False,
         beta: float = 0.1,
         match: str = "skip",
         final: bool = False,
@@ -159,7 +166,7 @@ class PatientRegression(nn.Module, TermedObjective):
         require(beta >= 0, "beta >= 0", beta=beta)
         require(match in MATCHES, f"match in {MATCHES}", match=match)
         self.beta, self.match, self.final = beta, match, final
-        self.mse = mse.build(student_dim=student_dim, teacher_dim=teacher_dim)
+        self.mse = mse.build(student_dim=student_dim, teacher_dim=teacher_dim, normalize=normalize)
         self.patient = PKD()
 
     def forward(

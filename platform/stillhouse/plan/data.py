@@ -32,11 +32,15 @@ class Model(Named):
         name: Name as the user gave it; for display, not part of the identity.
         sha256: Hash over the weights, the configuration and the tokenizer.
         path: The local folder; not part of the identity.
+        pooling: Pooling instead of that of the folder's modules; empty takes theirs. See `students.head`.
+        normalize: Whether vectors have length 1, instead of what the folder's modules say; None takes theirs.
     """
 
     sha256: str
     name: str = field(default="", metadata={"identity": False})
     path: str = field(default="", metadata={"identity": False})
+    pooling: str = field(default="", metadata={"identity": "unless_default"})
+    normalize: bool | None = field(default=None, metadata={"identity": "unless_default"})
 
 
 @dataclass(frozen=True)

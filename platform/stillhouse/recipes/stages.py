@@ -9,6 +9,7 @@ from stillhouse.core.identity import Spec
 from stillhouse.plan.data import Examples, Store
 from stillhouse.plan.setting import Setting
 from stillhouse.plan.stage import DevSuite, Live, Optimizer, Stage
+from stillhouse.students.head import gives_unit_vectors
 from stillhouse.students.transformer import TransformerStudent
 
 
@@ -146,6 +147,19 @@ def changed(student: Spec[Any], **changes: Any) -> Spec[Any]:
             "Take another method or hyper-parameter, or another --student-kind."
         )
     return student.replace(**changes) if changes else student
+
+
+def both_normalized(setting: Setting, student: Spec[Any]) -> bool:
+    """Return whether a regression must normalise both sides, so that its loss can reach 0.
+
+    Args:
+        setting: Names the teacher.
+        student: The student to train. If its vectors have length 1 and the teacher's do not, both are
+            normalised; otherwise neither is.
+    """
+    arguments = inspect.signature(student.target).parameters
+    default = arguments["normalize"].default if "normalize" in arguments else False
+    return bool(student.kwargs.get("normalize", default)) and not gives_unit_vectors(setting.teacher)
 
 
 def require_transformer(student: Spec[Any], reason: str) -> None:

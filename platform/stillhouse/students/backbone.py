@@ -6,9 +6,10 @@ builds the same model from what an export saves.
 
 import contextlib
 import copy
+import functools
 import inspect
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -156,10 +157,19 @@ def run_backbone(
         remedy="Lower `max_length`.",
     )
     words = {"input_ids": tokens.input_ids_BT} if words_BTH is None else {"inputs_embeds": words_BTH}
-    states: Any = backbone(**words, attention_mask=tokens.attention_mask_BT, output_hidden_states=True)
+    # A decoder would otherwise keep the keys and values of every layer for a next token.
+    options = {"use_cache": False} if _caches(type(backbone).forward) else {}
+    states: Any = backbone(
+        **words, attention_mask=tokens.attention_mask_BT, output_hidden_states=True, **options
+    )
     last_BTH: Tensor = states.last_hidden_state
     # A model without layers records no states: its output is the input of the first layer.
     return last_BTH, tuple(states.hidden_states or ()) or (last_BTH,)
+
+
+@functools.cache
+def _caches(forward: Callable[..., Any]) -> bool:
+    return "use_cache" in inspect.signature(forward).parameters
 
 
 def checked_layers(layers: Sequence[int], total: int) -> tuple[int, ...]:

@@ -1,55 +1,259 @@
-"""The head of a published model (pooling and norm after its transformer), read from its folder."""
+"""The head of a published model (pooling, pooler and norm after its transformer), read from its folder.
 
+A folder of sentence-transformers states its head in ``modules.json``. One without, such as a plain Hugging
+Face encoder, states nothing: then the mean is assumed, or the last token for a decoder, without a norm, as
+stock sentence-transformers does. A `Model` may set its pooling and its norm, which then count instead.
+"""
+
+import dataclasses
+from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
 
 from stillhouse.core.artifacts import read_json
-from stillhouse.core.errors import BadInput
+from stillhouse.core.errors import BadInput, require
+from stillhouse.core.tokenizing import is_static, transformer_part
 from stillhouse.plan.data import Model
+from stillhouse.students.backbone import build_options, fresh, max_tokens, quiet, read_config
+from stillhouse.students.pooling import POOLER, POOLINGS
+
+HEADS = (*POOLINGS, POOLER)
+"""Poolings that a head may be given."""
+_ENCODERS = ("Transformer", "StaticEmbedding")
+_STATED = {
+    "pooling_mode_cls_token": "cls",
+    "pooling_mode_max_tokens": "max",
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
+    "pooling_mode_weightedmean_tokens": "weightedmean",
+    "pooling_mode_lasttoken": "lasttoken",
+}
+_UNLIMITED = 1 << 20
+"""Tokens of the longest text of a model without any limit, such as a table of token vectors."""
 
 
 class Head(NamedTuple):
-    """The pooling of a published model, and whether its vectors are normalised."""
+    """How a published model makes one vector of its states.
+
+    Attributes:
+        pooling: One of `HEADS`, or the names that its modules state, joined by ``+``.
+        normalize: Whether its vectors have length 1.
+        others: Names of further modules, which change the vector too.
+        stated: Whether the folder states its head, in ``modules.json``.
+    """
 
     pooling: str
     normalize: bool
+    others: tuple[str, ...] = ()
+    stated: bool = True
+
+    def __str__(self) -> str:
+        """``cls pooling, vectors of length 1``."""
+        return f"{self.pooling} pooling, {'vectors of length 1' if self.normalize else 'not normalised'}"
+
+
+def head_of(model: Model) -> Head:
+    """Return a model's head: that of its folder, or what the model sets instead."""
+    own = _stated_head(model)
+    normalize = own.normalize if model.normalize is None else model.normalize
+    return own._replace(pooling=model.pooling or own.pooling, normalize=normalize)
 
 
 def own_head(base: Model) -> Head:
-    """Read pooling and norm from a model's sentence-transformers modules; without any, the mean.
+    """Return a model's head if a student can have the same.
 
     Raises:
         BadInput: A pooling that is not supported, or further modules that change the vector.
     """
-    modules = _modules(base)
-    if not modules:
-        return Head("mean", normalize=False)
-    others = sorted(set(modules) - {"Transformer", "Pooling", "Normalize"})
-    config = read_json(Path(base.path) / modules["Pooling"] / "config.json") if "Pooling" in modules else {}
-    named = {
-        "pooling_mode_mean_tokens": "mean",
-        "pooling_mode_cls_token": "cls",
-        "pooling_mode_max_tokens": "max",
-    }
-    chosen = [name for flag, name in named.items() if config.get(flag)] or [
-        config.get("pooling_mode", "mean")
-    ]
-    if len(chosen) != 1 or chosen[0] not in named.values() or others:
+    head = head_of(base)
+    if head.pooling not in HEADS or head.others or is_static(Path(base.path)):
         raise BadInput(
-            f"A live or fine-tuned teacher must pool by mean, cls or max, with no other module after it, but "
-            f"{base.name or base.path} has pooling={chosen}, modules={others}."
+            f"A live or fine-tuned teacher must pool by one of {', '.join(HEADS)}, with no other module "
+            f"after it, but {base.name or base.path} has pooling={head.pooling!r}, modules={_classes(base)}."
         )
-    return Head(chosen[0], normalize="Normalize" in modules)
+    return head
 
 
 def gives_unit_vectors(base: Model) -> bool:
-    """Whether a model's sentence-transformers modules normalise its vectors."""
-    return "Normalize" in _modules(base)
+    """Whether a model's vectors have length 1."""
+    return head_of(base).normalize
 
 
-def _modules(base: Model) -> dict[str, str]:
-    """Return the modules' paths by name; empty for a plain Hugging Face encoder."""
-    described = Path(base.path) / "modules.json"
-    if not described.is_file():
-        return {}
-    return {module["type"].rpartition(".")[2]: module["path"] for module in read_json(described)}
+def with_head(model: Model, pooling: str, normalize: bool | None) -> Model:
+    """Return a model with a head of the user's; what its folder states already changes nothing.
+
+    Raises:
+        BadInput: Unknown pooling, or a pooling for a table of token vectors.
+    """
+    require(pooling in ("", *HEADS), f"pooling in {HEADS}", pooling=pooling)
+    static = bool(pooling) and is_static(Path(model.path))
+    require(
+        not static,
+        "a pooling goes with a teacher that has layers",
+        teacher=model.name,
+        pooling=pooling,
+        remedy="A table of token vectors is averaged: leave the pooling out.",
+    )
+    own = _stated_head(model)
+    if pooling == POOLER and pooling != own.pooling:
+        load_pooler(model)
+    return dataclasses.replace(
+        model,
+        pooling="" if pooling == own.pooling else pooling,
+        normalize=None if normalize == own.normalize else normalize,
+    )
+
+
+def head_remark(model: Model, *, pooling_given: bool = False, normalize_given: bool = False) -> str:
+    """Say in one line what was assumed of a model's head, or how it contradicts its folder; else empty.
+
+    Args:
+        model: The model, with what the user set.
+        pooling_given: Whether the user set the pooling, be it to what is assumed otherwise.
+        normalize_given: The same of the norm.
+    """
+    own, head, name = _stated_head(model), head_of(model), model.name or Path(model.path).name
+    if own.stated and head != own:
+        return f"note: {name} is used with {head}, as given, although its modules state {own}."
+    assumed = [] if pooling_given else [f"{head.pooling} pooling"]
+    assumed += [] if normalize_given else ["vectors of length 1" if head.normalize else "no normalisation"]
+    if own.stated or not assumed:
+        return ""
+    return (
+        f"note: {name} has no modules.json: {' and '.join(assumed)} assumed. Set teacher.pooling "
+        f"({', '.join(HEADS)}) and teacher.normalize if it was trained otherwise."
+    )
+
+
+def published_length(model: Model) -> int:
+    """Return the tokens per text that a model reads: what its folder states, within its positions."""
+    folder = Path(model.path)
+    if is_static(folder):
+        tokenizer = read_json(transformer_part(folder) / "tokenizer.json")
+        return int((tokenizer.get("truncation") or {}).get("max_length", _UNLIMITED))
+    folder = transformer_part(folder)
+    stated = [read_json(path).get("max_seq_length") for path in sorted(folder.glob("sentence_*_config.json"))]
+    file = folder / "tokenizer_config.json"
+    limits = [*stated, read_json(file).get("model_max_length") if file.is_file() else None, _UNLIMITED]
+    return min(int(limit) for limit in (*limits, positions(model)) if limit)
+
+
+def positions(model: Model) -> int:
+    """Return the number of tokens that a model has positions for, 0 if that is unknown; reads no weights."""
+    try:
+        config: Any = read_config(model)
+    except BadInput:  # no encoder, which may still teach
+        return 0
+    with torch.device("meta"), quiet():
+        return max_tokens(fresh(config, build_options(config, "sdpa"), seed=0))
+
+
+def load_pooler(base: Model) -> nn.Linear:
+    """Load the pooler of a published model: the layer that BERT applies, with tanh, to the first token.
+
+    It is the checkpoint's own, or a dense layer with tanh after the first token among the folder's modules.
+
+    Raises:
+        BadInput: The model has none.
+    """
+    dense = _dense_pooler(base)
+    if dense is not None:
+        weights = _tensors(dense, "linear.")
+    else:
+        known = "add_pooling_layer" in build_options(read_config(base), "sdpa")
+        weights = _tensors(transformer_part(Path(base.path)), "pooler.dense.") if known else {}
+    if set(weights) != {"weight", "bias"} or weights["weight"].shape[0] != weights["weight"].shape[1]:
+        raise BadInput(
+            f"`pooling = pooler` needs the weights of a pooler (pooler.dense), but {base.name or base.path} "
+            "has none. Take pooling=cls, the state that a pooler reads."
+        )
+    layer = nn.Linear(weights["weight"].shape[1], weights["weight"].shape[0], device="meta")
+    layer.load_state_dict({name: tensor.float() for name, tensor in weights.items()}, assign=True)
+    return layer.requires_grad_(True)
+
+
+def has_pooler(base: Model) -> bool:
+    """Whether a model has a pooler; see `load_pooler`."""
+    try:
+        load_pooler(base)
+    except BadInput:
+        return False
+    return True
+
+
+def _stated_head(model: Model) -> Head:
+    """Read the head that a folder states; without ``modules.json``, what is assumed."""
+    folder, modules = Path(model.path), _modules(model)
+    if not modules:
+        return Head("last" if _is_decoder(model) else "mean", normalize=False, stated=False)
+    classes = _classes(model)
+    normalize = "Normalize" in classes
+    others = [each for each in classes if each not in (*_ENCODERS, "Pooling", "Normalize")]
+    if "Pooling" not in classes:
+        return Head("mean" if is_static(folder) else "none", normalize, tuple(others))
+    config = read_json(folder / modules[classes.index("Pooling")]["path"] / "config.json")
+    stated = (
+        config.get("pooling_mode") or [name for key, name in _STATED.items() if config.get(key)] or "mean"
+    )
+    names = [stated] if isinstance(stated, str) else list(stated)
+    pooling = "+".join("last" if name == "lasttoken" else name for name in names)
+    if pooling == "cls" and _dense_pooler(model) is not None:
+        others.remove("Dense")
+        pooling = POOLER
+    return Head(pooling, normalize, tuple(others))
+
+
+def _is_decoder(model: Model) -> bool:
+    """Whether a folder was saved as a causal language model, by the rule of sentence-transformers."""
+    described = Path(model.path) / "config.json"
+    config = read_json(described) if described.is_file() else {}
+    architectures = config.get("architectures") or [""]
+    return str(architectures[0]).endswith("ForCausalLM") and bool(config.get("is_causal", True))
+
+
+def _dense_pooler(model: Model) -> Path | None:
+    """Find a dense layer H → H with a bias and tanh right after the pooling among a folder's modules."""
+    modules, classes = _modules(model), _classes(model)
+    if classes[1:3] != ["Pooling", "Dense"]:
+        return None
+    folder = Path(model.path) / modules[2]["path"]
+    config = read_json(folder / "config.json")
+    like_a_pooler = (
+        config.get("in_features") == config.get("out_features")
+        and config.get("bias", True)
+        and str(config.get("activation_function", "")).endswith(".Tanh")
+        and not config.get("use_residual", False)
+    )
+    return folder if like_a_pooler else None
+
+
+def _tensors(folder: Path, prefix: str) -> dict[str, Tensor]:
+    """Read the tensors under a prefix from a folder's weights, whatever stands before the prefix."""
+    from safetensors import safe_open
+
+    found: dict[str, Tensor] = {}
+    for file in sorted(folder.glob("*.safetensors")):
+        with safe_open(file, "pt") as weights:
+            for name in _named(weights.keys(), prefix):
+                found[name.rpartition(".")[2]] = weights.get_tensor(name)
+    return found
+
+
+def _named(names: list[str], prefix: str) -> Iterator[str]:
+    for name in names:
+        before, found, after = name.rpartition(prefix)
+        if found and (not before or before.endswith(".")) and "." not in after:
+            yield name
+
+
+def _modules(model: Model) -> list[dict[str, Any]]:
+    """Return the modules that a folder lists; empty for a plain Hugging Face encoder."""
+    described = Path(model.path) / "modules.json"
+    return list(read_json(described)) if described.is_file() else []
+
+
+def _classes(model: Model) -> list[str]:
+    return [str(module["type"]).rpartition(".")[2] for module in _modules(model)]

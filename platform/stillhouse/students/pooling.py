@@ -8,14 +8,17 @@ from torch import Tensor
 
 from stillhouse.core.types import Encoding, LazyStates
 
-POOLINGS = ("mean", "cls", "max")
+POOLINGS = ("mean", "cls", "max", "last")
+"""Poolings of any student: the mean, the first token, the maximum, the last token."""
+POOLER = "pooler"
+"""The first token's state after a published model's own pooler, a linear layer with a bias and tanh."""
 
 
 def pool(pooling: str, hidden_BTH: Tensor, mask_BT: Tensor) -> Tensor:
     """Pool by name.
 
     Args:
-        pooling: One of `POOLINGS`.
+        pooling: One of `POOLINGS`, or `POOLER`: then the state that the pooler takes.
         hidden_BTH: One state per token.
         mask_BT: 1 for a real token and 0 for padding, which is on the right.
 
@@ -25,10 +28,12 @@ def pool(pooling: str, hidden_BTH: Tensor, mask_BT: Tensor) -> Tensor:
     match pooling:
         case "mean":
             return mean(hidden_BTH, mask_BT)
-        case "cls":
+        case "cls" | "pooler":
             return cls(hidden_BTH)
         case "max":
             return maximum(hidden_BTH, mask_BT)
+        case "last":
+            return last(hidden_BTH, mask_BT)
     raise AssertionError(f"the pooling must be checked before, but got {pooling!r}")
 
 
@@ -52,6 +57,14 @@ def mean_of(encoding: Encoding, layer: int) -> Tensor:
 def cls(hidden_BTH: Tensor) -> Tensor:
     """Take the state of the first token, (B, H)."""
     return _wide(hidden_BTH[:, 0])
+
+
+def last(hidden_BTH: Tensor, mask_BT: Tensor) -> Tensor:
+    """Take the state of the last real token, (B, H), on whichever side the padding is; zeros without any."""
+    places_T = torch.arange(mask_BT.shape[1], device=mask_BT.device)
+    last_B11 = (places_T * mask_BT).amax(dim=1)[:, None, None]
+    state_BH = _wide(hidden_BTH).gather(1, last_B11.expand(-1, 1, hidden_BTH.shape[2])).squeeze(1)
+    return state_BH.masked_fill((mask_BT == 0).all(dim=1, keepdim=True), 0.0)
 
 
 def maximum(hidden_BTH: Tensor, mask_BT: Tensor) -> Tensor:

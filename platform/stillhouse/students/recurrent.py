@@ -99,7 +99,7 @@ class RecurrentStudent(nn.Module):
             bottleneck: B, of the word vectors alone: positions, types and LayerNorm stay at H. 0 disables it.
             bottleneck_start: ``random``, as in the paper, or ``svd``: the best approximation of the word
                 table of the base, or of the earlier student given to `adapted`.
-            pooling: ``mean``, ``cls`` or ``max``.
+            pooling: ``mean``, ``cls``, ``max`` or ``last``.
             normalize: Return vectors of length 1.
             dropout: Replaces every dropout rate of the base model; None keeps them.
             attention: ``sdpa`` (eager code where an architecture lacks it), ``eager`` or another

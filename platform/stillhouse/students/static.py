@@ -24,7 +24,7 @@ from stillhouse.plan.data import Model
 from stillhouse.students.backbone import transformer_folder
 from stillhouse.students.export.modules import COMPACT, UNTIED, StaticEmbedding, output_modules
 from stillhouse.students.output_head import check_states, finish, make_projection
-from stillhouse.students.pooling import mean
+from stillhouse.students.pooling import POOLER, POOLINGS, mean
 from stillhouse.students.transformer import TransformerStudent
 
 STARTS = ("words", "contextless")
@@ -67,7 +67,8 @@ class StaticStudent(nn.Module):
             start: ``words``: the base model's word vectors, layer 0 without positions. ``contextless``: every
                 token goes through the base model alone, between its special tokens; usually the better start,
                 at the cost of a forward pass over 3 · V tokens (once per process).
-            pooling: ``mean``, ``cls`` or ``max``, of the base model's states for ``contextless``.
+            pooling: Pooling of the base model's states for ``contextless``, as in `TransformerStudent`; the
+                vectors of a text's tokens are always averaged.
             zipf: Parameter a of the weights a / (a + p), which reduce frequent tokens; p ∝ 1 / rank by Zipf's
                 law. The vocabulary is assumed to be in order of frequency, as most nearly are. Arora et al.
                 use 1e-4 to 1e-3; 0 disables the weights. They are folded into the table.
@@ -81,7 +82,7 @@ class StaticStudent(nn.Module):
         """
         super().__init__()
         require(start in STARTS, f"start in {STARTS}", start=start)
-        check_states(pooling=pooling)
+        check_states(pooling=pooling, poolings=(*POOLINGS, POOLER))
         require(dim >= 0, "dim >= 0", dim=dim)
         require(zipf >= 0, "zipf >= 0", zipf=zipf)
         self.tokenizer = dataclasses.replace(base, path=str(transformer_folder(base)))

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import torch
 from torch import Tensor, nn
 
 from stillhouse.core.errors import BadInput, require
@@ -17,10 +18,16 @@ from stillhouse.students.backbone import (
     run_backbone,
     transformer_folder,
 )
-from stillhouse.students.export.modules import COMPACT, UNTIED, Pooling, Transformer, output_modules
-from stillhouse.students.head import own_head
+from stillhouse.students.export.modules import (
+    COMPACT,
+    UNTIED,
+    Transformer,
+    output_modules,
+    pooling_modules,
+)
+from stillhouse.students.head import load_pooler, own_head
 from stillhouse.students.output_head import check_states, finish, make_projection
-from stillhouse.students.pooling import pool
+from stillhouse.students.pooling import POOLER, POOLINGS, pool
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -31,6 +38,7 @@ class TransformerStudent(nn.Module):
 
     Attributes:
         backbone: The Hugging Face model without a pooler head; exactly what its own configuration builds.
+        pooler: The base model's pooler, H → H with a bias and tanh; None unless ``pooling`` is ``pooler``.
         projection: W_proj (IBKD, eq. 11), H → D without bias; None if the pooled state is the embedding.
         activation: The activation after the projection, which then has a bias; None for no activation.
         dim: D.
@@ -60,8 +68,8 @@ class TransformerStudent(nn.Module):
         Args:
             base: A folder of sentence-transformers or of a plain Hugging Face encoder.
             layers: Layers of the base model to keep, counted from 0 and increasing; None keeps all.
-            pooling: ``mean``, ``cls``, ``max``, or ``own``: the pooling in the base model's
-                sentence-transformers modules, the mean if it has none.
+            pooling: ``mean``, ``cls``, ``max``, ``last``, ``pooler`` (BERT's layer with tanh after [CLS]), or
+                ``own``: the base model's own (`students.head.own_head`).
             normalize: Return vectors of length 1; None does as those modules do.
             projection: Dimension after W_proj; None omits W_proj.
             projection_activation: ``tanh`` after a projection with a bias (HPD's dense layer), or empty.
@@ -79,9 +87,10 @@ class TransformerStudent(nn.Module):
             own = own_head(base)
             pooling = own.pooling if pooling == "own" else pooling
             normalize = own.normalize if normalize is None else normalize
-        check_states(pooling=pooling, dropout=dropout)
+        check_states(pooling=pooling, dropout=dropout, poolings=(*POOLINGS, POOLER))
         self.backbone: Any = load_backbone(base, layers, dropout, attention, pretrained, seed)
         self.hidden_size: int = self.backbone.config.hidden_size
+        self.pooler = load_pooler(base) if pooling == POOLER else None
         self.projection, self.activation = make_projection(
             self.hidden_size, projection, projection_activation, seed
         )
@@ -108,6 +117,8 @@ class TransformerStudent(nn.Module):
         """
         last_BTH, hidden = run_backbone(self.backbone, self.max_tokens, tokens, words_BTH)
         pooled_BH = pool(self.pooling, last_BTH, tokens.attention_mask_BT)
+        if self.pooler is not None:
+            pooled_BH = finish(pooled_BH, self.pooler, torch.tanh, normalize=False)
         embedding_BD = finish(pooled_BH, self.projection, self.activation, normalize=self.normalize)
         return Encoding(embedding_BD, hidden, tokens.attention_mask_BT)
 
@@ -120,7 +131,7 @@ class TransformerStudent(nn.Module):
         """List the encoder, its pooling, and the projection and the norm if present."""
         return (
             Transformer(self.stock),
-            Pooling(self.hidden_size, self.pooling),
+            *pooling_modules(self.hidden_size, self.pooling, self.pooler),
             *output_modules(self.projection, self.activation, normalize=self.normalize),
         )
 

@@ -33,7 +33,6 @@ from stillhouse.search.schedulers import load_scheduler
 from stillhouse.search.space import Space, check, load_space, sections_of
 from stillhouse.search.type_casts import cast_point
 from stillhouse.students.backbone import layer_count
-from stillhouse.teachers.weights import resolve_model
 
 _DEFAULT_TRIALS = 8
 FEW_STEPS = 200
@@ -240,7 +239,7 @@ def check_plans(
     """
     check_needs(method, experiment)
     experiment.check()
-    teacher = resolve_model(experiment.teacher.name)
+    teacher = experiment.teacher.model()
     setting = experiment.sketch(teacher)
     layers = layer_count(setting.student.kwargs["base"])
     for values in points:

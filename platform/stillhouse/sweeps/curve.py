@@ -14,7 +14,6 @@ from stillhouse.methods import Method, unread
 from stillhouse.plan.stage import Stage
 from stillhouse.reports.tables import aligned
 from stillhouse.sweeps.checks import check_rows, warn_of_few_steps
-from stillhouse.teachers.weights import resolve_model
 from stillhouse.training.gradient_shares import shares_of
 from stillhouse.training.progress import Evaluation
 from stillhouse.training.walk import run
@@ -70,7 +69,7 @@ def train_at(
         BadInput: With some fraction a stage has fewer rows than its batch size; nothing is trained then.
     """
     plans = []
-    skipped = unread(method, hp, experiment, experiment.sketch(resolve_model(experiment.teacher.name)))
+    skipped = unread(method, hp, experiment, experiment.sketch(experiment.teacher.model()))
     for place, fraction in enumerate(fractions):
         given = changed(experiment, {"budget.fraction": fraction})
         prepared = prepare(given, workspace, embedding, refresh=refresh and place == 0, unread=skipped)

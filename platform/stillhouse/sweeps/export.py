@@ -307,11 +307,13 @@ def _in_words(student: Spec[Any]) -> str:
     if "words" in kwargs:
         return f"a bidirectional LSTM of {kwargs['hidden']} units per direction over word vectors"
     base = _shown_name(kwargs["base"].name) or "the base model"
+    norm = "vectors of length 1" if kwargs.get("normalize", True) else "not normalised"
+    if student.target is StaticStudent:
+        return f"a table of token vectors, from {base}, and their mean, {norm}"
+    head = f"{kwargs.get('pooling', 'mean')} pooling, {norm}"
     if "unit" in kwargs:
         narrow = f", word vectors of {kwargs['bottleneck']} dimensions" if kwargs.get("bottleneck") else ""
-        return f"the first {kwargs['unit']} layers of {base}, applied repeatedly{narrow}"
-    if student.target is StaticStudent:
-        return f"a table of token vectors, from {base}, and their mean"
+        return f"the first {kwargs['unit']} layers of {base}, applied repeatedly{narrow}; {head}"
     if kwargs.get("layers"):
-        return f"layers {', '.join(str(layer) for layer in kwargs['layers'])} of {base}"
-    return base
+        return f"layers {', '.join(str(layer) for layer in kwargs['layers'])} of {base}; {head}"
+    return f"{base}; {head}"

@@ -1,10 +1,11 @@
 """Loading a model, published or trained here, and running it as a teacher: from tokens to vectors."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput, require
@@ -14,6 +15,8 @@ from stillhouse.plan.data import Model, Store
 from stillhouse.plan.stage import Stage
 from stillhouse.students.backbone import quiet
 from stillhouse.students.cpu.attention import optimise_for_cpu
+from stillhouse.students.head import head_of, load_pooler
+from stillhouse.students.pooling import POOLER
 from stillhouse.teachers.forward import cast_products
 from stillhouse.teachers.weights import check_safetensors, on_this_machine
 
@@ -28,6 +31,8 @@ _TOKENIZERS: dict[str, Model] = {}
 
 def load_sentence_transformer(model: Model, device: str = "cpu") -> "SentenceTransformer":
     """Load a model with sentence-transformers: float32, evaluation mode, from the local folder only.
+
+    A pooling or a norm that the model sets replaces what the folder's modules do.
 
     Raises:
         BadInput: sentence-transformers cannot load the folder.
@@ -49,8 +54,39 @@ def load_sentence_transformer(model: Model, device: str = "cpu") -> "SentenceTra
             f"{model.name or model.path} must be a model that sentence-transformers loads, but loading it "
             f"gave: {error}"
         ) from error
+    if model.pooling or model.normalize is not None:
+        _replace_head(loaded, model)
     optimise_for_cpu(loaded, device)
     return loaded.eval()
+
+
+def _replace_head(loaded: "SentenceTransformer", model: Model) -> None:
+    """Replace pooling, pooler and norm of a loaded model by those that the model sets; the rest stays."""
+    from sentence_transformers.sentence_transformer.modules import Dense, Normalize, Pooling
+
+    own, head = head_of(replace(model, pooling="", normalize=None)), head_of(model)
+    parts = list(loaded)
+    if model.pooling:
+        first, before = parts[0], next((part for part in parts if isinstance(part, Pooling)), None)
+        others = [part for part in parts[1:] if not isinstance(part, Pooling)]
+        if own.pooling == POOLER:
+            others = others[1:]
+        width = first.get_embedding_dimension()
+        mode = {"last": "lasttoken", POOLER: "cls"}.get(head.pooling, head.pooling)
+        # Prompts stay in or out of the pooling as before.
+        pooling = Pooling(width, mode, include_prompt=before.include_prompt if before is not None else True)
+        parts = [first, pooling, *others]
+        if head.pooling == POOLER:
+            dense = Dense(width, width, activation_function=nn.Tanh())
+            dense.linear = load_pooler(model)
+            parts.insert(2, dense)
+    parts = [part for part in parts if not isinstance(part, Normalize)]
+    parts += [Normalize()] if head.normalize else []
+    for name in [name for name, _ in loaded.named_children()]:
+        delattr(loaded, name)
+    device = next(parts[0].parameters()).device
+    for place, part in enumerate(parts):
+        loaded.add_module(str(place), part.to(device))
 
 
 def tokenizer_of(teacher: Model | Stage) -> Model:

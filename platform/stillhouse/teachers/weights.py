@@ -31,8 +31,8 @@ _PICKLES = ("pytorch_model*.bin", "*.pt", "*.pth", "*.ckpt")
 def resolve_model(name: str) -> Model:
     """Find a model's folder and hash its contents.
 
-    A plain Hugging Face encoder without ``modules.json`` is a model too: sentence-transformers adds mean
-    pooling over the tokens, without normalisation.
+    A plain Hugging Face encoder without ``modules.json`` is a model too; see `students.head` for what is
+    assumed of it.
 
     Args:
         name: ``all-MiniLM-L6-v2`` (the packaged one), a local folder, or a name on the Hugging Face hub.
@@ -40,6 +40,12 @@ def resolve_model(name: str) -> Model:
     Raises:
         BadInput: No such model, weights that are not the published ones, or weights not in safetensors.
     """
+    folder = model_folder(name)
+    return Model(sha256=hash_model(folder), name=name, path=str(folder.resolve()))
+
+
+def model_folder(name: str) -> Path:
+    """Find a model's folder and check what is in it, as `resolve_model` does, without hashing it."""
     require(bool(name.strip()), "name != ''", name=name)
     folder = Path(name).expanduser()
     if name in PACKAGED:
@@ -50,7 +56,7 @@ def resolve_model(name: str) -> Model:
             raise BadInput(f"The model's folder must exist, but there is no {name}. Check the path.")
         folder = _from_hub(name)
     check_safetensors(folder)
-    return Model(sha256=hash_model(folder), name=name, path=str(folder.resolve()))
+    return folder
 
 
 def hash_model(folder: Path) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 from torch import nn
 
 from stillhouse.core.artifacts import MANIFEST, Workspace, read_json, read_manifest, sha256_of
-from stillhouse.core.console import warn
+from stillhouse.core.console import say, warn
 from stillhouse.core.errors import BadInput, nearest
 from stillhouse.core.types import ScoringObjective
 from stillhouse.plan.data import Model
@@ -25,6 +25,7 @@ from stillhouse.students.export.modules import COMPACT, ONNX, STOCK, TOWERS
 from stillhouse.students.export.onnx import OnnxEncoder, graph_of, is_onnx, stated_form
 from stillhouse.students.export.sentence_transformers import is_stock
 from stillhouse.students.export.towers import is_towers
+from stillhouse.students.head import head_remark
 from stillhouse.teachers.loading import load_sentence_transformer
 from stillhouse.teachers.weights import hash_model, model_parts, resolve_model
 from stillhouse.training.checkpoint import load_weights
@@ -115,6 +116,8 @@ class Source:
         if self.form == TOWERS:
             return ExportedTowers(self.path, device)
         assert self.model is not None
+        if remark := head_remark(self.model):
+            say(f"  {remark}")
         return load_sentence_transformer(self.model, device)
 
     def identity(self) -> str:

@@ -1,5 +1,6 @@
 """Specs of students and objectives as JSON: a stage's folder is opened without the plan that made it."""
 
+import dataclasses
 import importlib
 from collections.abc import Mapping
 from typing import Any
@@ -64,7 +65,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Spec):
         return {"spec": describe(value)}
     if isinstance(value, Model):
-        return {"model": {"sha256": value.sha256, "name": value.name, "path": value.path}}
+        return {"model": dataclasses.asdict(value)}
     return [_plain(item) for item in value] if isinstance(value, tuple | list) else value
 
 

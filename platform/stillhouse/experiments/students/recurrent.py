@@ -18,13 +18,21 @@ class RecurrentChoice(StudentChoice):
         unit: Number of layers that recur (|RU|).
         bottleneck: Dimension of the factorised word vectors; 0 leaves them whole.
         dropout: Dropout of the student during training; a negative value takes the checkpoint's own.
+        pooling: How one vector is made of the states: ``cls``, ``mean``, ``max``, ``last`` (token);
+            empty pools as the teacher does.
+        normalize: Whether vectors have length 1; None does as the teacher's.
+        max_length: Tokens per text that the student reads; 0 reads as many as the teacher.
     """
 
     key = "recurrent"
+    poolings = ("cls", "mean", "max", "last")
     checkpoint: str = ""
     unit: int = 0
     bottleneck: int = 0
     dropout: float = 0.0
+    pooling: str = ""
+    normalize: bool | None = None
+    max_length: int = 0
 
     def __post_init__(self) -> None:
         """Check the ranges."""
@@ -35,6 +43,7 @@ class RecurrentChoice(StudentChoice):
             remedy="Give the number of first layers that recur, such as --set student.unit=3.",
         )
         require(self.bottleneck >= 0, "student.bottleneck >= 0", bottleneck=self.bottleneck)
+        self.check_head()
 
     def spec(self, teacher: Model, seed: int) -> Spec[Any]:
         """The student, made from the teacher or from another checkpoint."""
@@ -42,6 +51,7 @@ class RecurrentChoice(StudentChoice):
 
         shape = {"unit": self.unit, "bottleneck": self.bottleneck}
         # A narrow table of random factors learns slowly; the method of its paper has a stage for that.
-        start = {"bottleneck_start": "svd", "normalize": True}
+        head = self.head(teacher)
+        start = {"bottleneck_start": "svd", "pooling": head.pooling, "normalize": head.normalize}
         dropout = dropout_of(self.dropout)
         return spec(RecurrentStudent, base=self.base(teacher), dropout=dropout, seed=seed, **shape, **start)

@@ -20,20 +20,34 @@ class StaticChoice(StudentChoice):
         dim: Dimension of the table, by PCA of the checkpoint's; 0 keeps the checkpoint's.
         start: First values of the table: ``words``, the checkpoint's word vectors, or ``contextless``, what
             the checkpoint makes of each token alone.
+        pooling: How ``contextless`` makes one vector of the checkpoint's states for a token: ``cls``,
+            ``mean``, ``max``, ``last`` or ``pooler``; empty pools as the teacher does. The vectors of a
+            text's tokens are always averaged.
+        normalize: Whether vectors have length 1; None does as the teacher's.
+        max_length: Tokens per text that the student reads; 0 reads as many as the teacher.
     """
 
     key = "static"
+    poolings = ("cls", "mean", "max", "last", "pooler")
     checkpoint: str = ""
     dim: int = 0
     start: str = "words"
+    pooling: str = ""
+    normalize: bool | None = None
+    max_length: int = 0
 
     def __post_init__(self) -> None:
         """Check the ranges."""
         require(self.dim >= 0, "student.dim >= 0", dim=self.dim)
         require(self.start in STARTS, f"student.start in {STARTS}", start=self.start)
+        self.check_head()
 
     def spec(self, teacher: Model, seed: int) -> Spec[Any]:
         """The student, made from the teacher or from another checkpoint."""
         from stillhouse.students.static import StaticStudent
 
-        return spec(StaticStudent, base=self.base(teacher), seed=seed, dim=self.dim, start=self.start)
+        head = self.head(teacher)
+        # Words have no states to pool: the pooling would only change the student's identity.
+        pooling = {"pooling": head.pooling} if self.start == "contextless" else {}
+        shape = {"dim": self.dim, "start": self.start, "normalize": head.normalize, **pooling}
+        return spec(StaticStudent, base=self.base(teacher), seed=seed, **shape)

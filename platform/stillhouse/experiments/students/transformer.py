@@ -18,20 +18,29 @@ class TransformerChoice(StudentChoice):
         layers: Layers to keep: ``first``, ``last``, ``every-other``, or a list of indices such as [0,2,4].
         keep: Number of layers that such a rule keeps; 0 keeps half.
         dropout: Dropout of the student during training; a negative value takes the checkpoint's own.
+        pooling: How one vector is made of the states: ``cls``, ``mean``, ``max``, ``last`` (token) or
+            ``pooler`` (BERT's layer after [CLS]); empty pools as the teacher does.
+        normalize: Whether vectors have length 1; None does as the teacher's.
+        max_length: Tokens per text that the student reads; 0 reads as many as the teacher.
     """
 
     key = "transformer"
     default = True
+    poolings = ("cls", "mean", "max", "last", "pooler")
     checkpoint: str = ""
     layers: str | tuple[int, ...] = "every-other"
     keep: int = 0
     dropout: float = 0.0
+    pooling: str = ""
+    normalize: bool | None = None
+    max_length: int = 0
 
     def __post_init__(self) -> None:
         """Check the ranges."""
         if isinstance(self.layers, list):
             object.__setattr__(self, "layers", tuple(self.layers))
         require(self.keep >= 0, "student.keep >= 0", keep=self.keep)
+        self.check_head()
 
     def spec(self, teacher: Model, seed: int) -> Spec[Any]:
         """The student, made from the teacher or from another checkpoint."""
@@ -42,4 +51,13 @@ class TransformerChoice(StudentChoice):
         total = layer_count(base)
         listed = 0 if isinstance(self.layers, str) else len(self.layers)
         layers = select_layers(self.layers, total, self.keep or listed or max(1, total // 2))
-        return spec(TransformerStudent, base=base, layers=layers, dropout=dropout_of(self.dropout), seed=seed)
+        head = self.head(teacher)
+        return spec(
+            TransformerStudent,
+            base=base,
+            layers=layers,
+            pooling=head.pooling,
+            normalize=head.normalize,
+            dropout=dropout_of(self.dropout),
+            seed=seed,
+        )

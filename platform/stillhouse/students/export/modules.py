@@ -44,6 +44,8 @@ _MODES = {
     "max": "pooling_mode_max_tokens",
     "mean_sqrt_len": "pooling_mode_mean_sqrt_len_tokens",
 }
+_LATER_MODES = {"last": "pooling_mode_lasttoken"}
+"""Modes that older releases of sentence-transformers do not know, even where they are off."""
 
 
 @dataclass(frozen=True)
@@ -186,7 +188,7 @@ class Pooling:
 
     Attributes:
         width: H.
-        pooling: ``cls``, ``mean`` or ``max``.
+        pooling: ``cls``, ``mean``, ``max`` or ``last``.
     """
 
     name: ClassVar[str] = "Pooling"
@@ -198,6 +200,8 @@ class Pooling:
     def write(self, folder: Path, tokenizer_path: Path, max_length: int) -> None:
         """Write the settings."""
         modes = {key: name == self.pooling for name, key in _MODES.items()}
+        if self.pooling in _LATER_MODES:
+            modes[_LATER_MODES[self.pooling]] = True
         write_json(folder / "config.json", {"word_embedding_dimension": self.width, **modes})
 
 
@@ -255,6 +259,13 @@ def output_modules(
     if projection is not None:
         modules = (Dense(projection, nn.Tanh() if activation else nn.Identity()),)
     return (*modules, Normalize()) if normalize else modules
+
+
+def pooling_modules(width: int, pooling: str, pooler: nn.Linear | None = None) -> tuple[StockModule, ...]:
+    """List the pooling and, where there is one, the pooler: a dense layer with tanh after the first token."""
+    if pooler is None:
+        return (Pooling(width, pooling),)
+    return Pooling(width, "cls"), Dense(pooler, nn.Tanh())
 
 
 def require_stock_pooling(kind: str, pooling: str) -> None:

@@ -8,7 +8,7 @@ DOCS := $(VENV)/.ready-docs
 PEERS := .venv-peers
 ARGS ?=
 
-.PHONY: sweep test check format docs ui bench peers clean help
+.PHONY: sweep test mutants check format docs ui bench peers clean help
 
 help:            ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -18,6 +18,9 @@ sweep: $(READY)  ## the main job: embed, search, evaluate, export (again: resume
 
 test: $(READY)   ## all tests, in two processes
 	$(BIN)/python -m pytest tests --numprocesses 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+
+mutants: $(READY) ## make deliberate mistakes one at a time in a copy, and name those that no test notices
+	$(BIN)/python tests/mutants/run.py $(ARGS)
 
 check: $(READY)  ## lint, format and types
 	$(BIN)/ruff check .

@@ -19,7 +19,7 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 
 from stillhouse.core.artifacts import Workspace
 
-pytest_plugins = ["small_experiment"]
+pytest_plugins = ["small_experiment", "small_world"]
 
 LAYERS, HIDDEN = 4, 32
 

@@ -246,6 +246,17 @@ def test_mining_resumes_and_parts_may_be_mined_elsewhere(
     assert open_rows(workspace, examples)["negatives"].tolist() == found
 
 
+def test_random_negatives_depend_on_the_seed_alone(
+    workspace: Workspace, planned: Callable[..., Examples]
+) -> None:
+    pairs = [(f"{text} query", text) for text in sentences(36, 6)]
+    first, again, other = (
+        by_texts(workspace, planned(pairs, negatives=2, sampling="random", seed=seed, **FREE))
+        for seed in (4, 4, 5)
+    )
+    assert first == again and sum(first[pair] != other[pair] for pair in pairs) > 18
+
+
 def by_their_miner(pairs: list[tuple[str, str]], model: Path, **values: Any) -> dict[Any, set[str]]:
     from datasets import Dataset
     from sentence_transformers import SentenceTransformer
@@ -307,6 +318,17 @@ def test_positives_and_their_duplicates_are_never_negatives(
     for (query, _), wrong in found.items():
         assert len(wrong) == 16 and not wrong & answers[query]
     assert found == by_their_miner(pairs, tiny_model, num_negatives=16)
+
+
+def test_negatives_are_rows_of_the_table_whatever_is_left_out_of_it(
+    workspace: Workspace, planned: Callable[..., Examples], tiny_model: Path
+) -> None:
+    """Every passage is stored twice in a row, so candidates are not numbered as the table is."""
+    pairs = [(f"{text} {word}", text) for text in sentences(20, 3) for word in ("query", "question")]
+    found = by_texts(workspace, planned(pairs, negatives=5))
+    assert len(found) > 10 and found == by_their_miner(
+        pairs, tiny_model, num_negatives=5, relative_margin=0.05
+    )
 
 
 @pytest.mark.parametrize(

@@ -120,6 +120,26 @@ def test_claims_without_pages_teach_by_their_scores_alone(
         changed(given, {"claims.unlabelled": 1, "claims.split_by": "page"})
 
 
+def test_only_in_training_a_page_that_the_search_missed_is_a_candidate(
+    given: Experiment, fever: Path, workspace: Workspace, tmp_path: Path
+) -> None:
+    """The claims have no word of their pages, so that TF-IDF finds the first pages for all of them."""
+    vague = [
+        {"id": n, "label": "SUPPORTS", "claim": f"Unheard {n}.", "evidence_pages": [f"Page{n % PAGES}"]}
+        for n in range(2 * PAGES)
+    ]
+    (tmp_path / "fever_labelled_dev.json").write_text(json.dumps(vague))
+    (tmp_path / "wikipages.docs.txt").write_text((fever / "wikipages.docs.txt").read_text())
+    prepared = prepare(changed(given, {"claims.path": str(tmp_path)}), workspace, Embedding(local=True))
+    task = prepared.setting[Claims]
+    train = open_values(workspace, task.examples)["gold"]
+    assert (train.sum(axis=1) == 1).all()
+    for suite in (task.dev, prepared.test):
+        held_out = [each.kwargs["examples"] for each in suite.evaluators if "examples" in each.kwargs]
+        golds = [open_values(workspace, examples)["gold"] for examples in held_out]
+        assert golds and all(gold.sum() < len(gold) / 2 for gold in golds)
+
+
 def test_a_wrong_folder_and_bad_values_are_refused(
     given: Experiment, fever: Path, tmp_path: Path, tiny_model: Path
 ) -> None:

@@ -1,17 +1,18 @@
-"""Only a dev suite can steer training: a test suite has another type, accepted only by reports."""
+"""Only a dev suite can steer training, and whatever changes a result changes the name of its artifact."""
 
+import dataclasses
 from typing import Any
 
 import pytest
 
 from stillhouse.core.errors import BadInput
-from stillhouse.core.identity import spec
+from stillhouse.core.identity import fingerprint, spec
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.losses.regression import MSE
 from stillhouse.methods import hyper_parameters, load_method
 from stillhouse.plan.data import AllRows, Examples, Model, Store, TextTable
 from stillhouse.plan.setting import SentenceData, Setting
-from stillhouse.plan.stage import DevSuite, Optimizer, Stage, TestSuite
+from stillhouse.plan.stage import DevSuite, Live, Optimizer, Stage, TestSuite
 from stillhouse.students.transformer import TransformerStudent
 
 TEACHER, TEXTS = Model("teacher"), TextTable("texts")
@@ -46,3 +47,56 @@ def test_neither_a_stage_nor_a_sweep_takes_a_test_suite(build: Any) -> None:
     assert build(suite).dev == suite
     with pytest.raises(BadInput, match=r"never a test suite.*suite='TestSuite'"):
         build(TestSuite(()))
+
+
+STORE = Store(TEXTS, TEACHER)
+OTHER: dict[type, dict[str, Any]] = {
+    Store: {
+        "texts": TextTable("other"),
+        "teacher": Model("other"),
+        "max_length": 64,
+        "prompt": "query: ",
+        "compute": "bfloat16",
+        "dtype": "float32",
+    },
+    Optimizer: {
+        "learning_rate": 1e-4,
+        "name": "adam",
+        "weight_decay": 0.01,
+        "warmup": 0.1,
+        "decay": "cosine",
+        "clip_norm": 0.0,
+    },
+    Stage: {
+        "label": "finetune",
+        "student": spec(TransformerStudent, base=TEACHER, layers=(1,)),
+        "objective": spec(MSE, dimensions="sum"),
+        "examples": Examples({"text": TextTable("other")}, AllRows()),
+        "stores": {"text": STORE},
+        "budget": 128,
+        "batch_size": 32,
+        "optimizer": Optimizer(1e-4),
+        "max_length": 64,
+        "accumulate": 2,
+        "autocast": "bfloat16",
+        "seed": 1,
+        "start_from": stage(None),
+        "live": Live(STUDENT),
+        "dev": DevSuite((), select="figure"),
+        "evaluate_every": 16,
+        "patience": 3,
+    },
+}
+"""Another value of every field."""
+
+
+@pytest.mark.parametrize(
+    "value", [STORE, Optimizer(1e-3), stage(None)], ids=lambda value: type(value).__name__
+)
+def test_every_field_is_part_of_the_name(value: Any) -> None:
+    others = OTHER[type(value)]
+    assert set(others) == {field.name for field in dataclasses.fields(value)}, (
+        "a new field has another value here"
+    )
+    names = [fingerprint(dataclasses.replace(value, **{name: other})) for name, other in others.items()]
+    assert len({*names, fingerprint(value)}) == len(others) + 1

@@ -83,6 +83,17 @@ def test_no_held_out_sentence_is_trained_on(experiment: Experiment, workspace: W
     assert read_parallel_data(workspace, experiment.get(Parallel).corpora, limit=0, held_out=20) == parts
 
 
+def test_dev_steers_and_test_stays_locked(
+    experiment: Experiment, prepared: Prepared, workspace: Workspace
+) -> None:
+    parts = read_parallel_data(workspace, experiment.get(Parallel).corpora, limit=0, held_out=20)
+    held_out = [
+        [each.kwargs["examples"] for each in suite.evaluators if "examples" in each.kwargs]
+        for suite in (prepared.setting.dev, prepared.test)
+    ]
+    assert held_out == [[parts.dev], [parts.test]]
+
+
 def test_the_contrastive_stage_reads_corpora_of_its_own(
     experiment: Experiment, workspace: Workspace, tmp_path: Path
 ) -> None:

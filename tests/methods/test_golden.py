@@ -1,0 +1,364 @@
+"""Each method against its paper: a plan is trained, and its steps are recomputed in float64 by plain loops.
+
+The loops start from the texts and the published weights, so they check the whole wiring: which layers,
+pooling, vectors, temperatures and weights a plan takes to which stage. The value of every term and the
+gradient of every parameter must agree. Nothing of the package computes on their side.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from plain_models import (  # type: ignore[import-not-found]
+    PlainBert,
+    average,
+    cosine,
+    one_of,
+    squared,
+    unit,
+)
+from recorded_steps import Step, assert_step, train_recorded  # type: ignore[import-not-found]
+from safetensors.torch import load_file
+from small_world import MAX_LENGTH, World  # type: ignore[import-not-found]
+from torch import Tensor
+
+from stillhouse.methods import hyper_parameters, load_method
+from stillhouse.plan.data import Model
+from stillhouse.plan.setting import Setting
+from stillhouse.plan.stage import Stage
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+FINETUNED = {"finetune_batch_size": 6, "finetune_temperature": 0.3, "finetune_learning_rate": 1e-2}
+
+
+def planned(name: str, setting: Setting, **values: Any) -> Stage:
+    method = load_method(name)
+    return method.plan(hyper_parameters(method, values), setting)
+
+
+def bert(model: Model, layers: Sequence[int]) -> PlainBert:
+    return PlainBert(Path(model.path), layers, MAX_LENGTH)
+
+
+def assert_stored(world: World, step: Step, column: str, table: str, teacher: Model) -> None:
+    """Check that a column's stored vectors are the teacher's own of these texts, with their length."""
+    layers = range(3 if teacher == world.wide_teacher else 6)
+    encoder, vectors = bert(teacher, layers), step.teacher(column)
+    texts = world.texts(table, torch.tensor(step.rows(column)).flatten())
+    assert len(texts) == len(vectors) and vectors.norm(dim=1).min() > 1.5
+    for text, vector in zip(texts, vectors, strict=True):
+        expected = encoder.mean(text).detach()
+        assert (vector - expected).abs().max() < 2e-3 * expected.norm()
+
+
+# The losses, one text after another.
+
+
+def contrastive(
+    anchors: Sequence[Tensor],
+    keys: Sequence[Tensor],
+    rows: Sequence[int],
+    bank: Sequence[tuple[int, Tensor]],
+    tau: Any,
+) -> Tensor:
+    """DistilCSE eq. 4 and 5: an anchor's own text is a negative nowhere, and the batch's none of the bank."""
+    losses = []
+    for i, anchor in enumerate(anchors):
+        negatives = [cosine(anchor, key) / tau for j, key in enumerate(keys) if rows[j] != rows[i]]
+        negatives += [cosine(anchor, key) / tau for row, key in bank if row not in rows]
+        losses.append(one_of(cosine(anchor, keys[i]) / tau, negatives))
+    loss: Tensor = average(losses)
+    return loss
+
+
+def supervised(vectors: dict[str, list[Any]], step: Step, tau: Any, *, shared: bool) -> Tensor:
+    """IBKD eq. 10, or with the hard negatives of the whole batch DistilCSE eq. 7."""
+    queries, passages, negatives = (step.rows(column) for column in ("query", "passage", "negatives"))
+    losses = []
+    for i, query in enumerate(vectors["query"]):
+        answers = {passages[j] for j in range(len(passages)) if queries[j] == queries[i]}
+        others = [vectors["passage"][j] for j in range(len(passages)) if passages[j] not in answers]
+        for j in range(len(negatives)) if shared else [i]:
+            others += [vectors["negatives"][j][k] for k, row in enumerate(negatives[j]) if row not in answers]
+        losses.append(
+            one_of(
+                cosine(query, vectors["passage"][i]) / tau, [cosine(query, other) / tau for other in others]
+            )
+        )
+    loss: Tensor = average(losses)
+    return loss
+
+
+def hsic(inputs: Sequence[Tensor], outputs: Sequence[Tensor], gamma: float) -> Tensor:
+    """IBKD eq. 6 and 7 on vectors of length 1: tr(K H L H) / l² with every matrix written out."""
+    count = len(inputs)
+    kernels = [
+        torch.stack(
+            [torch.stack([(-gamma * squared(unit(a), unit(b))).exp() for b in points]) for a in points]
+        )
+        for points in (inputs, outputs)
+    ]
+    centre = torch.eye(count, dtype=torch.float64) - 1.0 / count
+    return torch.trace(kernels[0] @ centre @ kernels[1] @ centre) / count**2
+
+
+def labelled_vectors(world: World, step: Step, encode: Any) -> dict[str, list[Any]]:
+    tables = {"query": "queries", "passage": "passages"}
+    vectors: dict[str, list[Any]] = {
+        column: [encode(text) for text in world.texts(table, step.rows(column))]
+        for column, table in tables.items()
+    }
+    vectors["negatives"] = [
+        [encode(text) for text in world.texts("passages", rows)] for rows in step.rows("negatives")
+    ]
+    return vectors
+
+
+def assert_fine_tuned(world: World, steps: Sequence[Step], student: PlainBert, tau: float = 0.3) -> None:
+    """Check stage 2 of DistilCSE (eq. 7) on the student of the stage before."""
+    for step in steps:
+        student.load(step.state)
+        vectors = labelled_vectors(world, step, student.mean)
+        assert_step(step, {"nce": supervised(vectors, step, tau, shared=True)}, student.parameters())
+
+
+def assert_continues(world: World, stage: Stage, step: Step) -> None:
+    """Check that a stage starts from the student that the stage before it has trained."""
+    assert stage.start_from is not None
+    trained = load_file(world.workspace.path(stage.start_from) / "student.safetensors")
+    for name, weight in trained.items():
+        assert torch.equal(step.state[f"student.{name}"], weight), name
+
+
+# DistilCSE and its baselines.
+
+
+def test_ckd_with_a_bank(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eq. 4 to 6: M, a teacher whose vectors have any length, and the bank over three epochs; then eq. 7."""
+    setting = world.setting(world.wide_teacher)
+    values = {"batch_size": 8, "bank_size": 19, "temperature": 0.2, "learning_rate": 1e-2, "layers": (1, 4)}
+    plan = planned("ckd", setting, **values, **FINETUNED)
+    steps = train_recorded(plan, world.workspace, monkeypatch)
+    student, pushed = bert(world.base, (1, 4)), list[tuple[int, Tensor]]()
+    for number, step in enumerate(steps["ckd"]):
+        if number:
+            student.load(step.state)
+        assert_stored(world, step, "text", "sentences", world.wide_teacher)
+        rows, keys, M = step.rows("text"), list(step.teacher("text")), step.objective("nce.projection.weight")
+        assert (M @ M.T - torch.eye(24)).abs().max() > 0.1, "M maps 16 dimensions to 24"
+        # The newest 19 of all that was pushed; of a text only the newest.
+        newest = pushed[-19:]
+        bank = [
+            (row, key) for at, (row, key) in enumerate(newest) if row not in [r for r, _ in newest[at + 1 :]]
+        ]
+        anchors = [M @ student.mean(text) for text in world.texts("sentences", rows)]
+        terms = {"nce": contrastive(anchors, keys, rows, bank, 0.2)}
+        assert_step(step, terms, {**student.parameters(), "objective.nce.projection.weight": M})
+        pushed += list(zip(rows, keys, strict=True))
+    assert number == 2 and len({row for row, _ in pushed}) < len(pushed), "some texts were seen twice"
+    assert_continues(world, plan, steps["finetune"][0])
+    assert_fine_tuned(world, steps["finetune"], student)
+
+
+@pytest.mark.parametrize(
+    ("match", "final", "pairs"),
+    [
+        ("skip", False, [(1, 2), (2, 4)]),
+        ("skip", True, [(1, 2), (2, 4), (3, 6)]),
+        ("last", False, [(1, 4), (2, 5)]),
+    ],
+)
+def test_pkd(
+    match: str, final: bool, pairs: list[tuple[int, int]], world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Eq. 7: a student of layers 0, 2 and 5 patiently follows a teacher of six layers, beside its vector."""
+    values = {"batch_size": 8, "layers": (0, 2, 5), "beta": 0.7, "match": match, "match_final": final}
+    plan = planned("pkd", world.setting(world.teacher), **values, **FINETUNED)
+    steps = train_recorded(plan, world.workspace, monkeypatch)
+    student, teacher = bert(world.base, (0, 2, 5)), bert(world.teacher, range(6))
+    for number, step in enumerate(steps["pkd"][:2]):
+        if number:
+            student.load(step.state)
+        outputs, layers = [], []
+        for text in world.texts("sentences", step.rows("text")):
+            ours = student.means(text)
+            theirs = [state.detach() for state in teacher.means(text)]
+            outputs.append(squared(ours[-1], theirs[-1]))
+            layers.append(sum(squared(unit(ours[j]), unit(theirs[k])) for j, k in pairs))
+        terms = {"mse": average(outputs), "layers": 0.7 * average(layers)}
+        assert_step(step, terms, student.parameters())
+    if match == "last":
+        assert_fine_tuned(world, steps["finetune"], student)
+
+
+@pytest.mark.parametrize("centred", [True, False])
+def test_hpd(centred: bool, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """P is fitted around the mean of all stored vectors, which is subtracted if ``centred``."""
+    plan = planned(
+        "hpd", world.setting(world.wide_teacher), batch_size=8, dim=4, centred=centred, **FINETUNED
+    )
+    steps = train_recorded(plan, world.workspace, monkeypatch)
+    teacher, student = bert(world.wide_teacher, range(3)), bert(world.base, (0, 3))
+    every = torch.stack([teacher.mean(text).detach() for text in world.texts("sentences", range(20))])
+    mean = every.mean(dim=0)
+    components = torch.linalg.svd(every - mean)[2][:4]
+    for number, step in enumerate(steps["hpd"][:2]):
+        if number:
+            student.load(step.state)
+        fitted = step.state["objective.target.components_DE"].double()
+        for own, component in zip(fitted, components, strict=True):
+            # A component has no sign of its own.
+            assert abs(cosine(own, component).item()) > 0.999
+            assert own[own.abs().argmax()] > 0
+        W, b = (
+            step.state[f"student.projection.{name}"].double().requires_grad_() for name in ("weight", "bias")
+        )
+        losses = []
+        vectors = zip(world.texts("sentences", step.rows("text")), step.teacher("text"), strict=True)
+        for text, vector in vectors:
+            target = fitted @ (vector - mean if centred else vector)
+            losses.append(squared(torch.tanh(W @ student.mean(text) + b), target) / 4)
+        own_head = {"student.projection.weight": W, "student.projection.bias": b}
+        # The stored vectors are in float16, and the mean is theirs.
+        assert_step(step, {"mse": average(losses)}, {**student.parameters(), **own_head}, tolerance=3e-3)
+
+
+def test_metakd(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The head g learns the task of the labelled text; the student follows it, and g does not follow back."""
+    setting = world.setting(world.wide_teacher)
+    plan = planned("metakd", setting, batch_size=6, temperature=0.4, beta=0.6, learning_rate=1e-2)
+    steps = train_recorded(plan, world.workspace, monkeypatch)
+    student = bert(world.base, (0, 3))
+    for number, step in enumerate(steps["metakd"][:2]):
+        if number:
+            student.load(step.state)
+        for column in ("query", "passage", "negatives"):
+            table = "queries" if column == "query" else "passages"
+            assert_stored(world, step, column, table, world.wide_teacher)
+        g, M = step.objective("head.weight"), step.objective("mse.projection.weight")
+        assert (g - torch.eye(24)).norm() == 0 if number == 0 else (g - torch.eye(24)).norm() > 0
+        texts = flat(list(labelled_vectors(world, step, str).values()))
+        heads: dict[str, list[Any]] = {
+            column: [g @ vector for vector in step.teacher(column)]
+            for column in ("query", "passage", "negatives")
+        }
+        follows = [
+            squared(M @ student.mean(text), target.detach()) / 24
+            for text, target in zip(texts, flat(list(heads.values())), strict=True)
+        ]
+        heads["negatives"] = [heads["negatives"][at : at + 2] for at in range(0, 12, 2)]
+        terms = {"teacher": supervised(heads, step, 0.4, shared=True), "mse": 0.6 * average(follows)}
+        own = {"objective.head.weight": g, "objective.mse.projection.weight": M}
+        assert_step(step, terms, {**student.parameters(), **own})
+
+
+def flat(values: Any) -> list[Any]:
+    """The elements of a list and of the lists in it."""
+    return [each for value in values for each in flat(value)] if isinstance(values, list) else [values]
+
+
+def test_mse(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eq. 2 and 3: the mean over the dimensions, with M where these differ."""
+    for teacher in (world.teacher, world.wide_teacher):
+        plan = planned("mse", world.setting(teacher), batch_size=8, learning_rate=1e-2)
+        steps = train_recorded(plan, world.workspace, monkeypatch)
+        student = bert(world.base, (0, 3))
+        for number, step in enumerate(steps["mse"][:2]):
+            if number:
+                student.load(step.state)
+            own = {}
+            if teacher == world.wide_teacher:
+                own["objective.mse.projection.weight"] = step.objective("mse.projection.weight")
+            M = own.get("objective.mse.projection.weight", torch.eye(16, dtype=torch.float64))
+            texts = world.texts("sentences", step.rows("text"))
+            losses = [
+                squared(M @ student.mean(text), vector) / len(vector)
+                for text, vector in zip(texts, step.teacher("text"), strict=True)
+            ]
+            assert_step(step, {"mse": average(losses)}, {**student.parameters(), **own})
+
+
+# IBKD.
+
+
+def test_ibkd(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eq. 8 with eq. 5 to 7; then eq. 9 with eq. 10, from the student without W, with values of its own."""
+    values = {
+        "distil_batch_size": 8,
+        "distil_temperature": 0.2,
+        "distil_learning_rate": 1e-2,
+        "beta1": 1.7,
+        "gamma": 0.6,
+        "beta2": 0.4,
+        "finetune_gamma": 0.9,
+        "finetune_input_layer": "penultimate",
+        "layers": (0, 2, 4),
+        **FINETUNED,
+    }
+    plan = planned("ibkd", world.setting(world.wide_teacher), **values)
+    steps = train_recorded(plan, world.workspace, monkeypatch)
+    student = bert(world.base, (0, 2, 4))
+    for number, step in enumerate(steps["distil"][:2]):
+        if number:
+            student.load(step.state)
+        texts, W = world.texts("sentences", step.rows("text")), step.objective("nce.projection.weight")
+        means = [student.means(text) for text in texts]
+        keys = [unit(vector) for vector in step.teacher("text")]
+        losses = []
+        for i, states in enumerate(means):
+            anchor = W @ unit(states[-1])
+            others = [(anchor * key).sum() / 0.2 for j, key in enumerate(keys) if j != i]
+            losses.append(one_of((anchor * keys[i]).sum() / 0.2, others))
+        kept = hsic([states[0] for states in means], [states[-1] for states in means], 0.6)
+        terms = {"nce": average(losses), "hsic": 1.7 * kept}
+        assert_step(step, terms, {**student.parameters(), "objective.nce.projection.weight": W})
+    assert_continues(world, plan, steps["finetune"][0])
+    for step in steps["finetune"]:
+        student.load(step.state)
+        vectors = labelled_vectors(world, step, student.mean)
+        means = [student.means(text) for text in world.texts("queries", step.rows("query"))]
+        kept = hsic([states[-2] for states in means], [states[-1] for states in means], 0.9)
+        terms = {"nce": supervised(vectors, step, 0.3, shared=False), "hsic": 0.4 * kept}
+        assert_step(step, terms, student.parameters())
+
+
+def test_simcse(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eq. 5 of SimCSE: the student alone, from the published weights."""
+    plan = planned("simcse", world.setting(world.teacher), batch_size=6, temperature=0.3)
+    (first, *_) = train_recorded(plan, world.workspace, monkeypatch)["simcse"]
+    student = bert(world.base, (0, 3))
+    vectors = labelled_vectors(world, first, student.mean)
+    assert_step(first, {"nce": supervised(vectors, first, 0.3, shared=True)}, student.parameters())
+
+
+def test_crd(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """§3.2 with a bank: a critic tells the right teacher vector from those of other texts."""
+    values = {"batch_size": 8, "bank_size": 19, "dim": 5, "temperature": 0.5, "learning_rate": 1e-2}
+    plan = planned("crd", world.setting(world.wide_teacher), **values, **FINETUNED)
+    steps = train_recorded(plan, world.workspace, monkeypatch)
+    student, pushed = bert(world.base, (0, 3)), list[tuple[int, Tensor]]()
+    for number, step in enumerate(steps["crd"]):
+        if number:
+            student.load(step.state)
+        names = [f"crd.{side}_head.{part}" for side in ("student", "teacher") for part in ("weight", "bias")]
+        own = {f"objective.{name}": step.objective(name) for name in names}
+        W_s, b_s, W_t, b_t = own.values()
+        rows, vectors = step.rows("text"), list(step.teacher("text"))
+        newest = pushed[-19:]
+        bank = [(row, t) for at, (row, t) in enumerate(newest) if row not in [r for r, _ in newest[at + 1 :]]]
+        losses = []
+        for i, text in enumerate(world.texts("sentences", rows)):
+            anchor = unit(W_s @ student.mean(text) + b_s)
+            others = [t for j, t in enumerate(vectors) if rows[j] != rows[i]]
+            others += [t for row, t in bank if row not in rows]
+            chance = len(others) / 20
+
+            critics = [((unit(W_t @ t + b_t) * anchor).sum() / 0.5).exp() for t in [vectors[i], *others]]
+            accepted = [critic / (critic + chance) for critic in critics]
+            refused = [(1 - h).log() for h in accepted[1:]]
+            losses.append(-accepted[0].log() - torch.stack(refused).sum())
+        assert_step(step, {"crd": average(losses)}, {**student.parameters(), **own})
+        pushed += list(zip(rows, vectors, strict=True))
+    assert number == 2

@@ -1,0 +1,1160 @@
+"""The deliberate mistakes, by room: such as someone could make, in places where nothing else would tell."""
+
+from mutant import Mutant, mistakes  # type: ignore[import-not-found]
+
+CONTRASTIVE = "losses/test_contrastive.py"
+GOLDEN = "methods/test_golden.py"
+STAGES = "methods/test_golden_stages.py"
+RANKS = "methods/test_two_ranks.py"
+CONTRACT = "methods/test_contract.py"
+PRESETS = "methods/test_presets_ibkd.py methods/test_presets_distilcse.py methods/test_presets_baselines.py"
+
+LOSSES = [
+    *mistakes(
+        "losses/contrastive.py",
+        CONTRASTIVE,
+        (
+            "return unit(widen(teacher_BE)) if self.normalize else widen(teacher_BE)",
+            "return widen(teacher_BE)",
+            "keys, and so the bank, are not normalised",
+        ),
+        (
+            "return unit(self.projection(student_BD))",
+            "return torch.as_tensor(self.projection(student_BD))",
+            "anchors of the cosine are not normalised",
+        ),
+        (
+            "return hidden_M | among(bank_rows_M, rows_B) if",
+            "return hidden_M if",
+            "an anchor's own text in the bank is a negative",
+        ),
+        (
+            "hidden_BC = hidden_BC.index_put((positives_B, positives_B), hidden_BC.new_tensor(False))",
+            "hidden_BC = hidden_BC.clone()",
+            "a positive is hidden by the mask of duplicates",
+        ),
+        (
+            "bank_B) - shown_BC.diagonal()).mean()",
+            "bank_B) - shown_BC.diagonal()).sum()",
+            "a sum over the batch",
+        ),
+        (
+            "        if self.share_negatives:\n            return query_BD @",
+            "        if not self.share_negatives:\n            return query_BD @",
+            "hard negatives of the others, where only the own ones count",
+        ),
+        (
+            "answers_BB = same_query_BB @ (positive_rows_B",
+            "answers_BB = torch.eye(batch) @ (positive_rows_B",
+            "another passage of the same query is a negative",
+        ),
+        (
+            "self.temperature(anchors_BE), bank_ME, hidden_M",
+            "anchors_BE, bank_ME, hidden_M",
+            "no τ for the bank",
+        ),
+    ),
+    *mistakes(
+        "losses/numerics.py",
+        CONTRASTIVE,
+        ("similarity / self.temperature if", "similarity * self.temperature if", "multiplies by τ"),
+        (
+            "torch.tensor(-math.log(temperature))",
+            "torch.tensor(math.log(temperature))",
+            "the scale starts at τ",
+        ),
+        ("nn.init.orthogonal_(layer.weight)", "nn.init.normal_(layer.weight)", "W starts at another size"),
+    ),
+    *mistakes(
+        "losses/memory.py",
+        "losses/test_memory.py",
+        (
+            "self.rows_M.masked_fill_(among(self.rows_M, rows_B), EMPTY)",
+            "among(self.rows_M, rows_B)",
+            "a text that is pushed again is held twice",
+        ),
+        (
+            "(self.next_slot + batch) % self.size",
+            "(self.next_slot + batch - 1) % self.size",
+            "off by one slot",
+        ),
+    ),
+    *mistakes(
+        "losses/streaming.py",
+        "losses/test_streaming.py",
+        (
+            "total_B * shrunk_B + weights.sum(dim=1)",
+            "total_B + weights.sum(dim=1)",
+            "tiles of different scale",
+        ),
+        ("(grad * next(saved) if", "(next(saved) if", "the weight of the loss does not reach the gradient"),
+    ),
+    *mistakes(
+        "losses/hsic.py",
+        "losses/test_hsic.py",
+        (
+            "torch.exp(-gamma * squared_BB)",
+            "torch.exp(-gamma * squared_BB.clamp(min=1e-12).sqrt())",
+            "no square",
+        ),
+        ('if self.estimator == "biased_l2"', 'if self.estimator != "biased_l2"', "the estimators swapped"),
+        (" + kernel_BB.mean()\n", "\n", "the kernel is not centred on both sides"),
+        (
+            "return (1 + gamma * squared_BB).rsqrt()",
+            "return (1 + gamma * squared_BB).reciprocal()",
+            "no root in imq",
+        ),
+        ("inputs_BH.detach() if", "inputs_BH if", "detach_inputs does nothing"),
+    ),
+    *mistakes(
+        "losses/crd.py",
+        "losses/test_crd.py",
+        (".div(self.items)", ".mul(self.items)", "N · items in the critic"),
+        (
+            "F.logsigmoid(chance_B[:, None] - logits_BB)",
+            "F.logsigmoid(logits_BB - chance_B[:, None])",
+            "sign",
+        ),
+        ("anchors_BC @ keys_TC.T).sum()", "anchors_BC @ keys_TC.T).mean()", "a mean over the bank"),
+    ),
+    *mistakes(
+        "losses/multilingual.py",
+        "losses/test_multilingual.py",
+        (
+            "logits_BB = self.temperature(unit(widen(source_BD)) @ unit(widen(target_BD)).T)",
+            "logits_BB = self.temperature(unit(widen(target_BD)) @ unit(widen(source_BD)).T)",
+            "source and target swapped in eq. 9",
+        ),
+        (
+            "student_BB = unit(widen(source_BD)) @ unit(widen(target_BD)).T",
+            "student_BB = unit(widen(source_BD)) @ unit(widen(source_BD)).T",
+            "the contrast never sees the target",
+        ),
+        (
+            "directions_BE = unit(widen(teacher_BE))",
+            "directions_BE = widen(teacher_BE)",
+            "products for cosines",
+        ),
+    ),
+    *mistakes(
+        "losses/pkd.py",
+        "losses/test_pkd.py",
+        ("layer * step if match", "(layer - 1) * step + 1 if match", "skip is off by one layer"),
+        ("first + layer) for layer", "first + layer - 1) for layer", "last is off by one layer"),
+        (
+            "unit(widen(student)) - unit(widen(teacher))",
+            "unit(widen(student)) - widen(teacher)",
+            "raw teacher",
+        ),
+        (".square().sum(dim=1).mean()", ".square().mean()", "a mean over the dimensions"),
+    ),
+    *mistakes(
+        "losses/pca.py",
+        "losses/test_pca.py",
+        (".T[::-1][:dim]", ".T[:dim]", "the directions of least variance"),
+        ("(widen(vectors_NE) - self.mean_E) @", "widen(vectors_NE) @", "the mean is not subtracted"),
+        (
+            "part_NE = part_NE - shift_E\n",
+            "part_NE = part_NE - 2 * shift_E\n",
+            "moments around another point",
+        ),
+    ),
+    *mistakes(
+        "losses/regression.py",
+        "losses/test_regression.py",
+        (
+            'if self.dimensions == "sum" else loss',
+            'if self.dimensions == "mean" else loss',
+            "mean and sum swapped",
+        ),
+        ("learnt = student_dim != teacher_dim if", "learnt = True if", "M where the dimensions agree"),
+    ),
+    *mistakes(
+        "losses/cosine.py",
+        "losses/test_cosine.py",
+        ("(0.5 * (1 - _cosines(", "(0.5 * (1 + _cosines(", "sign of SRA's eq. 1"),
+        (
+            "_cosines(student_BD, student_other_BD) - target_B",
+            "_cosines(student_BD, student_other_BD)",
+            "no target",
+        ),
+    ),
+    *mistakes(
+        "losses/heads.py",
+        "losses/test_heads.py",
+        (
+            "(first_BD - second_BD).abs(), first_BD * second_BD",
+            "first_BD - second_BD, first_BD * second_BD",
+            "no | |",
+        ),
+        ("(1 - self.alpha) * self._distance", "self.alpha * self._distance", "α for 1 − α"),
+        ("labelled_B.sum().clamp(min=1)", "rows", "unlabelled rows count in the mean"),
+    ),
+    *mistakes(
+        "losses/pair_head.py",
+        "losses/test_pair_head.py",
+        (
+            '"bf,bcf->bc", self.layer(claim_BD), documents_BCF',
+            '"bf,bcf->bc", claim_BD, documents_BCF',
+            "no W",
+        ),
+        ("(claims_BCD - documents_BCF).abs()", "(claims_BCD + documents_BCF).abs()", "sign in |c − d|"),
+    ),
+    *mistakes(
+        "losses/softlabel.py",
+        "losses/test_softlabel.py",
+        ("(1 - self.alpha) * self.hard(", "self.alpha * self.hard(", "α for 1 − α"),
+        (
+            "soft_BC = (widen(teacher_BC) / self.temperature)",
+            "soft_BC = widen(teacher_BC)",
+            "the teacher without T",
+        ),
+        (
+            "target_BC / target_BC.sum(dim=1, keepdim=True)",
+            "target_BC / target_BC.sum(dim=0, keepdim=True)",
+            "axis",
+        ),
+        ("(soft_BC * log_BC).sum(dim=1).mean()", "(soft_BC * log_BC).mean()", "a mean over the candidates"),
+    ),
+]
+
+OBJECTIVES = [
+    *mistakes(
+        "objectives/contrasts.py",
+        f"{RANKS} {GOLDEN}",
+        (
+            "bank.push(loss.keys(teacher_BE), rows_B)",
+            "bank.push(teacher_BE, rows_B)",
+            "the bank is not normalised",
+        ),
+        (
+            "torch.cat(list(targets.values())).detach()",
+            "torch.cat(list(targets.values()))",
+            "MetaKD's g follows back",
+        ),
+        (
+            'teacher_BE = gather(widen(teacher["text"].embedding_BD))\n',
+            'teacher_BE = widen(teacher["text"].embedding_BD)\n',
+            "the teacher is not gathered",
+        ),
+        ('"mse": self.beta * self.mse(', '"mse": self.mse(', "MetaKD without β"),
+        (
+            "if bank is not None and bank.training:",
+            "if bank is not None and not bank.training:",
+            "the bank stays empty",
+        ),
+    ),
+    *mistakes(
+        "objectives/information_bottleneck.py",
+        f"objectives/test_objectives.py {RANKS}",
+        ('"penultimate": -2', '"penultimate": -1', "X is the last layer"),
+        (
+            "torch.cat([gather(self._inputs(encoding)) for encoding in encodings])",
+            "torch.cat([gather(self._inputs(encoding).detach()) for encoding in encodings])",
+            "X is detached",
+        ),
+        ('{"hsic": self.beta * self.hsic(', '{"hsic": self.hsic(', "HSIC without β"),
+        (
+            'student_BD = gather(widen(student["text"].embedding_BD))',
+            'student_BD = gather(widen(student["text"].embedding_BD).detach())',
+            "S is detached",
+        ),
+    ),
+    *mistakes(
+        "objectives/parallel.py",
+        f"{RANKS} {STAGES}",
+        (
+            "(gather(widen(student[c].embedding_BD)) for c in",
+            "(widen(student[c].embedding_BD).repeat(1, 1) for c in",
+            "the contrast of the rank's own pairs",
+        ),
+        (
+            'teacher.get(column, teacher["source"])',
+            'teacher["source"]',
+            "the target follows the source's vector in eq. 3 and 4",
+        ),
+        ("    return source + target\n", "    return source\n", "only the source is fitted"),
+    ),
+    *mistakes(
+        "objectives/matching.py",
+        GOLDEN,
+        ("for layer, _ in pairs]", "for _, layer in pairs]", "the student's states of the teacher's layers"),
+        ('mse: Spec[MSE] = spec(MSE, dimensions="sum")', "mse: Spec[MSE] = spec(MSE)", "β against a mean"),
+        ('"layers": self.beta * self.patient(*states)', '"layers": self.patient(*states)', "PKD without β"),
+    ),
+    *mistakes(
+        "objectives/matching.py",
+        "objectives/test_classified.py",
+        (
+            'for model in (student, teacher) for column in ("text", "other")',
+            'for column in ("text", "other") for model in (student, teacher)',
+            "cosines of student with teacher",
+        ),
+    ),
+    *mistakes(
+        "objectives/ranking.py",
+        STAGES,
+        (
+            "flat_MD.view(len(claim_BD), -1, flat_MD.shape[-1])",
+            "flat_MD.view(-1, len(claim_BD), flat_MD.shape[-1]).transpose(0, 1)",
+            "documents of other claims",
+        ),
+    ),
+    *mistakes(
+        "objectives/classified.py",
+        RANKS,
+        (
+            "total = gather(local).sum().clamp(min=1)",
+            "total = (local * world_size()).sum().clamp(min=1)",
+            "labelled rows of the other ranks",
+        ),
+    ),
+]
+
+METHODS = [
+    *mistakes(
+        "methods/ibkd.py",
+        f"{GOLDEN}::test_ibkd",
+        ("beta=hp.beta1,", "beta=hp.beta2,", "β₂ in the distillation"),
+        ("beta=hp.beta2,", "beta=hp.beta1,", "β₁ in the fine-tuning"),
+        ("temperature=hp.distil_temperature", "temperature=hp.finetune_temperature", "τ of the other stage"),
+        ("input_layer=hp.finetune_input_layer", "input_layer=hp.distil_input_layer", "X of the other stage"),
+        ("_hsic(hp, hp.gamma)", "_hsic(hp, hp.finetune_gamma or hp.gamma)", "γ of the other stage"),
+    ),
+    *mistakes(
+        "methods/ckd.py",
+        f"{GOLDEN}::test_ckd_with_a_bank",
+        ("temperature=hp.temperature", "temperature=hp.finetune_temperature", "τ of the other stage"),
+        ("size=hp.bank_size", "size=hp.bank_size + 1", "another bank"),
+        (
+            "student=student_of(setting, hp.layers",
+            "student=student_of(setting, ()",
+            "layers do not reach the student",
+        ),
+    ),
+    *mistakes(
+        "methods/pkd.py",
+        f"{GOLDEN}::test_pkd",
+        (
+            "Live(spec(TransformerStudent, base=setting.teacher",
+            'Live(spec(TransformerStudent, base=setting.student.kwargs["base"]',
+            "the student's own base teaches",
+        ),
+        ("match=hp.match, final", 'match="skip", final', "match does not reach the objective"),
+    ),
+    *mistakes(
+        "methods/hpd.py",
+        f"{GOLDEN}::test_hpd",
+        ("centred=hp.centred", "centred=True", "centred does not reach the objective"),
+        ('projection_activation="tanh"', 'projection_activation=""', "no tanh"),
+        ("normalize=False)", "normalize=True)", "vectors are normalised"),
+    ),
+    *mistakes(
+        "methods/metakd.py",
+        f"{GOLDEN}::test_metakd",
+        ("share_negatives=True", "share_negatives=False", "only the own hard negatives"),
+        ("beta=hp.beta", "beta=1.0", "β does not reach the objective"),
+    ),
+    *mistakes(
+        "methods/crd.py",
+        f"{GOLDEN}::test_crd",
+        ("items=setting[Sentences].rows", "items=hp.bank_size", "N over the bank for N over the items"),
+        ("temperature=hp.temperature", "temperature=hp.finetune_temperature", "τ of the other stage"),
+    ),
+    *mistakes(
+        "methods/crosslingual.py",
+        f"{STAGES}::test_the_four_stages",
+        ("Store(table, assistant,", "Store(table, setting.teacher,", "the teacher in the assistant's place"),
+        (
+            "stores, start_from=before)",
+            "stores, start_from=None)",
+            "stage 3 starts from the published weights",
+        ),
+        (
+            "Live(full_embedding, start_from=assistant)",
+            "Live(full_embedding)",
+            "stage 2 follows the untrained assistant",
+        ),
+        ("unit=1, repeats=0, dropout=0.0", "unit=1, repeats=1, dropout=0.0", "stage 2 follows a layer"),
+        ("repeats=hp.repeats or None", "repeats=hp.repeats or 1", "no recurrence"),
+    ),
+    *mistakes(
+        "methods/crosslingual.py",
+        f"{STAGES}::test_the_other_contrasts",
+        ("labels=hp.contrast)", 'labels="teacher")', "Bool is eq. 5 again"),
+        ("temperature=hp.temperature)", "temperature=1.0)", "τ does not reach eq. 9"),
+    ),
+    *mistakes(
+        "methods/retrieval_kd.py",
+        f"{STAGES}::test_retrieval_kd",
+        ("alpha=self.alpha,", "alpha=1 - self.alpha,", "α swapped"),
+        ("spec(Joiner, kind=hp.joiner)", "spec(Joiner)", "the joiner is always bilinear"),
+        ("units=hp.units, pooling=hp.pooling", "units=hp.units", "pooling does not reach the tower"),
+    ),
+    *mistakes(
+        "methods/sra_kd.py",
+        f"{STAGES}::test_sra_with_kd",
+        ("kd_weight=hp.kd_weight", "kd_weight=0.5", "the weight does not reach the loss"),
+        ("        before=before,\n", "        before=None,\n", "the fine-tuning starts from nothing"),
+    ),
+    *mistakes(
+        "recipes/two_stages.py",
+        GOLDEN,
+        ("share_negatives=True,", "share_negatives=False,", "eq. 7 with the own negatives alone"),
+        ("temperature=values.finetune_temperature", "temperature=0.05", "τ does not reach stage 2"),
+        ("student=before.student,", "student=setting.student,", "stage 2 trains another student"),
+    ),
+    *mistakes(
+        "recipes/labelled_tasks.py",
+        f"{STAGES}::test_sra {STAGES}::test_sra_with_kd",
+        ("alpha=1.0 - kd_weight", "alpha=kd_weight", "labels and logits swapped"),
+        ("hidden=values.hidden,\n", "hidden=2 * values.hidden,\n", "twice the units"),
+    ),
+]
+
+STUDENTS = [
+    *mistakes(
+        "students/pooling.py",
+        "students/test_pooling.py",
+        (
+            "states_BTH.masked_fill(mask_BT1 == 0, 0.0).sum(dim=1)",
+            "states_BTH.sum(dim=1)",
+            "padding in the mean",
+        ),
+        ("return _wide(hidden_BTH[:, 0])", "return _wide(hidden_BTH[:, -1])", "the last token for [CLS]"),
+        (
+            'masked_fill(padding_BT1, float("-inf")).amax',
+            "masked_fill(padding_BT1, 0.0).amax",
+            "padding in the max",
+        ),
+    ),
+    *mistakes(
+        "students/output_head.py",
+        "students/test_transformer.py students/test_encoder.py",
+        (
+            "return functional.normalize(vector_BD, dim=-1) if normalize",
+            "return vector_BD if normalize",
+            "raw vectors",
+        ),
+    ),
+    *mistakes(
+        "students/backbone.py",
+        "students/test_transformer.py",
+        (
+            "for new, old in enumerate(kept)}",
+            "for new, old in enumerate(range(len(kept)))}",
+            "the first layers instead",
+        ),
+    ),
+    *mistakes(
+        "students/transformer.py",
+        "students/test_transformer.py",
+        (
+            "tuple(index * total // keep for",
+            "tuple((index + 1) * total // keep - 1 for",
+            "every other, off by one",
+        ),
+        (
+            "tuple(range(total - keep, total))",
+            "tuple(range(total - keep - 1, total - 1))",
+            "last, off by one",
+        ),
+    ),
+    *mistakes(
+        "students/recurrent.py",
+        "students/test_recurrent.py",
+        ("for _ in range(self.repeats):", "for _ in range(self.repeats - 1):", "applied once too few"),
+        (
+            "range(int(at), self.unit * self.repeats, self.unit)",
+            "range(int(at) * self.repeats, (int(at) + 1) * self.repeats)",
+            "unrolled as 0 0 1 1",
+        ),
+        ("return depth // unit", "return depth // unit + 1", "applied once too often"),
+    ),
+    *mistakes(
+        "students/factorised.py",
+        "students/test_recurrent.py",
+        ("std=bottleneck**-0.5", "std=1.0", "word vectors of another length"),
+        ("eigh(table.T @ table)[1].flip(1)", "eigh(table.T @ table)[1]", "the directions of least variance"),
+    ),
+    *mistakes(
+        "students/lstm.py",
+        "students/test_bilstm.py students/test_towers.py",
+        (
+            "mask_BT.sum(dim=1, keepdim=True) - 1 - places_T",
+            "mask_BT.shape[1] - 1 - places_T",
+            "padding is read first",
+        ),
+        (
+            "states_BTU[rows_B, (lengths_B - 1).clamp(min=0)]",
+            "states_BTU[rows_B, -1]",
+            "the last state is padding",
+        ),
+    ),
+    *mistakes(
+        "students/towers.py",
+        "students/test_towers.py",
+        ("words_BTH.masked_fill(mask_BT.unsqueeze(-1) == 0, 0.0)", "words_BTH", "the filters see padding"),
+    ),
+    *mistakes(
+        "students/coattention.py",
+        "students/test_coattention.py",
+        (
+            'masked_fill(mask_MT[:, :, None] == 0, float("-inf")).softmax(dim=1)',
+            "softmax(dim=1)",
+            "the document's padding is attended to",
+        ),
+        (
+            'masked_fill(claim_mask_MS[:, None, :] == 0, float("-inf")).softmax(dim=2)',
+            "softmax(dim=2)",
+            "the claim's padding is attended to",
+        ),
+    ),
+    *mistakes(
+        "students/static.py",
+        "students/test_static_student.py",
+        ("keepdim=True) - self._after", "keepdim=True)", "the special token at the end counts"),
+    ),
+    *mistakes(
+        "training/grouped.py",
+        "training/test_grouped.py",
+        (
+            "[group.embedding_BD for group in groups])[back_B]",
+            "[group.embedding_BD for group in groups])[order_B]",
+            "vectors of other texts",
+        ),
+    ),
+]
+
+DATA = [
+    *mistakes(
+        "plan/mining.py",
+        "examples/test_mining.py",
+        (
+            "positive_Q1 - self.relative_margin * positive_Q1.abs()",
+            "positive_Q1 + self.relative_margin * positive_Q1.abs()",
+            "sign of the margin",
+        ),
+        (
+            "cosine_QN >= positive_Q1 - self.absolute_margin",
+            "cosine_QN >= positive_Q1 * (1 - self.absolute_margin)",
+            "a relative margin",
+        ),
+        (
+            "yield cosine_QN < self.min_score",
+            "yield cosine_QN > self.min_score",
+            "the least score is the highest",
+        ),
+    ),
+    *mistakes(
+        "examples/negative_selection.py",
+        "examples/test_mining.py",
+        (
+            "cosine_QN[row[inside], column[inside] - start] = -torch.inf",
+            "pass",
+            "passages of the query are negatives",
+        ),
+        ("best.skip(rule.mining.range_min)", "best.skip(rule.mining.range_min + 1)", "off by one rank"),
+        ("self.merge(scores, place + start)", "self.merge(scores, place)", "ids within the tile"),
+    ),
+    *mistakes(
+        "examples/mining.py",
+        "examples/test_mining.py",
+        ("SeedSequence([self.rule.mining.seed, start])", "SeedSequence([0, start])", "the seed is not used"),
+        ("COLUMN: candidates[found[enough]]", "COLUMN: found[enough]", "places for rows"),
+    ),
+    *mistakes(
+        "corpora/splits.py",
+        "corpora/test_splits.py",
+        (
+            "int.from_bytes(digest) % _BUCKETS < high",
+            "int.from_bytes(digest) % _BUCKETS <= _BUCKETS",
+            "dev texts are trained on",
+        ),
+    ),
+    *mistakes(
+        "corpora/shares.py",
+        "corpora/test_sampling.py experiments/test_fractions.py",
+        (
+            "np.random.default_rng(seed), []",
+            "np.random.default_rng(int(1e6 * fraction)), []",
+            "shares are not nested",
+        ),
+        ("max(1, round(fraction", "max(0, round(fraction", "a class may vanish"),
+    ),
+    *mistakes(
+        "corpora/candidates.py",
+        "corpora/test_candidates.py",
+        ("if not force_gold or not missing:", "if not missing:", "the misses of dev are hidden"),
+    ),
+    *mistakes(
+        "corpora/tables.py",
+        "corpora/test_tables.py",
+        (
+            "self.duplicates += 1\n                return\n",
+            "self.duplicates += 1\n",
+            "duplicates are kept",
+        ),
+    ),
+    *mistakes(
+        "corpora/augmentation.py",
+        "corpora/test_augmentation.py",
+        (
+            "np.random.default_rng((seed, copy, at))",
+            "np.random.default_rng((copy, at))",
+            "the seed is not used",
+        ),
+        (
+            "return Row(first, second, UNLABELLED)",
+            "return Row(first, second, row.label)",
+            "varied rows keep the label",
+        ),
+    ),
+    *mistakes(
+        "experiments/claim_rows.py",
+        "experiments/test_claim_data.py",
+        ("force_gold=name in (TRAIN, ALL)", "force_gold=True", "the misses of dev and test are hidden"),
+    ),
+    *mistakes(
+        "experiments/kinds/parallel.py",
+        "sweeps/test_crosslingual.py",
+        (
+            "measure_translations(context, data.dev, data.test)",
+            "measure_translations(context, data.test, data.dev)",
+            "dev and test swapped",
+        ),
+    ),
+    *mistakes(
+        "teachers/loading.py",
+        "teachers/test_embedding.py teachers/test_weights.py",
+        ('"dtype": "float32"},', '"dtype": "bfloat16"},', "the teacher in bfloat16"),
+    ),
+    *mistakes(
+        "teachers/shards.py",
+        "teachers/test_embedding.py",
+        (
+            "[work.store.prompt + text for text in texts] if work.store.prompt else texts",
+            "texts",
+            "the prompt is left out",
+        ),
+        ("first + kept, stored_NE[kept]", "kept, stored_NE[kept]", "rows counted within a shard"),
+    ),
+    *mistakes(
+        "teachers/store.py",
+        "teachers/test_store.py teachers/test_embedding.py",
+        (
+            "positions[inside] = self._position(int(shard), flat[inside])",
+            "pass",
+            "rows after a quarantined one are shifted",
+        ),
+        (
+            'if sha256_of(self.folder / shard["name"]) != shard["sha256"]:\n                    raise',
+            "if False:\n                    raise",
+            "an altered shard is read",
+        ),
+    ),
+    *mistakes(
+        "plan/data.py",
+        "teachers/test_store.py methods/test_contract.py plan/test_plan.py",
+        (
+            '    prompt: str = ""\n    compute',
+            '    prompt: str = field(default="", metadata={"identity": False})\n    compute',
+            "the prompt is not in a store's name",
+        ),
+    ),
+    *mistakes(
+        "core/identity.py",
+        "core/test_identity.py",
+        (
+            'return {"call": _name(value.target), "version": _version(value.target),',
+            'return {"call": _name(value.target), "version": 1,',
+            "a raised version changes no name",
+        ),
+        ("{**defaults, **call.kwargs}.items()", "call.kwargs.items()", "a changed default changes no name"),
+    ),
+    *mistakes(
+        "core/artifacts.py",
+        "core/test_artifacts.py",
+        (
+            "return (self.path(artifact) / MANIFEST).exists()",
+            "return self.path(artifact).exists()",
+            "an unfinished folder is trusted",
+        ),
+    ),
+    *mistakes(
+        "core/tokenizing.py",
+        "core/test_tokenizing.py corpora/test_tokens.py",
+        (
+            "self._backend.enable_truncation(max_length)",
+            "self._backend.enable_truncation(most)",
+            "texts are not cut",
+        ),
+    ),
+]
+
+TRAINING = [
+    *mistakes(
+        "training/module.py",
+        f"{GOLDEN}::test_pkd {RANKS}",
+        (
+            '{"student_dim": student.dim}',
+            '{"student_dim": student.hidden_size}',
+            "the dimension before the projection",
+        ),
+        (
+            "teacher = {c: self._encoded(self.live, tokens)",
+            "teacher = {c: self._encoded(self.student, tokens)",
+            "the student is its own live teacher",
+        ),
+    ),
+    *mistakes(
+        "training/module.py",
+        f"{STAGES}::test_retrieval_kd",
+        (
+            "return student.tower(column) if isinstance(student, SidedModel) else student",
+            "return student",
+            "the documents' tower encodes the claims",
+        ),
+    ),
+    *mistakes(
+        "students/towers.py",
+        f"{STAGES}::test_retrieval_kd",
+        (
+            "self.documents: SimpleCNN | SimpleLSTM = tower.build()",
+            "self.documents: SimpleCNN | SimpleLSTM = self.claims",
+            "separate towers share their weights",
+        ),
+        (
+            "return self.claims if column in",
+            "return self.documents if column in",
+            "the towers are never apart",
+        ),
+    ),
+    *mistakes(
+        "training/module.py",
+        STAGES + "::test_the_four_stages",
+        (
+            "    if first_weights is not None:\n        load_weights(student, first_weights)",
+            "    if first_weights is None:\n        pass",
+            "a stage starts from the published weights",
+        ),
+        (
+            "    if weights is not None:\n        load_weights(teacher, weights)",
+            "    if weights is None:\n        pass",
+            "the live teacher is untrained",
+        ),
+    ),
+    *mistakes(
+        "training/fit.py",
+        f"{GOLDEN}::test_hpd",
+        (
+            "module.objective.fit_teacher(table.teacher_blocks())",
+            "table.teacher_blocks()",
+            "the projection is not fitted",
+        ),
+    ),
+    *mistakes(
+        "training/fit.py",
+        "training/test_fit.py",
+        (
+            "torch.autograd.backward(loss / stage.accumulate)",
+            "torch.autograd.backward(loss)",
+            "accumulation adds up",
+        ),
+        ("set_learning_rate(self.optimizer, self._rate())", "self._rate()", "the schedule is not used"),
+        (
+            "chosen = self.progress.best[0][1] if self.progress.best else self.progress.step",
+            "chosen = self.progress.step",
+            "the last weights instead of the best",
+        ),
+        (
+            "if self.stage.optimizer.clip_norm > 0:",
+            "if self.stage.optimizer.clip_norm > 1:",
+            "no clipping at 1",
+        ),
+        (
+            'self.optimizer.load_state_dict(state["optimizer"])',
+            'state["optimizer"]',
+            "a resumed run has a fresh optimiser",
+        ),
+    ),
+    *mistakes(
+        "training/schedule.py",
+        "training/test_schedule.py",
+        (
+            "optimizer.learning_rate * (step + 1) / (warmup + 1)",
+            "optimizer.learning_rate * step / (warmup + 1)",
+            "the first rate is 0",
+        ),
+        ("0.5 * (1.0 + math.cos(math.pi * done))", "math.cos(0.5 * math.pi * done)", "another cosine"),
+        (
+            '{"params": others, "weight_decay": 0.0}',
+            '{"params": others, "weight_decay": weight_decay}',
+            "biases decay",
+        ),
+        (
+            'torch.optim.AdamW if optimizer.name == "adamw" else torch.optim.Adam',
+            "torch.optim.AdamW",
+            "adam is adamw",
+        ),
+        (
+            "groups = parameter_groups(module, optimizer.weight_decay)",
+            "groups = parameter_groups(module, 0.0)",
+            "weight decay does not reach the optimiser",
+        ),
+    ),
+    *mistakes(
+        "training/sampler.py",
+        "training/test_sampler.py",
+        (
+            "np.random.default_rng((self.seed, epoch, window))",
+            "np.random.default_rng((self.seed, window))",
+            "every epoch has one order",
+        ),
+        (
+            "np.random.default_rng((self.seed, epoch)).permutation(whole)",
+            "np.random.default_rng(epoch).permutation(whole)",
+            "the seed is not used",
+        ),
+    ),
+    *mistakes(
+        "training/prefetch.py",
+        "training/test_walk.py::test_two_processes_at_half_the_batch_equal_one",
+        ("[:, rank()]", "[:, 0]", "all ranks read the same rows"),
+    ),
+    *mistakes(
+        "training/progress.py",
+        "training/test_fit.py",
+        ("figure > self.best[0][0]", "figure < self.best[0][0]", "patience with what gets worse"),
+        (
+            "key=lambda kept: (-kept[0], kept[1])",
+            "key=lambda kept: (kept[0], kept[1])",
+            "the worst checkpoint is kept",
+        ),
+    ),
+    *mistakes(
+        "training/table.py",
+        "training/test_training_table.py",
+        (
+            "kept &= found.reshape(len(kept), -1).all(axis=1)",
+            "kept &= found.reshape(len(kept), -1).any(axis=1)",
+            "a row with a missing vector is kept",
+        ),
+        ("value[indices]) for name, value", "value[: len(indices)]) for name, value", "labels of other rows"),
+    ),
+    *mistakes(
+        "core/distributed.py",
+        "core/test_distributed.py",
+        ("        dist.all_reduce(summed)\n", "", "the gradient of the own rank alone"),
+        ("chunk(world_size())[rank()]", "chunk(world_size())[0]", "the gradient of rank 0's rows"),
+    ),
+    *mistakes(
+        "students/encoder.py",
+        "students/test_encoder.py",
+        ("    student.eval()\n", "    student.train()\n", "dropout while measuring"),
+    ),
+]
+
+EVALUATION = [
+    *mistakes(
+        "evaluation/metrics.py",
+        "evaluation/test_metrics.py",
+        (
+            "np.log2(np.arange(gains_QK.shape[1]) + 2.0)",
+            "np.log2(np.arange(gains_QK.shape[1]) + 1.5)",
+            "other discounts",
+        ),
+        ("1.0 / (hits.argmax(axis=1) + 1.0)", "1.0 / (hits.argmax(axis=1) + 2.0)", "ranks from 2"),
+        ("np.minimum(judged.relevant_Q, k))", "judged.relevant_Q)", "MAP over all relevant passages"),
+        ("_dcg(judged.ideal_QR[:, :k])", "_dcg(judged.ideal_QR)", "the ideal order below the cut"),
+        (
+            "ranks = (rankdata(each, axis=-1) for each in (a_BN, b_BN))",
+            "ranks = (each for each in (a_BN, b_BN))",
+            "Pearson for Spearman",
+        ),
+        (
+            "np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)",
+            "np.linalg.norm(a, axis=1) ** 2",
+            "the norm of one side",
+        ),
+    ),
+    *mistakes(
+        "evaluation/candidates.py",
+        "evaluation/test_candidate_figures.py",
+        ("np.lexsort((relevant_QC, -np", "np.lexsort((~relevant_QC, -np", "ties count for the model"),
+        ("found_Q / judged.relevant_Q.mean()", "found_Q / judged.relevant_Q", "micro is macro"),
+    ),
+    *mistakes(
+        "evaluation/trained_claims.py",
+        "experiments/test_claim_data.py",
+        ("        if shared:\n", "        if shared == len(texts):\n", "some claims may be trained on"),
+    ),
+    *mistakes(
+        "corpora/published/fever.py",
+        "corpora/test_fever.py",
+        ('if split_by == "claim" else', 'if split_by == "page" else', "the two splits swapped"),
+    ),
+    *mistakes(
+        "evaluation/geometry.py",
+        "evaluation/test_geometry.py",
+        ("np.log(total / (rows * (rows - 1)))", "-np.log(total / (rows * (rows - 1)))", "sign of uniformity"),
+        (
+            "kernel[here, start + here] = 0.0",
+            "kernel[here, here] = 0.0",
+            "a vector with itself, after the first block",
+        ),
+    ),
+    *mistakes(
+        "evaluation/sts.py",
+        "evaluation/test_sts.py",
+        ("((5, 6, 4), 0) if name", "((5, 6, 3), 0) if name", "another column for the gold score"),
+        (
+            "return cosines(vectors[first], vectors[second])",
+            "return cosines(vectors[first], vectors[first])",
+            "one side twice",
+        ),
+    ),
+    *mistakes(
+        "evaluation/classification.py",
+        "evaluation/test_classification.py",
+        ('return "test" if split == "test" else "dev"', 'return "dev"', "a test set may select"),
+        (
+            "threshold = best_threshold(fit_N, fit_labels_N, kind)",
+            "threshold = best_threshold(cosines_N, labels_N, kind)",
+            "the threshold of the scored rows",
+        ),
+        ("labels=[POSITIVE]", "labels=[0]", "F1 of class 0"),
+    ),
+    *mistakes(
+        "evaluation/suites.py",
+        "evaluation/test_suites.py",
+        ('evaluator.split != "dev":', 'evaluator.split == "dev":', "dev and test swapped"),
+    ),
+    *mistakes(
+        "evaluation/retrieval.py",
+        "evaluation/test_retrieval.py",
+        (
+            "alignment(queries_QD[place_P], passages_ND[passage_P])",
+            "alignment(queries_QD[place_P], passages_ND[place_P])",
+            "alignment with other passages",
+        ),
+    ),
+    *mistakes(
+        "evaluation/paired.py",
+        "evaluation/test_paired.py",
+        ("np.arange(len(p), 0, -1)", "np.arange(1, len(p) + 1)", "Holm's factors the other way"),
+        ("(as_large + 1) / (count + 1)", "as_large / count", "a p-value of 0"),
+    ),
+    *mistakes(
+        "evaluation/transfer.py",
+        "evaluation/test_transfer.py",
+        (
+            "predict_logistic(x_ND[outside], classifier) == labels_N[outside]",
+            "predict_logistic(x_ND[inside], classifier) == labels_N[inside]",
+            "measured on the training folds",
+        ),
+        ("best = SPLIT_C[int(figures_C.argmax())]", "best = SPLIT_C[int(figures_C.argmin())]", "the worst C"),
+    ),
+    *mistakes(
+        "evaluation/agreement.py",
+        "evaluation/test_agreement.py",
+        (
+            "np.concatenate([np.roll(anchors, 1), near])",
+            "np.concatenate([anchors, near])",
+            "texts paired with themselves",
+        ),
+    ),
+    *mistakes(
+        "evaluation/search/exact.py",
+        "evaluation/test_exact_search.py evaluation/test_sharded.py",
+        (
+            "_search_tile(query_blocks, tile, k, at,",
+            "_search_tile(query_blocks, tile, k, first_id,",
+            "ids of the first tile",
+        ),
+    ),
+    *mistakes(
+        "evaluation/search/top_k.py",
+        "evaluation/test_exact_search.py",
+        (
+            "(_order(scores).long() << 32) | (MAX_ID - ids)",
+            "(_order(scores).long() << 32) | ids",
+            "ties break by the higher id",
+        ),
+    ),
+]
+
+SEARCH = [
+    *mistakes(
+        "search/searcher.py",
+        "search/test_searcher.py",
+        (
+            '"maximize" if mode == "max" else "minimize"',
+            '"minimize" if mode == "max" else "maximize"',
+            "the worst is sought",
+        ),
+        (
+            "self._first = dict(space.first or {})",
+            "self._first: dict[str, Any] = {}",
+            "the published point is not tried",
+        ),
+    ),
+    *mistakes(
+        "search/schedulers/asha.py",
+        "search/test_scheduler.py",
+        ('mode="max"', 'mode="min"', "the best are stopped"),
+        ("grace_period=max(1, int(full_budget * grace))", "grace_period=1", "no grace"),
+    ),
+    *mistakes(
+        "search/samplers/grid.py",
+        "search/test_searcher.py search/test_space.py",
+        ("np.random.default_rng(search.seed)", "np.random.default_rng(0)", "the seed is not used"),
+    ),
+    *mistakes(
+        "search/trial.py",
+        "search/test_trial.py",
+        (
+            'metrics = manifest["metrics"]',
+            'metrics = manifest["evaluations"][-1]["metrics"]',
+            "the last figures, not those of the kept checkpoint",
+        ),
+        (
+            "if labels.index(evaluation.stage) >= first:",
+            "if labels.index(evaluation.stage) > first:",
+            "the prunable stage reports nothing",
+        ),
+    ),
+    *mistakes(
+        "sweeps/deliver.py",
+        "sweeps/test_sweep_start.py sweeps/test_sweep_export.py",
+        (
+            "best = max(finished, key=_rank)",
+            "best = min(finished, key=_rank)",
+            "the worst trial is the champion",
+        ),
+    ),
+    *mistakes(
+        "sweeps/baseline.py",
+        "sweeps/test_sweep_start.py",
+        (
+            "len(examples.columns) - 1 + examples.origin.negatives",
+            "len(examples.columns)",
+            "hard negatives cost nothing",
+        ),
+    ),
+]
+
+VALUES = [
+    *mistakes(
+        "methods/ibkd.py",
+        "methods/test_presets_ibkd.py",
+        ("    gamma: float = 0.5\n", "    gamma: float = 1.0\n", "γ of section 4.3"),
+        ("finetune_gamma=0.1", "finetune_gamma=0.5", "γ of the code's fine-tuning"),
+        ("    beta2: float = 0.5\n", "    beta2: float = 1.0\n", "β₂ of section 4.3"),
+        ('        estimator="biased",\n', "", "the code's 1/(n−1)²"),
+    ),
+    *mistakes(
+        "methods/ckd.py",
+        "methods/test_presets_distilcse.py",
+        ("bank_size: int = 65536", "bank_size: int = 16384", "the bank of section 4.2"),
+        ('        decay="cosine",\n', "", "the code's decay"),
+    ),
+    *mistakes(
+        "recipes/two_stages.py",
+        "methods/test_presets_distilcse.py",
+        (
+            '"paper_52m": {"finetune_learning_rate": 1e-5}',
+            '"paper_52m": {"finetune_learning_rate": 5e-5}',
+            "1e-5 for 52 M",
+        ),
+    ),
+    *mistakes(
+        "recipes/stages.py",
+        "methods/test_presets_ibkd.py methods/test_presets_baselines.py methods/test_presets_distilcse.py",
+        (
+            "name=values.optimizer,\n        weight_decay=values.weight_decay",
+            "name=values.optimizer",
+            "no weight decay in the stage",
+        ),
+        ("clip_norm=values.clip_norm", "clip_norm=1.0", "clipping does not reach the stage"),
+    ),
+    *mistakes(
+        "methods/crosslingual.py",
+        "methods/test_presets_crosslingual.py",
+        ("contrast_factor: float = 3.0", "contrast_factor: float = 1.0", "60 epochs against 20"),
+        ("unit: int = 3", "unit: int = 6", "|RU| of Table 1"),
+        ('PRUNABLE_FROM = "contrast"', 'PRUNABLE_FROM = "student"', "pruned before the last stage"),
+    ),
+    *mistakes(
+        "methods/retrieval_kd.py",
+        "methods/test_presets_retrieval_kd.py",
+        ("alpha: float = 0.2", "alpha: float = 0.5", "α of Table 3"),
+        ('softened: str = "teacher"', 'softened: str = "both"', "T of eq. 1"),
+        (
+            "budget=hp.teacher_budget or setting.distil_budget",
+            "budget=setting.distil_budget",
+            "the teacher's budget",
+        ),
+    ),
+    *mistakes(
+        "methods/sra.py",
+        "methods/test_presets_sra.py",
+        ("distil_batch_size: int = 1024", "distil_batch_size: int = 128", "batch of section 4.3"),
+        (
+            "optimizer_of(hp, hp.finetune_learning_rate)",
+            "optimizer_of(hp, hp.distil_learning_rate)",
+            "the rate of the other stage",
+        ),
+    ),
+    *mistakes(
+        "search_spaces/ibkd.yaml",
+        "methods/test_search_spaces.py methods/test_presets_ibkd.py",
+        (
+            "distil_temperature: [0.01, 0.05, 0.1, 0.2, 0.5]",
+            "distil_temperature: [0.01, 0.05, 0.1, 0.2, 1.0]",
+            "τ of Table 5",
+        ),
+        ("    distil_batch_size: 256\n", "    distil_batch_size: 128\n", "the published batch"),
+        ("    beta1: [0.1, 0.5, 1.0, 2.0]", "    beta1: [0.1, 0.5, 1.0, 5.0]", "β₁ of Table 5"),
+    ),
+    *mistakes(
+        "search_spaces/ckd.yaml",
+        "methods/test_presets_distilcse.py",
+        ("batch_size: [128, 256, 512]", "batch_size: [128, 256]", "the printed batch"),
+    ),
+    *mistakes(
+        "search_spaces/crosslingual.yaml",
+        "methods/test_presets_crosslingual.py",
+        (
+            "    bottleneck: [0, 128, 256]\n    contrast: [teacher, same, ce, none]\n\n  continuous",
+            "    bottleneck: [0, 128]\n    contrast: [teacher, same, ce, none]\n\n  continuous",
+            "B of Tables 7 and 8",
+        ),
+    ),
+    *mistakes(
+        "search_spaces/retrieval_kd.yaml",
+        "methods/test_presets_retrieval_kd.py",
+        ("temperature: [1, 2, 3, 4, 5, 6]", "temperature: [1, 2, 3, 4, 5]", "T of Tables 3 to 7"),
+    ),
+    *mistakes(
+        "search_spaces/sra.yaml",
+        "methods/test_presets_sra.py",
+        (
+            "finetune_learning_rate: [2e-4, 3e-4, 5e-4, 1e-3]",
+            "finetune_learning_rate: [2e-4, 3e-4, 5e-4, 1e-2]",
+            "the rates of section 4.3",
+        ),
+    ),
+]
+
+MUTANTS: list[Mutant] = [
+    *LOSSES,
+    *OBJECTIVES,
+    *METHODS,
+    *VALUES,
+    *STUDENTS,
+    *DATA,
+    *TRAINING,
+    *EVALUATION,
+    *SEARCH,
+]

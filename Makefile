@@ -20,7 +20,7 @@ test: $(READY)   ## all tests, in two processes
 	$(BIN)/python -m pytest tests --numprocesses 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 mutants: $(READY) ## make deliberate mistakes one at a time in a copy, and name those that no test notices
-	$(BIN)/python tests/mutants/run.py $(ARGS)
+	$(BIN)/python tests/mutants/run_mutants.py $(ARGS)
 
 check: $(READY)  ## lint, format and types
 	$(BIN)/ruff check .

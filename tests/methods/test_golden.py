@@ -173,9 +173,13 @@ def test_ckd_with_a_bank(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_pkd(
     match: str, final: bool, pairs: list[tuple[int, int]], world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Eq. 7: a student of layers 0, 2 and 5 patiently follows a teacher of six layers, beside its vector."""
+    """Eq. 7: a student of layers 0, 2 and 5 patiently follows a teacher of six layers, beside its vector.
+
+    Where the student's vectors have length 1 (here with ``final``), the teacher's are scaled to it too.
+    """
     values = {"batch_size": 8, "layers": (0, 2, 5), "beta": 0.7, "match": match, "match_final": final}
-    plan = planned("pkd", world.setting(world.teacher), **values, **FINETUNED)
+    setting = world.setting(world.teacher, world.student(normalize=final))
+    plan = planned("pkd", setting, **values, **FINETUNED)
     steps = train_recorded(plan, world.workspace, monkeypatch)
     student, teacher = bert(world.base, (0, 2, 5)), bert(world.teacher, range(6))
     for number, step in enumerate(steps["pkd"][:2]):
@@ -185,7 +189,8 @@ def test_pkd(
         for text in world.texts("sentences", step.rows("text")):
             ours = student.means(text)
             theirs = [state.detach() for state in teacher.means(text)]
-            outputs.append(squared(ours[-1], theirs[-1]))
+            scaled = unit if final else as_it_is
+            outputs.append(squared(scaled(ours[-1]), scaled(theirs[-1])))
             layers.append(sum(squared(unit(ours[j]), unit(theirs[k])) for j, k in pairs))
         terms = {"mse": average(outputs), "layers": 0.7 * average(layers)}
         assert_step(step, terms, student.parameters())
@@ -225,9 +230,11 @@ def test_hpd(centred: bool, world: World, monkeypatch: pytest.MonkeyPatch) -> No
         assert_step(step, {"mse": average(losses)}, {**student.parameters(), **own_head}, tolerance=3e-3)
 
 
-def test_metakd(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("normalize", [False, True])
+def test_metakd(normalize: bool, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """The head g learns the task of the labelled text; the student follows it, and g does not follow back."""
-    setting = world.setting(world.wide_teacher)
+    setting = world.setting(world.wide_teacher, world.student(normalize=normalize))
+    scaled = unit if normalize else as_it_is
     plan = planned("metakd", setting, batch_size=6, temperature=0.4, beta=0.6, learning_rate=1e-2)
     steps = train_recorded(plan, world.workspace, monkeypatch)
     student = bert(world.base, (0, 3))
@@ -245,7 +252,7 @@ def test_metakd(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
             for column in ("query", "passage", "negatives")
         }
         follows = [
-            squared(M @ student.mean(text), target.detach()) / 24
+            squared(scaled(M @ scaled(student.mean(text))), scaled(target.detach())) / 24
             for text, target in zip(texts, flat(list(heads.values())), strict=True)
         ]
         heads["negatives"] = [heads["negatives"][at : at + 2] for at in range(0, 12, 2)]
@@ -254,15 +261,22 @@ def test_metakd(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
         assert_step(step, terms, {**student.parameters(), **own})
 
 
+def as_it_is(vector: Tensor) -> Tensor:
+    return vector
+
+
 def flat(values: Any) -> list[Any]:
     """The elements of a list and of the lists in it."""
     return [each for value in values for each in flat(value)] if isinstance(values, list) else [values]
 
 
-def test_mse(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Eq. 2 and 3: the mean over the dimensions, with M where these differ."""
+@pytest.mark.parametrize("normalize", [False, True])
+def test_mse(normalize: bool, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eq. 2 and 3: the mean over the dimensions, with M where these differ; a unit student, unit targets."""
+    scaled = unit if normalize else as_it_is
     for teacher in (world.teacher, world.wide_teacher):
-        plan = planned("mse", world.setting(teacher), batch_size=8, learning_rate=1e-2)
+        setting = world.setting(teacher, world.student(normalize=normalize))
+        plan = planned("mse", setting, batch_size=8, learning_rate=1e-2)
         steps = train_recorded(plan, world.workspace, monkeypatch)
         student = bert(world.base, (0, 3))
         for number, step in enumerate(steps["mse"][:2]):
@@ -274,7 +288,7 @@ def test_mse(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
             M = own.get("objective.mse.projection.weight", torch.eye(16, dtype=torch.float64))
             texts = world.texts("sentences", step.rows("text"))
             losses = [
-                squared(M @ student.mean(text), vector) / len(vector)
+                squared(scaled(M @ scaled(student.mean(text))), scaled(vector)) / len(vector)
                 for text, vector in zip(texts, step.teacher("text"), strict=True)
             ]
             assert_step(step, {"mse": average(losses)}, {**student.parameters(), **own})

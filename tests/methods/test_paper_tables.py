@@ -39,6 +39,7 @@ def placeholder(name: str, models: Path) -> Model:
 def plan(run: Run, models: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Plan a run as `train` does, without its data or models; return the labels of the stages."""
     monkeypatch.setattr(student_choice, "resolve_model", lambda name: placeholder(name, models))
+    monkeypatch.setattr(student_choice, "model_folder", lambda name: Path(placeholder(name, models).path))
     method = load_method(run.method)
     experiment = with_defaults(method, experiment_of(run.experiment))
     check_needs(method, experiment)

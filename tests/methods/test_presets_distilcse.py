@@ -39,6 +39,7 @@ MSE: dict[str, Any] = {
     "mse.bias": False,  # eq. 3
     "mse.identity_init": True,
     "mse.dimensions": "mean",  # eq. 2: MSE
+    "mse.normalize": False,
 }
 OWN: dict[str, dict[str, Any]] = {
     "ckd": {
@@ -54,7 +55,7 @@ OWN: dict[str, dict[str, Any]] = {
         "bank.size": 65536,  # section 4.2, eq. 5
         "bank.precision": "float32",
     },
-    "mse": {"objective": "Regression", **MSE},
+    "mse": {"objective": "Regression", **MSE, "normalize": True},  # the setting's teacher has any length
     "pkd": {
         "objective": "PatientRegression",
         **MSE,
@@ -62,6 +63,7 @@ OWN: dict[str, dict[str, Any]] = {
         "beta": 0.1,  # ours
         "match": "skip",  # PKD-Skip
         "final": False,  # PKD: the last layer is left to the output loss
+        "normalize": True,
     },
     "metakd": {
         "objective": "MetaDistillation",
@@ -71,6 +73,7 @@ OWN: dict[str, dict[str, Any]] = {
         "task.learnable_scale": False,
         "task.mask_duplicates": True,
         **MSE,
+        "mse.normalize": True,  # ours: the head learns by cosines
         "beta": 1.0,  # ours
     },
 }

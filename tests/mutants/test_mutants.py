@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from mutant import REPOSITORY, Mutant  # type: ignore[import-not-found]
-from run import run  # type: ignore[import-not-found]
-from table import MUTANTS  # type: ignore[import-not-found]
+from mutant_table import MUTANTS  # type: ignore[import-not-found]
+from run_mutants import run  # type: ignore[import-not-found]
 
 
 def test_every_mistake_can_be_made_and_its_tests_exist() -> None:

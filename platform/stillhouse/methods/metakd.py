@@ -9,8 +9,9 @@ ACL 2021, arXiv:2012.01266; a baseline of DistilCSE.
 This is an adaptation. The published MetaKD trains a meta-teacher over several domains of a classification
 task; DistilCSE applies it to sentence embeddings without giving the form. Here the body of the teacher is
 the store, its head g (linear, starting at the identity) learns the contrastive task of the labelled text,
-and the student follows the head as it is at each step, without a gradient back into it. The presets are
-those of DistilCSE's tables, by the size of the student: ``paper`` (14 M parameters), ``paper_52m`` and
+and the student follows the head as it is at each step, without a gradient back into it. The head learns by
+cosines, so that a student whose vectors have length 1 is compared with g(t) / ‖g(t)‖. The presets are those
+of DistilCSE's tables, by the size of the student: ``paper`` (14 M parameters), ``paper_52m`` and
 ``paper_110m``; no code of this baseline is published. ``--distil-budget`` is the budget of the first stage,
 although its text is labelled.
 """
@@ -20,10 +21,11 @@ from dataclasses import dataclass
 from stillhouse.core.identity import spec
 from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.losses.contrastive import SupervisedInfoNCE
+from stillhouse.losses.regression import MSE
 from stillhouse.objectives.contrasts import MetaDistillation
 from stillhouse.plan.setting import Setting
 from stillhouse.plan.stage import Stage
-from stillhouse.recipes.stages import optimizer_of, student_of
+from stillhouse.recipes.stages import gives_unit_length, optimizer_of, student_of
 from stillhouse.recipes.two_stages import (
     FINETUNING,
     FINETUNING_SOURCES,
@@ -99,12 +101,15 @@ SOURCES = {
 
 def plan(hp: HyperParameters, setting: Setting) -> Stage:
     """Plan the stage on the labelled text and the teacher's vectors of it, and the fine-tuning."""
+    student = student_of(setting, hp.layers)
     task = spec(SupervisedInfoNCE, temperature=hp.temperature, share_negatives=True)
+    # The head learns by cosines, so that the length of its vectors says nothing.
+    mse = spec(MSE, normalize=gives_unit_length(student))
     meta = supervised(
         setting,
-        spec(MetaDistillation, task=task, beta=hp.beta),
+        spec(MetaDistillation, task=task, mse=mse, beta=hp.beta),
         optimizer_of(hp, hp.learning_rate),
-        student=student_of(setting, hp.layers),
+        student=student,
         batch_size=hp.batch_size,
         label="metakd",
         budget=setting.distil_budget,

@@ -157,9 +157,14 @@ def both_normalized(setting: Setting, student: Spec[Any]) -> bool:
         student: The student to train. If its vectors have length 1 and the teacher's do not, both are
             normalised; otherwise neither is.
     """
+    return gives_unit_length(student) and not gives_unit_vectors(setting.teacher)
+
+
+def gives_unit_length(student: Spec[Any]) -> bool:
+    """Return whether a student's vectors have length 1."""
     arguments = inspect.signature(student.target).parameters
     default = arguments["normalize"].default if "normalize" in arguments else False
-    return bool(student.kwargs.get("normalize", default)) and not gives_unit_vectors(setting.teacher)
+    return bool(student.kwargs.get("normalize", default))
 
 
 def require_transformer(student: Spec[Any], reason: str) -> None:

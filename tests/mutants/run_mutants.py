@@ -4,9 +4,9 @@
     make mutants ARGS="--only ckd"    those whose file or reason has these words
     make mutants ARGS=--list          what there is
 
-A mistake is killed if one of the tests that `table.py` names for it fails. It survives if they pass. If they
-cannot be collected, or take longer than the limit, nothing was found out, which counts as surviving. All the
-tests are first run without any mistake. The exit status is 1 unless every mistake was killed.
+A mistake is killed if one of the tests that `mutant_table.py` names for it fails. It survives if they pass.
+If they cannot be collected, or take longer than the limit, nothing was found out, which counts as surviving.
+All the tests are first run without any mistake. The exit status is 1 unless every mistake was killed.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mutant import REPOSITORY, Mutant  # type: ignore[import-not-found]
-from table import MUTANTS  # type: ignore[import-not-found]
+from mutant_table import MUTANTS  # type: ignore[import-not-found]
 
 LIMIT = 300
 """Seconds that the tests of one mistake may take."""

@@ -340,7 +340,12 @@ METHODS = [
             'Live(spec(TransformerStudent, base=setting.student.kwargs["base"]',
             "the student's own base teaches",
         ),
-        ("match=hp.match, final", 'match="skip", final', "match does not reach the objective"),
+        (
+            '"normalize": both_normalized(setting, student)',
+            '"normalize": False',
+            "a unit student, a teacher of any length",
+        ),
+        ('"match": hp.match,', '"match": "skip",', "match does not reach the objective"),
     ),
     *mistakes(
         "methods/hpd.py",
@@ -350,8 +355,22 @@ METHODS = [
         ("normalize=False)", "normalize=True)", "vectors are normalised"),
     ),
     *mistakes(
+        "methods/mse.py",
+        f"{GOLDEN}::test_mse",
+        (
+            "normalize=both_normalized(setting, student)",
+            "normalize=False",
+            "a unit student follows a teacher of any length",
+        ),
+    ),
+    *mistakes(
         "methods/metakd.py",
         f"{GOLDEN}::test_metakd",
+        (
+            "normalize=gives_unit_length(student)",
+            "normalize=False",
+            "a unit student follows a vector of any length",
+        ),
         ("share_negatives=True", "share_negatives=False", "only the own hard negatives"),
         ("beta=hp.beta", "beta=1.0", "β does not reach the objective"),
     ),

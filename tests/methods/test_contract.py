@@ -292,8 +292,10 @@ def test_shared_settings_reach_every_stage(name: str, monkeypatch: pytest.Monkey
     assert {(stage.accumulate, stage.patience) for stage in stages} == {(2, 7)}
 
 
-def _accumulating(self: Setting, common: Callable[[Setting], dict[str, Any]]) -> dict[str, Any]:
-    return common(self) | {"accumulate": 2, "patience": 7}
+def _accumulating(
+    self: Setting, common: Callable[..., dict[str, Any]], *, finetunes: bool = False
+) -> dict[str, Any]:
+    return common(self, finetunes=finetunes) | {"accumulate": 2, "patience": 7}
 
 
 def test_epochs_replace_the_budget() -> None:

@@ -10,6 +10,7 @@ from stillhouse.experiments import student_choice
 from stillhouse.experiments.fields import experiment_of
 from stillhouse.methods import check_needs, hyper_parameters, load_method, probe, with_defaults
 from stillhouse.plan.data import Model
+from stillhouse.plan.stage import Stage
 from stillhouse.search.experiment_file import Run, load_base, load_runs
 from stillhouse.search.space import sections_of
 from stillhouse.students.backbone import layer_count
@@ -36,8 +37,8 @@ def placeholder(name: str, models: Path) -> Model:
     return Model(sha256="0", name=name, path=str(folder))
 
 
-def plan(run: Run, models: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Plan a run as `train` does, without its data or models; return the labels of the stages."""
+def plan(run: Run, models: Path, monkeypatch: pytest.MonkeyPatch) -> list[Stage]:
+    """Plan a run as `train` does, without its data or models; return the stages."""
     monkeypatch.setattr(student_choice, "resolve_model", lambda name: placeholder(name, models))
     monkeypatch.setattr(student_choice, "model_folder", lambda name: Path(placeholder(name, models).path))
     method = load_method(run.method)
@@ -47,7 +48,7 @@ def plan(run: Run, models: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     setting = experiment.sketch(teacher)
     hp = hyper_parameters(method, fixed_values(method, run.values, run.name), run.preset)
     probe(method, hp, setting, layers=layer_count(setting.student.kwargs["base"]))
-    return [stage.label for stage in method.plan(hp, setting).chain()]
+    return list(method.plan(hp, setting).chain())
 
 
 @pytest.mark.parametrize("scale", SCALES)
@@ -98,3 +99,27 @@ def test_published_budgets_are_whole_epochs() -> None:
         runs = {run.name: run for run in load_runs(PAPERS / f"{name}.yaml", data_root="/data")}
         budget = experiment_of(runs[variant].experiment).budget
         assert (budget.distil, budget.finetune) == (distil, finetune), name
+
+
+EPOCHS_3 = {
+    "distilcse_figure3": {"1m": 47, "2m": 94, "5m": 234, "10m": 469, "20m": 938},
+    "distilcse_table4": 39,  # of the 275,601 · 3 sentences of NLI
+}
+
+
+@pytest.mark.parametrize("path", sorted(PAPERS.glob("distilcse_*.yaml")), ids=lambda path: str(path.stem))
+def test_distilcse_evaluates_every_125_steps(
+    path: Path, models: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Section 4.2: in both stages; three epochs of patience in the first one alone."""
+    runs = {run.name: run for run in load_runs(path, data_root="/data")}
+    for name, run in runs.items():
+        first, *others = plan(run, models, monkeypatch)
+        assert [stage.evaluate_every for stage in (first, *others)] == [
+            125 * stage.batch_size for stage in (first, *others)
+        ]
+        patience = EPOCHS_3.get(path.stem, 234)
+        if run.method != "simcse":  # a run of SimCSE's code, one stage of contrastive learning
+            assert first.patience == (patience[name] if isinstance(patience, dict) else patience)
+            assert first.batch_size == 512
+        assert all(stage.patience == 0 for stage in others if stage.label == "finetune")

@@ -7,11 +7,12 @@ import pytest
 
 from stillhouse.core.errors import BadInput
 from stillhouse.core.identity import fingerprint, spec
+from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.losses.regression import MSE
 from stillhouse.methods import hyper_parameters, load_method
 from stillhouse.plan.data import AllRows, Examples, Model, Store, TextTable
-from stillhouse.plan.setting import SentenceData, Setting
+from stillhouse.plan.setting import PairData, SentenceData, Setting
 from stillhouse.plan.stage import DevSuite, Live, Optimizer, Stage, TestSuite
 from stillhouse.students.transformer import TransformerStudent
 
@@ -100,3 +101,27 @@ def test_every_field_is_part_of_the_name(value: Any) -> None:
     )
     names = [fingerprint(dataclasses.replace(value, **{name: other})) for name, other in others.items()]
     assert len({*names, fingerprint(value)}) == len(others) + 1
+
+
+def test_evaluations_are_counted_per_stage_or_in_steps() -> None:
+    texts = TextTable("pairs")
+    pairs = Examples({"query": texts, "passage": texts}, AllRows())
+    data = {
+        Sentences.key: SentenceData(Store(TEXTS, TEACHER), rows=64),
+        Pairs.key: PairData(pairs, dict.fromkeys(pairs.columns, Store(texts, TEACHER)), rows=64),
+    }
+    dev = DevSuite((), select="quality")
+    setting = Setting(
+        TEACHER, STUDENT, dev, data, 4096, teacher_dim=4, finetune_budget=1024, evaluations=4, patience=3
+    )
+    method = load_method("mse")
+    hp = hyper_parameters(method, {"batch_size": 16, "finetune_batch_size": 8}, "paper")
+
+    def schedules(**changes: Any) -> list[tuple[int, int]]:
+        chain = method.plan(hp, dataclasses.replace(setting, **changes)).chain()
+        return [(stage.evaluate_every, stage.patience) for stage in chain]
+
+    assert schedules() == [(1024, 3), (256, 3)]
+    assert schedules(every=5) == [(5 * 16, 3), (5 * 8, 3)]
+    assert schedules(every=5, finetune_patience=0) == [(5 * 16, 3), (5 * 8, 0)]
+    assert schedules(finetune_patience=7) == [(1024, 3), (256, 7)]

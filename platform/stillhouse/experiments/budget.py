@@ -18,8 +18,11 @@ class Budget:
         distil: Examples that the distillation stage sees; 0 takes the method's own number.
         finetune: Examples that the fine-tuning stage sees; 0 leaves the stage out, -1 takes the method's own
             number.
-        evaluations: Dev evaluations per stage.
+        evaluations: Dev evaluations per stage, at equal intervals.
+        every: Optimiser steps between two dev evaluations of a stage, whatever its length, instead of
+            ``evaluations``; 0 takes those.
         patience: Evaluations without a better dev figure before a stage ends; 0 never ends it early.
+        finetune_patience: The same for the fine-tuning stage; -1 takes ``patience``.
         accumulate: Micro-batches per optimiser step. Losses that compare the texts of a batch then compare
             those of a micro-batch.
         fraction: Share of the training rows. A smaller share is part of a larger one; the budgets stay.
@@ -30,7 +33,9 @@ class Budget:
     distil: int = 0
     finetune: int = -1
     evaluations: int = 2
+    every: int = 0
     patience: int = 0
+    finetune_patience: int = -1
     accumulate: int = 1
     fraction: float = 1.0
     fraction_of: str = "all"
@@ -40,7 +45,13 @@ class Budget:
         require(self.distil >= 0, "budget.distil >= 0", distil=self.distil)
         require(self.finetune >= -1, "budget.finetune >= -1", finetune=self.finetune)
         require(self.evaluations > 0, "budget.evaluations > 0", evaluations=self.evaluations)
+        require(self.every >= 0, "budget.every >= 0", every=self.every)
         require(self.patience >= 0, "budget.patience >= 0", patience=self.patience)
+        require(
+            self.finetune_patience >= -1,
+            "budget.finetune_patience >= -1",
+            finetune_patience=self.finetune_patience,
+        )
         require(self.accumulate >= 1, "budget.accumulate >= 1", accumulate=self.accumulate)
         require(0 < self.fraction <= 1, "0 < fraction <= 1", fraction=self.fraction)
         require(

@@ -164,7 +164,9 @@ class Experiment:
         return {
             "distil_budget": self.budget.settled().distil,
             "evaluations": self.budget.evaluations,
+            "every": self.budget.every,
             "patience": self.budget.patience,
+            "finetune_patience": self.budget.finetune_patience,
             "accumulate": self.budget.accumulate,
             "max_length": self.student.length(teacher, self.longest(teacher)),
             "seed": self.seed,

@@ -195,4 +195,5 @@ def _on_cosines(
         batch_size=min(hp.batch_size, budget),
         optimizer=optimizer,
         dev=task.untuned,
+        finetunes=True,
     )

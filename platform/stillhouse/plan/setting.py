@@ -96,7 +96,9 @@ class Setting:
         teacher_dim: The teacher's embedding dimension (E).
         finetune_budget: Examples of the fine-tuning stage; 0 leaves the stage out.
         evaluations: Dev evaluations per stage.
+        every: Optimiser steps between two dev evaluations, instead of ``evaluations``; 0 takes those.
         patience: Evaluations without a better dev figure before a stage ends; 0 never ends it early.
+        finetune_patience: The same for the fine-tuning stage; -1 takes ``patience``.
         accumulate: Micro-batches per optimiser step.
         max_length: Tokens per text for the student.
         autocast: ``float32`` or ``bfloat16``.
@@ -111,7 +113,9 @@ class Setting:
     teacher_dim: int = 0
     finetune_budget: int = 0
     evaluations: int = 4
+    every: int = 0
     patience: int = 0
+    finetune_patience: int = -1
     accumulate: int = field(default=1, metadata={"identity": "unless_default"})
     max_length: int = 128
     autocast: str = "float32"
@@ -133,13 +137,22 @@ class Setting:
         data = {key: known for key, known in self.data.items() if key != kind.key}
         return dataclasses.replace(self, data=data if value is None else {**data, kind.key: value})
 
-    def common(self) -> dict[str, Any]:
-        """The arguments that every stage of a plan takes from here."""
+    def evaluate_every(self, budget: int, batch_size: int) -> int:
+        """Return the examples between two dev evaluations of a stage."""
+        return self.every * batch_size or budget // self.evaluations
+
+    def common(self, *, finetunes: bool = False) -> dict[str, Any]:
+        """The arguments that every stage of a plan takes from here.
+
+        Args:
+            finetunes: Whether it is the fine-tuning stage, which may have a patience of its own.
+        """
+        own = finetunes and self.finetune_patience >= 0
         return {
             "max_length": self.max_length,
             "autocast": self.autocast,
             "seed": self.seed,
             "dev": self.dev,
-            "patience": self.patience,
+            "patience": self.finetune_patience if own else self.patience,
             "accumulate": self.accumulate,
         }

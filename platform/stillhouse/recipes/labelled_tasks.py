@@ -166,7 +166,7 @@ def classified(
         budget: Examples; 0 takes the setting's budget for fine-tuning.
         before: The stage whose student it continues to train.
     """
-    budget = budget or setting.finetune_budget
+    finetunes, budget = not budget, budget or setting.finetune_budget
     head = spec(
         ClassificationHead,
         classes=task.classes,
@@ -185,6 +185,7 @@ def classified(
         optimizer=optimizer,
         start_from=before,
         dev=task.dev,
+        finetunes=finetunes,
     )
 
 

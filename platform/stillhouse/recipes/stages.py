@@ -27,6 +27,7 @@ def stage_of(
     live: Live | None = None,
     start_from: Stage | None = None,
     dev: DevSuite | None = None,
+    finetunes: bool = False,
 ) -> Stage:
     """Build a stage; whatever all stages of a plan share (`Setting.common`) comes from the setting.
 
@@ -43,8 +44,9 @@ def stage_of(
         live: A live teacher; None for none.
         start_from: The stage whose student this one continues to train; None starts from the first weights.
         dev: Dev suite instead of the setting's.
+        finetunes: Whether it is the fine-tuning stage, which may have a patience of its own.
     """
-    shared = setting.common() | ({} if dev is None else {"dev": dev})
+    shared = setting.common(finetunes=finetunes) | ({} if dev is None else {"dev": dev})
     return Stage(
         label=label,
         student=student,
@@ -56,7 +58,7 @@ def stage_of(
         optimizer=optimizer,
         live=live,
         start_from=start_from,
-        evaluate_every=budget // setting.evaluations,
+        evaluate_every=setting.evaluate_every(budget, batch_size),
         **shared,
     )
 

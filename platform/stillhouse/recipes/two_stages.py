@@ -183,7 +183,7 @@ def supervised(
         budget: Examples; 0 takes the setting's.
         with_teacher: Also read the teacher's vectors of the labelled text.
     """
-    budget = budget or setting.finetune_budget
+    finetunes, budget = not budget, budget or setting.finetune_budget
     return stage_of(
         setting,
         label=label,
@@ -195,6 +195,7 @@ def supervised(
         batch_size=min(batch_size, budget),
         optimizer=optimizer,
         start_from=before,
+        finetunes=finetunes,
     )
 
 

@@ -1,11 +1,13 @@
 """The claims of FEVER as examples: each with the C documents that are nearest to it by TF-IDF."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from stillhouse.core.artifacts import Workspace, locked, read_json, write_json
+from stillhouse.core.console import Progress
 from stillhouse.core.errors import require
 from stillhouse.core.types import IntArray
 from stillhouse.corpora.candidates import coverage, pick_candidates
@@ -53,19 +55,27 @@ def read_claims(
             if all(known.values()):
                 return known, kept["facts"]  # type: ignore[return-value]
         fever = read_fever(claims, pages, split_by=choice.split_by)
-        parts, facts = write_claims(workspace, fever, choice)
+        searched = note.with_suffix(".tfidf.npz")
+        parts, facts = write_claims(workspace, fever, choice, keep=searched)
         write_json(
             note, {"parts": {name: describe_examples(part) for name, part in parts.items()}, "facts": facts}
         )
+        searched.unlink(missing_ok=True)
         return parts, facts
 
 
 def write_claims(
-    workspace: Workspace, fever: Fever, choice: "Claims"
+    workspace: Workspace, fever: Fever, choice: "Claims", *, keep: Path | None = None
 ) -> tuple[dict[str, Examples], dict[str, Any]]:
     """Find the candidates by TF-IDF and write the examples of every split.
 
     A relevant document outside of the C nearest replaces the last of them, in training only.
+
+    Args:
+        workspace: Where the tables and examples are written.
+        fever: Claims and documents.
+        choice: How many candidates, and by which terms.
+        keep: File from which a search of the candidates that was stopped continues.
 
     Raises:
         BadInput: There are fewer documents than candidates, or a split has no claims.
@@ -80,7 +90,9 @@ def write_claims(
         "documents": _table(workspace, "documents", fever.documents),
     }
     depths = [depth for depth in sorted({*COVERED, c}) if depth <= documents]
-    cosines_QK, ids_QK = TfIdf(fever.documents, ngrams=choice.ngrams).nearest(texts, depths[-1])
+    index = TfIdf(fever.documents, ngrams=choice.ngrams, progress=Progress("indexing", "documents"))
+    searching = Progress(f"searching for {len(texts):,} claims", "documents")
+    cosines_QK, ids_QK = index.nearest(texts, depths[-1], keep=keep, progress=searching)
     share = coverage(ids_QK[: len(claims)], [claim.gold for claim in claims], depths)
     parts: dict[str, Examples] = {}
     facts: dict[str, Any] = {

@@ -5,8 +5,9 @@ them with this process on the whole batch. Everything is float64, so that equal 
 """
 
 import itertools
+from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from stillhouse.core.distributed import gather, rank, world_size
 from stillhouse.core.identity import Spec, spec
-from stillhouse.core.types import Batch, Encoding, Terms, Tokens
+from stillhouse.core.types import Batch, Encoding, LayeredObjective, Terms, Tokens
 from stillhouse.losses.contrastive import InfoNCE, SupervisedInfoNCE
 from stillhouse.losses.crd import CRD
 from stillhouse.losses.heads import ClassificationHead, LabelsAndLogits
@@ -69,6 +70,7 @@ CASES: dict[str, Spec[nn.Module]] = {
     ),
     "hpd": spec(matching.ProjectedRegression),
     "pkd": spec(matching.PatientRegression),
+    "pkd-wide": spec(matching.PatientRegression, final=True),
     "sra": spec(matching.CosineApproximation),
     "pair-cosines": spec(matching.PairCosines),
     "parallel": spec(parallel.ParallelRegression),
@@ -158,10 +160,25 @@ def _teacher_layers() -> Tensor:
     return torch.randn(5, WORDS, HIDDEN, dtype=torch.float64, generator=generator)
 
 
+def _widened(hidden: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """States of twice the size."""
+    return tuple(torch.cat([state, state.square()], dim=-1) for state in hidden)
+
+
+@dataclass
+class Layers:
+    """The layers of a model."""
+
+    depth: int
+    hidden_size: int
+
+
 def only(batch: Batch, name: str) -> Batch:
     """Keep the fields that a case reads; SRA's teacher has the student's dimension."""
     columns = COLUMNS.get(name, ("text",))
     teacher = {c: batch.teacher[c] for c in columns}
+    if name == "pkd-wide":
+        teacher = {c: replace(encoding, hidden=_widened(encoding.hidden)) for c, encoding in teacher.items()}
     if name == "sra":
         teacher = {
             c: replace(encoding, embedding_BD=encoding.embedding_BD[:, :DIM])
@@ -174,7 +191,10 @@ def only(batch: Batch, name: str) -> Batch:
 
 def build(name: str) -> Wrapped:
     torch.manual_seed(3)
-    return Wrapped(CASES[name].build(student_dim=DIM, teacher_dim=TEACHER)).double()
+    objective = CASES[name].build(student_dim=DIM, teacher_dim=TEACHER)
+    if isinstance(objective, LayeredObjective):
+        objective.fit_layers(Layers(2, HIDDEN), Layers(4, HIDDEN * (2 if name == "pkd-wide" else 1)))
+    return Wrapped(objective).double()
 
 
 def train(

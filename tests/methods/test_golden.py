@@ -6,6 +6,7 @@ gradient of every parameter must agree. Nothing of the package computes on their
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,9 @@ from plain_models import (  # type: ignore[import-not-found]
 )
 from recorded_steps import Step, assert_step, train_recorded  # type: ignore[import-not-found]
 from safetensors.torch import load_file
-from small_world import MAX_LENGTH, World  # type: ignore[import-not-found]
+from small_world import MAX_LENGTH, World, write_encoder  # type: ignore[import-not-found]
 from torch import Tensor
+from transformers import AutoTokenizer, BertTokenizer
 
 from stillhouse.methods import hyper_parameters, load_method
 from stillhouse.plan.data import Model
@@ -196,6 +198,52 @@ def test_pkd(
         assert_step(step, terms, student.parameters())
     if match == "last":
         assert_fine_tuned(world, steps["finetune"], student)
+
+
+def test_pkd_with_a_teacher_of_another_size_and_tokenizer(
+    world: World, tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A matrix for each matched layer maps the student's state; the teacher reads tokens of its own."""
+    known: Any = AutoTokenizer.from_pretrained(tiny_model)
+    special = [word for word in known.get_vocab() if word.startswith("[")]
+    words = sorted(set(known.get_vocab()) - set(special))
+    # Without every third word, which is unknown to this teacher.
+    vocabulary = {
+        word: row for row, word in enumerate([*special, *(w for i, w in enumerate(words) if i % 3)])
+    }
+    BertTokenizer(vocab=vocabulary, model_max_length=32).save_pretrained(tmp_path / "words")
+    other = write_encoder(tmp_path / "other", tmp_path / "words", hidden=24, layers=4, seed=8)
+    setting = replace(world.setting(other), teacher_dim=24)
+    plan = planned(
+        "pkd", setting, batch_size=8, layers=(0, 3), beta=0.7, match_final=True, learning_rate=1e-2
+    )
+    steps = train_recorded(plan, world.workspace, monkeypatch)
+    student, teacher = bert(world.base, (0, 3)), bert(other, range(4))
+    for number, step in enumerate(steps["pkd"][:2]):
+        if number:
+            student.load(step.state)
+        names = ("mse.projection.weight", "patient.projections.0.weight", "patient.projections.1.weight")
+        M, *P = (step.objective(name) for name in names)
+        assert [matrix.shape for matrix in (M, *P)] == [(24, 16)] * 3
+        outputs, layers = [], []
+        texts = world.texts("sentences", step.rows("text"))
+        for text in texts:
+            ours = student.means(text)
+            theirs = [state.detach() for state in teacher.means(text)]
+            outputs.append(squared(M @ ours[-1], theirs[-1]))
+            layers.append(
+                sum(
+                    squared(unit(P[at] @ ours[j]), unit(theirs[k]))
+                    for at, (j, k) in enumerate([(1, 2), (2, 4)])
+                )
+            )
+        read, own_read = step.batch.tokens["text"], step.batch.live_tokens["text"]
+        assert read.input_ids_BT.tolist() != own_read.input_ids_BT.tolist()
+        terms = {"mse": average(outputs), "layers": 0.7 * average(layers)}
+        own = {f"objective.{name}": matrix for name, matrix in zip(names, (M, *P), strict=True)}
+        assert_step(step, terms, {**student.parameters(), **own})
+    assert_continues(world, plan, steps["finetune"][0])
+    assert not any(name.startswith("objective.patient") for name in steps["finetune"][0].state)
 
 
 @pytest.mark.parametrize("centred", [True, False])

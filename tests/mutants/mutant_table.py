@@ -141,9 +141,10 @@ LOSSES = [
         "losses/test_pkd.py",
         ("layer * step if match", "(layer - 1) * step + 1 if match", "skip is off by one layer"),
         ("first + layer) for layer", "first + layer - 1) for layer", "last is off by one layer"),
+        ("unit(project(widen(student)))", "project(unit(widen(student)))", "the length after the projection"),
         (
-            "unit(widen(student)) - unit(widen(teacher))",
-            "unit(widen(student)) - widen(teacher)",
+            "unit(project(widen(student))) - unit(widen(teacher))",
+            "unit(project(widen(student))) - widen(teacher)",
             "raw teacher",
         ),
         (".square().sum(dim=1).mean()", ".square().mean()", "a mean over the dimensions"),
@@ -278,7 +279,11 @@ OBJECTIVES = [
     *mistakes(
         "objectives/matching.py",
         GOLDEN,
-        ("for layer, _ in pairs]", "for _, layer in pairs]", "the student's states of the teacher's layers"),
+        (
+            "for layer, _ in self.pairs]",
+            "for _, layer in self.pairs]",
+            "the student's states of the teacher's layers",
+        ),
         ('mse: Spec[MSE] = spec(MSE, dimensions="sum")', "mse: Spec[MSE] = spec(MSE)", "β against a mean"),
         ('"layers": self.beta * self.patient(*states)', '"layers": self.patient(*states)', "PKD without β"),
     ),
@@ -711,7 +716,18 @@ DATA = [
     ),
 ]
 
+OTHER_PKD = f"{GOLDEN}::test_pkd_with_a_teacher_of_another_size_and_tokenizer"
 TRAINING = [
+    *mistakes(
+        "training/module.py",
+        OTHER_PKD,
+        ("batch.live_tokens or batch.tokens", "batch.tokens", "a live teacher reads the student's tokens"),
+    ),
+    *mistakes(
+        "training/table.py",
+        OTHER_PKD,
+        ("return None if one.same_as(other) else own", "return None", "one tokenizer for both models"),
+    ),
     *mistakes(
         "training/module.py",
         f"{GOLDEN}::test_pkd {RANKS}",
@@ -721,8 +737,8 @@ TRAINING = [
             "the dimension before the projection",
         ),
         (
-            "teacher = {c: self._encoded(self.live, tokens)",
-            "teacher = {c: self._encoded(self.student, tokens)",
+            "self._encoded(self.live, tokens[column])",
+            "self._encoded(self.student, tokens[column])",
             "the student is its own live teacher",
         ),
     ),

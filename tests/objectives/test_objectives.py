@@ -16,6 +16,7 @@ from stillhouse.core.types import (
     DiagnosedObjective,
     Encoding,
     FittedObjective,
+    LayeredObjective,
     LogitObjective,
     LowRankObjective,
     ScoringObjective,
@@ -36,6 +37,7 @@ from stillhouse.objectives.ranking import JoinedCandidates, LabelledCandidates
 CONTRACTS: list[type] = [
     DiagnosedObjective,
     FittedObjective,
+    LayeredObjective,
     LogitObjective,
     LowRankObjective,
     ScoringObjective,
@@ -289,7 +291,7 @@ def test_bad_values_are_refused_even_at_zero_weight(make: type[nn.Module], switc
         (Classified, {ScoringObjective, LogitObjective, LowRankObjective, TermedObjective}),
         (JoinedCandidates, {ScoringObjective, TermedObjective}),
         (LabelledCandidates, set()),
-        (PatientRegression, {TermedObjective}),
+        (PatientRegression, {TermedObjective, LayeredObjective}),
         (ParallelContrast, {TermedObjective}),
     ],
 )

@@ -81,8 +81,8 @@ class Classes(Regress):
 class Words:
     """Random token ids of different lengths."""
 
-    def __init__(self, rows: int) -> None:
-        random = np.random.default_rng(1)
+    def __init__(self, rows: int, seed: int = 1) -> None:
+        random = np.random.default_rng(seed)
         self.lengths: IntArray = random.integers(2, 8, rows)
         self.ids = random.integers(1, VOCABULARY, (rows, 8))
 

@@ -87,3 +87,16 @@ def test_a_batch_that_cannot_be_divided_is_refused(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("stillhouse.training.prefetch.world_size", lambda: 3)
     with pytest.raises(BadInput, match="batch_size % "):
         rank_share(stage())
+
+
+def test_a_live_teacher_may_read_tokens_of_its_own() -> None:
+    rows = {"query": np.array([0, 1, 2]), "negatives": np.array([[1, 2], [2, 0], [0, 1]])}
+    words, own = {name: Words(3) for name in rows}, {name: Words(3, seed=5) for name in rows}
+    batch = TrainingTable(rows, words, {}, live_tokens=own).batch(np.array([2, 0]))
+    for column in rows:
+        ids = batch.live_tokens[column].input_ids_BT
+        assert ids.tolist() == own[column].padded(rows[column][[2, 0]].reshape(-1)).input_ids_BT.tolist()
+        assert ids.tolist() != batch.tokens[column].input_ids_BT.tolist()
+    moved = on_device(batch, "meta").live_tokens
+    assert {tokens.input_ids_BT.device.type for tokens in moved.values()} == {"meta"}
+    assert TrainingTable(rows, words, {}).batch(np.array([0])).live_tokens == {}

@@ -107,12 +107,14 @@ class Batch:
         teacher: Column name to the teacher's encoding of that column; absent where no teacher is read.
         values: Further values of each row by name: labels (int64), scores or a teacher's logits (float32),
             (B,) or (B, C).
+        live_tokens: Column name to the tokens that a live teacher reads; empty where it reads ``tokens``.
     """
 
     tokens: Mapping[str, Tokens]
     rows: Mapping[str, Tensor]
     teacher: Mapping[str, Encoding]
     values: Mapping[str, Tensor] = field(default_factory=dict)
+    live_tokens: Mapping[str, Tokens] = field(default_factory=dict)
 
 
 @runtime_checkable
@@ -258,6 +260,32 @@ class FittedObjective(Protocol):
         Args:
             vectors: Blocks of vectors (n, E) by column, always in the same order.
         """
+        ...
+
+
+@runtime_checkable
+class LayeredModel(Protocol):
+    """A model of layers with states of one size.
+
+    Attributes:
+        depth: Number of layers, without the embedding layer.
+        hidden_size: H.
+    """
+
+    @property
+    def depth(self) -> int:
+        """Number of layers, without the embedding layer."""
+        ...
+
+    hidden_size: int
+
+
+@runtime_checkable
+class LayeredObjective(Protocol):
+    """An objective that compares layers of the student with layers of a live teacher."""
+
+    def fit_layers(self, student: LayeredModel, teacher: LayeredModel) -> None:
+        """Add what it trains between the layers; called once, before the first step."""
         ...
 
 

@@ -12,7 +12,16 @@ from torch import nn
 
 from stillhouse.core.errors import require
 from stillhouse.core.identity import Spec, spec
-from stillhouse.core.types import Batch, Encoding, FittedObjective, FloatArray, TermedObjective, Terms
+from stillhouse.core.types import (
+    Batch,
+    Encoding,
+    FittedObjective,
+    FloatArray,
+    LayeredModel,
+    LayeredObjective,
+    TermedObjective,
+    Terms,
+)
 from stillhouse.losses.cosine import CosineDistance, PairCosineMSE
 from stillhouse.losses.pca import Projection, fit_pca
 from stillhouse.losses.pkd import MATCHES, PKD, layer_pairs
@@ -124,10 +133,11 @@ class ProjectedRegression(nn.Module, FittedObjective):
         return {"mse": self.mse(student["text"].embedding_BD, self.target(teacher["text"].embedding_BD))}
 
 
-class PatientRegression(nn.Module, TermedObjective):
+class PatientRegression(nn.Module, TermedObjective, LayeredObjective):
     """PKD (arXiv:1908.09355): ``mse`` of the vectors and ``layers`` = β · eq. 7. Column ``text``.
 
-    The teacher is live, since its hidden states are read.
+    The teacher is live, since its hidden states are read. `fit_layers` matches the layers; where those of
+    student and teacher differ in size, it adds the projections of `losses.pkd.PKD`.
 
     Args:
         student_dim: D.
@@ -167,7 +177,20 @@ class PatientRegression(nn.Module, TermedObjective):
         require(match in MATCHES, f"match in {MATCHES}", match=match)
         self.beta, self.match, self.final = beta, match, final
         self.mse = mse.build(student_dim=student_dim, teacher_dim=teacher_dim, normalize=normalize)
-        self.patient = PKD()
+        self.pairs: tuple[tuple[int, int], ...] = ()
+
+    def fit_layers(self, student: LayeredModel, teacher: LayeredModel) -> None:
+        """Match the layers.
+
+        Raises:
+            BadInput: The teacher has fewer layers than the student, or there is no layer to match.
+        """
+        if self.beta == 0:
+            return
+        self.pairs = layer_pairs(student.depth, teacher.depth, match=self.match, final=self.final)
+        self.patient = PKD(
+            layers=len(self.pairs), student_size=student.hidden_size, teacher_size=teacher.hidden_size
+        )
 
     def forward(
         self, student: Mapping[str, Encoding], teacher: Mapping[str, Encoding], batch: Batch
@@ -177,16 +200,9 @@ class PatientRegression(nn.Module, TermedObjective):
         terms = {"mse": self.mse(student_text.embedding_BD, teacher_text.embedding_BD)}
         if self.beta == 0:
             return terms
-        pairs = layer_pairs(
-            len(student_text.hidden) - 1,
-            len(teacher_text.hidden) - 1,
-            student_size=pooling.mean_of(student_text, 0).shape[-1],
-            teacher_size=pooling.mean_of(teacher_text, 0).shape[-1],
-            match=self.match,
-            final=self.final,
-        )
+        assert self.pairs, "the layers are matched before the first step"
         states = (
-            [pooling.mean_of(student_text, layer) for layer, _ in pairs],
-            [pooling.mean_of(teacher_text, layer) for _, layer in pairs],
+            [pooling.mean_of(student_text, layer) for layer, _ in self.pairs],
+            [pooling.mean_of(teacher_text, layer) for _, layer in self.pairs],
         )
         return {**terms, "layers": self.beta * self.patient(*states)}

@@ -73,7 +73,8 @@ class Optimizer:
 class Live(Named):
     """A teacher that runs while a stage trains, where states are needed that no store keeps.
 
-    It is frozen, in evaluation mode, and reads the student's tokens: both have one tokenizer.
+    It is frozen and in evaluation mode. It reads the student's tokens, or tokens of its own where its
+    tokenizer is another one.
 
     Attributes:
         model: Spec of a `Student`, with the weights that it starts from.

@@ -100,6 +100,11 @@ class TransformerStudent(nn.Module):
         self.tokenizer = dataclasses.replace(base, path=str(transformer_folder(base)))
         self.train()
 
+    @property
+    def depth(self) -> int:
+        """Number of layers, without the embedding layer."""
+        return int(self.backbone.config.num_hidden_layers)
+
     def embed_words(self, ids_N: Tensor) -> Tensor:
         """Look up the word vectors of token ids, (N, H), once for several calls of `forward`."""
         words_NH: Tensor = self.backbone.get_input_embeddings()(ids_N)

@@ -19,7 +19,7 @@ from stillhouse.training.facts import write_facts
 from stillhouse.training.fit import OnEvaluation, fit
 from stillhouse.training.pair_scores import build_scored
 from stillhouse.training.recording import build_recorded
-from stillhouse.training.table import open_table, token_tables
+from stillhouse.training.table import live_tokenizer, open_table, token_tables
 from stillhouse.training.watch import Evaluate
 
 if TYPE_CHECKING:
@@ -38,8 +38,10 @@ def prepare(stage: Stage, workspace: Workspace, *, device: str, threads: int) ->
         build_store(workspace, store, actors=1, threads=threads, local=True, device=device)
     for examples in stage.examples.sources():
         build_examples(workspace, examples, device=device)
-    for table in token_tables(stage, tokenizer_of(stage)).values():
-        build_tokens(workspace, table)
+    student = tokenizer_of(stage)
+    for tokenizer in (student, live_tokenizer(stage, student)):
+        for table in token_tables(stage, tokenizer).values() if tokenizer is not None else ():
+            build_tokens(workspace, table)
 
 
 def build_examples(workspace: Workspace, examples: Examples, *, device: str) -> None:
@@ -66,9 +68,10 @@ def fit_here(
         torch.set_num_threads(where.threads)
     if rank() == 0:
         write_facts(stage, workspace, where.search)
+    tokenizer = tokenizer_of(stage)
     fit(
         stage,
-        open_table(workspace, stage, tokenizer_of(stage)),
+        open_table(workspace, stage, tokenizer, live_tokenizer(stage, tokenizer)),
         workspace.path(stage),
         device=device,
         evaluate=dev_suite(stage, workspace, where),

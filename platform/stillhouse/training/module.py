@@ -14,6 +14,8 @@ from stillhouse.core.types import (
     Batch,
     DiagnosedObjective,
     Encoding,
+    LayeredModel,
+    LayeredObjective,
     LazyStates,
     PairModel,
     SidedModel,
@@ -67,7 +69,8 @@ class StudentAndObjective(nn.Module):
             teacher = batch.teacher
             if self.live is not None:
                 with torch.no_grad():
-                    teacher = {c: self._encoded(self.live, tokens) for c, tokens in batch.tokens.items()}
+                    tokens = batch.live_tokens or batch.tokens
+                    teacher = {column: self._encoded(self.live, tokens[column]) for column in tokens}
         if self.watching and isinstance(self.objective, DiagnosedObjective):
             with torch.no_grad():
                 self.readings = self.objective.diagnostics(student)
@@ -127,6 +130,9 @@ def build_module(
     if live is not None:
         teacher_dim = live.dim
     objective = stage.objective.build(**known | ({} if teacher_dim is None else {"teacher_dim": teacher_dim}))
+    if isinstance(objective, LayeredObjective):
+        assert isinstance(student, LayeredModel) and isinstance(live, LayeredModel), "both have layers"
+        objective.fit_layers(student, live)
     return StudentAndObjective(student, objective, stage.autocast, live)
 
 

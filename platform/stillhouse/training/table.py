@@ -1,6 +1,7 @@
 """The training table: examples as integer ids, over memory-mapped tokens and teacher vectors."""
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -8,9 +9,10 @@ import torch
 
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput, require
+from stillhouse.core.tokenizing import FastTokenizer
 from stillhouse.core.types import Batch, Encoding, FloatArray, IntArray, Tokens, ValueArray
 from stillhouse.corpora.tables import open_rows, open_values
-from stillhouse.corpora.tokens import open_tokens
+from stillhouse.corpora.tokens import TokenReader, open_tokens
 from stillhouse.plan.data import Model, TokenTable
 from stillhouse.plan.stage import Stage
 from stillhouse.teachers.store import open_store
@@ -55,6 +57,7 @@ class TrainingTable:
         tokens: Column name to its tokens.
         stores: Column name to its teacher vectors; may have fewer columns.
         values: Labels, scores or logits of the examples by name, (N,) or (N, C).
+        live_tokens: Column name to the tokens of a live teacher with a tokenizer of its own.
 
     Attributes:
         rows: The ids that are kept.
@@ -68,6 +71,7 @@ class TrainingTable:
         tokens: Mapping[str, TokenColumn],
         stores: Mapping[str, TeacherColumn],
         values: Mapping[str, ValueArray] | None = None,
+        live_tokens: Mapping[str, TokenColumn] | None = None,
     ) -> None:
         kept = np.ones(len(next(iter(rows.values()))), dtype=bool)
         for column, store in stores.items():
@@ -77,6 +81,7 @@ class TrainingTable:
         self.rows = {column: ids[kept] if self.dropped else ids for column, ids in rows.items()}
         self.values = {name: v[kept] if self.dropped else v for name, v in (values or {}).items()}
         self.tokens, self.stores = dict(tokens), dict(stores)
+        self.live_tokens = dict(live_tokens or {})
 
     def __len__(self) -> int:
         """The number of examples."""
@@ -114,6 +119,9 @@ class TrainingTable:
                 for column, store in self.stores.items()
             },
             values={name: torch.from_numpy(value[indices]) for name, value in self.values.items()},
+            live_tokens={
+                column: tokens.padded(rows[column].reshape(-1)) for column, tokens in self.live_tokens.items()
+            },
         )
 
     def sample(self, count: int, at_once: int, seed: int = 0) -> Iterator[Tokens]:
@@ -138,22 +146,28 @@ def on_device(batch: Batch, device: str) -> Batch:
             for column, encoding in batch.teacher.items()
         },
         values={name: value.to(device, non_blocking=True) for name, value in batch.values.items()},
+        live_tokens={column: tokens.to(device) for column, tokens in batch.live_tokens.items()},
     )
 
 
 def pinned(batch: Batch) -> Batch:
     """Copy a batch to page-locked memory, from which a copy to a GPU overlaps with its work."""
     return Batch(
-        tokens={
-            column: Tokens(tokens.input_ids_BT.pin_memory(), tokens.attention_mask_BT.pin_memory())
-            for column, tokens in batch.tokens.items()
-        },
+        tokens=_pinned(batch.tokens),
         rows={column: ids.pin_memory() for column, ids in batch.rows.items()},
         teacher={
             column: Encoding(encoding.embedding_BD.pin_memory()) for column, encoding in batch.teacher.items()
         },
         values={name: value.pin_memory() for name, value in batch.values.items()},
+        live_tokens=_pinned(batch.live_tokens),
     )
+
+
+def _pinned(columns: Mapping[str, Tokens]) -> dict[str, Tokens]:
+    return {
+        column: Tokens(tokens.input_ids_BT.pin_memory(), tokens.attention_mask_BT.pin_memory())
+        for column, tokens in columns.items()
+    }
 
 
 def token_tables(stage: Stage, tokenizer: Model) -> dict[str, TokenTable]:
@@ -162,17 +176,40 @@ def token_tables(stage: Stage, tokenizer: Model) -> dict[str, TokenTable]:
     return {column: TokenTable(texts, tokenizer, stage.max_length) for column, texts in columns.items()}
 
 
-def open_table(workspace: Workspace, stage: Stage, tokenizer: Model) -> TrainingTable:
+def live_tokenizer(stage: Stage, tokenizer: Model) -> Model | None:
+    """Return the model whose tokens a stage's live teacher reads; None where they are the student's.
+
+    Args:
+        stage: The stage.
+        tokenizer: The student's.
+    """
+    own = stage.live.model.kwargs.get("base") if stage.live is not None else None
+    if not isinstance(own, Model) or own.sha256 == tokenizer.sha256:
+        return None
+    one, other = (FastTokenizer(Path(model.path), stage.max_length) for model in (own, tokenizer))
+    return None if one.same_as(other) else own
+
+
+def open_table(
+    workspace: Workspace, stage: Stage, tokenizer: Model, live: Model | None = None
+) -> TrainingTable:
     """Open the examples, tokens and teacher vectors that `training.walk` has built.
+
+    Args:
+        workspace: Holds them.
+        stage: The stage to train.
+        tokenizer: The student's.
+        live: See `live_tokenizer`.
 
     Raises:
         BadInput: No example is left, or fewer than one batch.
     """
     table = TrainingTable(
         open_rows(workspace, stage.examples),
-        {column: open_tokens(workspace, t) for column, t in token_tables(stage, tokenizer).items()},
+        _opened(workspace, stage, tokenizer),
         {column: open_store(workspace, store) for column, store in stage.stores.items()},
         open_values(workspace, stage.examples),
+        _opened(workspace, stage, live) if live is not None else None,
     )
     require(
         len(table) >= stage.batch_size,
@@ -183,3 +220,7 @@ def open_table(workspace: Workspace, stage: Stage, tokenizer: Model) -> Training
         + (f" {table.dropped} examples have a text without a teacher vector." if table.dropped else ""),
     )
     return table
+
+
+def _opened(workspace: Workspace, stage: Stage, tokenizer: Model) -> dict[str, TokenReader]:
+    return {column: open_tokens(workspace, table) for column, table in token_tables(stage, tokenizer).items()}

@@ -8,7 +8,7 @@ DOCS := $(VENV)/.ready-docs
 PEERS := .venv-peers
 ARGS ?=
 
-.PHONY: sweep test mutants check format docs ui bench peers clean help
+.PHONY: sweep test mutants check format docs ui bench papers peers clean help
 
 help:            ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -37,6 +37,9 @@ docs: $(DOCS)    ## build the documentation site in build/site; only its package
 
 bench: $(READY) peers ## measure every claim of docs/benchmarks.md again; quick: make bench ARGS=--quick
 	$(BIN)/python benchmarks/run.py $(ARGS)
+
+papers: $(READY) ## run the experiment files of the papers' tables at their small scale; ARGS="--only ibkd_table2" for some
+	$(BIN)/python benchmarks/paper_tables.py $(ARGS)
 
 peers: $(PEERS)/.ready
 $(PEERS)/.ready: benchmarks/peers/requirements.txt benchmarks/peers/trainer.txt

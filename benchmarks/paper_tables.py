@@ -1,12 +1,12 @@
 """Run every variant of the papers' experiment files at one scale, and write one table of what they gave.
 
-    python benchmarks/paper_tables.py [--only ibkd_table2,sra_table5] [--scale small] [--data-root DATA] [--no-suites]
+    python benchmarks/paper_tables.py [--only ibkd_table2,sra_table5] [--first 1] [--suites]
 
-The variants run one after the other, each as the commands in the head of its file: `stillhouse train`, then
-`stillhouse evaluate --suite` on the dev part of the suite that the head names; test sets stay closed. All of them
-share a workspace, so that texts, stores and equal stages are made once. What each gave is kept in
-``runs/papers/results``; the same command skips the variants that are finished, unless their part of the file has
-changed. A variant that fails is reported, and the others go on.
+The variants run one after the other, each as `stillhouse train` in the head of its file and, with ``--suites``,
+as `stillhouse evaluate --suite` there, on the dev part of the suite; test sets stay closed. All of them share
+a workspace, so that texts, stores and equal stages are made once. What each gave is kept in
+``runs/papers/results``; the same command skips the variants that are finished, unless their part of the file
+has changed. A variant that fails is reported, and the others go on.
 """
 
 import argparse
@@ -38,13 +38,13 @@ _WARNING = "stillhouse: "
 def main() -> int:
     """Run what is not finished; write the table of everything that is."""
     options = arguments()
-    # Not by --data-root: at the small scale, that would add STS-B to the dev figures of files that leave it out.
+    # Not by --data-root: at the small scale, it would add STS-B to dev figures that leave it out.
     os.environ.update({DATA_ROOT: options.data_root} if options.data_root else {})
     files = chosen(options.only)
     runs = [
         (file, run)
         for file in files
-        for run in load_runs(file, scale=options.scale, data_root=options.data_root)
+        for run in load_runs(file, scale=options.scale, data_root=options.data_root)[: options.first or None]
     ]
     results = options.root / "results"
     results.mkdir(parents=True, exist_ok=True)
@@ -69,9 +69,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument(
-        "--only", default="", help="names of files, separated by commas; default: all of them"
-    )
+    parser.add_argument("--only", default="", help="names of files, separated by commas; default: all")
     parser.add_argument("--scale", default="small", help="scale of the files; empty takes the full size")
     parser.add_argument("--root", type=Path, default=ROOT / "runs" / "papers", help="the workspace")
     parser.add_argument(
@@ -79,7 +77,10 @@ def arguments() -> argparse.Namespace:
         default=os.environ.get(DATA_ROOT, ""),
         help="folder with the published data; default: $STILLHOUSE_DATA",
     )
-    parser.add_argument("--no-suites", action="store_true", help="train only")
+    parser.add_argument("--first", type=int, default=0, metavar="N", help="the first N variants of each file")
+    parser.add_argument(
+        "--suites", action="store_true", help="measure with the suites of the files' heads too"
+    )
     return parser.parse_args()
 
 
@@ -96,7 +97,7 @@ def chosen(only: str) -> list[Path]:
 def measured(file: Path, run: Run, options: argparse.Namespace) -> dict[str, Any]:
     """Train a variant, measure it with the suite that its file names, and return what that gave."""
     where = ["--root", str(options.root)]
-    began, clock = time.perf_counter(), time.time()
+    began, clock, core = time.perf_counter(), time.time(), core_seconds()
     train = ["train", "--local", "--file", str(file), *where]
     train += ["--scale", options.scale] if options.scale else []
     train += ["--variant", run.name] if run.name else []
@@ -108,6 +109,7 @@ def measured(file: Path, run: Run, options: argparse.Namespace) -> dict[str, Any
         "method": run.method,
         "key": key_of(run),
         "seconds": round(time.perf_counter() - began, 1),
+        "core_seconds": round(core_seconds() - core, 1),
         "exit_code": code,
         "dev": trained.get("metrics", {}),
         "gradient_shares": trained.get("gradient_shares", {}),
@@ -115,9 +117,10 @@ def measured(file: Path, run: Run, options: argparse.Namespace) -> dict[str, Any
         "suites": {},
         "output": output,
     }
-    for suite in suites_of(file) if code == 0 and not options.no_suites else []:
+    data = ["--data-root", options.data_root] if options.data_root else []
+    for suite in suites_of(file) if code == 0 and options.suites else []:
         began = time.perf_counter()
-        code, said, figures = command(["evaluate", trained["folder"], "--suite", suite, *where])
+        code, said, figures = command(["evaluate", trained["folder"], "--suite", suite, *where, *data])
         result["suites"][suite] = {
             "seconds": round(time.perf_counter() - began, 1),
             "exit_code": code,
@@ -126,6 +129,12 @@ def measured(file: Path, run: Run, options: argparse.Namespace) -> dict[str, Any
         }
         result["exit_code"] = max(result["exit_code"], code)
     return result
+
+
+def core_seconds() -> float:
+    """Seconds that this process and its ended children have computed, on all cores together."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
 
 
 def command(words: list[str]) -> tuple[int, list[str], dict[str, Any]]:
@@ -144,14 +153,13 @@ def output_to(path: Path) -> Iterator[None]:
     sys.stdout.flush()
     sys.stderr.flush()
     screens = [os.dup(descriptor) for descriptor in (1, 2)]
-    with path.open("wb") as file:
+    with path.open("a", buffering=1, encoding="utf-8") as file:
         for descriptor in (1, 2):
             os.dup2(file.fileno(), descriptor)
         try:
-            yield
+            with contextlib.redirect_stdout(file), contextlib.redirect_stderr(file):
+                yield
         finally:
-            sys.stdout.flush()
-            sys.stderr.flush()
             for descriptor, screen in zip((1, 2), screens, strict=True):
                 os.dup2(screen, descriptor)
                 os.close(screen)
@@ -229,7 +237,8 @@ def summary(result: Mapping[str, Any]) -> str:
     if result["exit_code"]:
         return f"{name}: FAILED ({result['exit_code']}) {' '.join(warnings_of(result))}"
     slow = " SLOW" if result["scale"] and result["seconds"] > SLOW_SECONDS else ""
-    return f"{name}: {result['seconds']:.0f} s{slow}; {figures_of(result['dev'])}"
+    seconds = f"{result['seconds']:.0f} s ({result['core_seconds']:.0f} of a core)"
+    return f"{name}: {seconds}{slow}; {figures_of(result['dev'])}"
 
 
 def page(results: list[dict[str, Any]]) -> str:
@@ -237,9 +246,10 @@ def page(results: list[dict[str, Any]]) -> str:
     facts = ", ".join(f"{name} {version}" for name, version in machine().items())
     lines = [
         "# The papers' tables, as they ran here\n",
-        f"`make papers`: {facts}. A stage is given with its optimiser steps and seconds; one in brackets was "
-        "made by an earlier row. Seconds of a row include reading and embedding what no earlier row had.\n",
-        "| file | variant | seconds | stages | dev | suite |\n|---|---|---|---|---|---|",
+        f"`make papers`: {facts}. Stages are given with their steps and seconds; one in brackets was "
+        "made by an earlier row. Seconds of a row include reading and embedding what no earlier row had. "
+        "Core seconds are this program's own, whatever else the machine does.\n",
+        "| file | variant | seconds | core seconds | stages | dev | suite |\n|---|---|---|---|---|---|---|",
     ]
     for result in results:
         suites = [
@@ -250,6 +260,7 @@ def page(results: list[dict[str, Any]]) -> str:
             f"`{result['file']}`",
             result["variant"] or "–",
             f"{result['seconds']:.0f}" + (" **failed**" if result["exit_code"] else ""),
+            f"{result['core_seconds']:.0f}",
             ", ".join(map(stage_cell, result["stages"])),
             figures_of(result["dev"]),
             "; ".join(suites),

@@ -1,5 +1,7 @@
 """Shared arithmetic of the benchmarks; no benchmark is run here."""
 
+import dataclasses
+import hashlib
 import importlib
 import json
 import os
@@ -12,6 +14,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+
+from stillhouse.core.identity import canonical, spec
+from stillhouse.losses.contrastive import InfoNCE
+from stillhouse.losses.cosine import CosineDistance
+from stillhouse.plan.data import AllRows, Examples, TextTable
+from stillhouse.plan.stage import Optimizer, Stage
 
 BENCHMARKS = Path(__file__).resolve().parent.parent / "benchmarks"
 
@@ -137,3 +145,124 @@ def test_stage_metrics_separate_steps_from_evaluations(load: Any, tmp_path: Path
     assert sweeping.training_seconds(tmp_path) == 7.0
     (tmp_path / "manifest.json").write_text('{"seconds": 9.5}')
     assert sweeping.training_seconds(tmp_path) == 9.5
+
+
+PAPER = """# A paper, Table 1.
+#
+#   stillhouse train --file search_spaces/papers/one_table1.yaml --data-root DATA
+#   stillhouse evaluate STAGE --suite sts --data-root DATA --final
+method: mse
+sentences: {corpus: $STILLHOUSE_DATA/all.txt}
+variants: {first: {}, second: {values: {learning_rate: 1e-3}}, large: {}}
+scale: {small: {budget: {distil: 64}, variants: {large: null}}}
+"""
+
+
+class FakeCommands:
+    """Commands that succeed, but those of one variant; what they are given is kept."""
+
+    def __init__(self, stages: Path) -> None:
+        self.given: list[str] = []
+        self.failing = ""
+        self._stages = stages
+
+    def __call__(self, words: list[str]) -> int:
+        self.given.append(" ".join(words[: words.index("--json")]))
+        if self.failing and self.failing in words:
+            print("stillhouse: a loss is not finite", file=sys.stderr, flush=True)
+            return 1
+        print("stillhouse: note: few steps", file=sys.stderr, flush=True)
+        found: Any = {"sts": {"STS-B": {"all": 61.25, "pairs": 3000}}}
+        if words[0] == "train":
+            last = next(self._stages.glob("last-*"))
+            found = {"folder": str(last), "metrics": {"mrr@10": 0.5}, "seconds": 3, "gradient_shares": {}}
+        Path(words[words.index("--json") + 1]).write_text(json.dumps(found))
+        return 0
+
+
+@pytest.fixture
+def papers(load: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """The script, on one file of two small variants, with a finished plan of two stages."""
+    script = load("paper_tables")
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / "one_table1.yaml").write_text(PAPER)
+    first: Any = {"value": "plan.stage.Stage", "with": {"label": "first", "start_from": None}}
+    last = {"value": "plan.stage.Stage", "with": {"label": "last", "start_from": first, "also": [first]}}
+    for place, plan in enumerate((first, last)):
+        text = json.dumps(plan, sort_keys=True, separators=(",", ":"))
+        digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+        folder = tmp_path / "stages" / f"{plan['with']['label']}-{digest}"
+        folder.mkdir(parents=True)
+        (folder / "plan.json").write_text(json.dumps(plan))
+        manifest = {"steps": 4, "examples": 64, "seconds": 2.0, "metrics": {}}
+        (folder / "manifest.json").write_text(json.dumps(manifest))
+        # The first stage is older than any run, the last one newer.
+        os.utime(folder / "manifest.json", (place * 1e11, place * 1e11))
+    commands = FakeCommands(tmp_path / "stages")
+    monkeypatch.setattr(script, "PAPERS", tmp_path / "files")
+    monkeypatch.setattr(script, "stillhouse", commands)
+    monkeypatch.setattr(script, "machine", lambda: {"cpu": "some"})
+    monkeypatch.setenv("STILLHOUSE_DATA", "")
+    monkeypatch.setattr(
+        sys, "argv", ["papers", "--root", str(tmp_path / "runs"), "--data-root", "/data", "--suites"]
+    )
+    return SimpleNamespace(script=script, commands=commands, root=tmp_path / "runs", files=tmp_path / "files")
+
+
+def test_every_variant_of_a_papers_file_is_trained_and_measured_with_its_suite(papers: Any) -> None:
+    assert papers.script.main() == 0
+    file, where = papers.files / "one_table1.yaml", f"--root {papers.root}"
+    train = f"train --local --file {file} {where} --scale small --variant"
+    last = next((papers.root.parent / "stages").glob("last-*"))
+    evaluate = f"evaluate {last} --suite sts {where} --data-root /data"
+    assert papers.commands.given == [f"{train} first", evaluate, f"{train} second", evaluate]
+    page = (papers.root / "papers.md").read_text()
+    row = "| `one_table1` | first | 0 | 0 | [first 4 / 2 s], last 4 / 2 s | mrr@10 0.5 |"
+    assert row in page and "sts (0 s): sts.STS-B.all 61.25, sts.STS-B.pairs 3000 |" in page
+    assert "* note: few steps (one_table1 first, one_table1 second)" in page
+    results = json.loads((papers.root / "papers.json").read_text())["results"]
+    assert [(each["variant"], each["dev"]) for each in results] == [
+        ("first", {"mrr@10": 0.5}),
+        ("second", {"mrr@10": 0.5}),
+    ]
+
+
+def test_finished_variants_are_skipped_and_failed_or_changed_ones_run_again(papers: Any) -> None:
+    papers.commands.failing = "second"
+    assert papers.script.main() == 1
+    assert "| second | 0 **failed** | 0 |" in (papers.root / "papers.md").read_text()
+    papers.commands.failing = ""
+    papers.commands.given.clear()
+    assert papers.script.main() == 0
+    assert [" ".join(words.split()[-2:]) for words in papers.commands.given] == [
+        "--variant second",
+        "--data-root /data",
+    ]
+    papers.commands.given.clear()
+    assert papers.script.main() == 0 and papers.commands.given == []
+    file = papers.files / "one_table1.yaml"
+    file.write_text(file.read_text().replace("distil: 64", "distil: 128"))
+    assert papers.script.main() == 0 and len(papers.commands.given) == 4
+
+
+def test_the_stages_of_a_papers_row_are_those_of_the_plan(load: Any) -> None:
+    stage = _stage("distil")
+    last = dataclasses.replace(stage, label="finetune", start_from=stage)
+    plan = json.loads(json.dumps(canonical(last)))
+    assert load("paper_tables").stage_names(plan) == [
+        ("distil", stage.fingerprint),
+        ("finetune", last.fingerprint),
+    ]
+
+
+def _stage(label: str) -> Stage:
+    return Stage(
+        label=label,
+        student=spec(CosineDistance),
+        objective=spec(InfoNCE, temperature=0.1),
+        examples=Examples({"text": TextTable("0")}, AllRows()),
+        stores={},
+        budget=64,
+        batch_size=32,
+        optimizer=Optimizer(1e-3),
+    )

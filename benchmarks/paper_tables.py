@@ -2,9 +2,9 @@
 
     python benchmarks/paper_tables.py [--only ibkd_table2,sra_table5] [--first 1] [--suites]
 
-The variants run one after the other, each as `stillhouse train` in the head of its file and, with ``--suites``,
-as `stillhouse evaluate --suite` there, on the dev part of the suite; test sets stay closed. All of them share
-a workspace, so that texts, stores and equal stages are made once. What each gave is kept in
+The variants run one after the other, each as `stillhouse train` in the head of its file and, with
+``--suites``, as `stillhouse evaluate --suite` there, on the dev part of the suite; test sets stay closed. All
+of them share a workspace, so that texts, stores and equal stages are made once. What each gave is kept in
 ``runs/papers/results``; the same command skips the variants that are finished, unless their part of the file
 has changed. A variant that fails is reported, and the others go on.
 """
@@ -78,9 +78,7 @@ def arguments() -> argparse.Namespace:
         help="folder with the published data; default: $STILLHOUSE_DATA",
     )
     parser.add_argument("--first", type=int, default=0, metavar="N", help="the first N variants of each file")
-    parser.add_argument(
-        "--suites", action="store_true", help="measure with the suites of the files' heads too"
-    )
+    parser.add_argument("--suites", action="store_true", help="measure with the suite of each file too")
     return parser.parse_args()
 
 

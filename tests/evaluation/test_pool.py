@@ -83,9 +83,9 @@ def test_the_flag_uses_the_pool_and_prints_its_calibration(
     workspace: Workspace, pool: Pool, tiny_model: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     stores = {store.texts: store for store in (pool.queries, pool.passages)}
-    asked = pool_of(pool.collection, 10, lambda texts: stores[texts])
+    asked = pool_of(pool.collection, 10, lambda texts, _: stores[texts])
     assert asked is not None and asked == dataclasses.replace(pool, hard=50)
-    assert pool_of(pool.collection, SearchCollection().dev_pool, lambda texts: stores[texts]) is None
+    assert pool_of(pool.collection, SearchCollection().dev_pool, lambda texts, _: stores[texts]) is None
     sampled = pooled_dev(workspace, asked)
     printed = capsys.readouterr()
     assert "150 of 150 passages, 20 relevant" in printed.out and "is the whole collection" in printed.err

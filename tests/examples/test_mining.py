@@ -162,7 +162,7 @@ def test_the_rule_is_one_value_from_the_experiment_to_what_is_mined() -> None:
         value = changes.get(field.name, 0.125 if field.type is float else 1)
         pairs = Pairs(mining=Mining(**{**base, field.name: value}))
         origin = with_negatives(
-            rule().pairs, pairs.mining, 1, lambda texts: Store(texts, Model("1" * 64))
+            rule().pairs, pairs.mining, 1, lambda texts, _: Store(texts, Model("1" * 64))
         ).origin
         assert isinstance(origin, Mined) and origin.mining is pairs.mining and origin.negatives == 1
         named.add(Examples({}, origin).fingerprint)

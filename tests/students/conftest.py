@@ -73,6 +73,8 @@ def _config(kind: str, vocabulary: int) -> Any:
     from transformers import (
         BertConfig,
         DistilBertConfig,
+        EmbeddingGemma2TextConfig,
+        Gemma3TextConfig,
         ModernBertConfig,
         MPNetConfig,
         Qwen3Config,
@@ -103,6 +105,25 @@ def _config(kind: str, vocabulary: int) -> Any:
             return ModernBertConfig(**shape, local_attention=8, cls_token_id=0, sep_token_id=2)
         case "qwen3":
             return Qwen3Config(**shape, num_key_value_heads=1, head_dim=16)
+        case "gemma3":  # EmbeddingGemma: a decoder of Gemma 3 that reads in both directions
+            return Gemma3TextConfig(
+                **shape,
+                num_key_value_heads=1,
+                head_dim=16,
+                query_pre_attn_scalar=16,
+                sliding_window=16,
+                layer_types=["sliding_attention", "full_attention"] * 2,
+                use_bidirectional_attention=True,
+            )
+        case "embedding-gemma2":
+            return EmbeddingGemma2TextConfig(
+                **shape,
+                num_key_value_heads=1,
+                head_dim=16,
+                hidden_size_per_layer_input=8,
+                sliding_window=8,
+                embedding_dim=32,
+            )
         case "distilbert":
             renamed = {
                 "hidden_size": "dim",

@@ -95,7 +95,9 @@ def test_int8_is_smaller_and_a_single_file(
     assert graph.name == "model_qint8_quantized.onnx" and graph.stat().st_size < 0.4 * 4 * 4000 * 32
     with pytest.raises(RuntimeError, match="Do not publish"):
         nn.init.normal_(student.words.weight)
-        same_vectors(OnnxEncoder(tmp_path / INT8).encode(TEXTS), encoder, tmp_path, TEXTS, 0.95, 0.1)
+        same_vectors(
+            OnnxEncoder(tmp_path / INT8).encode(TEXTS), encoder.encode(TEXTS), tmp_path, TEXTS, 0.95, 0.1
+        )
 
 
 def test_a_missing_extra_is_one_sentence(

@@ -244,7 +244,7 @@ def test_a_folder_without_modules_is_pooled_as_the_user_says(
     by_hand = TransformerStudent(base, pooling=pooling, normalize=bool(normalize))
     expected = StudentEncoder(by_hand, base.path, 62).encode(TEXTS)
     np.testing.assert_allclose(vectors, expected, rtol=1e-4, atol=1e-5)
-    remark = choice.remark(choice.model())
+    remark = "".join(choice.remarks(choice.model()))
     assert ("no normalisation assumed" in remark) is (normalize is None)
     assert f"{pooling} pooling" not in remark
 
@@ -270,7 +270,7 @@ def test_what_is_assumed_is_said_once_and_what_contradicts_too(
 
     def remark(*given: Any) -> str:
         choice = TeacherChoice(str(stated), *given)
-        return choice.remark(choice.model())
+        return "".join(choice.remarks(choice.model()))
 
     assert remark() == remark("cls", True) == remark("cls") == ""
     contradiction = remark("mean", False)

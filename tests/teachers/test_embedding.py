@@ -124,8 +124,8 @@ def test_unstorable_vectors_are_quarantined(
     workspace: Workspace, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     build(workspace, replace(store, dtype="float32"))
-    real = loading.teacher_encoder
-    monkeypatch.setattr(shards, "teacher_encoder", lambda *given: failing(real(*given)))
+    real = loading.as_encoder
+    monkeypatch.setattr(shards, "as_encoder", lambda *given: failing(real(*given)))
     build(workspace, store)
     folder = workspace.path(store)
     manifest, rejected = read_manifest(folder), read_json(folder / "quarantine.json")

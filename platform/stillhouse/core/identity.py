@@ -109,10 +109,19 @@ def _fields(value: Any) -> dict[str, Any]:
 
 
 def _bound(call: Spec[Any]) -> dict[str, Any]:
-    """Arguments and defaults: changing a default changes the identity, spelling it out does not."""
+    """Arguments and defaults: changing a default changes the identity, spelling it out does not.
+
+    Arguments that a class lists as ``unless_default`` are left out at their default, so that what was made
+    before the class had them keeps its identity.
+    """
     parameters = inspect.signature(call.target).parameters.values()
     defaults = {p.name: p.default for p in parameters if p.default is not inspect.Parameter.empty}
-    return {name: canonical(value) for name, value in {**defaults, **call.kwargs}.items()}
+    values, later = {**defaults, **call.kwargs}, getattr(call.target, "unless_default", ())
+    return {
+        name: canonical(value)
+        for name, value in values.items()
+        if not (name in later and value == defaults[name])
+    }
 
 
 def _version(target: object) -> int:

@@ -19,6 +19,8 @@ import numpy.typing as npt
 from torch import Tensor
 from torch.nn import Module
 
+from stillhouse.core.roles import PLAIN, QUERY
+
 FloatArray = npt.NDArray[np.floating]
 IntArray = npt.NDArray[np.integer]
 ValueArray = FloatArray | IntArray
@@ -328,6 +330,26 @@ class Encoder(Protocol):
     def encode(self, texts: Sequence[str]) -> FloatArray:
         """Encode texts as float32 vectors, (N, D), in their order."""
         ...
+
+
+@runtime_checkable
+class RoleEncoder(Encoder, Protocol):
+    """An encoder with prompts of its own for queries and documents, as of sentence-transformers."""
+
+    def encode_query(self, texts: Sequence[str]) -> FloatArray:
+        """Encode queries as float32 vectors, (N, D), in their order."""
+        ...
+
+    def encode_document(self, texts: Sequence[str]) -> FloatArray:
+        """Encode documents as float32 vectors, (N, D), in their order."""
+        ...
+
+
+def encode_as(model: Encoder, role: str, texts: Sequence[str]) -> FloatArray:
+    """Encode texts of a role, (N, D); a model that knows no roles encodes all texts alike."""
+    if role == PLAIN or not isinstance(model, RoleEncoder):
+        return model.encode(texts)
+    return model.encode_query(texts) if role == QUERY else model.encode_document(texts)
 
 
 @runtime_checkable

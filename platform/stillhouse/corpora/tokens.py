@@ -117,13 +117,14 @@ def _write_ids(
     """Stream the ids to disk after a header that is rewritten once their number is known."""
     texts = open_texts(workspace, token_table.texts)
     shards = len(read_manifest(workspace.path(token_table.texts))["shards"])
+    prompt = token_table.prompt
     _write_header(file, 0)
     body = file.tell()
     parts, total = [np.zeros(1, np.int64)], 0
     for index in range(shards):
         shard = texts.shard(index)
         for first in range(0, len(shard), _AT_ONCE):
-            ids, offsets = tokenizer(shard[first : first + _AT_ONCE])
+            ids, offsets = tokenizer([prompt + text for text in shard[first : first + _AT_ONCE]])
             file.write(ids.tobytes())
             parts.append(offsets[1:] + total)
             total += len(ids)

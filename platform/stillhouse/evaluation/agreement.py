@@ -7,7 +7,8 @@ import numpy.typing as npt
 
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import require
-from stillhouse.core.types import Encoder, FloatArray
+from stillhouse.core.roles import PLAIN
+from stillhouse.core.types import Encoder, FloatArray, encode_as
 from stillhouse.corpora.tables import open_texts
 from stillhouse.evaluation.items import FiguresAndItems, Items, Part
 from stillhouse.evaluation.metrics import Values, cosines, spearman
@@ -38,9 +39,11 @@ class Agreement:
         seed: Seed for sampling the pairs.
         name: Prefix of the figure's name.
         search: Finds the nearest neighbours; None searches in this process.
+        role: Role of the texts, as the teacher embedded them; empty for plain ones.
     """
 
     version: ClassVar[int] = 1
+    unless_default: ClassVar[tuple[str, ...]] = ("role",)
     unit: ClassVar[str] = "pairs"
 
     def __init__(
@@ -51,11 +54,12 @@ class Agreement:
         seed: int = 0,
         name: str = "agreement",
         search: Search | None = None,
+        role: str = PLAIN,
     ) -> None:
         require(pairs >= 4, "pairs >= 4", pairs=pairs)
         reader = open_store(workspace, store)
         require(len(reader) >= 4, "rows of the store >= 4", rows=len(reader))
-        self.name = name
+        self.name, self.role = name, role
         draw = np.random.default_rng(seed)
         rows = np.sort(draw.choice(reader.rows, min(len(reader), POOL), replace=False))
         anchors = draw.choice(len(rows), min(pairs // 2, len(rows)), replace=False)
@@ -83,7 +87,7 @@ class Agreement:
         return {name: items.figure()}, {name: items}
 
     def _cosines(self, model: Encoder) -> Values:
-        vectors = model.encode(self.texts)
+        vectors = encode_as(model, self.role, self.texts)
         return cosines(vectors[self.first], vectors[self.second])
 
 

@@ -8,7 +8,8 @@ from typing import ClassVar
 import numpy as np
 
 from stillhouse.core.artifacts import Workspace
-from stillhouse.core.types import Encoder, FloatArray, Scorer
+from stillhouse.core.roles import DOCUMENT, QUERY
+from stillhouse.core.types import Encoder, FloatArray, Scorer, encode_as
 from stillhouse.corpora.tables import open_rows, open_texts, open_values
 from stillhouse.evaluation.candidates import candidate_figures, judge_candidates
 from stillhouse.plan.data import Examples
@@ -70,7 +71,7 @@ class ClaimRanking:
 
     def inner_products(self, model: Encoder) -> FloatArray:
         """Compute the inner products of every claim with its candidates, (Q, C)."""
-        claims_QD = np.asarray(model.encode(self.claims), np.float64)
-        documents_ND = np.asarray(model.encode(self.documents), np.float64)
+        claims_QD = np.asarray(encode_as(model, QUERY, self.claims), np.float64)
+        documents_ND = np.asarray(encode_as(model, DOCUMENT, self.documents), np.float64)
         products_QC: FloatArray = np.einsum("qd,qcd->qc", claims_QD, documents_ND[self.places_QC])
         return products_QC

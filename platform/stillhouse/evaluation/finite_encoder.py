@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 
 from stillhouse.core.errors import BadInput
-from stillhouse.core.types import FloatArray
+from stillhouse.core.roles import DOCUMENT, PLAIN, QUERY
+from stillhouse.core.types import FloatArray, encode_as
 from stillhouse.students.cpu.products import quick_products
 
 _SHOWN = 60
@@ -34,9 +35,20 @@ class FiniteEncoder:
         Raises:
             BadInput: If a vector contains NaN or infinity, or there is not one vector per text.
         """
+        return self._encoded(texts, PLAIN)
+
+    def encode_query(self, texts: Sequence[str]) -> FloatArray:
+        """Encode queries; as `encode`."""
+        return self._encoded(texts, QUERY)
+
+    def encode_document(self, texts: Sequence[str]) -> FloatArray:
+        """Encode documents; as `encode`."""
+        return self._encoded(texts, DOCUMENT)
+
+    def _encoded(self, texts: Sequence[str], role: str) -> FloatArray:
         # Published models encode by themselves; the faster float32 products on a CPU apply to them too.
         with quick_products("cpu", "float32"):
-            vectors_ND: FloatArray = np.asarray(self.model.encode(list(texts)))
+            vectors_ND: FloatArray = np.asarray(encode_as(self.model, role, list(texts)))
         if vectors_ND.ndim != 2 or len(vectors_ND) != len(texts):
             raise BadInput(
                 f"a model must return one vector per text, but returned {vectors_ND.shape} for "

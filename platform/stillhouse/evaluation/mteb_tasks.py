@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from stillhouse.core.errors import BadInput
-from stillhouse.core.types import Encoder, FloatArray
+from stillhouse.core.roles import PLAIN
+from stillhouse.core.types import Encoder, FloatArray, encode_as
 from stillhouse.evaluation.benchmark import Benchmark, Options, opened
 from stillhouse.evaluation.items import Figures
 
@@ -121,7 +122,7 @@ def measure_tasks(tasks: Sequence[Any], model: Encoder) -> dict[str, dict[str, f
 
 
 class _MtebEncoder:
-    """An encoder with mteb's interface; prompts are not used, and vectors are compared by cosine."""
+    """An encoder with mteb's interface: the prompt of mteb's role, and vectors compared by cosine."""
 
     def __init__(self, model: Encoder) -> None:
         from mteb.models import ModelMeta
@@ -129,9 +130,10 @@ class _MtebEncoder:
         self.model = model
         self.mteb_model_meta = ModelMeta.create_empty()
 
-    def encode(self, inputs: Any, **_: Any) -> FloatArray:
+    def encode(self, inputs: Any, *, prompt_type: Any = None, **_: Any) -> FloatArray:
         texts = [text for batch in inputs for text in batch["text"]]
-        return np.asarray(self.model.encode(texts), np.float32)
+        role = PLAIN if prompt_type is None else str(prompt_type.value)
+        return np.asarray(encode_as(self.model, role, texts), np.float32)
 
     def similarity(self, embeddings1: Any, embeddings2: Any) -> Tensor:
         return _unit(embeddings1) @ _unit(embeddings2).T

@@ -12,7 +12,8 @@ import numpy as np
 
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput, require
-from stillhouse.core.types import Encoder, FloatArray, IntArray
+from stillhouse.core.roles import DOCUMENT, QUERY
+from stillhouse.core.types import Encoder, FloatArray, IntArray, encode_as
 from stillhouse.corpora.tables import open_qrels, open_texts
 from stillhouse.evaluation.geometry import alignment, uniformity
 from stillhouse.evaluation.items import FiguresAndItems, means
@@ -95,7 +96,8 @@ class DocSearch:
 
     def itemised(self, model: Encoder) -> FiguresAndItems:
         """Compute the figures, and return the queries of those that are means over queries."""
-        passages_ND, queries_QD = unit(model.encode(self.passages)), unit(model.encode(self.queries))
+        passages_ND = unit(encode_as(model, DOCUMENT, self.passages))
+        queries_QD = unit(encode_as(model, QUERY, self.queries))
         _, found_QK = self.ranker.search(passages_ND, queries_QD, self.k + self.barred.shape[1])
         ids_QK = _without(found_QK, self.barred, self.k, filler=len(self.passages))
         shares = [depth for depth in (1, 10, 100) if depth <= self.k]

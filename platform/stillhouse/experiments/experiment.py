@@ -39,7 +39,8 @@ class Experiment:
         without: Keys of kinds that are left out although another kind brings them.
         budget: How long the stages are.
         selection: What selects checkpoints and trials.
-        max_length: Tokens per text, for teacher and student; 0 takes what the teacher's folder states.
+        max_length: Tokens per text, for teacher and student; 0 takes what the teacher reads by
+            ``teacher.max_length`` or by its folder.
         compute: Precision of teacher and training: ``auto``, ``float32`` or ``bfloat16``.
         seed: Seed of training and of the search; which texts are chosen does not depend on it.
     """
@@ -115,9 +116,26 @@ class Experiment:
         Args:
             teacher: Its folder states the length where the experiment does not.
         """
+        return self.teacher.max_length or self.common_length(teacher)
+
+    def common_length(self, teacher: Model) -> int:
+        """Tokens per text of teacher and student where neither states its own."""
         from stillhouse.students.head import published_length
 
-        return self.max_length or published_length(teacher)
+        return self.max_length or self.teacher.max_length or published_length(teacher)
+
+    def check_prompts(self, teacher: Model) -> None:
+        """Refuse prompts of teacher or student that leave no room for a text.
+
+        Raises:
+            BadInput: There is such a prompt.
+        """
+        from stillhouse.teachers.prompts import check_prompts, prompts_of
+
+        check_prompts(prompts_of(teacher), teacher, self.longest(teacher), "teacher")
+        student = self.student
+        length = student.length(teacher, self.common_length(teacher))
+        check_prompts(student.prompts, student.base(teacher), length, "student")
 
     def selectable(self) -> tuple[str, ...]:
         """Names that ``selection.by`` may have."""
@@ -144,6 +162,7 @@ class Experiment:
         Args:
             teacher: The teacher's model; its folder is read for the student's layers.
         """
+        self.check_prompts(teacher)
         data = {kind.key: kind.sketch(self) for kind in self.kinds if kind.present(self)}
         for kind in self.kinds:
             for each in kind.provides:
@@ -168,6 +187,7 @@ class Experiment:
             "patience": self.budget.patience,
             "finetune_patience": self.budget.finetune_patience,
             "accumulate": self.budget.accumulate,
-            "max_length": self.student.length(teacher, self.longest(teacher)),
+            "max_length": self.student.length(teacher, self.common_length(teacher)),
+            "prompts": self.student.prompts,
             "seed": self.seed,
         }

@@ -49,7 +49,7 @@ def fields() -> dict[str, Field]:
     found[f"student.{KIND}"] = Field(f"student.{KIND}", "str", first, choices)
     for kind in sorted(kinds.values(), key=lambda kind: not kind.default):
         for field in _walk(kind, "student."):
-            name = field.path.removeprefix("student.")
+            name = field.path.removeprefix("student.").partition(".")[0]
             owners = [f"``{key}``" for key, each in kinds.items() if hasattr(each, name)]
             if len(owners) < len(kinds):
                 field = dataclasses.replace(field, text=f"{field.text} Of kind {' and '.join(owners)}.")

@@ -21,9 +21,10 @@ from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.experiments.negatives import mine_negatives, with_negatives
-from stillhouse.experiments.preparation import embed_stores, read_pydocs
+from stillhouse.experiments.preparation import embed_stores, read_pydocs, teacher_store
 from stillhouse.plan.data import Examples, Mined, Store, TextTable
 from stillhouse.teachers.embedding import resolve_compute
+from stillhouse.teachers.prompts import check_prompts, prompts_of
 from stillhouse.teachers.store import open_store
 
 _ROWS = 2048
@@ -118,11 +119,12 @@ def _planned(
 ) -> tuple[Examples, Mined]:
     teacher, compute = experiment.teacher.model(), resolve_compute(embedding.device, experiment.compute)
     longest = experiment.longest(teacher)
-    if remark := experiment.teacher.remark(teacher):
+    check_prompts(prompts_of(teacher), teacher, longest, "teacher")
+    for remark in experiment.teacher.remarks(teacher):
         say(f"  {remark}")
 
-    def store(texts: TextTable) -> Store:
-        return Store(texts=texts, teacher=teacher, max_length=longest, compute=compute)
+    def store(texts: TextTable, role: str) -> Store:
+        return teacher_store(texts, teacher, role, max_length=longest, compute=compute)
 
     choice = pairs_of(experiment)
     if choice.path:

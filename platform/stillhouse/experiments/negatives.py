@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from stillhouse.core.console import Progress
 from stillhouse.core.errors import mistake_in
+from stillhouse.core.roles import DOCUMENT, QUERY
 from stillhouse.evaluation.search.indexes import check_index, parse_index
 from stillhouse.examples.mining import build_mined
 from stillhouse.plan.data import Examples, Mined, Store, TextTable
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def with_negatives(
-    pairs: Examples, mining: Mining, count: int, store: Callable[[TextTable], Store]
+    pairs: Examples, mining: Mining, count: int, store: Callable[[TextTable, str], Store]
 ) -> Examples:
     """Add hard negatives to pairs, which are still to be mined where they do not come with the pairs.
 
@@ -27,7 +28,7 @@ def with_negatives(
         pairs: The pairs.
         mining: The rule of mining.
         count: Number of negatives per pair.
-        store: Names the teacher's vectors of a table of texts.
+        store: Names the teacher's vectors of a table of texts of a role.
 
     Raises:
         BadInput: FAISS as it is installed lacks the index of the rule.
@@ -36,7 +37,7 @@ def with_negatives(
         return pairs
     if mining.index != "exact":
         check_index(parse_index(mining.index))
-    queries, passages = store(pairs.columns["query"]), store(pairs.columns["passage"])
+    queries, passages = store(pairs.columns["query"], QUERY), store(pairs.columns["passage"], DOCUMENT)
     return Examples(
         columns={**pairs.columns, "negatives": pairs.columns["passage"]},
         origin=Mined(pairs, queries, passages, count, mining),

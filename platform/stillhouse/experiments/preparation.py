@@ -10,6 +10,7 @@ from stillhouse.cluster.resources import teacher_actors
 from stillhouse.core.artifacts import Workspace, write_json
 from stillhouse.core.console import Progress, say, warn
 from stillhouse.core.identity import Spec, canonical, fingerprint
+from stillhouse.core.roles import PLAIN
 from stillhouse.corpora.pydocs.selection import pydocs
 from stillhouse.corpora.tables import open_rows, open_texts
 from stillhouse.experiments.embedding import Embedding
@@ -26,6 +27,7 @@ from stillhouse.plan.stage import DevSuite, Stage, TestSuite
 from stillhouse.students.head import head_of
 from stillhouse.teachers.embedding import build_stores, resolve_compute
 from stillhouse.teachers.loading import load_sentence_transformer
+from stillhouse.teachers.prompts import prompts_of
 from stillhouse.teachers.store import open_store
 
 P = TypeVar("P")
@@ -107,13 +109,13 @@ class Preparation:
     def teacher(self) -> Model:
         """The experiment's teacher."""
         teacher = self.experiment.teacher.model()
-        longest = self.experiment.longest(teacher)
+        self.experiment.check_prompts(teacher)
+        longest = self.experiment.common_length(teacher)
         for line in (
-            self.experiment.teacher.remark(teacher),
+            *self.experiment.teacher.remarks(teacher),
             *self.experiment.student.remarks(teacher, longest),
         ):
-            if line:
-                say(f"  {line}")
+            say(f"  {line}")
         return teacher
 
     @cached_property
@@ -126,19 +128,19 @@ class Preparation:
         """The precision of teacher and training: ``float32`` or ``bfloat16``."""
         return resolve_compute(self.embedding.device, self.experiment.compute)
 
-    def store(self, texts: TextTable) -> Store:
-        """The teacher's vectors of some texts; naming a store embeds nothing."""
-        return Store(texts=texts, teacher=self.teacher, max_length=self.max_length, compute=self.compute)
+    def store(self, texts: TextTable, role: str = PLAIN) -> Store:
+        """The teacher's vectors of some texts of a role; naming a store embeds nothing."""
+        return teacher_store(texts, self.teacher, role, max_length=self.max_length, compute=self.compute)
 
-    def embedded(self, texts: TextTable) -> Store:
-        """The teacher's vectors of some texts, which the teacher will embed."""
-        self._stores.append(self.store(texts))
+    def embedded(self, texts: TextTable, role: str = PLAIN) -> Store:
+        """The teacher's vectors of some texts of a role, which the teacher will embed."""
+        self._stores.append(self.store(texts, role))
         return self._stores[-1]
 
-    def trained_on(self, texts: TextTable) -> Store:
+    def trained_on(self, texts: TextTable, role: str = PLAIN) -> Store:
         """The teacher's vectors of texts to train on; nothing is embedded that no stage reads."""
         read = self.training and not self.unread.vectors
-        return self.embedded(texts) if read else self.store(texts)
+        return self.embedded(texts, role) if read else self.store(texts, role)
 
     def later(self, action: Callable[[], None]) -> None:
         """Register what is done once the teacher has embedded everything."""
@@ -245,6 +247,7 @@ class Preparation:
         facts = {
             "teacher": self.teacher.name,
             "teacher_head": str(head_of(self.teacher)),
+            **self._reading(),
             "pairs": 0,
             **self.facts,
             **share,
@@ -252,6 +255,19 @@ class Preparation:
         }
         first = {name: facts[name] for name in _FIRST_FACTS if name in facts}
         return {**first, **facts}
+
+    def _reading(self) -> dict[str, str]:
+        """Facts on prompts, and on dimensions that are left out; nothing where there are neither."""
+        prompts = {"teacher": prompts_of(self.teacher), "student": self.experiment.student.prompts}
+        facts = {f"{who}_prompts": str(each) for who, each in prompts.items() if each}
+        kept = self.teacher.dimension
+        return facts | ({"teacher_dimension": f"the first {kept}"} if kept else {})
+
+
+def teacher_store(texts: TextTable, teacher: Model, role: str, *, max_length: int, compute: str) -> Store:
+    """A teacher's vectors of texts of a role: with the prompt that the teacher wants for that role."""
+    prompt = prompts_of(teacher).of(role)
+    return Store(texts=texts, teacher=teacher, max_length=max_length, prompt=prompt, compute=compute)
 
 
 def prepare(

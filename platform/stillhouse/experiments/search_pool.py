@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from stillhouse.core.artifacts import read_manifest
 from stillhouse.core.console import say, warn
+from stillhouse.core.roles import DOCUMENT, QUERY
 from stillhouse.evaluation.pool import Pool, build_pool, calibrate
 from stillhouse.experiments.kinds.collection import SearchData
 from stillhouse.plan.data import Collection, Store, TextTable
@@ -15,15 +16,17 @@ if TYPE_CHECKING:
     from stillhouse.core.types import Encoder
 
 
-def pool_of(collection: Collection, size: int, store: Callable[[TextTable], Store]) -> Pool | None:
+def pool_of(collection: Collection, size: int, store: Callable[[TextTable, str], Store]) -> Pool | None:
     """Return the pool to sample; None where all passages are searched.
 
     Args:
         collection: All queries and passages.
         size: Number of random passages in the pool; 0 searches all.
-        store: Registers a table of texts that the teacher has still to embed.
+        store: Registers a table of texts of a role that the teacher has still to embed.
     """
-    return Pool(collection, store(collection.queries), store(collection.passages), size) if size else None
+    if not size:
+        return None
+    return Pool(collection, store(collection.queries, QUERY), store(collection.passages, DOCUMENT), size)
 
 
 def pooled_dev(workspace: "Workspace", pool: "Pool") -> Collection:

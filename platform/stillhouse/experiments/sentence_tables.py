@@ -34,13 +34,14 @@ def read_corpus(
     return split_table(context.workspace, text_to_train_on(context, table), held_out=held_out)
 
 
-def measure_sentences(context: "Preparation", dev: Store, test: Store) -> None:
-    """Register agreement with the teacher, and STS where the data root has it."""
+def measure_sentences(context: "Preparation", dev: Store, test: Store, role: str) -> None:
+    """Register agreement with the teacher on texts of a role, and STS where the data root has it."""
+    of_role = {"role": role} if role else {}
     context.measure(
         "agreement",
         AGREEMENT,
-        dev=lambda: spec(Agreement, store=dev, pairs=500),
-        test=spec(Agreement, store=test, pairs=500),
+        dev=lambda: spec(Agreement, store=dev, pairs=500, **of_role),
+        test=spec(Agreement, store=test, pairs=500, **of_role),
     )
     root = context.experiment.selection.data_root
     if root:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from stillhouse.core.errors import require
 from stillhouse.core.identity import Spec
+from stillhouse.core.roles import Prompts
 from stillhouse.experiments.data_kind import found_in
 from stillhouse.plan.data import Model
 from stillhouse.teachers.weights import model_folder, resolve_model
@@ -24,6 +25,7 @@ class StudentChoice:
         pooling: One of ``poolings``; empty pools as the teacher does.
         normalize: Whether its vectors have length 1; None does as the teacher's.
         max_length: Tokens per text that the student reads; 0 reads as many as the teacher.
+        prompts: What the student is given before every text, by role.
     """
 
     key: ClassVar[str]
@@ -33,6 +35,7 @@ class StudentChoice:
     pooling: str
     normalize: bool | None
     max_length: int
+    prompts: Prompts
 
     def check_head(self) -> None:
         """Check the fields that every kind has.
@@ -46,7 +49,7 @@ class StudentChoice:
 
     def base(self, teacher: Model) -> Model:
         """The checkpoint that the student starts from."""
-        return resolve_model(self.checkpoint) if self.checkpoint else teacher
+        return resolve_model(self.checkpoint) if self.checkpoint else teacher.weights()
 
     def head(self, teacher: Model) -> "Head":
         """Pooling and norm: the student's own fields, else those of the teacher.

@@ -206,8 +206,9 @@ def _first_stages(hp: HyperParameters, setting: Setting, student: Spec[Any], sha
             start_from=assistant,
             live=Live(full_embedding, start_from=assistant),
         )
+    reading: dict[str, Any] = {"max_length": setting.max_length, "prompt": setting.prompts.plain}
     stores = {
-        column: Store(table, assistant, max_length=setting.max_length, compute=setting.autocast)
+        column: Store(table, assistant, compute=setting.autocast, **reading)
         for column, table in _examples(setting).columns.items()
     }
     return _stage(hp, setting, "student", student, regression, stores, start_from=before)

@@ -4,15 +4,31 @@ Nothing here reads data: each value names an artifact, a folder of the workspace
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from stillhouse.core.errors import require
 from stillhouse.core.identity import fingerprint
+from stillhouse.core.roles import DOCUMENT, PLAIN, QUERY, Prompts
 from stillhouse.plan.mining import Mining
 
 if TYPE_CHECKING:
     from stillhouse.plan.stage import DevSuite, Stage
+
+
+COLUMN_ROLES = {
+    "query": QUERY,
+    "passage": DOCUMENT,
+    "negatives": DOCUMENT,
+    "claim": QUERY,
+    "documents": DOCUMENT,
+}
+"""Roles of the columns of examples, by name; texts of any other column are plain."""
+
+
+def column_role(column: str) -> str:
+    """The role that a column's name says; plain for any other name."""
+    return COLUMN_ROLES.get(column, PLAIN)
 
 
 class Named:
@@ -34,6 +50,9 @@ class Model(Named):
         path: The local folder; not part of the identity.
         pooling: Pooling instead of that of the folder's modules; empty takes theirs. See `students.head`.
         normalize: Whether vectors have length 1, instead of what the folder's modules say; None takes theirs.
+        dimension: Number of dimensions that are kept of a vector, the first ones; 0 keeps all.
+        prompts: Prompts by role instead of those of the folder; None takes the folder's. Not part of the
+            identity: a `Store` names the one prompt that its vectors have.
     """
 
     sha256: str
@@ -41,6 +60,12 @@ class Model(Named):
     path: str = field(default="", metadata={"identity": False})
     pooling: str = field(default="", metadata={"identity": "unless_default"})
     normalize: bool | None = field(default=None, metadata={"identity": "unless_default"})
+    dimension: int = field(default=0, metadata={"identity": "unless_default"})
+    prompts: Prompts | None = field(default=None, metadata={"identity": False})
+
+    def weights(self) -> "Model":
+        """The model as something to start from: without what it does to texts before and vectors after."""
+        return replace(self, dimension=0, prompts=None)
 
 
 @dataclass(frozen=True)
@@ -61,6 +86,12 @@ class TokenTable(Named):
     """The token ids of a `TextTable` under one tokenizer, special tokens included.
 
     On disk: ``ids.npy`` (int32, all rows end to end), ``offsets.npy`` (int64, rows + 1) and a manifest.
+
+    Attributes:
+        texts: The rows.
+        tokenizer: The model whose tokenizer is used.
+        max_length: Tokens, special ones included; longer texts are cut.
+        prompt: Prefix of every text.
     """
 
     kind: ClassVar[str] = "tokens"
@@ -68,6 +99,7 @@ class TokenTable(Named):
     texts: TextTable
     tokenizer: Model
     max_length: int
+    prompt: str = field(default="", metadata={"identity": "unless_default"})
 
     @property
     def label(self) -> str:
@@ -210,6 +242,7 @@ class Examples(Named):
         columns: Column name to the table that its ids point into.
         origin: Where the rows come from.
         values: Names of the values; they are part of the rows that came with the data.
+        text_role: Role of the column ``text``; empty for plain texts. The names of other columns say theirs.
     """
 
     kind: ClassVar[str] = "examples"
@@ -217,6 +250,11 @@ class Examples(Named):
     origin: AllRows | Given | Mined | Sampled | Recorded | Scored
     label: str = field(default="examples", metadata={"identity": False})
     values: tuple[str, ...] = field(default=(), metadata={"identity": "unless_default"})
+    text_role: str = field(default=PLAIN, metadata={"identity": "unless_default"})
+
+    def role(self, column: str) -> str:
+        """The role of a column: what its name says, or `text_role`; plain for any other."""
+        return self.text_role if column == "text" else column_role(column)
 
     def __post_init__(self) -> None:
         """Refuse a value that has the name of a column."""
@@ -250,7 +288,7 @@ class Examples(Named):
 def sample(examples: Examples, fraction: float) -> Examples:
     """A share of some rows; a smaller share is part of a larger one."""
     origin = Sampled(examples, fraction)
-    return Examples(examples.columns, origin, label=examples.label, values=examples.values)
+    return replace(examples, origin=origin)
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from stillhouse.core.identity import Spec
+from stillhouse.core.roles import Prompts
 from stillhouse.plan.data import AllRows, Examples, Model, Store
 from stillhouse.plan.kinds import Kind
 from stillhouse.plan.stage import DevSuite
@@ -21,16 +22,19 @@ class SentenceData:
         store: The teacher's vectors of every text.
         rows: Number of texts that are trained on: what an epoch is.
         sample: The texts that are trained on, where that is a share of them; None for all.
+        role: Role of the texts; empty for plain ones.
     """
 
     store: Store
     rows: int
     sample: Examples | None = None
+    role: str = field(default="", metadata={"identity": "unless_default"})
 
     @property
     def examples(self) -> Examples:
         """The texts that are trained on, column ``text``."""
-        return self.sample or Examples(columns={"text": self.store.texts}, origin=AllRows())
+        columns = {"text": self.store.texts}
+        return self.sample or Examples(columns, origin=AllRows(), text_role=self.role)
 
 
 @dataclass(frozen=True)
@@ -103,6 +107,7 @@ class Setting:
         max_length: Tokens per text for the student.
         autocast: ``float32`` or ``bfloat16``.
         seed: Seed of everything random in training.
+        prompts: The student's prompts by role.
     """
 
     teacher: Model
@@ -120,6 +125,7 @@ class Setting:
     max_length: int = 128
     autocast: str = "float32"
     seed: int = 0
+    prompts: Prompts = field(default=Prompts(), metadata={"identity": "unless_default"})
 
     def __getitem__(self, kind: type[Kind[P]]) -> P:
         """The prepared data of a kind that the method needs."""
@@ -155,4 +161,5 @@ class Setting:
             "dev": self.dev,
             "patience": self.finetune_patience if own else self.patience,
             "accumulate": self.accumulate,
+            "prompts": self.prompts,
         }

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 from stillhouse.core.errors import require
 from stillhouse.core.identity import Spec
+from stillhouse.core.roles import Prompts
 from stillhouse.plan.data import Examples, Named, Store
 
 
@@ -107,6 +108,7 @@ class Stage(Named):
         dev: Suite that selects the checkpoint; None keeps the last one.
         evaluate_every: Examples between evaluations; 0 evaluates at the end only.
         patience: Evaluations without improvement before the stage ends; 0 disables early ending.
+        prompts: What the student is given before every text, by role.
     """
 
     kind: ClassVar[str] = "stages"
@@ -128,6 +130,7 @@ class Stage(Named):
     dev: DevSuite | None = None
     evaluate_every: int = 0
     patience: int = 0
+    prompts: Prompts = field(default=Prompts(), metadata={"identity": "unless_default"})
 
     def __post_init__(self) -> None:
         """Check the ranges, and that nothing of the test split steers training."""

@@ -24,6 +24,11 @@ model = SentenceTransformer("{path}"{backend})
 vectors = model.encode(["First sentence.", "Second sentence."])  # (2, {dim})
 ```"""
 
+_PROMPTS = (
+    "It was trained with prompts: {prompts}. `encode_query` and `encode_document` put them before the texts; "
+    "a runtime without these functions must be given texts that begin with them."
+)
+
 _GRAPH_USAGE = """\
 ```python
 import numpy as np
@@ -150,6 +155,7 @@ class Deployed:
         pad_id: Token id that an ONNX graph's batches are padded with.
         lower: Whether texts are lower-cased before the tokenizer.
         joiner: The joiner of two towers.
+        prompts: Its prompts by role, in words; empty for none.
     """
 
     form: str
@@ -163,6 +169,7 @@ class Deployed:
     pad_id: int = 0
     lower: bool = False
     joiner: str = ""
+    prompts: str = ""
 
 
 def model_card(card: Card, export: Deployed) -> str:
@@ -182,6 +189,7 @@ def model_card(card: Card, export: Deployed) -> str:
         f"A small text-embedding model{made} with {card.method}.",
         _pairs(("", ""), about),
         "## How to use\n\n" + usage(export),
+        *([_PROMPTS.format(prompts=export.prompts)] if export.prompts else []),
         "## Figures\n\n" + _figures(card, export),
         "## Size and speed\n\n" + _sizes(card, export),
         f"## Method\n\n{method}",

@@ -296,4 +296,12 @@ def _copy_layers(whole: "PreTrainedModel", part: "PreTrainedModel", kept: tuple[
             f"{differing[:3]} differ. In this architecture the first layer differs from the others: keep "
             "layer 0."
         )
+    own = part.state_dict()
+    reshaped = sorted(name for name, tensor in moved.items() if tensor.shape != own[name].shape)
+    if reshaped:
+        raise BadInput(
+            f"A student of {whole.config.model_type} must keep all of its layers, but got layers={list(kept)}: "
+            f"{reshaped[:3]} hold weights of all layers together. Keep all layers, or start from another "
+            "checkpoint (student.checkpoint)."
+        )
     part.load_state_dict(moved)

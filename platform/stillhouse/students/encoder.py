@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from stillhouse.core.errors import require
+from stillhouse.core.roles import NO_PROMPTS, Prompts
 from stillhouse.core.tokenizing import FastTokenizer, pad, token_batches
 from stillhouse.core.types import Encoding, Tokens
 from stillhouse.students.cpu.attention import optimise_for_cpu
@@ -48,6 +49,7 @@ class StudentEncoder:
     Attributes:
         dim: D.
         tokenizer: Converts texts to ids, truncated as the training texts were.
+        prompts: What it puts before every text, by role.
     """
 
     def __init__(
@@ -59,6 +61,7 @@ class StudentEncoder:
         device: str = "cpu",
         batch_tokens: int = 4096,
         autocast: str = "float32",
+        prompts: Prompts = NO_PROMPTS,
     ) -> None:
         """Wrap a student.
 
@@ -69,6 +72,7 @@ class StudentEncoder:
             device: Device that the student runs on.
             batch_tokens: Tokens per batch, padding included; a longer text forms a batch of its own.
             autocast: ``float32`` or ``bfloat16``, the precision of the matrix products.
+            prompts: Prompts by role.
 
         Raises:
             BadInput: A value out of range, or a folder without a tokenizer.
@@ -77,7 +81,7 @@ class StudentEncoder:
         require(batch_tokens >= 1, "batch_tokens >= 1", batch_tokens=batch_tokens)
         self.student, self.dim = student, student.dim
         self.max_length, self.batch_tokens = max_length, batch_tokens
-        self.device, self.autocast = device, autocast
+        self.device, self.autocast, self.prompts = device, autocast, prompts
         self.tokenizer = FastTokenizer(Path(tokenizer_path), max_length)
         student.to(device)
         optimise_for_cpu(student, device)
@@ -89,10 +93,21 @@ class StudentEncoder:
         return other
 
     def encode(self, texts: Sequence[str]) -> Vectors:
-        """Encode texts, (N, D), in their order."""
+        """Encode texts without a role, (N, D), in their order."""
+        return self._encoded(texts, self.prompts.plain)
+
+    def encode_query(self, texts: Sequence[str]) -> Vectors:
+        """Encode queries, (N, D), in their order."""
+        return self._encoded(texts, self.prompts.query)
+
+    def encode_document(self, texts: Sequence[str]) -> Vectors:
+        """Encode documents, (N, D), in their order."""
+        return self._encoded(texts, self.prompts.document)
+
+    def _encoded(self, texts: Sequence[str], prompt: str) -> Vectors:
         if not texts:
             return np.empty((0, self.dim), dtype=np.float32)
-        ids, offsets = self.tokenizer(texts)
+        ids, offsets = self.tokenizer([prompt + text for text in texts])
         starts, lengths = offsets[:-1], np.diff(offsets)
         vectors_ND = np.empty((len(texts), self.dim), dtype=np.float32)
         with inferring(self.student, self.device, self.autocast):

@@ -69,6 +69,13 @@ def own_head(base: Model) -> Head:
         BadInput: A pooling that is not supported, or further modules that change the vector.
     """
     head = head_of(base)
+    require(
+        not base.dimension,
+        "a live or fine-tuned teacher must keep all of its dimensions",
+        teacher=base.name or base.path,
+        dimension=base.dimension,
+        remedy="Leave teacher.dimension out.",
+    )
     if head.pooling not in HEADS or head.others or is_static(Path(base.path)):
         raise BadInput(
             f"A live or fine-tuned teacher must pool by one of {', '.join(HEADS)}, with no other module "
@@ -105,6 +112,49 @@ def with_head(model: Model, pooling: str, normalize: bool | None) -> Model:
         pooling="" if pooling == own.pooling else pooling,
         normalize=None if normalize == own.normalize else normalize,
     )
+
+
+def truncated(model: Model, dimension: int) -> Model:
+    """Return a model with the first dimensions of its vectors alone; 0, or as many as it has, keeps all.
+
+    Raises:
+        BadInput: It has fewer dimensions.
+    """
+    if not dimension:
+        return model
+    whole = own_dimension(model)
+    require(
+        1 <= dimension <= whole,
+        "1 <= teacher.dimension <= dimensions of the teacher",
+        dimension=dimension,
+        teacher=model.name,
+        dimensions=whole,
+    )
+    return dataclasses.replace(model, dimension=dimension if dimension < whole else 0)
+
+
+def own_dimension(model: Model) -> int:
+    """Return the number of dimensions of a model's vectors, before any are left out; reads no weights."""
+    folder = Path(model.path)
+    for module, kind in reversed(list(zip(_modules(model), _classes(model), strict=True))):
+        described = folder / module["path"] / "config.json"
+        if kind == "Dense":
+            return int(read_json(described)["out_features"])
+        if kind == "Pooling" and not model.pooling:
+            config = read_json(described)
+            width = config.get("embedding_dimension") or config["word_embedding_dimension"]
+            return int(width) * (_stated_head(model).pooling.count("+") + 1)
+    if is_static(folder):
+        (table,) = _shapes(transformer_part(folder)).values()
+        return int(table[1])
+    return int(read_config(model).get_text_config().hidden_size)
+
+
+def _shapes(folder: Path) -> dict[str, list[int]]:
+    from safetensors import safe_open
+
+    with safe_open(next(iter(sorted(folder.glob("*.safetensors")))), "pt") as weights:
+        return {name: list(weights.get_slice(name).get_shape()) for name in weights.keys()}
 
 
 def head_remark(model: Model, *, pooling_given: bool = False, normalize_given: bool = False) -> str:

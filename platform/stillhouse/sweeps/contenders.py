@@ -1,5 +1,6 @@
 """The models of the final comparison as full-precision encoders: teacher, students, untrained student."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from torch import nn
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.devices import usable_device
 from stillhouse.core.identity import fingerprint
+from stillhouse.core.roles import Prompts
 from stillhouse.core.types import Encoder, FloatArray
 from stillhouse.experiments.kinds.claims import Claims
 from stillhouse.experiments.preparation import Prepared
@@ -53,7 +55,13 @@ class Contenders:
     def fingerprint(self) -> str:
         """Identifies the models and the suite."""
         stages = [self.champion.stage.fingerprint, self.baseline[0].fingerprint if self.baseline else ""]
-        return fingerprint([self.prepared.test.fingerprint, *stages])
+        return fingerprint([self.prepared.test.fingerprint, *stages, *self._teacher_prompts()])
+
+    def _teacher_prompts(self) -> list[Prompts]:
+        """The teacher's prompts, if it has any: no store need name those of a role that is only measured."""
+        setting = self.prepared.setting
+        prompts = None if setting.get(Claims) else setting.teacher.prompts
+        return [prompts] if prompts else []
 
     def encoders(self, workspace: Workspace) -> dict[str, tuple[Any, nn.Module]]:
         """Load each model by name: its encoder, and the module whose cost is measured."""
@@ -86,9 +94,20 @@ class TeacherEncoder:
             self.module.tokenizer.enable_truncation(max_length)
 
     def encode(self, texts: Any) -> FloatArray:
-        """Encode texts into vectors, (N, E), in their order."""
+        """Encode texts without a role as vectors, (N, E), in their order."""
+        return self._encoded(self.module.encode, texts)
+
+    def encode_query(self, texts: Any) -> FloatArray:
+        """Encode queries as vectors, (N, E), in their order."""
+        return self._encoded(self.module.encode_query, texts)
+
+    def encode_document(self, texts: Any) -> FloatArray:
+        """Encode documents as vectors, (N, E), in their order."""
+        return self._encoded(self.module.encode_document, texts)
+
+    def _encoded(self, encode: Callable[..., Any], texts: Any) -> FloatArray:
         with quick_products(self._device, "float32"):
-            vectors = self.module.encode(list(texts), convert_to_numpy=True, show_progress_bar=False)
+            vectors = encode(list(texts), convert_to_numpy=True, show_progress_bar=False)
         return np.asarray(vectors, dtype=np.float32)
 
 
@@ -120,7 +139,7 @@ def first_of(stage: Stage) -> Stage:
 
 def untrained(stage: Stage, device: str) -> Any:
     """Build the student that a stage starts from: the selected layers with their original weights."""
-    return encoder_of(build_student(stage), stage.max_length, "float32", device)
+    return encoder_of(build_student(stage), stage.max_length, "float32", device, stage.prompts)
 
 
 def _module(encoder: Any) -> nn.Module:

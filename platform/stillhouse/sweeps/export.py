@@ -125,6 +125,7 @@ def describe_export(encoder: Any, target: Path, form: str, parity: float, joiner
         pad_id=inner.tokenizer.pad_id,
         lower=lower_cases(tokenizer),
         joiner=joiner,
+        prompts=str(inner.prompts) if inner.prompts else "",
     )
 
 

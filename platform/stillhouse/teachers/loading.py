@@ -3,12 +3,13 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput, require
+from stillhouse.core.roles import DOCUMENT, QUERY, Prompts
 from stillhouse.core.tokenizing import FastTokenizer, first_module, is_static
 from stillhouse.core.types import Tokens
 from stillhouse.plan.data import Model, Store
@@ -18,6 +19,7 @@ from stillhouse.students.cpu.attention import optimise_for_cpu
 from stillhouse.students.head import head_of, load_pooler
 from stillhouse.students.pooling import POOLER
 from stillhouse.teachers.forward import cast_products
+from stillhouse.teachers.prompts import prompts_of
 from stillhouse.teachers.weights import check_safetensors, on_this_machine
 
 if TYPE_CHECKING:
@@ -32,7 +34,8 @@ _TOKENIZERS: dict[str, Model] = {}
 def load_sentence_transformer(model: Model, device: str = "cpu") -> "SentenceTransformer":
     """Load a model with sentence-transformers: float32, evaluation mode, from the local folder only.
 
-    A pooling or a norm that the model sets replaces what the folder's modules do.
+    A pooling, a norm or prompts that the model sets replace those of the folder; ``encode_query`` and
+    ``encode_document`` use the prompts of `teachers.prompts.prompts_of`.
 
     Raises:
         BadInput: sentence-transformers cannot load the folder.
@@ -54,17 +57,40 @@ def load_sentence_transformer(model: Model, device: str = "cpu") -> "SentenceTra
             f"{model.name or model.path} must be a model that sentence-transformers loads, but loading it "
             f"gave: {error}"
         ) from error
-    if model.pooling or model.normalize is not None:
+    if model.pooling or model.normalize is not None or model.dimension:
         _replace_head(loaded, model)
+    _set_prompts(loaded, prompts_of(model))
     optimise_for_cpu(loaded, device)
     return loaded.eval()
 
 
+class _Truncated(nn.Module):
+    """The first dimensions of every vector, as a module of sentence-transformers."""
+
+    def __init__(self, dimension: int) -> None:
+        super().__init__()
+        self.dimension = dimension
+
+    def forward(self, features: dict[str, Any], **_: Any) -> dict[str, Any]:
+        return {**features, "sentence_embedding": features["sentence_embedding"][..., : self.dimension]}
+
+    def get_embedding_dimension(self) -> int:
+        return self.dimension
+
+    get_sentence_embedding_dimension = get_embedding_dimension
+
+
+def _set_prompts(loaded: "SentenceTransformer", prompts: Prompts) -> None:
+    named, default = prompts.exported()
+    loaded.prompts = {**loaded.prompts, QUERY: "", DOCUMENT: "", **named}
+    loaded.default_prompt_name = default
+
+
 def _replace_head(loaded: "SentenceTransformer", model: Model) -> None:
-    """Replace pooling, pooler and norm of a loaded model by those that the model sets; the rest stays."""
+    """Replace pooling, pooler, norm and dimension of a loaded model by what is set; the rest stays."""
     from sentence_transformers.sentence_transformer.modules import Dense, Normalize, Pooling
 
-    own, head = head_of(replace(model, pooling="", normalize=None)), head_of(model)
+    own, head = head_of(replace(model.weights(), pooling="", normalize=None)), head_of(model)
     parts = list(loaded)
     if model.pooling:
         first, before = parts[0], next((part for part in parts if isinstance(part, Pooling)), None)
@@ -81,6 +107,7 @@ def _replace_head(loaded: "SentenceTransformer", model: Model) -> None:
             dense.linear = load_pooler(model)
             parts.insert(2, dense)
     parts = [part for part in parts if not isinstance(part, Normalize)]
+    parts += [_Truncated(model.dimension)] if model.dimension else []
     parts += [Normalize()] if head.normalize else []
     for name in [name for name, _ in loaded.named_children()]:
         delattr(loaded, name)
@@ -107,12 +134,31 @@ def teacher_encoder(store: Store, workspace: Workspace, device: str = "cpu") -> 
     Raises:
         BadInput: The teacher's stage is not finished, or the model cannot be loaded.
     """
+    return as_encoder(load_teacher(store, workspace, device), store)
+
+
+def load_teacher(store: Store, workspace: Workspace, device: str = "cpu") -> nn.Module:
+    """Load a store's teacher, which `as_encoder` makes a function for this store or for one of other prompts.
+
+    Raises:
+        BadInput: The teacher's stage is not finished, or the model cannot be loaded.
+    """
     if isinstance(store.teacher, Stage):
         return _trained(store.teacher, workspace, device, store.compute)
     local = on_this_machine(store.teacher)
     check_teacher(local)
-    model = load_sentence_transformer(local, device)
-    return _static(model) if is_static(Path(local.path)) else _contextual(model, store, local)
+    model: nn.Module = load_sentence_transformer(local, device)
+    if not is_static(Path(local.path)):
+        cast_products(model, store.compute)
+    return model
+
+
+def as_encoder(teacher: nn.Module, store: Store) -> Callable[[Tokens], Tensor]:
+    """Return a loaded teacher as a function from tokens of texts with a store's prompt to vectors (B, E)."""
+    if isinstance(store.teacher, Stage):
+        return lambda tokens: teacher(tokens).embedding_BD
+    local = on_this_machine(store.teacher)
+    return _static(teacher) if is_static(Path(local.path)) else _contextual(teacher, store, local)
 
 
 def check_teacher(model: Model) -> None:
@@ -129,13 +175,12 @@ def check_teacher(model: Model) -> None:
         )
 
 
-def _contextual(model: "SentenceTransformer", store: Store, local: Model) -> Callable[[Tokens], Tensor]:
+def _contextual(model: Any, store: Store, local: Model) -> Callable[[Tokens], Tensor]:
     positions = getattr(model[0].auto_model.config, "max_position_embeddings", store.max_length)
     require(
         store.max_length <= positions, "max_length <= the teacher's positions", max_length=store.max_length
     )
     # Some poolings exclude the prompt's tokens; they receive their number, as from `encode`.
-    cast_products(model, store.compute)
     tokenizer = FastTokenizer(Path(local.path), store.max_length)
     prompt = {"prompt_length": tokenizer.prefix_length(store.prompt)} if store.prompt else {}
 
@@ -147,7 +192,7 @@ def _contextual(model: "SentenceTransformer", store: Store, local: Model) -> Cal
     return forward
 
 
-def _static(model: "SentenceTransformer") -> Callable[[Tokens], Tensor]:
+def _static(model: nn.Module) -> Callable[[Tokens], Tensor]:
     def forward(tokens: Tokens) -> Tensor:
         lengths_B = tokens.attention_mask_BT.sum(dim=1)
         ids_N = tokens.input_ids_BT[tokens.attention_mask_BT.bool()]
@@ -159,7 +204,7 @@ def _static(model: "SentenceTransformer") -> Callable[[Tokens], Tensor]:
     return forward
 
 
-def _trained(stage: Stage, workspace: Workspace, device: str, compute: str) -> Callable[[Tokens], Tensor]:
+def _trained(stage: Stage, workspace: Workspace, device: str, compute: str) -> nn.Module:
     from safetensors.torch import load_file
 
     if not workspace.finished(stage):
@@ -167,14 +212,9 @@ def _trained(stage: Stage, workspace: Workspace, device: str, compute: str) -> C
             f"The teacher's stage must be finished, but {stage.label}-{stage.fingerprint} is not. Run it "
             "first."
         )
-    student = stage.student.build()
+    student: nn.Module = stage.student.build()
     student.load_state_dict(load_file(workspace.path(stage) / "student.safetensors"))
     student.to(device).eval()
     cast_products(student, compute)
     optimise_for_cpu(student, device)
-
-    def forward(tokens: Tokens) -> Tensor:
-        vectors: Tensor = student(tokens).embedding_BD
-        return vectors
-
-    return forward
+    return student

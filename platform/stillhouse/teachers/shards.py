@@ -6,7 +6,6 @@ number of actors nor their order changes them.
 
 import functools
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,16 +14,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import torch
-from torch import Tensor
+from torch import nn
 
 from stillhouse.core.artifacts import Workspace, read_manifest, replacing, sha256_of, write_json
 from stillhouse.core.identity import fingerprint
 from stillhouse.core.tokenizing import FastTokenizer, Ids, Offsets
-from stillhouse.core.types import IntArray, Tokens
+from stillhouse.core.types import IntArray
 from stillhouse.corpora.tables import Texts
 from stillhouse.plan.data import Model, Store
 from stillhouse.teachers.forward import Forward, Vectors
-from stillhouse.teachers.loading import teacher_encoder
+from stillhouse.teachers.loading import as_encoder, load_teacher
 from stillhouse.teachers.weights import on_this_machine
 
 ARROW_TYPE = {"float16": pa.float16(), "float32": pa.float32()}
@@ -122,13 +121,14 @@ class ShardEmbedder:
         teacher: The loaded teacher, if another store of the same teacher has loaded it already.
     """
 
-    def __init__(self, work: Work, teacher: Callable[[Tokens], Tensor] | None = None) -> None:
+    def __init__(self, work: Work, teacher: nn.Module | None = None) -> None:
         if work.threads:
             torch.set_num_threads(work.threads)
         self._work = work
         self._first_rows = np.cumsum([0, *shard_rows(work.texts_folder)])
         self._pad_id = _tokenizer(work.tokenizer, work.store.max_length).pad_id
-        self.teacher = teacher or teacher_encoder(work.store, Workspace(work.root), work.device)
+        self.loaded = teacher or load_teacher(work.store, Workspace(work.root), work.device)
+        self.teacher = as_encoder(self.loaded, work.store)
 
     def __call__(self, index: int, ids: Ids, offsets: Offsets) -> Shard:
         """Embed a shard's tokens and write its file; rows without a vector are quarantined with a reason."""
@@ -164,17 +164,16 @@ class Embedders:
     def __init__(self, works: list[Work]) -> None:
         self._works = works
         self._embedders: dict[int, ShardEmbedder] = {}
-        self._teachers: dict[str, Callable[[Tokens], Tensor]] = {}
+        self._teachers: dict[str, nn.Module] = {}
 
     def __call__(self, number: int, index: int, ids: Ids, offsets: Offsets) -> Shard:
         """Build a shard of the store with that number."""
         if number not in self._embedders:
             work = self._works[number]
-            key = fingerprint(
-                [work.store.teacher, work.store.prompt, work.store.max_length, work.store.compute]
-            )
+            # One teacher serves stores of several prompts and lengths.
+            key = fingerprint([work.store.teacher, work.store.compute])
             self._embedders[number] = ShardEmbedder(work, self._teachers.get(key))
-            self._teachers[key] = self._embedders[number].teacher
+            self._teachers[key] = self._embedders[number].loaded
         return self._embedders[number](index, ids, offsets)
 
 

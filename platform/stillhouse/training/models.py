@@ -16,6 +16,7 @@ from torch import nn
 from stillhouse.core.artifacts import MANIFEST, Workspace, read_json, read_manifest, sha256_of
 from stillhouse.core.console import say, warn
 from stillhouse.core.errors import BadInput, nearest
+from stillhouse.core.roles import Prompts, own_prompts
 from stillhouse.core.types import ScoringObjective
 from stillhouse.plan.data import Model
 from stillhouse.plan.stage import Stage
@@ -54,7 +55,8 @@ def encoder_in(folder: Path, device: str = "cpu") -> Any:
     manifest = read_manifest(folder)
     student: Any = rebuild(manifest["student"])
     load_weights(student, folder / STUDENT)
-    encoder = encoder_of(student.eval(), manifest["max_length"], "float32", device)
+    prompts = Prompts(**manifest.get("prompts", {}))
+    encoder = encoder_of(student.eval(), manifest["max_length"], "float32", device, prompts)
     objective = _objective_in(folder, manifest, student.dim)
     return encoder if objective is None else with_scores(encoder, objective, manifest["columns"])
 
@@ -112,7 +114,8 @@ class Source:
             return OnnxEncoder(self.path)
         if self.form == COMPACT:
             student, max_length = read_compact(self.path)
-            return StudentEncoder(student, self.path, max_length, device=device)
+            prompts = own_prompts(self.path)
+            return StudentEncoder(student, self.path, max_length, device=device, prompts=prompts)
         if self.form == TOWERS:
             return ExportedTowers(self.path, device)
         assert self.model is not None

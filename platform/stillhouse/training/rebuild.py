@@ -9,6 +9,7 @@ from torch import nn
 
 from stillhouse.core.errors import BadInput
 from stillhouse.core.identity import Spec
+from stillhouse.core.roles import Prompts
 from stillhouse.plan.data import Model
 
 
@@ -73,5 +74,6 @@ def _value(value: Any) -> Any:
     if isinstance(value, Mapping) and set(value) == {"spec"}:
         return spec_of(value["spec"])
     if isinstance(value, Mapping) and set(value) == {"model"}:
-        return Model(**value["model"])
+        prompts = value["model"].get("prompts")
+        return Model(**{**value["model"], "prompts": prompts and Prompts(**prompts)})
     return tuple(_value(item) for item in value) if isinstance(value, list) else value

@@ -8,7 +8,15 @@ import torch
 from torch import Tensor, nn
 
 from stillhouse.core.errors import BadInput
-from stillhouse.core.types import Encoding, IntArray, LogitObjective, ScoringObjective, SidedModel
+from stillhouse.core.types import (
+    Encoding,
+    IntArray,
+    LogitObjective,
+    ScoringObjective,
+    SidedModel,
+    encode_as,
+)
+from stillhouse.plan.data import column_role
 from stillhouse.students.encoder import StudentEncoder, Vectors, evaluating
 
 ROWS_AT_ONCE = 1024
@@ -43,9 +51,17 @@ class StudentScorer:
         """Encode texts as vectors, (N, D), in their order."""
         return self.encoder.encode(texts)
 
+    def encode_query(self, texts: Sequence[str]) -> Vectors:
+        """Encode queries, (N, D), in their order."""
+        return self.encoder.encode_query(texts)
+
+    def encode_document(self, texts: Sequence[str]) -> Vectors:
+        """Encode documents, (N, D), in their order."""
+        return self.encoder.encode_document(texts)
+
     def encode_column(self, column: str, texts: Sequence[str]) -> Vectors:
         """Encode texts as texts of a column, (N, D), in their order."""
-        return self._towers[column].encode(texts)
+        return np.asarray(encode_as(self._towers[column], column_role(column), texts), np.float32)
 
     def score(self, first: Sequence[str], second: Sequence[str] | None = None) -> Vectors:
         """Score texts or pairs of texts, (N,) or (N, C), in their order.
@@ -91,17 +107,22 @@ class StudentScorer:
         return np.concatenate(parts)
 
     def _encoded(self, sides: Sequence[Sequence[str]]) -> list[tuple[Vectors, IntArray]]:
-        """Encode each distinct text of a tower once; return the vectors and rows of every side."""
-        texts: dict[int, dict[str, int]] = {}
-        towers = [self._towers[column] for column in self.columns]
-        for tower, side in zip(towers, sides, strict=True):
-            row_of = texts.setdefault(id(tower), {})
+        """Encode each distinct text of a tower and a prompt once; return vectors and rows of every side."""
+        # Columns of one tower and one prompt share their texts.
+        readers = [
+            (self._towers[column], self.encoder.prompts.of(column_role(column))) for column in self.columns
+        ]
+        texts: dict[tuple[StudentEncoder, str], dict[str, int]] = {reader: {} for reader in readers}
+        for reader, side in zip(readers, sides, strict=True):
             for text in side:
-                row_of.setdefault(text, len(row_of))
-        vectors = {id(tower): tower.encode(list(texts[id(tower)])) for tower in dict.fromkeys(towers)}
+                texts[reader].setdefault(text, len(texts[reader]))
+        vectors: dict[tuple[StudentEncoder, str], Vectors] = {}
+        for column, reader in zip(self.columns, readers, strict=True):
+            if reader not in vectors:
+                vectors[reader] = self.encode_column(column, list(texts[reader]))
         return [
-            (vectors[id(tower)], np.array([texts[id(tower)][text] for text in side]))
-            for tower, side in zip(towers, sides, strict=True)
+            (vectors[reader], np.array([texts[reader][text] for text in side]))
+            for reader, side in zip(readers, sides, strict=True)
         ]
 
     @torch.no_grad()

@@ -41,6 +41,7 @@ def summary(
         "weights_sha256": sha256,
         "dropped_examples": dropped,
         "max_length": stage.max_length,
+        **({"prompts": vars(stage.prompts)} if stage.prompts else {}),
         "student": describe(stage.student),
         "objective": describe(stage.objective),
         "teacher_dim": teacher_dim,

@@ -171,9 +171,12 @@ def _pinned(columns: Mapping[str, Tokens]) -> dict[str, Tokens]:
 
 
 def token_tables(stage: Stage, tokenizer: Model) -> dict[str, TokenTable]:
-    """Return the token table of every column of a stage."""
-    columns = stage.examples.columns
-    return {column: TokenTable(texts, tokenizer, stage.max_length) for column, texts in columns.items()}
+    """Return the token table of every column of a stage, with the student's prompt for the column's role."""
+    examples = stage.examples
+    return {
+        column: TokenTable(texts, tokenizer, stage.max_length, stage.prompts.of(examples.role(column)))
+        for column, texts in examples.columns.items()
+    }
 
 
 def live_tokenizer(stage: Stage, tokenizer: Model) -> Model | None:

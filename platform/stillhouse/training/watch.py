@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from stillhouse.core.roles import NO_PROMPTS, Prompts
 from stillhouse.core.types import Encoder, FloatArray, LowRankObjective, PairModel
 from stillhouse.evaluation.geometry import collapse
 from stillhouse.plan.stage import Stage
@@ -37,14 +38,14 @@ def measure(
     student = module.student
     with rng_untouched(), evaluating(student):
         if isinstance(student, PairModel):  # It gives no vectors that could collapse.
-            scorer = encoder_of(student, stage.max_length, stage.autocast, device)
+            scorer = encoder_of(student, stage.max_length, stage.autocast, device, stage.prompts)
             return ({} if evaluate is None else dict(evaluate(scorer))), None
         vectors = watched_vectors(student, table, device)
         few = isinstance(module.objective, LowRankObjective) and module.objective.few_directions
         reason = collapse(vectors, few_directions=few) if len(vectors) >= 2 else None
         if reason is not None or evaluate is None:
             return {}, reason
-        encoder = encoder_of(student, stage.max_length, stage.autocast, device)
+        encoder = encoder_of(student, stage.max_length, stage.autocast, device, stage.prompts)
         return dict(evaluate(with_scores(encoder, module.objective, list(stage.examples.columns)))), None
 
 
@@ -59,12 +60,15 @@ def watched_vectors(student: nn.Module, table: TrainingTable, device: str) -> Fl
     return np.concatenate(parts)
 
 
-def encoder_of(student: Any, max_length: int, autocast: str, device: str) -> Any:
+def encoder_of(
+    student: Any, max_length: int, autocast: str, device: str, prompts: Prompts = NO_PROMPTS
+) -> Any:
     """Wrap a student as an encoder, or as a scorer if it reads the texts of a pair jointly."""
-    reads_pairs = isinstance(student, PairModel)
-    if reads_pairs:
-        return PairScorer(student, student.tokenizer.path, max_length, device=device, autocast=autocast)
-    return StudentEncoder(student, student.tokenizer.path, max_length, device=device, autocast=autocast)
+    tokenizer = student.tokenizer.path
+    if isinstance(student, PairModel):
+        assert not prompts, "an experiment with pairs that are read jointly refuses prompts"
+        return PairScorer(student, tokenizer, max_length, device=device, autocast=autocast)
+    return StudentEncoder(student, tokenizer, max_length, device=device, autocast=autocast, prompts=prompts)
 
 
 def versions() -> dict[str, str]:

@@ -6,7 +6,8 @@ import numpy as np
 
 from stillhouse.core.artifacts import sha256_of
 from stillhouse.core.errors import BadInput, require
-from stillhouse.core.types import ColumnScorer, Encoder, FloatArray
+from stillhouse.core.roles import DOCUMENT, QUERY
+from stillhouse.core.types import ColumnScorer, Encoder, FloatArray, encode_as
 from stillhouse.corpora.candidates import Candidates, coverage, pick_candidates
 from stillhouse.corpora.published.fever import CLAIM_FILES, PAGE_FILES, Fever, read_fever
 from stillhouse.corpora.tfidf import Scores, TfIdf
@@ -91,8 +92,8 @@ def _scores(model: FiniteEncoder, data: Fever, split: str, picked: Candidates) -
 def _cosines(model: Encoder, data: Fever, split: str, picked: Candidates) -> FloatArray:
     """Compute the cosine of every claim with its candidates, (Q, C); a document is encoded once."""
     rows = np.unique(picked.ids_QC)
-    documents_ND = unit(model.encode([data.documents[row] for row in rows]))
-    claims_QD = unit(model.encode([claim.text for claim in data.splits[split]]))
+    documents_ND = unit(encode_as(model, DOCUMENT, [data.documents[row] for row in rows]))
+    claims_QD = unit(encode_as(model, QUERY, [claim.text for claim in data.splits[split]]))
     # One claim at a time: a figure must not depend on the number of claims.
     return np.array(
         [

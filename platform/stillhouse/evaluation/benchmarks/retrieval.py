@@ -17,7 +17,8 @@ import pyarrow as pa
 from stillhouse.core.artifacts import Workspace, sha256_of
 from stillhouse.core.console import Progress
 from stillhouse.core.errors import BadInput, require
-from stillhouse.core.types import Encoder, FloatArray, IntArray
+from stillhouse.core.roles import DOCUMENT, QUERY
+from stillhouse.core.types import Encoder, FloatArray, IntArray, encode_as
 from stillhouse.corpora.published.judged import PLACES, Entry, JudgedCollection, find_collections
 from stillhouse.evaluation.benchmark import Benchmark, Options, itemised, opened
 from stillhouse.evaluation.finite_encoder import FiniteEncoder
@@ -151,13 +152,13 @@ def rank_collection(
         block: Passages encoded at once, a multiple of `TILE`.
     """
     require(block % TILE == 0 and block > 0, f"block is a multiple of {TILE}", block=block)
-    queries_QD = unit(model.encode(list(collection.queries.values())))
+    queries_QD = unit(encode_as(model, QUERY, list(collection.queries.values())))
     ids: list[str] = []
 
     def blocks() -> Iterator[FloatArray]:
         for entries in _blocks(collection.stream(), block):
             ids.extend(entry.id for entry in entries)
-            yield unit(model.encode([entry.text for entry in entries]))
+            yield unit(encode_as(model, DOCUMENT, [entry.text for entry in entries]))
 
     ranking = search_stream(queries_QD, blocks(), depth + 1, threads=THREADS)
     return as_run(collection, ranking, lambda rows: [ids[row] for row in rows], depth)
@@ -180,10 +181,10 @@ def rank_on_disk(
         nonlocal done
         done += len(texts)
         progress(done, None)
-        return unit(model.encode(texts))
+        return unit(encode_as(model, DOCUMENT, texts))
 
     files, ids = write_vectors(folder, collection.stream(), encode)
-    queries_QD = unit(model.encode(list(collection.queries.values())))
+    queries_QD = unit(encode_as(model, QUERY, list(collection.queries.values())))
 
     def ids_of(rows: IntArray) -> list[str]:
         names: list[str] = ids.take(pa.array(rows)).to_pylist()

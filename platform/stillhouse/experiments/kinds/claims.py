@@ -83,6 +83,12 @@ class Claims(DataKind[RankingTask]):
             select=experiment.selection.by,
         )
 
+        require(
+            not experiment.student.prompts,
+            "student.prompts must be left out with claims, whose pairs some models read in one pass",
+            prompts=str(experiment.student.prompts),
+        )
+
     def check(self, experiment: "Experiment") -> None:
         """Refuse missing files, and a cross-encoder that gives no single score."""
         fever_files(self.path)

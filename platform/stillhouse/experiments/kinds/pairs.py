@@ -4,6 +4,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from stillhouse.core.errors import require
+from stillhouse.core.roles import DOCUMENT, QUERY
 from stillhouse.experiments.data_kind import DataKind
 from stillhouse.plan.data import AllRows, Examples, Mined, Store, TextTable, sample
 from stillhouse.plan.mining import Mining
@@ -85,10 +86,10 @@ class Pairs(DataKind[PairData]):
         pairs = pairs_to_train_on(context, pairs)
         examples = with_negatives(pairs, self.mining, self.number_mined, context.store)
         if isinstance(examples.origin, Mined):
-            context.embedded(pairs.columns["query"])
-            context.embedded(pairs.columns["passage"])
+            context.embedded(pairs.columns["query"], QUERY)
+            context.embedded(pairs.columns["passage"], DOCUMENT)
             context.later(lambda: mine_negatives(context.workspace, examples, context.embedding))
-        stores = {name: context.store(table) for name, table in examples.columns.items()}
+        stores = {name: context.store(table, examples.role(name)) for name, table in examples.columns.items()}
         return PairData(examples, stores)
 
     @staticmethod

@@ -1,9 +1,10 @@
 """Unlabelled sentences: what a student is distilled on."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from stillhouse.core.errors import require
+from stillhouse.core.roles import ROLES
 from stillhouse.experiments.augmentation import Augmentation
 from stillhouse.experiments.data_kind import DataKind
 from stillhouse.experiments.kinds.collection import SearchCollection
@@ -32,6 +33,8 @@ class Sentences(DataKind[SentenceData]):
         count: Number of sentences; 0 takes all.
         held_out: Sentences held out to measure agreement with the teacher, for dev and for test each.
         augmentation: Copies that are added to the sentences.
+        role: What the sentences are to teacher and student: ``query``, ``document``, or empty for plain
+            texts. It decides which prompt is put before them.
     """
 
     key = "sentences"
@@ -50,9 +53,11 @@ class Sentences(DataKind[SentenceData]):
     count: int = 20480
     held_out: int = 1000
     augmentation: Augmentation = field(default_factory=Augmentation)
+    role: str = ""
 
     def __post_init__(self) -> None:
         """Check the ranges."""
+        require(self.role in ("", *ROLES), f"sentences.role in {ROLES} or empty", role=self.role)
         require(self.count >= 0, "sentences.count >= 0", count=self.count)
         require(self.held_out > 0, "sentences.held_out > 0", held_out=self.held_out)
 
@@ -95,18 +100,20 @@ class Sentences(DataKind[SentenceData]):
         counts: dict[str, int] = {}
         if context.training:
             train, counts = augment_table(self.augmentation, context.workspace, train, held_out, device)
-        store = context.trained_on(train)
+        store = context.trained_on(train, self.role)
         if not context.unread.dev:
-            measure_sentences(context, context.embedded(dev), context.embedded(test))
+            dev_store, test_store = (context.embedded(table, self.role) for table in (dev, test))
+            measure_sentences(context, dev_store, test_store, self.role)
         context.reads(train)
         context.facts |= {"corpus": self.corpus, "store": store.fingerprint, **counts}
-        return SentenceData(store, rows=context.rows(train))
+        return SentenceData(store, rows=context.rows(train), role=self.role)
 
     @staticmethod
     def share(value: SentenceData, fraction: float) -> SentenceData:
         """A share of the texts to train on; the teacher's vectors stay whole."""
-        whole = Examples({"text": value.store.texts}, AllRows(), label="sentences")
-        return SentenceData(value.store, max(1, round(fraction * value.rows)), sample(whole, fraction))
+        whole = Examples({"text": value.store.texts}, AllRows(), label="sentences", text_role=value.role)
+        rows = max(1, round(fraction * value.rows))
+        return replace(value, rows=rows, sample=sample(whole, fraction))
 
     def complete(self, value: SentenceData, context: "Preparation") -> SentenceData:
         """Note how many sentences are trained on."""

@@ -5,6 +5,7 @@ from typing import Any
 
 from stillhouse.core.errors import require
 from stillhouse.core.identity import Spec, spec
+from stillhouse.core.roles import NO_PROMPTS, Prompts
 from stillhouse.experiments.student_choice import StudentChoice
 from stillhouse.plan.data import Model
 
@@ -25,6 +26,7 @@ class StaticChoice(StudentChoice):
             text's tokens are always averaged.
         normalize: Whether vectors have length 1; None does as the teacher's.
         max_length: Tokens per text that the student reads; 0 reads as many as the teacher.
+        prompts: What the student is given before every text, by role; its export states them.
     """
 
     key = "static"
@@ -35,6 +37,7 @@ class StaticChoice(StudentChoice):
     pooling: str = ""
     normalize: bool | None = None
     max_length: int = 0
+    prompts: Prompts = NO_PROMPTS
 
     def __post_init__(self) -> None:
         """Check the ranges."""

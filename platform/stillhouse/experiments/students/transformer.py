@@ -5,6 +5,7 @@ from typing import Any
 
 from stillhouse.core.errors import require
 from stillhouse.core.identity import Spec, spec
+from stillhouse.core.roles import NO_PROMPTS, Prompts
 from stillhouse.experiments.student_choice import StudentChoice, dropout_of
 from stillhouse.plan.data import Model
 
@@ -22,6 +23,7 @@ class TransformerChoice(StudentChoice):
             ``pooler`` (BERT's layer after [CLS]); empty pools as the teacher does.
         normalize: Whether vectors have length 1; None does as the teacher's.
         max_length: Tokens per text that the student reads; 0 reads as many as the teacher.
+        prompts: What the student is given before every text, by role; its export states them.
     """
 
     key = "transformer"
@@ -34,6 +36,7 @@ class TransformerChoice(StudentChoice):
     pooling: str = ""
     normalize: bool | None = None
     max_length: int = 0
+    prompts: Prompts = NO_PROMPTS
 
     def __post_init__(self) -> None:
         """Check the ranges."""

@@ -10,10 +10,11 @@ from typing import Any
 
 from stillhouse.core.artifacts import read_json, write_json
 from stillhouse.core.errors import require
+from stillhouse.core.roles import NO_PROMPTS, Prompts
 from stillhouse.plan.data import Model
 from stillhouse.students.backbone import quiet, with_layers
 from stillhouse.students.export.modules import copy_tokenizer
-from stillhouse.students.export.sentence_transformers import replacing_folder
+from stillhouse.students.export.sentence_transformers import replacing_folder, write_settings
 from stillhouse.students.recurrent import RecurrentStudent
 from stillhouse.students.transformer import load_weights
 
@@ -23,7 +24,11 @@ FORMAT = 1
 
 
 def write_compact(
-    student: RecurrentStudent, tokenizer_path: str | Path, max_length: int, folder: str | Path
+    student: RecurrentStudent,
+    tokenizer_path: str | Path,
+    max_length: int,
+    folder: str | Path,
+    prompts: Prompts = NO_PROMPTS,
 ) -> None:
     """Write a student's compact form; the folder appears complete, and an earlier export is replaced.
 
@@ -32,6 +37,7 @@ def write_compact(
         tokenizer_path: Folder whose tokenizer files are copied unchanged.
         max_length: Tokens per text, special ones included.
         folder: Destination of the export.
+        prompts: What the student is given before every text, by role.
 
     Raises:
         BadInput: No tokenizer files, more tokens than the model has positions, a folder that holds something
@@ -50,6 +56,8 @@ def write_compact(
         copy_tokenizer(Path(tokenizer_path), temporary)
         state = {name: tensor.detach().cpu().contiguous() for name, tensor in student.state_dict().items()}
         save_file(state, temporary / WEIGHTS, {"format": "pt"})
+        if prompts:
+            write_settings(temporary, "cosine", prompts)
         write_json(temporary / DESCRIPTION, {"format": FORMAT, "max_length": max_length, **_shape(student)})
 
 

@@ -14,12 +14,18 @@ from pathlib import Path
 from typing import Any
 
 from stillhouse.core.errors import BadInput, require
+from stillhouse.core.roles import own_prompts
 from stillhouse.core.types import Exportable
 from stillhouse.students.encoder import StudentEncoder
 from stillhouse.students.export.compact import read_compact, write_compact
 from stillhouse.students.export.modules import COMPACT, FORMATS, ONNX, ONNX_INT8, STOCK, UNTIED
 from stillhouse.students.export.onnx import check_onnx, export_onnx, require_extra
-from stillhouse.students.export.sentence_transformers import check_parity, export_student, same_vectors
+from stillhouse.students.export.sentence_transformers import (
+    by_role,
+    check_parity,
+    export_student,
+    same_vectors,
+)
 
 __all__ = ["FORMATS", "why_not", "write_format"]
 
@@ -67,21 +73,23 @@ def write_format(form: str, encoder: StudentEncoder, folder: Path, texts: Sequen
         raise BadInput(
             f"the student must have the form {form}, but: {reason.rstrip('.')}.{_others(student, form)}"
         )
-    arguments = student, student.tokenizer.path, encoder.max_length, folder
+    prompts = encoder.prompts
+    arguments = student, student.tokenizer.path, encoder.max_length, folder, prompts
     match form:
         case "onnx":
             export_onnx(*arguments)
-            return check_onnx(encoder, folder, texts)
+            return check_onnx(encoder, folder, texts, prompts=prompts)
         case "onnx-int8":
             export_onnx(*arguments, int8=True)
-            return check_onnx(encoder, folder, texts, **_INT8)
+            return check_onnx(encoder, folder, texts, **_INT8, prompts=prompts)
         case "compact":
             write_compact(*arguments)
             compact, max_length = read_compact(folder)
-            read = StudentEncoder(compact, folder, max_length)
-            return same_vectors(read.encode(texts), encoder, folder, texts, minimum=0.9999)
+            read = StudentEncoder(compact, folder, max_length, prompts=own_prompts(folder))
+            pairs = zip(by_role(read, texts, prompts), by_role(encoder, texts, prompts), strict=True)
+            return min(same_vectors(*pair, folder, texts, minimum=0.9999) for pair in pairs)
     export_student(*arguments)
-    return check_parity(encoder, folder, texts)
+    return check_parity(encoder, folder, texts, prompts=prompts)
 
 
 def _others(student: object, form: str) -> str:

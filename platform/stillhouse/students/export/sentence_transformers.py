@@ -12,12 +12,17 @@ import numpy as np
 
 from stillhouse.core.artifacts import write_json
 from stillhouse.core.errors import BadInput, full_disk, require
-from stillhouse.core.types import Encoder, Exportable, FloatArray, StockModule
+from stillhouse.core.roles import NO_PROMPTS, PLAIN, ROLES, SETTINGS, Prompts
+from stillhouse.core.types import Encoder, Exportable, FloatArray, StockModule, encode_as
 from stillhouse.students.backbone import quiet
 
 
 def export_student(
-    student: Exportable, tokenizer_path: str | Path, max_length: int, folder: str | Path
+    student: Exportable,
+    tokenizer_path: str | Path,
+    max_length: int,
+    folder: str | Path,
+    prompts: Prompts = NO_PROMPTS,
 ) -> None:
     """Write a student as a sentence-transformers folder with safetensors weights.
 
@@ -29,6 +34,7 @@ def export_student(
         tokenizer_path: Folder whose tokenizer files are copied unchanged.
         max_length: Tokens per text, special ones included.
         folder: Destination of the export.
+        prompts: What the student is given before every text, by role.
 
     Raises:
         BadInput: No tokenizer files, more tokens than the model has positions, a student that stock modules
@@ -41,7 +47,8 @@ def export_student(
         positions=student.max_tokens,
     )
     with replacing_folder(Path(folder), earlier=is_stock) as temporary:
-        write_modules(student.stock_modules(), temporary, Path(tokenizer_path), max_length)
+        modules = student.stock_modules()
+        write_modules(modules, temporary, Path(tokenizer_path), max_length, prompts=prompts)
 
 
 def is_stock(folder: Path) -> bool:
@@ -55,6 +62,7 @@ def write_modules(
     tokenizer_path: Path,
     max_length: int,
     similarity: str = "cosine",
+    prompts: Prompts = NO_PROMPTS,
 ) -> None:
     """Write modules into a folder, each into its place, and the list that loads them.
 
@@ -64,6 +72,7 @@ def write_modules(
         tokenizer_path: Folder with the tokenizer's files.
         max_length: Tokens per text, special ones included.
         similarity: How vectors are to be compared: ``cosine`` or ``dot``.
+        prompts: What the model is given before every text, by role.
     """
     listed = []
     for index, module in enumerate(modules):
@@ -78,11 +87,15 @@ def write_modules(
             }
         )
     write_json(folder / "modules.json", listed)
-    write_json(folder / "config_sentence_transformers.json", _folder_settings(similarity))
+    write_settings(folder, similarity, prompts)
 
 
 def check_parity(
-    encoder: Encoder, folder: str | Path, texts: Sequence[str], minimum: float = 0.9999
+    encoder: Encoder,
+    folder: str | Path,
+    texts: Sequence[str],
+    minimum: float = 0.9999,
+    prompts: Prompts = NO_PROMPTS,
 ) -> float:
     """Compare an encoder with an exported folder, as stock sentence-transformers loads it, in float32.
 
@@ -91,6 +104,7 @@ def check_parity(
         folder: The exported folder.
         texts: At least one.
         minimum: The cosine that every pair of vectors must reach.
+        prompts: The encoder's prompts; with any, the texts are compared in every role.
 
     Returns:
         The smallest cosine.
@@ -101,21 +115,28 @@ def check_parity(
     from sentence_transformers import SentenceTransformer
 
     with quiet():
-        stock = SentenceTransformer(str(folder), device="cpu", local_files_only=True).float()
-        exported_ND = np.asarray(stock.encode(list(texts), show_progress_bar=False))
-    return same_vectors(exported_ND, encoder, folder, texts, minimum)
+        stock: Any = SentenceTransformer(str(folder), device="cpu", local_files_only=True).float()
+        read = by_role(stock, list(texts), prompts)
+    pairs = zip(read, by_role(encoder, texts, prompts), strict=True)
+    return min(same_vectors(theirs, ours, folder, texts, minimum) for theirs, ours in pairs)
+
+
+def by_role(encoder: Encoder, texts: Sequence[str], prompts: Prompts) -> list[FloatArray]:
+    """Encode texts without a role and, if there are prompts, as queries and as documents."""
+    roles = (PLAIN, *ROLES) if prompts else (PLAIN,)
+    return [np.asarray(encode_as(encoder, role, texts)) for role in roles]
 
 
 def same_vectors(
     exported_ND: FloatArray,
-    encoder: Encoder,
+    evaluated_ND: FloatArray,
     folder: str | Path,
     texts: Sequence[str],
     minimum: float,
     stretch: float = 0.01,
 ) -> float:
     """Compare the vectors of an export with those of the evaluated encoder; see `check_parity`."""
-    evaluated_ND = np.asarray(encoder.encode(texts), dtype=np.float64)
+    evaluated_ND = evaluated_ND.astype(np.float64)
     if exported_ND.shape != evaluated_ND.shape:
         raise RuntimeError(
             f"The export {folder} must give vectors of the evaluated shape {evaluated_ND.shape}, but gave "
@@ -135,8 +156,8 @@ def same_vectors(
     return float(cosines[worst])
 
 
-def _folder_settings(similarity: str) -> dict[str, Any]:
-    """Return the versions that wrote a folder, and how its vectors are compared."""
+def write_settings(folder: Path, similarity: str, prompts: Prompts) -> None:
+    """Write the versions that wrote a folder, its prompts, and how its vectors are compared."""
     from importlib.metadata import version
 
     names = {
@@ -144,12 +165,14 @@ def _folder_settings(similarity: str) -> dict[str, Any]:
         "transformers": "transformers",
         "pytorch": "torch",
     }
-    return {
+    named, default = prompts.exported()
+    settings = {
         "__version__": {key: version(package) for key, package in names.items()},
-        "prompts": {},
-        "default_prompt_name": None,
+        "prompts": named,
+        "default_prompt_name": default,
         "similarity_fn_name": similarity,
     }
+    write_json(folder / SETTINGS, settings)
 
 
 @contextlib.contextmanager

@@ -1,0 +1,88 @@
+"""Roles of texts, and the prompts that a model is given before the texts of each role.
+
+Many models embed a query, a document and a plain text differently. A folder of sentence-transformers names
+its prompts in ``config_sentence_transformers.json``; `own_prompts` reads them.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from stillhouse.core.artifacts import read_json
+from stillhouse.core.errors import BadInput
+
+QUERY, DOCUMENT, PLAIN = "query", "document", ""
+ROLES = (QUERY, DOCUMENT)
+SETTINGS = "config_sentence_transformers.json"
+"""The file of a folder that names its prompts."""
+DOCUMENT_NAMES = ("document", "passage", "corpus")
+"""Names under which published models keep the prompt of documents; the first that there is counts."""
+DEFAULT = "plain"
+"""Name under which the prompt of plain texts is exported."""
+
+
+@dataclass(frozen=True)
+class Prompts:
+    """The text that a model is given before every text, by role; empty for none.
+
+    Attributes:
+        query: Text before every query and claim.
+        document: Text before every passage and document.
+        plain: Text before every text without a role.
+    """
+
+    query: str = ""
+    document: str = ""
+    plain: str = ""
+
+    def of(self, role: str) -> str:
+        """The prompt of a role."""
+        return {QUERY: self.query, DOCUMENT: self.document, PLAIN: self.plain}[role]
+
+    def __bool__(self) -> bool:
+        """Whether any role has a prompt."""
+        return bool(self.query or self.document or self.plain)
+
+    def __str__(self) -> str:
+        """``query 'query: ', document 'passage: '``; ``none`` without any."""
+        named = {"query": self.query, "document": self.document, "plain text": self.plain}
+        return ", ".join(f"{name} {prompt!r}" for name, prompt in named.items() if prompt) or "none"
+
+    def exported(self) -> tuple[dict[str, str], str | None]:
+        """``prompts`` and ``default_prompt_name`` of a folder of sentence-transformers."""
+        if not self:
+            return {}, None
+        named = {QUERY: self.query, DOCUMENT: self.document}
+        return (named | {DEFAULT: self.plain}, DEFAULT) if self.plain else (named, None)
+
+
+NO_PROMPTS = Prompts()
+"""No prompt for any role."""
+
+
+def named_prompts(folder: Path) -> dict[str, str]:
+    """Return the prompts that a model's folder names; empty where it names none."""
+    return {name: prompt or "" for name, prompt in (_settings(folder).get("prompts") or {}).items()}
+
+
+def own_prompts(folder: Path) -> Prompts:
+    """Return the prompts by role that a model's folder states.
+
+    Plain texts get its default prompt, as from stock ``encode``; documents get the first of `DOCUMENT_NAMES`.
+
+    Raises:
+        BadInput: The default prompt is none of the folder's.
+    """
+    named, default = named_prompts(folder), _settings(folder).get("default_prompt_name")
+    if default and default not in (*named, *ROLES):
+        raise BadInput(
+            f"The default prompt of a model must be one of its prompts, but {folder / SETTINGS} names "
+            f"{default!r}, and has {sorted(named)}. Repair the file."
+        )
+    document = next((named[name] for name in DOCUMENT_NAMES if name in named), "")
+    return Prompts(named.get(QUERY, ""), document, named.get(default or "", ""))
+
+
+def _settings(folder: Path) -> dict[str, Any]:
+    file = folder / SETTINGS
+    return dict(read_json(file)) if file.is_file() else {}

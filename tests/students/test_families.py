@@ -1,0 +1,193 @@
+"""Today's families of embedding models, tiny and random, as teachers and as what students start from.
+
+Each teacher has the modules and the prompts with which models of its family are published.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stillhouse.core.artifacts import Workspace
+from stillhouse.core.errors import BadInput
+from stillhouse.core.roles import DOCUMENT, PLAIN, QUERY, Prompts
+from stillhouse.core.types import FloatArray, encode_as
+from stillhouse.corpora.tables import write_texts
+from stillhouse.experiments.preparation import teacher_store
+from stillhouse.experiments.students.transformer import TransformerChoice
+from stillhouse.experiments.teacher import TeacherChoice
+from stillhouse.plan.data import Model
+from stillhouse.students.encoder import StudentEncoder
+from stillhouse.students.export.formats import write_format
+from stillhouse.students.head import published_length
+from stillhouse.teachers.embedding import build_store
+from stillhouse.teachers.loading import load_sentence_transformer
+from stillhouse.teachers.prompts import prompts_of
+from stillhouse.teachers.store import open_store
+
+MakeModel = Callable[[str], Model]
+TEXTS = ["The river.", "a model of the river, long enough to be cut in two", "z", "the MODEL, 0 1 2 3 4"]
+
+
+@dataclass(frozen=True)
+class Family:
+    """How models of a family are published.
+
+    Attributes:
+        kind: The architecture.
+        pooling: Pooling by stock's name.
+        prompts: The folder's prompts.
+        default: The folder's ``default_prompt_name``.
+        include_prompt: Whether the prompt's tokens are pooled.
+        dense: Widths of dense layers after the pooling.
+    """
+
+    kind: str
+    pooling: str = "mean"
+    prompts: tuple[tuple[str, str], ...] = ()
+    default: str | None = None
+    include_prompt: bool = True
+    dense: tuple[int, ...] = ()
+    normalize: bool = True
+
+
+FAMILIES = {
+    "bge": Family("bert", "cls", (("query", "the model of a query: "), ("document", ""))),
+    "instructor": Family(
+        "bert", prompts=(("query", "query of the river: "), ("document", "text: ")), include_prompt=False
+    ),
+    "mpnet": Family("mpnet", normalize=False),
+    "e5": Family("xlm-roberta", prompts=(("query", "query: "), ("document", "passage: "))),
+    "nomic": Family(
+        "modernbert",
+        "cls",
+        (("query", "search query: "), ("document", "search document: "), ("sts", "a: ")),
+        default="sts",
+    ),
+    "qwen3": Family("qwen3", "lasttoken", (("query", "instruct: the river\nquery:"), ("document", ""))),
+    "embeddinggemma": Family(
+        "gemma3",
+        prompts=(("query", "task: search | query: "), ("document", "title: none | text: "), ("sts", "sts: ")),
+        dense=(48, 32),
+    ),
+    "embeddinggemma2": Family("embedding-gemma2", prompts=(("query", "task: "), ("document", "text: "))),
+}
+
+
+@pytest.fixture(scope="session")
+def make_family(make_model: MakeModel, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Return the folder of a family's teacher as stock sentence-transformers saves it."""
+    made: dict[str, Path] = {}
+
+    def make(name: str) -> Path:
+        from sentence_transformers import SentenceTransformer
+        from sentence_transformers.sentence_transformer.modules import Dense, Normalize, Pooling, Transformer
+
+        if name not in made:
+            family, made[name] = FAMILIES[name], tmp_path_factory.mktemp(name)
+            modules: list[Any] = [Transformer(make_model(family.kind).path, max_seq_length=40)]
+            modules += [Pooling(32, family.pooling, include_prompt=family.include_prompt)]
+            widths = zip((32, *family.dense), family.dense, strict=False)
+            modules += [Dense(*width, bias=False) for width in widths]
+            modules += [Normalize()] if family.normalize else []
+            stock = SentenceTransformer(
+                modules=modules,
+                device="cpu",
+                prompts=dict(family.prompts) or None,
+                default_prompt_name=family.default,
+            )
+            stock.save(str(made[name]), create_model_card=False)
+        return made[name]
+
+    return make
+
+
+def stock_vectors(folder: Path) -> dict[str, FloatArray]:
+    """What stock sentence-transformers makes of the texts in each role."""
+    from sentence_transformers import SentenceTransformer
+
+    stock: Any = SentenceTransformer(str(folder), device="cpu").float()
+    return {
+        QUERY: np.asarray(stock.encode_query(TEXTS)),
+        DOCUMENT: np.asarray(stock.encode_document(TEXTS)),
+        PLAIN: np.asarray(stock.encode(TEXTS)),
+    }
+
+
+def lowest_cosine(first: FloatArray, second: FloatArray) -> float:
+    lengths = np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=1)
+    return float(((first * second).sum(axis=1) / lengths).min())
+
+
+def stored(workspace: Workspace, teacher: Model, role: str) -> FloatArray:
+    """Embed the texts in a role, through a store of the workspace."""
+    texts = write_texts(workspace, "texts", TEXTS)
+    length = published_length(teacher)
+    store = teacher_store(texts, teacher, role, max_length=length, compute="float32")
+    build_store(workspace, replace(store, dtype="float32"), local=True)
+    reader = open_store(workspace, replace(store, dtype="float32"))
+    return np.asarray(reader.gather(reader.rows))
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_store_has_the_vectors_of_stock_queries_and_documents(
+    name: str, make_family: Callable[[str], Path], workspace: Workspace
+) -> None:
+    expected = stock_vectors(make_family(name))
+    teacher = TeacherChoice(str(make_family(name))).model()
+    found = {role: stored(workspace, teacher, role) for role in expected}
+    for role in expected:
+        assert lowest_cosine(found[role], expected[role]) > 0.9999, role
+        np.testing.assert_allclose(found[role], expected[role], rtol=1e-3, atol=1e-3)
+    # Roles that are swapped would be noticed.
+    prompts = prompts_of(teacher)
+    assert len({prompts.of(role) for role in expected}) == len(
+        {stored_.tobytes() for stored_ in found.values()}
+    )
+    for one, other in ((QUERY, DOCUMENT), (DOCUMENT, QUERY), (QUERY, PLAIN)):
+        if prompts.of(one) != prompts.of(other):
+            assert lowest_cosine(found[one], expected[other]) < 0.999
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_an_exported_student_has_its_own_prompts_in_stock_too(
+    name: str, make_family: Callable[[str], Path], tmp_path: Path
+) -> None:
+    teacher = TeacherChoice(str(make_family(name))).model()
+    prompts = Prompts("query of a student: ", "its text: ", "nothing: ")
+    choice = TransformerChoice(layers=(0, 3), prompts=prompts)
+    if name == "embeddinggemma2":
+        with pytest.raises(BadInput, match="keep all of its layers"):
+            choice.spec(teacher, 0).build()
+        choice = TransformerChoice(keep=4, prompts=prompts)
+    student: Any = choice.spec(teacher, 0).build()
+    encoder = StudentEncoder(student, student.tokenizer.path, 40, prompts=prompts)
+    assert write_format("sentence-transformers", encoder, tmp_path / "export", TEXTS) > 0.9999
+    expected = stock_vectors(tmp_path / "export")
+    for role in expected:
+        assert lowest_cosine(encode_as(encoder, role, TEXTS), expected[role]) > 0.9999
+    assert lowest_cosine(encoder.encode_query(TEXTS), expected[DOCUMENT]) < 0.999
+    again = TeacherChoice(str(tmp_path / "export")).model()
+    assert prompts_of(again) == prompts and again.prompts == prompts
+
+
+@pytest.mark.parametrize("name", ["e5", "embeddinggemma", "mpnet"])
+def test_a_shorter_vector_has_length_one_where_the_whole_one_has(
+    name: str, make_family: Callable[[str], Path], workspace: Workspace
+) -> None:
+    folder = make_family(name)
+    whole = stock_vectors(folder)[DOCUMENT]
+    expected = whole[:, :8]
+    if FAMILIES[name].normalize:
+        expected = expected / np.linalg.norm(expected, axis=1, keepdims=True)
+    teacher = TeacherChoice(str(folder), dimension=8).model()
+    np.testing.assert_allclose(stored(workspace, teacher, DOCUMENT), expected, rtol=1e-3, atol=1e-4)
+    loaded: Any = load_sentence_transformer(teacher)
+    np.testing.assert_allclose(loaded.encode_document(TEXTS), expected, rtol=1e-3, atol=1e-4)
+    assert loaded.get_embedding_dimension() == 8
+    assert TeacherChoice(str(folder), dimension=32).model() == TeacherChoice(str(folder)).model()
+    with pytest.raises(BadInput, match="dimensions of the teacher"):
+        TeacherChoice(str(folder), dimension=33).model()

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from stillhouse.core.errors import BadInput
-from stillhouse.core.roles import PLAIN
+from stillhouse.core.roles import DOCUMENT, PLAIN, QUERY
 from stillhouse.core.types import Encoder, FloatArray, encode_as
 from stillhouse.evaluation.benchmark import Benchmark, Options, opened
 from stillhouse.evaluation.items import Figures
@@ -132,7 +132,7 @@ class _MtebEncoder:
 
     def encode(self, inputs: Any, *, prompt_type: Any = None, **_: Any) -> FloatArray:
         texts = [text for batch in inputs for text in batch["text"]]
-        role = PLAIN if prompt_type is None else str(prompt_type.value)
+        role = PLAIN if prompt_type is None else QUERY if prompt_type.value == QUERY else DOCUMENT
         return np.asarray(encode_as(self.model, role, texts), np.float32)
 
     def similarity(self, embeddings1: Any, embeddings2: Any) -> Tensor:

@@ -300,8 +300,8 @@ def _copy_layers(whole: "PreTrainedModel", part: "PreTrainedModel", kept: tuple[
     reshaped = sorted(name for name, tensor in moved.items() if tensor.shape != own[name].shape)
     if reshaped:
         raise BadInput(
-            f"A student of {whole.config.model_type} must keep all of its layers, but got layers={list(kept)}: "
-            f"{reshaped[:3]} hold weights of all layers together. Keep all layers, or start from another "
-            "checkpoint (student.checkpoint)."
+            f"A student of {whole.config.model_type} must keep all of its layers, but got "
+            f"layers={list(kept)}: {reshaped[:3]} hold weights of all layers together. Keep all layers, or "
+            "start from another checkpoint (student.checkpoint)."
         )
     part.load_state_dict(moved)

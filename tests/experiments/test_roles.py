@@ -1,0 +1,226 @@
+"""Columns have roles: each is embedded, tokenised and measured with the prompt of its role."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stillhouse.core.artifacts import Workspace, read_json, read_manifest, write_json
+from stillhouse.core.errors import BadInput
+from stillhouse.core.identity import spec
+from stillhouse.core.roles import DOCUMENT, PLAIN, QUERY, SETTINGS, Prompts, own_prompts
+from stillhouse.core.tokenizing import FastTokenizer
+from stillhouse.core.types import FloatArray
+from stillhouse.corpora.tables import open_texts, write_collection, write_texts
+from stillhouse.evaluation.agreement import Agreement
+from stillhouse.evaluation.finite_encoder import FiniteEncoder
+from stillhouse.evaluation.retrieval import DocSearch
+from stillhouse.evaluation.suites import run_suite
+from stillhouse.experiments.embedding import Embedding
+from stillhouse.experiments.experiment import Experiment
+from stillhouse.experiments.fields import as_mapping, changed, experiment_of
+from stillhouse.experiments.kinds.claims import Claims
+from stillhouse.experiments.kinds.pairs import Pairs
+from stillhouse.experiments.kinds.sentences import Sentences
+from stillhouse.experiments.preparation import prepare
+from stillhouse.methods import mse
+from stillhouse.plan.data import AllRows, Collection, Examples, Mined, Model, Store, TextTable, TokenTable
+from stillhouse.plan.stage import DevSuite
+from stillhouse.sweeps.contenders import TeacherEncoder
+from stillhouse.sweeps.export import export_stage
+from stillhouse.teachers.loading import load_sentence_transformer
+from stillhouse.teachers.store import open_store
+from stillhouse.training.models import encoder_in, open_model
+from stillhouse.training.table import token_tables
+from stillhouse.training.walk import run
+from stillhouse.training.where import Where
+
+PROMPTS = {"teacher.prompts.query": "query text: ", "teacher.prompts.document": "passage of: "}
+OWN = {"student.prompts.query": "find ", "student.prompts.document": "read "}
+
+
+class Listener:
+    """A model that notes in which role it reads which texts."""
+
+    def __init__(self) -> None:
+        self.read: dict[str, list[str]] = {}
+
+    def encode(self, texts: Sequence[str]) -> FloatArray:
+        return self._noted(PLAIN, texts)
+
+    def encode_query(self, texts: Sequence[str]) -> FloatArray:
+        return self._noted(QUERY, texts)
+
+    def encode_document(self, texts: Sequence[str]) -> FloatArray:
+        return self._noted(DOCUMENT, texts)
+
+    def _noted(self, role: str, texts: Sequence[str]) -> FloatArray:
+        self.read.setdefault(role, []).extend(texts)
+        return np.random.default_rng(0).standard_normal((len(texts), 4)).astype(np.float32)
+
+
+@pytest.fixture
+def given(experiment: Experiment, tmp_path: Path) -> Experiment:
+    """Sentences and pairs to mine, with prompts of the teacher and of the student."""
+    rows = [{"query": f"cat {row}", "passage": f"dog {row} house"} for row in range(20)]
+    (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    more = {"pairs.path": str(tmp_path / "pairs.jsonl"), "budget.finetune": 64, "max_length": 24}
+    return changed(experiment, {**more, **PROMPTS, **OWN})
+
+
+@pytest.mark.parametrize("role", [PLAIN, QUERY, DOCUMENT])
+def test_every_column_is_embedded_with_the_prompt_of_its_role(
+    role: str, given: Experiment, workspace: Workspace
+) -> None:
+    teacher = Prompts("query text: ", "passage of: ")
+    setting = prepare(changed(given, {"sentences.role": role}), workspace, Embedding(local=True)).setting
+    pairs = setting[Pairs]
+    prompts = {column: store.prompt for column, store in pairs.stores.items()}
+    assert prompts == {"query": teacher.query, "passage": teacher.document, "negatives": teacher.document}
+    mined = pairs.examples.origin
+    assert isinstance(mined, Mined)
+    assert (mined.queries.prompt, mined.passages.prompt) == (teacher.query, teacher.document)
+    sentences = setting[Sentences]
+    assert sentences.store.prompt == teacher.of(role)
+    # What is stored is what stock sentence-transformers gives with that prompt.
+    stock: Any = load_sentence_transformer(setting.teacher)
+    texts = open_texts(workspace, sentences.store.texts)[np.arange(8)]
+    expected = stock.encode([teacher.of(role) + text for text in texts])
+    found = open_store(workspace, sentences.store).gather(np.arange(8))
+    np.testing.assert_allclose(found, expected, atol=2e-3)
+
+    (agreement,) = (each for each in setting.dev.evaluators if each.target is Agreement)
+    model = Listener()
+    agreement.build(workspace=workspace)(model)
+    assert set(model.read) == {role}
+    assert sentences.examples.role("text") == role
+    shared = Sentences.share(sentences, 0.5)
+    assert shared.examples.role("text") == role and shared.role == role
+
+
+def test_the_student_reads_its_own_prompts_from_training_to_the_export(
+    given: Experiment, workspace: Workspace, tmp_path: Path
+) -> None:
+    given = changed(given, {"sentences.role": DOCUMENT})
+    setting = prepare(given, workspace, Embedding(local=True)).setting
+    stage = mse.plan(mse.HyperParameters(batch_size=16), setting)
+    (distil, *_) = stage.chain()
+    tokenizer = Model("", path=given.teacher.name)
+    tables = {
+        column: table.prompt
+        for each in stage.chain()
+        for column, table in token_tables(each, tokenizer).items()
+    }
+    assert tables == {"text": "read ", "query": "find ", "passage": "read ", "negatives": "read "}
+    folder = run(distil, workspace, where=Where(device="cpu", threads=1))
+    (ids, offsets) = FastTokenizer(Path(given.teacher.name), 24)(
+        ["read " + open_texts(workspace, distil.examples.columns["text"])[np.arange(1)][0]]
+    )
+    table = next(each for each in token_tables(distil, setting.student.build().tokenizer).values())
+    np.testing.assert_array_equal(np.load(workspace.path(table) / "ids.npy")[: offsets[1]], ids)
+
+    student = encoder_in(folder)
+    assert (
+        student.prompts == Prompts("find ", "read ") and read_manifest(folder)["prompts"]["query"] == "find "
+    )
+    texts = ["cat 1", "dog 2 house"]
+    assert export_stage(folder, tmp_path / "export") > 0.9999
+    assert own_prompts(tmp_path / "export") == student.prompts
+    assert "encode_query" in (tmp_path / "export" / "README.md").read_text()
+    stock = open_model(str(tmp_path / "export"), workspace, "cpu")
+    np.testing.assert_allclose(stock.encode_query(texts), student.encode_query(texts), atol=1e-5)
+    np.testing.assert_allclose(stock.encode_document(texts), student.encode_document(texts), atol=1e-5)
+    assert not np.allclose(student.encode_query(texts), student.encode_document(texts), atol=1e-3)
+    np.testing.assert_allclose(
+        student.encode_query(texts), student.encode([f"find {text}" for text in texts]), atol=1e-6
+    )
+
+
+def test_search_encodes_queries_as_queries_and_passages_as_documents(workspace: Workspace) -> None:
+    queries, passages = ["one cat", "two cats"], ["a dog", "a house", "a river"]
+    tables = [write_texts(workspace, name, texts) for name, texts in (("q", queries), ("p", passages))]
+    collection = write_collection(workspace, "c", *tables, np.array([[0, 0, 1], [1, 2, 1]]))
+    for wrap in (lambda model: model, FiniteEncoder):
+        model = Listener()
+        suite = DevSuite((spec(DocSearch, collection=collection),), select="docsearch_cosine_mrr@10")
+        run_suite(suite, wrap(model), workspace)
+        assert model.read == {QUERY: queries, DOCUMENT: passages}
+
+
+def test_a_teacher_is_measured_with_the_prompts_of_the_experiment(given: Experiment) -> None:
+    encoder = TeacherEncoder(given.teacher.model(), 24, "cpu")
+    texts = ["cat 1", "dog 2 house"]
+    np.testing.assert_allclose(
+        encoder.encode_query(texts), encoder.encode([f"query text: {t}" for t in texts])
+    )
+    np.testing.assert_allclose(
+        encoder.encode_document(texts), encoder.encode([f"passage of: {t}" for t in texts])
+    )
+
+
+def test_prompts_come_from_the_folder_by_name_or_from_the_user(
+    tiny_model: Path, tmp_path: Path, workspace: Workspace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import shutil
+
+    folder = tmp_path / "prompted"
+    shutil.copytree(tiny_model, folder)
+    known = read_json(folder / SETTINGS) if (folder / SETTINGS).is_file() else {}
+    named = {"query": "query: ", "passage": "passage: ", "sts": "sts: "}
+    write_json(folder / SETTINGS, {**known, "prompts": named, "default_prompt_name": "sts"})
+
+    def prompts(**given: str) -> Prompts | None:
+        paths = {f"teacher.prompts.{role}": prompt for role, prompt in given.items()}
+        chosen = changed(Experiment(), {"teacher.name": str(folder), **paths})
+        assert experiment_of(as_mapping(chosen)) == chosen
+        return chosen.teacher.model().prompts
+
+    assert prompts() == Prompts("query: ", "passage: ", "sts: ") == own_prompts(folder)
+    assert prompts(plain="", query="@sts") == Prompts("sts: ", "passage: ", "")
+    with pytest.raises(BadInput, match=r"`teacher.prompts.query` must be a prompt of .* Did you mean query"):
+        prompts(query="@querry")
+    loaded = open_model(str(folder), workspace, "cpu")
+    for role, encoded in (("passage: ", loaded.encode_document), ("query: ", loaded.encode_query)):
+        bare = load_sentence_transformer(replace(Model("", path=str(folder)), prompts=Prompts()))
+        np.testing.assert_allclose(encoded(["a cat"]), bare.encode([f"{role}a cat"]), atol=1e-5)
+    write_json(folder / SETTINGS, {"prompts": {}, "default_prompt_name": "stss"})
+    with pytest.raises(BadInput, match="default prompt"):
+        prompts()
+
+
+@pytest.mark.parametrize("path", ["teacher.prompts.query", "student.prompts.document"])
+def test_a_prompt_as_long_as_the_longest_text_is_refused(path: str, experiment: Experiment) -> None:
+    long = changed(experiment, {path: "cat " * 15})
+    with pytest.raises(BadInput, match=rf"{path} must be shorter"):
+        long.sketch(long.teacher.model())
+    changed(experiment, {path: "cat " * 12}).sketch(experiment.teacher.model())
+    owner = path.partition(".")[0]
+    changed(long, {f"{owner}.max_length": 32}).sketch(long.teacher.model())
+
+
+def test_an_unknown_role_and_prompts_with_claims_are_refused(experiment: Experiment) -> None:
+    with pytest.raises(BadInput, match=r"sentences\.role in"):
+        Sentences(role="passage")
+    with pytest.raises(BadInput, match=r"student\.prompts must be left out"):
+        Experiment(data=(Claims(path="claims"),), student=replace(experiment.student, prompts=Prompts("a ")))
+
+
+def test_what_was_made_without_prompts_keeps_its_name() -> None:
+    """Fingerprints of the release before prompts: a workspace of then is not embedded again."""
+    texts, model = TextTable("0" * 64), Model("1" * 64, "n", "/p")
+    store = Store(texts, model)
+    pairs = Examples({"query": texts, "passage": texts}, AllRows())
+    mined = Examples({**pairs.columns, "negatives": texts}, Mined(pairs, store, store))
+    search = spec(DocSearch, collection=Collection(texts, texts, "2" * 64))
+    dev = DevSuite((spec(Agreement, store=store, pairs=500), search), select="x")
+    found = [each.fingerprint for each in (store, TokenTable(texts, model, 128), dev, mined)]
+    assert found == ["639dda0902744556", "31fecfa5d784f2ce", "df0215407c717629", "69680784c4c11605"]
+    assert replace(store, teacher=replace(model, prompts=Prompts("a", "b"))).fingerprint == store.fingerprint
+    changes: list[dict[str, Any]] = [{"prompt": "query: "}, {"teacher": replace(model, dimension=8)}]
+    assert len({replace(store, **change).fingerprint for change in changes} | {store.fingerprint}) == 3
+    by_role = [spec(Agreement, store=store, pairs=500, role=role) for role in (PLAIN, QUERY, DOCUMENT)]
+    assert len({DevSuite((each,), "x").fingerprint for each in by_role}) == 3

@@ -27,6 +27,7 @@ from stillhouse.experiments.kinds.claims import Claims
 from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.experiments.preparation import prepare
+from stillhouse.experiments.students.transformer import TransformerChoice
 from stillhouse.methods import mse
 from stillhouse.plan.data import AllRows, Collection, Examples, Mined, Model, Store, TextTable, TokenTable
 from stillhouse.plan.stage import DevSuite
@@ -142,8 +143,8 @@ def test_the_student_reads_its_own_prompts_from_training_to_the_export(
 
 def test_search_encodes_queries_as_queries_and_passages_as_documents(workspace: Workspace) -> None:
     queries, passages = ["one cat", "two cats"], ["a dog", "a house", "a river"]
-    tables = [write_texts(workspace, name, texts) for name, texts in (("q", queries), ("p", passages))]
-    collection = write_collection(workspace, "c", *tables, np.array([[0, 0, 1], [1, 2, 1]]))
+    first, second = write_texts(workspace, "q", queries), write_texts(workspace, "p", passages)
+    collection = write_collection(workspace, "c", first, second, np.array([[0, 0, 1], [1, 2, 1]]))
     for wrap in (lambda model: model, FiniteEncoder):
         model = Listener()
         suite = DevSuite((spec(DocSearch, collection=collection),), select="docsearch_cosine_mrr@10")
@@ -202,11 +203,11 @@ def test_a_prompt_as_long_as_the_longest_text_is_refused(path: str, experiment: 
     changed(long, {f"{owner}.max_length": 32}).sketch(long.teacher.model())
 
 
-def test_an_unknown_role_and_prompts_with_claims_are_refused(experiment: Experiment) -> None:
+def test_an_unknown_role_and_prompts_with_claims_are_refused() -> None:
     with pytest.raises(BadInput, match=r"sentences\.role in"):
         Sentences(role="passage")
     with pytest.raises(BadInput, match=r"student\.prompts must be left out"):
-        Experiment(data=(Claims(path="claims"),), student=replace(experiment.student, prompts=Prompts("a ")))
+        Experiment(data=(Claims(path="claims"),), student=TransformerChoice(prompts=Prompts("a ")))
 
 
 def test_what_was_made_without_prompts_keeps_its_name() -> None:

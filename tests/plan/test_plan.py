@@ -7,6 +7,7 @@ import pytest
 
 from stillhouse.core.errors import BadInput
 from stillhouse.core.identity import fingerprint, spec
+from stillhouse.core.roles import Prompts
 from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.losses.regression import MSE
@@ -86,6 +87,7 @@ OTHER: dict[type, dict[str, Any]] = {
         "dev": DevSuite((), select="figure"),
         "evaluate_every": 16,
         "patience": 3,
+        "prompts": Prompts(query="query: "),
     },
 }
 """Another value of every field."""

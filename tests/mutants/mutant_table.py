@@ -6,6 +6,7 @@ CONTRASTIVE = "losses/test_contrastive.py"
 GOLDEN = "methods/test_golden.py"
 STAGES = "methods/test_golden_stages.py"
 RANKS = "methods/test_two_ranks.py"
+ROLES = "experiments/test_roles.py"
 CONTRACT = "methods/test_contract.py"
 PRESETS = "methods/test_presets_ibkd.py methods/test_presets_distilcse.py methods/test_presets_baselines.py"
 
@@ -649,6 +650,46 @@ DATA = [
         ),
     ),
     *mistakes(
+        "evaluation/retrieval.py",
+        ROLES,
+        ("encode_as(model, QUERY, self", "encode_as(model, DOCUMENT, self", "queries are read as documents"),
+    ),
+    *mistakes(
+        "experiments/negatives.py",
+        ROLES,
+        ('store(pairs.columns["query"], QUERY)', 'store(pairs.columns["query"], DOCUMENT)', "roles swapped"),
+    ),
+    *mistakes(
+        "experiments/kinds/pairs.py",
+        ROLES,
+        ("context.store(table, examples.role(name))", "context.store(table)", "pairs without roles"),
+    ),
+    *mistakes(
+        "experiments/sentence_tables.py",
+        ROLES,
+        ('{"role": role} if role else {}', "{}", "agreement is measured on plain texts"),
+    ),
+    *mistakes(
+        "plan/data.py",
+        ROLES,
+        ('"negatives": DOCUMENT', '"negatives": QUERY', "negatives are queries"),
+    ),
+    *mistakes(
+        "training/table.py",
+        ROLES,
+        ("stage.prompts.of(examples.role(column))", '""', "a student trains without its prompts"),
+    ),
+    *mistakes(
+        "students/encoder.py",
+        ROLES,
+        ("self.prompts.document)", "self.prompts.query)", "documents are read as queries"),
+    ),
+    *mistakes(
+        "teachers/loading.py",
+        ROLES,
+        ("    _set_prompts(loaded, prompts_of(model))\n", "", "a teacher is measured without its prompts"),
+    ),
+    *mistakes(
         "teachers/loading.py",
         "teachers/test_embedding.py teachers/test_weights.py",
         ('"dtype": "float32"},', '"dtype": "bfloat16"},', "the teacher in bfloat16"),
@@ -694,7 +735,11 @@ DATA = [
             'return {"call": _name(value.target), "version": 1,',
             "a raised version changes no name",
         ),
-        ("{**defaults, **call.kwargs}.items()", "call.kwargs.items()", "a changed default changes no name"),
+        (
+            "{**defaults, **call.kwargs}, getattr",
+            "dict(call.kwargs), getattr",
+            "a changed default changes no name",
+        ),
     ),
     *mistakes(
         "core/artifacts.py",

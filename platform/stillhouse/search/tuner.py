@@ -165,7 +165,8 @@ def _announce(options: SweepOptions, budget: int, known: int, left: int) -> str:
     except BadInput:
         size = "continuous"
     start = f"{known} trials known, {max(left, 0)} to run" if known else f"{left} trials"
-    names = f"{len(options.space.domains)} hyper-parameters ({size})"
+    count = len(options.space.domains)
+    names = f"{count} hyper-parameter{'s' if count != 1 else ''} ({size})"
     return f"search: {options.sampler} over {names}, {start}, {budget:,} examples each"
 
 

@@ -22,6 +22,7 @@ from stillhouse import (
     TransformerChoice,
 )
 from stillhouse.cli.main import main
+from stillhouse.methods import load_method, with_defaults
 from stillhouse.search.options import SweepOptions
 from stillhouse.sweeps import sweep as sweep_module
 
@@ -154,3 +155,110 @@ def test_a_sweep_is_the_same_by_the_interface_and_by_the_command(
     assert main(["sweep", "mse", *given]) == 1 and asked[2] != asked[0]
     del given[given.index("--trials") : given.index("--trials") + 2]
     assert main(["sweep", "mse", *given]) == 2 and len(asked) == 3
+
+
+FILE = """
+method: mse
+preset: paper_52m
+values: {batch_size: 32, learning_rate: 1e-3}
+teacher: {name: TEACHER}
+student: {layers: [0, 1]}
+sentences: {corpus: $STILLHOUSE_DATA/words.txt, count: 0, held_out: 20}
+budget: {distil: 4096, evaluations: 1}
+max_length: 16
+compute: float32
+variants:
+  two: {}
+  one: {student: {layers: [1]}, preset: paper_110m}
+  cosine: {method: ckd, preset: paper, values: {bank_size: 0, learning_rate: 1e-4}}
+scale:
+  small:
+    values: {batch_size: 16}
+    budget: {distil: 64}
+search:
+  space: {learning_rate: [1e-4, 1e-3]}
+"""
+
+
+@pytest.mark.parametrize("variant", ["two", "one", "cosine"])
+@pytest.mark.parametrize("scale", ["", "small"])
+@pytest.mark.parametrize("named", [{}, {"preset": "paper"}, {"method": "hpd"}])
+def test_a_file_is_trained_as_by_the_command(
+    variant: str,
+    scale: str,
+    named: dict[str, str],
+    tmp_path: Path,
+    tiny_model: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Both roads plan the same: method, preset, values, scale, variant and the folder of the data."""
+    (tmp_path / "words.txt").write_text("\n".join(sentences(120)))
+    (tmp_path / "file.yaml").write_text(FILE.replace("TEACHER", str(tiny_model)))
+    planned: list[tuple[Any, ...]] = []
+
+    def record(shares: Any, method: Any, hp: Any, experiment: Experiment, *_: Any, **__: Any) -> None:
+        planned.append((shares, method.__name__, hp, experiment))
+        raise BadInput("planned")
+
+    monkeypatch.setattr("stillhouse.sweeps.curve.train_at", record)
+    monkeypatch.setenv("STILLHOUSE_ROOT", str(tmp_path / "runs"))
+    flags = ["--file", str(tmp_path / "file.yaml"), "--variant", variant, "--scale", scale, "--local"]
+    flags += ["--data-root", str(tmp_path), "--set", "optimizer=adam"]
+    flags += ["--preset", named["preset"]] if "preset" in named else []
+    assert main(["train", *filter(None, [named.get("method")]), *flags]) == 2
+    with pytest.raises(BadInput, match="planned"):
+        stillhouse.train(
+            file=tmp_path / "file.yaml",
+            variant=variant,
+            scale=scale,
+            data_root=tmp_path,
+            values={"optimizer": "adam"},
+            **named,  # type: ignore[arg-type]
+        )
+    command, function = planned
+    assert command == function
+    preset = {"two": 1e-5, "one": 5e-5, "cosine": 5e-5}
+    given = command[2]
+    if not named:
+        assert given.finetune_learning_rate == preset[variant]
+        assert given.batch_size == (16 if scale else 32)
+        assert given.learning_rate == (1e-4 if variant == "cosine" else 1e-3)
+    assert command[3].budget.distil == (64 if scale else 4096)
+    read = stillhouse.read_experiment(
+        tmp_path / "file.yaml", variant=variant, scale=scale, data_root=tmp_path
+    )
+    assert command[3] == with_defaults(load_method(command[1].rpartition(".")[2]), read)
+
+
+def test_a_call_is_for_one_variant(tmp_path: Path, tiny_model: Path) -> None:
+    (tmp_path / "file.yaml").write_text(FILE.replace("TEACHER", str(tiny_model)))
+    with pytest.raises(BadInput, match=r"variants two, one, cosine\. Name one"):
+        stillhouse.train(file=tmp_path / "file.yaml", data_root=tmp_path)
+    with pytest.raises(BadInput, match="unknown variant 'ones'"):
+        stillhouse.train(file=tmp_path / "file.yaml", variant="ones", data_root=tmp_path)
+    with pytest.raises(BadInput, match="a method must be named"):
+        stillhouse.train()
+    with pytest.raises(BadInput, match="--scale must go with an experiment file"):
+        stillhouse.train("mse", scale="small")
+
+
+def test_a_sweep_of_a_file_takes_its_method_preset_and_scale(
+    tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "words.txt").write_text("\n".join(sentences(120)))
+    (tmp_path / "file.yaml").write_text(FILE.replace("TEACHER", str(tiny_model)))
+    seen: list[SweepOptions] = []
+
+    def record(options: SweepOptions) -> dict[str, Any]:
+        seen.append(options)
+        return {"champion": None}
+
+    monkeypatch.setattr(sweep_module, "sweep", record)
+    where = {"space": tmp_path / "file.yaml", "scale": "small", "data_root": tmp_path, "trials": 2}
+    stillhouse.sweep(**where, root=tmp_path / "runs", scheduler="none")  # type: ignore[arg-type]
+    flags = ["--space", str(tmp_path / "file.yaml"), "--scale", "small", "--data-root", str(tmp_path)]
+    main(["sweep", *flags, "--trials", "2", "--scheduler", "none", "--root", str(tmp_path / "runs")])
+    function, command = seen
+    assert (function.method, function.preset, function.experiment) == ("mse", "paper_52m", command.experiment)
+    assert (command.method, command.preset, command.space) == ("mse", "paper_52m", function.space)
+    assert function.experiment.budget.distil == 64

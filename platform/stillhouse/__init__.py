@@ -1,15 +1,15 @@
 """Distil a large text-embedding model into a small, fast one, and search for the best way to do it.
 
 The values of an experiment (`Experiment`, `Sentences`, `Pairs`, …) and the calls that work with them
-(`embed`, `train`, `sweep`, `evaluate`, `export`, `load`) are imported from here. Nothing heavy is imported
-before it is used.
+(`read_experiment`, `embed`, `train`, `sweep`, `evaluate`, `export`, `load`) are imported from here. Nothing
+heavy is imported before it is used.
 """
 
 import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from stillhouse.api import Trained, embed, evaluate, export, load, sweep, train
+    from stillhouse.api import Trained, embed, evaluate, export, load, read_experiment, sweep, train
     from stillhouse.core.errors import BadInput
     from stillhouse.experiments.augmentation import Augmentation
     from stillhouse.experiments.budget import Budget
@@ -52,6 +52,7 @@ __all__ = [
     "evaluate",
     "export",
     "load",
+    "read_experiment",
     "sweep",
     "train",
 ]
@@ -73,7 +74,9 @@ _MODULES = {
     "TeacherChoice": "experiments.teacher",
     "TransformerChoice": "experiments.students.transformer",
     "WordVectors": "experiments.kinds.word_vectors",
-    **dict.fromkeys(("Trained", "embed", "evaluate", "export", "load", "sweep", "train"), "api"),
+    **dict.fromkeys(
+        ("Trained", "embed", "evaluate", "export", "load", "read_experiment", "sweep", "train"), "api"
+    ),
 }
 
 

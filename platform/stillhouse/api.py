@@ -5,7 +5,7 @@ and a call that was interrupted resumes.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,6 @@ from stillhouse.core.artifacts import Workspace, default_root
 from stillhouse.core.devices import require_device, resolve_device
 from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
-from stillhouse.experiments.fields import experiment_of
 from stillhouse.sweeps.session import session
 from stillhouse.training.where import Where
 
@@ -70,12 +69,41 @@ def embed(
         return prepare(experiment, workspace, Embedding(local=local, device=chosen), refresh=refresh)
 
 
+def read_experiment(
+    file: Path | str, *, scale: str = "", variant: str = "", data_root: Path | str = ""
+) -> Experiment:
+    """Read the fields of an experiment file: the data, teacher, student and budget.
+
+    Args:
+        file: The experiment file.
+        scale: Name of a scale of the file, such as ``small``; empty takes the full size.
+        variant: Name of a variant of the file; empty takes what all of them share.
+        data_root: Folder that ``$STILLHOUSE_DATA`` stands for in the file; empty takes the environment's.
+
+    Raises:
+        BadInput: The file cannot be read, is invalid, or has no such scale or variant.
+    """
+    from stillhouse.search.experiment_file import load_base
+    from stillhouse.sweeps.runs import chosen_runs, experiment_in
+
+    root = str(data_root)
+    if variant:
+        (run,) = chosen_runs(file, scale=scale, variants=(variant,), data_root=root)
+    else:
+        run = load_base(file, scale=scale, data_root=root)
+    return experiment_in(run, data_root=root)
+
+
 def train(
-    method: str,
+    method: str = "",
     experiment: Experiment | None = None,
     *,
+    file: Path | str | None = None,
+    scale: str = "",
+    variant: str = "",
+    data_root: Path | str = "",
     values: Mapping[str, Any] | None = None,
-    preset: str = "paper",
+    preset: str = "",
     root: Path | str | None = None,
     local: bool = True,
     workers: int = 1,
@@ -84,10 +112,15 @@ def train(
     """Train one student with one method.
 
     Args:
-        method: Name of the method, such as ``ibkd``.
-        experiment: The data, teacher, student and budget; None takes the defaults.
-        values: Hyper-parameters that differ from the preset.
-        preset: One of the method's presets, such as ``paper`` or ``repo`` (`stillhouse presets METHOD`).
+        method: Name of the method, such as ``ibkd``; empty takes that of the file.
+        experiment: The data, teacher, student and budget; None takes those of the file, or the defaults.
+        file: Experiment file; its method, preset and values count where the call names no others.
+        scale: Name of a scale of the file, such as ``small``; empty takes the full size.
+        variant: Name of a variant of the file, which is needed where it has several.
+        data_root: Folder that ``$STILLHOUSE_DATA`` stands for in the file; empty takes the environment's.
+        values: Hyper-parameters that differ from the preset, or from the file.
+        preset: One of the method's presets, such as ``paper`` or ``repo`` (`stillhouse presets METHOD`);
+            empty takes that of the file, or ``paper``.
         root: The workspace's folder; None takes ``$STILLHOUSE_ROOT``, else ``./runs``.
         local: Whether to work in this process; otherwise Ray is joined or started.
         workers: Training processes; more than one needs Ray or starts plain processes.
@@ -96,23 +129,27 @@ def train(
     Raises:
         BadInput: If an input cannot be used; the message says why and what to do.
     """
-    from stillhouse.methods import hyper_parameters, load_method, with_defaults
-    from stillhouse.sweeps.checks import check_plans, fixed_values
     from stillhouse.sweeps.curve import train_at
+    from stillhouse.sweeps.runs import chosen_runs, experiment_in, only_one, training_of
 
-    module = load_method(method)
-    experiment = with_defaults(module, experiment or Experiment())
-    fixed = fixed_values(module, values or {}, "values")
-    check_plans(module, experiment, [fixed], preset)
+    variants = (variant,) if variant else ()
+    runs = chosen_runs(
+        file, method=method, preset=preset, scale=scale, variants=variants, data_root=str(data_root)
+    )
+    run = only_one(runs, str(file))
+    if experiment is None:
+        experiment = experiment_in(run, data_root=str(data_root)) if file is not None else Experiment()
+    source = str(file or "")
+    training = training_of(run, experiment, values=values, source=source, values_source="values")
     with session(_folder(root), device=_device(device), local=local, nested=workers > 1) as (
         workspace,
         chosen,
     ):
         (point,) = train_at(
-            (experiment.budget.fraction,),
-            module,
-            hyper_parameters(module, fixed, preset),
-            experiment,
+            (training.experiment.budget.fraction,),
+            training.method,
+            training.hp,
+            training.experiment,
             workspace,
             Embedding(local=local, device=chosen),
             Where(device=chosen, threads=1, workers=workers),
@@ -121,13 +158,15 @@ def train(
 
 
 def sweep(
-    method: str,
+    method: str = "",
     experiment: Experiment | None = None,
     *,
     space: Path | str | None = None,
     section: str = "",
+    scale: str = "",
+    data_root: Path | str = "",
     values: Mapping[str, Any] | None = None,
-    preset: str = "paper",
+    preset: str = "",
     trials: int = 8,
     sampler: str = "tpe",
     scheduler: str = "asha",
@@ -143,13 +182,15 @@ def sweep(
     """Search a method's hyper-parameters, and deliver the best student. The same call resumes.
 
     Args:
-        method: Name of the method, such as ``ibkd``.
+        method: Name of the method, such as ``ibkd``; empty takes that of the experiment file.
         experiment: What all trials share; None takes the fields of the experiment file, or the defaults.
         space: Experiment file with a search space; None takes the method's own.
         section: ``space`` (the grid) or ``continuous``; empty chooses by the sampler.
+        scale: Name of a scale of the file, such as ``small``; empty takes the full size.
+        data_root: Folder that ``$STILLHOUSE_DATA`` stands for in the file; empty takes the environment's.
         values: Hyper-parameters that are fixed.
         preset: Source of the hyper-parameters that are neither searched nor fixed: one of the method's
-            presets, such as ``paper`` or ``repo``.
+            presets, such as ``paper`` or ``repo``; empty takes that of the file, or ``paper``.
         trials: Number of trials in all; a larger number later extends the sweep.
         sampler: ``tpe``, ``random``, ``qmc`` or ``grid``.
         scheduler: Rule that stops weak trials early, such as ``asha``; ``none`` stops none.
@@ -170,19 +211,26 @@ def sweep(
     """
     from stillhouse.methods import load_method
     from stillhouse.sweeps.checks import fixed_values, sweep_options
+    from stillhouse.sweeps.runs import base_run, experiment_in
     from stillhouse.sweeps.sweep import sweep as run_sweep
 
+    base = base_run(space, method=method, preset=preset, scale=scale, data_root=str(data_root))
     return run_sweep(
         sweep_options(
-            method,
-            lambda searched: experiment or experiment_of(searched.experiment),
+            base.method,
+            lambda searched: (
+                experiment
+                or experiment_in(replace(base, experiment=searched.experiment), data_root=str(data_root))
+            ),
             _folder(root),
             device=device if joins(address) else _device(device),
             need=Need(workers, 1, None),
             space=space,
             section=section,
-            fixed=fixed_values(load_method(method), values or {}, "values"),
-            preset=preset,
+            fixed=fixed_values(load_method(base.method), values or {}, "values"),
+            scale=scale,
+            data_root=str(data_root),
+            preset=base.preset,
             sampler=sampler,
             scheduler=scheduler,
             trials=trials,

@@ -1,11 +1,10 @@
 """From parsed arguments to our own values, each checked before any work."""
 
 import json
-import os
 from argparse import Namespace
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from stillhouse.cli.arguments import FLAGS
 from stillhouse.cluster.connection import joins
@@ -16,10 +15,7 @@ from stillhouse.core.errors import require
 from stillhouse.experiments.data_kind import data_kinds
 from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
-from stillhouse.experiments.fields import as_mapping, experiment_of, fields, merged
-
-if TYPE_CHECKING:
-    pass
+from stillhouse.experiments.fields import as_mapping, experiment_of, merged, with_file
 
 
 def settings(pairs: list[str]) -> dict[str, Any]:
@@ -67,8 +63,7 @@ def experiment_from(
     named = {path.partition(".")[0] for path in given} | set(file or {})
     if base is not None and _other_source(base, named):
         start = {key: value for key, value in start.items() if key not in data_kinds()}
-    mapping = merged(start, {**_data_root(), **flattened(file or {})})
-    return experiment_of(merged(mapping, given))
+    return experiment_of(merged(with_file(start, file or {}), given))
 
 
 def _other_source(base: Experiment, named: set[str]) -> bool:
@@ -83,18 +78,6 @@ def flags_of(options: Namespace) -> dict[str, Any]:
     if str(flags.get("layers", "")).startswith("["):
         flags["layers"] = _layers(flags["layers"])
     return flags
-
-
-def flattened(mapping: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested names and values as paths and values."""
-    flat: dict[str, Any] = {}
-    for name, value in mapping.items():
-        path = f"{prefix}{name}"
-        if isinstance(value, Mapping) and value and path not in fields():
-            flat |= flattened(value, f"{path}.")
-        else:
-            flat[path] = value
-    return flat
 
 
 def fractions_of(options: Namespace) -> tuple[float, ...]:
@@ -140,15 +123,6 @@ def device_of(options: Namespace) -> str:
 def root_of(options: Namespace) -> Path:
     """The workspace's folder."""
     return (options.root or default_root()).resolve()
-
-
-def _data_root() -> dict[str, str]:
-    """``$STILLHOUSE_DATA``, if it has STS sets to select by and to test on; it may hold other data."""
-    from stillhouse.evaluation.sts import sts_sets
-
-    root = os.environ.get("STILLHOUSE_DATA", "")
-    has = bool(root) and all(sts_sets(root, split) for split in ("dev", "test"))
-    return {"selection.data_root": root} if has else {}
 
 
 def _layers(text: str) -> tuple[int, ...]:

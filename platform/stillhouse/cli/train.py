@@ -9,7 +9,6 @@ from stillhouse.cli.options import embedding_of, experiment_from, fractions_of
 from stillhouse.cli.run import on_ray, write_results
 from stillhouse.core.console import say
 from stillhouse.core.errors import require
-from stillhouse.experiments.fields import changed
 from stillhouse.training.where import Where
 
 if TYPE_CHECKING:
@@ -46,42 +45,43 @@ def add(commands: "_SubParsersAction[ArgumentParser]") -> ArgumentParser:
 
 def run(options: Namespace) -> int:
     """Run the command."""
-    from stillhouse.cli.method_values import fixed_of, runs_of
-    from stillhouse.methods import hyper_parameters, load_method, with_defaults
-    from stillhouse.sweeps.checks import check_plans, fixed_values
+    from stillhouse.cli.method_values import given_of, runs_of
     from stillhouse.sweeps.curve import train_at
+    from stillhouse.sweeps.runs import training_of
 
     shares = fractions_of(options)
-    trainings = []
-    for run in runs_of(options):
-        method = load_method(run.method)
-        values = {**fixed_values(method, run.values, options.file or ""), **fixed_of(options, method)}
-        experiment = with_defaults(method, experiment_from(options, run.experiment, options.base))
-        least = changed(experiment, {"budget.fraction": min(shares)}) if shares else experiment
-        check_plans(method, least, [values], run.preset)
-        trainings.append((run, method, hyper_parameters(method, values, run.preset), experiment))
+    trainings = [
+        training_of(
+            run,
+            experiment_from(options, run.experiment, options.base),
+            values=given_of(options),
+            source=options.file or "",
+            fraction=min(shares, default=0.0),
+        )
+        for run in runs_of(options)
+    ]
     require(
         len(trainings) == 1 or not shares,
         "--fractions must go with one variant",
-        variants=[run.name for run, *_ in trainings],
+        variants=[training.name for training in trainings],
         remedy="Name one with --variant.",
     )
     results = []
     with on_ray(options) as (workspace, device):
-        for run, method, hp, experiment in trainings:
-            if run.name:
-                say(f"variant {run.name}")
+        for training in trainings:
+            if training.name:
+                say(f"variant {training.name}")
             points = train_at(
-                shares or (experiment.budget.fraction,),
-                method,
-                hp,
-                experiment,
+                shares or (training.experiment.budget.fraction,),
+                training.method,
+                training.hp,
+                training.experiment,
                 workspace,
                 embedding_of(options, device, local=options.local),
                 Where(device=device, threads=max(1, int(options.cpus_per_worker)), workers=options.workers),
                 refresh=options.refresh,
             )
-            results.append((run.name, points))
+            results.append((training.name, points))
     return _report(options, results, shares=bool(shares))
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import os
 import typing
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -136,6 +137,35 @@ def merged(mapping: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, 
             place = place[group]
         place[last] = value
     return result
+
+
+def with_file(mapping: Mapping[str, Any], file: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested names and values with those of an experiment file, which come before the environment.
+
+    ``$STILLHOUSE_DATA`` is the data root where it has STS sets to select by and to test on; it may hold other
+    data.
+
+    Raises:
+        BadInput: See `merged`.
+    """
+    from stillhouse.evaluation.sts import sts_sets
+
+    root = os.environ.get("STILLHOUSE_DATA", "")
+    has = bool(root) and all(sts_sets(root, split) for split in ("dev", "test"))
+    environment = {"selection.data_root": root} if has else {}
+    return merged(mapping, {**environment, **flattened(file)})
+
+
+def flattened(mapping: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested names and values as paths and values."""
+    flat: dict[str, Any] = {}
+    for name, value in mapping.items():
+        path = f"{prefix}{name}"
+        if isinstance(value, Mapping) and value and path not in fields():
+            flat |= flattened(value, f"{path}.")
+        else:
+            flat[path] = value
+    return flat
 
 
 def as_mapping(experiment: Experiment) -> dict[str, Any]:

@@ -1,0 +1,166 @@
+"""From a run of an experiment file, or of the command line, to what is trained: checked before any work."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from stillhouse.core.errors import BadInput, require
+from stillhouse.experiments.experiment import Experiment
+from stillhouse.experiments.fields import changed, experiment_of, merged, with_file
+from stillhouse.methods import Method, hyper_parameters, load_method, with_defaults
+from stillhouse.search.experiment_file import Run, load_base, load_runs, variants_named
+from stillhouse.sweeps.checks import check_plans, fixed_values
+
+
+@dataclass(frozen=True)
+class Training:
+    """A student that is to be trained.
+
+    Attributes:
+        name: Name of the variant; empty where there are none.
+        method: The method.
+        hp: Its hyper-parameters.
+        experiment: The data, teacher, student and budget, with the method's own budgets.
+    """
+
+    name: str
+    method: Method
+    hp: Any
+    experiment: Experiment
+
+
+def training_of(
+    run: Run,
+    experiment: Experiment,
+    *,
+    values: Mapping[str, Any] | None = None,
+    source: str = "",
+    values_source: str = "command line",
+    fraction: float = 0.0,
+) -> Training:
+    """Put together what a run trains, and check its plan.
+
+    Args:
+        run: Method, preset and the values of the file.
+        experiment: The experiment that the run's fields make, with whatever else was given.
+        values: Hyper-parameters that were given beside the file, and come before its values.
+        source: The file, for messages.
+        values_source: Where ``values`` come from, for messages.
+        fraction: Smallest share of the rows that will be trained on; 0 takes the experiment's.
+
+    Raises:
+        BadInput: The first thing that cannot be used.
+    """
+    method = load_method(run.method)
+    chosen = {
+        **fixed_values(method, run.values, source),
+        **fixed_values(method, values or {}, values_source),
+    }
+    whole = with_defaults(method, experiment)
+    least = changed(whole, {"budget.fraction": fraction}) if fraction else whole
+    check_plans(method, least, [chosen], run.preset)
+    return Training(run.name, method, hyper_parameters(method, chosen, run.preset), whole)
+
+
+def chosen_runs(
+    file: Path | str | None,
+    *,
+    method: str = "",
+    preset: str = "",
+    scale: str = "",
+    variants: Sequence[str] = (),
+    data_root: str = "",
+) -> tuple[Run, ...]:
+    """The runs of an experiment file, or the one of a named method.
+
+    With another method than the file's, only the fields of the experiment are taken from the file.
+
+    Args:
+        file: The experiment file; None for none.
+        method: Name of a method; empty takes the file's.
+        preset: Name of a preset; empty takes the file's, or ``paper``.
+        scale: Name of a scale of the file; empty takes the full size.
+        variants: Names of variants of the file; none takes all of them.
+        data_root: Folder that ``$STILLHOUSE_DATA`` stands for in the file; empty takes the environment's.
+
+    Raises:
+        BadInput: No method is named, or the file has no such variant or scale.
+    """
+    if file is None:
+        _refuse_without_file(scale=scale, variant=",".join(variants))
+        return (_without_file(method, preset, "train", "--file FILE"),)
+    runs = load_runs(file, scale=scale, data_root=data_root)
+    chosen = variants_named(runs, list(variants), str(file))
+    return tuple(_named(run, method, preset) for run in chosen)
+
+
+def experiment_in(run: Run, *, data_root: str = "") -> Experiment:
+    """The experiment that the fields of a run make.
+
+    Args:
+        run: A run of an experiment file.
+        data_root: Folder with benchmarks, such as STS; empty takes that of the file or of the environment.
+
+    Raises:
+        BadInput: An unknown field, or a value of another type or out of range.
+    """
+    given = {"selection.data_root": data_root} if data_root else {}
+    return experiment_of(merged(with_file({}, run.experiment), given))
+
+
+def base_run(
+    file: Path | str | None, *, method: str = "", preset: str = "", scale: str = "", data_root: str = ""
+) -> Run:
+    """The method and the preset of a sweep: those that are named before those of an experiment file.
+
+    Args:
+        file: The experiment file; None for none.
+        method: See `chosen_runs`.
+        preset: See `chosen_runs`.
+        scale: See `chosen_runs`.
+        data_root: See `chosen_runs`.
+
+    Raises:
+        BadInput: No method is named, or the file has no such scale.
+    """
+    if file is None:
+        _refuse_without_file(scale=scale)
+        return _without_file(method, preset, "sweep", "--space FILE")
+    return _named(load_base(file, scale=scale, data_root=data_root), method, preset)
+
+
+def only_one(runs: Sequence[Run], file: Path | str) -> Run:
+    """The only run of a file, for a call that trains one student.
+
+    Raises:
+        BadInput: There are several; they are listed.
+    """
+    if len(runs) > 1:
+        names = ", ".join(run.name for run in runs)
+        raise BadInput(
+            f"a call must be for one student, but {file} has the variants {names}. Name one with variant."
+        )
+    return runs[0]
+
+
+def _without_file(method: str, preset: str, command: str, flag: str) -> Run:
+    remedy = f"Such as `stillhouse {command} ibkd`, or give {flag}."
+    require(bool(method), "a method must be named", remedy=remedy)
+    return Run("", method, preset or "paper")
+
+
+def _named(run: Run, method: str, preset: str) -> Run:
+    if method not in ("", run.method):
+        run = replace(run, method=method, preset="paper", values={})
+    return replace(run, preset=preset or run.preset)
+
+
+def _refuse_without_file(**given: str) -> None:
+    for name, value in given.items():
+        require(
+            not value,
+            f"--{name} must go with an experiment file",
+            **{name: value},
+            remedy="Give the file (--file, or --space of a sweep).",
+        )

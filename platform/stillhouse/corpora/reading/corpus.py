@@ -1,7 +1,8 @@
 """Reading a corpus in any supported format as a stream of cleaned texts and rejected rows.
 
 Sources: text (one text per line), JSON lines, CSV, TSV, Parquet and WikiExtractor's ``<doc>`` files, plain or
-gzipped; a folder or a glob of them; the same under ``s3://`` and ``gs://``; ``hf:name[:config][:split]``.
+gzipped; a folder or a glob of them; MS MARCO's folder, whose passages and training queries are the texts; the
+same under ``s3://`` and ``gs://``; ``hf:name[:config][:split]``.
 """
 
 import fnmatch
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from stillhouse.core.errors import BadInput, require
+from stillhouse.corpora.published.msmarco import text_files
 from stillhouse.corpora.reading import formats
 from stillhouse.corpora.reading.sentences import clean, split_sentences
 from stillhouse.corpora.tables import Rejected
@@ -173,6 +175,9 @@ def _local_files(source: str) -> tuple[Any, list[Any]]:
     system = fs.LocalFileSystem()
     path = Path(source).expanduser().absolute()
     if path.is_dir():
+        marco = text_files(path)
+        if marco:
+            return system, [system.get_file_info(str(file)) for file in marco]
         return system, list(system.get_file_info(fs.FileSelector(str(path), recursive=True)))
     if path.exists():
         return system, [system.get_file_info(str(path))]

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from stillhouse.core.errors import BadInput, nearest
+from stillhouse.corpora.published.msmarco import has_texts
 from stillhouse.corpora.tables import Rejected
 
 _SNIFFED = 65_536
@@ -48,7 +49,14 @@ def read_file(
         if kind == "parquet":
             texts = _parquet(system, path, column)
         else:
-            readers = {"text": _lines, "wiki": _wiki, "json": _json, "csv": _csv, "tsv": _tsv}
+            readers = {
+                "text": _lines,
+                "wiki": _wiki,
+                "json": _json,
+                "csv": _csv,
+                "tsv": _tsv,
+                "marco": _marco,
+            }
             texts = readers[kind](open_text(system, path, encoding), path, column)
         for text in texts:
             yield decoded(text, encoding), kind == "wiki"
@@ -109,6 +117,8 @@ def _kind(system: Any, path: str, encoding: str) -> str:
         if b"\0" in head:
             raise BadInput(f"{path} must be {encoding} text, but contains zero bytes. Is it a text file?")
     start = head.decode(encoding, "replace").lstrip("\ufeff \t\r\n")
+    if has_texts(path, start):
+        return "marco"
     name = path.lower().removesuffix(".gz")
     for suffix, kind in ((".csv", "csv"), (".tsv", "tsv"), (".jsonl", "json"), (".json", "json")):
         if name.endswith(suffix):
@@ -144,6 +154,16 @@ def _lines(stream: io.TextIOWrapper, path: str, column: str | None) -> Iterator[
     with stream:
         for line in stream:
             yield line.rstrip("\n")
+
+
+def _marco(stream: io.TextIOWrapper, path: str, column: str | None) -> Iterator[str | Rejected]:
+    """Read the texts of lines with an id and a text."""
+    if column is not None:
+        raise BadInput(f"{path} has an id and a text per line and no column {column!r}. Omit the column.")
+    with stream:
+        for line in stream:
+            _, tab, text = line.rstrip("\n").partition("\t")
+            yield text if tab else Rejected(line.rstrip("\n"), "no tab after the id")
 
 
 def _wiki(stream: io.TextIOWrapper, path: str, column: str | None) -> Iterator[str | Rejected]:

@@ -13,6 +13,7 @@ import numpy as np
 from stillhouse.core.artifacts import Workspace, locked, read_json, write_json
 from stillhouse.core.console import say
 from stillhouse.core.errors import BadInput
+from stillhouse.corpora.published.msmarco import marco_pairs
 from stillhouse.corpora.reading.corpus import hub_name, list_files
 from stillhouse.corpora.reading.ingest import describe_examples, note_path, restore_examples
 from stillhouse.corpora.reading.sentences import clean
@@ -43,7 +44,8 @@ def read_labelled(
 
     Args:
         workspace: Workspace for the tables.
-        source: JSON lines, CSV, TSV or Parquet: a file, a folder or a glob; or ``hf:name[:config][:split]``.
+        source: JSON lines, CSV, TSV or Parquet: a file, a folder or a glob; ``hf:name[:config][:split]``; or
+            MS MARCO's folder, judgements or triples (`corpora.published.msmarco`).
         negatives: Number of hard negatives per row to take from the source (K); rows with fewer are dropped.
             0 takes none.
         limit: Number of rows to keep; 0 keeps all.
@@ -56,7 +58,11 @@ def read_labelled(
     Raises:
         BadInput: If the source cannot be read, its columns are not recognised, or no row is usable.
     """
-    files = [] if hub_name(source) else list_files(source)[1]
+    marco = None if hub_name(source) else marco_pairs(source)
+    if marco is not None:
+        files = [found for path in marco.files for found in list_files(str(path))[1]]
+    else:
+        files = [] if hub_name(source) else list_files(source)[1]
     options = {"negatives": negatives, "limit": limit}
     note = note_path(workspace, "labelled", {"version": VERSION, "source": source, "files": files, **options})
     with locked(note.with_suffix(".lock")):
@@ -66,7 +72,7 @@ def read_labelled(
             and (found := restore_examples(workspace, read_json(note))) is not None
         ):
             return found
-        rows = _rows(source, [file.path for file in files])
+        rows = _rows(source, [file.path for file in files]) if marco is None else marco.rows()
         triples, dropped = _kept(_triples(rows, source, negatives), negatives, limit)
         if not triples:
             raise BadInput(

@@ -22,7 +22,8 @@ class Pairs(DataKind[PairData]):
 
     Attributes:
         path: Labelled pairs: a file of JSON lines, CSV, TSV or Parquet, or ``hf:``, with the columns query
-            and passage, and negatives or NLI labels; empty takes the pairs of ``pydocs`` where that is the
+            and passage, and negatives or NLI labels; or MS MARCO's own folder, qrels.train.tsv or triples.
+            Empty takes the pairs of ``pydocs`` where that is the
             corpus.
         count: Number of pairs; 0 takes none of ``pydocs``, or all of ``path``.
         negatives: Number of hard negatives per pair (K): those that come with it, otherwise mined. Where it

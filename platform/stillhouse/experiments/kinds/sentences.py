@@ -23,7 +23,8 @@ class Sentences(DataKind[SentenceData]):
     """Unlabelled text to distil on.
 
     Attributes:
-        corpus: ``pydocs``, a file, a folder, a glob, a URL, or ``hf:name[:config][:split]``.
+        corpus: ``pydocs``, a file, a folder, a glob, a URL, or ``hf:name[:config][:split]``. Of MS MARCO's
+            folder, the passages and the training queries.
         column: Column of the texts, where the corpus has columns; empty takes the usual one.
         split: Whether the texts are split into sentences; files of WikiExtractor always are.
         min_words: Shortest text that is kept, in words.

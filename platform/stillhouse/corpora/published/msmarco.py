@@ -1,0 +1,161 @@
+"""MS MARCO's own files as text to train on: passages, training queries, and pairs of both.
+
+Nguyen et al., MS MARCO: A Human Generated Machine Reading Comprehension Dataset, arXiv:1611.09268. The files
+have no header and are separated by tabs:
+
+    collection.tsv             pid, passage
+    queries.train.tsv          qid, query
+    qrels.train.tsv            qid, 0, pid, 1: a relevant passage
+    qidpidtriples.*.tsv        qid, pid, pid: a relevant passage and another one (`.gz` too)
+    triples.train.*.tsv        query, passage, passage: the same as texts (`.gz` too)
+
+Ids are looked up in the ``collection.tsv`` and ``queries.train.tsv`` beside the file. Of these, only the
+texts that are named are held in memory.
+"""
+
+import gzip
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from stillhouse.core.errors import BadInput
+
+COLLECTION, QUERIES, QRELS = "collection.tsv", "queries.train.tsv", "qrels.train.tsv"
+ID_TRIPLES, TRIPLES = "qidpidtriples", "triples"
+
+
+def text_files(folder: Path) -> tuple[Path, ...]:
+    """Find the files of unlabelled text in a folder: the passages, then the training queries.
+
+    Returns:
+        The files; none if the folder has no ``collection.tsv``.
+    """
+    if not (folder / COLLECTION).is_file():
+        return ()
+    return tuple(folder / name for name in (COLLECTION, QUERIES) if (folder / name).is_file())
+
+
+def has_texts(path: str, start: str) -> bool:
+    """Whether a file has an id and a text per line: passages or queries, as they are published.
+
+    Args:
+        path: Its path.
+        start: The first characters of it.
+    """
+    name = path.replace("\\", "/").rpartition("/")[2].removesuffix(".gz")
+    known = name == COLLECTION or (name.startswith("queries.") and name.endswith(".tsv"))
+    return known and start.partition("\t")[0].strip().isdigit()
+
+
+@dataclass(frozen=True)
+class MarcoPairs:
+    """Files with pairs to fine-tune on.
+
+    Attributes:
+        pairs: The judgements or the triples.
+        texts: The passages and the queries that their ids name; none for triples of texts.
+    """
+
+    pairs: Path
+    texts: tuple[Path, ...] = ()
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """Every file that is read."""
+        return (self.pairs, *self.texts)
+
+    def rows(self) -> Iterator[Mapping[str, str]]:
+        """Read the pairs as texts: ``query``, ``passage`` and, of triples, ``negative``.
+
+        Raises:
+            BadInput: If a line is malformed or names an unknown id; the message names it.
+        """
+        if not self.texts:
+            for _, cells in self._cells(3):
+                yield dict(zip(("query", "passage", "negative"), cells, strict=True))
+            return
+        triples = self.pairs.name.startswith(ID_TRIPLES)
+        lines = self._cells(3 if triples else 4)
+        found = [(at, tuple(cells) if triples else (cells[0], cells[2])) for at, cells in lines]
+        queries = _named(self.texts[1], {ids[0] for _, ids in found})
+        passages = _named(self.texts[0], {each for _, ids in found for each in ids[1:]})
+        for at, (query, *named) in found:
+            for known, name, file in (
+                (queries, query, self.texts[1]),
+                *((passages, each, self.texts[0]) for each in named),
+            ):
+                if name not in known:
+                    raise BadInput(f"{self.pairs}, line {at}: {name!r} must be an id of {file}, but is not.")
+            texts = [queries[query], *(passages[each] for each in named)]
+            yield dict(zip(("query", "passage", "negative"), texts, strict=False))
+
+    def _cells(self, count: int) -> Iterator[tuple[int, list[str]]]:
+        for at, line in _lines(self.pairs):
+            cells = [cell.strip() for cell in line.split("\t")]
+            if len(cells) != count:
+                raise BadInput(
+                    f"{self.pairs}, line {at}: must have {count} columns separated by tabs, but has "
+                    f"{len(cells)}."
+                )
+            if count == 4 and not (cells[3].isdigit() and int(cells[3]) > 0):
+                continue
+            yield at, cells
+
+
+def marco_pairs(source: str) -> MarcoPairs | None:
+    """Recognise MS MARCO's pairs: its folder (then those of ``qrels.train.tsv``), or one of its files.
+
+    Returns:
+        The files; None for any other source.
+
+    Raises:
+        BadInput: If the passages or the queries are missing beside the pairs.
+    """
+    path = Path(source).expanduser()
+    if path.is_dir() and (path / COLLECTION).is_file():
+        path = path / QRELS
+        if not path.is_file():
+            raise BadInput(
+                f"a folder of MS MARCO must hold {QRELS} to train on its pairs, but {path.parent} does not. "
+                "Add it, or name a file of triples."
+            )
+    name = path.name.removesuffix(".gz")
+    if not name.endswith(".tsv") or not path.is_file():
+        return None
+    if name.startswith(f"{TRIPLES}.train"):
+        return MarcoPairs(path)
+    if name == QRELS or name.startswith(ID_TRIPLES):
+        texts = (path.parent / COLLECTION, path.parent / QUERIES)
+        missing = [each.name for each in texts if not each.is_file()]
+        if missing:
+            raise BadInput(
+                f"{path.name} of MS MARCO names texts by ids, so {' and '.join(missing)} must stand beside "
+                f"it, but {path.parent} has none. Add it, or give triples.train.small.tsv, which holds texts."
+            )
+        return MarcoPairs(path, texts)
+    return None
+
+
+def _named(file: Path, names: set[str]) -> dict[str, str]:
+    """The texts of some ids."""
+    texts: dict[str, str] = {}
+    for at, line in _lines(file):
+        name, tab, text = line.partition("\t")
+        if not tab:
+            raise BadInput(f"{file}, line {at}: must be an id and a text separated by a tab.")
+        if name.strip() in names:
+            texts[name.strip()] = text.strip()
+    return texts
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    with gzip.open(path, "rb") if path.name.endswith(".gz") else path.open("rb") as file:
+        for at, line in enumerate(file, start=1):
+            try:
+                text = line.decode("utf-8").rstrip("\r\n")
+            except UnicodeDecodeError as error:
+                raise BadInput(
+                    f"{path}, line {at}: must be UTF-8, but has {error.reason} at byte {error.start}."
+                ) from None
+            if text.strip():
+                yield at, text

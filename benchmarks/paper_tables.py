@@ -31,6 +31,7 @@ from stillhouse.search.experiment_file import DATA_ROOT, Run, load_runs
 PAPERS = ROOT / "search_spaces" / "papers"
 SLOW_SECONDS = 300
 """Seconds above which a variant of the small scale is marked."""
+INTERRUPTED = 130
 _STAGE = "plan.stage.Stage"
 _WARNING = "stillhouse: "
 
@@ -54,6 +55,9 @@ def main() -> int:
             continue
         print(f"[{place}/{len(runs)}] {title(file.stem, run.name)} …", flush=True)
         result = measured(file, run, options)
+        if result["exit_code"] == INTERRUPTED:
+            print("interrupted: the same command goes on with this variant", flush=True)
+            return INTERRUPTED
         kept.write_text(json.dumps(result, ensure_ascii=False, indent=1))
         print(f"[{place}/{len(runs)}] {summary(result)}", flush=True)
     found = [json.loads(kept.read_text()) for kept in sorted(results.glob("*.json"))]

@@ -164,13 +164,14 @@ class FakeCommands:
     def __init__(self, stages: Path) -> None:
         self.given: list[str] = []
         self.failing = ""
+        self.code = 1
         self._stages = stages
 
     def __call__(self, words: list[str]) -> int:
         self.given.append(" ".join(words[: words.index("--json")]))
         if self.failing and self.failing in words:
             print("stillhouse: a loss is not finite", file=sys.stderr, flush=True)
-            return 1
+            return self.code
         print("stillhouse: note: few steps", file=sys.stderr, flush=True)
         found: Any = {"sts": {"STS-B": {"all": 61.25, "pairs": 3000}}}
         if words[0] == "train":
@@ -243,6 +244,12 @@ def test_finished_variants_are_skipped_and_failed_or_changed_ones_run_again(pape
     file = papers.files / "one_table1.yaml"
     file.write_text(file.read_text().replace("distil: 64", "distil: 128"))
     assert papers.script.main() == 0 and len(papers.commands.given) == 4
+
+
+def test_an_interrupt_ends_the_papers_and_keeps_nothing_of_its_variant(papers: Any) -> None:
+    papers.commands.failing, papers.commands.code = "first", 130
+    assert papers.script.main() == 130
+    assert len(papers.commands.given) == 1 and not list((papers.root / "results").glob("*"))
 
 
 def test_the_stages_of_a_papers_row_are_those_of_the_plan(load: Any) -> None:

@@ -108,7 +108,7 @@ def test_verify_reports_every_problem(folder: Path, damage: Callable[[Path], Non
 @pytest.mark.parametrize("damage", [truncate, Path.unlink])
 def test_an_incomplete_shard_is_refused_when_opened(folder: Path, damage: Callable[[Path], None]) -> None:
     damage(folder / "part-00002.arrow")
-    with pytest.raises(BadInput, match=r"part-00002.arrow is (truncated|missing).*manifest\.json"):
+    with pytest.raises(BadInput, match=r"part-00002.arrow is (truncated|missing).*builds what is missing"):
         StoreReader(folder)
 
 
@@ -116,7 +116,7 @@ def test_an_altered_shard_is_refused_when_read(folder: Path) -> None:
     flip(folder / "part-00002.arrow")
     reader = StoreReader(folder)
     reader.gather(np.arange(20))
-    with pytest.raises(BadInput, match=r"part-00002.arrow of .* was altered.*manifest\.json"):
+    with pytest.raises(BadInput, match=r"part-00002.arrow must be as it was written"):
         reader.gather(np.array([25]))
 
 

@@ -13,18 +13,34 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from stillhouse.core.errors import BadInput, Hindered, full_disk, is_full_disk
+from stillhouse.core.errors import BadInput, Hindered, blocked, full_disk, is_full_disk
+from stillhouse.core.integrity import (
+    FILES,
+    MANIFEST,
+    OWN,
+    checks_contents,
+    intact,
+    is_unchanged,
+    is_whole,
+    sha256_of,
+    stated_sums,
+    sums_of,
+    with_own_sum,
+)
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-MANIFEST = "manifest.json"
+__all__ = ["MANIFEST", "sha256_of"]  # Defined in `core.integrity`.
+
 FORMAT = 2
 """Version of the workspace's layout and of the fingerprints in it; raised when older ones cannot be read."""
 _MARKER = "workspace.json"
 _FINGERPRINTED = ("corpora", "tokens", "stores", "examples", "collections", "stages", "sweeps")
 """Folders whose content depends on the format. Version 0.1 did not mark its workspaces."""
+_LARGE = frozenset({"stores"})
 _MIN_FREE_BYTES = 1 << 16
+_SEAL = b"stillhouse sha256 "
 
 _claimed: set[Path] = set()
 """Workspaces whose marker this process has read or written."""
@@ -102,8 +118,12 @@ class Workspace:
         return self.folder(artifact.kind) / f"{artifact.label}-{artifact.fingerprint}"
 
     def finished(self, artifact: Artifact) -> bool:
-        """Whether the artifact exists and is complete."""
-        return (self.path(artifact) / MANIFEST).exists()
+        """Whether the artifact exists, is complete and has the bytes that were written.
+
+        A damaged file is reported and put aside, so that the artifact counts as unfinished. Only the shards
+        of stores, which may be larger than memory, are compared later, when they are first read.
+        """
+        return is_whole(self.path(artifact), contents=artifact.kind not in _LARGE and checks_contents())
 
     def listed(self, kind: str) -> list[Path]:
         """Every artifact folder of a kind, finished or not, sorted by name."""
@@ -140,16 +160,79 @@ def write_atomically(path: Path, data: bytes) -> None:
         temporary.write_bytes(data)
 
 
-def write_array(path: Path, array: "npt.NDArray[Any]") -> None:
+def write_array(path: Path, array: "npt.NDArray[Any]", *, sealed: bool = False) -> None:
     """Write an array as ``.npy``, completely or not at all.
+
+    Args:
+        path: The file.
+        array: The array.
+        sealed: Append the checksum of the bytes, which readers of ``.npy`` ignore: for files that no manifest
+            names, see `sealed_array`.
 
     Raises:
         Hindered: The disk is full.
     """
     import numpy as np  # Not needed by `--help` and other quick commands.
 
-    with replacing(path) as temporary, temporary.open("wb") as file:
-        np.save(file, array)
+    with replacing(path) as temporary:
+        with temporary.open("wb") as file:
+            np.save(file, array)
+        if sealed:
+            digest = bytes.fromhex(sha256_of(temporary))
+            with temporary.open("ab") as file:
+                file.write(_SEAL + digest)
+
+
+def mapped_array(path: Path) -> "npt.NDArray[Any]":
+    """Map a ``.npy`` file of a finished artifact, after comparing its bytes once per process.
+
+    Raises:
+        Hindered: The file is missing, damaged, or the system refuses to open it.
+    """
+    import numpy as np  # Not needed by `--help` and other quick commands.
+
+    try:
+        array: npt.NDArray[Any] = np.load(intact(path), mmap_mode="r", allow_pickle=False)
+    except (FileNotFoundError, ValueError, EOFError) as error:
+        raise Hindered(
+            f"{path} must be a complete array, but: {error}. Remove the {MANIFEST} beside it and run the "
+            "same command again: it makes what is missing."
+        ) from None
+    except OSError as error:
+        raise blocked(path, error) from None
+    return array
+
+
+def sealed_array(path: Path) -> "npt.NDArray[Any] | None":
+    """Map a sealed ``.npy`` file if its bytes are those that were written; remove it and return None if not.
+
+    Raises:
+        Hindered: The system refuses to open the file.
+    """
+    import numpy as np  # Not needed by `--help` and other quick commands.
+
+    try:
+        if _seal_holds(path):
+            array: npt.NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+            return array
+    except FileNotFoundError:
+        return None
+    except (ValueError, EOFError):
+        pass
+    except OSError as error:
+        raise blocked(path, error) from None
+    path.unlink(missing_ok=True)
+    return None
+
+
+def _seal_holds(path: Path) -> bool:
+    length = len(_SEAL) + hashlib.sha256().digest_size
+    with path.open("rb") as file:
+        left, digest = max(0, path.stat().st_size - length), hashlib.sha256()
+        while left and (block := file.read(min(left, 1 << 20))):
+            digest.update(block)
+            left -= len(block)
+        return file.read() == _SEAL + digest.digest()
 
 
 @contextlib.contextmanager
@@ -189,18 +272,27 @@ def remove_leftovers(folder: Path) -> None:
 
 
 def write_manifest(folder: Path, content: dict[str, Any]) -> None:
-    """Declare a folder finished; call it last, when everything else is on disk."""
-    write_json(folder / MANIFEST, content)
+    """Declare a folder finished; call it last, when everything else is on disk.
+
+    The checksums of its files, and of the content itself, are added.
+    """
+    files = sums_of(folder, known=stated_sums(content))
+    write_json(folder / MANIFEST, with_own_sum({**content, **({FILES: files} if files else {})}))
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
     """Read the manifest of a finished folder.
 
     Raises:
-        BadInput: The manifest is missing or not JSON.
+        BadInput: The manifest is missing, not JSON, or not as it was written.
     """
     manifest: dict[str, Any] = read_json(folder / MANIFEST)
-    return manifest
+    if not isinstance(manifest, dict) or not is_unchanged(manifest):
+        raise BadInput(
+            f"{folder / MANIFEST} must be as it was written, but it was altered. Remove it and run the "
+            "command that made it again: it makes what is missing."
+        )
+    return {name: value for name, value in manifest.items() if name != OWN}
 
 
 def write_json(path: Path, content: object) -> None:
@@ -231,14 +323,11 @@ def read_json(path: Path) -> Any:
         ) from None
     except ValueError as error:
         raise BadInput(
-            f"{path} must be JSON, but reading it gave: {error}. Remove its folder to rebuild it."
+            f"{path} must be JSON, but reading it gave: {error}. Remove this file and run the same command "
+            "again."
         ) from None
-
-
-def sha256_of(path: Path) -> str:
-    """Hash a file's bytes; hexadecimal digits."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise blocked(path, error) from None
 
 
 @contextlib.contextmanager

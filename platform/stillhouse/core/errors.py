@@ -76,6 +76,14 @@ def full_disk(path: object) -> Hindered:
     )
 
 
+def blocked(path: object, error: OSError) -> Hindered:
+    """Make the error for a file that the operating system does not let us read; the file may be good."""
+    remedy = "Check the disk, the mount and the permissions, and run the same command again."
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        remedy = "Too many files are open: raise the limit (`ulimit -n 4096`) and run the same command again."
+    return Hindered(f"{path} must be readable, but the system answered: {error.strerror or error}. {remedy}")
+
+
 def nearest(name: str, known: list[str]) -> str:
     """Suggest the names closest to a misspelt one, or list all of them when none is close."""
     from difflib import get_close_matches

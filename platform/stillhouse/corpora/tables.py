@@ -22,15 +22,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from stillhouse.core.artifacts import (
+    MANIFEST,
     Workspace,
     locked,
+    mapped_array,
     read_manifest,
     replacing,
     sha256_of,
     write_array,
     write_manifest,
 )
-from stillhouse.core.errors import BadInput, Hindered, require
+from stillhouse.core.errors import BadInput, Hindered, blocked, require
+from stillhouse.core.integrity import intact
 from stillhouse.core.types import IntArray, ValueArray
 from stillhouse.corpora.reading.sentences import dedup_key
 from stillhouse.corpora.shares import sample_rows
@@ -255,12 +258,25 @@ class Texts:
 
     def _read(self, index: int) -> Any:
         try:
-            return pq.read_table(self._paths[index], columns=["text"], memory_map=True)["text"]
-        except (OSError, pa.ArrowInvalid) as error:
+            return pq.read_table(intact(self._paths[index]), columns=["text"], memory_map=True)["text"]
+        except FileNotFoundError:
             raise Hindered(
-                f"{self._paths[index]} must be a complete Parquet file, but reading it failed: {error}. "
-                "Remove its folder and run the same command again."
+                f"{self._paths[index]} must exist, but it does not. Run the same command again: it makes "
+                "what is missing."
             ) from None
+        except OSError as error:
+            if error.errno:
+                raise blocked(self._paths[index], error) from None
+            raise _unreadable(self._paths[index], error) from None
+        except pa.ArrowInvalid as error:
+            raise _unreadable(self._paths[index], error) from None
+
+
+def _unreadable(path: Path, error: Exception) -> Hindered:
+    return Hindered(
+        f"{path} must be a complete Parquet file, but reading it failed: {error}. Remove the {MANIFEST} "
+        "beside it and run the same command again: it makes what is missing."
+    )
 
 
 def open_texts(workspace: Workspace, table: TextTable) -> Texts:
@@ -328,7 +344,7 @@ def open_rows(workspace: Workspace, examples: Examples) -> dict[str, IntArray]:
         return {name: np.arange(read_manifest(workspace.path(table))["rows"], dtype=np.int64)}
     folder = workspace.path(examples)
     read_manifest(folder)
-    return {name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in sorted(examples.columns)}
+    return {name: mapped_array(folder / f"{name}.npy") for name in sorted(examples.columns)}
 
 
 def open_values(workspace: Workspace, examples: Examples) -> dict[str, ValueArray]:
@@ -344,7 +360,7 @@ def open_values(workspace: Workspace, examples: Examples) -> dict[str, ValueArra
         return {name: value[kept] for name, value in values.items()}
     folder = workspace.path(examples)
     read_manifest(folder)
-    return {name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in examples.values}
+    return {name: mapped_array(folder / f"{name}.npy") for name in examples.values}
 
 
 def _kept(workspace: Workspace, share: Sampled) -> IntArray:
@@ -384,7 +400,7 @@ def open_qrels(workspace: Workspace, collection: Collection) -> IntArray:
     """Open the judgements of a finished collection, int64 (N, 3): query row, passage row, gain."""
     folder = workspace.path(collection)
     read_manifest(folder)
-    qrels_N3: IntArray = np.load(folder / "qrels.npy", mmap_mode="r")
+    qrels_N3: IntArray = mapped_array(folder / "qrels.npy")
     return qrels_N3
 
 

@@ -9,15 +9,17 @@ import numpy as np
 import numpy.typing as npt
 
 from stillhouse.core.artifacts import (
+    MANIFEST,
     Workspace,
     locked,
+    mapped_array,
     read_manifest,
     remove_leftovers,
     replacing,
     write_array,
     write_manifest,
 )
-from stillhouse.core.errors import BadInput
+from stillhouse.core.errors import Hindered
 from stillhouse.core.identity import canonical
 from stillhouse.core.tokenizing import FastTokenizer, Offsets, pad
 from stillhouse.core.types import IntArray, Tokens
@@ -141,16 +143,10 @@ def _write_header(file: BinaryIO, length: int) -> None:
 
 
 def _mapped(path: Path, dtype: np.dtype[np.generic], length: int) -> npt.NDArray[np.int64]:
-    remedy = "The file is damaged: remove its folder and run the same command again."
-    try:
-        array: npt.NDArray[np.int64] = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError) as error:
-        raise BadInput(
-            f"{path} must have {length} numbers, but reading it failed: {error}. {remedy}"
-        ) from error
+    array: npt.NDArray[np.int64] = mapped_array(path)
     if array.dtype != dtype or array.shape != (length,):
-        raise BadInput(
+        raise Hindered(
             f"{path} must have {length} {dtype} numbers, but has {array.dtype} of shape {array.shape}. "
-            f"{remedy}"
+            f"Remove the {MANIFEST} beside it and run the same command again: it makes what is missing."
         )
     return array

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from stillhouse.core.artifacts import remove_leftovers, write_array
+from stillhouse.core.artifacts import remove_leftovers, sealed_array, write_array
 from stillhouse.core.types import ValueArray
 
 FOLDER = "parts"
@@ -22,7 +22,7 @@ def in_parts(
     make: Make,
     progress: Callable[[int, int], None] | None = None,
 ) -> ValueArray:
-    """Compute values of all rows; existing parts are not computed again. Call it under the folder's lock.
+    """Compute values of all rows, except those of existing undamaged parts. Call it under the folder's lock.
 
     Args:
         folder: The folder of the artifact; the parts are kept in a subfolder until `remove_parts`.
@@ -37,10 +37,10 @@ def in_parts(
     parts = folder / FOLDER
     remove_leftovers(parts)
     paths = {start: parts / f"{start:012}.npy" for start in range(0, rows, rows_at_once)}
-    missing = [start for start, path in paths.items() if not path.exists()]
+    missing = [start for start, path in paths.items() if sealed_array(path) is None]
     left = _rows_of(missing, rows, rows_at_once)
     for start, part in make(missing) if missing else ():
-        write_array(paths[start], part)
+        write_array(paths[start], part, sealed=True)
         left -= _rows_of([start], rows, rows_at_once)
         if progress:
             progress(rows - left, rows)

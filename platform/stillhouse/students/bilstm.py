@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from stillhouse.core.errors import BadInput, require
+from stillhouse.core.tensors import read_tensors
 from stillhouse.core.types import Encoding, LazyStates, StockModule, Tokens
 from stillhouse.plan.data import Model
 from stillhouse.students.export.modules import (
@@ -155,10 +156,8 @@ class BiLSTMStudent(nn.Module):
 
 
 def _load_words(words: Model) -> Tensor:
-    from safetensors.torch import load_file
-
     file = Path(words.path) / "model.safetensors"
-    tensors: dict[str, Any] = load_file(file) if file.is_file() else {}
+    tensors: dict[str, Any] = read_tensors(file) if file.is_file() else {}
     if set(tensors) != {"words"}:
         raise BadInput(
             f"A folder of word vectors must hold one tensor, `words`, but {words.name or words.path} holds "

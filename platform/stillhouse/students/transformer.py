@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from stillhouse.core.errors import BadInput, require
+from stillhouse.core.tensors import read_tensors
 from stillhouse.core.types import Encoding, StockModule, Tokens, WeightAdapter
 from stillhouse.plan.data import Model
 from stillhouse.students.backbone import (
@@ -188,14 +189,12 @@ def load_weights(student: nn.Module, path: str | Path, *, new: Sequence[str] = (
     Raises:
         BadInput: The file is missing, or its tensors do not fit this student.
     """
-    from safetensors.torch import load_file
-
     if not Path(path).is_file():
         raise BadInput(f"The weights to start from must exist, but there is no file {path}.")
     if isinstance(student, WeightAdapter):
-        student.load_state_dict(student.adapted(load_file(path)), strict=False)
+        student.load_state_dict(student.adapted(read_tensors(Path(path))), strict=False)
         return
-    found, own = load_file(path), student.state_dict()
+    found, own = read_tensors(Path(path)), student.state_dict()
     missing = [name for name in own if name not in found and not name.startswith(tuple(f"{n}." for n in new))]
     unknown = [name for name in found if name not in own]
     reshaped = [name for name in found if name in own and found[name].shape != own[name].shape]

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from stillhouse.core.errors import BadInput, require
+from stillhouse.core.tensors import read_tensors
 from stillhouse.plan.data import Model
 
 
@@ -71,12 +72,10 @@ def _vocabulary_size(folder: Path) -> int:
 
 
 def _vectors(folder: Path, size: int) -> Tensor | None:
-    from safetensors.torch import load_file
-
     path = folder / "model.safetensors"
     if not path.is_file():
         return None
-    tensors: dict[str, Tensor] = load_file(path)
+    tensors: dict[str, Tensor] = read_tensors(path)
     shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
     if len(shapes) != 1 or any(len(shape) != 2 or shape[0] != size for shape in shapes.values()):
         raise BadInput(

@@ -15,9 +15,20 @@ from stillhouse.core.artifacts import (
     write_json,
     write_manifest,
 )
+from stillhouse.core.console import warn
+from stillhouse.core.errors import BadInput, blocked
 from stillhouse.core.identity import canonical
+from stillhouse.core.integrity import moved, put_aside
 from stillhouse.plan.data import Model
-from stillhouse.teachers.shards import ARROW_TYPE, Shard, Work, part_name, quarantine_name, shard_rows
+from stillhouse.teachers.shards import (
+    ARROW_TYPE,
+    Shard,
+    Work,
+    digest_of,
+    part_name,
+    quarantine_name,
+    shard_rows,
+)
 
 QUARANTINE = "quarantine.json"
 """The file with a store's rows without a vector, a list of row and reason."""
@@ -124,19 +135,41 @@ def _identity(work: Work) -> dict[str, str]:
 
 
 def _found(work: Work, index: int, table_rows: int) -> Shard | None:
-    """Find a shard that exists, is readable and accounts for every row of its texts; otherwise None."""
+    """Find a shard that exists, is undamaged and accounts for every row of its texts; otherwise None."""
     path = work.folder / part_name(index)
     try:
         with pa.memory_map(str(path)) as source, pa.ipc.open_file(source) as reader:
-            rows, tokens = reader.get_batch(0).num_rows, int(reader.schema.metadata[b"tokens"])
-            embedding = reader.schema.field("embedding").type
-    except (FileNotFoundError, pa.ArrowInvalid):
+            batch, notes = reader.get_batch(0), reader.schema.metadata
+            tokens, embedding = int(notes[b"tokens"]), reader.schema.field("embedding").type
+            # Those of older versions do not state it.
+            whole = b"sha256" not in notes or notes[b"sha256"].decode() == _digest(batch, tokens)
+    except (FileNotFoundError, pa.ArrowInvalid, ValueError, KeyError, TypeError):
         return None
-    rejected = len(_quarantine(work.folder, index))
-    if rows + rejected != table_rows or embedding.value_type != ARROW_TYPE[work.store.dtype]:
+    except OSError as error:
+        raise blocked(path, error) from None
+    rows, rejected = batch.num_rows, _rejected(work.folder, index)
+    if not whole:
+        warn(f"{path} has changed since it was written. {moved(put_aside(path))} It is made again.")
+        return None
+    if rejected is None or rows + len(rejected) != table_rows:
+        return None
+    if embedding.value_type != ARROW_TYPE[work.store.dtype]:
         return None
     size, sha256 = path.stat().st_size, sha256_of(path)
-    return Shard(index, rows, rejected, embedding.list_size, tokens, size, sha256)
+    return Shard(index, rows, len(rejected), embedding.list_size, tokens, size, sha256)
+
+
+def _digest(batch: Any, tokens: int) -> str:
+    vectors = batch["embedding"].flatten().to_numpy()
+    return digest_of(batch["row"].to_numpy(), vectors.reshape(batch.num_rows, -1), tokens)
+
+
+def _rejected(folder: Path, index: int) -> list[dict[str, Any]] | None:
+    """Return a shard's rows without a vector; None if their file is damaged."""
+    try:
+        return _quarantine(folder, index)
+    except BadInput:
+        return None
 
 
 def _quarantine(folder: Path, index: int) -> list[dict[str, Any]]:

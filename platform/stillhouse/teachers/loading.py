@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.roles import DOCUMENT, QUERY, Prompts
+from stillhouse.core.tensors import read_tensors
 from stillhouse.core.tokenizing import FastTokenizer, first_module, is_static
 from stillhouse.core.types import Tokens
 from stillhouse.plan.data import Model, Store
@@ -205,15 +206,13 @@ def _static(model: nn.Module) -> Callable[[Tokens], Tensor]:
 
 
 def _trained(stage: Stage, workspace: Workspace, device: str, compute: str) -> nn.Module:
-    from safetensors.torch import load_file
-
     if not workspace.finished(stage):
         raise BadInput(
             f"The teacher's stage must be finished, but {stage.label}-{stage.fingerprint} is not. Run it "
             "first."
         )
     student: nn.Module = stage.student.build()
-    student.load_state_dict(load_file(workspace.path(stage) / "student.safetensors"))
+    student.load_state_dict(read_tensors(workspace.path(stage) / "student.safetensors"))
     student.to(device).eval()
     cast_products(student, compute)
     optimise_for_cpu(student, device)

@@ -5,7 +5,9 @@ number of actors nor their order changes them.
 """
 
 import functools
+import hashlib
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -100,10 +102,18 @@ def shard_rows(texts_folder: Path) -> list[int]:
     return [int(shard["rows"]) for shard in read_manifest(texts_folder)["shards"]]
 
 
-def schema(dim: int, dtype: str, tokens: int = 0) -> pa.Schema:
+def schema(dim: int, dtype: str, notes: Mapping[str, str] | None = None) -> pa.Schema:
     """Return the Arrow schema of a shard."""
     fields = [("row", pa.int64()), ("embedding", pa.list_(ARROW_TYPE[dtype], dim))]
-    return pa.schema(fields, metadata={"tokens": str(tokens)})
+    return pa.schema(fields, metadata=dict(notes or {}))
+
+
+def digest_of(rows: IntArray, stored_NE: npt.NDArray[Any], tokens: int) -> str:
+    """Hash the content of a shard, which its file states: a store under construction has no manifest."""
+    digest = hashlib.sha256(f"{stored_NE.dtype} {stored_NE.shape} {tokens}\n".encode())
+    digest.update(np.ascontiguousarray(rows, np.int64).tobytes())
+    digest.update(np.ascontiguousarray(stored_NE).tobytes())
+    return digest.hexdigest()
 
 
 def tokenise(work: Work, index: int) -> tuple[Ids, Offsets]:
@@ -199,7 +209,8 @@ def _write(
     dim = stored_NE.shape[1]
     values = pa.array(np.ascontiguousarray(stored_NE).reshape(-1), ARROW_TYPE[dtype])
     columns = [pa.array(rows, pa.int64()), pa.FixedSizeListArray.from_arrays(values, dim)]
-    batch = pa.record_batch(columns, schema=schema(dim, dtype, tokens))
+    notes = {"tokens": str(tokens), "sha256": digest_of(rows, stored_NE, tokens)}
+    batch = pa.record_batch(columns, schema=schema(dim, dtype, notes))
     with replacing(path) as temporary:
         with pa.OSFile(str(temporary), "wb") as sink, pa.ipc.new_file(sink, batch.schema) as writer:
             writer.write_batch(batch)

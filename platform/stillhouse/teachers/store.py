@@ -12,14 +12,15 @@ import pyarrow as pa
 import torch
 
 from stillhouse.core.artifacts import MANIFEST, Workspace, read_json, read_manifest, sha256_of
-from stillhouse.core.errors import BadInput, Hindered, require
+from stillhouse.core.errors import BadInput, Hindered, blocked, require
+from stillhouse.core.integrity import intact
 from stillhouse.core.types import IntArray
 from stillhouse.plan.data import Store
 from stillhouse.teachers.build_state import QUARANTINE
 from stillhouse.teachers.mapped_rows import MappedRows
 from stillhouse.teachers.shards import schema
 
-_REBUILD = "Remove that file and the store's manifest.json; the same command then rebuilds what is missing."
+_REBUILD = "The command that built the store builds what is missing or damaged again."
 
 
 class StoreReader:
@@ -63,7 +64,7 @@ class StoreReader:
     def rows(self) -> npt.NDArray[np.int64]:
         """int64, the row ids that have a vector, ascending; the others are quarantined."""
         rows = np.arange(self._table_rows, dtype=np.int64)
-        missing = [row["row"] for row in read_json(self.folder / QUARANTINE)]
+        missing = [row["row"] for row in read_json(intact(self.folder / QUARANTINE))]
         return np.delete(rows, missing) if missing else rows
 
     def gather(self, rows: IntArray) -> npt.NDArray[np.float32]:
@@ -120,12 +121,7 @@ class StoreReader:
         with self._mapping:
             for index in self._mapped.absent(shards):
                 # Once per shard and process, when its bytes are needed in memory anyway.
-                shard = self._shards[index]
-                if sha256_of(self.folder / shard["name"]) != shard["sha256"]:
-                    raise Hindered(
-                        f"a store's shards must be unchanged, but {shard['name']} of "
-                        f"{self.folder} was altered. {_REBUILD}"
-                    )
+                intact(self.folder / self._shards[index]["name"])
                 values = self._batch(index)["embedding"].flatten().to_numpy()
                 self._mapped.add(index, values.reshape(-1, self.dim))
 
@@ -160,6 +156,8 @@ def read_shard(path: Path, dim: int, dtype: str) -> Any:
         raise Hindered(
             f"{path} must be a complete Arrow file, but reading it gave: {error}. {_REBUILD}"
         ) from None
+    except OSError as error:
+        raise blocked(path, error) from None
     if not batch.schema.equals(schema(dim, dtype)):
         raise BadInput(
             f"{path} must hold vectors of {dim} {dtype} values, but holds "

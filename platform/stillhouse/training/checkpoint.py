@@ -1,8 +1,12 @@
 """Checkpoints: one file with everything that determines the rest of a run, written atomically."""
 
 import contextlib
+import errno
 import hashlib
+import pickle
 import random
+import zipfile
+import zlib
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,7 +16,10 @@ import torch
 from torch import Tensor, nn
 
 from stillhouse.core.artifacts import remove_leftovers, replacing
-from stillhouse.core.errors import BadInput
+from stillhouse.core.console import warn
+from stillhouse.core.errors import BadInput, Hindered, blocked
+from stillhouse.core.integrity import moved, put_aside
+from stillhouse.core.tensors import read_tensors
 
 FOLDER = "checkpoints"
 
@@ -27,17 +34,64 @@ def load(folder: Path, step: int) -> dict[str, Any]:
     """Read the checkpoint of one step into CPU memory.
 
     Raises:
-        BadInput: The file is missing or damaged.
+        Hindered: The file is missing or damaged.
     """
     path = path_of(folder, step)
     try:
         state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
-    except (OSError, RuntimeError, EOFError, ValueError) as error:
-        raise BadInput(
-            f"{path} must be a complete checkpoint, but reading it gave: {error}. "
-            f"Remove it: training continues from the previous one, or from the start."
+    except (OSError, RuntimeError, EOFError, ValueError, pickle.UnpicklingError) as error:
+        if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
+            raise blocked(path, error) from None
+        raise Hindered(
+            f"{path} must be a complete checkpoint, but reading it failed ({type(error).__name__}). Run the "
+            "same command again: it puts this file aside and continues from an earlier checkpoint."
         ) from error
     return state
+
+
+def heal(folder: Path) -> None:
+    """Put damaged checkpoints aside, so that training continues from the newest one that can be trusted.
+
+    A checkpoint is also put aside if one that it refers to as a best one is gone: it could not be finished.
+    """
+    good: set[int] = set()
+    for step in steps(folder):
+        path = path_of(folder, step)
+        problem = _damage(path) or _missing_best(folder, step, good)
+        if not problem:
+            good.add(step)
+            continue
+        aside = put_aside(path)
+        before = max(good, default=None)
+        earlier = "from the start" if before is None else f"from step {before}"
+        warn(f"{path} {problem}. {moved(aside)} Training continues {earlier} or a later checkpoint.")
+
+
+def _damage(path: Path) -> str:
+    """Say what is wrong with a checkpoint; torch writes a checksum of every entry, but does not read it."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            entry = archive.testzip()
+    except (zipfile.BadZipFile, EOFError, ValueError, NotImplementedError, RuntimeError, zlib.error) as error:
+        return f"is damaged ({error})"
+    except FileNotFoundError:
+        return "is missing"
+    except OSError as error:
+        if error.errno in (None, errno.EINVAL):  # a seek to where a damaged directory points
+            return f"is damaged ({error})"
+        raise blocked(path, error) from None
+    return f"is damaged: the bytes of {entry} have changed" if entry else ""
+
+
+def _missing_best(folder: Path, step: int, good: Collection[int]) -> str:
+    """Say which of the checkpoints that this one refers to is gone."""
+    try:
+        progress = load(folder, step)["progress"]
+        best = [int(each) for _, each in progress["best"]]
+    except (Hindered, KeyError, TypeError, ValueError) as error:
+        return f"is no checkpoint ({type(error).__name__})"
+    gone = [each for each in best if each != step and each not in good]
+    return f"needs the checkpoint of step {gone[0]}, which is gone or damaged" if gone else ""
 
 
 def steps(folder: Path) -> list[int]:
@@ -123,10 +177,8 @@ def load_weights(module: nn.Module, path: Path) -> None:
     Raises:
         BadInput: The file does not hold the weights of this module.
     """
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
+    weights = read_tensors(path)
     try:
-        module.load_state_dict(load_file(path))
-    except (OSError, SafetensorError, RuntimeError) as error:
+        module.load_state_dict(weights)
+    except RuntimeError as error:
         raise BadInput(f"{path} must hold the weights of {type(module).__name__}, but: {error}") from error

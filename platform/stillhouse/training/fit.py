@@ -85,6 +85,7 @@ def fit(
         BadInput: The batch cannot be divided evenly, or the selecting metric is not measured.
     """
     rank_share(stage)
+    on_rank0(lambda: checkpoint.heal(folder))
     module = build_module(stage, table.teacher_dim, first_weights, live_weights)
     if isinstance(module.objective, FittedObjective) and not checkpoint.steps(folder):
         module.objective.fit_teacher(table.teacher_blocks())
@@ -124,6 +125,7 @@ class _Loop:
         self.optimizer = make_optimizer(self.module, stage.optimizer, device)
         self.meter, self.progress = Meter(), Progress()
         self.shares: dict[str, float] = {}
+        self._before: set[int] = set()
         # Ranks differ in dropout alone; the initial weights above were drawn from the same seed on all.
         checkpoint.seed_everything(stage.seed + 1_000_003 * (rank() + 1))
         self._resume()
@@ -293,7 +295,10 @@ class _Loop:
             "rng": rngs,
         }
         checkpoint.save(self.folder, self.progress.step, state)
-        checkpoint.prune(self.folder, {self.progress.step, *(step for _, step in self.progress.best)})
+        # The checkpoint before this one stays, with those that it needs, in case this one is damaged later.
+        needed = self._needed()
+        checkpoint.prune(self.folder, needed | self._before)
+        self._before = needed
 
     def _resume(self) -> None:
         newest = rank0_value(max(checkpoint.steps(self.folder), default=None))
@@ -304,9 +309,14 @@ class _Loop:
         self.module.objective.load_state_dict(state["objective"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.progress = Progress.restored(state["progress"])
+        self._before = self._needed()
         self.meter.restore(**state["meter"], device=self.device)
         if len(state["rng"]) == world_size():
             checkpoint.set_rng_state(state["rng"][rank()])
+
+    def _needed(self) -> set[int]:
+        """The checkpoints from which this run could continue and finish."""
+        return {self.progress.step, *(step for _, step in self.progress.best)}
 
     def _weights_at(self, step: int) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         if step == self.progress.step:

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from stillhouse.core.console import warn
+
 NAME = "metrics.jsonl"
 
 
@@ -24,10 +26,20 @@ class MetricsLog:
 
     def __init__(self, path: Path, *, after: int = 0) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        keep = _length_until(path, after) if path.exists() else 0
+        # What is not a file, such as /dev/null, is only written to.
+        if path.is_file() and (kept := _repaired(path, after)) != path.read_bytes():
+            self._replace(path, kept)
         self._file = path.open("ab")
-        if self._file.tell() != keep:
-            self._file.truncate(keep)
+
+    @staticmethod
+    def _replace(path: Path, kept: bytes) -> None:
+        """Keep the inode: whoever tails the file goes on reading it."""
+        with path.open("r+b") as file:
+            before = file.read(len(kept))
+            if before != kept:
+                file.seek(0)
+                file.write(kept)
+            file.truncate(len(kept))
 
     def append(self, step: int, examples: int, metrics: Mapping[str, float]) -> None:
         """Write one line, and pass it to the operating system."""
@@ -45,19 +57,38 @@ class MetricsLog:
 
 
 def read_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """Read the complete lines of a log from its start; none if there is no file."""
+    """Read the complete lines of a log from its start; none if there is no file, and no damaged ones."""
     if not path.exists():
         return
     with path.open("rb") as file:
         for line in file:
-            if line.endswith(b"\n"):
-                yield json.loads(line)
+            if (entry := parsed(line)) is not None:
+                yield entry
 
 
-def _length_until(path: Path, step: int) -> int:
-    length = 0
+def parsed(line: bytes) -> dict[str, Any] | None:
+    """Parse one line; None if it is incomplete or damaged."""
+    if not line.endswith(b"\n"):
+        return None
+    try:
+        entry = json.loads(line)
+    except ValueError:
+        return None
+    whole = isinstance(entry, dict) and isinstance(entry.get("step"), int) and "metrics" in entry
+    return entry if whole else None
+
+
+def _repaired(path: Path, step: int) -> bytes:
+    """Return the lines until a step; damaged ones are left out, and reported."""
+    kept, damaged = [], 0
     for line in path.read_bytes().splitlines(keepends=True):
-        if not line.endswith(b"\n") or json.loads(line)["step"] > step:
+        entry = parsed(line)
+        if entry is not None and entry["step"] > step:
             break
-        length += len(line)
-    return length
+        if entry is not None:
+            kept.append(line)
+        elif line.endswith(b"\n"):
+            damaged += 1
+    if damaged:
+        warn(f"{damaged} damaged lines of {path} are left out: the curves of this stage lack these points.")
+    return b"".join(kept)

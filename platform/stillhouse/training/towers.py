@@ -5,10 +5,10 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from safetensors.torch import load_file
 from torch import nn
 
 from stillhouse.core.artifacts import read_json
+from stillhouse.core.tensors import read_tensors
 from stillhouse.core.types import FloatArray, IntArray
 from stillhouse.losses.pair_head import Joiner
 from stillhouse.students.export.towers import DESCRIPTION, JOINER, SIDES
@@ -42,7 +42,7 @@ class ExportedTowers:
         self._joiner: nn.Module | None = None
         kind = read_json(folder / DESCRIPTION)["joiner"]
         if kind != "bilinear":
-            weights = load_file(folder / JOINER)
+            weights = read_tensors(folder / JOINER)
             self._joiner = Joiner(claim_dim=self.encode(["a text"]).shape[1], kind=kind).eval()
             self._joiner.load_state_dict({f"layer.{name}": weight for name, weight in weights.items()})
 

@@ -1,0 +1,248 @@
+"""Integrity of finished artifacts: every file that decides a result is compared with its checksum when read.
+
+A manifest states the SHA-256 of each of its files, and of its own content. A file is compared once per
+process, at its first use, and again only if it was replaced. What differs is put aside, with the manifest:
+the artifact then counts as unfinished, and the command that needs it makes it again.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+from collections.abc import Container, Mapping
+from pathlib import Path
+from typing import Any
+
+from stillhouse.core.console import warn
+from stillhouse.core.errors import BadInput, Hindered, blocked
+
+MANIFEST = "manifest.json"
+FILES, OWN = "files", "manifest_sha256"
+"""Keys of a manifest: the checksums of the files by name, and the checksum of everything else in it."""
+VERIFY = "STILLHOUSE_VERIFY"
+"""Environment variable: ``always`` (the default) compares every file once per process, ``never`` none."""
+QUARANTINE = "quarantine"
+
+_DATA = frozenset({".npy", ".safetensors", ".parquet", ".arrow"})
+_ALSO = frozenset({"quarantine.json"})
+_WORKSPACE = "workspace.json"
+
+_Stamp = tuple[int, int, int]
+_compared: dict[Path, _Stamp] = {}
+"""Files that this process has compared, with inode, size and time of change."""
+_unchecked: set[str] = set()
+"""Kinds of artifacts of which one without checksums, from an older version, was reported."""
+
+
+def sha256_of(path: Path) -> str:
+    """Hash a file's bytes; hexadecimal digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def sums_of(folder: Path, known: Container[str] = ()) -> dict[str, str]:
+    """Return the checksum of every file of an artifact that decides a result, except ``known`` ones."""
+    names = (path.name for path in folder.iterdir() if path.suffix in _DATA or path.name in _ALSO)
+    return {name: sha256_of(folder / name) for name in sorted(names) if name not in known}
+
+
+def with_own_sum(manifest: dict[str, Any]) -> dict[str, Any]:
+    """Return a manifest with the checksum of its own content as the last entry."""
+    content = {name: value for name, value in manifest.items() if name != OWN}
+    return {**content, OWN: _own_sum(content)}
+
+
+def is_unchanged(manifest: Mapping[str, Any]) -> bool:
+    """Whether a manifest's content is what was written; older ones do not say so and count as unchanged."""
+    content = {name: value for name, value in manifest.items() if name != OWN}
+    return OWN not in manifest or manifest[OWN] == _own_sum(content)
+
+
+def intact(path: Path) -> Path:
+    """Return the path of a file of a finished artifact after comparing its bytes, once per process.
+
+    A file whose folder has no manifest, or whose manifest does not name it, is returned as it is.
+
+    Raises:
+        Hindered: The bytes are not those that were written; the file has been put aside.
+    """
+    expected = expected_sum(path)
+    if expected is None or _is_same(path, expected):
+        return path
+    aside = put_aside(path)
+    raise Hindered(
+        f"{path} must be as it was written, but its bytes have changed. {moved(aside)} Run the same command "
+        "again: it makes what is missing."
+    )
+
+
+def expected_sum(path: Path) -> str | None:
+    """Return the checksum that the manifest beside a file states for it; None if there is none."""
+    manifest = _manifest_beside(path)
+    return None if manifest is None else stated_sums(manifest).get(path.name)
+
+
+def stated_sums(manifest: Mapping[str, Any]) -> dict[str, str]:
+    """Return the checksums of an artifact's files by name; a shard states it in its own entry."""
+    shards = [shard for shard in manifest.get("shards", ()) if isinstance(shard, dict)]
+    of_shards = {shard["name"]: shard["sha256"] for shard in shards if "sha256" in shard}
+    return {**of_shards, **manifest.get(FILES, {})}
+
+
+def is_whole(folder: Path, *, contents: bool) -> bool:
+    """Whether an artifact is finished and undamaged; what is damaged is reported and put aside.
+
+    Args:
+        folder: The artifact's folder.
+        contents: Compare the bytes of its files; otherwise only that each is there.
+    """
+    path = folder / MANIFEST
+    if not path.exists():
+        return False
+    try:
+        manifest = json.loads(path.read_bytes())
+        unchanged = isinstance(manifest, dict) and is_unchanged(manifest)
+    except FileNotFoundError:
+        return False
+    except ValueError:
+        unchanged = False
+    if not unchanged:
+        warn(f"{path} is damaged: {moved(put_aside(path))} {folder.name} is made again.")
+        return False
+    sums = stated_sums(manifest)
+    if contents and OWN not in manifest and not sums:
+        _report_unchecked(folder)
+    for name, expected in sums.items():
+        problem = _problem(folder / name, expected, contents, manifest)
+        if problem:
+            aside = put_aside(folder / name)
+            warn(f"{folder / name} {problem}. {moved(aside)} What is missing of {folder.name} is made again.")
+            return False
+    return True
+
+
+def damage_of(folder: Path) -> list[str]:
+    """Compare every file of a finished artifact anew; one sentence per problem, and nothing is moved."""
+    try:
+        manifest = json.loads((folder / MANIFEST).read_bytes())
+    except (OSError, ValueError) as error:
+        return [f"{MANIFEST} cannot be read: {error}"]
+    if not isinstance(manifest, dict) or not is_unchanged(manifest):
+        return [f"{MANIFEST} was altered"]
+    sums = stated_sums(manifest)
+    problems = []
+    for name, expected in sums.items():
+        if not (folder / name).exists():
+            problems.append(f"{name} is missing")
+        elif sha256_of(folder / name) != expected:
+            problems.append(f"{name} was altered: its bytes differ from those that were written")
+    return problems
+
+
+def put_aside(path: Path) -> Path | None:
+    """Move a damaged file, and the manifest beside it, to the workspace's ``quarantine`` folder.
+
+    Returns:
+        The file's new path; None if there was nothing to move or the folder cannot be written.
+    """
+    folder, root = path.parent, path.parent.parent.parent
+    inside = (root / _WORKSPACE).exists()
+    target = root / QUARANTINE / folder.parent.name / folder.name if inside else folder / QUARANTINE
+    moved = None
+    with contextlib.suppress(OSError):
+        target.mkdir(parents=True, exist_ok=True)
+        for source in dict.fromkeys((path, folder / MANIFEST)):
+            to = _free_name(target / source.name)
+            with contextlib.suppress(FileNotFoundError):
+                source.rename(to)
+                moved = to if source == path else moved
+    return moved
+
+
+def checks_contents() -> bool:
+    """Whether files are compared with their checksums.
+
+    Raises:
+        BadInput: The environment variable has another value than ``always`` and ``never``.
+    """
+    choice = os.environ.get(VERIFY, "always")
+    if choice not in ("always", "never"):
+        raise BadInput(f"{VERIFY} must be `always` or `never`, but is {choice!r}.")
+    return choice == "always"
+
+
+def _problem(path: Path, expected: str, contents: bool, manifest: Mapping[str, Any]) -> str:
+    """Say what is wrong with a file; empty if nothing is."""
+    try:
+        size = path.stat().st_size
+    except FileNotFoundError:
+        return "is missing"
+    sizes = {shard["name"]: shard.get("bytes") for shard in manifest.get("shards", ())}
+    if sizes.get(path.name) not in (None, size):
+        return f"has {size} bytes instead of {sizes[path.name]}"
+    return "" if not contents or _is_same(path, expected) else "has changed since it was written"
+
+
+def _is_same(path: Path, expected: str) -> bool:
+    """Whether a file has the checksum; a file that this process has compared already is not read again."""
+    if not checks_contents():
+        return True
+    try:
+        stamp = _stamp(path)
+        if _compared.get(path) == stamp:
+            return True
+        if sha256_of(path) != expected:
+            return False
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise blocked(path, error) from error
+    _compared[path] = stamp
+    return True
+
+
+def _stamp(path: Path) -> _Stamp:
+    status = path.stat()
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
+
+_manifests: dict[Path, tuple[_Stamp, dict[str, Any]]] = {}
+
+
+def _manifest_beside(path: Path) -> dict[str, Any] | None:
+    """Read the manifest beside a file, once per process while it does not change."""
+    manifest = path.parent / MANIFEST
+    try:
+        stamp = _stamp(manifest)
+        known = _manifests.get(manifest)
+        if known is None or known[0] != stamp:
+            known = _manifests[manifest] = stamp, json.loads(manifest.read_bytes())
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return None
+    return known[1] if isinstance(known[1], dict) else None
+
+
+def _own_sum(content: Mapping[str, Any]) -> str:
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _free_name(path: Path) -> Path:
+    """Return a name that is not taken yet: ``a.npy``, ``a.npy.1``, ``a.npy.2``, …."""
+    number, free = 0, path
+    while free.exists():
+        number += 1
+        free = path.with_name(f"{path.name}.{number}")
+    return free
+
+
+def moved(aside: Path | None) -> str:
+    """Say where `put_aside` has moved a file."""
+    return f"It was moved to {aside}." if aside else "It could not be moved aside."
+
+
+def _report_unchecked(folder: Path) -> None:
+    kind = folder.parent.name
+    if kind not in _unchecked:
+        _unchecked.add(kind)
+        warn(f"{folder} was made by a version without checksums; it and others like it are read unchecked.")

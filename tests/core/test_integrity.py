@@ -1,0 +1,191 @@
+"""A file of a finished artifact that is not as it was written is never read, and is made again."""
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from stillhouse.core import integrity
+from stillhouse.core.artifacts import (
+    Workspace,
+    mapped_array,
+    read_manifest,
+    sealed_array,
+    write_array,
+    write_json,
+    write_manifest,
+)
+from stillhouse.core.errors import BadInput, Hindered
+from stillhouse.core.tensors import read_tensors
+from stillhouse.corpora.reading.corpus import ReadOptions
+from stillhouse.corpora.reading.ingest import ingest
+from stillhouse.corpora.tables import (
+    open_qrels,
+    open_rows,
+    open_texts,
+    write_collection,
+    write_rows,
+    write_texts,
+)
+from stillhouse.examples.resumable_parts import in_parts
+from stillhouse.plan.data import TextTable
+from stillhouse.training.checkpoint import save_weights
+
+TEXTS = [f"text number {number} about nothing" for number in range(40)]
+
+
+def flip(path: Path, bit: int) -> None:
+    """Flip one bit; the file keeps its size, its inode and its times, as a fault of the disk leaves them."""
+    import os
+
+    status, content = path.stat(), bytearray(path.read_bytes())
+    content[bit // 8 % len(content)] ^= 1 << bit % 8
+    with path.open("r+b") as file:
+        file.write(content)
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+@pytest.fixture(autouse=True)
+def a_new_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forget what was compared, as a new process does."""
+    monkeypatch.setattr(integrity, "_compared", {})
+
+
+def forget() -> None:
+    integrity._compared.clear()
+
+
+def test_every_flipped_bit_of_a_corpus_is_noticed_and_the_corpus_is_read_again(
+    workspace: Workspace, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    corpus = tmp_path / "corpus.txt"
+    corpus.write_text("\n".join(TEXTS))
+    table, chance = ingest(workspace, str(corpus), ReadOptions()), random.Random(0)
+    (shard,) = workspace.path(table).glob("*.parquet")
+    for _ in range(20):
+        flip(shard, chance.randrange(8 * shard.stat().st_size))
+        forget()
+        assert ingest(workspace, str(corpus), ReadOptions()) == table
+        assert open_texts(workspace, table)[range(40)] == TEXTS
+    assert capsys.readouterr().err.count("has changed since it was written") == 20
+    kept = list((workspace.root / "quarantine" / "corpora").glob("*/part-00000.parquet*"))
+    assert len(kept) == 20
+
+
+def test_ids_and_judgements_that_changed_are_not_read(workspace: Workspace) -> None:
+    table = write_texts(workspace, "numbers", TEXTS)
+    examples = write_rows(workspace, {"query": table}, {"query": np.arange(5)}, "rows")
+    collection = write_collection(workspace, "c", table, table, np.array([[0, 1, 1], [2, 3, 2]]))
+    for folder, name, read in (
+        (workspace.path(examples), "query.npy", lambda: open_rows(workspace, examples)),
+        (workspace.path(collection), "qrels.npy", lambda: open_qrels(workspace, collection)),
+    ):
+        flip(folder / name, 8 * ((folder / name).stat().st_size - 8))
+        forget()
+        with pytest.raises(Hindered, match=rf"{name} must be as it was written.*moved to .*quarantine"):
+            read()
+        assert not (folder / "manifest.json").exists(), "it counts as unfinished, and is made again"
+    assert write_rows(workspace, {"query": table}, {"query": np.arange(5)}, "rows") == examples
+    assert open_rows(workspace, examples)["query"].tolist() == [0, 1, 2, 3, 4]
+
+
+def test_weights_that_changed_are_not_loaded(tmp_path: Path) -> None:
+    save_weights(tmp_path / "student.safetensors", {"w": torch.arange(100.0)})
+    write_manifest(tmp_path, {"steps": 1})
+    flip(tmp_path / "student.safetensors", 8 * 300)
+    with pytest.raises(Hindered, match=r"student\.safetensors must be as it was written"):
+        read_tensors(tmp_path / "student.safetensors")
+
+
+def test_a_truncated_file_of_weights_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    save_weights(path, {"w": torch.arange(100.0)})
+    for length in (0, 5, 60, 300):
+        path.write_bytes(path.read_bytes()[:length])
+        with pytest.raises(BadInput, match=r"model.safetensors must be a complete safetensors file"):
+            read_tensors(path)
+
+
+def test_a_manifest_that_changed_is_not_trusted(workspace: Workspace) -> None:
+    table = write_texts(workspace, "numbers", TEXTS)
+    path = workspace.path(table) / "manifest.json"
+    path.write_text(path.read_text().replace('"input_rows": 40', '"input_rows": 41'))
+    with pytest.raises(BadInput, match="must be as it was written"):
+        read_manifest(workspace.path(table))
+    assert not workspace.finished(table)
+    assert write_texts(workspace, "numbers", TEXTS) == table
+    assert read_manifest(workspace.path(table))["input_rows"] == 40
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff\xfe", b'{"rows": 1'])
+def test_a_broken_manifest_counts_as_unfinished(workspace: Workspace, content: bytes) -> None:
+    table = write_texts(workspace, "numbers", TEXTS)
+    (workspace.path(table) / "manifest.json").write_bytes(content)
+    assert not workspace.finished(table)
+
+
+def test_a_file_is_compared_once_per_process_and_again_when_it_is_replaced(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = write_texts(workspace, "numbers", TEXTS)
+    examples = write_rows(workspace, {"query": table}, {"query": np.arange(5)}, "rows")
+    hashed: list[Path] = []
+    real = integrity.sha256_of
+    monkeypatch.setattr(integrity, "sha256_of", lambda path: (hashed.append(path), real(path))[1])
+    path = workspace.path(examples) / "query.npy"
+    for _ in range(3):
+        assert workspace.finished(examples)
+        mapped_array(path)
+    assert hashed == [path]
+    write_array(path, np.arange(5) + 1)
+    assert not workspace.finished(examples)
+
+
+def test_checking_can_be_turned_off(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = write_texts(workspace, "numbers", TEXTS)
+    examples = write_rows(workspace, {"query": table}, {"query": np.arange(5)}, "rows")
+    path = workspace.path(examples) / "query.npy"
+    flip(path, 8 * (path.stat().st_size - 1))
+    monkeypatch.setenv("STILLHOUSE_VERIFY", "never")
+    open_rows(workspace, examples)
+    monkeypatch.setenv("STILLHOUSE_VERIFY", "sometimes")
+    with pytest.raises(BadInput, match="`always` or `never`"):
+        open_rows(workspace, examples)
+
+
+def test_an_artifact_without_checksums_is_read_and_reported_once(
+    workspace: Workspace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    integrity._unchecked.clear()
+    tables = [TextTable(f"{number}", "old") for number in range(2)]
+    for table in tables:
+        write_json(workspace.path(table) / "manifest.json", {"rows": 1})
+        assert workspace.finished(table)
+    assert capsys.readouterr().err.count("read unchecked") == 1
+
+
+def test_a_damaged_part_is_computed_again(tmp_path: Path) -> None:
+    made: list[int] = []
+
+    def make(starts: list[int]) -> list[tuple[int, np.ndarray]]:  # type: ignore[type-arg]
+        made.extend(starts)
+        return [(start, np.arange(start, start + 4)) for start in starts]
+
+    whole = in_parts(tmp_path, 12, 4, make)
+    part = tmp_path / "parts" / f"{4:012}.npy"
+    for bit in (3, 8 * 130, 8 * (part.stat().st_size - 1)):
+        made.clear()
+        flip(part, bit)
+        np.testing.assert_array_equal(in_parts(tmp_path, 12, 4, make), whole)
+        assert made == [4]
+
+
+def test_a_sealed_array_is_an_ordinary_npy_file(tmp_path: Path) -> None:
+    values = np.random.default_rng(0).normal(size=(7, 3)).astype(np.float32)
+    write_array(tmp_path / "a.npy", values, sealed=True)
+    np.testing.assert_array_equal(np.load(tmp_path / "a.npy"), values)
+    np.testing.assert_array_equal(sealed_array(tmp_path / "a.npy"), values)
+    write_array(tmp_path / "a.npy", values)
+    assert sealed_array(tmp_path / "a.npy") is None, "of an older version, without a seal"

@@ -133,7 +133,12 @@ def test_a_file_is_compared_once_per_process_and_again_when_it_is_replaced(
     examples = write_rows(workspace, {"query": table}, {"query": np.arange(5)}, "rows")
     hashed: list[Path] = []
     real = integrity.sha256_of
-    monkeypatch.setattr(integrity, "sha256_of", lambda path: (hashed.append(path), real(path))[1])
+
+    def counted(path: Path) -> str:
+        hashed.append(path)
+        return real(path)
+
+    monkeypatch.setattr(integrity, "sha256_of", counted)
     path = workspace.path(examples) / "query.npy"
     for _ in range(3):
         assert workspace.finished(examples)
@@ -169,7 +174,7 @@ def test_an_artifact_without_checksums_is_read_and_reported_once(
 def test_a_damaged_part_is_computed_again(tmp_path: Path) -> None:
     made: list[int] = []
 
-    def make(starts: list[int]) -> list[tuple[int, np.ndarray]]:  # type: ignore[type-arg]
+    def make(starts: list[int]) -> list[tuple[int, np.ndarray]]:
         made.extend(starts)
         return [(start, np.arange(start, start + 4)) for start in starts]
 

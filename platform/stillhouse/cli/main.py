@@ -102,7 +102,7 @@ def _report_failure(error: Exception, options: Namespace) -> None:
     """Print one line; the traceback goes to the log, or to the screen with `-v`."""
     text = next(iter(str(error).strip().splitlines()), "")
     if options.verbose:
-        traceback.print_exception(error)
+        warn("".join(traceback.format_exception(error)))
         warn(f"failed: {text}")
         return
     log = log_failure(error, (options.root or default_root()).resolve() / "logs")

@@ -27,6 +27,7 @@ from stillhouse.core.integrity import (
     sums_of,
     with_own_sum,
 )
+from stillhouse.core.redaction import redacted_json
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -277,7 +278,9 @@ def write_manifest(folder: Path, content: dict[str, Any]) -> None:
     The checksums of its files, and of the content itself, are added.
     """
     files = sums_of(folder, known=stated_sums(content))
-    write_json(folder / MANIFEST, with_own_sum({**content, **({FILES: files} if files else {})}))
+    # The content's checksum is that of what is written.
+    hidden = redacted_json({**content, **({FILES: files} if files else {})})
+    write_json(folder / MANIFEST, with_own_sum(hidden))
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
@@ -296,8 +299,9 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def write_json(path: Path, content: object) -> None:
-    """Write indented JSON atomically, keys in the order given."""
-    write_atomically(path, (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode())
+    """Write indented JSON atomically, keys in the order given, and secrets in strings replaced by ``***``."""
+    hidden = redacted_json(content)
+    write_atomically(path, (json.dumps(hidden, indent=2, ensure_ascii=False) + "\n").encode())
 
 
 def without_nan(content: Any) -> Any:

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
 
+from stillhouse.core.redaction import redacted
+
 _screen: TextIO | None = None
 _page: TextIO | None = None
 
@@ -70,7 +72,7 @@ def log_failure(error: BaseException, folder: Path) -> Path:
     """
     path = _log_file(folder)
     with path.open("a", encoding="utf-8") as file:
-        traceback.print_exception(error, file=file)
+        file.write(redacted("".join(traceback.format_exception(error))))
     return path
 
 
@@ -111,7 +113,7 @@ def _stdout_to(file: TextIO) -> Iterator[None]:
 @contextlib.contextmanager
 def _logging_to(file: TextIO) -> Iterator[None]:
     handler = logging.StreamHandler(file)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    handler.setFormatter(_Redacting("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     root.handlers[:] = [handler]
@@ -125,14 +127,21 @@ def _logging_to(file: TextIO) -> Iterator[None]:
         logging.captureWarnings(False)
 
 
+class _Redacting(logging.Formatter):
+    """A formatter whose lines contain no secrets."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return redacted(super().format(record))
+
+
 def say(line: str = "") -> None:
     """Print one line immediately."""
-    print(line, file=_page or sys.stdout, flush=True)
+    print(redacted(line), file=_page or sys.stdout, flush=True)
 
 
 def warn(line: str) -> None:
     """Print one line to standard error immediately."""
-    print(f"stillhouse: {line}", file=_screen or sys.stderr, flush=True)
+    print(f"stillhouse: {redacted(line)}", file=_screen or sys.stderr, flush=True)
 
 
 class Progress:

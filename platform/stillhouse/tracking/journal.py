@@ -2,14 +2,16 @@
 
 import hashlib
 import json
-import os
 import threading
 import time
 import uuid
 from pathlib import Path
 from typing import Any
 
-from stillhouse.core.artifacts import read_json, write_json
+from stillhouse.core.artifacts import write_json
+from stillhouse.core.console import warn
+from stillhouse.core.integrity import is_unchanged, moved, put_aside, with_own_sum
+from stillhouse.core.redaction import redacted, redacted_json
 from stillhouse.tracking import Key
 
 Entry = dict[str, Any]
@@ -21,6 +23,18 @@ _SUBJECT: dict[str, tuple[str, ...]] = {
     "register": ("name", "alias"),
 }
 """Kind of an entry to the fields that tell its subjects apart."""
+_FIELDS: dict[str, set[str]] = {
+    "run": {"name", "parameters", "tags", "documents"},
+    "metrics": {"rows"},
+    "describe": {"subject", "tags", "name", "note"},
+    "views": {"views"},
+    "artifact": {"path", "folder", "stamp"},
+    "state": {"state"},
+    "register": {"name", "alias", "path", "weights", "tags"},
+}
+"""Kind of an entry to the fields that it must have."""
+LOST = "lost"
+"""What stands in for the kind of a damaged entry."""
 _SMALL = 8_000_000
 
 
@@ -43,22 +57,27 @@ class Journal:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder, self.path = folder, folder / "journal.jsonl"
         self._positions, self._refusals = folder / "confirmed.json", folder / "refused.jsonl"
-        identity = folder / "identity.json"
-        if not identity.exists():
-            write_json(identity, {"journal": uuid.uuid4().hex[:16]})
-        self.id = str(read_json(identity)["journal"])
+        self.id = _identity(folder)
         self._lock = threading.Lock()
         self._steps: dict[tuple[Key, str], set[int]] = {}
         self._digests: dict[tuple[Any, ...], str] = {}
         self._states: dict[Key, str] = {}
         self._file = self.path.open("a+b")
         self._file.seek(0)
-        self.size = 0
+        self.size = damaged = 0
         for line in self._file:
             if line.endswith(b"\n"):
                 self.size += len(line)
-                self._news(json.loads(line))
+                entry = _parsed(line)
+                damaged += entry is None
+                if entry is not None:
+                    self._news(entry)
         self._file.truncate(self.size)
+        if damaged:
+            warn(
+                f"{damaged} damaged lines of {self.path} are skipped: what they recorded is missing from the "
+                "runs unless it is recorded again."
+            )
 
     def append(self, **entry: Any) -> bool:
         """Write the new parts of an entry.
@@ -67,7 +86,7 @@ class Journal:
             Whether anything was new.
         """
         with self._lock:
-            news = self._news({"time": round(time.time() * 1000), **entry})
+            news = self._news({"time": round(time.time() * 1000), **redacted_json(entry)})
             for new in news:
                 line = json.dumps(new, separators=(",", ":"), default=str).encode() + b"\n"
                 self._file.write(line)
@@ -76,13 +95,16 @@ class Journal:
             return bool(news)
 
     def read(self, position: int, most: int = 500) -> list[tuple[Entry, int]]:
-        """Read up to ``most`` entries from a byte offset, each with the offset where it ends."""
+        """Read up to ``most`` entries from a byte offset, each with the offset where it ends.
+
+        A damaged line is an entry with ``do`` = ``lost`` and nothing else.
+        """
         entries: list[tuple[Entry, int]] = []
         with self.path.open("rb") as file:
             file.seek(position)
             while len(entries) < most and (line := file.readline()).endswith(b"\n"):
                 position += len(line)
-                entries.append((json.loads(line), position))
+                entries.append((_parsed(line) or {"do": LOST}, position))
         return entries
 
     def waiting(self, position: int) -> int:
@@ -98,20 +120,18 @@ class Journal:
     def confirm(self, destination: str, position: int) -> None:
         """Record that a destination has accepted everything up to an offset."""
         positions = self._read_positions() | {_digest(destination): position}
-        temporary = self._positions.with_suffix(".tmp")
-        temporary.write_text(json.dumps(positions))
-        os.replace(temporary, self._positions)
+        write_json(self._positions, positions)
 
     def refuse(self, entries: list[Entry], reason: str) -> None:
         """Set aside entries that a destination will never accept, with its reason."""
         with self._refusals.open("a") as file:
             for entry in entries:
-                file.write(json.dumps({"reason": reason, **entry}) + "\n")
+                file.write(json.dumps({"reason": redacted(reason), **entry}) + "\n")
 
     def versions(self) -> dict[str, str]:
         """Return registered versions by ``name@weights``."""
-        path = self.folder / "registered.json"
-        return dict(json.loads(path.read_bytes())) if path.exists() else {}
+        found = _read_or_put_aside(self.folder / "registered.json", "The server knows the versions.")
+        return {name: str(version) for name, version in found.items()}
 
     def keep_version(self, name: str, weights: str, version: str) -> None:
         """Record the version of some weights."""
@@ -123,7 +143,8 @@ class Journal:
             self._file.close()
 
     def _read_positions(self) -> dict[str, int]:
-        return dict(json.loads(self._positions.read_bytes())) if self._positions.exists() else {}
+        found = _read_or_put_aside(self._positions, "Everything is sent again, which changes nothing.")
+        return {name: value for name, value in found.items() if isinstance(value, int)}
 
     def _news(self, entry: Entry) -> list[Entry]:
         """Reduce an entry to its new parts, and remember them."""
@@ -159,6 +180,47 @@ class Journal:
                 steps.add(step)
                 new[name] = value
         return [step, at, new] if new else []
+
+
+def _identity(folder: Path) -> str:
+    """Return the journal's id; it is kept twice, since without it runs would be made a second time."""
+    files = [folder / "identity.json", folder / "identity.copy.json"]
+    found = [_read_or_put_aside(file, "Its copy is used.").get("journal") for file in files]
+    known = next((each for each in found if isinstance(each, str) and each), None)
+    if known is None and (folder / "journal.jsonl").exists():
+        warn(f"{files[0]} is lost: the runs of this sweep are recorded anew under another id.")
+    journal = known or uuid.uuid4().hex[:16]
+    for file, each in zip(files, found, strict=True):
+        if each != journal:
+            write_json(file, with_own_sum({"journal": journal}))
+    return journal
+
+
+def _read_or_put_aside(path: Path, consequence: str) -> dict[str, Any]:
+    """Read a small JSON file; a damaged one is put aside, and counts as empty."""
+    if not path.exists():
+        return {}
+    try:
+        found = json.loads(path.read_bytes())
+    except ValueError:
+        found = None
+    if isinstance(found, dict) and is_unchanged(found):
+        return found
+    warn(f"{path} is damaged. {moved(put_aside(path))} {consequence}")
+    return {}
+
+
+def _parsed(line: bytes) -> Entry | None:
+    """Parse a line of the journal; None if it is damaged."""
+    try:
+        entry = json.loads(line)
+        needed = _FIELDS[entry["do"]]
+        whole = isinstance(entry["key"], list) and isinstance(entry["time"], int) and needed <= set(entry)
+    except (ValueError, KeyError, TypeError):
+        return None
+    rows = entry.get("rows", [])
+    whole = whole and isinstance(rows, list) and all(isinstance(r, list) and len(r) == 3 for r in rows)
+    return entry if whole and all(isinstance(row[2], dict) for row in rows) else None
 
 
 def stamp(path: Path) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from stillhouse.core.artifacts import locked, replacing
 from stillhouse.core.errors import require
+from stillhouse.core.redaction import redacted
 
 ENVIRONMENT = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
@@ -31,7 +32,7 @@ def tracking_uri(root: Path) -> str:
     require(
         "://" in uri and scheme != "file",
         "MLFLOW_TRACKING_URI is a database or a server",
-        MLFLOW_TRACKING_URI=uri,
+        MLFLOW_TRACKING_URI=redacted(uri),
         remedy="Use sqlite:////folder/mlflow.db or http://host:port; MLflow keeps no runs in plain folders.",
     )
     return uri
@@ -40,8 +41,8 @@ def tracking_uri(root: Path) -> str:
 def ui_command(uri: str) -> str:
     """Return the command that opens the runs in a browser."""
     if uri.startswith("http"):
-        return f"open {shown(uri)}"
-    return f"mlflow ui --backend-store-uri '{shown(uri)}' --host 127.0.0.1"
+        return f"open {redacted(uri)}"
+    return f"mlflow ui --backend-store-uri '{redacted(uri)}' --host 127.0.0.1"
 
 
 def prepare(uri: str, *, upgrade: bool = False) -> None:
@@ -76,8 +77,3 @@ def sqlite_path(uri: str) -> Path | None:
 def _copy_database(path: Path, copy: Path) -> None:
     with closing(sqlite3.connect(path)) as old, closing(sqlite3.connect(copy)) as new:
         old.backup(new)
-
-
-def shown(uri: str) -> str:
-    """Return a URI without its password."""
-    return re.sub(r"//[^/@]+@", "//", uri)

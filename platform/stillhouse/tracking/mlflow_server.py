@@ -19,7 +19,7 @@ from mlflow.exceptions import MlflowException
 from mlflow.models import Model
 
 from stillhouse.tracking import Key, View
-from stillhouse.tracking.journal import Entry, Journal
+from stillhouse.tracking.journal import LOST, Entry, Journal
 from stillhouse.tracking.location import prepare, sqlite_path
 
 LEVEL = "stillhouse.level"
@@ -56,9 +56,11 @@ class Server:
 
     def send(self, entries: list[Entry]) -> None:
         """Send metrics of any runs together, or one entry of another kind."""
+        entry = entries[0]
+        if entry["do"] == LOST:
+            return
         self._connect()
         self.settle()
-        entry = entries[0]
         match entry["do"]:
             case "run":
                 self._send_run(entry)

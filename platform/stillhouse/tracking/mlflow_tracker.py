@@ -18,9 +18,10 @@ from typing import Any
 
 from stillhouse.core.artifacts import sha256_of
 from stillhouse.core.errors import require
+from stillhouse.core.redaction import redacted
 from stillhouse.tracking import ENDED, Key, Row, View, flatten
 from stillhouse.tracking.journal import Entry, Journal, stamp
-from stillhouse.tracking.location import ENVIRONMENT, shown
+from stillhouse.tracking.location import ENVIRONMENT
 
 _BACKOFF_S = (0.5, 1.0, 2.0, 4.0)
 _NEVER_ACCEPTED = ("INVALID_PARAMETER_VALUE", "BAD_REQUEST", "INVALID_STATE")
@@ -148,7 +149,7 @@ class MLflowTracker:
             return ""
         why = f" ({self._trouble})" if self._trouble else ""
         return (
-            f"MLflow at {shown(self.uri)} has not accepted {waiting} entries yet{why}: they wait in "
+            f"MLflow at {redacted(self.uri)} has not accepted {waiting} entries yet{why}: they wait in "
             f"{self.journal.path}, and the same command sends them."
         )
 
@@ -174,7 +175,7 @@ class MLflowTracker:
                     return
             # Nothing that a tracking server does may end training: the entries wait, and `close` says why.
             except Exception as error:
-                self._trouble = f"{type(error).__name__}: {' '.join(str(error).split())[:160]}"
+                self._trouble = f"{type(error).__name__}: {' '.join(redacted(str(error)).split())[:160]}"
                 self._server.doubt()
                 if self._closing.is_set():
                     return

@@ -1,0 +1,110 @@
+"""No secret leaves through a message, a log, a file or the tracker."""
+
+import json
+import logging
+from pathlib import Path
+
+import pytest
+
+from stillhouse.core.artifacts import write_json
+from stillhouse.core.console import diverted_chatter, log_failure, say, warn
+from stillhouse.core.errors import BadInput
+from stillhouse.core.redaction import redacted, redacted_json
+from stillhouse.tracking.journal import Journal
+from stillhouse.tracking.location import tracking_uri, ui_command
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("http://ann:hunter2@host:5000/x", "http://***@host:5000/x"),
+        ("http://ann:hun/ter2@host/x", "http://***@host/x"),
+        ("http://ann:hun@ter2@host/x", "http://***@host/x"),
+        ("http://ann:hun@te/r2@host/x", "http://***@host/x"),
+        ("https://hf_abcdef@huggingface.co/data", "https://***@huggingface.co/data"),
+        ("s3://AKIA12:se/cr+et@bucket/part.parquet", "s3://***@bucket/part.parquet"),
+        ("postgresql+psycopg://ann:hunter2@db.local/mlflow", "postgresql+psycopg://***@db.local/mlflow"),
+        ("https://ann:hunter2@git.example.org/pkg@v1/x", "https://***@git.example.org/pkg@v1/x"),
+        ("https://x.org/a.jsonl?token=abc&split=train", "https://x.org/a.jsonl?token=***&split=train"),
+        ("https://x.org/a?X-Amz-Signature=abc&X-Amz-Credential=d/e", None),
+        ("s3://bucket/a?access_key=abc&secret_key=abc", "s3://bucket/a?access_key=***&secret_key=***"),
+        ("https://b.blob.core/x?sv=1&sig=abc%3D", "https://b.blob.core/x?sv=1&sig=***"),
+        ("Authorization: Bearer abcdef.ghi", "Authorization: Bearer ***"),
+    ],
+)
+def test_secrets_of_urls_are_hidden(text: str, shown: str | None) -> None:
+    for sentence in ("{}", "cannot reach {} : refused", "['{}']", '{{"source": "{}"}}'):
+        found = redacted(sentence.format(text))
+        for secret in ("hunter2", "ter2", "r2@", "hf_abc", "AKIA", "se/cr", "=abc", "d/e", "abcdef"):
+            assert secret not in found
+        assert shown is None or found == sentence.format(shown)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "https://example.org/pkg@v1/file.txt",
+        "mail me@example.org about http://host:5000/runs",
+        "sqlite:////home/me@work/mlflow.db?mode=ro",
+        "batch_tokens=4096 key=value monkey=3",
+        "https://x.org/?tokenizer=bert&keyword=a",
+        "precision@10 = 0.5",
+    ],
+)
+def test_other_texts_are_left_as_they_are(text: str) -> None:
+    assert redacted(text) == text
+
+
+def test_secrets_of_the_environment_are_hidden_wherever_they_appear(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", "swordfish")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://ann:open/sesame@host")
+    monkeypatch.setenv("PWD", "/somewhere")
+    assert redacted("401 for ann:open/sesame (swordfish)") == "401 for *** (***)"
+    assert redacted("/somewhere") == "/somewhere"
+
+
+def test_nested_values_keep_their_keys_and_numbers() -> None:
+    given = {"corpus": ["http://a:bcdefg@h/x", 3, None], "n": {"f": 0.5}}
+    assert redacted_json(given) == {"corpus": ["http://***@h/x", 3, None], "n": {"f": 0.5}}
+
+
+def test_every_way_out_hides_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = "http://ann:hun/ter2@host/x?token=geheim"
+    say(url)
+    warn(url)
+    try:
+        raise ValueError(url)
+    except ValueError as error:
+        log_failure(error, tmp_path)
+    with diverted_chatter(tmp_path / "logs", verbose=False):
+        logging.getLogger("library").warning("cannot reach %s", url)
+    write_json(tmp_path / "source.json", {"source": url})
+    journal = Journal(tmp_path / "sweep")
+    journal.append(
+        do="run", key=["s"], name="s", parameters={"corpus": url}, tags={"u": url}, documents={"d": url}
+    )
+    journal.append(do="describe", key=["s"], subject="x", tags={}, name="", note=f"from {url}")
+    journal.close()
+    printed = capsys.readouterr()
+    written = [path.read_text() for path in tmp_path.rglob("*") if path.is_file()]
+    assert sum("***" in text for text in written) >= 4
+    for text in (printed.out, printed.err, *written):
+        assert "ter2" not in text and "geheim" not in text
+
+
+def test_the_message_on_a_wrong_tracking_uri_does_not_repeat_its_password(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "file://ann:hunter2@host/runs")
+    with pytest.raises(BadInput) as refused:
+        tracking_uri(tmp_path)
+    assert "hunter2" not in str(refused.value) and "***@host" in str(refused.value)
+    assert "hunter2" not in ui_command("http://ann:hunter2@host:5000")
+
+
+def test_a_redacted_identity_is_stable(tmp_path: Path) -> None:
+    write_json(tmp_path / "a.json", {"corpus": "https://x.org/a?token=abc"})
+    once = json.loads((tmp_path / "a.json").read_text())
+    assert redacted_json(once) == once

@@ -84,3 +84,15 @@ def test_bad_input_leaves_nothing(workspace: Workspace, tmp_path: Path) -> None:
 )
 def test_labels(source: str, label: str) -> None:
     assert module._label(source) == label
+
+
+def test_text_in_another_encoding_names_the_flag(
+    workspace: Workspace, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "german.txt"
+    path.write_bytes("Füße und Äpfel\nGrüße aus Köln\n".encode("latin-1"))
+    with pytest.raises(BadInput, match="--encoding latin-1"):
+        ingest(workspace, str(path), OPTIONS)
+    path.write_bytes(path.read_bytes() + b"Some plain words.\n")
+    ingest(workspace, str(path), OPTIONS)
+    assert "--encoding" in capsys.readouterr().out

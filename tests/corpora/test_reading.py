@@ -1,3 +1,4 @@
+import contextlib
 import gzip
 import json
 from pathlib import Path
@@ -130,7 +131,7 @@ def test_unusable_json_rows_are_rejected_with_a_reason(tmp_path: Path) -> None:
 
 def test_wide_encodings_are_refused_unless_named(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes("One.\nTwo.\n".encode("utf-16"))
-    with pytest.raises(BadInput, match=r"a\.txt must be utf-8.*UTF-16 byte order mark.*Give its encoding"):
+    with pytest.raises(BadInput, match=r"a\.txt must be utf-8.*UTF-16 byte order mark.*--encoding"):
         usable(tmp_path / "a.txt")
     assert usable(tmp_path / "a.txt", ReadOptions(encoding="utf-16")) == ["One.", "Two."]
 
@@ -180,3 +181,41 @@ def test_a_missing_source_is_refused(tmp_path: Path) -> None:
 def test_options_out_of_range(options: dict[str, int]) -> None:
     with pytest.raises(BadInput):
         ReadOptions(**options)  # type: ignore[arg-type]
+
+
+def test_a_ragged_row_of_csv_is_set_aside_with_the_reason(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(
+        'text,label\nOne row.,1\nA row, cut short.,1\nNo label.\n"Good, too.",0\n'
+    )
+    found = list(read_texts(str(tmp_path / "a.csv"), ReadOptions()))
+    assert [row for row in found if isinstance(row, str)] == ["One row.", "Good, too."]
+    reasons = [row.reason for row in found if isinstance(row, Rejected)]
+    assert reasons[0].startswith("3 fields instead of 2") and reasons[1] == "1 fields instead of 2"
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "utf-32"])
+def test_utf_16_without_a_mark_is_refused_by_name(tmp_path: Path, encoding: str) -> None:
+    (tmp_path / "a.txt").write_bytes("One.\nTwo.\nThree!\n".encode("utf-16-le"))
+    try:
+        list(read_texts(str(tmp_path / "a.txt"), ReadOptions(encoding=encoding)))
+    except BadInput as error:
+        assert "--encoding" in str(error)
+
+
+def test_wide_text_without_a_mark_names_the_flag(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes("Füße\n".encode("utf-16-be") * 3)
+    with pytest.raises(BadInput, match=r"--encoding latin-1.*utf-16-le or utf-16-be"):
+        list(read_texts(str(tmp_path / "a.txt"), ReadOptions()))
+
+
+def test_parquet_that_pyarrow_cannot_decode_is_bad_input(tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"text": ["one row", "two rows"] * 50}), path, compression="none")
+    whole = path.read_bytes()
+    for at in range(4, len(whole) - 8, 3):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :])
+        with contextlib.suppress(BadInput):
+            list(read_texts(str(path), ReadOptions()))

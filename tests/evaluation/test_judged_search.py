@@ -229,3 +229,22 @@ def test_search_on_disk_gives_the_same_run_and_removes_the_vectors(tmp_path: Pat
     assert rank_on_disk(collection, FiniteEncoder(again, "letters"), OnDisk(workspace)) == (run, {})
     assert again.most == len(collection.queries)
     assert not list((workspace.root / "vectors").iterdir())
+
+
+def test_deep_json_odd_literals_and_other_encodings_are_reported(tmp_path: Path) -> None:
+    folder = write_beir(tmp_path / "toy")
+    corpus = folder / "corpus.jsonl"
+    corpus.write_text('{"_id": "1", "text": ' + "[" * 5000 + "]" * 5000 + "}\n" + corpus.read_text())
+    with pytest.raises(BadInput, match=r"corpus\.jsonl, line 1: must be a JSON object"):
+        list(open_collection(folder, final=False).passages())
+    from stillhouse.corpora.published.judged import _claims
+
+    claims = tmp_path / "corpus.csv"
+    for content in (
+        b"doc_id,title,abstract\n4,T,\"['caf\xe9 one']\"\n",
+        b"doc_id,title,abstract\n4,T,\"['\\xzz']\"\n",
+        b"doc_id,title,abstract\n4,T,\"['\\N{nothing}']\"\n",
+    ):
+        claims.write_bytes(content)
+        with pytest.raises(BadInput, match=r"corpus\.csv"):
+            list(_claims(claims))

@@ -26,9 +26,9 @@ def run(options: Namespace) -> int:
     """Run the command."""
     from stillhouse.experiments.preparation import prepare
 
+    experiment = experiment_from(options, base=options.base)
     with on_ray(options) as (workspace, device):
         embedding = embedding_of(options, device, local=options.local)
-        experiment = experiment_from(options, base=options.base)
         prepared = prepare(experiment, workspace, embedding, refresh=options.refresh)
     for name, value in prepared.facts.items():
         say(f"  {name}: {value}")

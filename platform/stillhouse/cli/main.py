@@ -20,6 +20,7 @@ from stillhouse.cli import (
     sweep,
     train,
 )
+from stillhouse.cli.run import check_json
 from stillhouse.core.artifacts import default_root
 from stillhouse.core.console import log_failure, private_environment, warn
 from stillhouse.core.errors import mistake_in
@@ -56,6 +57,7 @@ def main(arguments: Sequence[str] | None = None, *, experiment: Experiment | Non
     options = parser().parse_args(arguments)
     options.base = experiment
     try:
+        check_json(getattr(options, "json", None))
         with sigterm_interrupts():
             outcome: int = options.execute(options)
         sys.stdout.flush()

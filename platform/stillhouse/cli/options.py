@@ -1,5 +1,6 @@
 """From parsed arguments to our own values, each checked before any work."""
 
+import glob
 import json
 from argparse import Namespace
 from collections.abc import Mapping
@@ -11,7 +12,7 @@ from stillhouse.cluster.connection import joins
 from stillhouse.cluster.resources import Need
 from stillhouse.core.artifacts import default_root
 from stillhouse.core.devices import require_device, resolve_device
-from stillhouse.core.errors import require
+from stillhouse.core.errors import BadInput, require
 from stillhouse.experiments.data_kind import data_kinds
 from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
@@ -64,6 +65,21 @@ def experiment_from(
     if base is not None and _other_source(base, named):
         start = {key: value for key, value in start.items() if key not in data_kinds()}
     return experiment_of(merged(with_file(start, file or {}), given))
+
+
+def require_corpus(experiment: Experiment) -> None:
+    """Refuse a corpus that does not exist, before anything is loaded.
+
+    Raises:
+        BadInput: There is no such file or folder, and nothing matches it as a glob.
+    """
+    corpus = str(getattr(experiment.source, "corpus", ""))
+    local = bool(corpus) and corpus != "pydocs" and "://" not in corpus and not corpus.startswith("hf:")
+    path = Path(corpus).expanduser()
+    if local and not path.exists() and not glob.glob(str(path), recursive=True):
+        raise BadInput(
+            f"the corpus {corpus!r} does not exist. Give a file, a folder, a glob, s3://…, gs://… or hf:name."
+        )
 
 
 def _other_source(base: Experiment, named: set[str]) -> bool:

@@ -7,6 +7,7 @@ import hashlib
 import json
 import math
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -41,6 +42,7 @@ _FINGERPRINTED = ("corpora", "tokens", "stores", "examples", "collections", "sta
 """Folders whose content depends on the format. Version 0.1 did not mark its workspaces."""
 _LARGE = frozenset({"stores"})
 _MIN_FREE_BYTES = 1 << 16
+_LONGEST_NAME = 100
 _SEAL = b"stillhouse sha256 "
 
 _claimed: set[Path] = set()
@@ -104,9 +106,15 @@ class Workspace:
         marker = self.root / _MARKER
         if self.root in _claimed and marker.exists():
             return
-        self.check()
-        if not marker.exists():
-            write_json(marker, {"format": FORMAT})
+        try:
+            self.check()
+            if not marker.exists():
+                write_json(marker, {"format": FORMAT})
+        except OSError as error:
+            raise BadInput(
+                f"a workspace must be a folder that can be written, but {self.root} cannot be: "
+                f"{error.strerror or error}. Give another --root."
+            ) from None
         _claimed.add(self.root)
 
     def folder(self, kind: str) -> Path:
@@ -131,6 +139,21 @@ class Workspace:
         self.check()
         folder = self.root / kind
         return sorted(p for p in folder.iterdir() if p.is_dir()) if folder.is_dir() else []
+
+
+def check_name(name: str, what: str) -> None:
+    """Refuse a name that cannot be the name of a folder.
+
+    Raises:
+        BadInput: It is empty, longer than 100 characters, or has other characters than letters, digits,
+            ``.``, ``-`` and ``_``.
+    """
+    good = len(name) <= _LONGEST_NAME and re.fullmatch(r"[\w-][\w.-]*", name) is not None
+    if not good:
+        raise BadInput(
+            f"the name of {what} must be at most {_LONGEST_NAME} letters, digits, `-`, `_` and `.`, and not "
+            f"begin with `.`, but got {name[:120]!r}."
+        )
 
 
 def _format_of(marker: Path) -> Any:

@@ -5,6 +5,7 @@ import functools
 import logging
 import os
 import sys
+import tempfile
 import time
 import traceback
 from collections.abc import Iterator
@@ -65,12 +66,16 @@ def diverted_chatter(folder: Path, *, verbose: bool) -> Iterator[None]:
 
 
 def log_failure(error: BaseException, folder: Path) -> Path:
-    """Write the traceback of an unexpected error to the log file.
+    """Write the traceback of an unexpected error to the log file, or to a temporary one if it cannot be.
 
     Returns:
         The log file.
     """
-    path = _log_file(folder)
+    try:
+        path = _log_file(folder)
+        path.touch()
+    except OSError:
+        path = _log_file(Path(tempfile.gettempdir()))
     with path.open("a", encoding="utf-8") as file:
         file.write(redacted("".join(traceback.format_exception(error))))
     return path

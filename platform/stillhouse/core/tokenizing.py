@@ -136,12 +136,32 @@ def first_module(folder: Path) -> str:
 def lower_cases(folder: Path) -> bool:
     """Whether sentence-transformers lower-cases texts before this folder's tokenizer."""
     settings = sorted(folder.glob("sentence_*_config.json"))
-    return any(json.loads(path.read_bytes()).get("do_lower_case", False) for path in settings)
+    return any(_object(path).get("do_lower_case", False) for path in settings)
 
 
 def _modules(folder: Path) -> list[dict[str, Any]]:
     file = folder / "modules.json"
-    return json.loads(file.read_bytes()) if file.is_file() else []
+    if not file.is_file():
+        return []
+    try:
+        modules = json.loads(file.read_bytes())
+        whole = all(isinstance(module["type"], str) and isinstance(module["path"], str) for module in modules)
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise BadInput(f"{file} must be a list of modules in JSON, but reading it gave: {error!r}.") from None
+    if not whole:
+        raise BadInput(f"{file} must be a list of modules in JSON, each with a type and a path.")
+    found: list[dict[str, Any]] = modules
+    return found
+
+
+def _object(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise BadInput(f"{path} must be JSON, but reading it gave: {error}.") from None
+    if not isinstance(content, dict):
+        raise BadInput(f"{path} must be a JSON object, but is {type(content).__name__}.")
+    return content
 
 
 def _of_transformer(folder: Path) -> tuple[Any, int, int]:

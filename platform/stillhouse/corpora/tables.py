@@ -195,6 +195,7 @@ def write_texts(
             raise BadInput(
                 f"a corpus must have at least one usable text, but {label} has none: {shards.input_rows} "
                 f"rows were read{f', of which {why}' if why else ''}. Check the source and the limits."
+                + (" Give its encoding, such as --encoding latin-1." if "not utf-8" in shards.reasons else "")
             )
         return _publish(workspace, label, folder, {**manifest, "origin": dict(origin or {})})
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stillhouse.core.artifacts import write_atomically
+from stillhouse.core.artifacts import check_name, write_atomically
 from stillhouse.core.console import warn
 from stillhouse.core.errors import require
 from stillhouse.core.identity import fingerprint
@@ -52,6 +52,8 @@ class Comparison:
         """Refuse contradictory or unknown options."""
         one = bool(self.runs) != bool(self.experiment)
         require(one, "either runs or --experiment are given", runs=self.runs, experiment=self.experiment)
+        if self.experiment:
+            check_name(self.experiment, "an experiment")
         known = bool(self.formats) and all(each in FORMATS for each in self.formats)
         require(known, f"--format names some of {', '.join(FORMATS)}", format=",".join(self.formats))
 

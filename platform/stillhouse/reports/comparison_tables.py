@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from stillhouse.reports.entries import COSTS, Entry
+from stillhouse.reports.escaping import in_csv, in_markdown
 from stillhouse.reports.tables import markdown
 from stillhouse.tracking import readable
 
@@ -73,9 +74,9 @@ def as_markdown(rows: Sequence[Entry], title: str) -> str:
     """Format a heading, what the runs share, and the table."""
     header, table = cells(rows)
     same = ", ".join(f"{name} {value}" for name, value in shared(rows).items())
-    notes = [f"All runs: {same}." if same else "", legend(rows, star="\\*")]
+    notes = [f"All runs: {in_markdown(same)}." if same else "", legend(rows, star="\\*")]
     text = "\n\n".join(note for note in notes if note)
-    return f"# {title}\n\n{text}\n\n{markdown(header, table, left={0, len(header) - 1})}\n"
+    return f"# {in_markdown(title)}\n\n{text}\n\n{markdown(header, table, left={0, len(header) - 1})}\n"
 
 
 def as_csv(rows: Sequence[Entry]) -> str:
@@ -91,7 +92,7 @@ def as_csv(rows: Sequence[Entry]) -> str:
         header += [name, f"{name} sd"] if name in spread else [name]
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
-    table.writerow(header)
+    table.writerow(map(in_csv, header))
     for row in rows:
         line: list[object] = [row.name, row.kind, row.sweep, row.state, row.runs]
         line += [row.parameters.get(name, "") for name in names]
@@ -99,7 +100,7 @@ def as_csv(rows: Sequence[Entry]) -> str:
             line.append(row.figures.get(name, ""))
             if name in spread:
                 line.append(row.spread.get(name, ""))
-        table.writerow(line)
+        table.writerow(map(in_csv, line))
     return text.getvalue()
 
 

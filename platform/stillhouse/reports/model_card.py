@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 
 from stillhouse.evaluation.suites import fact_of
+from stillhouse.reports.escaping import in_cell, in_code, in_markdown, in_quotes
 from stillhouse.students.export.modules import COMPACT, ONNX_INT8, STOCK, TOWERS
 from stillhouse.students.export.onnx import GRAPHS
 
@@ -174,7 +175,7 @@ class Deployed:
 
 def model_card(card: Card, export: Deployed) -> str:
     """Write the card of one export, as Markdown."""
-    made = f", distilled from `{card.teacher}`" if card.teacher else ""
+    made = f", distilled from `{in_code(card.teacher)}`" if card.teacher else ""
     about = {
         "Form": export.form,
         "Vectors": f"{export.dim} dimensions",
@@ -182,11 +183,11 @@ def model_card(card: Card, export: Deployed) -> str:
         "Made from": card.student,
         "Lowest cosine to the trained student": f"{export.parity:.6f}",
     }
-    method = f"{card.method}{f': {card.paper}' if card.paper else ''}"
+    method = in_markdown(f"{card.method}{f': {card.paper}' if card.paper else ''}")
     sections = [
         _front_matter(card, export),
-        f"# {card.name}",
-        f"A small text-embedding model{made} with {card.method}.",
+        f"# {in_markdown(card.name)}",
+        f"A small text-embedding model{made} with {in_markdown(card.method)}.",
         _pairs(("", ""), about),
         "## How to use\n\n" + usage(export),
         *([_PROMPTS.format(prompts=export.prompts)] if export.prompts else []),
@@ -203,7 +204,7 @@ def model_card(card: Card, export: Deployed) -> str:
 
 def usage(export: Deployed) -> str:
     """Describe in Markdown how an export is used, with its own path."""
-    path, dim = export.path, export.dim
+    path, dim = in_quotes(export.path), export.dim
     match export.form:
         case "sentence-transformers":
             return _STOCK_USAGE.format(path=path, dim=dim, backend="")
@@ -275,7 +276,7 @@ def _figures(card: Card, export: Deployed) -> str:
     other = "" if export.form in (STOCK, TOWERS) else ", not with this export"
     text.append(
         f"The figures were measured with the trained student in torch{other}: "
-        f"`stillhouse evaluate {export.path}` measures this folder in its own runtime."
+        f"`stillhouse evaluate {in_code(export.path)}` measures this folder in its own runtime."
     )
     return "\n\n".join(text)
 
@@ -314,18 +315,24 @@ def _data(card: Card) -> str:
     if not card.corpus:
         return "Not recorded."
     rows = f"{card.rows:,} texts" if card.rows else "an unknown number of texts"
-    return f"{card.corpus}: {rows}{f' and {card.pairs:,} labelled pairs' if card.pairs else ''}."
+    return f"{in_markdown(card.corpus)}: {rows}{f' and {card.pairs:,} labelled pairs' if card.pairs else ''}."
 
 
 def _licences(card: Card) -> str:
     """One line per origin; the sources of a corpus are summed up by licence."""
-    lines = [f"* teacher `{card.teacher}`: {card.licence or 'unknown'}"] if card.teacher else []
+    lines = (
+        [f"* teacher `{in_code(card.teacher)}`: {in_markdown(card.licence or 'unknown')}"]
+        if card.teacher
+        else []
+    )
     kinds = Counter(licence or "unknown" for licence in card.sources.values())
     if len(card.sources) > 1:
         summed = ", ".join(f"{licence} ({count})" for licence, count in kinds.most_common())
-        lines.append(f"* {card.corpus}, {len(card.sources)} sources: {summed}")
+        lines.append(in_markdown(f"* {card.corpus}, {len(card.sources)} sources: {summed}"))
     else:
-        lines += [f"* {source}: {licence or 'unknown'}" for source, licence in card.sources.items()]
+        lines += [
+            in_markdown(f"* {source}: {licence or 'unknown'}") for source, licence in card.sources.items()
+        ]
     return "\n".join(lines) + f"\n\n{_LICENCES}" if lines else "None are known."
 
 
@@ -341,7 +348,7 @@ def _table(header: list[str], rows: list[list[str]], *, left: int) -> str:
 
 def _cell(text: str) -> str:
     """Text that stays in its cell."""
-    return text.replace("|", "\\|").replace("\n", " ")
+    return in_cell(text)
 
 
 def _shown(value: object) -> str:

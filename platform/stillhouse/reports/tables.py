@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from stillhouse.evaluation.geometry import GEOMETRY
+from stillhouse.reports.escaping import in_cell
 from stillhouse.reports.trials import STATES, best_of, quality_of, ranked, short, varied
 from stillhouse.search.records import TrialRecord
 from stillhouse.tracking import readable
@@ -224,7 +225,7 @@ def aligned(header: Sequence[str], cells: Cells, left: set[int]) -> list[str]:
 def markdown(header: Sequence[str], cells: Cells, left: set[int]) -> str:
     """Format a Markdown table; the columns in ``left`` are aligned to the left."""
     rule = [":--" if column in left else "--:" for column in range(len(header))]
-    escaped = [[text.replace("|", "\\|") for text in row] for row in [header, rule, *cells]]
+    escaped = [[in_cell(text) for text in row] for row in [header, rule, *cells]]
     return "\n".join(f"| {' | '.join(row)} |" for row in escaped)
 
 

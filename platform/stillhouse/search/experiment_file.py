@@ -208,6 +208,11 @@ class _Loader(yaml.SafeLoader):
         seen: set[Any] = set()
         for key_node, _ in node.value:
             key = self.construct_object(key_node, deep=True)
+            if not isinstance(key, (str, int, float, bool)):
+                raise yaml.MarkedYAMLError(
+                    problem=f"a key must be a name or a number, but is {key!r}",
+                    problem_mark=key_node.start_mark,
+                )
             if key in seen:
                 raise yaml.MarkedYAMLError(
                     problem=f"the key `{key}` appears twice", problem_mark=key_node.start_mark
@@ -239,8 +244,10 @@ def read_yaml(path: Path) -> dict[Any, Any]:
         mark = error.problem_mark or error.context_mark
         line = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
         raise BadInput(f"{path}{line}: a search space must be well-formed YAML: {error.problem}.") from None
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, OverflowError, AttributeError) as error:
         raise BadInput(f"{path}: a search space must be well-formed YAML: {error}.") from None
+    except RecursionError:
+        raise BadInput(f"{path}: a search space must be nested less deeply.") from None
     require(isinstance(content, dict), "a search space must be a mapping", file=str(path), content=content)
     assert isinstance(content, dict)
     return content

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stillhouse.cluster.resources import Need
+from stillhouse.core.artifacts import check_name
 from stillhouse.core.errors import require
 from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
@@ -66,6 +67,7 @@ class SweepOptions:
 
     def __post_init__(self) -> None:
         """Check what concerns several options at once."""
+        check_name(self.name, "a sweep")
         require(self.trials >= 1, "trials >= 1", trials=self.trials)
         load_scheduler(self.scheduler)
         known = ((QUALITY,), (QUALITY, SIZE), (QUALITY, LATENCY))

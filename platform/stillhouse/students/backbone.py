@@ -195,7 +195,7 @@ def _config(folder: Path) -> "PretrainedConfig":
 
     try:
         config = AutoConfig.from_pretrained(folder, local_files_only=True)
-    except ValueError as error:
+    except (ValueError, OSError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise BadInput(
             f"{folder / 'config.json'} must be one that transformers knows, but: {error}"
         ) from None

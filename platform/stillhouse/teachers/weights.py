@@ -170,4 +170,9 @@ def _modules(folder: Path) -> list[str]:
                 f"A model's folder must have a modules.json or a config.json, but {folder} has neither."
             )
         return []
-    return [str(module["path"]) for module in json.loads(described.read_bytes()) if module["path"]]
+    try:
+        return [str(module["path"]) for module in json.loads(described.read_bytes()) if module["path"]]
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise BadInput(
+            f"{described} must be a list of modules in JSON, but reading it gave: {error!r}."
+        ) from None

@@ -11,7 +11,7 @@ A passage is title + " " + text. Empty passages cannot be found, so they are lef
 import csv
 import json
 from array import array
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -301,24 +301,43 @@ def _beir(path: Path) -> Iterator[Entry]:
         try:
             row: dict[str, Any] = json.loads(line)
             name, text = str(row["_id"]), str(row["text"])
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             raise BadInput(f"{path}, line {at}: must be a JSON object with `_id` and `text`.") from None
         title = str(row.get("title") or "")
         yield Entry(name, f"{title} {text}".strip(), at, text.strip() if title.strip() else "")
 
 
 def _claims(path: Path) -> Iterator[Entry]:
-    with path.open(encoding="utf-8", newline="") as file:
-        rows = csv.DictReader(file)
+    csv.field_size_limit(2**31 - 1)
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        rows = csv.DictReader(_checked_lines(path, file))
         columns = ("id", "claim") if path.name.startswith("claims") else ("doc_id", "title", "abstract")
         for row in rows:
             cells = [row.get(column) for column in columns]
             if any(cell is None for cell in cells):
                 raise BadInput(f"{path}, line {rows.line_num}: must have the columns {', '.join(columns)}.")
             name, *texts = (str(cell) for cell in cells)
-            texts[1:] = [" ".join(read_sentences(text)) for text in texts[1:]]
+            try:
+                texts[1:] = [" ".join(read_sentences(text)) for text in texts[1:]]
+            except (ValueError, SyntaxError, MemoryError, RecursionError):
+                raise BadInput(
+                    f"{path}, line {rows.line_num}: must have a list of quoted sentences as its abstract."
+                ) from None
             body = " ".join(texts[1:]).strip()
             yield Entry(name, " ".join(texts).strip(), rows.line_num, body)
+
+
+def _checked_lines(path: Path, file: Iterable[str]) -> Iterator[str]:
+    """Yield the lines of a CSV file; one in another encoding is refused by its number."""
+    at = 0
+    try:
+        for line in file:
+            at += 1
+            yield line.replace("\0", "")
+    except UnicodeDecodeError as error:
+        raise BadInput(
+            f"{path}, after line {at}: must be UTF-8, but has {error.reason}. Convert the file to UTF-8."
+        ) from None
 
 
 def _tabbed(path: Path) -> Iterator[Entry]:

@@ -17,6 +17,7 @@ _SNIFFED = 65_536
 _USUAL_COLUMNS = ("text", "sentence")
 _DOC = re.compile(r"<doc\b[^>]*>")
 _TITLE = re.compile(r'\btitle="([^"]*)"')
+_GIVE_ENCODING = "If it is text, give its encoding, such as --encoding latin-1."
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
@@ -60,8 +61,8 @@ def read_file(
             texts = readers[kind](open_text(system, path, encoding), path, column)
         for text in texts:
             yield decoded(text, encoding), kind == "wiki"
-    except UnicodeDecodeError as error:
-        raise BadInput(f"{path} must be {encoding} text, but is not: {error}. Give its encoding.") from None
+    except UnicodeError as error:
+        raise BadInput(f"{path} must be {encoding} text, but is not: {error}. {_GIVE_ENCODING}") from None
     except (OSError, EOFError) as error:
         raise BadInput(f"{path} must be readable, but reading it failed: {error}.") from error
 
@@ -111,11 +112,13 @@ def _kind(system: Any, path: str, encoding: str) -> str:
     if not wide:
         if head.startswith(_UTF16):
             raise BadInput(
-                f"{path} must be {encoding} text, but starts with a UTF-16 byte order mark. Give its "
-                "encoding."
+                f"{path} must be {encoding} text, but starts with a UTF-16 byte order mark. {_GIVE_ENCODING}"
             )
         if b"\0" in head:
-            raise BadInput(f"{path} must be {encoding} text, but contains zero bytes. Is it a text file?")
+            raise BadInput(
+                f"{path} must be {encoding} text, but contains zero bytes. {_GIVE_ENCODING} UTF-16 without a "
+                "mark is utf-16-le or utf-16-be."
+            )
     start = head.decode(encoding, "replace").lstrip("\ufeff \t\r\n")
     if has_texts(path, start):
         return "marco"
@@ -221,9 +224,18 @@ def _delimited(
         try:
             picked = pick_column(list(rows.fieldnames or []), column, path)
             for row in rows:
-                yield field(row, picked)
+                ragged = _ragged(row, len(rows.fieldnames or []))
+                yield Rejected(str(row.get(picked) or ""), ragged) if ragged else field(row, picked)
         except csv.Error as error:
             raise BadInput(f"{path} must be CSV, but line {rows.line_num} is not: {error}.") from None
+
+
+def _ragged(row: Mapping[Any, Any], columns: int) -> str:
+    """Say in which way a row does not fit the header; its text may be cut or be another column's."""
+    if None in row:
+        return f"{columns + len(row[None])} fields instead of {columns}; a field with a comma needs quotes"
+    missing = sum(value is None for value in row.values())
+    return f"{columns - missing} fields instead of {columns}" if missing else ""
 
 
 def _parquet(system: Any, path: str, column: str | None) -> Iterator[str | Rejected]:
@@ -241,5 +253,5 @@ def _parquet(system: Any, path: str, column: str | None) -> Iterator[str | Rejec
             for batch in table.iter_batches(columns=[picked]):
                 for text in batch.column(0).to_pylist():
                     yield Rejected("", f"no {picked}") if text is None else text
-    except pa.ArrowInvalid as error:
+    except pa.ArrowException as error:
         raise BadInput(f"{path} must be a complete Parquet file, but reading it failed: {error}.") from None

@@ -84,6 +84,8 @@ def _report(folder: Path, label: str) -> None:
     """Print how many rows were read, kept and dropped."""
     found = read_manifest(folder)
     aside = f"{found['quarantined']:,} set aside"
+    if "not utf-8" in found["quarantine_reasons"]:
+        aside += ", some of it not UTF-8: give --encoding if that is another encoding"
     where = f" (reasons in {folder / QUARANTINE})" if found["quarantined"] else ""
     say(
         f"  {label}: {found['input_rows']:,} rows read, {found['rows']:,} kept, "

@@ -4,14 +4,18 @@ import json
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from stillhouse.cli import store as stores
 from stillhouse.cli.main import main
 from stillhouse.core.artifacts import Workspace
+from stillhouse.core.errors import Hindered
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.experiments.preparation import Prepared
 from stillhouse.plan.data import Store
+from stillhouse.teachers.embedding import build_store
+from stillhouse.teachers.store import open_store
 from stillhouse.teachers.store_admin import DAY_SECONDS
 
 
@@ -71,3 +75,42 @@ def test_gc_deletes_only_on_request(
     (found,) = [entry for entry in stores.collect(workspace, really=True) if entry["path"] == str(folder)]
     assert found["deleted"] and not folder.exists()
     assert "unfinished" in found["reason"]
+
+
+@pytest.mark.parametrize("content", ["{", "[]", "", '{"rows": 3}', '{"rows": 1, "teacher": 3}'])
+def test_one_broken_manifest_does_not_hide_the_other_stores(
+    workspace: Workspace, prepared: Prepared, capsys: pytest.CaptureFixture[str], content: str
+) -> None:
+    folder = workspace.path(prepared.setting[Sentences].store)
+    (folder / "manifest.json").write_text(content)
+    flags = ["--root", str(workspace.root)]
+    assert main(["store", "ls", *flags]) == 0
+    assert main(["store", "verify", *flags]) == 1
+    output = capsys.readouterr().out
+    assert output.count("intact") == 2 and output.count("DAMAGED") == 2
+
+
+def test_verify_finds_damage_outside_the_stores(
+    workspace: Workspace, prepared: Prepared, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shard = next((workspace.root / "corpora").glob("*/part-00000.parquet"))
+    content = bytearray(shard.read_bytes())
+    content[len(content) // 2] ^= 1
+    shard.write_bytes(content)
+    assert main(["store", "verify", "--root", str(workspace.root)]) == 1
+    output = capsys.readouterr().out
+    assert f"corpora/{shard.parent.name}: DAMAGED" in output and "part-00000.parquet was altered" in output
+
+
+def test_a_missing_or_damaged_shard_is_made_again(workspace: Workspace, prepared: Prepared) -> None:
+    store = prepared.setting[Sentences].store
+    path = shards(workspace, store)[0]
+    whole = path.read_bytes()
+    path.unlink()
+    build_store(workspace, store, local=True)
+    assert path.read_bytes() == whole
+    path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    with pytest.raises(Hindered, match="quarantine"):
+        open_store(workspace, store).gather(np.array([0]))
+    build_store(workspace, store, local=True)
+    assert path.read_bytes() == whole

@@ -98,7 +98,8 @@ def test_the_folder_of_the_data_must_be_given(path: Path, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     "text",
     ["? [a, b]\n: 1\n", "? {a: 1}\n: 2\n", "~: 1\n", "2001-01-01: 1\n", "[" * 3000, "{a: " * 3000,
-     "a: &x [*x]\n? *x\n: 1\n", "a: 2001-99-99\n", "a: !!int x\n", "a: !!binary x\n", "method: {1: 2}\n", "a: !!set {? {}}\n"],
+     "a: &x [*x]\n? *x\n: 1\n", "a: 2001-99-99\n", "a: !!int x\n", "a: !!binary x\n", "method: {1: 2}\n",
+     "a: !!set {? {}}\n"],
 )  # fmt: skip
 def test_odd_yaml_is_bad_input(tmp_path: Path, text: str) -> None:
     path = tmp_path / "odd.yaml"

@@ -10,7 +10,7 @@ from stillhouse.cli.run import write_results
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.console import say
 from stillhouse.teachers.store_admin import collect as delete
-from stillhouse.teachers.store_admin import collectable, list_stores
+from stillhouse.teachers.store_admin import collectable, damaged, list_stores
 
 if TYPE_CHECKING:
     from stillhouse.core.artifacts import Workspace
@@ -51,19 +51,27 @@ def show(workspace: "Workspace") -> Entries:
         say(f"no stores in {workspace.root}")
     for s in stores:
         aside = f", {s.quarantined:,} set aside" if s.quarantined else ""
+        if s.problem:
+            say(f"{s.label}-{s.fingerprint}  DAMAGED: {s.problem}")
+            continue
         state = f"{s.rows:>9,} rows  {s.dim:>5} x {s.dtype}" if s.finished else "  unfinished".ljust(31)
         say(f"{s.label}-{s.fingerprint}  {state}  {s.megabytes:>8.1f} MB  {s.teacher}{aside}")
     return [{**dataclasses.asdict(s), "path": str(s.path)} for s in stores]
 
 
 def verify(workspace: "Workspace") -> Entries:
-    """Recompute every checksum of the finished stores; an entry has ``problems``, empty when all is well."""
+    """Recompute every checksum of the finished stores; an entry has ``problems``, empty when all is well.
+
+    Texts, tokens, examples, collections and stages are compared too, and listed if they are damaged.
+    """
     from stillhouse.teachers.store import verify_store
 
     found = []
     for store in list_stores(workspace):
         name = store.path.name
-        problems = verify_store(store.path) if store.finished else []
+        problems = [store.problem] if store.problem else []
+        if store.finished and not store.problem:
+            problems = verify_store(store.path)
         if store.finished:
             say(f"{name}: {store.rows:,} rows, {'intact' if not problems else 'DAMAGED'}")
         else:
@@ -71,6 +79,12 @@ def verify(workspace: "Workspace") -> Entries:
         for problem in problems:
             say(f"  {problem}")
         found.append({"store": name, "finished": store.finished, "rows": store.rows, "problems": problems})
+    for folder, problems in damaged(workspace):
+        name = f"{folder.parent.name}/{folder.name}"
+        say(f"{name}: DAMAGED")
+        for problem in problems:
+            say(f"  {problem}")
+        found.append({"store": name, "finished": True, "rows": 0, "problems": problems})
     return found
 
 

@@ -16,10 +16,12 @@ from typing import Any
 
 from stillhouse.core.artifacts import MANIFEST, Workspace, locked, read_json, read_manifest, remove
 from stillhouse.core.errors import BadInput
+from stillhouse.core.integrity import damage_of
 from stillhouse.plan.data import Collection as RetrievalCollection
 from stillhouse.plan.data import Store, TextTable, TokenTable
 
 DAY_SECONDS = 86_400.0
+_READ_BY_STAGES = ("examples", "collections", "stages")
 _NOT_PLANS = {Store.kind, TokenTable.kind, TextTable.kind, RetrievalCollection.kind}
 
 
@@ -27,7 +29,8 @@ _NOT_PLANS = {Store.kind, TokenTable.kind, TextTable.kind, RetrievalCollection.k
 class Listed:
     """A line of ``stillhouse store ls``; an unfinished store has no rows, dimension, dtype or teacher.
 
-    ``quarantined`` input rows have no vector: they could not be read, or could not be embedded.
+    ``quarantined`` input rows have no vector: they could not be read, or could not be embedded. ``problem``
+    says why the manifest of a finished store cannot be read; empty if it can.
     """
 
     label: str
@@ -40,6 +43,7 @@ class Listed:
     megabytes: float
     finished: bool
     path: Path
+    problem: str = ""
 
 
 @dataclass(frozen=True)
@@ -99,11 +103,26 @@ def collect(items: Iterable[Collectable]) -> int:
     return freed
 
 
+def damaged(workspace: Workspace) -> Iterator[tuple[Path, list[str]]]:
+    """Compare every file of the finished artifacts that are no stores; nothing is moved."""
+    for kind in (TextTable.kind, TokenTable.kind, *_READ_BY_STAGES):
+        for folder in workspace.listed(kind):
+            if (folder / MANIFEST).exists() and (problems := damage_of(folder)):
+                yield folder, problems
+
+
 def _listed(folder: Path) -> Listed:
     label, _, fingerprint = folder.name.rpartition("-")
     finished = (folder / MANIFEST).exists()
     unknown: dict[str, Any] = {"rows": 0, "quarantined": 0, "dim": 0, "dtype": "", "teacher": {"name": ""}}
-    manifest = read_manifest(folder) if finished else unknown
+    manifest, problem = unknown, ""
+    if finished:
+        try:
+            found = read_manifest(folder)
+            manifest = {**{name: found[name] for name in unknown}, "teacher": dict(found["teacher"])}
+            int(manifest["rows"]), int(manifest["quarantined"]), manifest["teacher"]["name"]
+        except (BadInput, TypeError, KeyError, ValueError) as error:
+            manifest, problem = unknown, f"{MANIFEST} is damaged: {error}"
     return Listed(
         label,
         fingerprint,
@@ -115,6 +134,7 @@ def _listed(folder: Path) -> Listed:
         round(_bytes(folder) / 1e6, 2),
         finished,
         folder,
+        problem,
     )
 
 

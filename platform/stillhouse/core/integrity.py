@@ -42,7 +42,8 @@ def sha256_of(path: Path) -> str:
 
 def sums_of(folder: Path, known: Container[str] = ()) -> dict[str, str]:
     """Return the checksum of every file of an artifact that decides a result, except ``known`` ones."""
-    names = (path.name for path in folder.iterdir() if path.suffix in _DATA or path.name in _ALSO)
+    found = folder.iterdir() if folder.is_dir() else ()
+    names = (path.name for path in found if path.suffix in _DATA or path.name in _ALSO)
     return {name: sha256_of(folder / name) for name in sorted(names) if name not in known}
 
 

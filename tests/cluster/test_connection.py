@@ -2,6 +2,8 @@
 
 import json
 import math
+import signal
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -100,3 +102,34 @@ def test_workers_receive_the_package_and_our_environment_variables(monkeypatch: 
     assert "DO_NOT_TRACK" not in environment["env_vars"]
     assert environment["env_vars"]["MLFLOW_DISABLE_TELEMETRY"] == "true"
     assert (Path(environment["py_modules"][0]) / "cli/main.py").exists()
+
+
+def test_a_busy_machine_gets_another_attempt(capsys: pytest.CaptureFixture[str]) -> None:
+    outcomes = iter([Exception("The current node timed out during startup. This could happen"), None])
+
+    def start() -> None:
+        outcome = next(outcomes)
+        if outcome is not None:
+            started.append(subprocess.Popen(["sleep", "60"]))
+            raise outcome
+
+    started: list[subprocess.Popen[bytes]] = []
+    cluster._start_local(start)
+    assert "the machine is busy" in capsys.readouterr().err
+    assert started[0].wait(10) == -signal.SIGKILL, "what the failed attempt started has ended"
+
+
+def test_a_machine_that_stays_busy_is_named_and_other_errors_are_not_retried() -> None:
+    def slow() -> None:
+        raise RuntimeError("The current node timed out during startup.")
+
+    def broken() -> None:
+        calls.append(1)
+        raise ConnectionError("refused")
+
+    calls: list[int] = []
+    with pytest.raises(BadInput, match=r"in 2 attempts: the machine is busy.*--local"):
+        cluster._start_local(slow, attempts=2)
+    with pytest.raises(ConnectionError):
+        cluster._start_local(broken)
+    assert len(calls) == 1

@@ -236,7 +236,7 @@ def test_deep_json_odd_literals_and_other_encodings_are_reported(tmp_path: Path)
     corpus = folder / "corpus.jsonl"
     corpus.write_text('{"_id": "1", "text": ' + "[" * 5000 + "]" * 5000 + "}\n" + corpus.read_text())
     with pytest.raises(BadInput, match=r"corpus\.jsonl, line 1: must be a JSON object"):
-        list(open_collection(folder, final=False).passages())
+        open_collection(folder, final=False)
     from stillhouse.corpora.published.judged import _claims
 
     claims = tmp_path / "corpus.csv"

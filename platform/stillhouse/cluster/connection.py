@@ -1,15 +1,20 @@
 """Joining a Ray cluster, or starting a local one."""
 
+import contextlib
 import json
 import os
+import signal
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from stillhouse.core.console import private_variables
-from stillhouse.core.errors import BadInput, require
+from stillhouse.core.console import private_variables, warn
+from stillhouse.core.errors import BadInput, Hindered, require
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 _FOR_WORKERS = ("TUNE_FUNCTION_THREAD_TIMEOUT_S", "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S")
+_TOO_SLOW = "timed out during startup"
 _NEW_NODES_SECONDS = 900
 """How long nested workers wait for nodes from an autoscaler; Ray's default of a minute is too short."""
 _LAST_WORDS_SECONDS = 150
@@ -33,7 +38,7 @@ def connect(address: str | None, *, nested: bool, verbose: bool) -> None:
     chatter = {"log_to_driver": verbose, "logging_level": "INFO" if verbose else "ERROR"}
     if not joins(address):
         _share_code()
-        ray.init(address="local", include_dashboard=nested, **chatter)
+        _start_local(lambda: ray.init(address="local", include_dashboard=nested, **chatter))
         return
     try:
         ray.init(address=address or "auto", runtime_env=_workers_environment(), **chatter)
@@ -44,6 +49,39 @@ def connect(address: str | None, *, nested: bool, verbose: bool) -> None:
         ) from None
     if nested:
         _require_state_api()
+
+
+def _start_local(start: Callable[[], object], *, attempts: int = 3) -> None:
+    """Start a local cluster; Ray gives its node half a minute, which a busy machine may exceed.
+
+    Raises:
+        Hindered: It did not start in any attempt.
+    """
+    for attempt in range(1, attempts + 1):
+        before = _children()
+        try:
+            start()
+            return
+        except Exception as error:
+            if _TOO_SLOW not in str(error):
+                raise
+        for left_behind in _children() - before:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(left_behind, signal.SIGKILL)
+        load = f"a load of {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
+        if attempt < attempts:
+            warn(f"Ray did not start in time: the machine is busy ({load}). Trying once more.")
+    raise Hindered(
+        f"Ray must start within its limit, but did not in {attempts} attempts: the machine is busy ({load}). "
+        "Wait for the other programs to end and run the same command again, or work without Ray (--local)."
+    )
+
+
+def _children() -> set[int]:
+    """Ids of the processes that this process has started."""
+    table = subprocess.run(["ps", "-axo", "pid=,ppid="], capture_output=True, text=True, check=True).stdout
+    pairs = (line.split() for line in table.splitlines())
+    return {int(pid) for pid, parent in pairs if int(parent) == os.getpid()}
 
 
 def joins(address: str | None) -> bool:

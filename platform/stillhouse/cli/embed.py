@@ -3,7 +3,7 @@
 from argparse import ArgumentParser, Namespace, _SubParsersAction
 
 from stillhouse.cli.arguments import add_experiment, add_local, add_where, new_command
-from stillhouse.cli.options import embedding_of, experiment_from
+from stillhouse.cli.options import embedding_of, experiment_from, require_corpus
 from stillhouse.cli.run import on_ray, write_results
 from stillhouse.core.console import say
 
@@ -27,6 +27,7 @@ def run(options: Namespace) -> int:
     from stillhouse.experiments.preparation import prepare
 
     experiment = experiment_from(options, base=options.base)
+    require_corpus(experiment)
     with on_ray(options) as (workspace, device):
         embedding = embedding_of(options, device, local=options.local)
         prepared = prepare(experiment, workspace, embedding, refresh=options.refresh)

@@ -3,7 +3,7 @@
 from argparse import SUPPRESS, ArgumentParser, Namespace, _SubParsersAction
 
 from stillhouse.cli.arguments import add_experiment, add_method, add_where, new_command
-from stillhouse.cli.options import device_of, experiment_from, need_of, root_of
+from stillhouse.cli.options import device_of, experiment_from, need_of, require_corpus, root_of
 from stillhouse.cli.run import write_results
 from stillhouse.core.console import say
 from stillhouse.search.samplers import known_samplers
@@ -71,34 +71,34 @@ def run(options: Namespace) -> int:
     from stillhouse.tracking.location import tracking_uri, ui_command
 
     root, base = root_of(options), base_of(options, options.space)
-    report = sweep(
-        sweep_options(
-            base.method,
-            lambda space: experiment_from(options, space.experiment, options.base),
-            root,
-            device=device_of(options),
-            need=need_of(options),
-            actors=options.actors,
-            space=options.space,
-            section=options.section or "",
-            fixed=fixed_of(options, load_method(base.method)),
-            scale=options.scale,
-            data_root=options.data_root or "",
-            preset=base.preset,
-            sampler=options.sampler,
-            scheduler=options.scheduler,
-            trials=options.trials,
-            name=options.name or "",
-            objectives=tuple(options.objectives.split(",")),
-            full=options.full,
-            at_once=options.concurrency,
-            address=options.address,
-            register=options.register,
-            register_anyway=options.register_anyway,
-            refresh=options.refresh,
-            verbose=options.verbose,
-        )
+    chosen = sweep_options(
+        base.method,
+        lambda space: experiment_from(options, space.experiment, options.base),
+        root,
+        device=device_of(options),
+        need=need_of(options),
+        actors=options.actors,
+        space=options.space,
+        section=options.section or "",
+        fixed=fixed_of(options, load_method(base.method)),
+        scale=options.scale,
+        data_root=options.data_root or "",
+        preset=base.preset,
+        sampler=options.sampler,
+        scheduler=options.scheduler,
+        trials=options.trials,
+        name=options.name or "",
+        objectives=tuple(options.objectives.split(",")),
+        full=options.full,
+        at_once=options.concurrency,
+        address=options.address,
+        register=options.register,
+        register_anyway=options.register_anyway,
+        refresh=options.refresh,
+        verbose=options.verbose,
     )
+    require_corpus(chosen.experiment)
+    report = sweep(chosen)
     say(f"the runs in MLflow: make ui, or {ui_command(tracking_uri(root))}")
     write_results(options, report)
     return 0 if report["champion"] else 1

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from stillhouse.cli.arguments import add_experiment, add_local, add_method, add_where, new_command
-from stillhouse.cli.options import embedding_of, experiment_from, fractions_of
+from stillhouse.cli.options import embedding_of, experiment_from, fractions_of, require_corpus
 from stillhouse.cli.run import on_ray, write_results
 from stillhouse.core.console import say
 from stillhouse.core.errors import require
@@ -66,6 +66,8 @@ def run(options: Namespace) -> int:
         variants=[training.name for training in trainings],
         remedy="Name one with --variant.",
     )
+    for training in trainings:
+        require_corpus(training.experiment)
     results = []
     with on_ray(options) as (workspace, device):
         for training in trainings:

@@ -17,7 +17,7 @@ def one_thread() -> Iterator[None]:
 
 @pytest.fixture
 def bare_encoder(monkeypatch: pytest.MonkeyPatch) -> None:
-    def as_it_is(student: nn.Module, max_length: int, autocast: str, device: str) -> nn.Module:
+    def as_it_is(student: nn.Module, max_length: int, autocast: str, device: str, *more: object) -> nn.Module:
         return student
 
     monkeypatch.setattr("stillhouse.training.watch.encoder_of", as_it_is)

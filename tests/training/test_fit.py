@@ -202,15 +202,6 @@ def test_checkpoints_need_no_pickle(tmp_path: Path) -> None:
     assert set(state) == {"progress", "student", "objective", "optimizer", "meter", "rng"}
 
 
-def test_a_damaged_checkpoint_is_reported(tmp_path: Path) -> None:
-    with pytest.raises(Interrupted):
-        fit(stage(), table(), tmp_path, stop_requested=lambda: True)
-    path = checkpoint.path_of(tmp_path, checkpoint.steps(tmp_path)[0])
-    path.write_bytes(path.read_bytes()[:1000])
-    with pytest.raises(BadInput, match=r"must be a complete checkpoint"):
-        fit(stage(), table(), tmp_path)
-
-
 def test_a_metric_that_is_not_measured_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"select='figur'.*Did you mean figure"):
         fit(stage(dev=dev("figur")), table(), tmp_path, evaluate=weight_figure)

@@ -94,6 +94,7 @@ def figures(arguments: list[str], report: Path) -> dict[str, float]:
         ("mse", [*RECURRENT, "--set", "batch_size=16", "--labelled", "LABELLED", "--finetune-budget", "32"]),
         ("simcse", ["--set", "batch_size=16", "--labelled", "LABELLED", "--finetune-budget", "32"]),
         ("metakd", ["--set", "batch_size=16", "--labelled", "LABELLED", "--finetune-budget", "32"]),
+        ("metakd", ["--set", "batch_size=16", "--labelled", "LABELLED", "--finetune-budget", "0"]),
     ],
 )
 def test_every_kind_of_method_trains(

@@ -21,6 +21,9 @@ Optional names:
     ``repo``.
 `NEGATIVES`
     Number of hard negatives that are mined per pair (K) where the experiment states none.
+`DISTILS_PAIRS`
+    Whether a stage before the fine-tuning reads the labelled text, which is then needed without a budget
+    for it.
 `check(hp, student, teacher)`
     Refuses models that the method cannot use, before any work.
 `check_given(given, setting)`
@@ -129,10 +132,15 @@ def with_defaults(method: Method, experiment: Experiment) -> Experiment:
     budget = experiment.budget.settled(**getattr(method, "BUDGET", {}))
     experiment = dataclasses.replace(experiment, budget=budget)
     pairs, own = experiment.get(Pairs), getattr(method, "NEGATIVES", None)
-    if own is None or pairs is None or pairs.negatives is not None or pairs.mined is not None:
+    changes: dict[str, Any] = {}
+    if pairs is not None and own is not None and pairs.negatives is None and pairs.mined is None:
+        changes["mined"] = own
+    if pairs is not None and getattr(method, "DISTILS_PAIRS", False):
+        changes["distilled"] = True
+    if not changes:
         return experiment
     others = tuple(kind for kind in experiment.data if kind.key != Pairs.key)
-    return dataclasses.replace(experiment, data=(*others, dataclasses.replace(pairs, mined=own)))
+    return dataclasses.replace(experiment, data=(*others, dataclasses.replace(pairs, **changes)))
 
 
 def unread(method: Method, hp: Any, experiment: Experiment, setting: Setting) -> Unread:

@@ -42,6 +42,7 @@ PAPER = (
 )
 PRUNABLE_FROM = "metakd"
 needs = (Pairs,)
+DISTILS_PAIRS = True
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,8 @@ class Pairs(DataKind[PairData]):
         mined: Number of hard negatives that are mined per pair where ``negatives`` is not given. Where
             neither is, it is the number of the method's paper (8 for ``ibkd``), otherwise 1.
         mining: By which rule negatives are mined.
+        distilled: Whether a stage before the fine-tuning reads them, so that they are needed without a budget
+            for it; ``metakd`` sets it.
     """
 
     key = "pairs"
@@ -43,6 +45,7 @@ class Pairs(DataKind[PairData]):
     negatives: int | None = None
     mined: int | None = None
     mining: Mining = field(default_factory=Mining)
+    distilled: bool = False
 
     def __post_init__(self) -> None:
         """Check the ranges, and that the rule of mining leaves enough negatives."""
@@ -67,8 +70,11 @@ class Pairs(DataKind[PairData]):
         return 1 if self.negatives is None else self.negatives
 
     def present(self, experiment: "Experiment") -> bool:
-        """Whether there is a budget for them, and any of them."""
-        return experiment.budget.finetune != 0 and bool(self.path or (experiment.uses_pydocs and self.count))
+        """Whether a stage reads them, and there are any."""
+        return self._wanted(experiment) and bool(self.path or (experiment.uses_pydocs and self.count))
+
+    def _wanted(self, experiment: "Experiment") -> bool:
+        return self.distilled or experiment.budget.finetune != 0
 
     def sketch(self, experiment: "Experiment") -> PairData:
         """Pairs that are not there."""
@@ -113,5 +119,5 @@ class Pairs(DataKind[PairData]):
                 workspace, self.path, negatives=self.number_given, limit=self.count, refresh=context.refresh
             )
         experiment = context.experiment
-        any_of_pydocs = self.count and experiment.budget.finetune and experiment.uses_pydocs
+        any_of_pydocs = self.count and self._wanted(experiment) and experiment.uses_pydocs
         return context.pydocs().pairs if any_of_pydocs else None

@@ -713,8 +713,8 @@ DATA = [
             "rows after a quarantined one are shifted",
         ),
         (
-            'if sha256_of(self.folder / shard["name"]) != shard["sha256"]:\n                    raise',
-            "if False:\n                    raise",
+            'intact(self.folder / self._shards[index]["name"])',
+            "pass",
             "an altered shard is read",
         ),
     ),
@@ -742,13 +742,14 @@ DATA = [
         ),
     ),
     *mistakes(
-        "core/artifacts.py",
-        "core/test_artifacts.py",
+        "core/integrity.py",
+        "core/test_artifacts.py core/test_integrity.py",
         (
-            "return (self.path(artifact) / MANIFEST).exists()",
-            "return self.path(artifact).exists()",
+            "    if not path.exists():\n        return False\n    try:",
+            "    if not path.exists():\n        return folder.exists()\n    try:",
             "an unfinished folder is trusted",
         ),
+        ("        if sha256_of(path) != expected:", "        if False:", "damaged files are read"),
     ),
     *mistakes(
         "core/tokenizing.py",

@@ -18,6 +18,7 @@ from stillhouse.experiments.search_pool import calibrated, pool_of, pooled_dev
 from stillhouse.plan.data import Store
 from stillhouse.teachers.embedding import build_stores
 from stillhouse.teachers.weights import resolve_model
+from stillhouse.training.models import find_model
 
 WORDS = "cat dog sat mat house river water sun moon red green blue fast slow array list text word".split()
 
@@ -93,11 +94,10 @@ def test_the_flag_uses_the_pool_and_prints_its_calibration(
     printed = capsys.readouterr()
     assert "of 150 passages, 20 relevant" in printed.out and printed.err == "", "this one leaves passages out"
     assert pooled_dev(workspace, asked) == sampled and capsys.readouterr().out == ""
-    found = calibrated(
-        SearchData(pool.collection, pool.collection, asked), Letters(), str(tiny_model), workspace
-    )
+    source = find_model(str(tiny_model), workspace)
+    found = calibrated(SearchData(pool.collection, pool.collection, asked), Letters(), source, workspace)
     assert "whole" in capsys.readouterr().out and found["docsearch_cosine_recall@10"]["full"] > 0
-    assert calibrated(None, Letters(), str(tiny_model), workspace) == {}
+    assert calibrated(None, Letters(), source, workspace) == {}
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from stillhouse.cli.experiment_figures import source_of
 from stillhouse.core.artifacts import Workspace, read_json, read_manifest, write_json
 from stillhouse.core.errors import BadInput
 from stillhouse.core.identity import spec
@@ -17,6 +18,7 @@ from stillhouse.core.tokenizing import FastTokenizer
 from stillhouse.core.types import FloatArray
 from stillhouse.corpora.tables import open_texts, write_collection, write_texts
 from stillhouse.evaluation.agreement import Agreement
+from stillhouse.evaluation.benchmarks.retrieval import find_collections, rank_collection
 from stillhouse.evaluation.finite_encoder import FiniteEncoder
 from stillhouse.evaluation.retrieval import DocSearch
 from stillhouse.evaluation.suites import run_suite
@@ -161,6 +163,31 @@ def test_a_teacher_is_measured_with_the_prompts_of_the_experiment(given: Experim
     np.testing.assert_allclose(
         encoder.encode_document(texts), encoder.encode([f"passage of: {t}" for t in texts])
     )
+
+
+def test_evaluate_reads_the_teacher_as_the_experiment_does(given: Experiment, workspace: Workspace) -> None:
+    found, plain = (
+        source_of(given.teacher.name, each, workspace)
+        for each in (given, changed(given, dict.fromkeys(PROMPTS)))
+    )
+    texts = ["cat 1", "dog 2 house"]
+    expected = plain.open().encode([f"query text: {text}" for text in texts])
+    np.testing.assert_allclose(found.open().encode_query(texts), expected, atol=1e-6)
+    assert plain.model is not None and plain.identity() == plain.model.sha256 != found.identity()
+
+
+def test_published_collections_are_read_in_their_roles(tmp_path: Path) -> None:
+    folder = tmp_path / "retrieval" / "cats"
+    (folder / "qrels").mkdir(parents=True)
+    queries, passages = {"q1": "one cat", "q2": "two cats"}, {"p1": "a dog", "p2": "a house"}
+    for name, texts in (("queries", queries), ("corpus", passages)):
+        rows = (json.dumps({"_id": key, "title": "", "text": text}) for key, text in texts.items())
+        (folder / f"{name}.jsonl").write_text("\n".join(rows))
+    (folder / "qrels" / "dev.tsv").write_text("query-id\tcorpus-id\tscore\nq1\tp1\t1\nq2\tp2\t1\n")
+    (collection,) = find_collections(str(tmp_path), final=False)
+    model = Listener()
+    rank_collection(collection, model, depth=1)
+    assert model.read == {QUERY: list(queries.values()), DOCUMENT: list(passages.values())}
 
 
 def test_prompts_come_from_the_folder_by_name_or_from_the_user(

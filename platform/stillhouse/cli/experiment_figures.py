@@ -2,6 +2,7 @@
 
 from argparse import Namespace
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from stillhouse.cli.against import compare_suites, models_of, results_against
@@ -14,6 +15,7 @@ from stillhouse.core.errors import BadInput
 from stillhouse.core.types import Encoder, Scorer
 from stillhouse.evaluation.suites import measure_suite, run_suite
 from stillhouse.evaluation.trained_claims import refuse_trained_claims
+from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.kinds.claims import Claims
 from stillhouse.experiments.kinds.collection import SearchCollection
 from stillhouse.experiments.kinds.labelled_task import LabelledTask
@@ -23,7 +25,7 @@ from stillhouse.experiments.unread import beside_task
 from stillhouse.plan.setting import Setting
 from stillhouse.plan.stage import DevSuite
 from stillhouse.sweeps.test_log import record_test_use, tag_tested_runs
-from stillhouse.training.models import find_model
+from stillhouse.training.models import Source, find_model
 
 
 def evaluate_experiment(options: Namespace) -> None:
@@ -37,9 +39,9 @@ def evaluate_experiment(options: Namespace) -> None:
     split = "test" if options.final else "dev"
     report: dict[str, Any] = {"model": options.model, "split": split}
     with on_ray(options) as (workspace, device):
-        sources = [find_model(name, workspace) for name in models_of(options)]
-        encoder, *others = [source.open(device) for source in sources]
         experiment = experiment_from(options, base=options.base)
+        sources = [source_of(name, experiment, workspace) for name in models_of(options)]
+        encoder, *others = [source.open(device) for source in sources]
         embedding = embedding_of(options, device, local=options.local)
         alone = beside_task(experiment)
         prepared = prepare(
@@ -62,7 +64,7 @@ def evaluate_experiment(options: Namespace) -> None:
             if alone is None:
                 figures |= _task_figures(prepared.setting, encoder, workspace)
             search = prepared.setting.get(SearchCollection)
-            calibration = calibrated(search, encoder, options.model, workspace)
+            calibration = calibrated(search, encoder, sources[0], workspace)
     say(f"model: {sources[0].title}")
     for name, value in figures.items():
         say(f"  {name:<36} {value:.4f}")
@@ -73,6 +75,14 @@ def evaluate_experiment(options: Namespace) -> None:
         compared = compare_suites(split, mine, other, options, titles)
         report["against"] = results_against(options, {split: compared}, titles)
     write_results(options, {**report, "metrics": figures})
+
+
+def source_of(name: str, experiment: Experiment, workspace: Workspace) -> Source:
+    """Find a model by its name; the experiment's teacher has the head and the prompts of the experiment."""
+    source = find_model(name, workspace)
+    if source.model is None or name != experiment.teacher.name:
+        return source
+    return replace(source, model=experiment.teacher.model())
 
 
 def _task_suite(setting: Setting, models: Sequence[Any]) -> DevSuite:

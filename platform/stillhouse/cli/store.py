@@ -54,8 +54,9 @@ def show(workspace: "Workspace") -> Entries:
         if s.problem:
             say(f"{s.label}-{s.fingerprint}  DAMAGED: {s.problem}")
             continue
+        prompt = f", prompt {s.prompt!r}" if s.prompt else ""
         state = f"{s.rows:>9,} rows  {s.dim:>5} x {s.dtype}" if s.finished else "  unfinished".ljust(31)
-        say(f"{s.label}-{s.fingerprint}  {state}  {s.megabytes:>8.1f} MB  {s.teacher}{aside}")
+        say(f"{s.label}-{s.fingerprint}  {state}  {s.megabytes:>8.1f} MB  {s.teacher}{prompt}{aside}")
     return [{**dataclasses.asdict(s), "path": str(s.path)} for s in stores]
 
 

@@ -9,7 +9,7 @@ from stillhouse.core.roles import DOCUMENT, QUERY
 from stillhouse.evaluation.pool import Pool, build_pool, calibrate
 from stillhouse.experiments.kinds.collection import SearchData
 from stillhouse.plan.data import Collection, Store, TextTable
-from stillhouse.training.models import identity_of
+from stillhouse.training.models import Source
 
 if TYPE_CHECKING:
     from stillhouse.core.artifacts import Workspace
@@ -44,12 +44,12 @@ def pooled_dev(workspace: "Workspace", pool: "Pool") -> Collection:
 
 
 def calibrated(
-    search: SearchData | None, encoder: "Encoder", model: str, workspace: "Workspace"
+    search: SearchData | None, encoder: "Encoder", source: Source, workspace: "Workspace"
 ) -> dict[str, dict[str, float]]:
     """Measure a model on the whole collection and on the pool; the figures are printed, and kept with it."""
     if search is None or search.pool is None:
         return {}
-    found = calibrate(workspace, search.pool, encoder, identity_of(model, workspace), prefix=search.name)
+    found = calibrate(workspace, search.pool, encoder, source.identity(), prefix=search.name)
     say("  calibration of the dev pool:")
     for figure, each in found.items():
         say(f"  {figure:<36} {each['full']:.4f} whole, {each['pool']:.4f} pool, ratio {each['ratio']:.3f}")

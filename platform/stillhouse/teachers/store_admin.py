@@ -27,7 +27,7 @@ _NOT_PLANS = {Store.kind, TokenTable.kind, TextTable.kind, RetrievalCollection.k
 
 @dataclass(frozen=True)
 class Listed:
-    """A line of ``stillhouse store ls``; an unfinished store has no rows, dimension, dtype or teacher.
+    """A line of ``stillhouse store ls``; all but its name and size is unknown of an unfinished store.
 
     ``quarantined`` input rows have no vector: they could not be read, or could not be embedded. ``problem``
     says why the manifest of a finished store cannot be read; empty if it can.
@@ -40,6 +40,7 @@ class Listed:
     dim: int
     dtype: str
     teacher: str
+    prompt: str
     megabytes: float
     finished: bool
     path: Path
@@ -131,6 +132,7 @@ def _listed(folder: Path) -> Listed:
         manifest["dim"],
         manifest["dtype"],
         manifest["teacher"]["name"],
+        manifest.get("plan", {}).get("with", {}).get("prompt", ""),
         round(_bytes(folder) / 1e6, 2),
         finished,
         folder,

@@ -16,7 +16,8 @@ from torch import nn
 from stillhouse.core.artifacts import MANIFEST, Workspace, read_json, read_manifest, sha256_of
 from stillhouse.core.console import say, warn
 from stillhouse.core.errors import BadInput, nearest
-from stillhouse.core.roles import Prompts, own_prompts
+from stillhouse.core.identity import fingerprint
+from stillhouse.core.roles import NO_PROMPTS, Prompts, own_prompts
 from stillhouse.core.types import ScoringObjective
 from stillhouse.plan.data import Model
 from stillhouse.plan.stage import Stage
@@ -28,6 +29,7 @@ from stillhouse.students.export.sentence_transformers import is_stock
 from stillhouse.students.export.towers import is_towers
 from stillhouse.students.head import head_remark
 from stillhouse.teachers.loading import load_sentence_transformer
+from stillhouse.teachers.prompts import prompts_of
 from stillhouse.teachers.weights import hash_model, model_parts, resolve_model
 from stillhouse.training.checkpoint import load_weights
 from stillhouse.training.fit import OBJECTIVE, STUDENT
@@ -39,6 +41,7 @@ from stillhouse.training.watch import encoder_of
 PLAN = "plan.json"
 """The file that a stage's folder holds from the start."""
 STAGE = "stage"
+_AS_PUBLISHED = ("", None, 0, NO_PROMPTS)
 SWEEPS, DELIVERED = "sweeps", "export.json"
 """The folder of all sweeps in a workspace, and the file that names the student that a sweep delivered."""
 
@@ -134,7 +137,9 @@ class Source:
                 raise BadInput(f"The stage must be finished, but {self.path} is not.")
             return sha256_of(self.path / MANIFEST)
         if self.model is not None:
-            return self.model.sha256
+            # The hash covers the prompts of the folder, but not that roles decide which of them is used.
+            how = (self.model.pooling, self.model.normalize, self.model.dimension, prompts_of(self.model))
+            return self.model.sha256 if how == _AS_PUBLISHED else f"{self.model.sha256} {fingerprint(how)}"
         hashed = hashlib.sha256(hash_model(self.folder).encode())
         for file in self._graphs():
             hashed.update(sha256_of(file).encode())

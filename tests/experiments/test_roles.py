@@ -16,9 +16,10 @@ from stillhouse.core.identity import spec
 from stillhouse.core.roles import DOCUMENT, PLAIN, QUERY, SETTINGS, Prompts, own_prompts
 from stillhouse.core.tokenizing import FastTokenizer
 from stillhouse.core.types import FloatArray
+from stillhouse.corpora.published.judged import find_collections
 from stillhouse.corpora.tables import open_texts, write_collection, write_texts
 from stillhouse.evaluation.agreement import Agreement
-from stillhouse.evaluation.benchmarks.retrieval import find_collections, rank_collection
+from stillhouse.evaluation.benchmarks.retrieval import rank_collection
 from stillhouse.evaluation.finite_encoder import FiniteEncoder
 from stillhouse.evaluation.retrieval import DocSearch
 from stillhouse.evaluation.suites import run_suite

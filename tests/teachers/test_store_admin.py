@@ -40,6 +40,12 @@ def test_finished_and_unfinished_stores_are_listed(
     assert first.megabytes > 0
     assert (second.rows, second.finished, second.teacher) == (0, False, "")
     assert list_stores(Workspace(workspace.root / "nothing")) == []
+    assert first.prompt == second.prompt == ""
+    prompted = replace(store, prompt="query: ")
+    build_store(workspace, prompted, local=True)
+    assert [each.prompt for each in list_stores(workspace) if each.fingerprint == prompted.fingerprint] == [
+        "query: "
+    ]
 
 
 def test_stores_not_named_by_a_plan_are_collectable(

@@ -116,11 +116,12 @@ def _listed(folder: Path) -> Listed:
     label, _, fingerprint = folder.name.rpartition("-")
     finished = (folder / MANIFEST).exists()
     unknown: dict[str, Any] = {"rows": 0, "quarantined": 0, "dim": 0, "dtype": "", "teacher": {"name": ""}}
-    manifest, problem = unknown, ""
+    manifest, problem, prompt = unknown, "", ""
     if finished:
         try:
             found = read_manifest(folder)
             manifest = {**{name: found[name] for name in unknown}, "teacher": dict(found["teacher"])}
+            prompt = str(found["plan"]["with"]["prompt"]) if "plan" in found else ""
             int(manifest["rows"]), int(manifest["quarantined"]), manifest["teacher"]["name"]
         except (BadInput, TypeError, KeyError, ValueError) as error:
             manifest, problem = unknown, f"{MANIFEST} is damaged: {error}"
@@ -132,7 +133,7 @@ def _listed(folder: Path) -> Listed:
         manifest["dim"],
         manifest["dtype"],
         manifest["teacher"]["name"],
-        manifest.get("plan", {}).get("with", {}).get("prompt", ""),
+        prompt,
         round(_bytes(folder) / 1e6, 2),
         finished,
         folder,

@@ -1,18 +1,34 @@
 """Ranks, and gathering with gradient. Every function also works in one process without a process group."""
 
+import contextlib
+from collections.abc import Iterator
+
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
+_alone = False
+
+
+@contextlib.contextmanager
+def alone() -> Iterator[None]:
+    """Run a block on this rank as if there were no others: nothing is gathered, and nobody waits."""
+    global _alone
+    before, _alone = _alone, True
+    try:
+        yield
+    finally:
+        _alone = before
+
 
 def world_size() -> int:
-    """The number of ranks, 1 without a process group."""
-    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+    """The number of ranks, 1 without a process group and within `alone`."""
+    return dist.get_world_size() if not _alone and dist.is_available() and dist.is_initialized() else 1
 
 
 def rank() -> int:
-    """This process's rank, 0 without a process group."""
-    return dist.get_rank() if dist.is_available() and dist.is_initialized() else 0
+    """This process's rank, 0 without a process group and within `alone`."""
+    return dist.get_rank() if not _alone and dist.is_available() and dist.is_initialized() else 0
 
 
 def gather(local: Tensor) -> Tensor:

@@ -110,6 +110,11 @@ class TfIdf:
         """The number of documents."""
         return self._documents
 
+    @property
+    def terms(self) -> int:
+        """The number of distinct terms."""
+        return len(self._keys)
+
     def nearest(
         self,
         queries: Sequence[str],

@@ -78,6 +78,11 @@ class Experiment:
             select=self.selection.by,
             remedy="These are what the experiment's data can select by.",
         )
+        require(
+            not self.selection.heldout_loss or "agreement" in known,
+            "selection.heldout_loss needs sentences, some of which are held out",
+            source=self.source.key,
+        )
 
     @cached_property
     def kinds(self) -> tuple[DataKind[Any], ...]:

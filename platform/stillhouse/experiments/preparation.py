@@ -89,6 +89,8 @@ class Preparation:
         texts: Text tables whose words students may read.
         test: Further evaluators of the locked test split.
         data: The prepared data, by `Kind.key`.
+        held_out: Teacher's vectors of the texts on which stages report their loss; None where none is asked
+            for.
     """
 
     experiment: Experiment
@@ -101,6 +103,7 @@ class Preparation:
     texts: list[TextTable] = field(default_factory=list)
     test: tuple[Spec[Any], ...] = ()
     data: dict[str, Any] = field(default_factory=dict)
+    held_out: Store | None = None
     _stores: list[Store] = field(default_factory=list)
     _later: list[Callable[[], None]] = field(default_factory=list)
     _measures: list[Measure] = field(default_factory=list)
@@ -230,7 +233,8 @@ class Preparation:
             return DevSuite((), select="")
         by = self.experiment.selection.by or self._measures[0].name
         figures = {measure.name: measure.figure for measure in self._measures}
-        return DevSuite(tuple(measure.dev() for measure in self._measures), select=figures[by])
+        suite = tuple(measure.dev() for measure in self._measures)
+        return DevSuite(suite, select=figures[by], held_out=self.held_out)
 
     def _teacher_dim(self, sentences: Any) -> int:
         if sentences is None or not self.training:

@@ -11,7 +11,10 @@ class Selection:
         by: ``search``, ``agreement`` or ``stsb``; empty takes ``search`` where the data has queries, and
             otherwise what its kind is measured by.
         data_root: Folder with published STS sets, to measure and to select by; empty leaves STS out.
+        heldout_loss: Whether stages that follow the teacher on sentences also report their loss on the
+            sentences that are held out for dev.
     """
 
     by: str = ""
     data_root: str = ""
+    heldout_loss: bool = False

@@ -21,11 +21,14 @@ class DevSuite(Named):
     Attributes:
         evaluators: Specs of `Evaluator`; building one adds ``workspace`` and ``search``.
         select: The metric that is maximised.
+        held_out: Teacher's vectors of texts that are never trained on; a stage that follows the teacher on
+            single texts also reports its loss on them. None reports none.
     """
 
     evaluators: tuple[Spec[Any], ...]
     select: str
     label: str = field(default="dev", metadata={"identity": False})
+    held_out: Store | None = field(default=None, metadata={"identity": "unless_default"})
 
 
 @dataclass(frozen=True)

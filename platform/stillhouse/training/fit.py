@@ -53,6 +53,7 @@ def fit(
     *,
     device: str = "cpu",
     evaluate: Evaluate | None = None,
+    held_out: TrainingTable | None = None,
     on_evaluation: OnEvaluation | None = None,
     first_weights: Path | None = None,
     live_weights: Path | None = None,
@@ -70,6 +71,7 @@ def fit(
         folder: The stage's folder. Its ``manifest.json``, written last, marks the stage as finished.
         device: ``cpu``, ``cuda``, ``cuda:1`` or ``mps``.
         evaluate: The dev suite; None measures nothing and keeps the last weights.
+        held_out: Texts whose loss is reported with every evaluation; None reports none.
         on_evaluation: Called with every evaluation, including those before a resumption; returning True
             requests an early end.
         first_weights: Student weights of the previous stage.
@@ -89,7 +91,7 @@ def fit(
     module = build_module(stage, table.teacher_dim, first_weights, live_weights)
     if isinstance(module.objective, FittedObjective) and not checkpoint.steps(folder):
         module.objective.fit_teacher(table.teacher_blocks())
-    loop = _Loop(stage, table, folder, device, module, checkpoint_seconds, keep)
+    loop = _Loop(stage, table, folder, device, module, checkpoint_seconds, keep, held_out)
     try:
         if loop.progress.ended(stage):
             loop.finish()
@@ -117,7 +119,9 @@ class _Loop:
         module: StudentAndObjective,
         checkpoint_seconds: float,
         keep: int,
+        held_out: TrainingTable | None,
     ) -> None:
+        self.held_out = held_out
         self.stage, self.table, self.folder, self.device = stage, table, folder, device
         self.checkpoint_seconds, self.keep = checkpoint_seconds, keep
         self.module = module.to(device).train()
@@ -247,7 +251,7 @@ class _Loop:
 
     def _evaluate(self, evaluate: Evaluate | None, on_evaluation: OnEvaluation | None) -> None:
         metrics, collapsed = on_rank0(
-            lambda: measure(self.module, self.stage, self.table, self.device, evaluate)
+            lambda: measure(self.module, self.stage, self.table, self.device, evaluate, self.held_out)
         )
         if collapsed is not None:
             raise Diverged(

@@ -17,6 +17,7 @@ from stillhouse.teachers.embedding import build_store
 from stillhouse.teachers.loading import tokenizer_of
 from stillhouse.training.facts import write_facts
 from stillhouse.training.fit import OnEvaluation, fit
+from stillhouse.training.held_out import held_out_tokens, open_held_out
 from stillhouse.training.pair_scores import build_scored
 from stillhouse.training.recording import build_recorded
 from stillhouse.training.table import live_tokenizer, open_table, token_tables
@@ -40,7 +41,10 @@ def prepare(stage: Stage, workspace: Workspace, *, device: str, threads: int) ->
         build_examples(workspace, examples, device=device)
     student = tokenizer_of(stage)
     for tokenizer in (student, live_tokenizer(stage, student)):
-        for table in token_tables(stage, tokenizer).values() if tokenizer is not None else ():
+        if tokenizer is None:
+            continue
+        held_out = held_out_tokens(stage, tokenizer)
+        for table in (*token_tables(stage, tokenizer).values(), *([held_out] if held_out else [])):
             build_tokens(workspace, table)
 
 
@@ -69,12 +73,15 @@ def fit_here(
     if rank() == 0:
         write_facts(stage, workspace, where.search)
     tokenizer = tokenizer_of(stage)
+    live = live_tokenizer(stage, tokenizer)
+    held_out = open_held_out(workspace, stage, tokenizer, live) if rank() == 0 else None
     fit(
         stage,
-        open_table(workspace, stage, tokenizer, live_tokenizer(stage, tokenizer)),
+        open_table(workspace, stage, tokenizer, live),
         workspace.path(stage),
         device=device,
         evaluate=dev_suite(stage, workspace, where),
+        held_out=held_out,
         on_evaluation=on_evaluation,
         first_weights=_weights(workspace, stage.start_from),
         live_weights=_weights(workspace, stage.live.start_from if stage.live else None),

@@ -16,6 +16,7 @@ from stillhouse.plan.stage import Stage
 from stillhouse.students.encoder import StudentEncoder, evaluating
 from stillhouse.students.pair_scorer import PairScorer
 from stillhouse.training.checkpoint import rng_untouched
+from stillhouse.training.held_out import HELDOUT_LOSS, held_out_loss
 from stillhouse.training.module import StudentAndObjective, tower_of
 from stillhouse.training.scorer import with_scores
 from stillhouse.training.table import TrainingTable
@@ -26,7 +27,12 @@ WATCHED, AT_ONCE = 128, 32
 
 
 def measure(
-    module: StudentAndObjective, stage: Stage, table: TrainingTable, device: str, evaluate: Evaluate | None
+    module: StudentAndObjective,
+    stage: Stage,
+    table: TrainingTable,
+    device: str,
+    evaluate: Evaluate | None,
+    held_out: TrainingTable | None = None,
 ) -> tuple[dict[str, float], str | None]:
     """Evaluate the student, with its scores if the objective gives any.
 
@@ -46,7 +52,10 @@ def measure(
         if reason is not None or evaluate is None:
             return {}, reason
         encoder = encoder_of(student, stage.max_length, stage.autocast, device, stage.prompts)
-        return dict(evaluate(with_scores(encoder, module.objective, list(stage.examples.columns)))), None
+        metrics = dict(evaluate(with_scores(encoder, module.objective, list(stage.examples.columns))))
+        if held_out is not None:
+            metrics[HELDOUT_LOSS] = held_out_loss(module, stage, held_out, device)
+        return metrics, None
 
 
 def watched_vectors(student: nn.Module, table: TrainingTable, device: str) -> FloatArray:

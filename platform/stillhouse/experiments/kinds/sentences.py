@@ -105,6 +105,8 @@ class Sentences(DataKind[SentenceData]):
         if not context.unread.dev:
             dev_store, test_store = (context.embedded(table, self.role) for table in (dev, test))
             measure_sentences(context, dev_store, test_store, self.role)
+            if context.experiment.selection.heldout_loss:
+                context.held_out = dev_store
         context.reads(train)
         context.facts |= {"corpus": self.corpus, "store": store.fingerprint, **counts}
         return SentenceData(store, rows=context.rows(train), role=self.role)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from stillhouse.core.errors import BadInput
-from stillhouse.search.experiment_file import load_base, load_runs, variants_named
+from stillhouse.search.experiment_file import Summary, load_base, load_runs, load_summary, variants_named
 from stillhouse.search.space import load_space
 
 TEXT = """
@@ -107,3 +107,47 @@ def test_odd_yaml_is_bad_input(tmp_path: Path, text: str) -> None:
     for read in (load_base, load_runs):
         with pytest.raises(BadInput, match=r"odd\.yaml|search space"):
             read(path)
+
+
+    ("line", "expected"),
+    [
+        ("{mean: [whole, first]}", {"a": 1.5, "b": 5.0}),
+        ("{mean: [whole, first], minus: other}", {"a": -8.5, "b": 4.0}),
+        ("{best: [whole, first], by: a}", {"a": 2.0, "b": 3.0, "c": 1.0}),
+        ("{best: [whole, first], by: b, minus: other}", {"a": -9.0, "b": 6.0}),
+    ],
+)
+def test_a_summary_is_a_mean_or_the_best_of_variants(
+    path: Path, line: str, expected: dict[str, float]
+) -> None:
+    path.write_text(f"{TEXT}\nsummary:\n  line: {line}\n", encoding="utf-8")
+    (summary,) = load_summary(path)
+    metrics = {
+        "whole": {"a": 1.0, "b": 7.0},
+        "first": {"a": 2.0, "b": 3.0, "c": 1.0},
+        "other": {"a": 10.0, "b": 1.0},
+    }
+    assert summary.name == "line" and summary.figures(metrics) == expected
+    assert load_runs(path, data_root="/data"), "its lines are no fields of the experiment"
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("{mean: [whole, furst]}", "unknown variant.*first"),
+        ("{mean: [whole], minus: furst}", "unknown variant.*first"),
+        ("{best: [whole, first]}", "must be"),
+        ("{mean: [whole], by: a}", "must be"),
+        ("{mean: []}", "must be"),
+        ("[whole]", "must be"),
+    ],
+)
+def test_a_summary_of_another_form_is_refused(path: Path, line: str, message: str) -> None:
+    path.write_text(f"{TEXT}\nsummary:\n  line: {line}\n", encoding="utf-8")
+    with pytest.raises(BadInput, match=message):
+        load_summary(path)
+
+
+def test_the_best_by_an_unknown_figure_is_refused() -> None:
+    with pytest.raises(BadInput, match=r"takes the best by `dcg`.*fever_dcg"):
+        Summary("line", ("one",), by="dcg").figures({"one": {"fever_dcg": 1.0}})

@@ -14,7 +14,7 @@ from stillhouse.training.where import Where
 if TYPE_CHECKING:
     from stillhouse.sweeps.curve import Point
 
-_RESULTS = ("folder", "metrics", "seconds", "gradient_shares")
+_RESULTS = ("folder", "metrics", "seconds", "gradient_shares", "before")
 
 
 def add(commands: "_SubParsersAction[ArgumentParser]") -> ArgumentParser:
@@ -90,7 +90,8 @@ def run(options: Namespace) -> int:
 def _report(options: Namespace, results: "list[tuple[str, list[Point]]]", *, shares: bool) -> int:
     """Print and write what was trained: a curve, the rows of a table, or one student."""
     from stillhouse.reports.gradient_shares import shares_line
-    from stillhouse.sweeps.curve import curve_table, variants_table
+    from stillhouse.search.experiment_file import load_summary
+    from stillhouse.sweeps.curve import curve_table, summary_rows, variants_table
 
     name, points = results[0]
     if shares:
@@ -98,8 +99,17 @@ def _report(options: Namespace, results: "list[tuple[str, list[Point]]]", *, sha
         write_results(options, [asdict(point) for point in points])
         return 0
     if len(results) > 1:
-        say(variants_table({name: points[0] for name, points in results}))
-        write_results(options, [{"variant": name, **asdict(points[0])} for name, points in results])
+        trained = {name: points[0] for name, points in results}
+        lines = load_summary(options.file)
+        rows = summary_rows(trained, lines)
+        say(variants_table(trained, rows))
+        left_out = [line.name for line in lines if line.name not in rows]
+        if left_out:
+            say(f"not all of their variants were trained: {', '.join(left_out)}")
+        variants = [{"variant": name, **asdict(point)} for name, point in trained.items()]
+        write_results(
+            options, [*variants, *({"summary": name, "metrics": row} for name, row in rows.items())]
+        )
         return 0
     (point,) = points
     contributions = shares_line(point.gradient_shares)

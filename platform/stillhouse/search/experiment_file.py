@@ -1,4 +1,4 @@
-"""Experiment files: YAML with a method and its values, fields, variants, scales and a search."""
+"""Experiment files: YAML with a method and its values, fields, variants, a summary, scales and a search."""
 
 import os
 import re
@@ -14,7 +14,7 @@ from stillhouse.core.errors import BadInput, nearest, require
 SEARCH_KEYS = ("fixed", "first", "space", "continuous")
 DATA_ROOT = "STILLHOUSE_DATA"
 _OF_THE_METHOD = ("method", "preset", "values")
-_BESIDE_FIELDS = (*_OF_THE_METHOD, "variants", "scale", "search")
+_BESIDE_FIELDS = (*_OF_THE_METHOD, "variants", "summary", "scale", "search")
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,47 @@ class Run:
     preset: str = "paper"
     values: Mapping[str, Any] = field(default_factory=dict)
     experiment: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A line below the variants of an experiment file: a mean, or the best variant's lead over another one.
+
+    Attributes:
+        name: Name of the line.
+        of: The variants.
+        by: Figure by which the best of them is chosen; empty takes the mean of all of them.
+        minus: Variant that is subtracted; empty subtracts none.
+    """
+
+    name: str
+    of: tuple[str, ...]
+    by: str = ""
+    minus: str = ""
+
+    @property
+    def variants(self) -> tuple[str, ...]:
+        """The variants that it reads."""
+        return (*self.of, *([self.minus] if self.minus else []))
+
+    def figures(self, metrics: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+        """Compute the line from the metrics of its variants.
+
+        Raises:
+            BadInput: The best variant is asked for by a figure that they do not have.
+        """
+        rows = [metrics[name] for name in self.of]
+        if self.by:
+            lacking = [name for name in self.of if self.by not in metrics[name]]
+            if lacking:
+                raise BadInput(
+                    f"the line {self.name!r} of the summary takes the best by `{self.by}`, but "
+                    f"{', '.join(lacking)} have no such figure. {nearest(self.by, sorted(rows[0]))}"
+                )
+            rows = [max(rows, key=lambda row: row[self.by])]
+        less: Mapping[str, float] = metrics[self.minus] if self.minus else {}
+        shared = [name for name in rows[0] if all(name in row for row in (*rows, *([less] if less else [])))]
+        return {name: sum(row[name] for row in rows) / len(rows) - less.get(name, 0.0) for name in shared}
 
 
 def load_base(path: str | Path, *, scale: str = "", data_root: str = "") -> Run:
@@ -91,6 +132,46 @@ def load_search(path: str | Path, *, scale: str = "") -> dict[str, Any]:
     """
     content, changes = _parts(path, scale)
     return overlaid(mapping_at(content, "search", str(path)), mapping_at(changes, "search", str(path)))
+
+
+def load_summary(path: str | Path) -> tuple[Summary, ...]:
+    """Read the section ``summary`` of an experiment file.
+
+    A line is ``NAME: {mean: [VARIANT, …]}`` or ``NAME: {best: [VARIANT, …], by: FIGURE}``; with
+    ``minus: VARIANT``, that variant's figures are subtracted.
+
+    Raises:
+        BadInput: A line has another form, or names an unknown variant.
+    """
+    file, content = str(path), read_yaml(Path(path))
+    variants = mapping_at(content, "variants", file)
+    return tuple(
+        _summary(name, line, variants, file) for name, line in mapping_at(content, "summary", file).items()
+    )
+
+
+def _summary(name: str, line: Any, variants: Mapping[str, Any], file: str) -> Summary:
+    given = line if isinstance(line, Mapping) else {}
+    rules = {"mean": {"mean", "minus"}, "best": {"best", "by", "minus"}}
+    kind = next((kind for kind in rules if kind in given), "")
+    of = given.get(kind)
+    fits = bool(kind) and set(given) <= rules[kind] and isinstance(of, list) and bool(of)
+    require(
+        fits and (kind == "mean" or bool(given.get("by"))),
+        "a line of `summary` must be `{mean: [VARIANT, …]}` or `{best: [VARIANT, …], by: FIGURE}`, either "
+        "with `minus: VARIANT`",
+        file=file,
+        line=name,
+        value=line,
+    )
+    assert isinstance(of, list)
+    summary = Summary(name, tuple(map(str, of)), str(given.get("by", "")), str(given.get("minus", "")))
+    for variant in summary.variants:
+        if variant not in variants:
+            raise BadInput(
+                f"{file}: the line {name!r} of `summary` has an unknown variant. {_near(variant, variants)}"
+            )
+    return summary
 
 
 def variants_named(runs: tuple[Run, ...], names: list[str], file: str) -> tuple[Run, ...]:

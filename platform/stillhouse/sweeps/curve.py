@@ -13,8 +13,10 @@ from stillhouse.experiments.preparation import prepare, warn_of_full_bank
 from stillhouse.methods import Method, unread
 from stillhouse.plan.stage import Stage
 from stillhouse.reports.tables import aligned
+from stillhouse.search.experiment_file import Summary
 from stillhouse.sweeps.checks import check_rows, warn_of_few_steps
 from stillhouse.training.gradient_shares import shares_of
+from stillhouse.training.held_out import HELDOUT_LOSS
 from stillhouse.training.progress import Evaluation
 from stillhouse.training.walk import run
 from stillhouse.training.where import Where
@@ -32,6 +34,7 @@ class Point:
         seconds: Duration of the last stage.
         gradient_shares: Share of each term in the gradient of the first steps, by stage; only stages with
             several terms.
+        before: Dev metrics of the stages before the last one that were evaluated, by label.
     """
 
     fraction: float
@@ -40,6 +43,7 @@ class Point:
     metrics: dict[str, float]
     seconds: float
     gradient_shares: dict[str, dict[str, float]] = field(default_factory=dict)
+    before: dict[str, dict[str, float]] = field(default_factory=dict)
 
 
 def train_at(
@@ -85,7 +89,14 @@ def train_at(
         manifest = read_manifest(run(stage, workspace, where=where, on_evaluation=_Printer(stage)))
         folder = str(workspace.path(stage))
         shares = shares_of(stage, workspace)
-        points.append(Point(fraction, rows, folder, manifest["metrics"], manifest["seconds"], shares))
+        earlier = {
+            part.label: read_manifest(workspace.path(part))["metrics"]
+            for part in stage.chain()
+            if part is not stage and part.dev is not None
+        }
+        points.append(
+            Point(fraction, rows, folder, manifest["metrics"], manifest["seconds"], shares, earlier)
+        )
     return points
 
 
@@ -106,18 +117,40 @@ def curve_table(points: Sequence[Point]) -> str:
     )
 
 
-def variants_table(points: Mapping[str, Point]) -> str:
-    """Format one line per variant of an experiment file: dev metrics and seconds of its last stage."""
-    figures = list(dict.fromkeys(name for point in points.values() for name in point.metrics))
+def summary_rows(points: Mapping[str, Point], summary: Sequence[Summary]) -> dict[str, dict[str, float]]:
+    """Compute the lines of a summary whose variants have all been trained."""
+    metrics = {name: point.metrics for name, point in points.items()}
+    return {line.name: line.figures(metrics) for line in summary if set(line.variants) <= set(metrics)}
+
+
+def variants_table(
+    points: Mapping[str, Point], summary: Mapping[str, Mapping[str, float]] | None = None
+) -> str:
+    """Format one line per variant of an experiment file: dev metrics, and seconds of its last stage.
+
+    The metrics of earlier stages follow those of the last, as ``STAGE:FIGURE``. The lines of a summary follow
+    the variants.
+    """
+    named = {name: point.metrics | _before(point) for name, point in points.items()}
+    last = dict.fromkeys(figure for point in points.values() for figure in point.metrics)
+    figures = list(last | dict.fromkeys(figure for metrics in named.values() for figure in metrics))
     cells = [
         [
             name,
-            *(f"{point.metrics[figure]:.4f}" if figure in point.metrics else "–" for figure in figures),
-            f"{point.seconds:.0f}",
+            *(f"{metrics[figure]:.4f}" if figure in metrics else "–" for figure in figures),
+            f"{points[name].seconds:.0f}" if name in points else "–",
         ]
-        for name, point in points.items()
+        for name, metrics in {**named, **(summary or {})}.items()
     ]
     return "\n".join(aligned(["variant", *figures, "seconds"], cells, left={0}))
+
+
+def _before(point: Point) -> dict[str, float]:
+    return {
+        f"{label}:{figure}": value
+        for label, metrics in point.before.items()
+        for figure, value in metrics.items()
+    }
 
 
 class _Printer:
@@ -128,8 +161,10 @@ class _Printer:
 
     def __call__(self, evaluation: Evaluation) -> bool:
         quality = self._selects[evaluation.stage]
+        loss = evaluation.metrics.get(HELDOUT_LOSS)
         say(
             f"  {evaluation.stage}: {evaluation.examples:,} examples, "
             f"{quality} {evaluation.metrics.get(quality, float('nan')):.4f}"
+            + (f", {HELDOUT_LOSS} {loss:.4f}" if loss is not None else "")
         )
         return False

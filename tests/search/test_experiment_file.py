@@ -109,6 +109,7 @@ def test_odd_yaml_is_bad_input(tmp_path: Path, text: str) -> None:
             read(path)
 
 
+@pytest.mark.parametrize(
     ("line", "expected"),
     [
         ("{mean: [whole, first]}", {"a": 1.5, "b": 5.0}),

@@ -82,7 +82,9 @@ def open_checked(name: str, options: Namespace, workspace: Workspace, device: st
         return FiniteEncoder(None)
     found = find_model(name, workspace)
     identity = f"{found.identity()} {device}" if keeps_vectors(given_flags(options)) else ""
-    return FiniteEncoder(found.open(device), identity, found.title, found.megabytes())
+    return FiniteEncoder(
+        found.open(device), identity, found.title, found.megabytes(), reopen=lambda: found.open(device)
+    )
 
 
 def _runs(noted: int) -> str:

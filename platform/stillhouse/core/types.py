@@ -12,7 +12,7 @@ Shape suffixes, used in every file:
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, Protocol, overload, runtime_checkable
+from typing import Any, ClassVar, Protocol, overload, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -370,6 +370,26 @@ class ColumnScorer(Scorer, Protocol):
     """
 
     columns: tuple[str, ...]
+
+
+@runtime_checkable
+class PairReader(Scorer, Protocol):
+    """A scorer that reads both texts of a pair at once, and gives no vector of a single text.
+
+    Attributes:
+        reads_pairs: True.
+    """
+
+    reads_pairs: ClassVar[bool]
+
+
+@runtime_checkable
+class BatchedModel(Protocol):
+    """An encoder or scorer whose batches can be set."""
+
+    def in_batches(self, texts: int) -> Any:
+        """Return the same model, which reads at least that many texts per forward pass."""
+        ...
 
 
 @runtime_checkable

@@ -63,7 +63,7 @@ def speed(
         "sentences_per_second": sentences_per_second(encoder, texts, runs=runs),
         "latency_ms_p50": latency["p50"],
         "latency_ms_p99": latency["p99"],
-        "threads": float(_threads(encoder)),
+        "threads": float(threads_of(encoder)),
     }
 
 
@@ -130,7 +130,7 @@ def measure_speed(
         "best_batch": float(best),
         "latency_ms_p50": latency["p50"],
         "latency_ms_p99": latency["p99"],
-        "threads": float(_threads(encoder)),
+        "threads": float(threads_of(encoder)),
     }
 
 
@@ -196,7 +196,8 @@ class _PublishedStudent(nn.Module):
         return Encoding(self.model(batch)["sentence_embedding"])
 
 
-def _threads(encoder: Encoder) -> int:
+def threads_of(encoder: Any) -> int:
+    """The number of threads that a model computes with."""
     return encoder.threads if isinstance(encoder, ThreadedEncoder) else torch.get_num_threads()
 
 

@@ -1,6 +1,6 @@
 """A model under measurement, whose vectors are checked to be finite before they reach a figure."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,12 +21,18 @@ class FiniteEncoder:
         identity: All that determines a vector, so that stored vectors are never those of another model.
         title: The model's name with its form and runtime, for tables.
         megabytes_on_disk: 10^6 bytes of the files that its runtime reads; None if it is not deployed so.
+        reopen: Opens the model once more; None if that is not known.
     """
 
     def __init__(
-        self, model: Any, identity: str = "", title: str = "", megabytes_on_disk: float | None = None
+        self,
+        model: Any,
+        identity: str = "",
+        title: str = "",
+        megabytes_on_disk: float | None = None,
+        reopen: Callable[[], Any] | None = None,
     ) -> None:
-        self.model, self.identity = model, identity
+        self.model, self.identity, self.reopen = model, identity, reopen
         self.title, self.megabytes_on_disk = title, megabytes_on_disk
 
     def encode(self, texts: Sequence[str]) -> FloatArray:

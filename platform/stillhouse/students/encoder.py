@@ -92,6 +92,12 @@ class StudentEncoder:
         other.student, other.dim = tower, tower.dim
         return other
 
+    def in_batches(self, texts: int) -> "StudentEncoder":
+        """Return an encoder of the same student that reads that many texts per forward pass."""
+        other = copy.copy(self)
+        other.batch_tokens = texts * self.max_length
+        return other
+
     def encode(self, texts: Sequence[str]) -> Vectors:
         """Encode texts without a role, (N, D), in their order."""
         return self._encoded(texts, self.prompts.plain)

@@ -1,8 +1,9 @@
 """A model that reads the texts of a pair jointly, as a scorer of texts."""
 
+import copy
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -20,6 +21,8 @@ class PairScorer:
     Attributes:
         student: The model, a `stillhouse.core.types.PairModel`.
     """
+
+    reads_pairs: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -45,6 +48,12 @@ class PairScorer:
         self.max_length, self.batch_tokens = max_length, batch_tokens
         self.tokenizer = FastTokenizer(Path(tokenizer_path), max_length)
         student.to(device)
+
+    def in_batches(self, texts: int) -> "PairScorer":
+        """Return a scorer of the same model that reads that many pairs per forward pass."""
+        other = copy.copy(self)
+        other.batch_tokens = 2 * texts * self.max_length
+        return other
 
     def score(self, first: Sequence[str], second: Sequence[str] | None = None) -> Vectors:
         """Score pairs, (N, 1), in their order.

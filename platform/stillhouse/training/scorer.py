@@ -47,6 +47,10 @@ class StudentScorer:
             self._towers = {column: encoder.of_tower(student.tower(column)) for column in self.columns}
         objective.to(encoder.device)
 
+    def in_batches(self, texts: int) -> "StudentScorer":
+        """Return a scorer of the same student that reads that many texts per forward pass."""
+        return StudentScorer(self.encoder.in_batches(texts), self.objective, self.columns)
+
     def encode(self, texts: Sequence[str]) -> Vectors:
         """Encode texts as vectors, (N, D), in their order."""
         return self.encoder.encode(texts)

@@ -35,12 +35,7 @@ def prepare(root: str, options: Options) -> Benchmark:
 
     The claims are split as for the models that were trained on claims; without any, by claim.
     """
-    claims, pages = (_first(root, names) for names in (CLAIM_FILES, PAGE_FILES))
-    if claims is None or pages is None:
-        raise BadInput(
-            f"FEVER's claims and pages must lie under the data root {root!r}. Put {CLAIM_FILES[0]} "
-            f"and {PAGE_FILES[0]}, from fever.ai, in {PLACES[0]}."
-        )
+    claims, pages = claims_and_pages(root)
     split_by = _split_by(options)
     data, split = read_fever(claims, pages, split_by=split_by), "test" if options.final else "dev"
     split_claims = data.splits[split]
@@ -119,6 +114,21 @@ def _items(scores_QC: FloatArray | Scores, picked: Candidates) -> dict[str, Item
         f"mrr@{c}": found[f"mrr@{c}"],
         f"ndcg@{c}": found[f"ndcg@{c}"],
     }
+
+
+def claims_and_pages(root: str) -> tuple[Path, Path]:
+    """Find FEVER's files under a data root.
+
+    Raises:
+        BadInput: If one of them is missing.
+    """
+    claims, pages = (_first(root, names) for names in (CLAIM_FILES, PAGE_FILES))
+    if claims is None or pages is None:
+        raise BadInput(
+            f"FEVER's claims and pages must lie under the data root {root!r}. Put {CLAIM_FILES[0]} "
+            f"and {PAGE_FILES[0]}, from fever.ai, in {PLACES[0]}."
+        )
+    return claims, pages
 
 
 def _first(root: str, names: tuple[str, ...]) -> Path | None:

@@ -32,7 +32,7 @@ def prepare(root: str, options: Options) -> Benchmark:
     sets: dict[str, GlueSet] = {}
     notes: list[str] = []
     for task in PLACES:
-        splits = _splits(root, task)
+        splits = splits_of(root, task)
         fit, measured_splits = splits.pop("train", []), splits or {"dev": []}
         for split, rows in measured_splits.items():
             if fit or rows:
@@ -61,7 +61,7 @@ def prepare(root: str, options: Options) -> Benchmark:
     return itemised(measure, (*lacking, *notes), across=False)
 
 
-def _splits(root: str, task: str) -> dict[str, list[Row]]:
+def splits_of(root: str, task: str) -> dict[str, list[Row]]:
     """Read the train and dev splits of a task that exist."""
     found: dict[str, list[Row]] = {}
     folders = (folder for place in PLACES[task] for folder in sorted(Path(root).glob(place)))

@@ -41,6 +41,7 @@ class StudentScorer:
     def __init__(self, encoder: StudentEncoder, objective: Any, columns: Sequence[str]) -> None:
         self.encoder, self.objective, self.columns = encoder, objective, tuple(columns)
         self.student, self.dim, self.max_length = encoder.student, encoder.dim, encoder.max_length
+        self.prompts = encoder.prompts
         self._towers = dict.fromkeys(self.columns, encoder)
         if isinstance(encoder.student, SidedModel):
             student: Any = encoder.student

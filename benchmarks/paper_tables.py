@@ -122,8 +122,8 @@ def measured(file: Path, run: Run, options: argparse.Namespace) -> dict[str, Any
     data = ["--data-root", options.data_root] if options.data_root else []
     for suite in suites_of(file) if code == 0 and options.suites else []:
         began = time.perf_counter()
-        code, said, figures = command(["evaluate", trained["folder"], "--suite", suite, *where, *data])
-        result["suites"][suite] = {
+        code, said, figures = command(["evaluate", trained["folder"], "--suite", *suite, *where, *data])
+        result["suites"][" ".join(suite)] = {
             "seconds": round(time.perf_counter() - began, 1),
             "exit_code": code,
             "figures": figures,
@@ -206,9 +206,11 @@ def stage_names(plan: Any) -> list[tuple[str, str]]:
     return list(found)
 
 
-def suites_of(file: Path) -> list[str]:
-    """The suites that the head of an experiment file measures its stages with."""
-    return re.findall(r"^#\s+stillhouse evaluate STAGE --suite (\S+)", file.read_text(encoding="utf-8"), re.M)
+def suites_of(file: Path) -> list[list[str]]:
+    """The suites that the head of an experiment file measures its stages with, each with its own flags."""
+    head = file.read_text(encoding="utf-8")
+    commands = re.findall(r"^#\s+stillhouse evaluate STAGE --suite (.+?) --data-root DATA", head, re.M)
+    return [flags.split() for flags in commands]
 
 
 def key_of(run: Run) -> str:

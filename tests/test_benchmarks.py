@@ -150,7 +150,7 @@ def test_stage_metrics_separate_steps_from_evaluations(load: Any, tmp_path: Path
 PAPER = """# A paper, Table 1.
 #
 #   stillhouse train --file search_spaces/papers/one_table1.yaml --data-root DATA
-#   stillhouse evaluate STAGE --suite sts --data-root DATA --final
+#   stillhouse evaluate STAGE --suite pairs --pairs-of fever --data-root DATA     # of each row
 method: mse
 sentences: {corpus: $STILLHOUSE_DATA/all.txt}
 variants: {first: {}, second: {values: {learning_rate: 1e-3}}, large: {}}
@@ -215,11 +215,11 @@ def test_every_variant_of_a_papers_file_is_trained_and_measured_with_its_suite(p
     file, where = papers.files / "one_table1.yaml", f"--root {papers.root}"
     train = f"train --local --file {file} {where} --scale small --variant"
     last = next((papers.root.parent / "stages").glob("last-*"))
-    evaluate = f"evaluate {last} --suite sts {where} --data-root /data"
+    evaluate = f"evaluate {last} --suite pairs --pairs-of fever {where} --data-root /data"
     assert papers.commands.given == [f"{train} first", evaluate, f"{train} second", evaluate]
     page = (papers.root / "papers.md").read_text()
     row = "| `one_table1` | first | 0 | 0 | [first 4 / 2 s], last 4 / 2 s | mrr@10 0.5 |"
-    assert row in page and "sts (0 s): sts.STS-B.all 61.25, sts.STS-B.pairs 3000 |" in page
+    assert row in page and "pairs --pairs-of fever (0 s): sts.STS-B.all 61.25, sts.STS-B.pairs 3000 |" in page
     assert "* note: few steps (one_table1 first, one_table1 second)" in page
     results = json.loads((papers.root / "papers.json").read_text())["results"]
     assert [(each["variant"], each["dev"]) for each in results] == [

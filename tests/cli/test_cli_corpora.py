@@ -125,7 +125,7 @@ def test_the_report_accounts_for_every_row(
     corpus.write_bytes("\n".join([*ROWS, ROWS[0], "", "  "]).encode() + b"\ncaf\xe9\n")
     assert embed(root, str(corpus), tiny_model) == 0
     output = capsys.readouterr().out
-    assert f"64 rows read, {len(ROWS)} kept, 1 duplicates, 3 set aside (reasons in " in output
+    assert f"64 rows read, {len(ROWS)} kept, 1 duplicates, 3 set aside, some of it not UTF-8: " in output
     quarantine = Path(output.partition("reasons in ")[2].partition(")")[0])
     reasons = [json.loads(line)["reason"] for line in quarantine.read_text().splitlines()]
     assert reasons == ["empty", "empty", "not utf-8"]

@@ -109,6 +109,13 @@ def test_untuned_vectors_use_a_threshold_chosen_on_other_data(tmp_path: Path) ->
     assert len(model.encoded) == 5 + 6, "every text of a split is encoded once"
 
 
+def test_only_figures_of_other_splits_than_test_may_select(tmp_path: Path) -> None:
+    for file, split in (("dev.tsv", "dev"), ("test.tsv", "test"), ("train.tsv", "train")):
+        (tmp_path / file).write_text("sentence\tlabel\na\t1\nb\t0\n")
+        evaluator = Classification(resolve_task("sst2", tmp_path, split))
+        assert evaluator.split == ("test" if split == "test" else "dev")
+
+
 def test_a_high_cosine_predicts_entailment(tmp_path: Path) -> None:
     fit = pairs(tmp_path, "train", [(10, 0), (80, 1)], "rte")
     data = pairs(tmp_path, "dev", [(5, 0), (70, 1)], "rte")

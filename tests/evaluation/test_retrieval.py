@@ -53,7 +53,10 @@ def collection(workspace: Workspace) -> Collection:
 
 def test_figures_by_hand(workspace: Workspace, collection: Collection) -> None:
     figures = DocSearch(collection, workspace)(Letters())
-    assert figures.pop("docsearch_alignment") > 0 > figures.pop("docsearch_uniformity")
+    # Squared distances of the unit vectors of queries and answers: a-ab, b-bc, b-ee, ccccd-ccd.
+    apart = [2 - 2 / np.sqrt(2), 2 - 2 / np.sqrt(2), 2.0, 2 - 18 / np.sqrt(85)]
+    assert figures.pop("docsearch_alignment") == pytest.approx(np.mean(apart), abs=1e-6)
+    assert figures.pop("docsearch_uniformity") < 0
     # "aaa a" has its answer second; "bbb b" finds two equally near, of which the lower id comes first, and
     # its other answer is last; "ccc cd" has its answer first.
     assert figures == {

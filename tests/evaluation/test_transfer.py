@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,9 @@ from scipy.optimize import minimize
 from stillhouse.core.errors import BadInput
 from stillhouse.core.types import FloatArray, IntArray
 from stillhouse.corpora.published.sentence_tasks import read_tasks, task_files
+from stillhouse.evaluation import transfer
 from stillhouse.evaluation.logistic import fit_logistic, path_accuracy, predict_logistic
-from stillhouse.evaluation.transfer import measure_task, stratified_folds
+from stillhouse.evaluation.transfer import SPLIT_C, folded_accuracy, measure_task, stratified_folds
 
 
 class Letters:
@@ -149,3 +151,22 @@ def test_the_fast_setting_takes_five_folds(tmp_path: Path, monkeypatch: pytest.M
         assert files is not None
         measure_task(task, read_tasks(task, files), Letters(), transfer.FAST_FOLDS)
     assert dealt == [5] * (1 + 5 + 1)
+
+
+def test_nested_folds_are_measured_on_rows_that_were_held_out() -> None:
+    """80 features of 60 rows fit labels drawn at random; they tell nothing about other rows."""
+    rng = np.random.default_rng(0)
+    _, correct = folded_accuracy(rng.standard_normal((60, 80)), rng.integers(0, 2, 60), folds=3)
+    assert sum(map(len, correct)) == 60 and np.concatenate(correct).mean() < 0.8
+
+
+def test_the_c_of_the_best_dev_figure_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    splits: Any = {name: SimpleNamespace(labels_N=np.array([0, 1])) for name in ("train", "dev", "test")}
+    figures_C = np.array([0.9 if at == 2 else 0.1 * at for at in range(len(SPLIT_C))])
+    given: list[float] = []
+    monkeypatch.setattr(transfer, "features", lambda data, model: np.eye(2))
+    monkeypatch.setattr(transfer, "path_accuracy", lambda *arguments: figures_C)
+    monkeypatch.setattr(transfer, "fit_logistic", lambda x, y, c: given.append(c))
+    monkeypatch.setattr(transfer, "predict_logistic", lambda x, classifier: np.array([0, 1]))
+    figures, _ = measure_task("MR", splits, Letters())
+    assert given == [SPLIT_C[2]] and figures["dev_accuracy"] == pytest.approx(90)

@@ -1106,17 +1106,18 @@ SEARCH = [
         ),
     ),
     *mistakes(
-        "sweeps/deliver.py",
-        "sweeps/test_sweep_start.py sweeps/test_sweep_export.py",
+        "search/records.py",
+        "search/test_records.py",
         (
-            "best = max(finished, key=_rank)",
-            "best = min(finished, key=_rank)",
+            "return max(finished, key=_rank",
+            "return min(finished, key=_rank",
             "the worst trial is the champion",
         ),
+        ("*(-value for value in second)", "*second", "the slowest of equals is the champion"),
     ),
     *mistakes(
         "sweeps/baseline.py",
-        "sweeps/test_sweep_start.py",
+        "search/test_trial.py",
         (
             "len(examples.columns) - 1 + examples.origin.negatives",
             "len(examples.columns)",

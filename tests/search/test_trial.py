@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stillhouse.core.artifacts import Workspace, read_manifest
+from stillhouse.core.artifacts import Workspace, read_manifest, write_manifest
 from stillhouse.corpora.tables import write_rows
 from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.plan.data import Mined
-from stillhouse.search.trial import Context, follow
+from stillhouse.search.trial import Context, final_report, follow
 from stillhouse.sweeps.baseline import LEARNING_RATES, equal_work, texts_of
 
 QUICK = {"distil_batch_size": 16, "finetune_batch_size": 16}
@@ -35,6 +35,16 @@ def test_a_trial_reports_its_curve_and_then_its_result(context: Context) -> None
     assert final["metrics"] == manifest["metrics"] and final[context.quality] in final["metrics"].values()
     weights = (folder / "student.safetensors").stat().st_size
     assert final["size_mb"] == pytest.approx(weights / 1e6)
+
+
+def test_the_result_is_that_of_the_kept_checkpoint(tmp_path: Path) -> None:
+    (tmp_path / "student.safetensors").write_bytes(bytes(2_000_000))
+    evaluations = [{"metrics": {"mrr": value}} for value in (0.2, 0.7, 0.4)]
+    content = {"metrics": {"mrr": 0.7}, "evaluations": evaluations, "weights_sha256": "abc"}
+    write_manifest(tmp_path, content)
+    result = final_report(tmp_path, "mrr", budget=96, seconds=3.0)
+    assert (result["mrr"], result["metrics"], result["examples_seen"]) == (0.7, {"mrr": 0.7}, 96)
+    assert (result["size_mb"], result["weights_sha256"], result["finished"]) == (2.0, "abc", True)
 
 
 def test_a_repeated_trial_replays_its_reports(context: Context) -> None:

@@ -35,6 +35,11 @@ def test_weight_decay_applies_to_matrices_only() -> None:
     assert plain["weight_decay"] == 0.0
 
 
+def test_an_optimizer_has_the_weight_decay_of_its_preset() -> None:
+    matrices, others = make_optimizer(nn.Linear(3, 4), Optimizer(1e-3, weight_decay=0.02), "cpu").param_groups
+    assert (matrices["weight_decay"], others["weight_decay"]) == (0.02, 0.0)
+
+
 @pytest.mark.parametrize(("name", "kind"), [("adam", torch.optim.Adam), ("adamw", torch.optim.AdamW)])
 def test_presets(name: str, kind: type) -> None:
     optimizer = make_optimizer(nn.Linear(3, 4), Optimizer(1e-3, name=name), "cpu")

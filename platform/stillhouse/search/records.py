@@ -1,7 +1,7 @@
 """Records of a study's trials, as plain values for reports and schedulers."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,6 +41,18 @@ class TrialRecord:
     examples: int
     metrics: Mapping[str, float]
     attributes: Mapping[str, Any]
+
+
+def best_record(records: Iterable[TrialRecord]) -> TrialRecord | None:
+    """Return the finished trial of the highest quality; of equals, that of the smallest second objective."""
+    finished = [each for each in records if each.state == "COMPLETE" and math.isfinite(_rank(each)[0])]
+    return max(finished, key=_rank, default=None)
+
+
+def _rank(record: TrialRecord) -> tuple[float, ...]:
+    """Sort key: the quality, then, among equals, the smallest second objective."""
+    quality, *second = record.values or (-math.inf,)
+    return (quality, *(-value for value in second))
 
 
 def attributes(result: Mapping[str, Any], reason: str | None) -> dict[str, Any]:

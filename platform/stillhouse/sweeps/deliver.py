@@ -1,7 +1,6 @@
 """The end of a sweep: the best student is tested against its teacher, exported and registered."""
 
 import dataclasses
-import math
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +30,7 @@ from stillhouse.reports.tables import (
 )
 from stillhouse.reports.trials import front, second_name, varied
 from stillhouse.search.observer import Observer
-from stillhouse.search.records import TrialRecord
+from stillhouse.search.records import TrialRecord, best_record
 from stillhouse.search.space import Space
 from stillhouse.search.trial import Context
 from stillhouse.students.export.modules import STOCK, TOWERS
@@ -283,18 +282,11 @@ def _report(
 
 
 def _choose(records: list[TrialRecord], context: Context, workspace: Workspace) -> Champion | None:
-    finished = [r for r in records if r.state == "COMPLETE" and r.values and math.isfinite(r.values[0])]
-    if not finished:
+    best = best_record(records)
+    if best is None:
         return None
-    best = max(finished, key=_rank)
     stage = context.plan(dict(best.hyper_parameters))
     return Champion(best, stage, workspace.path(stage))
-
-
-def _rank(record: TrialRecord) -> tuple[float, ...]:
-    """Sort key: the quality, then, among equals, the smallest second objective."""
-    quality, *second = record.values or (-math.inf,)
-    return (quality, *(-value for value in second))
 
 
 def _trial(record: TrialRecord) -> dict[str, Any]:

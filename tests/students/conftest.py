@@ -1,5 +1,7 @@
 """Tiny random encoders of several architectures as plain Hugging Face folders."""
 
+import json
+import shutil
 import string
 from collections.abc import Callable
 from pathlib import Path
@@ -188,3 +190,15 @@ def backend(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 
     monkeypatch.setattr("sentence_transformers.base.modules.transformer.load_onnx_model", load)
     return opened
+
+
+@pytest.fixture
+def lowered(make_model: MakeModel, tmp_path: Path) -> Model:
+    """A model whose texts are lower-cased outside its tokenizer."""
+    folder = tmp_path / "lowered"
+    shutil.copytree(make_model("bert").path, folder)
+    tokenizer = json.loads((folder / "tokenizer.json").read_bytes())
+    tokenizer["normalizer"] = None
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+    (folder / "sentence_bert_config.json").write_text('{"max_seq_length": 12, "do_lower_case": true}')
+    return Model("lowered", path=str(folder))

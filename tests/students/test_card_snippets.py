@@ -1,7 +1,5 @@
 """The program in the card of every form gives the student's vectors, with the folder's own path."""
 
-import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -38,18 +36,6 @@ MAX_LENGTH = 12
 def words(tmp_path: Path) -> Model:
     write_vocabulary("first second sentence a document another one claim".split(), tmp_path / "words", dim=6)
     return Model("words", path=str(tmp_path / "words"))
-
-
-@pytest.fixture
-def lowered(make_model: MakeModel, tmp_path: Path) -> Model:
-    """A model whose texts are lower-cased outside its tokenizer."""
-    folder = tmp_path / "lowered"
-    shutil.copytree(make_model("bert").path, folder)
-    tokenizer = json.loads((folder / "tokenizer.json").read_bytes())
-    tokenizer["normalizer"] = None
-    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
-    (folder / "sentence_bert_config.json").write_text('{"max_seq_length": 12, "do_lower_case": true}')
-    return Model("lowered", path=str(folder))
 
 
 @pytest.mark.parametrize(

@@ -176,15 +176,7 @@ def test_different_vectors_are_detected(
         check_parity(Changed(encoder, change), tmp_path / "export", TEXTS)
 
 
-def test_a_cased_teacher_that_lowercases_outside_its_tokenizer(make_model: MakeModel, tmp_path: Path) -> None:
-    import shutil
-
-    folder = tmp_path / "cased"
-    shutil.copytree(make_model("bert").path, folder)
-    tokenizer = json.loads((folder / "tokenizer.json").read_bytes())
-    tokenizer["normalizer"] = None
-    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
-    (folder / "sentence_bert_config.json").write_text('{"max_seq_length": 12, "do_lower_case": true}')
-    student = TransformerStudent(Model(sha256="cased", path=str(folder)), layers=(0, 2))
+def test_a_cased_teacher_that_lowercases_outside_its_tokenizer(lowered: Model, tmp_path: Path) -> None:
+    student = TransformerStudent(lowered, layers=(0, 2))
     encoder = exported(student, tmp_path / "export")
     assert check_parity(encoder, tmp_path / "export", TEXTS, minimum=0.999999) > 0.999999

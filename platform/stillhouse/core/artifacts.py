@@ -303,7 +303,7 @@ def write_manifest(folder: Path, content: dict[str, Any]) -> None:
     files = sums_of(folder, known=stated_sums(content))
     # The content's checksum is that of what is written.
     hidden = redacted_json({**content, **({FILES: files} if files else {})})
-    write_json(folder / MANIFEST, with_own_sum(hidden))
+    write_atomically(folder / MANIFEST, _encoded(with_own_sum(hidden)))
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
@@ -323,8 +323,11 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 def write_json(path: Path, content: object) -> None:
     """Write indented JSON atomically, keys in the order given, and secrets in strings replaced by ``***``."""
-    hidden = redacted_json(content)
-    write_atomically(path, (json.dumps(hidden, indent=2, ensure_ascii=False) + "\n").encode())
+    write_atomically(path, _encoded(redacted_json(content)))
+
+
+def _encoded(content: object) -> bytes:
+    return (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode()
 
 
 def without_nan(content: Any) -> Any:

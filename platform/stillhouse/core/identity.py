@@ -114,14 +114,22 @@ def _bound(call: Spec[Any]) -> dict[str, Any]:
     Arguments that a class lists as ``unless_default`` are left out at their default, so that what was made
     before the class had them keeps its identity.
     """
-    parameters = inspect.signature(call.target).parameters.values()
-    defaults = {p.name: p.default for p in parameters if p.default is not inspect.Parameter.empty}
-    values, later = {**defaults, **call.kwargs}, getattr(call.target, "unless_default", ())
+    defaults, later = _defaults(call), getattr(call.target, "unless_default", ())
     return {
         name: canonical(value)
-        for name, value in values.items()
+        for name, value in arguments_of(call).items()
         if not (name in later and value == defaults[name])
     }
+
+
+def arguments_of(call: Spec[Any]) -> dict[str, Any]:
+    """Return the arguments of a call by name: those that it states, and the defaults of the others."""
+    return {**_defaults(call), **call.kwargs}
+
+
+def _defaults(call: Spec[Any]) -> dict[str, Any]:
+    parameters = inspect.signature(call.target).parameters.values()
+    return {p.name: p.default for p in parameters if p.default is not inspect.Parameter.empty}
 
 
 def _version(target: object) -> int:

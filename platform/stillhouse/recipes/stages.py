@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from stillhouse.core.errors import BadInput, require
-from stillhouse.core.identity import Spec
+from stillhouse.core.identity import Spec, arguments_of
 from stillhouse.plan.data import Examples, Store
 from stillhouse.plan.setting import Setting
 from stillhouse.plan.stage import DevSuite, Live, Optimizer, Stage
@@ -164,9 +164,7 @@ def both_normalized(setting: Setting, student: Spec[Any]) -> bool:
 
 def gives_unit_length(student: Spec[Any]) -> bool:
     """Return whether a student's vectors have length 1."""
-    arguments = inspect.signature(student.target).parameters
-    default = arguments["normalize"].default if "normalize" in arguments else False
-    return bool(student.kwargs.get("normalize", default))
+    return bool(arguments_of(student).get("normalize", False))
 
 
 def require_transformer(student: Spec[Any], reason: str) -> None:

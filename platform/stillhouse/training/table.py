@@ -180,7 +180,7 @@ def token_tables(stage: Stage, tokenizer: Model) -> dict[str, TokenTable]:
 
 
 def live_tokenizer(stage: Stage, tokenizer: Model) -> Model | None:
-    """Return the model whose tokens a stage's live teacher reads; None where they are the student's.
+    """Return the live teacher's model if it reads tokens of its own, None if it reads the student's.
 
     Args:
         stage: The stage.

@@ -7,6 +7,7 @@ from stillhouse.core.errors import require
 from stillhouse.core.identity import Spec, spec
 from stillhouse.core.roles import NO_PROMPTS, Prompts
 from stillhouse.experiments.student_choice import StudentChoice
+from stillhouse.experiments.teacher import POOLINGS
 from stillhouse.plan.data import Model
 
 STARTS = ("words", "contextless")
@@ -30,7 +31,7 @@ class StaticChoice(StudentChoice):
     """
 
     key = "static"
-    poolings = ("cls", "mean", "max", "last", "pooler")
+    poolings = POOLINGS
     checkpoint: str = ""
     dim: int = 0
     start: str = "words"

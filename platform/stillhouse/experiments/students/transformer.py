@@ -7,6 +7,7 @@ from stillhouse.core.errors import require
 from stillhouse.core.identity import Spec, spec
 from stillhouse.core.roles import NO_PROMPTS, Prompts
 from stillhouse.experiments.student_choice import StudentChoice, dropout_of
+from stillhouse.experiments.teacher import POOLINGS
 from stillhouse.plan.data import Model
 
 
@@ -28,7 +29,7 @@ class TransformerChoice(StudentChoice):
 
     key = "transformer"
     default = True
-    poolings = ("cls", "mean", "max", "last", "pooler")
+    poolings = POOLINGS
     checkpoint: str = ""
     layers: str | tuple[int, ...] = "every-other"
     keep: int = 0

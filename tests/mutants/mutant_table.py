@@ -736,8 +736,8 @@ DATA = [
             "a raised version changes no name",
         ),
         (
-            "{**defaults, **call.kwargs}, getattr",
-            "dict(call.kwargs), getattr",
+            "return {**_defaults(call), **call.kwargs}",
+            "return dict(call.kwargs)",
             "a changed default changes no name",
         ),
     ),

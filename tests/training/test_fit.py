@@ -50,9 +50,14 @@ def test_fit_learns_and_leaves_a_complete_folder(tmp_path: Path) -> None:
     assert means["loss"] == pytest.approx(means["loss/mse"] + means["loss/away"], rel=1e-5)
 
 
-def test_the_loop_is_plain_torch(tmp_path: Path) -> None:
-    """The numbers equal those of ten lines of torch."""
-    plan = stage(budget=20 * 8, student=spec(Tiny, dropout=0.0), optimizer=Optimizer(1e-2, decay="constant"))
+CONSTANT = Optimizer(1e-2, decay="constant")
+SCHEDULED = Optimizer(1e-2, warmup=0.2, decay="linear", clip_norm=0.05)
+
+
+@pytest.mark.parametrize("optimizer", [CONSTANT, SCHEDULED])
+def test_the_loop_is_plain_torch(tmp_path: Path, optimizer: Optimizer) -> None:
+    """The numbers equal those of a few lines of torch, with the schedule written out."""
+    plan = stage(budget=20 * 8, student=spec(Tiny, dropout=0.0), optimizer=optimizer)
     fit(plan, table(), tmp_path)
     from stillhouse.training.sampler import Order
 
@@ -60,14 +65,18 @@ def test_the_loop_is_plain_torch(tmp_path: Path) -> None:
     student, rows, order = Tiny(dropout=0.0), table(), Order(200, plan.seed)
     objective = Regress(student.dim, 6)
     parameters = [*student.parameters(), *objective.parameters()]
-    optimizer = torch.optim.AdamW(parameters, lr=1e-2, weight_decay=0.0)
+    adam = torch.optim.AdamW(parameters, lr=1e-2, weight_decay=0.0)
+    norms = []
     for step in range(20):
         batch = rows.batch(order.take(step * 8, 8))
         terms = objective({"text": student(batch.tokens["text"])}, batch.teacher, batch)
         (terms["mse"] + terms["away"]).backward()
-        torch.nn.utils.clip_grad_norm_(parameters, 1.0)
-        optimizer.step()
-        optimizer.zero_grad()
+        norms.append(float(torch.nn.utils.clip_grad_norm_(parameters, optimizer.clip_norm)))
+        if optimizer is SCHEDULED:
+            adam.param_groups[0]["lr"] = 1e-2 * ((step + 1) / 5 if step < 4 else (20 - step) / 16)
+        adam.step()
+        adam.zero_grad()
+    assert optimizer is CONSTANT or min(norms) > 2 * optimizer.clip_norm, "every step is clipped"
     trained = tensors(tmp_path / "student.safetensors")
     for name, value in student.state_dict().items():
         torch.testing.assert_close(trained[name], value, rtol=1e-4, atol=1e-6)

@@ -32,6 +32,11 @@ def test_seed_and_epoch_change_the_order(options: dict[str, int]) -> None:
     assert not np.array_equal(order.take(0, 500), np.arange(500))
 
 
+def test_the_seed_changes_which_blocks_a_big_table_mixes() -> None:
+    windows = [{*(Order(1000, seed, **BIG).take(0, 64) // 16)} for seed in range(5)]
+    assert len({frozenset(blocks) for blocks in windows}) == 5
+
+
 def test_batches_wrap_around_at_the_end_of_an_epoch() -> None:
     order = Order(10, 0)
     batch = order.take(8, 4)

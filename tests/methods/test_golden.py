@@ -309,6 +309,33 @@ def test_metakd(normalize: bool, world: World, monkeypatch: pytest.MonkeyPatch) 
         assert_step(step, terms, {**student.parameters(), **own})
 
 
+def test_metakd_on_unlabelled_text(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The head learns from the labelled text and is then fixed; student, g and M go on from there."""
+    setting = world.setting(world.wide_teacher, world.student(normalize=False))
+    values = {"batch_size": 6, "head_budget": 12, "beta": 0.6, "learning_rate": 1e-2, "text": "unlabelled"}
+    plan = planned("metakd", setting, **values, **FINETUNED)
+    steps = train_recorded(plan, world.workspace, monkeypatch)
+    assert list(steps) == ["metakd", "distil", "finetune"] and len(steps["metakd"]) == 2
+    assert plan.start_from is not None and plan.start_from.start_from is not None
+    learnt = load_file(world.workspace.path(plan.start_from.start_from) / "objective.safetensors")
+    assert_continues(world, plan.start_from, steps["distil"][0])
+    student = bert(world.base, (0, 3))
+    for number, step in enumerate(steps["distil"][:2]):
+        student.load(step.state)
+        assert_stored(world, step, "text", "sentences", world.wide_teacher)
+        g, M = step.objective("head.weight"), step.objective("mse.projection.weight")
+        assert torch.equal(g.float(), learnt["head.weight"]) and (g - torch.eye(24)).norm() > 0
+        assert number or torch.equal(M.float(), learnt["mse.projection.weight"])
+        texts = world.texts("sentences", step.rows("text"))
+        follows = [
+            squared(M @ student.mean(text), (g @ vector).detach()) / 24
+            for text, vector in zip(texts, step.teacher("text"), strict=True)
+        ]
+        own = {"objective.mse.projection.weight": M}
+        assert_step(step, {"mse": 0.6 * average(follows)}, {**student.parameters(), **own})
+    assert_continues(world, plan, steps["finetune"][0])
+
+
 def as_it_is(vector: Tensor) -> Tensor:
     return vector
 

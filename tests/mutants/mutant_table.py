@@ -378,7 +378,32 @@ METHODS = [
             "a unit student follows a vector of any length",
         ),
         ("share_negatives=True", "share_negatives=False", "only the own hard negatives"),
-        ("beta=hp.beta", "beta=1.0", "β does not reach the objective"),
+        (
+            "task=task, mse=mse, beta=hp.beta",
+            "task=task, mse=mse, beta=1.0",
+            "β does not reach the objective",
+        ),
+    ),
+    *mistakes(
+        "methods/metakd.py",
+        f"{GOLDEN}::test_metakd_on_unlabelled_text",
+        ("task=None, mse=mse, beta=hp.beta", "task=None, mse=mse, beta=1.0", "β is lost on unlabelled text"),
+        ("task=None, mse=mse", "task=None, mse=spec(MSE, normalize=True)", "unit vectors on unlabelled text"),
+        ("        following=meta,\n", "", "the student starts anew on unlabelled text"),
+        (
+            'budget=(hp.head_budget if hp.text == "unlabelled" else 0) or setting.distil_budget',
+            "budget=setting.distil_budget",
+            "the head's own budget is not used",
+        ),
+    ),
+    *mistakes(
+        "training/module.py",
+        f"{GOLDEN}::test_metakd_on_unlabelled_text",
+        (
+            "        load_weights(objective, first_objective)\n",
+            "        pass\n",
+            "an objective that goes on starts anew",
+        ),
     ),
     *mistakes(
         "methods/crd.py",

@@ -4,22 +4,26 @@ Pan et al., Meta-KD: A Meta Knowledge Distillation Framework for Language Model 
 ACL 2021, arXiv:2012.01266; a baseline of DistilCSE.
 
     metakd     L = InfoNCE_sup(g(t), g(t⁺), g(t⁻)) + β · ‖M s − g(t)‖² / E      on labelled text
+    distil     L = β · ‖M s − g(t)‖² / E         on unlabelled text, with text=unlabelled; g is fixed
     finetune   L = InfoNCE_sup(s, s⁺, s⁻)                                       DistilCSE eq. 7
 
 This is an adaptation. The published MetaKD trains a meta-teacher over several domains of a classification
 task; DistilCSE applies it to sentence embeddings without giving the form. Here the body of the teacher is
 the store, its head g (linear, starting at the identity) learns the contrastive task of the labelled text,
-and the student follows the head as it is at each step, without a gradient back into it. The head learns by
-cosines, so that a student whose vectors have length 1 is compared with g(t) / ‖g(t)‖. The presets are those
-of DistilCSE's tables, by the size of the student: ``paper`` (14 M parameters), ``paper_52m`` and
-``paper_110m``; no code of this baseline is published. ``--distil-budget`` is the budget of the first stage,
-although its text is labelled.
+and the student follows the head as it is at each step, without a gradient back into it. With
+``text=unlabelled``, for DistilCSE's Table 2, the head is then fixed, and the student goes on to follow it on
+the unlabelled sentences. The head learns by cosines, so that a student whose vectors have length 1 is
+compared with g(t) / ‖g(t)‖. The presets are those of DistilCSE's tables, by the size of the student:
+``paper`` (14 M parameters), ``paper_52m`` and ``paper_110m``; no code of this baseline is published.
+``--distil-budget`` is the budget of the stage that distils, although its text may be labelled.
 """
 
 from dataclasses import dataclass
 
+from stillhouse.core.errors import require
 from stillhouse.core.identity import spec
 from stillhouse.experiments.kinds.pairs import Pairs
+from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.losses.contrastive import SupervisedInfoNCE
 from stillhouse.losses.regression import MSE
 from stillhouse.objectives.contrasts import MetaDistillation
@@ -31,6 +35,7 @@ from stillhouse.recipes.two_stages import (
     FINETUNING_SOURCES,
     LEARNING_RATE_SOURCE,
     by_size,
+    distilled,
     finetuned,
     supervised,
     text_only,
@@ -41,8 +46,9 @@ PAPER = (
     "across Domains, ACL 2021, arXiv:2012.01266 (an adaptation to sentence embeddings)"
 )
 PRUNABLE_FROM = "metakd"
-needs = (Pairs,)
+needs = (Pairs, Sentences.optional)
 DISTILS_PAIRS = True
+TEXTS = ("labelled", "unlabelled")
 
 
 @dataclass(frozen=True)
@@ -54,6 +60,10 @@ class HyperParameters:
         batch_size: Global batch size.
         temperature: τ of the head's task.
         beta: Weight of the student's regression.
+        text: Where the student follows the head: on the ``labelled`` text, as the head learns; or then on the
+            ``unlabelled`` sentences, too, with a fixed head.
+        head_budget: With unlabelled text, examples of the stage in which the head learns; 0 takes as many as
+            the stage on the sentences has.
         finetune_learning_rate: Peak learning rate of the fine-tuning stage.
         finetune_batch_size: Global batch size of the fine-tuning stage.
         finetune_temperature: τ of the fine-tuning stage.
@@ -69,6 +79,8 @@ class HyperParameters:
     batch_size: int = 512
     temperature: float = 0.05
     beta: float = 1.0
+    text: str = "labelled"
+    head_budget: int = 0
     finetune_learning_rate: float = FINETUNING.learning_rate
     finetune_batch_size: int = FINETUNING.batch_size
     finetune_temperature: float = FINETUNING.temperature
@@ -80,7 +92,9 @@ class HyperParameters:
     clip_norm: float = 1.0
 
     def __post_init__(self) -> None:
-        """Make the layers hashable: read from a file, they are a list."""
+        """Check the ranges, and make the layers hashable: read from a file, they are a list."""
+        require(self.text in TEXTS, f"text in {TEXTS}", text=self.text)
+        require(self.head_budget >= 0, "head_budget >= 0", head_budget=self.head_budget)
         object.__setattr__(self, "layers", tuple(self.layers))
 
 
@@ -90,6 +104,8 @@ SOURCES = {
     "batch_size": ("DistilCSE section 4.2",),
     "temperature": ("an adaptation; τ of the fine-tuning",),
     "beta": ("an adaptation; ours",),
+    "text": ("an adaptation; ours",),
+    "head_budget": ("an adaptation; ours",),
     **text_only(FINETUNING_SOURCES),
     "optimizer": ("DistilCSE section 4.2: Adam",),
     "weight_decay": ("DistilCSE section 4.2: Adam",),
@@ -101,7 +117,11 @@ SOURCES = {
 
 
 def plan(hp: HyperParameters, setting: Setting) -> Stage:
-    """Plan the stage on the labelled text and the teacher's vectors of it, and the fine-tuning."""
+    """Plan the stage on labelled text, the one on unlabelled sentences if it is set, and the fine-tuning.
+
+    Raises:
+        BadInput: The student is to follow on sentences, and there are none.
+    """
     student = student_of(setting, hp.layers)
     task = spec(SupervisedInfoNCE, temperature=hp.temperature, share_negatives=True)
     # The head learns by cosines, so that the length of its vectors says nothing.
@@ -113,7 +133,24 @@ def plan(hp: HyperParameters, setting: Setting) -> Stage:
         student=student,
         batch_size=hp.batch_size,
         label="metakd",
-        budget=setting.distil_budget,
+        budget=(hp.head_budget if hp.text == "unlabelled" else 0) or setting.distil_budget,
         with_teacher=True,
     )
-    return finetuned(setting, meta, hp)
+    if hp.text == "labelled":
+        return finetuned(setting, meta, hp)
+    require(
+        setting.get(Sentences) is not None,
+        "text=unlabelled must come with sentences",
+        text=hp.text,
+        remedy="Give --corpus, or set text=labelled.",
+    )
+    distil = distilled(
+        setting,
+        spec(MetaDistillation, task=None, mse=mse, beta=hp.beta),
+        optimizer_of(hp, hp.learning_rate),
+        label="distil",
+        student=student,
+        batch_size=hp.batch_size,
+        following=meta,
+    )
+    return finetuned(setting, distil, hp)

@@ -81,12 +81,13 @@ class MetaDistillation(nn.Module):
     """A teacher head g that learns a contrastive task, and a student that follows it: ``teacher``, ``mse``.
 
     Columns ``query``, ``passage`` and, if there are hard negatives, ``negatives``, each with teacher vectors.
+    Without a task, g stays as it is, and the columns may be any, such as ``text``.
     An adaptation of MetaKD (arXiv:2012.01266), see `methods.metakd`.
 
     Args:
         student_dim: D.
         teacher_dim: E.
-        task: The contrastive task of the head.
+        task: The contrastive task of the head; None for a head that has learnt before.
         mse: The student's regression on the vectors of the head.
         beta: Weight β of the regression.
 
@@ -99,7 +100,7 @@ class MetaDistillation(nn.Module):
         *,
         student_dim: int,
         teacher_dim: int,
-        task: Spec[SupervisedInfoNCE] = spec(SupervisedInfoNCE, share_negatives=True),
+        task: Spec[SupervisedInfoNCE] | None = spec(SupervisedInfoNCE, share_negatives=True),
         mse: Spec[MSE] = spec(MSE),
         beta: float = 1.0,
     ) -> None:
@@ -107,18 +108,21 @@ class MetaDistillation(nn.Module):
         require(beta > 0, "beta > 0", beta=beta)
         self.beta = beta
         self.head = aligning_layer(teacher_dim, teacher_dim, learnt=True, bias=False, identity_init=True)
-        self.task = task.build()
+        self.task = None if task is None else task.build()
+        self.head.requires_grad_(task is not None)
         self.mse = mse.build(student_dim=student_dim, teacher_dim=teacher_dim)
 
     def forward(
         self, student: Mapping[str, Encoding], teacher: Mapping[str, Encoding], batch: Batch
     ) -> Terms:
-        """Return ``teacher``, the loss of the head, and ``mse``, the loss of the student."""
+        """Return ``teacher``, the loss of the head if it learns, and ``mse``, the loss of the student."""
         targets = {column: self.head(widen(encoding.embedding_BD)) for column, encoding in teacher.items()}
         student_ND = torch.cat([student[column].embedding_BD for column in targets])
         target_NE = torch.cat(list(targets.values())).detach()
-        task = self.task(*gather_labelled(targets, batch))
-        return {"teacher": task, "mse": self.beta * self.mse(student_ND, target_NE)}
+        follow = {"mse": self.beta * self.mse(student_ND, target_NE)}
+        if self.task is None:
+            return follow
+        return {"teacher": self.task(*gather_labelled(targets, batch)), **follow}
 
 
 def _with_bank(

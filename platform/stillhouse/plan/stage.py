@@ -112,6 +112,7 @@ class Stage(Named):
         evaluate_every: Examples between evaluations; 0 evaluates at the end only.
         patience: Evaluations without improvement before the stage ends; 0 disables early ending.
         prompts: What the student is given before every text, by role.
+        keeps_objective: Whether the objective, too, starts from the weights of ``start_from``.
     """
 
     kind: ClassVar[str] = "stages"
@@ -134,6 +135,7 @@ class Stage(Named):
     evaluate_every: int = 0
     patience: int = 0
     prompts: Prompts = field(default=Prompts(), metadata={"identity": "unless_default"})
+    keeps_objective: bool = field(default=False, metadata={"identity": "unless_default"})
 
     def __post_init__(self) -> None:
         """Check the ranges, and that nothing of the test split steers training."""
@@ -162,6 +164,7 @@ class Stage(Named):
             suite=type(self.dev).__name__,
         )
         assert not (self.live and self.stores), "a live teacher says what a store would"
+        assert self.start_from or not self.keeps_objective, "there is an objective to start from"
         unknown = sorted(set(self.stores) - set(self.examples.columns))
         require(
             not unknown,

@@ -26,6 +26,7 @@ def stage_of(
     stores: Mapping[str, Store] | None = None,
     live: Live | None = None,
     start_from: Stage | None = None,
+    keeps_objective: bool = False,
     dev: DevSuite | None = None,
     finetunes: bool = False,
 ) -> Stage:
@@ -43,6 +44,7 @@ def stage_of(
         stores: Teacher vectors by column; None for none.
         live: A live teacher; None for none.
         start_from: The stage whose student this one continues to train; None starts from the first weights.
+        keeps_objective: Whether the objective, too, continues from there.
         dev: Dev suite instead of the setting's.
         finetunes: Whether it is the fine-tuning stage, which may have a patience of its own.
     """
@@ -58,6 +60,7 @@ def stage_of(
         optimizer=optimizer,
         live=live,
         start_from=start_from,
+        keeps_objective=keeps_objective,
         evaluate_every=setting.evaluate_every(budget, batch_size),
         **shared,
     )

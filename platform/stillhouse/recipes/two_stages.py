@@ -94,6 +94,7 @@ def distilled(
     batch_size: int,
     budget: int = 0,
     live: Live | None = None,
+    following: Stage | None = None,
 ) -> Stage:
     """Plan a stage on the unlabelled sentences, column ``text``.
 
@@ -106,6 +107,7 @@ def distilled(
         batch_size: Global batch size.
         budget: Examples; 0 takes the setting's.
         live: A live teacher, instead of the stored vectors.
+        following: The stage whose student and objective this one continues to train.
     """
     return stage_of(
         setting,
@@ -118,6 +120,8 @@ def distilled(
         batch_size=batch_size,
         optimizer=optimizer,
         live=live,
+        start_from=following,
+        keeps_objective=following is not None,
     )
 
 

@@ -57,6 +57,7 @@ def fit(
     on_evaluation: OnEvaluation | None = None,
     first_weights: Path | None = None,
     live_weights: Path | None = None,
+    first_objective: Path | None = None,
     checkpoint_seconds: float = 60.0,
     keep: int = 1,
     stop_requested: Callable[[], bool] | None = None,
@@ -76,6 +77,7 @@ def fit(
             requests an early end.
         first_weights: Student weights of the previous stage.
         live_weights: Weights of the stage whose student is the live teacher.
+        first_objective: Objective weights of the previous stage, where this one keeps them.
         checkpoint_seconds: Maximum time between two checkpoints in seconds; every evaluation writes one too.
         keep: Number of best checkpoints kept in addition to the last one during training.
         stop_requested: Called between steps; returning True checkpoints and ends the run, as a signal does.
@@ -88,7 +90,7 @@ def fit(
     """
     rank_share(stage)
     on_rank0(lambda: checkpoint.heal(folder))
-    module = build_module(stage, table.teacher_dim, first_weights, live_weights)
+    module = build_module(stage, table.teacher_dim, first_weights, live_weights, first_objective)
     if isinstance(module.objective, FittedObjective) and not checkpoint.steps(folder):
         module.objective.fit_teacher(table.teacher_blocks())
     loop = _Loop(stage, table, folder, device, module, checkpoint_seconds, keep, held_out)

@@ -16,7 +16,7 @@ from stillhouse.plan.stage import Stage
 from stillhouse.teachers.embedding import build_store
 from stillhouse.teachers.loading import tokenizer_of
 from stillhouse.training.facts import write_facts
-from stillhouse.training.fit import OnEvaluation, fit
+from stillhouse.training.fit import OBJECTIVE, STUDENT, OnEvaluation, fit
 from stillhouse.training.held_out import held_out_tokens, open_held_out
 from stillhouse.training.pair_scores import build_scored
 from stillhouse.training.recording import build_recorded
@@ -84,15 +84,16 @@ def fit_here(
         held_out=held_out,
         on_evaluation=on_evaluation,
         first_weights=_weights(workspace, stage.start_from),
+        first_objective=_weights(workspace, stage.start_from, OBJECTIVE) if stage.keeps_objective else None,
         live_weights=_weights(workspace, stage.live.start_from if stage.live else None),
         checkpoint_seconds=where.checkpoint_seconds,
         stop_requested=stop_requested,
     )
 
 
-def _weights(workspace: Workspace, stage: Stage | None) -> Path | None:
-    """Return the file of an earlier stage's trained student."""
-    return None if stage is None else workspace.path(stage) / "student.safetensors"
+def _weights(workspace: Workspace, stage: Stage | None, file: str = STUDENT) -> Path | None:
+    """Return the file of an earlier stage's trained student, or of its objective."""
+    return None if stage is None else workspace.path(stage) / file
 
 
 def dev_suite(stage: Stage, workspace: Workspace, where: "Where") -> Evaluate | None:

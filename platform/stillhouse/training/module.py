@@ -112,7 +112,11 @@ def build_student(stage: Stage) -> nn.Module:
 
 
 def build_module(
-    stage: Stage, teacher_dim: int | None, first_weights: Path | None, live_weights: Path | None = None
+    stage: Stage,
+    teacher_dim: int | None,
+    first_weights: Path | None,
+    live_weights: Path | None = None,
+    first_objective: Path | None = None,
 ) -> StudentAndObjective:
     """Build student, objective and live teacher as they are before the first step.
 
@@ -121,6 +125,7 @@ def build_module(
         teacher_dim: Dimension of the stored teacher vectors, which an objective may need.
         first_weights: Student weights of the previous stage.
         live_weights: Weights of the stage whose student is the live teacher.
+        first_objective: Objective weights of the previous stage, where this one keeps them.
     """
     live = _build_live(stage.live, live_weights) if stage.live else None
     student = build_student(stage)
@@ -133,6 +138,8 @@ def build_module(
     if isinstance(objective, LayeredObjective):
         assert isinstance(student, LayeredModel) and isinstance(live, LayeredModel), "both have layers"
         objective.fit_layers(student, live)
+    if first_objective is not None:
+        load_weights(objective, first_objective)
     return StudentAndObjective(student, objective, stage.autocast, live)
 
 

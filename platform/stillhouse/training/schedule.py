@@ -17,8 +17,8 @@ def learning_rate(optimizer: Optimizer, step: int, steps: int) -> float:
         steps: Total number of steps.
 
     Returns:
-        The rate. It grows linearly over the warm-up, from a first rate above 0, and then falls towards 0, which
-        would be reached one step after the last.
+        The rate. It grows linearly over the warm-up, from a first rate above 0, and then falls towards 0,
+        which would be reached one step after the last.
     """
     warmup = round(optimizer.warmup * steps)
     if step < warmup:

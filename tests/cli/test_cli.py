@@ -242,6 +242,8 @@ def test_sts_folder_is_read_from_the_environment(tmp_path: Path, monkeypatch: py
     assert root_of() == str(tmp_path)
     assert root_of(data_root="file") == "file"
     assert root_of("--data-root", "flag", data_root="file") == "flag"
+    assert root_of("--data-root", "flag", data_root="") == "", "the file leaves it out"
+    assert root_of("--set", "selection.data_root=set", data_root="") == "set"
 
 
 def test_presets_are_printed_side_by_side(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

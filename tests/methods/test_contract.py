@@ -69,6 +69,8 @@ OTHER: dict[str, Any] = {
     "augment": "ts",
     "fits": "cosines",
     "teacher_budget": 512,
+    "head_budget": 512,
+    "text": "unlabelled",
 }
 
 
@@ -86,6 +88,7 @@ SMALL: dict[str, dict[str, Any]] = {
 
 MATTERS: dict[tuple[str, str], dict[str, Any]] = {
     ("crosslingual", "temperature"): {"contrast": "ce"},
+    ("metakd", "head_budget"): {"text": "unlabelled"},
     **{(name, "optimizer"): {"weight_decay": 0.01} for name in METHODS},
 }
 """Values under which a hyper-parameter has an effect."""

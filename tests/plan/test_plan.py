@@ -88,6 +88,7 @@ OTHER: dict[type, dict[str, Any]] = {
         "evaluate_every": 16,
         "patience": 3,
         "prompts": Prompts(query="query: "),
+        "keeps_objective": True,
     },
 }
 """Another value of every field."""

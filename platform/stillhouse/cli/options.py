@@ -16,7 +16,7 @@ from stillhouse.core.errors import BadInput, require
 from stillhouse.experiments.data_kind import data_kinds
 from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
-from stillhouse.experiments.fields import as_mapping, experiment_of, merged, with_file
+from stillhouse.experiments.fields import as_mapping, experiment_of, merged, opts_out, with_file
 
 
 def settings(pairs: list[str]) -> dict[str, Any]:
@@ -59,6 +59,8 @@ def experiment_from(
     paths = {name: value for name, value in settings(getattr(options, "set", [])).items() if is_path(name)}
     both = sorted({FLAGS[name] for name in flags} & set(paths))
     require(not both, "a field is given by its flag or by --set", both=both)
+    if opts_out(file or {}):
+        flags.pop("data_root", None)
     given = {FLAGS[name]: value for name, value in flags.items()} | paths
     start = as_mapping(base) if base is not None else {}
     named = {path.partition(".")[0] for path in given} | set(file or {})

@@ -156,6 +156,11 @@ def with_file(mapping: Mapping[str, Any], file: Mapping[str, Any]) -> dict[str, 
     return merged(mapping, {**environment, **flattened(file)})
 
 
+def opts_out(file: Mapping[str, Any]) -> bool:
+    """Whether a file leaves out the data root on purpose; ``--data-root`` then stands for its paths alone."""
+    return flattened(file).get("selection.data_root") == ""
+
+
 def flattened(mapping: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Nested names and values as paths and values."""
     flat: dict[str, Any] = {}

@@ -164,7 +164,6 @@ class Stage(Named):
             suite=type(self.dev).__name__,
         )
         assert not (self.live and self.stores), "a live teacher says what a store would"
-        assert self.start_from or not self.keeps_objective, "there is an objective to start from"
         unknown = sorted(set(self.stores) - set(self.examples.columns))
         require(
             not unknown,

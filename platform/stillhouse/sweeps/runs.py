@@ -7,7 +7,7 @@ from typing import Any
 
 from stillhouse.core.errors import BadInput, require
 from stillhouse.experiments.experiment import Experiment
-from stillhouse.experiments.fields import changed, experiment_of, merged, with_file
+from stillhouse.experiments.fields import changed, experiment_of, merged, opts_out, with_file
 from stillhouse.methods import Method, hyper_parameters, load_method, with_defaults
 from stillhouse.search.experiment_file import Run, load_base, load_runs, variants_named
 from stillhouse.sweeps.checks import check_plans, fixed_values
@@ -100,12 +100,14 @@ def experiment_in(run: Run, *, data_root: str = "") -> Experiment:
 
     Args:
         run: A run of an experiment file.
-        data_root: Folder with benchmarks, such as STS; empty takes that of the file or of the environment.
+        data_root: Folder with benchmarks, such as STS; empty takes that of the file or of the environment. A
+            file that states an empty one keeps it.
 
     Raises:
         BadInput: An unknown field, or a value of another type or out of range.
     """
-    given = {"selection.data_root": data_root} if data_root else {}
+    own = data_root and not opts_out(run.experiment)
+    given = {"selection.data_root": data_root} if own else {}
     return experiment_of(merged(with_file({}, run.experiment), given))
 
 

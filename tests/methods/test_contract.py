@@ -346,6 +346,35 @@ def test_w_is_dropped_or_the_last_layer_of_the_student(tiny_model: Path) -> None
         method.check_given({"projection": 8, "keep_projection": True}, given)
 
 
+KEEPERS = [name for name in METHODS if hasattr(load_method(name).HyperParameters, "keep_projection")]
+
+
+@pytest.mark.parametrize("width", [24, 32])
+@pytest.mark.parametrize("name", [*KEEPERS, "leaf"])
+def test_a_kept_map_is_the_last_layer_of_the_student_and_of_nothing_else(
+    name: str, width: int, tiny_model: Path
+) -> None:
+    """Also where the dimensions agree; it then starts as the identity, so that the vectors are the same."""
+    assert {"mse", "ckd", "ibkd"} <= set(KEEPERS)
+    method, given = load_method(name), dataclasses.replace(setting(str(tiny_model)), teacher_dim=width)
+    values = {**SMALL.get(name, {}), **({"keep_projection": True} if name in KEEPERS else {})}
+    last = method.plan(hyper_parameters(method, values), given)
+    for stage in last.chain():
+        assert stage.student.kwargs["projection"] == width
+        module = build_module(stage, teacher_dim=width, first_weights=None).eval()
+        assert module.student.dim == width
+        assert [key for key, _ in module.named_parameters() if "projection" in key] == [
+            "student.projection.weight"
+        ]
+        plain = given.student.replace(projection=None).build().eval()
+        batch = _batch(stage)
+        column = next(iter(batch.tokens))
+        before, after = (model(batch.tokens[column]).embedding_BD for model in (plain, module.student))
+        assert (before.shape == after.shape) == (width == 32)
+        # The student's product may be bfloat16.
+        assert width != 32 or torch.allclose(before, after, atol=1e-2)
+
+
 def test_a_teacher_of_unit_vectors_has_students_of_unit_vectors(tmp_path: Path) -> None:
     method = load_method("crosslingual")
     plain = method.plan(method.HyperParameters(), setting())

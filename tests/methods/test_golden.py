@@ -369,6 +369,74 @@ def test_mse(normalize: bool, world: World, monkeypatch: pytest.MonkeyPatch) -> 
             assert_step(step, {"mse": average(losses)}, {**student.parameters(), **own})
 
 
+@pytest.mark.parametrize("normalize", [False, True])
+def test_a_kept_m_is_the_last_layer_of_mse(
+    normalize: bool, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Eq. 2 and 3 with M in the student, where a norm comes after it; the fine-tuning continues with M."""
+    setting = world.setting(world.wide_teacher, world.student(normalize=normalize))
+    scaled = unit if normalize else as_it_is
+    plan = planned("mse", setting, batch_size=8, learning_rate=1e-2, keep_projection=True, **FINETUNED)
+    steps = train_recorded(plan, world.workspace, monkeypatch)
+    student = bert(world.base, (0, 3))
+    for number, step in enumerate(steps["mse"][:2]):
+        if number:
+            student.load(step.state)
+        M = step.state["student.projection.weight"].double().requires_grad_()
+        losses = [
+            squared(scaled(M @ student.mean(text)), scaled(vector)) / 24
+            for text, vector in zip(
+                world.texts("sentences", step.rows("text")), step.teacher("text"), strict=True
+            )
+        ]
+        parameters = {**student.parameters(), "student.projection.weight": M}
+        assert_step(step, {"mse": average(losses)}, parameters)
+    assert_continues(world, plan, steps["finetune"][0])
+    (step, *_) = steps["finetune"]
+    student.load(step.state)
+    M = step.state["student.projection.weight"].double().requires_grad_()
+    vectors = labelled_vectors(world, step, lambda text: M @ student.mean(text))
+    terms = {"nce": supervised(vectors, step, 0.3, shared=True)}
+    assert_step(step, terms, {**student.parameters(), "student.projection.weight": M})
+
+
+# LEAF.
+
+
+@pytest.mark.parametrize("normalize", [False, True])
+@pytest.mark.parametrize("wide", [False, True])
+def test_leaf(normalize: bool, wide: bool, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All terms, through W_out, which the student keeps; the teacher's vectors have any length."""
+    teacher = world.wide_teacher if wide else world.teacher
+    setting = world.setting(teacher, world.student(normalize=normalize))
+    scaled, dim = (unit if normalize else as_it_is), 24 if wide else 16
+    weights = {"relational_weight": 3.0, "cosine_weight": 0.5, "spread_weight": 0.2}
+    values = {"batch_size": 8, "learning_rate": 1e-2, "layers": (1, 4), **weights}
+    plan = planned("leaf", setting, **values)
+    (recorded,) = train_recorded(plan, world.workspace, monkeypatch).values()
+    student, spread = bert(world.base, (1, 4)), []
+    for number, step in enumerate(recorded):
+        if number:
+            student.load(step.state)
+        W_out = step.state["student.projection.weight"].double().requires_grad_()
+        rows, targets = step.rows("text"), list(step.teacher("text"))
+        outputs = [scaled(W_out @ student.mean(text)) for text in world.texts("sentences", rows)]
+        pairs = [(i, j) for i in range(8) for j in range(8) if i != j]
+        gaps = [cosine(outputs[i], outputs[j]) - cosine(targets[i], targets[j]) for i, j in pairs]
+        apart = [cosine(outputs[i], outputs[j]) for i, j in pairs if rows[i] != rows[j]]
+        excess = average([each**2 for each in apart]) - 1 / dim
+        spread.append(excess.item())
+        both = list(zip(outputs, targets, strict=True))
+        terms = {
+            "mse": average([squared(s, scaled(t)) for s, t in both]),
+            "cosine": 0.5 * average([1 - cosine(s, t) for s, t in both]),
+            "relational": 3.0 * average([gap**2 for gap in gaps]),
+            "spread": 0.2 * (average(apart) ** 2 + torch.relu(excess)),
+        }
+        assert_step(step, terms, {**student.parameters(), "student.projection.weight": W_out})
+    assert max(spread) > 0 and number == 2
+
+
 # IBKD.
 
 

@@ -31,6 +31,8 @@ HELD: dict[tuple[str, str], dict[str, Held]] = {
     **{("crd", preset): {"crd": ADAM, "finetune": ADAM} for preset in ("paper", "repo")},
     # HPD's code: the defaults of the trainer of sentence-transformers.
     **{("hpd", preset): {"hpd": ADAMW, "finetune": ADAMW} for preset in ("paper", "repo")},
+    # LEAF: AdamW, to the best of our knowledge.
+    ("leaf", "paper"): {"leaf": ADAMW},
     # SimCSE's code: the defaults of the trainer of transformers, whose AdamW has no decay.
     ("simcse", "paper"): {"simcse": ADAM},
     ("simcse", "repo"): {"simcse": PLAIN},

@@ -49,6 +49,12 @@ FURTHER: dict[str, list[dict[str, Any]]] = {
     "crosslingual": [
         {"contrast": contrast, "unit": 2, "bottleneck": 0} for contrast in ("same", "ce", "none")
     ],
+    "leaf": [
+        {"relational_weight": 30.0},
+        {"spread_weight": 9.0},
+        {"relational_weight": 30.0, "cosine_weight": 1.0, "spread_weight": 9.0},
+    ],
+    **{name: [{**SMALL.get(name, {}), "keep_projection": True}] for name in ("mse", "ckd")},
 }
 """Hyper-parameters under which a method has other objectives, beside those of its contract."""
 TOLERANCE = 1e-4
@@ -259,7 +265,14 @@ def test_a_stage_that_gathers_would_be_wrong_without(ranks: list[Results], alone
     """The comparison above sees a forgotten gather, and one without gradient, in each of these stages."""
     for how in ("without", "detached"):
         names = [name for name in alone if how in ranks[0][name]]
-        assert {name.split("-")[0] for name in names} >= {"ibkd", "ckd", "crd", "metakd", "crosslingual"}
+        assert {name.split("-")[0] for name in names} >= {
+            "ibkd",
+            "ckd",
+            "crd",
+            "metakd",
+            "crosslingual",
+            "leaf",
+        }
         for name, result in itertools.product(names, ranks):
             wrong = [
                 apart(result[name][how]["gradients"][step], alone[name]["gradients"][step])

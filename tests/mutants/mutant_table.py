@@ -182,6 +182,38 @@ LOSSES = [
         ),
     ),
     *mistakes(
+        "losses/relational.py",
+        "losses/test_relational.py",
+        (
+            "gap_BB.square().sum() / (len(gap_BB) * (len(gap_BB) - 1))",
+            "gap_BB.square().sum() / len(gap_BB) ** 2",
+            "the diagonal is counted",
+        ),
+        (
+            "            gap_BB = gap_BB - torch.diag(gap_BB.diagonal())\n",
+            "",
+            "a zero vector has a gap to itself",
+        ),
+        (
+            "_cosine_matrix(student_BD) - _cosine_matrix(teacher_BE)",
+            "_cosine_matrix(student_BD).abs() - _cosine_matrix(teacher_BE).abs()",
+            "signs of the cosines",
+        ),
+        ("_cosine_matrix(student_BD) * different_BB", "_cosine_matrix(student_BD)", "a text with itself"),
+        (
+            "pairs = different_BB.sum()",
+            "pairs = torch.tensor(different_BB.numel())",
+            "pairs of the same text",
+        ),
+        ("torch.relu(second_moment - 1 / student_BD.shape[1])", "second_moment", "the threshold 1/D"),
+        ("mean.square() + torch.relu", "mean + torch.relu", "M₁ without its square"),
+        (
+            "    unit_BD = unit(widen(vectors_BD))\n",
+            "    unit_BD = widen(vectors_BD)\n",
+            "products for cosines",
+        ),
+    ),
+    *mistakes(
         "losses/heads.py",
         "losses/test_heads.py",
         (
@@ -278,6 +310,50 @@ OBJECTIVES = [
         ("    return source + target\n", "    return source\n", "only the source is fitted"),
     ),
     *mistakes(
+        "objectives/alignment.py",
+        "objectives/test_alignment.py",
+        ("self.relational_weight * related", "related", "the matrix without its weight"),
+        ("self.cosine_weight * 2 * self", "self.cosine_weight * self", "half of 1 − cos"),
+        ("self.spread_weight * self.spread(", "self.spread(", "the regulariser without its weight"),
+        (
+            "        if self.cosine_weight:\n",
+            "        if self.cosine_weight >= 0:\n",
+            "a weight of 0 is work",
+        ),
+        (
+            "if not self.relational_weight and not self.spread_weight:",
+            "if not self.relational_weight:",
+            "the regulariser needs the matrix",
+        ),
+        (
+            "teacher_dim=teacher_dim, normalize=normalize)",
+            "teacher_dim=teacher_dim)",
+            "a teacher of any length",
+        ),
+        (
+            'mse: Spec[MSE] = spec(MSE, projection=False, dimensions="sum")',
+            "mse: Spec[MSE] = spec(MSE, projection=False)",
+            "a mean over the dimensions",
+        ),
+        ("mse: Spec[MSE] = spec(MSE, projection=False, ", "mse: Spec[MSE] = spec(MSE, ", "a map in the loss"),
+        (
+            'self.spread(gathered_BD, gather(batch.rows["text"]))',
+            "self.spread(gathered_BD)",
+            "the same text is two texts",
+        ),
+        ('"spread_weight": "spread",', '"spread_weight": "relational",', "another term"),
+    ),
+    *mistakes(
+        "objectives/alignment.py",
+        RANKS,
+        ("gathered_BD = gather(widen(student_BD))", "gathered_BD = widen(student_BD)", "nothing is gathered"),
+        (
+            "gathered_BD = gather(widen(student_BD))",
+            "gathered_BD = gather(widen(student_BD).detach())",
+            "gathered without gradient",
+        ),
+    ),
+    *mistakes(
         "objectives/matching.py",
         GOLDEN,
         (
@@ -368,6 +444,55 @@ METHODS = [
             "normalize=False",
             "a unit student follows a teacher of any length",
         ),
+    ),
+    *mistakes(
+        "methods/mse.py",
+        f"{GOLDEN}::test_a_kept_m_is_the_last_layer_of_mse {CONTRACT}",
+        (
+            "student_of(setting, hp.layers, keep_projection=hp.keep_projection)",
+            "student_of(setting, hp.layers)",
+            "M is not kept",
+        ),
+        (
+            "learnt_map(keep_projection=hp.keep_projection, bias=hp.bias)",
+            "learnt_map(keep_projection=False, bias=hp.bias)",
+            "a second M in the loss",
+        ),
+        ("keep_projection=hp.keep_projection, bias=hp.bias", "keep_projection=hp.keep_projection", "no bias"),
+    ),
+    *mistakes(
+        "recipes/stages.py",
+        CONTRACT,
+        (
+            '"projection": False if keep_projection else projection',
+            '"projection": projection',
+            "a kept map is learnt in the loss too",
+        ),
+        (
+            '"bias": bias and not keep_projection',
+            '"bias": bias',
+            "a bias for a map that the loss does not have",
+        ),
+        (
+            'changes["projection"] = setting.teacher_dim',
+            'changes["projection"] = setting.teacher_dim // 2',
+            "a student beside its teacher's space",
+        ),
+    ),
+    *mistakes(
+        "methods/leaf.py",
+        f"{GOLDEN}::test_leaf methods/test_presets_leaf.py",
+        (
+            "normalize=both_normalized(setting, student)",
+            "normalize=False",
+            "a unit student follows a teacher of any length",
+        ),
+        ("cosine_weight=hp.cosine_weight", "cosine_weight=hp.spread_weight", "weights swapped"),
+        (", keep_projection=True)", ")", "W_out is not there"),
+        ("student_of(setting, hp.layers,", "student_of(setting, (),", "layers do not reach the student"),
+        ("        budget=hp.epochs * setting[Sentences].rows,\n", "", "epochs do nothing"),
+        ("batch_size: int = 32", "batch_size: int = 128", "the batch"),
+        ('optimizer: str = "adamw"', 'optimizer: str = "adam"', "the optimiser"),
     ),
     *mistakes(
         "methods/metakd.py",

@@ -27,6 +27,7 @@ from stillhouse.losses.heads import ClassificationHead
 from stillhouse.losses.hsic import HSIC
 from stillhouse.losses.memory import MemoryBank
 from stillhouse.losses.regression import MSE
+from stillhouse.objectives.alignment import Alignment
 from stillhouse.objectives.classified import Classified
 from stillhouse.objectives.contrasts import ContrastiveDistillation
 from stillhouse.objectives.information_bottleneck import InformationBottleneck, SupervisedBottleneck
@@ -293,13 +294,15 @@ def test_bad_values_are_refused_even_at_zero_weight(make: type[nn.Module], switc
         (LabelledCandidates, set()),
         (PatientRegression, {TermedObjective, LayeredObjective}),
         (ParallelContrast, {TermedObjective}),
+        (Alignment, {TermedObjective}),
     ],
 )
 def test_an_objective_satisfies_exactly_its_declared_contracts(
     make: type[nn.Module], contracts: set[type]
 ) -> None:
     given = {"head": spec(ClassificationHead, classes=2, pair=False)} if make is Classified else {}
-    objective = spec(make, **given).build(student_dim=DIM, teacher_dim=TEACHER)
+    dims = {"student_dim": TEACHER if make is Alignment else DIM, "teacher_dim": TEACHER}
+    objective = spec(make, **given).build(**dims)
     assert {contract for contract in CONTRACTS if isinstance(objective, contract)} == contracts
     assert contracts == set(make.__bases__) - {nn.Module}
 

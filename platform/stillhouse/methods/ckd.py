@@ -29,7 +29,7 @@ from stillhouse.losses.memory import MemoryBank
 from stillhouse.objectives.contrasts import ContrastiveDistillation
 from stillhouse.plan.setting import Setting
 from stillhouse.plan.stage import Stage
-from stillhouse.recipes.stages import optimizer_of, student_of
+from stillhouse.recipes.stages import learnt_map, optimizer_of, student_of
 from stillhouse.recipes.two_stages import (
     FINETUNING,
     FINETUNING_SOURCES,
@@ -60,7 +60,7 @@ class HyperParameters:
         bank_size: Number of teacher vectors kept as further negatives; 0 disables the bank.
         bias: Whether M, which exists only if the dimensions differ, has a bias; a kept M has none.
         keep_projection: Keep M (eq. 6) as the student's last layer instead of dropping it after the
-            distillation.
+            distillation; it is then there also if the dimensions agree.
         finetune_learning_rate: Peak learning rate of the fine-tuning stage.
         finetune_batch_size: Global batch size of the fine-tuning stage.
         finetune_temperature: τ of eq. 7.
@@ -141,8 +141,7 @@ def plan(hp: HyperParameters, setting: Setting) -> Stage:
         similarity="cosine",
         temperature=hp.temperature,
         learnable_scale=hp.learnable_scale,
-        projection=False if hp.keep_projection else None,
-        bias=hp.bias and not hp.keep_projection,
+        **learnt_map(keep_projection=hp.keep_projection, bias=hp.bias),
     )
     # The bank is multiplied in the precision of the student's own products.
     bank = spec(MemoryBank, size=hp.bank_size, precision=setting.autocast) if hp.bank_size else None

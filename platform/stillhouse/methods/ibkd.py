@@ -33,7 +33,7 @@ from stillhouse.objectives.information_bottleneck import InformationBottleneck, 
 from stillhouse.plan.data import Model
 from stillhouse.plan.setting import Setting
 from stillhouse.plan.stage import Stage
-from stillhouse.recipes.stages import changed, optimizer_of, student_of
+from stillhouse.recipes.stages import changed, learnt_map, optimizer_of, student_of
 from stillhouse.recipes.two_stages import distilled, supervised
 from stillhouse.students.static import StaticStudent
 
@@ -266,9 +266,9 @@ def _distil(hp: HyperParameters, setting: Setting) -> Stage:
 
 def _alignment(hp: HyperParameters) -> dict[str, Any]:
     """Return how S is compared with T: through W in the loss or, if the student keeps W, by cosine."""
-    if hp.keep_projection:
-        return {"similarity": "cosine", "projection": False}
-    return {"similarity": hp.similarity, "projection": True, "bias": hp.similarity == "cosine"}
+    similarity = "cosine" if hp.keep_projection else hp.similarity
+    own = learnt_map(keep_projection=hp.keep_projection, projection=True, bias=similarity == "cosine")
+    return {"similarity": similarity, **own}
 
 
 def _finetune(hp: HyperParameters, setting: Setting, before: Stage) -> Stage:

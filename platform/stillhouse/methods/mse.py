@@ -4,8 +4,9 @@
     finetune   L = InfoNCE_sup(s, s⁺, s⁻)      DistilCSE eq. 7, if labelled text is given
 
 The presets are those of DistilCSE's tables, by the size of the student: ``paper`` (14 M parameters),
-``paper_52m`` and ``paper_110m``; ``repo`` is what its code runs. The budget counts sentences. To compare
-with a method of two stages, give both the same amount of work.
+``paper_52m`` and ``paper_110m``; ``repo`` is what its code runs. M is dropped after the distillation, unless
+``keep_projection`` makes it the student's last layer. The budget counts sentences. To compare with a method
+of two stages, give both the same amount of work.
 """
 
 from dataclasses import dataclass, replace
@@ -17,7 +18,7 @@ from stillhouse.losses.regression import MSE
 from stillhouse.objectives.matching import Regression
 from stillhouse.plan.setting import Setting
 from stillhouse.plan.stage import Stage
-from stillhouse.recipes.stages import both_normalized, optimizer_of, student_of
+from stillhouse.recipes.stages import both_normalized, learnt_map, optimizer_of, student_of
 from stillhouse.recipes.two_stages import (
     FINETUNING,
     FINETUNING_SOURCES,
@@ -42,7 +43,10 @@ class HyperParameters:
         finetune_learning_rate: Peak learning rate of the fine-tuning stage.
         finetune_batch_size: Global batch size of the fine-tuning stage.
         finetune_temperature: τ of the fine-tuning stage.
-        bias: Whether M, which exists only if the dimensions differ, has a bias.
+        bias: Whether M, which exists only if the dimensions differ, has a bias; a kept M has none.
+        keep_projection: Keep M as the student's last layer instead of dropping it after the distillation, so
+            that the student's vectors are in the teacher's space; it is then there also if the dimensions
+            agree.
         finetune_learnable_scale: Train 1/τ in the fine-tuning stage too.
         layers: Layers of the base model that the student keeps; empty uses the setting's student.
         optimizer: ``adam`` or ``adamw``, which needs a weight decay.
@@ -58,6 +62,7 @@ class HyperParameters:
     finetune_batch_size: int = FINETUNING.batch_size
     finetune_temperature: float = FINETUNING.temperature
     bias: bool = False
+    keep_projection: bool = False
     finetune_learnable_scale: bool = False
     layers: tuple[int, ...] = ()
     optimizer: str = "adam"
@@ -90,6 +95,7 @@ SOURCES = {
     "batch_size": ("DistilCSE section 4.2", "code: 512 per GPU"),
     **FINETUNING_SOURCES,
     "bias": ("eq. 3 has none", "code"),
+    "keep_projection": ("not printed; ours", "DistilCSE's code: dropped when saved"),
     "finetune_learnable_scale": ("not printed; ours", "code"),
     "optimizer": ("DistilCSE section 4.2: Adam", "code: AdamW without decay, which is Adam"),
     "weight_decay": ("DistilCSE section 4.2: Adam", "code: AdamW's default there, 0"),
@@ -102,10 +108,11 @@ SOURCES = {
 
 def plan(hp: HyperParameters, setting: Setting) -> Stage:
     """Plan the distillation and, if there is labelled text, the fine-tuning."""
-    student = student_of(setting, hp.layers)
+    student = student_of(setting, hp.layers, keep_projection=hp.keep_projection)
+    mse = spec(MSE, **learnt_map(keep_projection=hp.keep_projection, bias=hp.bias))
     distil = distilled(
         setting,
-        spec(Regression, mse=spec(MSE, bias=hp.bias), normalize=both_normalized(setting, student)),
+        spec(Regression, mse=mse, normalize=both_normalized(setting, student)),
         optimizer_of(hp, hp.learning_rate),
         label="mse",
         student=student,

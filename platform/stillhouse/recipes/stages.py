@@ -126,7 +126,9 @@ def student_of(
     Args:
         setting: Names the student.
         layers: The layers of the base model that the student keeps; empty leaves them as they are.
-        keep_projection: The student ends in a linear layer of the teacher's dimension.
+        keep_projection: The student ends in a linear layer, without a bias, of the teacher's dimension. It is
+            there also if the dimensions agree, and then starts as the identity, so that it changes nothing at
+            first. The loss has no map of its own then, see `learnt_map`.
         changes: Other arguments of the student.
 
     Raises:
@@ -137,6 +139,22 @@ def student_of(
     if keep_projection:
         changes["projection"] = setting.teacher_dim
     return changed(setting.student, **changes)
+
+
+def learnt_map(
+    *, keep_projection: bool, projection: bool | None = None, bias: bool = False
+) -> dict[str, bool | None]:
+    """Return the arguments of a loss that set the linear map from the student's space into the teacher's.
+
+    Args:
+        keep_projection: The student keeps the map as its last layer (`student_of`): the loss has none.
+        projection: Otherwise, whether the loss learns one; None learns it only if the dimensions differ.
+        bias: Whether the map of the loss has a bias; that of the student has none.
+    """
+    return {
+        "projection": False if keep_projection else projection,
+        "bias": bias and not keep_projection,
+    }
 
 
 def changed(student: Spec[Any], **changes: Any) -> Spec[Any]:

@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 from safetensors.torch import load_file
+from sentence_transformers import SentenceTransformer
 
 from stillhouse.core.artifacts import Workspace, read_manifest
+from stillhouse.core.identity import spec
 from stillhouse.corpora.tables import open_texts
 from stillhouse.evaluation.agreement import Agreement
 from stillhouse.experiments.kinds.pairs import Pairs
@@ -18,6 +20,7 @@ from stillhouse.methods import hyper_parameters, known_methods, load_method
 from stillhouse.plan.setting import Setting
 from stillhouse.plan.stage import Stage
 from stillhouse.search.trial import Context
+from stillhouse.students.static import StaticStudent
 from stillhouse.sweeps.contenders import untrained
 from stillhouse.sweeps.export import export_stage
 from stillhouse.teachers.store import open_store
@@ -64,16 +67,40 @@ def plan(name: str, context: Context, changes: dict[str, Any] | None = None, pre
 def test_it_resumes_bit_for_bit_and_is_exported(
     name: str, preset: str, context: Context, tmp_path: Path
 ) -> None:
-    stage, workspace = plan(name, context, preset=preset), Workspace(Path(context.root))
+    folder = check_resumes(plan(name, context, preset=preset), Workspace(Path(context.root)), tmp_path)
+    if preset == "paper":
+        assert export_stage(folder, tmp_path / "export") > 0.9999
+
+
+def check_resumes(stage: Stage, workspace: Workspace, aside: Path) -> Path:
+    """Check that a stopped and continued stage has the weights of one that is not; return its folder."""
     with pytest.raises(Stopped):
         run(stage, workspace, where=WHERE, on_evaluation=lambda evaluation: True)
     folder = run(stage, workspace, where=WHERE)
     stopped = read_manifest(folder)["weights_sha256"]
     for part in stage.chain():
-        workspace.path(part).rename(tmp_path / part.label)
-    assert read_manifest(run(stage, workspace, where=WHERE))["weights_sha256"] == stopped
-    if preset == "paper":
-        assert export_stage(folder, tmp_path / "export") > 0.9999
+        workspace.path(part).rename(aside / part.label)
+    folder = run(stage, workspace, where=WHERE)
+    assert read_manifest(folder)["weights_sha256"] == stopped
+    return folder
+
+
+@pytest.mark.parametrize("name", ["mse", "ckd", "leaf"])
+def test_a_kept_map_resumes_and_is_the_last_layer_of_the_export(
+    name: str, context: Context, tmp_path: Path
+) -> None:
+    """A student of half the width ends up in the teacher's space, for stock sentence-transformers too."""
+    teacher = context.setting.teacher_dim
+    narrow = spec(StaticStudent, base=context.setting.teacher, dim=teacher // 2, normalize=False)
+    setting = dataclasses.replace(context.setting, student=narrow)
+    changes = {} if name == "leaf" else {"keep_projection": True}
+    stage = plan(name, dataclasses.replace(context, setting=setting), changes)
+    folder = check_resumes(stage, Workspace(Path(context.root)), tmp_path)
+    assert export_stage(folder, tmp_path / "export") > 0.9999
+    model: Any = SentenceTransformer(str(tmp_path / "export"), device="cpu")
+    assert [type(module).__name__ for module in model] == ["StaticEmbedding", "Dense"]
+    assert model[1].linear.weight.shape == (teacher, teacher // 2) and model[1].linear.bias is None
+    assert np.asarray(model.encode(["a text"])).shape == (1, teacher)
 
 
 def check_gain(

@@ -268,7 +268,7 @@ def evaluate(
     """
     from stillhouse.evaluation.suites import run_suite
     from stillhouse.evaluation.trained_claims import refuse_trained_claims
-    from stillhouse.experiments.preparation import prepare
+    from stillhouse.experiments.preparation import documents_of, embed_stores, prepare
     from stillhouse.sweeps.test_log import record_test_use
     from stillhouse.training.models import open_model, stage_folder
 
@@ -282,7 +282,8 @@ def evaluate(
             refuse_trained_claims({str(model): folder}, suite, "test" if final else "dev", workspace)
         if not final:
             return run_suite(prepared.setting.dev, encoder, workspace)
-        record_test_use(workspace, prepared.test.fingerprint, str(model))
+        embed_stores(documents_of(prepared.test), workspace, embedding)
+        record_test_use(workspace, prepared.test.opens, str(model))
         return run_suite(prepared.test, encoder, workspace)
 
 

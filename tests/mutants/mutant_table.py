@@ -1171,6 +1171,80 @@ EVALUATION = [
         ),
     ),
     *mistakes(
+        "evaluation/retrieval.py",
+        "evaluation/test_asymmetric.py",
+        (
+            "self._ranked(queries_QD, self.documents.vectors(), ",
+            "self._ranked(queries_QD, self.documents.vectors()[::-1].copy(), ",
+            "the teacher's documents in another order",
+        ),
+        (
+            "rows[place[text]] = row",
+            "rows[place[text]] = place[text]",
+            "a sample of passages reads the first rows of the store",
+        ),
+        (
+            "queries_QD.shape[1] != self.documents.dim",
+            "queries_QD.shape[1] < 0",
+            "queries of another dimension search the teacher's documents",
+        ),
+    ),
+    *mistakes(
+        "evaluation/asymmetric.py",
+        "evaluation/test_asymmetric.py",
+        (
+            'f"{len(text)} {text}".encode()',
+            "text.encode()",
+            "blocks of other texts that join to the same characters share their vectors",
+        ),
+        (
+            "return encode_as(self.queries, QUERY, texts)",
+            "return encode_as(self.queries, DOCUMENT, texts)",
+            "asymmetric queries are read as documents",
+        ),
+    ),
+    *mistakes(
+        "experiments/search_queries.py",
+        "cli/test_documents_by.py::test_the_asymmetric_figure_selects_where_the_two_disagree",
+        (
+            "{f'{ASYMMETRIC}_' if asymmetric else ''}cosine",
+            "cosine",
+            "the symmetric figure selects although the asymmetric one is named",
+        ),
+    ),
+    *mistakes(
+        "training/teacher_space.py",
+        "cli/test_documents_by.py",
+        (
+            '    return bool(plan["stores"] or plan["live"])',
+            "    return True",
+            "a stage on labelled text counts as one that follows a teacher",
+        ),
+        (
+            "if before.student != stage.student:",
+            "if before is stage:",
+            "a student that gets a projection later counts as one in its teacher's space",
+        ),
+    ),
+    *mistakes(
+        "losses/numerics.py",
+        "cli/test_documents_by.py",
+        (
+            '    if isinstance(layer, nn.Identity):\n        return ""\n',
+            '    if isinstance(layer, nn.Module):\n        return ""\n',
+            "a student whose projection is dropped counts as one in its teacher's space",
+        ),
+    ),
+    *mistakes(
+        "plan/stage.py",
+        "cli/test_documents_by.py",
+        (
+            'if name != "documents"}',
+            'if name != "nothing"}',
+            "an opening of a test set is not counted where a teacher embeds its documents",
+        ),
+    ),
+    *mistakes(
         "evaluation/paired.py",
         "evaluation/test_paired.py",
         ("np.arange(len(p), 0, -1)", "np.arange(1, len(p) + 1)", "Holm's factors the other way"),

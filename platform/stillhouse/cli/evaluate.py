@@ -20,7 +20,8 @@ def add(commands: "_SubParsersAction[ArgumentParser]") -> ArgumentParser:
         "  stillhouse evaluate all-MiniLM-L6-v2 --suite retrieval --data-root DATA \\\n"
         "      --search-shards 4 --index hnsw --index ivfpq:nprobe=32\n"
         "  stillhouse evaluate my-student --suite sts --data-root DATA --against all-MiniLM-L6-v2\n"
-        "  stillhouse evaluate my-graph --suite sts,cost --data-root DATA --against ibkd",
+        "  stillhouse evaluate my-graph --suite sts,cost --data-root DATA --against ibkd\n"
+        "  stillhouse evaluate mse --documents-by teacher --suite retrieval --data-root DATA",
     )
     command.add_argument(
         "model",
@@ -37,6 +38,12 @@ def add(commands: "_SubParsersAction[ArgumentParser]") -> ArgumentParser:
     )
     command.add_argument(
         "--against", metavar="OTHER", help="another model on the same items: intervals, p, and the share kept"
+    )
+    command.add_argument(
+        "--documents-by",
+        metavar="TEACHER",
+        help="also search documents that this model embeds, with the model's queries: `teacher` for a "
+        "stage's own teacher, or a name",
     )
     command.add_argument(
         "--resamples",

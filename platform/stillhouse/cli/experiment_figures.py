@@ -6,24 +6,27 @@ from dataclasses import replace
 from typing import Any
 
 from stillhouse.cli.against import compare_suites, models_of, results_against
+from stillhouse.cli.documents_by import beside_teacher, documents_source, report_of, show, taught_by
 from stillhouse.cli.options import embedding_of, experiment_from
 from stillhouse.cli.run import on_ray, write_results
 from stillhouse.cli.suites import refuse_suite_flags, stages_of
-from stillhouse.core.artifacts import Workspace
+from stillhouse.core.artifacts import MANIFEST, Workspace
 from stillhouse.core.console import say
 from stillhouse.core.errors import BadInput
 from stillhouse.core.types import Encoder, Scorer
+from stillhouse.evaluation.asymmetric import require_one_dimension
 from stillhouse.evaluation.suites import measure_suite, run_suite
 from stillhouse.evaluation.trained_claims import refuse_trained_claims
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.kinds.claims import Claims
 from stillhouse.experiments.kinds.collection import SearchCollection
 from stillhouse.experiments.kinds.labelled_task import LabelledTask
-from stillhouse.experiments.preparation import prepare
+from stillhouse.experiments.preparation import documents_of, embed_stores, prepare
 from stillhouse.experiments.search_pool import calibrated
 from stillhouse.experiments.unread import beside_task
+from stillhouse.plan.data import Store
 from stillhouse.plan.setting import Setting
-from stillhouse.plan.stage import DevSuite
+from stillhouse.plan.stage import DevSuite, TestSuite
 from stillhouse.sweeps.test_log import record_test_use, tag_tested_runs
 from stillhouse.training.models import Source, find_model
 
@@ -40,8 +43,16 @@ def evaluate_experiment(options: Namespace) -> None:
     report: dict[str, Any] = {"model": options.model, "split": split}
     with on_ray(options) as (workspace, device):
         experiment = experiment_from(options, base=options.base)
+        teacher = None
+        if options.documents_by is not None:
+            teacher = documents_source(options.documents_by, options.model, workspace)
+            experiment = taught_by(experiment, teacher)
         sources = [source_of(name, experiment, workspace) for name in models_of(options)]
         encoder, *others = [source.open(device) for source in sources]
+        by_teacher = None if teacher is None else teacher.open(device)
+        if by_teacher is not None:
+            require_one_dimension(encoder, by_teacher)
+        known = set(workspace.root.glob(f"{Store.kind}/*/{MANIFEST}"))
         embedding = embedding_of(options, device, local=options.local)
         alone = beside_task(experiment)
         prepared = prepare(
@@ -52,13 +63,15 @@ def evaluate_experiment(options: Namespace) -> None:
             suite = _task_suite(prepared.setting, [encoder, *others])
         if experiment.get(Claims) is not None:
             refuse_trained_claims(stages_of(options, workspace), suite, split, workspace)
-        if options.final:
-            record_test_use(workspace, suite.fingerprint, " against ".join(models_of(options)))
+        embed_stores(documents_of(suite), workspace, embedding)
+        if isinstance(suite, TestSuite):
+            record_test_use(workspace, suite.opens, " against ".join(models_of(options)))
             for name in models_of(options):
-                tag_tested_runs(workspace, suite.fingerprint, name)
+                tag_tested_runs(workspace, suite.opens, name)
         mine = measure_suite(suite, encoder, workspace)
         figures = dict(mine[0])
         theirs = [measure_suite(suite, other, workspace) for other in others]
+        beside = {} if by_teacher is None else beside_teacher(suite, by_teacher, figures, workspace)
         calibration: dict[str, Any] = {}
         if not options.final:
             if alone is None:
@@ -68,6 +81,12 @@ def evaluate_experiment(options: Namespace) -> None:
     say(f"model: {sources[0].title}")
     for name, value in figures.items():
         say(f"  {name:<36} {value:.4f}")
+    if teacher is not None:
+        show(split, {split: beside}, teacher.title, sources[0].title, digits=4)
+        for store in documents_of(suite):
+            made = workspace.path(store) / MANIFEST not in known
+            say(f"documents of {store.label}: {'embedded once, now' if made else 'found in the workspace'}")
+        report["documents_by"] = report_of(teacher, {split: {split: beside}})
     if calibration:
         report["calibration"] = calibration
     for other in theirs:

@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from stillhouse.cli.against import compared_with, models_of, results_against, show_against
+from stillhouse.cli.documents_by import DocumentsByTeacher, check_searches, documents_source
 from stillhouse.cli.options import device_of
 from stillhouse.cli.run import on_ray, write_results
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.console import say
 from stillhouse.core.errors import BadInput, require
+from stillhouse.evaluation.asymmetric import require_one_dimension
 from stillhouse.evaluation.benchmark import Benchmark, Options, Suite
 from stillhouse.evaluation.benchmarks import suite_flags
 from stillhouse.evaluation.benchmarks.retrieval import keeps_vectors
@@ -21,7 +23,7 @@ from stillhouse.evaluation.items import Figures, Measured
 from stillhouse.evaluation.search.indexes import check_index, parse_index
 from stillhouse.reports.tables import aligned
 from stillhouse.sweeps.test_log import record_test_use, tag_tested_runs
-from stillhouse.training.models import find_model, stage_folder
+from stillhouse.training.models import Source, find_model, stage_folder
 
 
 def evaluate_suites(options: Namespace) -> None:
@@ -50,10 +52,14 @@ def run_suites(options: Namespace, workspace: Workspace, device: str) -> dict[st
         BadInput: An unknown suite, missing or malformed files, or no such model.
     """
     prepared = prepare_suites(options, workspace)
+    teacher = _teacher(options, prepared, workspace)
     models = {name: open_checked(name, options, workspace, device) for name in models_of(options)}
+    documents = None if teacher is None else DocumentsByTeacher.opened(teacher, workspace, device)
     model, other = models[options.model], models.get(options.against)
     found: dict[str, Any] = {}
     compared = {}
+    if documents is not None:
+        require_one_dimension(model, documents.teacher)
     if model.title:
         say(f"model: {model.title}")
     for name, benchmark in prepared.items():
@@ -64,6 +70,7 @@ def run_suites(options: Namespace, workspace: Workspace, device: str) -> dict[st
             say(f"{name}: test sets opened (before: {before} times{_runs(noted)})")
         # The model comes last, so that what `--run` and `--figures` write is its own.
         theirs = None if other is None else _measured(benchmark, other)
+        by_teacher = None if documents is None else documents.measure(benchmark, model)
         ours = _measured(benchmark, model)
         found[name] = ours.figures
         _show(name, benchmark, ours.figures)
@@ -71,6 +78,10 @@ def run_suites(options: Namespace, workspace: Workspace, device: str) -> dict[st
             assert other is not None
             compared[name] = compared_with(ours, theirs, options)
             show_against(name, compared[name], options, benchmark.digits, (model.title, other.title))
+        if documents is not None and by_teacher is not None:
+            documents.show(name, benchmark, model, by_teacher, ours)
+    if documents is not None:
+        found |= {"documents_by": documents.finish(keep=bool(options.keep_vectors))}
     if other is None:
         return found
     return found | {"against": results_against(options, compared, (model.title, other.title))}
@@ -85,6 +96,14 @@ def open_checked(name: str, options: Namespace, workspace: Workspace, device: st
     return FiniteEncoder(
         found.open(device), identity, found.title, found.megabytes(), reopen=lambda: found.open(device)
     )
+
+
+def _teacher(options: Namespace, prepared: Mapping[str, Benchmark], workspace: Workspace) -> Source | None:
+    """Find the model of `--documents-by`, before any model is loaded; None without the flag."""
+    if options.documents_by is None:
+        return None
+    check_searches(prepared)
+    return documents_source(options.documents_by, options.model, workspace)
 
 
 def _runs(noted: int) -> str:
@@ -156,6 +175,7 @@ def check_flags(options: Namespace) -> None:
         same = flag.suite != "retrieval" or flag.name == "from_run"
         rule = f"{flag.option} and --from-run are not given together"
         require(same or getattr(options, flag.name) == flag.default, rule)
+    require(options.documents_by is None, "--documents-by and --from-run are not given together")
     alone = not options.model and not options.against and list(suites) == ["retrieval"]
     rule = "--from-run goes without a model, with --suite retrieval alone"
     require(alone, rule, model=options.model, suite=options.suite)

@@ -13,6 +13,8 @@ from stillhouse.core.errors import BadInput
 
 QUERY, DOCUMENT, PLAIN = "query", "document", ""
 ROLES = (QUERY, DOCUMENT)
+ASYMMETRIC = "asymmetric"
+"""Search whose documents are embedded by the teacher and whose queries by the student."""
 SETTINGS = "config_sentence_transformers.json"
 """The file of a folder that names its prompts."""
 DOCUMENT_NAMES = ("document", "passage", "corpus")

@@ -324,6 +324,19 @@ class LowRankObjective(Protocol):
 
 
 @runtime_checkable
+class SpaceObjective(Protocol):
+    """An objective that says whether it brings the student's vectors into its teacher's space.
+
+    There the cosine of a student's vector with a teacher's means what that of two teacher's vectors means. An
+    objective that does not say so is taken to leave the student in a space of its own.
+    """
+
+    def why_outside(self) -> str:
+        """Say why the student's vectors are not in the teacher's space; empty if they are."""
+        ...
+
+
+@runtime_checkable
 class Encoder(Protocol):
     """Anything that turns texts into vectors: a student, a teacher, an exported folder."""
 

@@ -53,6 +53,7 @@ class Benchmark:
         digits: Decimal places in the table.
         itemised: Measures and also returns the items, to compare two models; None if no figure is made of
             items.
+        searches: Whether queries search documents, so that another model may embed the documents.
     """
 
     measure: Callable[["FiniteEncoder"], "Figures"]
@@ -61,6 +62,7 @@ class Benchmark:
     across: bool = True
     digits: int = 2
     itemised: Callable[["FiniteEncoder"], "Measured"] | None = None
+    searches: bool = False
 
 
 class Suite(Protocol):

@@ -20,6 +20,8 @@ from stillhouse.evaluation.benchmark import Benchmark, Options, opened
 from stillhouse.evaluation.items import Figures
 
 TEST = "test"
+SEARCHES = ("Retrieval", "Reranking", "InstructionRetrieval", "InstructionReranking")
+"""mteb's types of tasks in which queries are compared with documents."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,8 @@ class MtebSuite:
             return measure_tasks(tasks, model)
 
         known = [(task.metadata.name, task.metadata.revision, tuple(task.eval_splits)) for task in tasks]
-        return Benchmark(measure, (), opened(options, known), across=False, digits=4)
+        searches = all(task.metadata.type in SEARCHES for task in tasks)
+        return Benchmark(measure, (), opened(options, known), across=False, digits=4, searches=searches)
 
 
 def open_tasks(names: Sequence[str], *, final: bool) -> list[Any]:

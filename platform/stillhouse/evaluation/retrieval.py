@@ -12,14 +12,15 @@ import numpy as np
 
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput, require
-from stillhouse.core.roles import DOCUMENT, QUERY
+from stillhouse.core.roles import ASYMMETRIC, DOCUMENT, QUERY
 from stillhouse.core.types import Encoder, FloatArray, IntArray, encode_as
-from stillhouse.corpora.tables import open_qrels, open_texts
+from stillhouse.corpora.tables import Texts, open_qrels, open_texts
 from stillhouse.evaluation.geometry import alignment, uniformity
 from stillhouse.evaluation.items import FiguresAndItems, means
-from stillhouse.evaluation.metrics import judge, ranking_values
+from stillhouse.evaluation.metrics import Values, judge, ranking_values
 from stillhouse.evaluation.search.exact import INDEXES, Ranking, merge, search, shards
-from stillhouse.plan.data import Collection
+from stillhouse.plan.data import Collection, Store
+from stillhouse.teachers.store import open_store
 
 log = logging.getLogger(__name__)
 
@@ -56,16 +57,23 @@ class DocSearch:
     queries and the same number of passages. Queries without a relevant passage are left out. A passage with a
     negative gain is not found by its query, as BEIR asks for a passage that has the query's own id.
 
+    With ``documents``, the queries also search the teacher's vectors of the passages (asymmetric search), and
+    the ranking figures of that are named ``{name}_asymmetric_cosine_…``. A model of another dimension has
+    none of them.
+
     Args:
         collection: Queries, passages and judgements.
         workspace: Holds the collection.
         k: Depth of the ranking; figures at greater depths are left out.
         name: Prefix of the figures' names.
         search: Ranks the passages; None searches in this process.
+        documents: The teacher's vectors of the passages, or of a table that has them among its texts; None
+            searches the model's own alone.
     """
 
     version: ClassVar[int] = 1
     unit: ClassVar[str] = "queries"
+    unless_default: ClassVar[tuple[str, ...]] = ("documents",)
 
     def __init__(
         self,
@@ -74,6 +82,7 @@ class DocSearch:
         k: int = 100,
         name: str = "docsearch",
         search: Search | None = None,
+        documents: Store | None = None,
     ) -> None:
         require(k >= 10, "k >= 10", k=k)
         self.k, self.name, self.ranker = k, name, search or LocalSearch()
@@ -85,6 +94,7 @@ class DocSearch:
         self.barred = _barred(self.qrels_N3, self.query_rows)
         passages = open_texts(workspace, collection.passages)
         self.passages = passages[np.arange(len(passages))]
+        self.documents = None if documents is None else StoredPassages(workspace, collection, documents)
 
     def __call__(self, model: Encoder) -> dict[str, float]:
         """Encode, rank and judge."""
@@ -92,24 +102,84 @@ class DocSearch:
 
     def counts(self) -> dict[str, int]:
         """Count the queries with a relevant passage."""
-        return {self.name: len(self.query_rows)}
+        names = [self.name] if self.documents is None else [self.name, f"{self.name}_{ASYMMETRIC}"]
+        return dict.fromkeys(names, len(self.query_rows))
 
     def itemised(self, model: Encoder) -> FiguresAndItems:
         """Compute the figures, and return the queries of those that are means over queries."""
         passages_ND = unit(encode_as(model, DOCUMENT, self.passages))
-        queries_QD = unit(encode_as(model, QUERY, self.queries))
-        _, found_QK = self.ranker.search(passages_ND, queries_QD, self.k + self.barred.shape[1])
-        ids_QK = _without(found_QK, self.barred, self.k, filler=len(self.passages))
-        shares = [depth for depth in (1, 10, 100) if depth <= self.k]
-        judged = judge(ids_QK, self.query_rows, self.qrels_N3)
+        queries_QD = self._encoded_queries(model)
+        values = self._ranked(queries_QD, passages_ND, f"{self.name}_cosine")
+        figures = {name: float(values_Q.mean()) for name, values_Q in values.items()}
         query_P, passage_P = self.qrels_N3[self.qrels_N3[:, 2] > 0, :2].T
         place_P = np.searchsorted(self.query_rows, query_P)
         sample = np.concatenate([queries_QD, passages_ND[: len(queries_QD)]])
-        values = ranking_values(judged, f"{self.name}_cosine", share=shares)
-        figures = {name: float(values_Q.mean()) for name, values_Q in values.items()}
         figures[f"{self.name}_alignment"] = alignment(queries_QD[place_P], passages_ND[passage_P])
         figures[f"{self.name}_uniformity"] = uniformity(sample)
-        return figures, means(values)
+        asymmetric, items = self._asymmetric(queries_QD)
+        return figures | asymmetric, means(values) | items
+
+    def asymmetric(self, model: Encoder) -> FiguresAndItems:
+        """Compute the figures of the model's queries among the teacher's vectors; nothing else is encoded."""
+        return self._asymmetric(self._encoded_queries(model))
+
+    def _encoded_queries(self, model: Encoder) -> FloatArray:
+        return unit(encode_as(model, QUERY, self.queries))
+
+    def _asymmetric(self, queries_QD: FloatArray) -> FiguresAndItems:
+        if self.documents is None or queries_QD.shape[1] != self.documents.dim:
+            return {}, {}
+        values = self._ranked(queries_QD, self.documents.vectors(), f"{self.name}_{ASYMMETRIC}_cosine")
+        return {name: float(values_Q.mean()) for name, values_Q in values.items()}, means(values)
+
+    def _ranked(self, queries_QD: FloatArray, passages_ND: FloatArray, name: str) -> dict[str, Values]:
+        """Rank the passages of every query, and judge the rankings."""
+        _, found_QK = self.ranker.search(passages_ND, queries_QD, self.k + self.barred.shape[1])
+        ids_QK = _without(found_QK, self.barred, self.k, filler=len(self.passages))
+        shares = [depth for depth in (1, 10, 100) if depth <= self.k]
+        return ranking_values(judge(ids_QK, self.query_rows, self.qrels_N3), name, share=shares)
+
+
+class StoredPassages:
+    """A teacher's vectors of a collection's passages, read from a store.
+
+    Args:
+        workspace: Holds the collection and the store.
+        collection: The passages.
+        store: The teacher's vectors of these passages, or of a table of which they are a sample.
+
+    Attributes:
+        dim: E.
+
+    Raises:
+        BadInput: The store is not finished, or lacks a passage.
+    """
+
+    def __init__(self, workspace: Workspace, collection: Collection, store: Store) -> None:
+        self.reader = open_store(workspace, store)
+        self.dim = self.reader.dim
+        passages = open_texts(workspace, collection.passages)
+        whole = store.texts == collection.passages
+        self.rows = np.arange(len(passages)) if whole else _rows_among(passages, workspace, store)
+
+    def vectors(self) -> FloatArray:
+        """Read the vectors, scaled to length 1; a text that the teacher could not embed has the vector 0."""
+        vectors_NE = np.zeros((len(self.rows), self.dim), np.float32)
+        known_N = np.isin(self.rows, self.reader.rows)
+        vectors_NE[known_N] = self.reader.gather(self.rows[known_N])
+        return unit(vectors_NE)
+
+
+def _rows_among(sample: Texts, workspace: Workspace, store: Store) -> IntArray:
+    """Find the rows of a store that hold the texts of a sample."""
+    place = {text: at for at, text in enumerate(sample)}
+    rows = np.full(len(sample), -1, np.int64)
+    for row, text in enumerate(open_texts(workspace, store.texts)):
+        if text in place:
+            rows[place[text]] = row
+    missing = int((rows < 0).sum())
+    require(not missing, "the teacher's vectors must be those of the collection's passages", without=missing)
+    return rows
 
 
 def _barred(qrels_N3: IntArray, query_rows_Q: IntArray) -> IntArray:

@@ -17,7 +17,7 @@ from stillhouse.core.types import (
     SplitEvaluator,
 )
 from stillhouse.evaluation.items import FiguresAndItems, ItemisedEvaluator, Items
-from stillhouse.evaluation.retrieval import Search
+from stillhouse.evaluation.retrieval import DocSearch, Search
 from stillhouse.plan.stage import DevSuite, TestSuite
 
 BUILT_AT_MOST = 8
@@ -63,6 +63,27 @@ def measure_suite(
         )
 
     return _run(suite, encoder, workspace, search, measure)
+
+
+def run_asymmetric(
+    suite: DevSuite | TestSuite, encoder: Encoder, workspace: Workspace, search: Search | None = None
+) -> dict[str, float]:
+    """Measure an encoder's queries among the teacher's documents, where a suite searches them.
+
+    Nothing but queries is encoded. The teacher's own figures of asymmetric search are those of its search.
+
+    Args:
+        suite: The evaluators; those without a teacher's documents are left out.
+        encoder: Encodes the queries.
+        workspace: Holds the collections and stores.
+        search: A `SearchPool`; None searches in this process.
+    """
+    figures: dict[str, float] = {}
+    for each in suite.evaluators:
+        evaluator = _evaluator(each, workspace, search)
+        if isinstance(evaluator, DocSearch):
+            figures |= evaluator.asymmetric(encoder)[0]
+    return figures
 
 
 def _run(

@@ -318,6 +318,8 @@ def read_pydocs(experiment: Experiment, workspace: Workspace, *, refresh: bool) 
 
 def embed_stores(stores: list[Store], workspace: Workspace, embedding: Embedding) -> None:
     """Run the teacher for the stores that are missing, and note that an experiment reads them all."""
+    if not stores:
+        return
     # `store gc` keeps what an experiment reads.
     note = workspace.root / "experiments" / f"{fingerprint(stores)}.json"
     if not note.exists():
@@ -335,6 +337,11 @@ def embed_stores(stores: list[Store], workspace: Workspace, embedding: Embedding
         device=embedding.device,
         progress=Progress("embedding", "texts"),
     )
+
+
+def documents_of(suite: DevSuite | TestSuite) -> list[Store]:
+    """The teacher's vectors of documents that a suite's queries search."""
+    return [each.kwargs["documents"] for each in suite.evaluators if "documents" in each.kwargs]
 
 
 def warn_of_full_bank(plans: Iterable[Stage], setting: Setting) -> None:

@@ -1,18 +1,21 @@
 """The queries of a collection: read or made, measured with, and kept out of the text to train on."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from stillhouse.core.identity import spec
+from stillhouse.core.roles import ASYMMETRIC, DOCUMENT
 from stillhouse.corpora.held_out import without_rows, without_texts
 from stillhouse.corpora.search_task import SearchTask, TaskFiles, read_task
 from stillhouse.corpora.synthetic_task import Sizes, synthetic_task
 from stillhouse.evaluation.retrieval import DocSearch
-from stillhouse.experiments.kinds.collection import SIZES, SearchCollection
+from stillhouse.experiments.kinds.collection import SEARCH, SIZES, SearchCollection
 from stillhouse.experiments.search_pool import pooled_dev
-from stillhouse.plan.data import Collection, Examples, TextTable
+from stillhouse.plan.data import Collection, Examples, Store, TextTable
 
 if TYPE_CHECKING:
     from stillhouse.evaluation.pool import Pool
+    from stillhouse.experiments.experiment import Experiment
     from stillhouse.experiments.preparation import Preparation
 
 
@@ -55,15 +58,31 @@ def measure_search(
         name: Prefix of the figures' names.
         metric: What selects, such as ``ndcg@10``.
     """
+    asymmetric = asymmetric_search(context.experiment)
+
+    def documents(collection: Collection, embed: Callable[[TextTable, str], Store]) -> dict[str, Store]:
+        return {"documents": embed(collection.passages, DOCUMENT)} if asymmetric else {}
+
     on_dev = f"{name}_pool" if pool else name
+    by_teacher = documents(dev, context.embedded)
+    # Whoever only measures a model may never open the test split, so its passages are not embedded yet.
+    by_teacher_on_test = documents(test, context.embedded if context.training else context.store)
     context.measure(
-        "search",
-        f"{on_dev}_cosine_{metric}",
+        ASYMMETRIC if asymmetric else SEARCH,
+        f"{on_dev}_{f'{ASYMMETRIC}_' if asymmetric else ''}cosine_{metric}",
         dev=lambda: spec(
-            DocSearch, collection=pooled_dev(context.workspace, pool) if pool else dev, name=on_dev
+            DocSearch,
+            collection=pooled_dev(context.workspace, pool) if pool else dev,
+            name=on_dev,
+            **by_teacher,
         ),
-        test=spec(DocSearch, collection=test, name=name),
+        test=spec(DocSearch, collection=test, name=name, **by_teacher_on_test),
     )
+
+
+def asymmetric_search(experiment: "Experiment") -> bool:
+    """Whether queries also search passages that the teacher has embedded."""
+    return experiment.selection.by == ASYMMETRIC
 
 
 def text_to_train_on(context: "Preparation", table: TextTable) -> TextTable:

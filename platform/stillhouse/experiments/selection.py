@@ -8,8 +8,9 @@ class Selection:
     """What selects checkpoints and trials on the dev split.
 
     Attributes:
-        by: ``search``, ``agreement`` or ``stsb``; empty takes ``search`` where the data has queries, and
-            otherwise what its kind is measured by.
+        by: ``search``, ``asymmetric``, ``agreement`` or ``stsb``; empty takes ``search`` where the data has
+            queries, and otherwise what its kind is measured by. With ``asymmetric``, the student's queries
+            also search passages that the teacher has embedded, and that figure selects.
         data_root: Folder with published STS sets, to measure and to select by; empty leaves STS out.
         heldout_loss: Whether stages that follow the teacher on sentences also report their loss on the
             sentences that are held out for dev.

@@ -24,6 +24,17 @@ def unit(vectors_BD: Tensor) -> Tensor:
     return F.normalize(vectors_BD, dim=-1, eps=1e-6)
 
 
+def why_outside(layer: nn.Module) -> str:
+    """Say why a student that is compared through a layer is not in the teacher's space; empty if it is.
+
+    Args:
+        layer: What `aligning_layer` returned.
+    """
+    if isinstance(layer, nn.Identity):
+        return ""
+    return "its loss compares through a linear layer, which is dropped after the training"
+
+
 def aligning_layer(
     student_dim: int, teacher_dim: int, *, learnt: bool, bias: bool, identity_init: bool
 ) -> nn.Linear | nn.Identity:

@@ -13,16 +13,16 @@ from torch import Tensor, nn
 from stillhouse.core.distributed import gather
 from stillhouse.core.errors import require
 from stillhouse.core.identity import Spec, spec
-from stillhouse.core.types import Batch, Encoding, Terms
+from stillhouse.core.types import Batch, Encoding, SpaceObjective, Terms
 from stillhouse.losses.contrastive import InfoNCE, SupervisedInfoNCE
 from stillhouse.losses.crd import CRD
 from stillhouse.losses.memory import MemoryBank
-from stillhouse.losses.numerics import aligning_layer, widen
+from stillhouse.losses.numerics import aligning_layer, why_outside, widen
 from stillhouse.losses.regression import MSE
 from stillhouse.objectives.information_bottleneck import gather_labelled
 
 
-class ContrastiveDistillation(nn.Module):
+class ContrastiveDistillation(nn.Module, SpaceObjective):
     """CKD, the distillation of DistilCSE (arXiv:2112.05638), eq. 4–6: ``nce``. Column ``text``.
 
     Args:
@@ -51,8 +51,12 @@ class ContrastiveDistillation(nn.Module):
         """Return ``nce``; in training mode, the batch is then pushed to the bank."""
         return {"nce": _with_bank(self.nce, self.bank, student, teacher, batch)}
 
+    def why_outside(self) -> str:
+        """Say that the learnt projection, if there is one, is dropped."""
+        return why_outside(self.nce.projection)
 
-class RepresentationContrast(nn.Module):
+
+class RepresentationContrast(nn.Module, SpaceObjective):
     """CRD (arXiv:1910.10699): ``crd``. Column ``text``.
 
     Args:
@@ -76,8 +80,12 @@ class RepresentationContrast(nn.Module):
         """Return ``crd``; in training mode, the batch is then pushed to the bank."""
         return {"crd": _with_bank(self.crd, self.bank, student, teacher, batch)}
 
+    def why_outside(self) -> str:
+        """Say that the student is compared in a space of the loss."""
+        return "CRD compares through a head on either side, and both are dropped after the training"
 
-class MetaDistillation(nn.Module):
+
+class MetaDistillation(nn.Module, SpaceObjective):
     """A teacher head g that learns a contrastive task, and a student that follows it: ``teacher``, ``mse``.
 
     Columns ``query``, ``passage`` and, if there are hard negatives, ``negatives``, each with teacher vectors.
@@ -123,6 +131,10 @@ class MetaDistillation(nn.Module):
         if self.task is None:
             return follow
         return {"teacher": self.task(*gather_labelled(targets, batch)), **follow}
+
+    def why_outside(self) -> str:
+        """Say that the student follows the head."""
+        return "it follows a head over its teacher's vectors, which learns a task of its own"
 
 
 def _with_bank(

@@ -17,10 +17,17 @@ from torch import Tensor, nn
 from stillhouse.core.distributed import gather
 from stillhouse.core.errors import require
 from stillhouse.core.identity import Spec, spec
-from stillhouse.core.types import Batch, DiagnosedObjective, Encoding, TermedObjective, Terms
+from stillhouse.core.types import (
+    Batch,
+    DiagnosedObjective,
+    Encoding,
+    SpaceObjective,
+    TermedObjective,
+    Terms,
+)
 from stillhouse.losses.contrastive import InfoNCE, SupervisedInfoNCE
 from stillhouse.losses.hsic import HSIC
-from stillhouse.losses.numerics import widen
+from stillhouse.losses.numerics import why_outside, widen
 from stillhouse.students import pooling
 
 INPUT_LAYERS = {"embedding": 0, "penultimate": -2}
@@ -84,7 +91,7 @@ class BottleneckTerm(nn.Module):
         return encoding.embedding_BD if self.output == "vector" else pooling.mean_of(encoding, -1)
 
 
-class InformationBottleneck(nn.Module, DiagnosedObjective, TermedObjective):
+class InformationBottleneck(nn.Module, DiagnosedObjective, SpaceObjective, TermedObjective):
     """IBKD's distillation, eq. 8: ``nce`` = InfoNCE(S, T) and ``hsic`` = β₁ · HSIC(X, S). Column ``text``.
 
     Args:
@@ -126,6 +133,10 @@ class InformationBottleneck(nn.Module, DiagnosedObjective, TermedObjective):
     def diagnostics(self, student: Mapping[str, Encoding]) -> dict[str, float]:
         """Return metrics to log with the terms: the off-diagonal means of the kernels."""
         return self.bottleneck.kernel_means([student["text"]])
+
+    def why_outside(self) -> str:
+        """Say that W is dropped unless the student keeps it."""
+        return why_outside(self.nce.projection)
 
 
 class SupervisedBottleneck(nn.Module, DiagnosedObjective, TermedObjective):

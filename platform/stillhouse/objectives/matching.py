@@ -19,17 +19,19 @@ from stillhouse.core.types import (
     FloatArray,
     LayeredModel,
     LayeredObjective,
+    SpaceObjective,
     TermedObjective,
     Terms,
 )
 from stillhouse.losses.cosine import CosineDistance, PairCosineMSE
+from stillhouse.losses.numerics import why_outside
 from stillhouse.losses.pca import Projection, fit_pca
 from stillhouse.losses.pkd import MATCHES, PKD, layer_pairs
 from stillhouse.losses.regression import MSE
 from stillhouse.students import pooling
 
 
-class Regression(nn.Module):
+class Regression(nn.Module, SpaceObjective):
     """The baseline of every paper here, DistilCSE eq. 2 and 3: ``mse``. Column ``text``.
 
     Args:
@@ -52,8 +54,12 @@ class Regression(nn.Module):
         """Return ``mse``."""
         return {"mse": self.mse(student["text"].embedding_BD, teacher["text"].embedding_BD)}
 
+    def why_outside(self) -> str:
+        """Say that the learnt projection, if there is one, is dropped."""
+        return why_outside(self.mse.projection)
 
-class CosineApproximation(nn.Module):
+
+class CosineApproximation(nn.Module, SpaceObjective):
     """SRA eq. 1: ``cosine``, half the cosine distance to the teacher's vector (D = E). Column ``text``."""
 
     def __init__(self) -> None:
@@ -65,6 +71,10 @@ class CosineApproximation(nn.Module):
     ) -> Terms:
         """Return ``cosine``."""
         return {"cosine": self.distance(student["text"].embedding_BD, teacher["text"].embedding_BD)}
+
+    def why_outside(self) -> str:
+        """Return nothing: the directions are those of the teacher's vectors."""
+        return ""
 
 
 class PairCosines(nn.Module):
@@ -82,7 +92,7 @@ class PairCosines(nn.Module):
         return {"cosine": self.mse(*sides)}
 
 
-class ProjectedRegression(nn.Module, FittedObjective):
+class ProjectedRegression(nn.Module, FittedObjective, SpaceObjective):
     """HPD (arXiv:2203.07687): ``mse`` to the teacher's vector after PCA. Column ``text``.
 
     The projection is fitted by `fit_teacher` before the first step and kept with the weights.
@@ -132,8 +142,12 @@ class ProjectedRegression(nn.Module, FittedObjective):
         """Return ``mse``."""
         return {"mse": self.mse(student["text"].embedding_BD, self.target(teacher["text"].embedding_BD))}
 
+    def why_outside(self) -> str:
+        """Say that the student learns the projected vectors."""
+        return "it learns the principal components of its teacher's vectors (PCA), not the vectors"
 
-class PatientRegression(nn.Module, TermedObjective, LayeredObjective):
+
+class PatientRegression(nn.Module, TermedObjective, LayeredObjective, SpaceObjective):
     """PKD (arXiv:1908.09355): ``mse`` of the vectors and ``layers`` = β · eq. 7. Column ``text``.
 
     The teacher is live, since its hidden states are read. `fit_layers` matches the layers; where those of
@@ -206,3 +220,7 @@ class PatientRegression(nn.Module, TermedObjective, LayeredObjective):
             [pooling.mean_of(teacher_text, layer) for _, layer in self.pairs],
         )
         return {**terms, "layers": self.beta * self.patient(*states)}
+
+    def why_outside(self) -> str:
+        """Say that the learnt projection, if there is one, is dropped."""
+        return why_outside(self.mse.projection)

@@ -14,13 +14,13 @@ from torch import Tensor, nn
 from stillhouse.core.distributed import gather
 from stillhouse.core.errors import require
 from stillhouse.core.identity import Spec, spec
-from stillhouse.core.types import Batch, Encoding, TermedObjective, Terms
+from stillhouse.core.types import Batch, Encoding, SpaceObjective, TermedObjective, Terms
 from stillhouse.losses.multilingual import MultilingualContrast, MultilingualCrossEntropy
-from stillhouse.losses.numerics import widen
+from stillhouse.losses.numerics import why_outside, widen
 from stillhouse.losses.regression import MSE
 
 
-class ParallelRegression(nn.Module):
+class ParallelRegression(nn.Module, SpaceObjective):
     """Regression of both sentences of a pair on the teacher's vectors, eq. 2, 3 and 4: ``mse``.
 
     If the teacher encodes the source alone, both sentences are fitted to its vector (eq. 2). If it encodes
@@ -43,8 +43,12 @@ class ParallelRegression(nn.Module):
         """Return ``mse``, the sum of both sides."""
         return {"mse": _both_sides(self.mse, student, teacher)}
 
+    def why_outside(self) -> str:
+        """Say that the learnt projection, if there is one, is dropped."""
+        return why_outside(self.mse.projection)
 
-class ParallelContrast(nn.Module, TermedObjective):
+
+class ParallelContrast(nn.Module, SpaceObjective, TermedObjective):
     """Stage 4, eq. 7: ``mse`` (eq. 6) and ``contrast`` (eq. 5, or one of its variants).
 
     Args:
@@ -89,6 +93,10 @@ class ParallelContrast(nn.Module, TermedObjective):
             teacher_BE = gather(widen(teacher["source"].embedding_BD))
             terms["contrast"] = self.weight * self.contrast(source_BD, target_BD, teacher_BE)
         return terms
+
+    def why_outside(self) -> str:
+        """Say that the learnt projection, if there is one, is dropped."""
+        return why_outside(self.mse.projection)
 
 
 def _both_sides(mse: MSE, student: Mapping[str, Encoding], teacher: Mapping[str, Encoding]) -> Tensor:

@@ -5,7 +5,7 @@ stores, the stage before it), so the last stage of a method is the whole plan.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from stillhouse.core.errors import require
@@ -38,6 +38,15 @@ class TestSuite(Named):
     __test__: ClassVar[bool] = False
     evaluators: tuple[Spec[Any], ...]
     label: str = field(default="test", metadata={"identity": False})
+
+    @property
+    def opens(self) -> str:
+        """Identifies the test sets, whoever has embedded their documents."""
+        bare = (
+            Spec(each.target, {name: value for name, value in each.kwargs.items() if name != "documents"})
+            for each in self.evaluators
+        )
+        return replace(self, evaluators=tuple(bare)).fingerprint
 
 
 @dataclass(frozen=True)

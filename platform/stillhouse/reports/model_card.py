@@ -12,6 +12,7 @@ from typing import Any
 
 import yaml
 
+from stillhouse.core.roles import ASYMMETRIC
 from stillhouse.evaluation.suites import fact_of
 from stillhouse.reports.escaping import in_cell, in_code, in_markdown, in_quotes
 from stillhouse.students.export.modules import COMPACT, ONNX_INT8, STOCK, TOWERS
@@ -84,6 +85,11 @@ vectors = model.encode(["A document.", "Another one."])  # (2, {dim})
 scores = model.score(["A claim.", "A claim."], ["A document.", "Another one."])
 ```"""
 _PARTS = {"features": "c; d; c∘d; |c−d|", "concat": "c; d"}
+
+_ASYMMETRIC = (
+    "In figures named `asymmetric`, the documents were embedded by the teacher, and only the queries by the "
+    "model of the column."
+)
 
 _LICENCES = """\
 These weights derive from those of the models above and were trained on the teacher's outputs, so their
@@ -273,6 +279,7 @@ def _figures(card: Card, export: Deployed) -> str:
     what = {name.partition("_")[0]: fact["what"] for name, fact in known.items() if fact}
     text = [_table(["", "measured on", *card.metrics], rows, left=2)]
     text += ["\n".join(f"* `{start}`: {meaning}" for start, meaning in what.items())] if what else []
+    text += [_ASYMMETRIC] if any(f"_{ASYMMETRIC}_" in name for name in names) else []
     other = "" if export.form in (STOCK, TOWERS) else ", not with this export"
     text.append(
         f"The figures were measured with the trained student in torch{other}: "

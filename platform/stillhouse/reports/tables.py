@@ -5,6 +5,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from stillhouse.core.roles import ASYMMETRIC
 from stillhouse.evaluation.geometry import GEOMETRY
 from stillhouse.reports.escaping import in_cell
 from stillhouse.reports.trials import STATES, best_of, quality_of, ranked, short, varied
@@ -264,17 +265,19 @@ def _figures(records: Sequence[TrialRecord], quality: str) -> list[str]:
 
 def _brief(figures: Sequence[str]) -> list[str]:
     """Shorten ``docsearch_cosine_mrr@10`` to ``mrr@10`` where no other figure would have the same name."""
-    parts = {name: [part for part in name.split("_") if part != "cosine"] for name in figures}
-    ends = [split[-1] for split in parts.values()]
+    short_names = {
+        name: _shortened([part for part in name.split("_") if part != "cosine"]) for name in figures
+    }
+    known = list(short_names.values())
     return [
-        _shortened(parts[name]) if "_cosine" in name and ends.count(parts[name][-1]) == 1 else name
+        short_names[name] if "_cosine" in name and known.count(short_names[name]) == 1 else name
         for name in figures
     ]
 
 
 def _shortened(parts: Sequence[str]) -> str:
-    """The metric alone; that queries are synthetic is never left out."""
-    return f"{parts[0]} {parts[-1]}" if parts[0] == SYNTHETIC else parts[-1]
+    """The metric alone; that queries are synthetic, or documents the teacher's, is never left out."""
+    return " ".join([part for part in parts[:-1] if part in (SYNTHETIC, ASYMMETRIC)] + [parts[-1]])
 
 
 def _legend(figures: Sequence[str]) -> str:

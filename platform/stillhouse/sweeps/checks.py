@@ -12,6 +12,7 @@ from stillhouse.core.errors import BadInput, require
 from stillhouse.corpora.tables import open_rows
 from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
+from stillhouse.experiments.search_queries import asymmetric_search
 from stillhouse.methods import (
     Method,
     check_fraction,
@@ -33,6 +34,8 @@ from stillhouse.search.schedulers import load_scheduler
 from stillhouse.search.space import Space, check, load_space, sections_of
 from stillhouse.search.type_casts import cast_point
 from stillhouse.students.backbone import layer_count
+from stillhouse.students.head import own_dimension
+from stillhouse.training.teacher_space import check_plan
 
 _DEFAULT_TRIALS = 8
 FEW_STEPS = 200
@@ -241,6 +244,9 @@ def check_plans(
     experiment.check()
     teacher = experiment.teacher.model()
     setting = experiment.sketch(teacher)
+    asymmetric = asymmetric_search(experiment)
+    if asymmetric:
+        setting = dataclasses.replace(setting, teacher_dim=teacher.dimension or own_dimension(teacher))
     layers = layer_count(setting.student.kwargs["base"])
     for values in points:
         hp = hyper_parameters(method, values, preset)
@@ -250,6 +256,8 @@ def check_plans(
             method.check_given(values, setting)
         if hasattr(method, "check"):
             method.check(hp, setting.student, teacher)
+        if asymmetric:
+            check_plan(method.plan(hp, setting), setting.teacher_dim)
 
 
 def check_rows(workspace: Workspace, stage: Stage, fraction: float) -> dict[str, int]:

@@ -130,7 +130,7 @@ def _tested(
     if path.exists():
         kept: dict[str, dict[str, Any]] = read_json(path)
         return kept
-    suite = contenders.prepared.test.fingerprint
+    suite = contenders.prepared.test.opens
     before = record_test_use(workspace, suite, f"sweep {observer.name}")
     observer.opened(suite, before)
     say(f"test split, opened {'for the first time' if not before else f'before, {before} times'}")

@@ -1,6 +1,7 @@
 """What a model card says of a stage and what its plan does not state: names, and what its figures count."""
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,11 @@ def write_facts(stage: Stage, workspace: Workspace, search: Search | None = None
     if path.exists():
         return
     stages = list(stage.chain())
+    models = [each for part in stages for each in _teachers(part)]
     tables = [table for part in stages for table in part.examples.columns.values()]
     facts = {
-        "teachers": list(dict.fromkeys(name for part in stages for name in _teachers(part))),
+        "teachers": list(dict.fromkeys(each.name for each in models if each.name)),
+        "teacher_models": {each.sha256: asdict(each) for each in models},
         "texts": {
             table.label: read_manifest(workspace.path(table))["rows"]
             for table in tables
@@ -34,12 +37,12 @@ def write_facts(stage: Stage, workspace: Workspace, search: Search | None = None
     write_json(path, facts)
 
 
-def _teachers(stage: Stage) -> Iterator[str]:
-    """Names of the published models that a stage learns from."""
+def _teachers(stage: Stage) -> Iterator[Model]:
+    """The published models that a stage learns from."""
     teachers: list[Any] = [*stage.examples.teachers(), *(store.teacher for store in stage.stores.values())]
     if stage.live is not None:
         teachers += stage.live.model.kwargs.values()
-    yield from (each.name for each in teachers if isinstance(each, Model) and each.name)
+    yield from (each for each in teachers if isinstance(each, Model))
 
 
 def read_facts(folder: Path) -> dict[str, Any]:

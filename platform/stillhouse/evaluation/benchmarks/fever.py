@@ -60,7 +60,7 @@ def prepare(root: str, options: Options) -> Benchmark:
 
     note = f"{split} split by {split_by}, {len(split_claims)} claims of {claims.name}; {data.summary()}"
     known = (sha256_of(claims), split, len(split_claims), documents)
-    return itemised(measure, (note,), opens=opened(options, known), digits=4)
+    return itemised(measure, (note,), opens=opened(options, known), digits=4, searches=True)
 
 
 def _split_by(options: Options) -> str:

@@ -137,7 +137,7 @@ def prepare(root: str, options: Options) -> Benchmark:
         return Measured(figures, items)
 
     known = {f"{each.name}/{path.name}": sha256_of(path) for each in collections for path in each.files}
-    return itemised(measure, notes, opens=opened(options, known), across=False, digits=4)
+    return itemised(measure, notes, opens=opened(options, known), across=False, digits=4, searches=True)
 
 
 def rank_collection(

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING
 
 from stillhouse.core.errors import require
+from stillhouse.core.roles import ASYMMETRIC
 from stillhouse.experiments.data_kind import DataKind
 from stillhouse.plan.data import Collection, TextTable
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from stillhouse.experiments.preparation import Preparation
 
 METRICS = ("ndcg@10", "mrr@10")
+SEARCH = "search"
 UNITS = ("paragraph", "document")
 SYNTHETIC = "synthetic"
 SIZES = ("dev_queries", "dev_passages", "test_queries", "test_passages")
@@ -157,8 +159,8 @@ class SearchCollection(DataKind[SearchData]):
             check_task(files_of(self))
 
     def selects(self) -> tuple[str, ...]:
-        """By the ranking of the relevant passages."""
-        return ("search",)
+        """By the ranking of the relevant passages: among the student's own vectors, or the teacher's."""
+        return (SEARCH, ASYMMETRIC)
 
     def sketch(self, experiment: "Experiment") -> SearchData:
         """Collections that are not there."""

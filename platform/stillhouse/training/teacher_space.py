@@ -1,0 +1,171 @@
+"""Does a student live in its teacher's space? Only then may its queries search the teacher's documents.
+
+A stage that learns from its teacher's vectors says so by its objective (`core.types.SpaceObjective`). A stage
+that continues with labelled text alone starts from such vectors and moves away from them slowly, so it counts
+as the stage before it did, unless it changes the student.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from stillhouse.core.artifacts import read_manifest
+from stillhouse.core.errors import BadInput
+from stillhouse.core.identity import Spec, fingerprint
+from stillhouse.core.roles import Prompts
+from stillhouse.core.types import SpaceObjective
+from stillhouse.plan.data import Model
+from stillhouse.plan.stage import Stage
+from stillhouse.teachers.weights import on_this_machine
+from stillhouse.training.facts import read_facts
+from stillhouse.training.rebuild import rebuild
+
+REMEDY = (
+    "Train a student that follows its teacher's vectors: mse or ckd with a student of the teacher's "
+    "dimension, or with keep_projection=true, and without a projection that is added later."
+)
+
+
+@dataclass(frozen=True)
+class TeacherSpace:
+    """The teacher whose space a trained student lives in.
+
+    Attributes:
+        teacher: The teacher, with its head and its prompts.
+        drifts: Whether the last stage learns from labelled text alone, and so moves away from the teacher.
+    """
+
+    teacher: Model
+    drifts: bool
+
+
+def space_of(folder: Path) -> TeacherSpace:
+    """Find the teacher in whose space the student of a finished stage lives.
+
+    Raises:
+        BadInput: The stage is not finished, or its student lives in a space of its own; with the reason.
+    """
+    followed = folder
+    manifest: Mapping[str, Any] = read_manifest(folder)
+    student: Any = rebuild(manifest["student"])
+    while not _reads_teacher(manifest["plan"]["with"]):
+        followed, manifest = _stage_before(folder, followed, manifest)
+    dims = {"student_dim": student.dim, "teacher_dim": manifest["teacher_dim"]}
+    reason = why_not_same(**dims) or _why_outside(rebuild(manifest["objective"], **dims))
+    if reason:
+        raise _outside(folder.name, reason)
+    return TeacherSpace(_teacher_in(followed, manifest["plan"]["with"]), drifts=followed != folder)
+
+
+def check_plan(plan: Stage, teacher_dim: int) -> None:
+    """Refuse a plan with a dev figure of asymmetric search for a student that is outside its teacher's space.
+
+    Args:
+        plan: The last stage.
+        teacher_dim: E.
+
+    Raises:
+        BadInput: A stage of the plan trains such a student; with the reason.
+    """
+    for stage in plan.chain():
+        if stage.dev is None:
+            continue
+        followed = stage
+        while not (followed.stores or followed.live):
+            before = followed.start_from
+            if before is None:
+                raise _outside(f"the stage {stage.label}", _NO_TEACHER)
+            if before.student != stage.student:
+                raise _outside(f"the stage {stage.label}", _CHANGED)
+            followed = before
+        dims = {"student_dim": _dim_of(followed.student), "teacher_dim": teacher_dim}
+        reason = why_not_same(**dims) or _why_outside(followed.objective.build(**dims))
+        if reason:
+            raise _outside(f"the stage {stage.label}", reason)
+
+
+def _dim_of(student: Spec[Any]) -> int:
+    """The dimension of a student's vectors; each student is built once per process."""
+    # By the printed form, not by the fingerprint, which does not cover paths.
+    if (key := repr(student)) not in _DIMS:
+        _DIMS[key] = student.build().dim
+    return _DIMS[key]
+
+
+_DIMS: dict[str, int] = {}
+_NO_TEACHER = "it follows no teacher"
+_CHANGED = "a layer was added to it after it had followed its teacher"
+
+
+def why_not_same(student_dim: int, teacher_dim: int) -> str:
+    """Say that two dimensions differ; empty if they do not."""
+    if student_dim == teacher_dim:
+        return ""
+    return f"its vectors have {student_dim} dimensions and its teacher's {teacher_dim}"
+
+
+def _why_outside(objective: nn.Module) -> str:
+    if isinstance(objective, SpaceObjective):
+        return objective.why_outside()
+    return f"its objective {type(objective).__name__} does not fit its vectors to its teacher's"
+
+
+def _outside(what: str, reason: str) -> BadInput:
+    return BadInput(
+        f"asymmetric search needs a student whose vectors are in its teacher's space, but that of {what} is "
+        f"not: {reason}. {REMEDY}"
+    )
+
+
+def _reads_teacher(plan: Mapping[str, Any]) -> bool:
+    return bool(plan["stores"] or plan["live"])
+
+
+def _stage_before(
+    folder: Path, followed: Path, manifest: Mapping[str, Any]
+) -> tuple[Path, Mapping[str, Any]]:
+    """Open the stage that a stage without a teacher continues."""
+    before = manifest["plan"]["with"]["start_from"]
+    if before is None:
+        raise _outside(folder.name, _NO_TEACHER)
+    if before["with"]["student"] != manifest["plan"]["with"]["student"]:
+        raise _outside(folder.name, _CHANGED)
+    found = followed.parent / f"{before['with']['label']}-{fingerprint(before)}"
+    return found, read_manifest(found)
+
+
+def _teacher_in(folder: Path, plan: Mapping[str, Any]) -> Model:
+    """Find the published model that a stage's plan names as the teacher.
+
+    Raises:
+        BadInput: Its teacher is a stage, or its weights are not found.
+    """
+    for part in _teachers(plan):
+        if part["value"] == "plan.data.Model":
+            return _model(folder, part["with"])
+    raise BadInput(
+        "asymmetric search needs a published teacher that embeds documents, but that of "
+        f"{folder.name} was trained here. Name its export with --documents-by FOLDER."
+    )
+
+
+def _teachers(plan: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    for store in plan["stores"].values():
+        yield store["with"]["teacher"]
+    if plan["live"]:
+        live = plan["live"]["with"]
+        yield live["start_from"] or live["model"]["with"]["base"]
+
+
+def _model(folder: Path, identity: Mapping[str, Any]) -> Model:
+    known = read_facts(folder).get("teacher_models", {}).get(identity["sha256"])
+    if known is None:
+        raise BadInput(
+            f"the stage's folder must name its teacher, but {folder} was written before that was recorded. "
+            "Name the teacher with --documents-by NAME."
+        )
+    prompts = known.get("prompts")
+    return on_this_machine(Model(**{**known, "prompts": prompts and Prompts(**prompts)}))

@@ -1,0 +1,301 @@
+"""Asymmetric search from the command line: the teacher embeds the documents, the student the queries."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sentence_transformers import SentenceTransformer
+from small_experiment import sentences  # type: ignore[import-not-found]
+
+from stillhouse.cli.main import main
+from stillhouse.evaluation.metrics import judge, ranking_values
+
+PASSAGES = sentences(60, 3)
+SHORTENED = [" ".join(text.split()[1:]) for text in PASSAGES[:24]]
+"""Queries: each passage without its first word."""
+Run = Callable[..., dict[str, Any]]
+
+
+def write_beir(folder: Path) -> Path:
+    """60 passages; half of the queries are for dev and half for test."""
+    (folder / "qrels").mkdir(parents=True)
+    corpus = [{"_id": f"d{at}", "title": "", "text": text} for at, text in enumerate(PASSAGES)]
+    asked = [{"_id": f"q{at}", "text": text} for at, text in enumerate(SHORTENED)]
+    for name, rows in (("corpus", corpus), ("queries", asked)):
+        (folder / f"{name}.jsonl").write_text("\n".join(json.dumps(row) for row in rows))
+    for split, queries in (("dev", range(12)), ("test", range(12, 24))):
+        lines = ["query-id\tcorpus-id\tscore", *(f"q{at}\td{at}\t1" for at in queries)]
+        (folder / "qrels" / f"{split}.tsv").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("asymmetric")
+
+
+@pytest.fixture(scope="module")
+def flags(root: Path, tiny_model: Path) -> list[str]:
+    """One workspace, corpus, collection and teacher for all commands."""
+    (root / "words.txt").write_text("\n".join(sentences(160, 9)))
+    write_beir(root / "data" / "retrieval" / "own")
+    return [
+        *("--root", str(root / "runs"), "--corpus", str(root / "words.txt"), "--teacher", str(tiny_model)),
+        *("--dev-collection", str(root / "data/retrieval/own"), "--sentences", "0", "--max-length", "16"),
+        *("--set", "sentences.held_out=20", "--compute", "float32"),
+    ]
+
+
+@pytest.fixture(scope="module")
+def train(root: Path, flags: list[str]) -> Run:
+    """Train two layers of the teacher, with eight evaluations, and return the stage's manifest."""
+
+    def run(method: str, *more: str) -> dict[str, Any]:
+        report = root / "report.json"
+        budget = ["--distil-budget", "512", "--evaluations", "8", "--layers", "[0,1]"]
+        given = ["--set", "batch_size=16", "--set", "learning_rate=0.003", *more]
+        assert main(["train", method, "--local", "--json", str(report), *flags, *budget, *given]) == 0
+        folder = Path(json.loads(report.read_text())["folder"])
+        manifest: dict[str, Any] = json.loads((folder / "manifest.json").read_text())
+        return manifest | {"folder": folder}
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def stage(train: Run) -> dict[str, Any]:
+    """A student that was selected by asymmetric search."""
+    return train("mse", "--select", "asymmetric")
+
+
+def best_step(manifest: dict[str, Any], figure: str) -> int:
+    """The step at which a figure was highest, the first one of several."""
+    best = max(manifest["evaluations"], key=lambda point: point["metrics"][figure])
+    return int(best["step"])
+
+
+def evaluated(model: str | Path, root: Path, *arguments: str) -> dict[str, Any]:
+    report = root / "figures.json"
+    where = ["--root", str(root / "runs"), "--json", str(report)]
+    assert main(["evaluate", str(model), *arguments, *where]) == 0
+    read: dict[str, Any] = json.loads(report.read_text())
+    return read
+
+
+def test_the_asymmetric_figure_selects_where_the_two_disagree(stage: dict[str, Any], train: Run) -> None:
+    """Both figures are logged in both runs; the one that is named selects the checkpoint."""
+    symmetric, asymmetric = "collection_cosine_ndcg@10", "collection_asymmetric_cosine_ndcg@10"
+    assert all({symmetric, asymmetric} <= set(point["metrics"]) for point in stage["evaluations"])
+    assert stage["chosen_step"] == best_step(stage, asymmetric) != best_step(stage, symmetric)
+    alone = train("mse")
+    assert alone["chosen_step"] == best_step(alone, symmetric) == best_step(stage, symmetric)
+    assert not any(asymmetric in point["metrics"] for point in alone["evaluations"])
+    curves = [[point["metrics"][symmetric] for point in run["evaluations"]] for run in (stage, alone)]
+    assert curves[0] == curves[1], "the selection changes no step"
+
+
+def reference(student: Path, teacher: Path, split: str) -> dict[str, float]:
+    """Figures from stock sentence-transformers, exact products and a full sort."""
+    queries = SHORTENED[:12] if split == "dev" else SHORTENED[12:]
+    first = SentenceTransformer(str(student), device="cpu").encode(queries, normalize_embeddings=True)
+    second = SentenceTransformer(str(teacher), device="cpu").encode(PASSAGES, normalize_embeddings=True)
+    order = np.argsort(-(first @ second.T), axis=1, kind="stable")
+    offset = 0 if split == "dev" else 12
+    qrels = np.array([[at, at + offset, 1] for at in range(12)])
+    values = ranking_values(judge(order, np.arange(12), qrels), "x")
+    return {name.removeprefix("x_"): float(each.mean()) for name, each in values.items()}
+
+
+@pytest.fixture(scope="module")
+def exported(root: Path, stage: dict[str, Any]) -> Path:
+    assert main(["export", str(stage["folder"]), str(root / "student"), "--root", str(root / "runs")]) == 0
+    return root / "student"
+
+
+def test_a_suite_is_measured_with_the_documents_of_the_teacher(
+    root: Path,
+    stage: dict[str, Any],
+    exported: Path,
+    tiny_model: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    data = ["--suite", "retrieval", "--data-root", str(root / "data")]
+    plain = evaluated(stage["folder"], root, *data)
+    capsys.readouterr()
+    run = root / "run.txt"
+    found = evaluated(stage["folder"], root, *data, "--documents-by", "teacher", "--run", str(run))
+    shown = capsys.readouterr().out
+    by = found.pop("documents_by")
+    assert found == plain, "the student's own figures are beside the others, and do not change"
+    again = evaluated("", root, *data, "--from-run", str(run))
+    assert again["retrieval"]["own"]["ndcg@10"] == pytest.approx(plain["retrieval"]["own"]["ndcg@10"])
+    figures = by["suites"]["retrieval"]["own"]
+    teacher = evaluated(tiny_model, root, *data)["retrieval"]["own"]
+    expected = reference(exported, tiny_model, "dev")
+    assert set(figures) == set(plain["retrieval"]["own"])
+    for name in ("ndcg@10", "mrr@10", "recall@100"):
+        one = figures[name]
+        assert one["teacher"] == pytest.approx(teacher[name], abs=1e-9)
+        assert one["symmetric"] == plain["retrieval"]["own"][name]
+        assert one["asymmetric"] == pytest.approx(expected[name], abs=1e-6), name
+        assert one["asymmetric_share"] == pytest.approx(one["asymmetric"] / one["teacher"])
+    assert (by["documents_encoded"], by["documents_read_again"]) == (60, 60)
+    assert "60 encoded, once; vectors read again for 60, then removed" in shown
+    assert "kept  asymmetric" in shown and not list((root / "runs").glob("vectors/documents-*"))
+
+
+def test_kept_vectors_are_read_by_the_next_command(root: Path, stage: dict[str, Any], exported: Path) -> None:
+    """Also with shards of the search, and for another model of the same space."""
+    data = ["--suite", "retrieval", "--data-root", str(root / "data"), "--keep-vectors"]
+    first = evaluated(stage["folder"], root, *data, "--documents-by", "teacher")
+    name = first["documents_by"]["model"]
+    second = evaluated(exported, root, *data, "--documents-by", name)
+    assert first["documents_by"]["documents_encoded"] == 60
+    assert second["documents_by"]["documents_encoded"] == 0
+    for figure, one in second["documents_by"]["suites"]["retrieval"]["own"].items():
+        other = first["documents_by"]["suites"]["retrieval"]["own"][figure]
+        assert one == pytest.approx(other, abs=1e-6), figure
+    shutil.rmtree(root / "runs" / "vectors")
+
+
+@pytest.mark.parametrize("split", ["dev", "test"])
+def test_an_experiments_own_queries_are_measured_both_ways(
+    split: str,
+    root: Path,
+    flags: list[str],
+    stage: dict[str, Any],
+    exported: Path,
+    tiny_model: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    final = ["--final"] if split == "test" else []
+    openings = root / "runs" / "openings.jsonl"
+    before = len(openings.read_text().splitlines()) if openings.exists() else 0
+    own = [flag for flag in flags if flag not in ("--root", str(root / "runs"))]
+    found = evaluated(stage["folder"], root, *own, *final, "--documents-by", "teacher")
+    shown = capsys.readouterr().out
+    figures = found["documents_by"]["suites"][split][split]
+    teacher = evaluated(tiny_model, root, *own, *final)["metrics"]
+    expected = reference(exported, tiny_model, split)
+    for name in ("ndcg@10", "mrr@10"):
+        one = figures[f"collection_cosine_{name}"]
+        # Stored vectors have half precision, which may exchange passages that are nearly equally near.
+        assert one["teacher"] == pytest.approx(teacher[f"collection_cosine_{name}"], abs=0.02)
+        assert one["symmetric"] == found["metrics"][f"collection_cosine_{name}"]
+        assert one["asymmetric"] == found["metrics"][f"collection_asymmetric_cosine_{name}"]
+        assert one["asymmetric"] == pytest.approx(expected[name], abs=0.02)
+    assert "documents of own-passages: found in the workspace" in shown
+    if final:
+        lines = [json.loads(line) for line in openings.read_text().splitlines()[before:]]
+        assert len({line["suite"] for line in lines}) == 1, "the same test set, whoever embeds the documents"
+
+
+@pytest.fixture(scope="module")
+def narrow(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> Path:
+    """A stock model of half the dimension."""
+    from sentence_transformers.sentence_transformer.modules import Dense
+
+    model, folder = SentenceTransformer(str(tiny_model), device="cpu"), tmp_path_factory.mktemp("narrow")
+    model.append(Dense(32, 16))
+    model.save(str(folder / "model"))
+    return folder / "model"
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    capsys.readouterr()
+    assert main(list(arguments)) == 2
+    return capsys.readouterr().err
+
+
+def test_what_cannot_be_compared_is_refused(
+    root: Path,
+    flags: list[str],
+    stage: dict[str, Any],
+    narrow: Path,
+    tiny_model: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    where = ["--suite", "retrieval", "--data-root", str(root / "data"), "--root", str(root / "runs")]
+
+    def message(model: object, documents_by: object, *more: str) -> str:
+        return refused(capsys, "evaluate", str(model), *where, "--documents-by", str(documents_by), *more)
+
+    assert "must go with a stage or a sweep, whose teacher is known" in message(tiny_model, "teacher")
+    other = message(stage["folder"], narrow)
+    assert "must name the teacher that the student was trained with" in other and str(narrow) in other
+    dims = message(narrow, tiny_model)
+    assert "queries=16, documents=32" in dims and "keep_projection=true" in dims
+    assert "suites=['cost']" in message(stage["folder"], "teacher", "--suite", "cost,retrieval")
+    assert "not given together" in message("", "teacher", "--from-run", "run.txt")
+    assert "there is no /nowhere" in message(tiny_model, "/nowhere")
+    for method, more, reason in (
+        ("ibkd", [], "through a linear layer, which is dropped after the training"),
+        ("hpd", ["--set", "dim=16"], "its vectors have 16 dimensions and its teacher's 32"),
+        ("hpd", ["--set", "dim=32"], "principal components"),
+    ):
+        sizes = {"ibkd": ["--set", "distil_batch_size=16"], "hpd": ["--set", "batch_size=16"]}[method]
+        report = root / "other.json"
+        budget = ["--distil-budget", "32", "--evaluations", "1", "--layers", "[0,1]", "--json", str(report)]
+        assert main(["train", method, "--local", *flags, *budget, *sizes, *more]) == 0
+        said = message(json.loads(report.read_text())["folder"], "teacher")
+        assert reason in said and "needs a student whose vectors are in its teacher's space" in said
+
+
+@pytest.mark.parametrize(
+    ("method", "more", "reason"),
+    [
+        ("ibkd", [], "through a linear layer"),
+        ("hpd", ["--set", "dim=16"], "its vectors have 16 dimensions and its teacher's 32"),
+        ("simcse", ["--labelled", "PAIRS", "--finetune-budget", "32"], "it follows no teacher"),
+        ("metakd", ["--labelled", "PAIRS", "--finetune-budget", "32"], "follows a head over its teacher's"),
+        (
+            "ibkd",
+            [
+                *("--labelled", "PAIRS", "--finetune-budget", "32", "--set", "keep_projection=false"),
+                *("--set", "projection=16"),
+            ],
+            "through a linear layer",
+        ),
+        ("crd", [], "through a head on either side"),
+        ("mse", ["--student-kind", "static", "--set", "student.dim=16"], "its vectors have 16 dimensions"),
+    ],
+)
+def test_selection_is_refused_before_any_work(
+    method: str,
+    more: list[str],
+    reason: str,
+    flags: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    pairs = tmp_path / "pairs.jsonl"
+    rows = [{"query": f"cat {at}", "passage": f"the cat {at}", "negative": "sun"} for at in range(40)]
+    pairs.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    given = [str(pairs) if each == "PAIRS" else each for each in more]
+    own = [*flags[2:], "--root", str(tmp_path / "empty"), "--distil-budget", "32", "--select", "asymmetric"]
+    said = refused(capsys, "train", method, "--local", *own, *given)
+    assert reason in said and "keep_projection=true" in said
+    assert not (tmp_path / "empty" / "stores").exists() and not (tmp_path / "empty" / "corpora").exists()
+
+
+def test_fine_tuning_stays_near_and_says_so(
+    root: Path, flags: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A stage on labelled text continues from a student that followed the teacher."""
+    pairs, report = tmp_path / "pairs.jsonl", tmp_path / "report.json"
+    rows = [{"query": " ".join(text.split()[:2]), "passage": text} for text in sentences(60, 20)]
+    pairs.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    budget = ["--distil-budget", "64", "--finetune-budget", "32", "--evaluations", "1", "--layers", "[0,1]"]
+    sizes = ["--set", "batch_size=16", "--set", "finetune_batch_size=16"]
+    given = ["--labelled", str(pairs), "--select", "asymmetric", "--json", str(report)]
+    assert main(["train", "mse", "--local", *flags, *budget, *sizes, *given]) == 0
+    folder = json.loads(report.read_text())["folder"]
+    assert "collection_asymmetric_cosine_ndcg@10" in json.loads(report.read_text())["metrics"]
+    capsys.readouterr()
+    data = ["--suite", "retrieval", "--data-root", str(root / "data"), "--documents-by", "teacher"]
+    evaluated(folder, root, *data)
+    assert "learnt from labelled text alone" in capsys.readouterr().out

@@ -35,6 +35,9 @@ def planned(
         ("ibkd", {"keep_projection": True}),
         ("ibkd", {"wide": True, "keep_projection": True}),
         ("pkd", {}),
+        ("leaf", {}),
+        ("leaf", {"wide": True}),
+        ("mse", {"wide": True, "keep_projection": True}),
     ],
 )
 def test_these_students_live_in_their_teachers_space(

@@ -16,14 +16,14 @@ from torch import nn
 from stillhouse.core.distributed import gather
 from stillhouse.core.errors import require
 from stillhouse.core.identity import Spec, spec
-from stillhouse.core.types import Batch, Encoding, TermedObjective, Terms
+from stillhouse.core.types import Batch, Encoding, SpaceObjective, TermedObjective, Terms
 from stillhouse.losses.cosine import CosineDistance
-from stillhouse.losses.numerics import widen
+from stillhouse.losses.numerics import why_outside, widen
 from stillhouse.losses.regression import MSE
 from stillhouse.losses.relational import SimilarityMatrix, SpreadOut
 
 
-class Alignment(nn.Module, TermedObjective):
+class Alignment(nn.Module, SpaceObjective, TermedObjective):
     """LEAF (arXiv:2509.12539): ``mse``, and ours: ``relational``, ``cosine``, ``spread``. Column ``text``.
 
     Nothing is learnt here: a student of another dimension ends in a layer of the teacher's.
@@ -88,3 +88,7 @@ class Alignment(nn.Module, TermedObjective):
         if self.spread_weight:
             terms["spread"] = self.spread_weight * self.spread(gathered_BD, gather(batch.rows["text"]))
         return terms
+
+    def why_outside(self) -> str:
+        """Return nothing, unless the regression learns a map that is dropped."""
+        return why_outside(self.mse.projection)

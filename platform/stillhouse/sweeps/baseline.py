@@ -11,6 +11,7 @@ from typing import Any
 from stillhouse.cluster.resources import Need, concurrency
 from stillhouse.core.artifacts import Workspace, read_manifest
 from stillhouse.core.console import say
+from stillhouse.core.roles import ASYMMETRIC
 from stillhouse.corpora.tables import open_rows
 from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.methods import load_method
@@ -52,7 +53,12 @@ class Baseline:
             self.context = dataclasses.replace(
                 context, method="mse", preset="paper", setting=setting, where=alone
             )
-            self.choices = [{"learning_rate": rate, "batch_size": BATCH_SIZE} for rate in LEARNING_RATES]
+            # Only a student of the teacher's dimension has the figure of asymmetric search.
+            asymmetric = ASYMMETRIC in context.quality.split("_")
+            kept = {"keep_projection": True} if asymmetric and plan.student.kwargs.get("projection") else {}
+            self.choices = [
+                {"learning_rate": rate, "batch_size": BATCH_SIZE} | kept for rate in LEARNING_RATES
+            ]
         else:
             self.context = dataclasses.replace(context, where=alone)
             self.choices = [{**point, **own, "learning_rate": rate} for rate in OWN_RATES]

@@ -24,8 +24,8 @@ from stillhouse.training.facts import read_facts
 from stillhouse.training.rebuild import rebuild
 
 REMEDY = (
-    "Train a student that follows its teacher's vectors: mse or ckd with a student of the teacher's "
-    "dimension, or with keep_projection=true, and without a projection that is added later."
+    "Train a student that follows its teacher's vectors: leaf, or mse or ckd with keep_projection=true, and "
+    "without a projection that is added later."
 )
 
 

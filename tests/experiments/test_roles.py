@@ -34,6 +34,7 @@ from stillhouse.experiments.students.transformer import TransformerChoice
 from stillhouse.methods import mse
 from stillhouse.plan.data import AllRows, Collection, Examples, Mined, Model, Store, TextTable, TokenTable
 from stillhouse.plan.stage import DevSuite
+from stillhouse.students.head import require_model
 from stillhouse.sweeps.contenders import TeacherEncoder
 from stillhouse.sweeps.export import export_stage
 from stillhouse.teachers.loading import load_sentence_transformer
@@ -91,7 +92,7 @@ def test_every_column_is_embedded_with_the_prompt_of_its_role(
     sentences = setting[Sentences]
     assert sentences.store.prompt == teacher.of(role)
     # What is stored is what stock sentence-transformers gives with that prompt.
-    stock: Any = load_sentence_transformer(setting.teacher)
+    stock: Any = load_sentence_transformer(require_model(setting.teacher))
     texts = open_texts(workspace, sentences.store.texts)[np.arange(8)]
     expected = stock.encode([teacher.of(role) + text for text in texts])
     found = open_store(workspace, sentences.store).gather(np.arange(8))

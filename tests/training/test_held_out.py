@@ -24,6 +24,7 @@ from stillhouse.methods import hyper_parameters, load_method
 from stillhouse.plan.data import Store
 from stillhouse.plan.stage import Stage
 from stillhouse.search.trial import Context
+from stillhouse.students.head import require_model
 from stillhouse.teachers.store import open_store
 from stillhouse.training.held_out import HELDOUT_LOSS, held_out_tokens
 from stillhouse.training.models import encoder_in
@@ -88,13 +89,14 @@ def test_training_is_the_same_with_and_without_it(name: str, context: Context) -
 
 
 def test_only_stages_that_follow_single_texts_have_held_out_tokens(context: Context) -> None:
+    teacher = require_model(context.setting.teacher)
     first, last = plan("sra", context, reported=True).chain()
-    tokens = held_out_tokens(first, context.setting.teacher)
+    tokens = held_out_tokens(first, teacher)
     assert tokens is not None and tokens.texts == held_out_of(context).texts
     assert tokens.max_length == first.max_length
-    assert held_out_tokens(last, context.setting.teacher) is None
+    assert held_out_tokens(last, teacher) is None
     (silent, *_) = plan("sra", context, reported=False).chain()
-    assert held_out_tokens(silent, context.setting.teacher) is None
+    assert held_out_tokens(silent, teacher) is None
     assert silent.fingerprint != first.fingerprint
 
 

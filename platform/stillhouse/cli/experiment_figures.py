@@ -99,7 +99,7 @@ def evaluate_experiment(options: Namespace) -> None:
 def source_of(name: str, experiment: Experiment, workspace: Workspace) -> Source:
     """Find a model by its name; the experiment's teacher has the head and the prompts of the experiment."""
     source = find_model(name, workspace)
-    if source.model is None or name != experiment.teacher.name:
+    if source.model is None or name != experiment.teacher.name or experiment.teacher.vectors:
         return source
     return replace(source, model=experiment.teacher.model())
 

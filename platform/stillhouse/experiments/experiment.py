@@ -11,7 +11,7 @@ from stillhouse.experiments.data_kind import DataKind, data_kinds
 from stillhouse.experiments.selection import Selection
 from stillhouse.experiments.student_choice import StudentChoice, student_kinds
 from stillhouse.experiments.teacher import TeacherChoice
-from stillhouse.plan.data import Model
+from stillhouse.plan.data import Model, Teacher
 from stillhouse.plan.kinds import Kind
 from stillhouse.plan.setting import Setting
 from stillhouse.plan.stage import DevSuite
@@ -115,7 +115,7 @@ class Experiment:
         """The experiment's value of a kind; None where it has none."""
         return next((each for each in self.kinds if each.key == kind.key), None)
 
-    def longest(self, teacher: Model) -> int:
+    def longest(self, teacher: Teacher) -> int:
         """Tokens per text that the teacher reads.
 
         Args:
@@ -123,13 +123,19 @@ class Experiment:
         """
         return self.teacher.max_length or self.common_length(teacher)
 
-    def common_length(self, teacher: Model) -> int:
-        """Tokens per text of teacher and student where neither states its own."""
+    def common_length(self, teacher: Teacher) -> int:
+        """Tokens per text of teacher and student where neither states its own.
+
+        Of a teacher that is there by its vectors alone, what the student's checkpoint states counts.
+        """
         from stillhouse.students.head import published_length
 
-        return self.max_length or self.teacher.max_length or published_length(teacher)
+        stated = self.max_length or self.teacher.max_length
+        return stated or published_length(
+            teacher if isinstance(teacher, Model) else self.student.base(teacher)
+        )
 
-    def check_prompts(self, teacher: Model) -> None:
+    def check_prompts(self, teacher: Teacher) -> None:
         """Refuse prompts of teacher or student that leave no room for a text.
 
         Raises:
@@ -137,7 +143,8 @@ class Experiment:
         """
         from stillhouse.teachers.prompts import check_prompts, prompts_of
 
-        check_prompts(prompts_of(teacher), teacher, self.longest(teacher), "teacher")
+        if isinstance(teacher, Model):
+            check_prompts(prompts_of(teacher), teacher, self.longest(teacher), "teacher")
         student = self.student
         length = student.length(teacher, self.common_length(teacher))
         check_prompts(student.prompts, student.base(teacher), length, "student")
@@ -161,11 +168,11 @@ class Experiment:
         for kind in self.kinds:
             kind.check(self)
 
-    def sketch(self, teacher: Model) -> Setting:
+    def sketch(self, teacher: Teacher) -> Setting:
         """A setting of data that is not there, all of it, to check plans with before any work.
 
         Args:
-            teacher: The teacher's model; its folder is read for the student's layers.
+            teacher: The teacher; the folder of a model is read for the student's layers.
         """
         self.check_prompts(teacher)
         data = {kind.key: kind.sketch(self) for kind in self.kinds if kind.present(self)}
@@ -174,7 +181,7 @@ class Experiment:
                 data.setdefault(each.key, data_kinds()[each.key]().sketch(self))
         settings: Mapping[str, Any] = {**self.stage_settings(teacher), "distil_budget": 1 << 40}
         return Setting(
-            teacher=Model("placeholder"),
+            teacher=self.placeholder_teacher if isinstance(teacher, Model) else teacher,
             student=self.student.spec(teacher, self.seed),
             dev=DevSuite((), select=SKETCHED),
             data=data,
@@ -183,7 +190,7 @@ class Experiment:
             **settings,
         )
 
-    def stage_settings(self, teacher: Model) -> dict[str, Any]:
+    def stage_settings(self, teacher: Teacher) -> dict[str, Any]:
         """The fields of a `Setting` that the experiment states."""
         return {
             "distil_budget": self.budget.settled().distil,

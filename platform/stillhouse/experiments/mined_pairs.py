@@ -22,7 +22,7 @@ from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.experiments.negatives import mine_negatives, with_negatives
 from stillhouse.experiments.preparation import embed_stores, read_pydocs, teacher_store
-from stillhouse.plan.data import Examples, Mined, Store, TextTable
+from stillhouse.plan.data import Examples, Mined, Model, Store, TextTable, VectorFiles
 from stillhouse.teachers.embedding import resolve_compute
 from stillhouse.teachers.prompts import check_prompts, prompts_of
 from stillhouse.teachers.store import open_store
@@ -61,7 +61,7 @@ def check_mine(experiment: Experiment, output: Path) -> None:
             output=str(output),
             remedy="Name a new file.",
         )
-    experiment.teacher.model()
+    experiment.teacher.resolve()
 
 
 def mine(
@@ -94,13 +94,20 @@ def mine(
     embed_stores([rule.queries, rule.passages], workspace, embedding)
     mine_negatives(workspace, examples, embedding)
     means = _write(workspace, examples, rule, output)
-    report = _report(experiment, read_manifest(workspace.path(examples)), output, means, started)
+    teacher, manifest = rule.queries.teacher, read_manifest(workspace.path(examples))
+    name = teacher.name if isinstance(teacher, VectorFiles) else experiment.teacher.name
+    report = _report(experiment, name, manifest, output, means, started)
     write_json(note, {"sha256": sha256_of(output), "report": report})
     return report
 
 
 def _report(
-    experiment: Experiment, manifest: dict[str, Any], output: Path, means: dict[str, float], started: float
+    experiment: Experiment,
+    teacher: str,
+    manifest: dict[str, Any],
+    output: Path,
+    means: dict[str, float],
+    started: float,
 ) -> dict[str, Any]:
     return {
         "output": str(output),
@@ -108,7 +115,7 @@ def _report(
         "left_out": manifest["dropped"],
         "negatives": pairs_of(experiment).number_mined,
         **means,
-        "teacher": experiment.teacher.name,
+        "teacher": teacher,
         "rule": asdict(pairs_of(experiment).mining),
         "seconds": round(time.monotonic() - started, 3),
     }
@@ -117,9 +124,11 @@ def _report(
 def _planned(
     experiment: Experiment, workspace: Workspace, embedding: Embedding, *, refresh: bool
 ) -> tuple[Examples, Mined]:
-    teacher, compute = experiment.teacher.model(), resolve_compute(embedding.device, experiment.compute)
-    longest = experiment.longest(teacher)
-    check_prompts(prompts_of(teacher), teacher, longest, "teacher")
+    teacher, compute = experiment.teacher.resolve(), resolve_compute(embedding.device, experiment.compute)
+    longest = 0
+    if isinstance(teacher, Model):
+        longest = experiment.longest(teacher)
+        check_prompts(prompts_of(teacher), teacher, longest, "teacher")
     for remark in experiment.teacher.remarks(teacher):
         say(f"  {remark}")
 

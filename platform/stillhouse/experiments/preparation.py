@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -20,7 +20,7 @@ from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.experiments.shares import cut
 from stillhouse.experiments.unread import Unread
-from stillhouse.plan.data import Examples, Model, Store, TextTable
+from stillhouse.plan.data import Examples, Store, Teacher, TextTable, VectorFiles
 from stillhouse.plan.kinds import Kind
 from stillhouse.plan.setting import Setting
 from stillhouse.plan.stage import DevSuite, Stage, TestSuite
@@ -109,9 +109,9 @@ class Preparation:
     _measures: list[Measure] = field(default_factory=list)
 
     @cached_property
-    def teacher(self) -> Model:
+    def teacher(self) -> Teacher:
         """The experiment's teacher."""
-        teacher = self.experiment.teacher.model()
+        teacher = self.experiment.teacher.resolve()
         self.experiment.check_prompts(teacher)
         longest = self.experiment.common_length(teacher)
         for line in (
@@ -239,6 +239,8 @@ class Preparation:
     def _teacher_dim(self, sentences: Any) -> int:
         if sentences is None or not self.training:
             return 0
+        if isinstance(self.teacher, VectorFiles):
+            return self.teacher.dimension
         if self.unread.vectors:
             return int(load_sentence_transformer(self.teacher).get_sentence_embedding_dimension() or 0)
         return open_store(self.workspace, sentences.store).dim
@@ -264,12 +266,15 @@ class Preparation:
         """Facts on prompts, and on dimensions that are left out; nothing where there are neither."""
         prompts = {"teacher": prompts_of(self.teacher), "student": self.experiment.student.prompts}
         facts = {f"{who}_prompts": str(each) for who, each in prompts.items() if each}
-        kept = self.teacher.dimension
+        kept = self.teacher.kept if isinstance(self.teacher, VectorFiles) else self.teacher.dimension
         return facts | ({"teacher_dimension": f"the first {kept}"} if kept else {})
 
 
-def teacher_store(texts: TextTable, teacher: Model, role: str, *, max_length: int, compute: str) -> Store:
+def teacher_store(texts: TextTable, teacher: Teacher, role: str, *, max_length: int, compute: str) -> Store:
     """A teacher's vectors of texts of a role: with the prompt that the teacher wants for that role."""
+    if isinstance(teacher, VectorFiles):
+        # Where the files say nothing of roles, a table has one store whatever it is read as.
+        return Store(texts, replace(teacher, role=role if teacher.columns[-1] else PLAIN))
     prompt = prompts_of(teacher).of(role)
     return Store(texts=texts, teacher=teacher, max_length=max_length, prompt=prompt, compute=compute)
 
@@ -327,7 +332,9 @@ def embed_stores(stores: list[Store], workspace: Workspace, embedding: Embedding
     missing = [store for store in stores if not workspace.finished(store)]
     if not missing:
         return
-    say(f"  starting the teacher for {', '.join(store.label for store in missing)}")
+    imported = all(isinstance(store.teacher, VectorFiles) for store in missing)
+    what = "reading the vectors of" if imported else "starting the teacher for"
+    say(f"  {what} {', '.join(store.label for store in missing)}")
     build_stores(
         workspace,
         missing,
@@ -335,7 +342,7 @@ def embed_stores(stores: list[Store], workspace: Workspace, embedding: Embedding
         threads=(os.cpu_count() or 1) if embedding.local else embedding.threads,
         local=embedding.local,
         device=embedding.device,
-        progress=Progress("embedding", "texts"),
+        progress=Progress("importing" if imported else "embedding", "texts"),
     )
 
 

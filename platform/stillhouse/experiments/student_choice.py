@@ -7,7 +7,7 @@ from stillhouse.core.errors import require
 from stillhouse.core.identity import Spec
 from stillhouse.core.roles import Prompts
 from stillhouse.experiments.data_kind import found_in
-from stillhouse.plan.data import Model
+from stillhouse.plan.data import Model, Teacher
 from stillhouse.teachers.weights import model_folder, resolve_model
 
 if TYPE_CHECKING:
@@ -47,19 +47,32 @@ class StudentChoice:
         require(self.pooling in known, f"student.pooling in {self.poolings} or empty", pooling=self.pooling)
         require(self.max_length >= 0, "student.max_length >= 0", max_length=self.max_length)
 
-    def base(self, teacher: Model) -> Model:
-        """The checkpoint that the student starts from."""
-        return resolve_model(self.checkpoint) if self.checkpoint else teacher.weights()
+    def base(self, teacher: Teacher) -> Model:
+        """The checkpoint that the student starts from.
 
-    def head(self, teacher: Model) -> "Head":
+        Raises:
+            BadInput: None is named, and the teacher is no model that it could start from.
+        """
+        if self.checkpoint:
+            return resolve_model(self.checkpoint)
+        require(
+            isinstance(teacher, Model),
+            "student.checkpoint must be given where the teacher is no model to start from",
+            teacher=teacher.name,
+            remedy="Name a model or a folder, such as --student sentence-transformers/all-MiniLM-L6-v2.",
+        )
+        assert isinstance(teacher, Model)
+        return teacher.weights()
+
+    def head(self, teacher: Teacher) -> "Head":
         """Pooling and norm: the student's own fields, else those of the teacher.
 
         A pooling that this kind of student, or its checkpoint, does not have becomes another; see `remarks`.
         """
-        from stillhouse.students.head import has_pooler, head_of
+        from stillhouse.students.head import has_pooler
         from stillhouse.students.pooling import POOLER
 
-        theirs = head_of(teacher)
+        theirs = self._default_head(teacher)
         normalize = theirs.normalize if self.normalize is None else self.normalize
         pooling = self.pooling or theirs.pooling
         if not self.pooling and pooling == POOLER and (POOLER not in self.poolings or self.checkpoint):
@@ -69,7 +82,15 @@ class StudentChoice:
             pooling = "mean"
         return theirs._replace(pooling=pooling, normalize=normalize)
 
-    def length(self, teacher: Model, longest: int) -> int:
+    def _default_head(self, teacher: Teacher) -> "Head":
+        """The teacher's head; vectors say nothing of a pooling, and that of the checkpoint counts."""
+        from stillhouse.students.head import head_of
+
+        if isinstance(teacher, Model):
+            return head_of(teacher)
+        return head_of(self.base(teacher))._replace(normalize=teacher.normalize)
+
+    def length(self, teacher: Teacher, longest: int) -> int:
         """Tokens per text that the student reads.
 
         Args:
@@ -82,11 +103,11 @@ class StudentChoice:
             return self.max_length or longest
         return min(longest, published_length(Model("", path=str(model_folder(self.checkpoint)))))
 
-    def remarks(self, teacher: Model, longest: int) -> list[str]:
+    def remarks(self, teacher: Teacher, longest: int) -> list[str]:
         """Say where the student differs from the teacher although the user asked for nothing else."""
-        from stillhouse.students.head import head_of
-
-        lines, theirs, head = [], head_of(teacher).pooling, self.head(teacher)
+        if not isinstance(teacher, Model):
+            return []
+        lines, theirs, head = [], self._default_head(teacher).pooling, self.head(teacher)
         if not self.pooling and head.pooling != theirs:
             lines.append(
                 f"note: the student has {head.pooling} pooling: a {self.key} student of this checkpoint "
@@ -100,7 +121,7 @@ class StudentChoice:
             )
         return lines
 
-    def spec(self, teacher: Model, seed: int) -> Spec[Any]:
+    def spec(self, teacher: Teacher, seed: int) -> Spec[Any]:
         """The student.
 
         Args:

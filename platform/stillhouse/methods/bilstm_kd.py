@@ -23,7 +23,7 @@ from stillhouse.experiments.kinds.labelled_task import LabelledTask
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.experiments.kinds.word_vectors import WordVectors
 from stillhouse.objectives.matching import PairCosines
-from stillhouse.plan.data import Model
+from stillhouse.plan.data import Teacher
 from stillhouse.plan.setting import Setting, TaskData
 from stillhouse.plan.stage import Optimizer, Stage
 from stillhouse.recipes.labelled_tasks import (
@@ -129,7 +129,7 @@ SOURCES = {
 """Source of each preset's value."""
 
 
-def check(hp: HyperParameters, student: Spec[Any], teacher: Model) -> None:
+def check(hp: HyperParameters, student: Spec[Any], teacher: Teacher) -> None:
     """Refuse a teacher that cannot be fine-tuned.
 
     Raises:

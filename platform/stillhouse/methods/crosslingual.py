@@ -37,7 +37,7 @@ from stillhouse.experiments.kinds.parallel import Parallel
 from stillhouse.losses.multilingual import MultilingualContrast, MultilingualCrossEntropy
 from stillhouse.losses.regression import MSE
 from stillhouse.objectives.parallel import ParallelContrast, ParallelRegression
-from stillhouse.plan.data import Examples, Model, Store
+from stillhouse.plan.data import Examples, Store, Teacher
 from stillhouse.plan.setting import Setting
 from stillhouse.plan.stage import Live, Stage
 from stillhouse.recipes.stages import optimizer_of, require_transformer, stage_of
@@ -135,7 +135,7 @@ SOURCES = {
 """Source of each preset's value: in the text, and in the authors' code."""
 
 
-def check(hp: HyperParameters, student: Spec[Any], teacher: Model) -> None:
+def check(hp: HyperParameters, student: Spec[Any], teacher: Teacher) -> None:
     """Refuse a student of another kind than the method's own.
 
     Raises:

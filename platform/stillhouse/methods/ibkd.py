@@ -30,7 +30,7 @@ from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.losses.contrastive import InfoNCE, SupervisedInfoNCE
 from stillhouse.losses.hsic import HSIC
 from stillhouse.objectives.information_bottleneck import InformationBottleneck, SupervisedBottleneck
-from stillhouse.plan.data import Model
+from stillhouse.plan.data import Teacher
 from stillhouse.plan.setting import Setting
 from stillhouse.plan.stage import Stage
 from stillhouse.recipes.stages import changed, learnt_map, optimizer_of, student_of
@@ -199,7 +199,7 @@ SOURCES = {
 """Source of each preset's value: in the text, and in the authors' code."""
 
 
-def check(hp: HyperParameters, student: Spec[Any], teacher: Model) -> None:
+def check(hp: HyperParameters, student: Spec[Any], teacher: Teacher) -> None:
     """Refuse a bottleneck over a student without layers: its X is S, and minimising HSIC(X, S) erases both.
 
     Raises:

@@ -24,7 +24,7 @@ from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.losses.pkd import layer_pairs
 from stillhouse.objectives.matching import PatientRegression
-from stillhouse.plan.data import Model
+from stillhouse.plan.data import Teacher
 from stillhouse.plan.setting import Setting
 from stillhouse.plan.stage import Live, Stage
 from stillhouse.recipes.stages import both_normalized, optimizer_of, require_transformer, student_of
@@ -38,6 +38,7 @@ from stillhouse.recipes.two_stages import (
     text_only,
 )
 from stillhouse.students.backbone import layer_count
+from stillhouse.students.head import require_model
 from stillhouse.students.transformer import TransformerStudent
 
 PAPER = "Sun et al., Patient Knowledge Distillation for BERT Model Compression, EMNLP 2019, arXiv:1908.09355"
@@ -104,7 +105,7 @@ SOURCES = {
 """Source of each preset's value."""
 
 
-def check(hp: HyperParameters, student: Spec[Any], teacher: Model) -> None:
+def check(hp: HyperParameters, student: Spec[Any], teacher: Teacher) -> None:
     """Refuse a teacher whose layers or tokens do not fit the student's.
 
     Raises:
@@ -113,7 +114,7 @@ def check(hp: HyperParameters, student: Spec[Any], teacher: Model) -> None:
     """
     require_transformer(student, "pkd matches the layers of a transformer")
     depth = len(hp.layers or student.kwargs["layers"])
-    layer_pairs(depth, layer_count(teacher), match=hp.match, final=hp.match_final)
+    layer_pairs(depth, layer_count(require_model(teacher)), match=hp.match, final=hp.match_final)
 
 
 def plan(hp: HyperParameters, setting: Setting) -> Stage:

@@ -21,7 +21,7 @@ from stillhouse.core.identity import Spec
 from stillhouse.experiments.kinds.labelled_task import LabelledTask
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.experiments.kinds.word_vectors import WordVectors
-from stillhouse.plan.data import Model
+from stillhouse.plan.data import Teacher
 from stillhouse.plan.setting import Setting
 from stillhouse.plan.stage import Stage
 from stillhouse.recipes.labelled_tasks import (
@@ -125,7 +125,7 @@ SOURCES = {
 """Source of each preset's value."""
 
 
-def check(hp: HyperParameters, student: Spec[Any], teacher: Model) -> None:
+def check(hp: HyperParameters, student: Spec[Any], teacher: Teacher) -> None:
     """Refuse a teacher that cannot be fine-tuned.
 
     Raises:

@@ -69,6 +69,45 @@ class Model(Named):
 
 
 @dataclass(frozen=True)
+class VectorFiles(Named):
+    """Files with texts and their vectors, from elsewhere: a teacher that need not be run.
+
+    Attributes:
+        sha256: Hash over the contents of the files, sorted by name.
+        columns: Names of the columns of the texts, of the vectors and of the roles; the last is empty where
+            the files have none.
+        normalize: Whether its vectors have length 1.
+        rescaled: Whether vectors are divided by their length when they are imported.
+        kept: Number of dimensions that are kept of a vector, the first ones; 0 keeps all.
+        role: Role of the texts, where the files have roles; empty for plain texts.
+        incomplete: Whether texts without a vector are left out; otherwise they are refused.
+        width: Number of dimensions in the files; not part of the identity.
+        name: What the vectors are called; for display, not part of the identity.
+        source: The file, folder or glob; not part of the identity.
+    """
+
+    sha256: str
+    columns: tuple[str, str, str]
+    normalize: bool
+    rescaled: bool = False
+    kept: int = 0
+    role: str = ""
+    incomplete: bool = False
+    width: int = field(default=0, metadata={"identity": False})
+    name: str = field(default="", metadata={"identity": False})
+    source: str = field(default="", metadata={"identity": False})
+
+    @property
+    def dimension(self) -> int:
+        """Number of dimensions of an imported vector (E)."""
+        return self.kept or self.width
+
+
+Teacher = Model | VectorFiles
+"""A published teacher, as a model or as its vectors."""
+
+
+@dataclass(frozen=True)
 class TextTable(Named):
     """Cleaned, deduplicated texts in shards of a fixed number of rows; a row id never changes its text.
 
@@ -116,8 +155,9 @@ class Store(Named):
 
     Attributes:
         texts: The rows.
-        teacher: Published weights, or a stage whose student teaches.
-        max_length: Tokens, special ones included; longer texts are cut.
+        teacher: Published weights, a stage whose student teaches, or files of vectors.
+        max_length: Tokens, special ones included; longer texts are cut. Files of vectors leave it, the prompt
+            and the precision of the forward pass at their defaults.
         prompt: Prefix of every text.
         compute: ``float32`` or ``bfloat16``, the precision of the forward pass.
         dtype: ``float32`` or ``float16``, the precision on disk.
@@ -126,7 +166,7 @@ class Store(Named):
     kind: ClassVar[str] = "stores"
     version: ClassVar[int] = 2
     texts: TextTable
-    teacher: "Model | Stage"
+    teacher: "Teacher | Stage"
     max_length: int = 128
     prompt: str = ""
     compute: str = "float32"
@@ -275,7 +315,7 @@ class Examples(Named):
             if isinstance(examples.origin, Mined):
                 yield from (examples.origin.queries, examples.origin.passages)
 
-    def teachers(self) -> Iterator["Model | Stage"]:
+    def teachers(self) -> Iterator["Teacher | Stage"]:
         """Return the teachers of the stores used for mining, and the models whose outputs are recorded."""
         yield from (store.teacher for store in self.stores())
         for examples in self.sources():

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from stillhouse.core.identity import Spec
 from stillhouse.core.roles import Prompts
-from stillhouse.plan.data import AllRows, Examples, Model, Store
+from stillhouse.plan.data import AllRows, Examples, Store, Teacher
 from stillhouse.plan.kinds import Kind
 from stillhouse.plan.stage import DevSuite
 
@@ -110,7 +110,7 @@ class Setting:
         prompts: The student's prompts by role.
     """
 
-    teacher: Model
+    teacher: Teacher
     student: Spec[Any]
     dev: DevSuite
     data: Mapping[str, Any]

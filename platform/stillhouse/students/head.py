@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from stillhouse.core.artifacts import read_json
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.tokenizing import is_static, transformer_part
-from stillhouse.plan.data import Model
+from stillhouse.plan.data import Model, Teacher, VectorFiles
 from stillhouse.students.backbone import build_options, fresh, max_tokens, quiet, read_config
 from stillhouse.students.pooling import POOLER, POOLINGS
 
@@ -52,22 +52,41 @@ class Head(NamedTuple):
 
     def __str__(self) -> str:
         """``cls pooling, vectors of length 1``."""
-        return f"{self.pooling} pooling, {'vectors of length 1' if self.normalize else 'not normalised'}"
+        pooling = f"{self.pooling} pooling, " if self.pooling else ""
+        return f"{pooling}{'vectors of length 1' if self.normalize else 'not normalised'}"
 
 
-def head_of(model: Model) -> Head:
-    """Return a model's head: that of its folder, or what the model sets instead."""
+def require_model(teacher: Teacher) -> Model:
+    """Return a teacher that is a model.
+
+    Raises:
+        BadInput: Only its vectors are there.
+    """
+    if isinstance(teacher, Model):
+        return teacher
+    raise BadInput(
+        f"this needs the teacher as a model, to run or to train it, but got {teacher.name}. Leave "
+        "teacher.vectors out and name the model (teacher.name), or take a method that reads vectors, such as "
+        "ibkd, ckd or mse."
+    )
+
+
+def head_of(model: Teacher) -> Head:
+    """Return a model's head: that of its folder, or what the model sets instead; vectors have no pooling."""
+    if isinstance(model, VectorFiles):
+        return Head("", model.normalize)
     own = _stated_head(model)
     normalize = own.normalize if model.normalize is None else model.normalize
     return own._replace(pooling=model.pooling or own.pooling, normalize=normalize)
 
 
-def own_head(base: Model) -> Head:
+def own_head(base: Teacher) -> Head:
     """Return a model's head if a student can have the same.
 
     Raises:
-        BadInput: A pooling that is not supported, or further modules that change the vector.
+        BadInput: A pooling that is not supported, further modules that change the vector, or no model.
     """
+    base = require_model(base)
     head = head_of(base)
     require(
         not base.dimension,
@@ -84,8 +103,8 @@ def own_head(base: Model) -> Head:
     return head
 
 
-def gives_unit_vectors(base: Model) -> bool:
-    """Whether a model's vectors have length 1."""
+def gives_unit_vectors(base: Teacher) -> bool:
+    """Whether a teacher's vectors have length 1."""
     return head_of(base).normalize
 
 

@@ -34,7 +34,7 @@ from stillhouse.search.schedulers import load_scheduler
 from stillhouse.search.space import Space, check, load_space, sections_of
 from stillhouse.search.type_casts import cast_point
 from stillhouse.students.backbone import layer_count
-from stillhouse.students.head import own_dimension
+from stillhouse.students.head import own_dimension, require_model
 from stillhouse.training.teacher_space import check_plan
 
 _DEFAULT_TRIALS = 8
@@ -242,11 +242,11 @@ def check_plans(
     """
     check_needs(method, experiment)
     experiment.check()
-    teacher = experiment.teacher.model()
+    teacher = experiment.teacher.resolve()
     setting = experiment.sketch(teacher)
     asymmetric = asymmetric_search(experiment)
     if asymmetric:
-        setting = dataclasses.replace(setting, teacher_dim=teacher.dimension or own_dimension(teacher))
+        setting = dataclasses.replace(setting, teacher_dim=teacher.dimension or own_dimension(require_model(teacher)))
     layers = layer_count(setting.student.kwargs["base"])
     for values in points:
         hp = hyper_parameters(method, values, preset)

@@ -9,17 +9,21 @@ import numpy as np
 from torch import nn
 
 from stillhouse.core.artifacts import Workspace
+from stillhouse.core.console import say
 from stillhouse.core.devices import usable_device
 from stillhouse.core.identity import fingerprint
-from stillhouse.core.roles import Prompts
+from stillhouse.core.roles import NO_PROMPTS, Prompts
 from stillhouse.core.types import Encoder, FloatArray
+from stillhouse.evaluation.suites import run_suite
 from stillhouse.experiments.kinds.claims import Claims
 from stillhouse.experiments.preparation import Prepared
-from stillhouse.plan.data import Model, Scored
-from stillhouse.plan.stage import Stage
+from stillhouse.plan.data import Model, Scored, Teacher, VectorFiles
+from stillhouse.plan.stage import DevSuite, Stage, TestSuite
 from stillhouse.search.records import TrialRecord
 from stillhouse.students.cpu.products import quick_products
 from stillhouse.teachers.loading import load_sentence_transformer
+from stillhouse.teachers.prompts import prompts_of
+from stillhouse.teachers.vector_files import FilesEncoder, NoVector
 from stillhouse.training.models import encoder_in
 from stillhouse.training.module import build_student
 from stillhouse.training.pair_scores import teacher_scorer
@@ -60,16 +64,16 @@ class Contenders:
     def _teacher_prompts(self) -> list[Prompts]:
         """The teacher's prompts, if it has any: no store need name those of a role that is only measured."""
         setting = self.prepared.setting
-        prompts = None if setting.get(Claims) else setting.teacher.prompts
+        prompts = NO_PROMPTS if setting.get(Claims) else prompts_of(setting.teacher)
         return [prompts] if prompts else []
 
-    def encoders(self, workspace: Workspace) -> dict[str, tuple[Any, nn.Module]]:
-        """Load each model by name: its encoder, and the module whose cost is measured."""
+    def encoders(self, workspace: Workspace) -> dict[str, tuple[Any, nn.Module | None]]:
+        """Load each model by name: its encoder, and the module whose cost is measured, where there is one."""
         setting = self.prepared.setting
         device = usable_device(self.device)
         student = encoder_in(self.champion.folder, device)
         start = untrained(first_of(self.champion.stage), device)
-        models = {"student": (student, _module(student))}
+        models: dict[str, tuple[Any, nn.Module | None]] = {"student": (student, _module(student))}
         scorer = scoring_teacher(self.champion.stage, workspace, device)
         if scorer is not None:
             models["teacher"] = (scorer, _module(scorer))
@@ -119,10 +123,26 @@ def scoring_teacher(stage: Stage, workspace: Workspace, device: str) -> Any:
     return None
 
 
-def teacher(model: Model, max_length: int, device: str) -> tuple[Encoder, nn.Module]:
-    """Load the teacher as an encoder, with its module."""
+def teacher(model: Teacher, max_length: int, device: str) -> tuple[Encoder, nn.Module | None]:
+    """Load the teacher as an encoder, with its module; files of vectors have none."""
+    if isinstance(model, VectorFiles):
+        return FilesEncoder(model), None
     encoder = TeacherEncoder(model, max_length, device)
     return encoder, encoder.module
+
+
+def figures_of(suite: DevSuite | TestSuite, encoder: Any, workspace: Workspace) -> dict[str, float]:
+    """Measure a model; a teacher of vectors alone has the figures of texts that its files have."""
+    if not isinstance(encoder, FilesEncoder):
+        return run_suite(suite, encoder, workspace)
+    figures: dict[str, float] = {}
+    for evaluator in suite.evaluators:
+        try:
+            # Alone, and without the figure that a dev suite must return.
+            figures |= run_suite(TestSuite((evaluator,)), encoder, workspace)
+        except NoVector as error:
+            say(f"  the teacher has no figures of {evaluator.target.__name__}: {error}")
+    return figures
 
 
 def first_of(stage: Stage) -> Stage:

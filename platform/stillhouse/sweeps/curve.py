@@ -73,7 +73,7 @@ def train_at(
         BadInput: With some fraction a stage has fewer rows than its batch size; nothing is trained then.
     """
     plans = []
-    skipped = unread(method, hp, experiment, experiment.sketch(experiment.teacher.model()))
+    skipped = unread(method, hp, experiment, experiment.sketch(experiment.teacher.resolve()))
     for place, fraction in enumerate(fractions):
         given = changed(experiment, {"budget.fraction": fraction})
         prepared = prepare(given, workspace, embedding, refresh=refresh and place == 0, unread=skipped)

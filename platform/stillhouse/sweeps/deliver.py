@@ -14,7 +14,6 @@ from stillhouse.core.machine import describe_machine
 from stillhouse.core.types import Encoder, Scorer
 from stillhouse.corpora.tables import open_texts
 from stillhouse.evaluation.cost import cost, pairs_per_second
-from stillhouse.evaluation.suites import run_suite
 from stillhouse.experiments.kinds.claims import Claims
 from stillhouse.experiments.preparation import Prepared
 from stillhouse.methods import load_method
@@ -36,7 +35,7 @@ from stillhouse.search.trial import Context
 from stillhouse.students.export.modules import STOCK, TOWERS
 from stillhouse.students.sizes import sizes
 from stillhouse.sweeps.baseline import Baseline
-from stillhouse.sweeps.contenders import Champion, Contenders, scoring_teacher, teacher
+from stillhouse.sweeps.contenders import Champion, Contenders, figures_of, scoring_teacher, teacher
 from stillhouse.sweeps.costs import costs_of
 from stillhouse.sweeps.export import CARD, champion_card, export_stage
 from stillhouse.sweeps.findings import Findings, findings_of
@@ -136,7 +135,9 @@ def _tested(
     say(f"test split, opened {'for the first time' if not before else f'before, {before} times'}")
     tested: dict[str, dict[str, Any]] = {}
     for who, (encoder, module) in contenders.encoders(workspace).items():
-        figures = run_suite(contenders.prepared.test, encoder, workspace)
+        figures = figures_of(contenders.prepared.test, encoder, workspace)
+        if not figures and module is None:
+            continue
         measured = _cost(encoder, module, contenders.prepared)
         machine = describe_machine(int(measured["threads"])) if "threads" in measured else {}
         tested[who] = {"metrics": figures, "cost": measured, "machine": machine}
@@ -152,8 +153,13 @@ def _tested(
     return tested
 
 
-def _cost(encoder: Any, module: nn.Module, prepared: Prepared) -> dict[str, float]:
-    """Measure size and speed; for a ranking model also the pairs scored per second."""
+def _cost(encoder: Any, module: nn.Module | None, prepared: Prepared) -> dict[str, float]:
+    """Measure size and speed; for a ranking model also the pairs scored per second.
+
+    A teacher that is there by its vectors alone has a dimension and nothing else.
+    """
+    if module is None:
+        return {"dim": float(prepared.setting.teacher_dim)}
     pairs = prepared.setting.get(Claims) is not None and isinstance(encoder, Scorer)
     speed = {"pairs_per_second": pairs_per_second(encoder)} if pairs else {}
     if not isinstance(encoder, Encoder):
@@ -308,7 +314,7 @@ def _teacher_dev(
         encoder = scoring_teacher(champion.stage, workspace, usable_device(context.where.device))
     if (setting.get(Claims) is not None and champion is None) or encoder is None:
         return {}
-    figures = run_suite(setting.dev, encoder, workspace)
+    figures = figures_of(setting.dev, encoder, workspace)
     write_json(path, figures)
     return figures
 

@@ -211,7 +211,7 @@ def champion_card(
             "seed": stage.seed,
             **_versions(),
         },
-        licence=licence_of(teacher) if teacher else "",
+        licence=licence_of(teacher) if isinstance(teacher, Model) else "",
         base_models=_base_models(stage.student, facts["teacher"]),
     )
 

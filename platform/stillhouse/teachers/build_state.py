@@ -19,7 +19,7 @@ from stillhouse.core.console import warn
 from stillhouse.core.errors import BadInput, blocked
 from stillhouse.core.identity import canonical
 from stillhouse.core.integrity import moved, put_aside
-from stillhouse.plan.data import Model
+from stillhouse.plan.data import Model, VectorFiles
 from stillhouse.teachers.shards import (
     ARROW_TYPE,
     Shard,
@@ -128,6 +128,8 @@ def _described(work: Work, shards: list[Shard]) -> list[dict[str, Any]]:
 
 def _identity(work: Work) -> dict[str, str]:
     teacher = work.store.teacher
+    if isinstance(teacher, VectorFiles):
+        return {"name": teacher.name, "sha256": teacher.sha256}
     if isinstance(teacher, Model):
         return {"name": teacher.name or Path(teacher.path).name, "sha256": teacher.sha256}
     weights = read_manifest(Workspace(work.root).path(teacher)).get("weights_sha256", "")

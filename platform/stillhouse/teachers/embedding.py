@@ -6,6 +6,7 @@ travels back. A run that was killed continues with the missing shards.
 """
 
 import contextlib
+import itertools
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -15,9 +16,10 @@ import torch
 
 from stillhouse.core.artifacts import Workspace, locked
 from stillhouse.core.errors import BadInput, mistake_in, require
-from stillhouse.plan.data import Model, Store
+from stillhouse.plan.data import Model, Store, VectorFiles
 from stillhouse.teachers.build_state import Build
 from stillhouse.teachers.forward import default_batch_tokens
+from stillhouse.teachers.importing import import_shards
 from stillhouse.teachers.loading import check_teacher, tokenizer_of
 from stillhouse.teachers.shards import Embedders, Shard, Work, tokenise
 from stillhouse.teachers.weights import on_this_machine
@@ -99,11 +101,15 @@ def build_stores(
         builds = [Build(_work(workspace, store, device, threads, batch_tokens)) for store in left]
         missing = [(number, part) for number, build in enumerate(builds) for part in build.missing()]
         works = [build.work for build in builds]
+        imported = [item for item in missing if _has_vectors(works[item[0]])]
+        embedded = [item for item in missing if not _has_vectors(works[item[0]])]
         if local:
-            shards = _in_process(works, missing)
+            shards = _in_process(works, embedded)
+        elif embedded or not imported:
+            shards = _through_ray(works, embedded, actors, no_progress_seconds)
         else:
-            shards = _through_ray(works, missing, actors, no_progress_seconds)
-        _collect(builds, shards, progress)
+            shards = iter(())
+        _collect(builds, itertools.chain(import_shards(works, imported), shards), progress)
 
 
 def _collect(builds: list[Build], shards: Iterator[tuple[int, Shard]], progress: Progress | None) -> None:
@@ -129,6 +135,8 @@ def _has_bfloat16(kind: str) -> bool:
 
 
 def _work(workspace: Workspace, store: Store, device: str, threads: int, batch_tokens: int) -> Work:
+    if isinstance(store.teacher, VectorFiles):
+        return Work(store, workspace.root.resolve())
     resolve_compute(device, store.compute)
     if isinstance(store.teacher, Model):
         check_teacher(on_this_machine(store.teacher))
@@ -140,6 +148,10 @@ def _work(workspace: Workspace, store: Store, device: str, threads: int, batch_t
         threads,
         batch_tokens or default_batch_tokens(device, threads),
     )
+
+
+def _has_vectors(work: Work) -> bool:
+    return isinstance(work.store.teacher, VectorFiles)
 
 
 def _in_process(works: list[Work], missing: list[tuple[int, int]]) -> Iterator[tuple[int, Shard]]:
@@ -170,7 +182,8 @@ def _through_ray(
     import ray.data
 
     with ray.data.DataContext.current(_context(no_progress_seconds)), _quiet():
-        per_task, per_actor = _resources(works[0], actors, ray.cluster_resources())
+        first = works[missing[0][0]]
+        per_task, per_actor = _resources(first, actors, ray.cluster_resources())
         items = [{"number": number, "index": part} for number, part in missing]
         rows = ray.data.from_items(items, override_num_blocks=len(missing))
         tokens = rows.map_batches(
@@ -182,7 +195,7 @@ def _through_ray(
             batch_size=1,
             batch_format="pyarrow",
             compute=ray.data.ActorPoolStrategy(size=actors),
-            runtime_env={"env_vars": _environment(works[0].threads)},
+            runtime_env={"env_vars": _environment(first.threads)},
             **per_actor,
         )
         try:
@@ -209,7 +222,8 @@ def _as_list(values: Any) -> "pa.ListArray":
 
 class _TeacherActor:
     def __init__(self, works: list[Work]) -> None:
-        resolve_compute(works[0].device, works[0].store.compute)
+        for work in works:
+            resolve_compute(work.device, work.store.compute)
         self._embedders = Embedders(works)
 
     def __call__(self, batch: "pa.Table") -> "pa.Table":

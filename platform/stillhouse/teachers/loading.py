@@ -13,11 +13,11 @@ from stillhouse.core.roles import DOCUMENT, QUERY, Prompts
 from stillhouse.core.tensors import read_tensors
 from stillhouse.core.tokenizing import FastTokenizer, first_module, is_static
 from stillhouse.core.types import Tokens
-from stillhouse.plan.data import Model, Store
+from stillhouse.plan.data import Model, Store, Teacher, VectorFiles
 from stillhouse.plan.stage import Stage
 from stillhouse.students.backbone import quiet
 from stillhouse.students.cpu.attention import optimise_for_cpu
-from stillhouse.students.head import head_of, load_pooler
+from stillhouse.students.head import head_of, load_pooler, require_model
 from stillhouse.students.pooling import POOLER
 from stillhouse.teachers.forward import cast_products
 from stillhouse.teachers.prompts import prompts_of
@@ -117,8 +117,9 @@ def _replace_head(loaded: "SentenceTransformer", model: Model) -> None:
         loaded.add_module(str(place), part.to(device))
 
 
-def tokenizer_of(teacher: Model | Stage) -> Model:
+def tokenizer_of(teacher: Teacher | Stage) -> Model:
     """Return the model whose folder holds a teacher's tokenizer; a student is built once per process."""
+    assert not isinstance(teacher, VectorFiles), "files of vectors have no tokenizer"
     if isinstance(teacher, Model):
         return teacher
     # By the printed form, not by the fingerprint, which does not cover paths.
@@ -146,7 +147,7 @@ def load_teacher(store: Store, workspace: Workspace, device: str = "cpu") -> nn.
     """
     if isinstance(store.teacher, Stage):
         return _trained(store.teacher, workspace, device, store.compute)
-    local = on_this_machine(store.teacher)
+    local = on_this_machine(require_model(store.teacher))
     check_teacher(local)
     model: nn.Module = load_sentence_transformer(local, device)
     if not is_static(Path(local.path)):
@@ -158,7 +159,7 @@ def as_encoder(teacher: nn.Module, store: Store) -> Callable[[Tokens], Tensor]:
     """Return a loaded teacher as a function from tokens of texts with a store's prompt to vectors (B, E)."""
     if isinstance(store.teacher, Stage):
         return lambda tokens: teacher(tokens).embedding_BD
-    local = on_this_machine(store.teacher)
+    local = on_this_machine(require_model(store.teacher))
     return _static(teacher) if is_static(Path(local.path)) else _contextual(teacher, store, local)
 
 

@@ -4,17 +4,29 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from stillhouse.core.errors import BadInput, nearest, require
-from stillhouse.core.roles import DOCUMENT_NAMES, SETTINGS, Prompts, named_prompts, own_prompts
+from stillhouse.core.roles import (
+    DOCUMENT_NAMES,
+    NO_PROMPTS,
+    SETTINGS,
+    Prompts,
+    named_prompts,
+    own_prompts,
+)
 from stillhouse.core.tokenizing import FastTokenizer
-from stillhouse.plan.data import Model
+from stillhouse.plan.data import Model, Teacher, VectorFiles
 
 NAMED = "@"
 """What a prompt begins with that is one of the model's own prompts, by name."""
 _SHOWN = 60
 
 
-def prompts_of(model: Model) -> Prompts:
-    """Return a model's prompts by role: those that it was given, or else its folder's own."""
+def prompts_of(model: Teacher) -> Prompts:
+    """Return a model's prompts by role: those that it was given, or else its folder's own.
+
+    Vectors from elsewhere have none: whatever stood before their texts is in them.
+    """
+    if isinstance(model, VectorFiles):
+        return NO_PROMPTS
     return own_prompts(Path(model.path)) if model.prompts is None else model.prompts
 
 

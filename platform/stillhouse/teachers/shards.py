@@ -39,7 +39,7 @@ class Work:
     Attributes:
         store: The store to build.
         root: The workspace's folder.
-        tokenizer: The model whose folder holds the teacher's tokenizer.
+        tokenizer: The model whose folder holds the teacher's tokenizer; None where no model is run.
         device: Device that the teacher runs on.
         threads: Threads per process that runs the teacher; 0 keeps the current number.
         batch_tokens: Tokens per batch, padding included.
@@ -47,10 +47,10 @@ class Work:
 
     store: Store
     root: Path
-    tokenizer: Model
-    device: str
-    threads: int
-    batch_tokens: int
+    tokenizer: Model | None = None
+    device: str = "cpu"
+    threads: int = 0
+    batch_tokens: int = 0
 
     @property
     def folder(self) -> Path:
@@ -102,6 +102,11 @@ def shard_rows(texts_folder: Path) -> list[int]:
     return [int(shard["rows"]) for shard in read_manifest(texts_folder)["shards"]]
 
 
+@functools.lru_cache(maxsize=8)
+def _first_rows(texts_folder: Path) -> IntArray:
+    return np.cumsum([0, *shard_rows(texts_folder)], dtype=np.int64)
+
+
 def schema(dim: int, dtype: str, notes: Mapping[str, str] | None = None) -> pa.Schema:
     """Return the Arrow schema of a shard."""
     fields = [("row", pa.int64()), ("embedding", pa.list_(ARROW_TYPE[dtype], dim))]
@@ -119,7 +124,7 @@ def digest_of(rows: IntArray, stored_NE: npt.NDArray[Any], tokens: int) -> str:
 def tokenise(work: Work, index: int) -> tuple[Ids, Offsets]:
     """Read a shard's texts, prepend the prompt to each, and tokenise them."""
     texts = Texts(work.texts_folder).shard(index)
-    tokenizer = _tokenizer(work.tokenizer, work.store.max_length)
+    tokenizer = _tokenizer_of(work)
     return tokenizer([work.store.prompt + text for text in texts] if work.store.prompt else texts)
 
 
@@ -135,33 +140,47 @@ class ShardEmbedder:
         if work.threads:
             torch.set_num_threads(work.threads)
         self._work = work
-        self._first_rows = np.cumsum([0, *shard_rows(work.texts_folder)])
-        self._pad_id = _tokenizer(work.tokenizer, work.store.max_length).pad_id
+        self._pad_id = _tokenizer_of(work).pad_id
         self.loaded = teacher or load_teacher(work.store, Workspace(work.root), work.device)
         self.teacher = as_encoder(self.loaded, work.store)
 
     def __call__(self, index: int, ids: Ids, offsets: Offsets) -> Shard:
         """Embed a shard's tokens and write its file; rows without a vector are quarantined with a reason."""
         start = time.perf_counter()
-        store, folder = self._work.store, self._work.folder
         forward = Forward(
-            self.teacher, self._pad_id, self._work.batch_tokens, store.compute, self._work.device
+            self.teacher, self._pad_id, self._work.batch_tokens, self._work.store.compute, self._work.device
         )
-        vectors_NE = forward(ids, offsets)
-        with np.errstate(over="ignore"):
-            stored_NE = vectors_NE.astype(store.dtype)
-        reasons = _faults(vectors_NE, stored_NE, np.diff(offsets))
-        first = int(self._first_rows[index])
-        rejected = [{"row": first + row, "reason": reason} for row, reason in sorted(reasons.items())]
-        if rejected:
-            write_json(folder / quarantine_name(index), rejected)
-        else:
-            (folder / quarantine_name(index)).unlink(missing_ok=True)
-        kept = np.setdiff1d(np.arange(len(vectors_NE)), np.fromiter(reasons, np.int64, len(reasons)))
-        size, sha256 = _write(folder / part_name(index), first + kept, stored_NE[kept], len(ids), store.dtype)
-        seconds = time.perf_counter() - start
-        dim = vectors_NE.shape[1]
-        return Shard(index, len(kept), len(rejected), dim, len(ids), size, sha256, seconds)
+        empty = {int(row): "the text has no tokens" for row in np.flatnonzero(np.diff(offsets) == 0)}
+        return write_shard(self._work, index, forward(ids, offsets), empty, tokens=len(ids), start=start)
+
+
+def write_shard(
+    work: Work, index: int, vectors_NE: Vectors, without: Mapping[int, str], *, tokens: int, start: float
+) -> Shard:
+    """Write the file of a shard; rows without a vector are quarantined with a reason.
+
+    Args:
+        work: The store.
+        index: The shard.
+        vectors_NE: A vector for every row of the shard's texts.
+        without: Rows that have no vector, counted from the first of the shard, and why.
+        tokens: Number of tokens without padding.
+        start: When the work on the shard began, by `time.perf_counter`.
+    """
+    store, folder = work.store, work.folder
+    with np.errstate(over="ignore"):
+        stored_NE = vectors_NE.astype(store.dtype)
+    reasons = {**_faults(vectors_NE, stored_NE), **without}
+    first = int(_first_rows(work.texts_folder)[index])
+    rejected = [{"row": first + row, "reason": reason} for row, reason in sorted(reasons.items())]
+    if rejected:
+        write_json(folder / quarantine_name(index), rejected)
+    else:
+        (folder / quarantine_name(index)).unlink(missing_ok=True)
+    kept = np.setdiff1d(np.arange(len(vectors_NE)), np.fromiter(reasons, np.int64, len(reasons)))
+    size, sha256 = _write(folder / part_name(index), first + kept, stored_NE[kept], tokens, store.dtype)
+    seconds = time.perf_counter() - start
+    return Shard(index, len(kept), len(rejected), vectors_NE.shape[1], tokens, size, sha256, seconds)
 
 
 class Embedders:
@@ -187,19 +206,23 @@ class Embedders:
         return self._embedders[number](index, ids, offsets)
 
 
+def _tokenizer_of(work: Work) -> FastTokenizer:
+    assert work.tokenizer is not None, "a model is run with its tokenizer"
+    return _tokenizer(work.tokenizer, work.store.max_length)
+
+
 @functools.lru_cache(maxsize=2)
 def _tokenizer(model: Model, max_length: int) -> FastTokenizer:
     return FastTokenizer(Path(on_this_machine(model).path), max_length)
 
 
-def _faults(vectors_NE: Vectors, stored_NE: npt.NDArray[Any], lengths: Offsets) -> dict[int, str]:
+def _faults(vectors_NE: Vectors, stored_NE: npt.NDArray[Any]) -> dict[int, str]:
     """Return the reason why a row cannot be stored, by row."""
     finite = np.isfinite(vectors_NE).all(axis=1)
     overflow = finite & ~np.isfinite(stored_NE).all(axis=1)
     faults = {int(row): "the teacher's vector holds NaN or infinity" for row in np.flatnonzero(~finite)}
     for row in np.flatnonzero(overflow):
         faults[int(row)] = f"a value of {np.abs(vectors_NE[row]).max():g} does not fit in {stored_NE.dtype}"
-    faults.update({int(row): "the text has no tokens" for row in np.flatnonzero(lengths == 0)})
     return faults
 
 

@@ -9,7 +9,7 @@ from stillhouse.core.artifacts import Workspace, read_json, read_manifest, write
 from stillhouse.corpora.tables import open_rows
 from stillhouse.evaluation.retrieval import Search
 from stillhouse.evaluation.suites import figure_facts
-from stillhouse.plan.data import Model
+from stillhouse.plan.data import Model, Teacher
 from stillhouse.plan.stage import Stage
 
 FACTS = "facts.json"
@@ -21,11 +21,11 @@ def write_facts(stage: Stage, workspace: Workspace, search: Search | None = None
     if path.exists():
         return
     stages = list(stage.chain())
-    models = [each for part in stages for each in _teachers(part)]
+    teachers = [each for part in stages for each in _teachers(part)]
     tables = [table for part in stages for table in part.examples.columns.values()]
     facts = {
-        "teachers": list(dict.fromkeys(each.name for each in models if each.name)),
-        "teacher_models": {each.sha256: asdict(each) for each in models},
+        "teachers": list(dict.fromkeys(each.name for each in teachers if each.name)),
+        "teacher_models": {each.sha256: asdict(each) for each in teachers if isinstance(each, Model)},
         "texts": {
             table.label: read_manifest(workspace.path(table))["rows"]
             for table in tables
@@ -37,12 +37,12 @@ def write_facts(stage: Stage, workspace: Workspace, search: Search | None = None
     write_json(path, facts)
 
 
-def _teachers(stage: Stage) -> Iterator[Model]:
-    """The published models that a stage learns from."""
+def _teachers(stage: Stage) -> Iterator[Teacher]:
+    """The published teachers that a stage learns from."""
     teachers: list[Any] = [*stage.examples.teachers(), *(store.teacher for store in stage.stores.values())]
     if stage.live is not None:
         teachers += stage.live.model.kwargs.values()
-    yield from (each for each in teachers if isinstance(each, Model))
+    yield from (each for each in teachers if isinstance(each, Teacher))
 
 
 def read_facts(folder: Path) -> dict[str, Any]:

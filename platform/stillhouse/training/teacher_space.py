@@ -143,12 +143,15 @@ def _teacher_in(folder: Path, plan: Mapping[str, Any]) -> Model:
     Raises:
         BadInput: Its teacher is a stage, or its weights are not found.
     """
+    by_files = False
     for part in _teachers(plan):
         if part["value"] == "plan.data.Model":
             return _model(folder, part["with"])
+        by_files = by_files or part["value"] == "plan.data.VectorFiles"
+    what = "is known by files of its vectors" if by_files else "was trained here"
     raise BadInput(
         "asymmetric search needs a published teacher that embeds documents, but that of "
-        f"{folder.name} was trained here. Name its export with --documents-by FOLDER."
+        f"{folder.name} {what}. Name {'the model' if by_files else 'its export'} with --documents-by FOLDER."
     )
 
 

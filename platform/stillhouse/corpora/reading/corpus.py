@@ -100,10 +100,14 @@ def read_texts(source: str, options: ReadOptions) -> Iterator[str | Rejected]:
                 return
 
 
-def list_files(source: str) -> tuple[Any, list[SourceFile]]:
+def list_files(source: str, kind: str = "corpus") -> tuple[Any, list[SourceFile]]:
     """List the files of a source by name, and return them with their file system.
 
     Files whose names start with ``.`` or ``_`` are skipped.
+
+    Args:
+        source: A file, folder or glob, local or under ``s3://`` or ``gs://``.
+        kind: What the source is, for messages.
 
     Raises:
         BadInput: If there are no files, or they cannot be listed.
@@ -111,7 +115,7 @@ def list_files(source: str) -> tuple[Any, list[SourceFile]]:
     from pyarrow import fs
 
     try:
-        system, files = _remote_files(source) if source.startswith(_REMOTE) else _local_files(source)
+        system, files = (_remote_files if source.startswith(_REMOTE) else _local_files)(source, kind)
     except (OSError, ValueError) as error:
         raise BadInput(f"{source} must be readable, but listing it failed: {error}.") from error
     kept = [
@@ -120,9 +124,9 @@ def list_files(source: str) -> tuple[Any, list[SourceFile]]:
         if file.type == fs.FileType.File and not file.base_name.startswith((".", "_"))
     ]
     if not kept:
-        raise BadInput(f"a corpus must have at least one file, but {source} has none. Check the folder.")
+        raise BadInput(f"a {kind} must have at least one file, but {source} has none. Check the folder.")
     if all(file.size == 0 for file in kept):
-        raise BadInput(f"a corpus must have at least one nonempty file, but those of {source} are all empty.")
+        raise BadInput(f"a {kind} must have at least one nonempty file, but those of {source} are all empty.")
     return system, kept
 
 
@@ -169,7 +173,7 @@ def _outside(text: str, options: ReadOptions) -> Rejected | None:
     return Rejected(text, f"more than {options.max_words} words") if words > options.max_words else None
 
 
-def _local_files(source: str) -> tuple[Any, list[Any]]:
+def _local_files(source: str, kind: str) -> tuple[Any, list[Any]]:
     from pyarrow import fs
 
     system = fs.LocalFileSystem()
@@ -184,12 +188,13 @@ def _local_files(source: str) -> tuple[Any, list[Any]]:
     matches = glob.glob(str(path), recursive=True)
     if not matches:
         raise BadInput(
-            f"the corpus {source!r} does not exist. Give a file, a folder, a glob, s3://…, gs://… or hf:name."
+            f"the {kind} {source!r} does not exist. Give a file, a folder, a glob, s3://…, gs://…"
+            f"{' or hf:name' if kind == 'corpus' else ''}."
         )
     return system, list(system.get_file_info(sorted(matches)))
 
 
-def _remote_files(source: str) -> tuple[Any, list[Any]]:
+def _remote_files(source: str, kind: str) -> tuple[Any, list[Any]]:
     from pyarrow import fs
 
     scheme, _, rest = source.partition("://")
@@ -202,7 +207,7 @@ def _remote_files(source: str) -> tuple[Any, list[Any]]:
     system, path = fs.FileSystem.from_uri(f"{scheme}://{rest}")
     info = system.get_file_info(path)
     if info.type == fs.FileType.NotFound:
-        raise BadInput(f"the corpus {source!r} does not exist.")
+        raise BadInput(f"the {kind} {source!r} does not exist.")
     if info.type == fs.FileType.File:
         return system, [info]
     files = system.get_file_info(fs.FileSelector(path, recursive=True))

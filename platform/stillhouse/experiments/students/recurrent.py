@@ -7,7 +7,7 @@ from stillhouse.core.errors import require
 from stillhouse.core.identity import Spec, spec
 from stillhouse.core.roles import NO_PROMPTS, Prompts
 from stillhouse.experiments.student_choice import StudentChoice, dropout_of
-from stillhouse.plan.data import Model
+from stillhouse.plan.data import Teacher
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class RecurrentChoice(StudentChoice):
         require(self.bottleneck >= 0, "student.bottleneck >= 0", bottleneck=self.bottleneck)
         self.check_head()
 
-    def spec(self, teacher: Model, seed: int) -> Spec[Any]:
+    def spec(self, teacher: Teacher, seed: int) -> Spec[Any]:
         """The student, made from the teacher or from another checkpoint."""
         from stillhouse.students.recurrent import RecurrentStudent
 

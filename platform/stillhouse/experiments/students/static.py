@@ -8,7 +8,7 @@ from stillhouse.core.identity import Spec, spec
 from stillhouse.core.roles import NO_PROMPTS, Prompts
 from stillhouse.experiments.student_choice import StudentChoice
 from stillhouse.experiments.teacher import POOLINGS
-from stillhouse.plan.data import Model
+from stillhouse.plan.data import Teacher
 
 STARTS = ("words", "contextless")
 
@@ -46,7 +46,7 @@ class StaticChoice(StudentChoice):
         require(self.start in STARTS, f"student.start in {STARTS}", start=self.start)
         self.check_head()
 
-    def spec(self, teacher: Model, seed: int) -> Spec[Any]:
+    def spec(self, teacher: Teacher, seed: int) -> Spec[Any]:
         """The student, made from the teacher or from another checkpoint."""
         from stillhouse.students.static import StaticStudent
 

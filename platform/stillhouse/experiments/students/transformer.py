@@ -8,7 +8,7 @@ from stillhouse.core.identity import Spec, spec
 from stillhouse.core.roles import NO_PROMPTS, Prompts
 from stillhouse.experiments.student_choice import StudentChoice, dropout_of
 from stillhouse.experiments.teacher import POOLINGS
-from stillhouse.plan.data import Model
+from stillhouse.plan.data import Teacher
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class TransformerChoice(StudentChoice):
         require(self.keep >= 0, "student.keep >= 0", keep=self.keep)
         self.check_head()
 
-    def spec(self, teacher: Model, seed: int) -> Spec[Any]:
+    def spec(self, teacher: Teacher, seed: int) -> Spec[Any]:
         """The student, made from the teacher or from another checkpoint."""
         from stillhouse.students.backbone import layer_count
         from stillhouse.students.transformer import TransformerStudent, select_layers

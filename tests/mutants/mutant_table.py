@@ -703,6 +703,18 @@ STUDENTS = [
 
 DATA = [
     *mistakes(
+        "teachers/vector_files.py",
+        "teachers/test_vector_files.py",
+        ("self.places[order] = np", "self.places[:] = np", "vectors of other texts"),
+        ("first = first[~filled[places[first]]]", "first = first[:]", "the last of equal vectors counts"),
+        (
+            "np.where(own[:, None], self.vectors_NE[role][rows]",
+            "np.where(own[:, None] & False, self.vectors_NE[role][rows]",
+            "a text's vector of its own role is not read",
+        ),
+        ("& np.isfinite(values_NE).all(axis=1)", "& np.isfinite(values_NE).any(axis=1)", "NaN passes"),
+    ),
+    *mistakes(
         "plan/mining.py",
         "examples/test_mining.py",
         (

@@ -314,10 +314,11 @@ def test_the_same_vector_twice_counts_once(
 ) -> None:
     texts = write_texts(workspace, "two", ["a", "b", "a"], deduplicate=False)
     vectors = np.array([[1, 0], [0, 1], [0.999999, 1e-4], [0, 1]], np.float32)
-    pq.write_table(table(["a", "b", "a", "b"], vectors), tmp_path / "twice.parquet")
-    store = Store(texts, find_vectors(str(tmp_path / "twice.parquet")))
+    pq.write_table(table(["a", "b", "a", "b"], vectors), tmp_path / "1.parquet")
+    pq.write_table(table(["a"], np.array([[0.999999, 2e-3]], np.float32)), tmp_path / "2.parquet")
+    store = Store(texts, find_vectors(str(tmp_path / "?.parquet")))
     build_store(workspace, store, local=True)
-    assert "4 vectors read, 0 of other texts, 2 repeated" in capsys.readouterr().out
+    assert "5 vectors read, 0 of other texts, 3 repeated" in capsys.readouterr().out
     assert open_store(workspace, store).gather(np.arange(3)).tolist() == [[1, 0], [0, 1], [1, 0]]
 
 

@@ -246,7 +246,9 @@ def check_plans(
     setting = experiment.sketch(teacher)
     asymmetric = asymmetric_search(experiment)
     if asymmetric:
-        setting = dataclasses.replace(setting, teacher_dim=teacher.dimension or own_dimension(require_model(teacher)))
+        setting = dataclasses.replace(
+            setting, teacher_dim=teacher.dimension or own_dimension(require_model(teacher))
+        )
     layers = layer_count(setting.student.kwargs["base"])
     for values in points:
         hp = hyper_parameters(method, values, preset)

@@ -292,13 +292,13 @@ def test_shared_settings_reach_every_stage(name: str, monkeypatch: pytest.Monkey
     monkeypatch.setattr(Setting, "common", partialmethod(_accumulating, Setting.common))
     method = load_method(name)
     stages = list(method.plan(method.HyperParameters(), setting()).chain())
-    assert {(stage.accumulate, stage.patience) for stage in stages} == {(2, 7)}
+    assert {(stage.accumulate, stage.patience, stage.average) for stage in stages} == {(2, 7, 0.9)}
 
 
 def _accumulating(
     self: Setting, common: Callable[..., dict[str, Any]], *, finetunes: bool = False
 ) -> dict[str, Any]:
-    return common(self, finetunes=finetunes) | {"accumulate": 2, "patience": 7}
+    return common(self, finetunes=finetunes) | {"accumulate": 2, "patience": 7, "average": 0.9}
 
 
 def test_epochs_replace_the_budget() -> None:

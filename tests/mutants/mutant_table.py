@@ -997,6 +997,42 @@ TRAINING = [
         ),
     ),
     *mistakes(
+        "training/average.py",
+        "training/test_average.py",
+        ("average.lerp_(weight, 1 - decay)", "average.lerp_(weight, decay)", "β and 1 − β swapped"),
+        ("min(self._decay, (1 + step)", "max(self._decay, (1 + step)", "β without its bound"),
+        (
+            "        try:\n            yield\n        finally:\n            self._write(weights)\n",
+            "        yield\n        self._write(weights)\n",
+            "the averages stay after an error",
+        ),
+        (
+            'averages.get(f"{part}.{name}", weight)',
+            "weight",
+            "the weights are kept and not their averages",
+        ),
+    ),
+    *mistakes(
+        "training/fit.py",
+        "training/test_average.py training/test_fit.py",
+        (
+            "with self.average.in_place() if self.average is not None else contextlib.nullcontext():",
+            "with contextlib.nullcontext():",
+            "the weights are measured and not their averages",
+        ),
+        (
+            '            self.average.restore(state["average"])\n',
+            "            pass\n",
+            "a new average on resume",
+        ),
+        ('state.get("average", {})', "{}", "the best step's weights and not their averages"),
+    ),
+    *mistakes(
+        "experiments/experiment.py",
+        "training/test_average.py",
+        ('"average": self.budget.average,', '"average": 0.0,', "the average does not reach the stages"),
+    ),
+    *mistakes(
         "training/fit.py",
         "training/test_fit.py",
         (

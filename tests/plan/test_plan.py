@@ -89,6 +89,7 @@ OTHER: dict[type, dict[str, Any]] = {
         "patience": 3,
         "prompts": Prompts(query="query: "),
         "keeps_objective": True,
+        "average": 0.99,
     },
 }
 """Another value of every field."""

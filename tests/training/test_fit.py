@@ -184,10 +184,12 @@ def test_the_manifest_is_written_before_the_last_evaluation_is_reported(tmp_path
     assert read_manifest(tmp_path)["steps"] == 60
 
 
-@pytest.mark.parametrize("accumulate", [1, 2])
-def test_interrupted_at_any_step_equals_uninterrupted(tmp_path: Path, accumulate: int) -> None:
-    """Dropout, bank, Adam's moments, order, best figure and metrics agree bit for bit."""
-    plan = stage(dev=dev(), evaluate_every=160, accumulate=accumulate)
+@pytest.mark.parametrize(("accumulate", "average"), [(1, 0.0), (2, 0.0), (1, 0.9)])
+def test_interrupted_at_any_step_equals_uninterrupted(
+    tmp_path: Path, accumulate: int, average: float
+) -> None:
+    """Dropout, bank, Adam's moments, averages, order, best figure and metrics agree bit for bit."""
+    plan = stage(dev=dev(), evaluate_every=160, accumulate=accumulate, average=average)
     fit(plan, table(), tmp_path / "straight", evaluate=weight_figure)
     for round_ in range(50):
         wait = iter([False] * (round_ % 7) + [True])

@@ -208,12 +208,14 @@ def test_an_upstream_stage_is_built_once(
 
 
 @pytest.mark.usefixtures("forked")
+@pytest.mark.parametrize("average", [0.0, 0.9])
 def test_two_processes_at_half_the_batch_equal_one(
-    workspace: Workspace, distil: Callable[..., Stage]
+    workspace: Workspace, distil: Callable[..., Stage], average: float
 ) -> None:
     """20 steps of IBKD in float32 without dropout, over gloo."""
     student = distil().student.replace(dropout=0.0)
-    plan = distil(student=student, budget=16 * 20, optimizer=Optimizer(1e-3), evaluate_every=16 * 10)
+    changes = {"optimizer": Optimizer(1e-3), "evaluate_every": 16 * 10, "average": average}
+    plan = distil(student=student, budget=16 * 20, **changes)
     folder = run(plan, workspace, where=WHERE)
     alone, curve = load_file(folder / "student.safetensors"), read_manifest(folder)["evaluations"]
     shutil.rmtree(folder)

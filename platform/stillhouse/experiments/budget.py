@@ -25,6 +25,9 @@ class Budget:
         finetune_patience: The same for the fine-tuning stage; -1 takes ``patience``.
         accumulate: Micro-batches per optimiser step. Losses that compare the texts of a batch then compare
             those of a micro-batch.
+        average: Decay per optimiser step of the moving average of the weights, such as 0.99: the average is
+            measured, kept and exported instead of the weights; 0 keeps the weights themselves. After step t
+            it is at most (1 + t) / (10 + t).
         fraction: Share of the training rows. A smaller share is part of a larger one; the budgets stay.
         fraction_of: Rows that ``fraction`` applies to: ``sentences`` (or translations, or claims), ``labels``
             (pairs, or a task's rows), or ``all``.
@@ -37,6 +40,7 @@ class Budget:
     patience: int = 0
     finetune_patience: int = -1
     accumulate: int = 1
+    average: float = 0.0
     fraction: float = 1.0
     fraction_of: str = "all"
 
@@ -53,6 +57,7 @@ class Budget:
             finetune_patience=self.finetune_patience,
         )
         require(self.accumulate >= 1, "budget.accumulate >= 1", accumulate=self.accumulate)
+        require(0 <= self.average < 1, "0 <= budget.average < 1", average=self.average)
         require(0 < self.fraction <= 1, "0 < fraction <= 1", fraction=self.fraction)
         require(
             self.fraction_of in FRACTION_OF, f"fraction_of in {FRACTION_OF}", fraction_of=self.fraction_of

@@ -199,6 +199,7 @@ class Experiment:
             "patience": self.budget.patience,
             "finetune_patience": self.budget.finetune_patience,
             "accumulate": self.budget.accumulate,
+            "average": self.budget.average,
             "max_length": self.student.length(teacher, self.common_length(teacher)),
             "prompts": self.student.prompts,
             "seed": self.seed,

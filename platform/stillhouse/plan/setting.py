@@ -104,6 +104,7 @@ class Setting:
         patience: Evaluations without a better dev figure before a stage ends; 0 never ends it early.
         finetune_patience: The same for the fine-tuning stage; -1 takes ``patience``.
         accumulate: Micro-batches per optimiser step.
+        average: Decay per step of the moving average of the weights; 0 keeps the weights themselves.
         max_length: Tokens per text for the student.
         autocast: ``float32`` or ``bfloat16``.
         seed: Seed of everything random in training.
@@ -122,6 +123,7 @@ class Setting:
     patience: int = 0
     finetune_patience: int = -1
     accumulate: int = field(default=1, metadata={"identity": "unless_default"})
+    average: float = field(default=0.0, metadata={"identity": "unless_default"})
     max_length: int = 128
     autocast: str = "float32"
     seed: int = 0
@@ -161,5 +163,6 @@ class Setting:
             "dev": self.dev,
             "patience": self.finetune_patience if own else self.patience,
             "accumulate": self.accumulate,
+            "average": self.average,
             "prompts": self.prompts,
         }

@@ -122,6 +122,8 @@ class Stage(Named):
         patience: Evaluations without improvement before the stage ends; 0 disables early ending.
         prompts: What the student is given before every text, by role.
         keeps_objective: Whether the objective, too, starts from the weights of ``start_from``.
+        average: Decay per step of the moving average of the weights, which is then measured and kept instead
+            of them (`training.average`); 0 keeps the weights themselves.
     """
 
     kind: ClassVar[str] = "stages"
@@ -145,6 +147,7 @@ class Stage(Named):
     patience: int = 0
     prompts: Prompts = field(default=Prompts(), metadata={"identity": "unless_default"})
     keeps_objective: bool = field(default=False, metadata={"identity": "unless_default"})
+    average: float = field(default=0.0, metadata={"identity": "unless_default"})
 
     def __post_init__(self) -> None:
         """Check the ranges, and that nothing of the test split steers training."""
@@ -156,6 +159,7 @@ class Stage(Named):
             batch_size=self.batch_size,
         )
         require(self.accumulate >= 1, "accumulate >= 1", accumulate=self.accumulate)
+        require(0 <= self.average < 1, "0 <= average < 1", average=self.average)
         require(
             self.batch_size % self.accumulate == 0,
             "batch_size is a multiple of accumulate",

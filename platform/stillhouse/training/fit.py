@@ -18,6 +18,7 @@ from stillhouse.core.types import Batch, FittedObjective, Terms
 from stillhouse.plan.stage import Stage
 from stillhouse.students.cpu.attention import optimise_for_cpu
 from stillhouse.training import checkpoint
+from stillhouse.training.average import WeightAverage, averaged
 from stillhouse.training.gradient_shares import PREFIX, STEPS, TermGradients
 from stillhouse.training.meter import Meter
 from stillhouse.training.metrics_log import NAME, MetricsLog
@@ -129,6 +130,7 @@ class _Loop:
         self.module = module.to(device).train()
         optimise_for_cpu(self.module, device)
         self.optimizer = make_optimizer(self.module, stage.optimizer, device)
+        self.average = WeightAverage(self.module, stage.average) if stage.average else None
         self.meter, self.progress = Meter(), Progress()
         self.shares: dict[str, float] = {}
         self._before: set[int] = set()
@@ -211,6 +213,8 @@ class _Loop:
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         self.progress.step += 1
+        if self.average is not None:
+            self.average.update(self.progress.step)
 
     def _gradients_of(self, terms: Terms) -> TermGradients | None:
         """Begin to measure the shares of several terms in the gradient, if this step is one that measures."""
@@ -252,9 +256,10 @@ class _Loop:
         self._write({**means, **self.module.readings, "learning_rate": rate, "examples_per_second": speed})
 
     def _evaluate(self, evaluate: Evaluate | None, on_evaluation: OnEvaluation | None) -> None:
-        metrics, collapsed = on_rank0(
-            lambda: measure(self.module, self.stage, self.table, self.device, evaluate, self.held_out)
-        )
+        with self.average.in_place() if self.average is not None else contextlib.nullcontext():
+            metrics, collapsed = on_rank0(
+                lambda: measure(self.module, self.stage, self.table, self.device, evaluate, self.held_out)
+            )
         if collapsed is not None:
             raise Diverged(
                 f"{self.stage.label}: the student collapsed by step {self.progress.step} of "
@@ -299,6 +304,7 @@ class _Loop:
             "optimizer": self.optimizer.state_dict(),
             "meter": self.meter.state(),
             "rng": rngs,
+            **({"average": self.average.state()} if self.average is not None else {}),
         }
         checkpoint.save(self.folder, self.progress.step, state)
         # The checkpoint before this one stays, with those that it needs, in case this one is damaged later.
@@ -314,6 +320,8 @@ class _Loop:
         self.module.student.load_state_dict(state["student"])
         self.module.objective.load_state_dict(state["objective"])
         self.optimizer.load_state_dict(state["optimizer"])
+        if self.average is not None:
+            self.average.restore(state["average"])
         self.progress = Progress.restored(state["progress"])
         self._before = self._needed()
         self.meter.restore(**state["meter"], device=self.device)
@@ -325,10 +333,14 @@ class _Loop:
         return {self.progress.step, *(step for _, step in self.progress.best)}
 
     def _weights_at(self, step: int) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """The weights of student and objective after a step; their averages, if the stage averages."""
         if step == self.progress.step:
-            return self.module.student.state_dict(), self.module.objective.state_dict()
-        state = checkpoint.load(self.folder, step)
-        return state["student"], state["objective"]
+            student, objective = self.module.student.state_dict(), self.module.objective.state_dict()
+            averages = {} if self.average is None else self.average.state()
+        else:
+            state = checkpoint.load(self.folder, step)
+            student, objective, averages = state["student"], state["objective"], state.get("average", {})
+        return averaged("student", student, averages), averaged("objective", objective, averages)
 
     def _rate(self, offset: int = 0) -> float:
         return learning_rate(self.stage.optimizer, self.progress.step + offset, self.stage.steps)

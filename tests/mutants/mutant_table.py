@@ -453,11 +453,6 @@ METHODS = [
             "student_of(setting, hp.layers)",
             "M is not kept",
         ),
-        (
-            "learnt_map(keep_projection=hp.keep_projection, bias=hp.bias)",
-            "learnt_map(keep_projection=False, bias=hp.bias)",
-            "a second M in the loss",
-        ),
         ("keep_projection=hp.keep_projection, bias=hp.bias", "keep_projection=hp.keep_projection", "no bias"),
     ),
     *mistakes(

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from stillhouse.api import Trained, embed, evaluate, export, load, read_experiment, sweep, train
     from stillhouse.core.errors import BadInput
     from stillhouse.experiments.augmentation import Augmentation
-    from stillhouse.experiments.budget import Budget
+    from stillhouse.experiments.budget import Budget, Refit
     from stillhouse.experiments.experiment import Experiment
     from stillhouse.experiments.kinds.claims import Claims
     from stillhouse.experiments.kinds.collection import SearchCollection
@@ -40,6 +40,7 @@ __all__ = [
     "Pairs",
     "Parallel",
     "RecurrentChoice",
+    "Refit",
     "SearchCollection",
     "Selection",
     "Sentences",
@@ -67,6 +68,7 @@ _MODULES = {
     "Pairs": "experiments.kinds.pairs",
     "Parallel": "experiments.kinds.parallel",
     "RecurrentChoice": "experiments.students.recurrent",
+    "Refit": "experiments.budget",
     "SearchCollection": "experiments.kinds.collection",
     "Selection": "experiments.selection",
     "Sentences": "experiments.kinds.sentences",

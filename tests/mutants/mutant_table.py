@@ -526,6 +526,26 @@ METHODS = [
         ),
     ),
     *mistakes(
+        "sweeps/refit.py",
+        "sweeps/test_refit.py",
+        ("best_records(records)[:top]", "list(records)[:top]", "the first trials instead of the best"),
+        ("        if record.number not in reasons\n", "", "a student that diverged is delivered"),
+        (
+            "best = max((trial, *refits), key",
+            "best = max(refits or (trial,), key",
+            "a refit that is worse than its trial is delivered",
+        ),
+    ),
+    *mistakes(
+        "experiments/preparation.py",
+        "sweeps/test_refit.py::test_an_experiment_prepares_all_rows_for_a_refit",
+        (
+            "return self._completed(longer)",
+            "return self._completed(cut(longer, self.experiment.budget))",
+            "a share",
+        ),
+    ),
+    *mistakes(
         "methods/crd.py",
         f"{GOLDEN}::test_crd",
         ("items=setting[Sentences].rows", "items=hp.bank_size", "N over the bank for N over the items"),
@@ -1376,8 +1396,8 @@ SEARCH = [
         "search/records.py",
         "search/test_records.py",
         (
-            "return max(finished, key=_rank",
-            "return min(finished, key=_rank",
+            "return sorted(finished, key=_rank, reverse=True)",
+            "return sorted(finished, key=_rank)",
             "the worst trial is the champion",
         ),
         ("*(-value for value in second)", "*second", "the slowest of equals is the champion"),

@@ -40,6 +40,8 @@ FLAGS: Mapping[str, str] = {
     "patience": "budget.patience",
     "fraction": "budget.fraction",
     "fraction_of": "budget.fraction_of",
+    "refit": "budget.refit.distil",
+    "refit_top": "budget.refit.top",
     "data_root": "selection.data_root",
     "select": "selection.by",
     "compute": "compute",

@@ -109,6 +109,18 @@ def concurrency(need: Need, limit: int) -> int:
     return min(fits, limit) if limit else fits
 
 
+def largest_share(need: Need, count: int) -> Need:
+    """The need of each of a few tasks that have the cluster to themselves: an equal share of a node's CPUs.
+
+    Several workers, or a GPU, are a share of their own, and are left as they are.
+    """
+    nodes = [shape["CPU"] for shape, number in nodes_up() for _ in range(int(number)) if shape.get("CPU")]
+    if need.nested or need.gpus or not nodes:
+        return need
+    tasks_per_node = math.ceil(count / len(nodes))
+    return replace(need, cpus=max(need.cpus, min(nodes) // tasks_per_node))
+
+
 def cluster_device(device: str) -> str:
     """Resolve ``auto``: a GPU if a node of the cluster has one, or a future node may, else the CPU."""
     if device != "auto":

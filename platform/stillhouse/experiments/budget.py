@@ -1,13 +1,43 @@
 """How long an experiment trains, and on what share of its rows."""
 
 import dataclasses
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from stillhouse.core.errors import require
 
 FRACTION_OF = ("all", "sentences", "labels")
 DISTIL, FINETUNE = 8192, 768
 """Budgets of methods that state none."""
+
+
+@dataclass(frozen=True)
+class Refit:
+    """How long the best trials of a search are trained again, on all of the rows; see `sweeps.refit`.
+
+    Attributes:
+        distil: Examples that the distillation stage sees; 0 takes as many as a trial.
+        finetune: Examples that the fine-tuning stage sees; -1 takes as many as a trial.
+        evaluations: Dev evaluations per stage, at equal intervals.
+        top: Number of trials that are trained again, the best ones by the dev figure. The best of them on dev
+            is delivered.
+    """
+
+    distil: int = 0
+    finetune: int = -1
+    evaluations: int = 4
+    top: int = 1
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        require(self.distil >= 0, "budget.refit.distil >= 0", distil=self.distil)
+        require(self.finetune >= -1, "budget.refit.finetune >= -1", finetune=self.finetune)
+        require(self.evaluations > 0, "budget.refit.evaluations > 0", evaluations=self.evaluations)
+        require(self.top > 0, "budget.refit.top > 0", top=self.top)
+
+    @property
+    def asked_for(self) -> bool:
+        """Whether any trial is trained again."""
+        return self.distil > 0 or self.finetune > 0
 
 
 @dataclass(frozen=True)
@@ -31,6 +61,7 @@ class Budget:
         fraction: Share of the training rows. A smaller share is part of a larger one; the budgets stay.
         fraction_of: Rows that ``fraction`` applies to: ``sentences`` (or translations, or claims), ``labels``
             (pairs, or a task's rows), or ``all``.
+        refit: How long the best trials of a search are trained again.
     """
 
     distil: int = 0
@@ -43,6 +74,7 @@ class Budget:
     average: float = 0.0
     fraction: float = 1.0
     fraction_of: str = "all"
+    refit: Refit = field(default_factory=Refit)
 
     def __post_init__(self) -> None:
         """Check the ranges."""
@@ -67,6 +99,34 @@ class Budget:
         """The same budget with these numbers of examples where it states none."""
         return dataclasses.replace(
             self, distil=self.distil or distil, finetune=finetune if self.finetune < 0 else self.finetune
+        )
+
+    def of_refit(self) -> "Budget":
+        """The budget of a refit: its own lengths, and all of the rows.
+
+        Raises:
+            BadInput: A stage of the refit is shorter than that of a trial.
+        """
+        distil, finetune = self.refit.distil, self.refit.finetune
+        settled = self.settled()
+        for stage, own, trial in (
+            ("distil", distil or settled.distil, settled.distil),
+            ("finetune", settled.finetune if finetune < 0 else finetune, settled.finetune),
+        ):
+            require(
+                own >= trial,
+                f"budget.refit.{stage} >= budget.{stage}",
+                refit=own,
+                trial=trial,
+                remedy="A refit trains the best trials for longer.",
+            )
+        return dataclasses.replace(
+            self,
+            distil=distil or settled.distil,
+            finetune=settled.finetune if finetune < 0 else finetune,
+            evaluations=self.refit.evaluations,
+            fraction=1.0,
+            refit=Refit(),
         )
 
     def share_of(self, rows: str) -> float:

@@ -1,5 +1,6 @@
 """From an experiment to a `Setting`: its data is read, embedded by the teacher once, and mined."""
 
+import dataclasses
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
@@ -46,12 +47,14 @@ class Prepared:
         test: The locked suite.
         facts: What the report and the model card say of the data.
         summary: One line on the data; empty where preparing it has already said so.
+        refit: What the plans of a refit read; None where none is asked for.
     """
 
     setting: Setting
     test: TestSuite
     facts: dict[str, Any]
     summary: str = ""
+    refit: Setting | None = None
 
 
 @dataclass(frozen=True)
@@ -212,12 +215,24 @@ class Preparation:
             autocast=self.compute,
             **experiment.stage_settings(self.teacher),
         )
+        refit = self._refit(whole) if experiment.budget.refit.asked_for else None
         setting = self._completed(cut(whole, experiment.budget))
         facts = self._facts()
         tests = tuple(measure.test for measure in self._measures) + self.test
         source = experiment.source
         summary = "" if source.key in self.unread.kinds else source.summary(facts)
-        return Prepared(setting, TestSuite(tests), facts, summary)
+        return Prepared(setting, TestSuite(tests), facts, summary, refit)
+
+    def _refit(self, whole: Setting) -> Setting:
+        """All of the rows, with the budgets of a refit."""
+        budget = self.experiment.budget.of_refit()
+        longer = dataclasses.replace(
+            whole,
+            distil_budget=budget.distil,
+            finetune_budget=budget.finetune if whole.finetune_budget else 0,
+            evaluations=budget.evaluations,
+        )
+        return self._completed(longer)
 
     def _completed(self, setting: Setting) -> Setting:
         """The setting whose kinds have been completed."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from stillhouse.tracking import CHAMPION_IS
+from stillhouse.tracking import CHAMPION_IS, REFIT, REFITTED, TRIAL
 from stillhouse.tracking.reading import Run
 
 COSTS = ("parameters", "megabytes", "sentences_per_second", "latency_ms_p50")
@@ -64,7 +64,7 @@ def entries(runs: Sequence[Run]) -> list[Entry]:
     for run in runs:
         if run.level == "sweep":
             below = [each for each in runs if each.parent == run.id and each.level == "trial"]
-            below.sort(key=lambda each: each.trial)
+            below.sort(key=lambda each: (each.trial.startswith(REFIT), each.trial))
             rows += [*_tested(run, tried=bool(below)), *(_trial(each, run) for each in below)]
         elif run.level == "trial" and run.parent not in by_id:
             rows.append(_trial(run, None))
@@ -106,12 +106,16 @@ def _merged(group: list[Entry]) -> list[Entry]:
 
 def _trial(run: Run, sweep: Run | None) -> Entry:
     facts = dict(sweep.parameters) if sweep else {}
-    best = sweep is not None and run.trial == f"trial-{sweep.figures.get(CHAMPION_IS, -1):04.0f}"
+    number = f"{sweep.figures.get(CHAMPION_IS, -1):04.0f}" if sweep else ""
+    refitted = sweep is not None and sweep.figures.get(REFITTED, 0) == 1
+    best = sweep is not None and run.trial == f"{REFIT if refitted else TRIAL}-{number}"
     figures = {name: value for name, value in run.figures.items() if name.startswith("dev/")}
     figures |= _part(run.figures, "cost/")
     figures["seconds"] = run.figures.get("seconds", run.seconds or 0.0)
     if best and sweep is not None:
         figures |= _split(_part(sweep.figures, f"test/{_CHAMPION}/"))
+    elif refitted and sweep is not None and run.trial == f"{TRIAL}-{number}":
+        figures |= _split(_part(sweep.figures, f"test/{TRIAL}/"))
     kind = "best" if best else "trial"
     return Entry(run.name, kind, run.sweep, run.state, {**facts, **run.parameters}, figures)
 

@@ -20,6 +20,7 @@ _COST = {"parameters": "parameters", "megabytes": "MB", "sentences_per_second": 
 _MODELS = {
     "teacher": "teacher",
     "student": "best student",
+    "trial": "its trial",
     "baseline": "MSE baseline",
     "untrained": "untrained student",
 }

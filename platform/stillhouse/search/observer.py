@@ -19,6 +19,9 @@ from stillhouse.search.trial import Context
 from stillhouse.tracking import (
     CHAMPION_IS,
     CHAMPION_SUFFIX,
+    REFIT,
+    REFITTED,
+    TRIAL,
     Key,
     MetricsTail,
     Row,
@@ -121,6 +124,32 @@ class Observer(Callback):  # type: ignore[misc]
         tags = {"stillhouse.test.suite": suite, "stillhouse.test.openings": str(before + 1)}
         self.tracker.describe(self.key, "test", tags=tags)
 
+    def refit_started(self, record: TrialRecord, stage: Stage) -> None:
+        """A trial is trained again for longer, or was."""
+        key = self.refit_key(record.number)
+        lengths = {f"refit_{part.label}_budget": part.budget for part in stage.chain()}
+        self.tracker.run(
+            key,
+            f"refit of trial {record.number}",
+            parameters={**record.hyper_parameters, **lengths},
+            documents={"plan.json": canonical(stage)},
+        )
+        for part in stage.chain():
+            self._open((*key, part.label), part, reused=self.workspace.finished(part))
+
+    def refit_ended(
+        self, record: TrialRecord, stage: Stage, figures: Mapping[str, float], reason: str
+    ) -> None:
+        """A refit has ended, with these dev figures, or because of this reason."""
+        key = self.refit_key(record.number)
+        self.tail.poll()
+        examples = sum(part.steps * part.batch_size for part in stage.chain())
+        row = {f"dev/{name}": value for name, value in figures.items()}
+        if row:
+            self.tracker.metrics(key, [Row(examples, time.time(), row)])
+        for each in (*((*key, part.label) for part in stage.chain()), key):
+            self.tracker.finish(each, "failed" if reason else "finished", reason)
+
     def costs(self, record: TrialRecord, cost: Mapping[str, float]) -> None:
         """Log what a trial's student costs as metrics of the trial's run."""
         row = {f"cost/{name}": value for name, value in cost.items()}
@@ -130,13 +159,14 @@ class Observer(Callback):  # type: ignore[misc]
         """Log the test metrics to the sweep's run; the step is the number of trials."""
         row = {
             f"test/{who}/{name}": float(value)
-            for who in ("champion", "teacher", "baseline", "untrained")
-            if report[who]
+            for who in ("champion", "trial", "teacher", "baseline", "untrained")
+            if report.get(who)
             for part in ("metrics", "cost")
             for name, value in report[who][part].items()
         }
         row |= {f"dev/teacher/{name}": value for name, value in teacher_dev.items()}
         row[CHAMPION_IS] = float(report["champion"]["trial"])
+        row[REFITTED] = float(report["champion"]["refitted"])
         self.tracker.metrics(self.key, [Row(len(report["trials"]), time.time(), row)])
 
     def mark_champion(self, records: Sequence[TrialRecord], champion: int) -> None:
@@ -166,7 +196,11 @@ class Observer(Callback):  # type: ignore[misc]
 
     def trial_key(self, number: int) -> Key:
         """The key of a trial's run."""
-        return (*self.key, f"trial-{number:04d}")
+        return (*self.key, f"{TRIAL}-{number:04d}")
+
+    def refit_key(self, number: int) -> Key:
+        """The key of the run of a trial's refit."""
+        return (*self.key, f"{REFIT}-{number:04d}")
 
     def __enter__(self) -> "Observer":
         """Follow the metrics logs until the block ends."""

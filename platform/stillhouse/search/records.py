@@ -43,10 +43,15 @@ class TrialRecord:
     attributes: Mapping[str, Any]
 
 
-def best_record(records: Iterable[TrialRecord]) -> TrialRecord | None:
-    """Return the finished trial of the highest quality; of equals, that of the smallest second objective."""
+def best_records(records: Iterable[TrialRecord]) -> list[TrialRecord]:
+    """Return the finished trials, highest quality first; of equals, the smallest second objective first."""
     finished = [each for each in records if each.state == "COMPLETE" and math.isfinite(_rank(each)[0])]
-    return max(finished, key=_rank, default=None)
+    return sorted(finished, key=_rank, reverse=True)
+
+
+def best_record(records: Iterable[TrialRecord]) -> TrialRecord | None:
+    """Return the first of `best_records`; None if no trial ran to its end."""
+    return next(iter(best_records(records)), None)
 
 
 def _rank(record: TrialRecord) -> tuple[float, ...]:

@@ -29,7 +29,7 @@ def build_shared(context: Context, space: Space, need: Need) -> list[Stage]:
     for stage in stages:
         if not workspace.finished(stage):
             say(f"  building {stage.label}, which all trials share")
-            reason = call(_build, stage, context, need=need)
+            reason = call(build_stage, stage, context, need=need)
             require(
                 not reason,
                 f"the stage {stage.label}, which all trials share, must not diverge",
@@ -49,8 +49,8 @@ def _record(examples: Examples, context: Context) -> None:
     build_examples(Workspace(Path(context.root)), examples, device=device)
 
 
-def _build(stage: Stage, context: Context) -> str:
-    """Train a stage; return why it diverged, or an empty string."""
+def build_stage(stage: Stage, context: Context) -> str:
+    """Train a stage and those before it; return why it diverged, or an empty string."""
     try:
         run(stage, Workspace(Path(context.root)), where=context.where)
     except Diverged as diverged:

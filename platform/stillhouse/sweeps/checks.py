@@ -177,6 +177,8 @@ def sweep_options(
     )
     chosen = with_defaults(module, experiment(searched))
     check_plans(module, chosen, searched.probes(), preset)
+    if chosen.budget.refit.asked_for:
+        chosen.budget.of_refit()
     if trials is None and sampler == "grid":
         raise BadInput(
             f"a grid needs a number of trials; this one has {searched.grid_size():,} points. Give --trials N."

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from stillhouse.core.artifacts import Workspace
+from stillhouse.core.artifacts import Workspace, read_manifest
 from stillhouse.core.console import say
 from stillhouse.core.devices import usable_device
 from stillhouse.core.identity import fingerprint
@@ -32,11 +32,24 @@ from stillhouse.training.watch import encoder_of
 
 @dataclass(frozen=True)
 class Champion:
-    """The best trial that ran to its end, its last stage and that stage's folder."""
+    """The student that a sweep delivers, or one that it might have.
+
+    Attributes:
+        record: The trial whose hyper-parameters it has.
+        stage: Its last stage.
+        folder: The folder of that stage.
+        refitted: Whether it was trained again after the search, for longer.
+    """
 
     record: TrialRecord
     stage: Stage
     folder: Path
+    refitted: bool = False
+
+    @property
+    def dev(self) -> dict[str, float]:
+        """The dev figures of the checkpoint that was kept."""
+        return dict(read_manifest(self.folder)["metrics"]) if self.refitted else dict(self.record.metrics)
 
 
 @dataclass(frozen=True)
@@ -48,17 +61,20 @@ class Contenders:
         baseline: Stage and hyper-parameters of the baseline of equal work; None if it diverged.
         prepared: The data and the locked test suite.
         device: Device that they encode on; the CPU if the driver does not have it.
+        trial: The student of the trial that was refitted; None where the champion is a trial's own.
     """
 
     champion: Champion
     baseline: tuple[Stage, dict[str, Any]] | None
     prepared: Prepared
     device: str
+    trial: Champion | None = None
 
     @property
     def fingerprint(self) -> str:
         """Identifies the models and the suite."""
         stages = [self.champion.stage.fingerprint, self.baseline[0].fingerprint if self.baseline else ""]
+        stages += [self.trial.stage.fingerprint] if self.trial else []
         return fingerprint([self.prepared.test.fingerprint, *stages, *self._teacher_prompts()])
 
     def _teacher_prompts(self) -> list[Prompts]:
@@ -74,6 +90,9 @@ class Contenders:
         student = encoder_in(self.champion.folder, device)
         start = untrained(first_of(self.champion.stage), device)
         models: dict[str, tuple[Any, nn.Module | None]] = {"student": (student, _module(student))}
+        if self.trial:
+            before = encoder_in(self.trial.folder, device)
+            models["trial"] = (before, _module(before))
         scorer = scoring_teacher(self.champion.stage, workspace, device)
         if scorer is not None:
             models["teacher"] = (scorer, _module(scorer))

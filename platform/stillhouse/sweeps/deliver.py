@@ -1,6 +1,7 @@
 """The end of a sweep: the best student is tested against its teacher, exported and registered."""
 
 import dataclasses
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,7 @@ from stillhouse.sweeps.contenders import Champion, Contenders, figures_of, scori
 from stillhouse.sweeps.costs import costs_of
 from stillhouse.sweeps.export import CARD, champion_card, export_stage
 from stillhouse.sweeps.findings import Findings, findings_of
+from stillhouse.sweeps.refit import chosen_student, refit_remark
 from stillhouse.sweeps.test_log import record_test_use
 from stillhouse.sweeps.verdict import Verdict, verdict_on
 from stillhouse.training.models import form_of
@@ -56,10 +58,12 @@ def deliver(
     *,
     register_anyway: bool = False,
     space: Space,
+    refits: Callable[[], Sequence[Champion]] = tuple,
 ) -> dict[str, Any]:
     """Print the trials, test, export and register the champion, draw the figures; skip what exists.
 
-    A champion that loses on the test split is exported but not registered, unless ``register_anyway``.
+    A champion that loses on the test split is exported but not registered, unless ``register_anyway``. What
+    ``refits`` trains, once the trials have been printed, is delivered if it is better on dev.
 
     Returns:
         The content of `--json`. ``champion`` is None when no trial ran to its end.
@@ -84,7 +88,9 @@ def deliver(
         say("no trial ran to its end: see the reasons above.")
         no_models = dict.fromkeys(("champion", "teacher", "baseline", "untrained"))
         return {**no_models, "trials": trials, "front": [], "stages": stages, **findings.report()}
-    contenders = Contenders(champion, baseline.best(), prepared, context.where.device)
+    trial, champion = champion, chosen_student(champion, refits(), context.quality)
+    before = trial if champion.refitted else None
+    contenders = Contenders(champion, baseline.best(), prepared, context.where.device, before)
     if contenders.baseline is None:
         say("no baseline: it diverged with each of its learning rates.")
     tested = _tested(contenders, workspace, folder, observer)
@@ -92,7 +98,8 @@ def deliver(
     verdict = verdict_on(tested, context.quality)
     say()
     say(comparison_table(tested))
-    for remark in remarks_on(verdict, prepared.facts):
+    remarks = [*refit_remark(champion, context.quality), *remarks_on(verdict, prepared.facts)]
+    for remark in remarks:
         say(remark)
     say(f"exported: {export} ({_form_of(export)}, lowest cosine to the evaluated student {parity:.7f})")
     report = {
@@ -100,6 +107,7 @@ def deliver(
         "front": [record.number for record in best],
         "stages": stages,
         "verdict": verdict.report(),
+        "remarks": remarks,
         "registered_as": register_as if register_anyway or not verdict.loses else None,
         **findings.report(),
     }
@@ -203,7 +211,7 @@ def _track(
 ) -> None:
     """Log the figures and the report to the sweep's run."""
     write_json(folder / "report.json", report)
-    others = ("teacher", "baseline", "untrained", "TF-IDF")
+    others = ("trial", "teacher", "baseline", "untrained", "TF-IDF")
     tested = {**{who: report[who] for who in others if report.get(who)}, "student": report["champion"]}
     reused = [Reuse(**kind) for kind in report["stages"]]
     tables = [
@@ -212,7 +220,7 @@ def _track(
         *([reuse_table_markdown(reused)] if reused else []),
         findings.markdown(),
     ]
-    said = remarks_on(verdict, report["facts"])
+    said = report["remarks"]
     text = "\n\n".join([f"# Sweep {observer.name}", *said, *tables])
     write_atomically(folder / "report.md", f"{text}\n".encode())
     observer.tracker.artifact(observer.key, folder / "report.md")
@@ -275,9 +283,11 @@ def _report(
             "trial": champion.record.number,
             "export": str(export),
             "hyper_parameters": dict(champion.record.hyper_parameters),
-            "dev": dict(champion.record.metrics),
+            "refitted": champion.refitted,
+            "dev": champion.dev,
             "weights_sha256": read_manifest(champion.folder)["weights_sha256"],
         },
+        **({"trial": tested["trial"]} if "trial" in tested else {}),
         "teacher": tested.get("teacher"),
         **({"TF-IDF": tested["TF-IDF"]} if "TF-IDF" in tested else {}),
         "baseline": baseline,

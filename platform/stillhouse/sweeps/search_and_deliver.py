@@ -11,11 +11,14 @@ from stillhouse.experiments.preparation import Prepared
 from stillhouse.plan.stage import DevSuite
 from stillhouse.search.observer import Observer, open_tracker
 from stillhouse.search.options import LATENCY, SweepOptions
+from stillhouse.search.records import TrialRecord
 from stillhouse.search.shared_stages import build_shared, first_point, some_point
 from stillhouse.search.trial import Context
 from stillhouse.search.tuner import search
 from stillhouse.sweeps.baseline import Baseline
+from stillhouse.sweeps.contenders import Champion
 from stillhouse.sweeps.deliver import deliver
+from stillhouse.sweeps.refit import refit
 from stillhouse.training.where import Where
 
 if TYPE_CHECKING:
@@ -74,7 +77,22 @@ def search_and_deliver(
             observer,
             register_anyway=options.register_anyway,
             space=options.space,
+            refits=lambda: _refits(options, prepared, context, records, observer),
         )
+
+
+def _refits(
+    options: SweepOptions,
+    prepared: Prepared,
+    context: Context,
+    records: list[TrialRecord],
+    observer: Observer,
+) -> list[Champion]:
+    """Train the best trials again, if the experiment asks for it."""
+    if prepared.refit is None:
+        return []
+    longer = dataclasses.replace(context, setting=prepared.refit)
+    return refit(longer, options.need, records, options.experiment.budget.refit.top, observer)
 
 
 def _search_pool(dev: DevSuite) -> "SearchPool | None":

@@ -1,7 +1,7 @@
 """A sweep, from a corpus to the best student: prepare, search, compare, deliver. The same call resumes it."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from stillhouse.cluster.connection import refuse_hidden_root
 from stillhouse.cluster.resources import concurrency
@@ -14,9 +14,6 @@ from stillhouse.methods import hyper_parameters, load_method
 from stillhouse.search.options import LATENCY, SweepOptions
 from stillhouse.sweeps.checks import check_rows, warn_of_few_steps
 from stillhouse.sweeps.session import session
-
-if TYPE_CHECKING:
-    pass
 
 
 def sweep(options: SweepOptions) -> dict[str, Any]:

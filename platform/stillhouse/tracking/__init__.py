@@ -20,6 +20,10 @@ Key = tuple[str, ...]
 
 CHAMPION_IS = "champion/trial"
 """The metric of a sweep's run that holds the number of its best trial."""
+REFITTED = "champion/refitted"
+"""The metric of a sweep's run that is 1 where the student that it delivered is the refit of that trial."""
+TRIAL, REFIT = "trial", "refit"
+"""What the keys of the runs of trials, and of their refits, begin with."""
 CHAMPION_SUFFIX = " (champion)"
 """Added to the name of the best trial's run."""
 ENDED = ("finished", "stopped early", "failed", "interrupted")

@@ -1,0 +1,146 @@
+"""The refit: after the search, the best trials are trained again, for longer and on all of the rows.
+
+A search compares hyper-parameters with short trials. The student that is delivered has those of one of the
+best trials and a budget of its own, `experiments.budget.Refit`. Of the refits and the best trial the one with
+the best dev figure is delivered.
+"""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from stillhouse.cluster.resources import Need, largest_share
+from stillhouse.core.artifacts import Workspace, read_manifest
+from stillhouse.core.console import Progress, say
+from stillhouse.plan.stage import Stage
+from stillhouse.search.observer import Observer
+from stillhouse.search.records import TrialRecord, best_records
+from stillhouse.search.shared_stages import build_stage
+from stillhouse.search.trial import Context
+from stillhouse.sweeps.contenders import Champion
+from stillhouse.tracking import readable
+from stillhouse.training.metrics_log import NAME, read_lines
+
+_EVERY_S = 15.0
+"""Seconds between two lines on a refit that is running."""
+
+
+def refit(
+    context: Context, need: Need, records: Sequence[TrialRecord], top: int, observer: Observer
+) -> list[Champion]:
+    """Train the best trials again, all at once as tasks of the cluster; what is finished is not trained.
+
+    Args:
+        context: What the trials share, with the setting of the refit.
+        need: Resources of one trial. A single process takes its share of a node instead, since no trial runs.
+        records: All trials.
+        top: Number of trials.
+        observer: Reports the runs.
+
+    Returns:
+        The students, best first on dev; one that diverged is left out.
+    """
+    chosen = best_records(records)[:top]
+    if not chosen:
+        return []
+    need = largest_share(need, len(chosen))
+    # A task that waits for the search pool would lend its CPU to another task, so it searches itself.
+    threads = context.where.threads if need.nested else max(1, int(need.cpus))
+    context = dataclasses.replace(
+        context, where=dataclasses.replace(context.where, search=None, threads=threads)
+    )
+    workspace = Workspace(Path(context.root))
+    plans = [(record, context.plan(dict(record.hyper_parameters))) for record in chosen]
+    missing = [(record, stage) for record, stage in plans if not workspace.finished(stage)]
+    numbers = ", ".join(str(record.number) for record, _ in plans)
+    examples = sum(_examples(stage) for stage in plans[0][1].chain())
+    say(f"\nrefit of trial{'s' if len(plans) > 1 else ''} {numbers}: {examples:,} examples each")
+    for record, stage in plans:
+        observer.refit_started(record, stage)
+    reasons = _train(missing, context, need, workspace)
+    for record, stage in plans:
+        reason = reasons.get(record.number, "")
+        figures = {} if reason else dict(read_manifest(workspace.path(stage))["metrics"])
+        observer.refit_ended(record, stage, figures, reason)
+        now = f"diverged, {reason}" if reason else _figure(context.quality, figures)
+        before = _figure(context.quality, record.metrics)
+        say(f"  refit of trial {record.number}: {now}; the trial has {before}")
+    students = [
+        Champion(record, stage, workspace.path(stage), refitted=True)
+        for record, stage in plans
+        if record.number not in reasons
+    ]
+    return sorted(students, key=lambda student: _quality(student, context.quality), reverse=True)
+
+
+def chosen_student(trial: Champion, refits: Sequence[Champion], quality: str) -> Champion:
+    """Choose what is delivered, by dev: the best refit, unless the trial's own student is better."""
+    best = max((trial, *refits), key=lambda student: _quality(student, quality))
+    if refits and not best.refitted:
+        say(f"No refit is better than trial {trial.record.number} on dev, whose student is delivered.")
+    return best
+
+
+def refit_remark(champion: Champion, quality: str) -> list[str]:
+    """Say beside the final comparison that the best student is a refit, and how long it was trained."""
+    if not champion.refitted:
+        return []
+    number, dev = champion.record.number, champion.dev
+    examples = sum(_examples(part) for part in champion.stage.chain())
+    return [
+        f"The best student is the refit of trial {number}: {examples:,} examples instead of "
+        f"{champion.record.examples:,}, {_figure(quality, dev)} on dev instead of "
+        f"{champion.record.metrics.get(quality, math.nan):.4f}. The baseline has the work of a trial."
+    ]
+
+
+def _train(
+    plans: Sequence[tuple[TrialRecord, Stage]], context: Context, need: Need, workspace: Workspace
+) -> dict[int, str]:
+    """Train plans at once; return why each of those that diverged did, by trial."""
+    import ray
+
+    train = ray.remote(build_stage).options(**need.options)
+    running = {train.remote(stage, context): (record, stage) for record, stage in plans}
+    progress = {
+        record.number: Progress(f"refit of trial {record.number}", "examples", every_s=_EVERY_S)
+        for record, _ in plans
+    }
+    reasons: dict[int, str] = {}
+    while running:
+        ended, _ = ray.wait(list(running), num_returns=1, timeout=_EVERY_S / 3)
+        for task in ended:
+            record, _ = running.pop(task)
+            if reason := ray.get(task):
+                reasons[record.number] = reason
+        for record, stage in running.values():
+            done, examples = _done(stage, workspace)
+            if done < examples:  # else the last evaluation runs
+                progress[record.number](done, examples)
+    return reasons
+
+
+def _done(stage: Stage, workspace: Workspace) -> tuple[int, int]:
+    """Examples seen over all stages of a plan, and their number."""
+    seen = 0
+    for part in stage.chain():
+        if workspace.finished(part):
+            seen += _examples(part)
+        else:
+            seen += max((line["examples"] for line in read_lines(workspace.path(part) / NAME)), default=0)
+    return seen, sum(_examples(part) for part in stage.chain())
+
+
+def _examples(stage: Stage) -> int:
+    return stage.steps * stage.batch_size
+
+
+def _quality(student: Champion, quality: str) -> float:
+    value = float(student.dev.get(quality, math.nan))
+    return value if math.isfinite(value) else -math.inf
+
+
+def _figure(quality: str, figures: Any) -> str:
+    return f"{readable(quality)} {figures.get(quality, math.nan):.4f}"

@@ -1,0 +1,207 @@
+"""The best trials are trained again after the search, for longer and on all of the rows."""
+
+import dataclasses
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import optuna
+import pytest
+from local_ray import local_ray  # type: ignore[import-not-found]
+
+from stillhouse.cluster import resources
+from stillhouse.cluster.resources import Need, largest_share
+from stillhouse.core.artifacts import Workspace, read_json, read_manifest
+from stillhouse.core.errors import BadInput
+from stillhouse.experiments.budget import Budget, Refit
+from stillhouse.experiments.embedding import Embedding
+from stillhouse.experiments.experiment import Experiment
+from stillhouse.experiments.fields import changed
+from stillhouse.experiments.kinds.sentences import Sentences
+from stillhouse.experiments.preparation import Prepared, prepare
+from stillhouse.reports.entries import entries
+from stillhouse.search.observer import Observer, open_tracker
+from stillhouse.search.records import TrialRecord
+from stillhouse.search.space import Float, Space
+from stillhouse.search.trial import Context, follow
+from stillhouse.sweeps import deliver
+from stillhouse.sweeps.contenders import Champion
+from stillhouse.sweeps.refit import chosen_student, refit
+from stillhouse.tracking.reading import read_runs
+from stillhouse.training.models import stage_folder
+
+HARDLY, WELL = {"learning_rate": 1e-6, "batch_size": 16}, {"learning_rate": 3e-4, "batch_size": 16}
+DIVERGING = {"learning_rate": 1e18, "batch_size": 16, "clip_norm": 0.0}
+
+
+class Silent:
+    """An observer that notes what it is told."""
+
+    def __init__(self) -> None:
+        self.ended: list[tuple[int, bool]] = []
+
+    def refit_started(self, record: TrialRecord, stage: Any) -> None:
+        assert stage.budget > 64
+
+    def refit_ended(self, record: TrialRecord, stage: Any, figures: Any, reason: str) -> None:
+        assert bool(figures) is not bool(reason)
+        self.ended.append((record.number, bool(reason)))
+
+
+def shorter(context: Context) -> Context:
+    setting = dataclasses.replace(context.setting, distil_budget=64, finetune_budget=0)
+    return dataclasses.replace(context, method="mse", setting=setting)
+
+
+def longer(context: Context) -> Context:
+    return dataclasses.replace(context, setting=dataclasses.replace(context.setting, distil_budget=512))
+
+
+def trial(number: int, values: dict[str, Any], context: Context, quality: float | None = None) -> TrialRecord:
+    """Train a trial, or pretend that one has this quality."""
+    metrics: dict[str, Any] = {context.quality: quality}
+    if quality is None:
+        follow(values, context, lambda report: None)
+        stage = context.plan(values)
+        metrics = read_manifest(Workspace(Path(context.root)).path(stage))["metrics"]
+    value: Any = metrics[context.quality]
+    return TrialRecord(number, values, "COMPLETE", (value,), {64: value}, None, 1.0, 64, metrics, {})
+
+
+def champion_of(record: TrialRecord, context: Context) -> Champion:
+    stage = context.plan(dict(record.hyper_parameters))
+    return Champion(record, stage, Workspace(Path(context.root)).path(stage))
+
+
+def test_a_refit_is_longer_than_a_trial_and_has_all_of_the_rows() -> None:
+    budget = Budget(distil=100, finetune=10, fraction=0.5, refit=Refit(distil=300, evaluations=7))
+    assert budget.refit.asked_for and not Budget().refit.asked_for and Refit(finetune=20).asked_for
+    longer = budget.of_refit()
+    assert (longer.distil, longer.finetune, longer.evaluations, longer.fraction) == (300, 10, 7, 1.0)
+    only = dataclasses.replace(budget, refit=Refit(finetune=20)).of_refit()
+    assert (only.distil, only.finetune) == (100, 20)
+    for short in (Refit(distil=99), Refit(finetune=9)):
+        with pytest.raises(BadInput, match=r"`budget.refit.\w+ >= budget.\w+` must hold"):
+            dataclasses.replace(budget, refit=short).of_refit()
+
+
+def test_an_experiment_prepares_all_rows_for_a_refit(
+    experiment: Experiment, prepared: Prepared, workspace: Workspace
+) -> None:
+    """And only a share of them for the trials."""
+    asked = {"budget.fraction": 0.5, "budget.refit.distil": 4096, "budget.refit.finetune": 2048}
+    both = prepare(changed(experiment, asked), workspace, Embedding(local=True))
+    half, whole = both.setting, both.refit
+    assert whole is not None and prepared.refit is None
+    assert whole.data == prepared.setting.data and half[Sentences].rows == round(whole[Sentences].rows / 2)
+    assert (whole.distil_budget, whole.finetune_budget, whole.evaluations) == (4096, 0, 4)
+    assert half.distil_budget == prepared.setting.distil_budget and half.evaluations != 4
+
+
+def test_the_best_trials_are_trained_again_at_once_and_found_again(context: Context) -> None:
+    """By real tasks of Ray; what diverges is left out."""
+    context = shorter(context)
+    records = [
+        trial(0, HARDLY, context, 0.1),
+        trial(1, WELL, context, 0.2),
+        trial(2, DIVERGING, context, 0.3),
+        trial(3, {**WELL, "batch_size": 32}, context, 0.05),
+    ]
+    observer: Any = Silent()
+    with local_ray(2):
+        students = refit(longer(context), Need(), records, 3, observer)
+        assert [student.record.number for student in students] == [1, 0], "the best on dev comes first"
+        assert all(student.refitted and student.stage.budget == 512 for student in students)
+        assert dict(observer.ended) == {0: False, 1: False, 2: True}
+        before = [(student.folder / "manifest.json").stat().st_mtime_ns for student in students]
+        again = refit(longer(context), Need(), records, 3, observer)
+    assert again == students
+    assert before == [(student.folder / "manifest.json").stat().st_mtime_ns for student in students]
+
+
+def test_a_refit_that_is_no_better_is_not_delivered(
+    context: Context, capsys: pytest.CaptureFixture[str]
+) -> None:
+    context = shorter(context)
+    short, long = champion_of(trial(0, WELL, context, 0.14), context), []
+    for values in (HARDLY, WELL):
+        record = trial(0, values, longer(context))
+        long.append(dataclasses.replace(champion_of(record, longer(context)), refitted=True))
+    worse, better = long
+    assert worse.dev[context.quality] < 0.14 < better.dev[context.quality]
+    assert chosen_student(short, [], context.quality) == short and not capsys.readouterr().out
+    assert chosen_student(short, [worse], context.quality) == short
+    assert "No refit is better than trial 0 on dev" in capsys.readouterr().out
+    assert chosen_student(short, [worse, better], context.quality) == better
+
+
+def test_the_shares_of_a_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resources, "nodes_up", lambda: [({"CPU": 8.0}, 1.0)])
+    assert [largest_share(Need(), count).cpus for count in (1, 2, 3, 20)] == [8, 4, 2, 1]
+    monkeypatch.setattr(resources, "nodes_up", lambda: [({"CPU": 8.0}, 2.0), ({"GPU": 1.0}, 1.0)])
+    assert [largest_share(Need(), count).cpus for count in (1, 2, 3)] == [8, 8, 4]
+    for own in (Need(workers=2), Need(gpus=1.0, cpus=3.0)):
+        assert largest_share(own, 1) == own
+
+
+def test_the_refit_is_tested_beside_its_trial_exported_and_tracked(
+    context: Context,
+    prepared: Prepared,
+    workspace: Workspace,
+    database: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """In a real database of MLflow."""
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    (workspace.root / "mlflow.db").write_bytes(database.read_bytes())
+    context = shorter(context)
+    # Both were trained; the figures are pretended, so that the refit is better.
+    for values in (HARDLY, WELL):
+        trial(0, values, context)
+    records = [trial(0, HARDLY, context, 0.05), trial(1, WELL, context, 0.1)]
+    refitted = dataclasses.replace(
+        champion_of(trial(1, WELL, longer(context)), longer(context)), refitted=True
+    )
+    folder = workspace.root / "sweeps" / "small"
+    folder.mkdir(parents=True)
+    (folder / "sweep.json").write_text("{}")
+    optuna.create_study(storage=f"sqlite:///{folder / 'study.db'}")
+    baseline: Any = SimpleNamespace(best=lambda: (context.plan(HARDLY), HARDLY))
+    monkeypatch.setattr(deliver, "write_figures", lambda target, *_, **__: target.mkdir() or target)
+    tracker = open_tracker(workspace, folder, "small")
+    with Observer("small", context, tracker, prepared.facts) as observer:
+        for record in records:
+            observer.ended(record)
+        observer.refit_started(refitted.record, refitted.stage)
+        observer.refit_ended(refitted.record, refitted.stage, refitted.dev, "")
+        report = deliver.deliver(
+            "small",
+            "small-model",
+            prepared,
+            context,
+            folder,
+            records,
+            baseline,
+            observer,
+            space=Space("mse", {"learning_rate": Float(1e-7, 1e-2)}, fixed={"batch_size": 16}),
+            refits=lambda: [refitted],
+        )
+    champion, printed = report["champion"], capsys.readouterr().out
+    assert champion["trial"] == 1 and champion["refitted"] and champion["dev"] == refitted.dev
+    assert champion["weights_sha256"] == read_manifest(refitted.folder)["weights_sha256"]
+    assert stage_folder("small", workspace) == refitted.folder
+    assert report["trial"]["metrics"] != champion["metrics"]
+    said = "The best student is the refit of trial 1: 512 examples instead of 64"
+    assert said in printed and "its trial" in printed
+    assert said in (folder / "report.md").read_text()
+    assert read_json(folder / "report.json")["remarks"] == report["remarks"] != []
+    runs = read_runs(f"sqlite:///{workspace.root / 'mlflow.db'}", experiment="small")
+    rows = {row.name: row for row in entries(runs)}
+    best, before = rows["refit of trial 1"], rows["trial 1"]
+    assert (best.kind, before.kind, rows["trial 0"].kind) == ("best", "trial", "trial")
+    figure = f"test/{context.quality}"
+    assert best.figures[figure] == pytest.approx(champion["metrics"][context.quality])
+    assert before.figures[figure] == pytest.approx(report["trial"]["metrics"][context.quality])
+    assert figure not in rows["trial 0"].figures
+    assert best.figures[f"dev/{context.quality}"] == pytest.approx(refitted.dev[context.quality])

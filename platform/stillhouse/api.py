@@ -300,7 +300,7 @@ def export(
         stage: Folder or name of a finished stage, such as `Trained.folder`, or of a sweep, whose champion is
             exported.
         folder: Where to write.
-        form: ``sentence-transformers``, ``onnx``, ``onnx-int8`` or ``compact``.
+        form: ``sentence-transformers``, ``onnx``, ``onnx-int8``, ``compact`` or ``asymmetric``.
         root: The workspace's folder, in which names are looked up.
 
     Returns:

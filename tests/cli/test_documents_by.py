@@ -232,6 +232,13 @@ def test_what_cannot_be_compared_is_refused(
     assert "suites=['cost']" in message(stage["folder"], "teacher", "--suite", "cost,retrieval")
     assert "not given together" in message("", "teacher", "--from-run", "run.txt")
     assert "there is no /nowhere" in message(tiny_model, "/nowhere")
+    older = root / "older"
+    shutil.copytree(stage["folder"], older)
+    facts = json.loads((older / "facts.json").read_text())
+    del facts["teacher_models"]
+    (older / "facts.json").write_text(json.dumps(facts))
+    assert "Name the teacher with --documents-by NAME" in message(older, "teacher")
+    assert evaluated(older, root, *where[:4], "--documents-by", str(tiny_model))["documents_by"]
     for method, more, reason in (
         ("ibkd", [], "through a linear layer, which is dropped after the training"),
         ("hpd", ["--set", "dim=16"], "its vectors have 16 dimensions and its teacher's 32"),
@@ -299,3 +306,42 @@ def test_fine_tuning_stays_near_and_says_so(
     data = ["--suite", "retrieval", "--data-root", str(root / "data"), "--documents-by", "teacher"]
     evaluated(folder, root, *data)
     assert "learnt from labelled text alone" in capsys.readouterr().out
+
+
+def test_the_export_of_both_sides_searches_as_it_was_measured(
+    root: Path, stage: dict[str, Any], exported: Path, tiny_model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One folder of stock sentence-transformers: its own figures are the asymmetric ones."""
+    where, folder = ["--root", str(root / "runs")], root / "both"
+    data = ["--suite", "retrieval", "--data-root", str(root / "data")]
+    assert main(["export", str(stage["folder"]), str(folder), "--format", "asymmetric", *where]) == 0
+    assert "(asymmetric, " in capsys.readouterr().out
+    found = evaluated(folder, root, *data)["retrieval"]["own"]
+    beside = evaluated(stage["folder"], root, *data, "--documents-by", "teacher")["documents_by"]
+    for name, one in beside["suites"]["retrieval"]["own"].items():
+        assert found[name] == pytest.approx(one["asymmetric"], abs=1e-6), name
+    stock: Any = SentenceTransformer(str(folder), device="cpu")
+    queries: Any = SentenceTransformer(str(exported), device="cpu").encode(SHORTENED)
+    documents: Any = SentenceTransformer(str(tiny_model), device="cpu").encode(PASSAGES)
+    assert (stock.encode_query(SHORTENED) * queries).sum(1).min() >= 0.9999
+    assert (stock.encode_document(PASSAGES) * documents).sum(1).min() >= 0.9999
+    card = (folder / "README.md").read_text()
+    assert "Queries are embedded by the student" in card and "asymmetric" in card.split("---")[1]
+    assert "collection_asymmetric_cosine_ndcg@10" in card and "documents were embedded by the teacher" in card
+    capsys.readouterr()
+    assert main(["export", str(stage["folder"]), "--format", "list", *where]) == 0
+    assert "asymmetric             yes" in capsys.readouterr().out
+
+
+def test_an_export_of_both_sides_is_refused_for_a_student_of_another_space(
+    root: Path, flags: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    report = root / "outside.json"
+    budget = ["--distil-budget", "32", "--evaluations", "1", "--layers", "[0,1]", "--json", str(report)]
+    assert main(["train", "ibkd", "--local", *flags, *budget, "--set", "distil_batch_size=16"]) == 0
+    stage = json.loads(report.read_text())["folder"]
+    where = ["--root", str(root / "runs")]
+    said = refused(capsys, "export", stage, str(root / "none"), "--format", "asymmetric", *where)
+    assert "dropped after the training" in said and not (root / "none").exists()
+    assert main(["export", stage, "--format", "list", *where]) == 0
+    assert "asymmetric             no: asymmetric search needs" in capsys.readouterr().out

@@ -1299,6 +1299,30 @@ EVALUATION = [
         ),
     ),
     *mistakes(
+        "students/export/asymmetric.py",
+        "students/test_asymmetric_export.py",
+        (
+            "Prompts(queries.prompts.query, prompts.document, prompts.plain)",
+            "Prompts(queries.prompts.document, prompts.document, prompts.plain)",
+            "queries are exported with the student's prompt of documents",
+        ),
+        (
+            "torch.eye(kept, width)",
+            "torch.eye(kept, width).flip(1)",
+            "the last dimensions are kept instead of the first",
+        ),
+        (
+            "(stock.encode_document(texts), given.encode_document(texts)),",
+            "(stock.encode_document(texts), stock.encode_document(texts)),",
+            "the documents' side is compared with itself",
+        ),
+        (
+            "default_route=DOCUMENT",
+            "default_route=QUERY",
+            "texts without a role go to the student",
+        ),
+    ),
+    *mistakes(
         "plan/stage.py",
         "cli/test_documents_by.py",
         (

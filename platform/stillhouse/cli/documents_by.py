@@ -26,15 +26,12 @@ from stillhouse.plan.data import Model
 from stillhouse.plan.stage import DevSuite, TestSuite
 from stillhouse.reports.tables import aligned
 from stillhouse.students.export.modules import STOCK
+from stillhouse.teachers.weights import resolve_model
 from stillhouse.training.models import Source, find_model, stage_folder
-from stillhouse.training.teacher_space import space_of
+from stillhouse.training.teacher_space import DRIFTS, space_of
 
 TEACHER = "teacher"
 """What stands for a stage's own teacher."""
-_DRIFTS = (
-    "note: its last stage learnt from labelled text alone, which moves a student away from its teacher; the "
-    "stage before it may be closer"
-)
 _UNKNOWN = (
     "note: how {name} was trained is not known here, only that the dimensions are equal; the figures show "
     "whether it shares the space of {teacher}"
@@ -63,20 +60,11 @@ def documents_source(name: str, model: str, workspace: Workspace) -> Source:
         found = find_model(name, workspace)
         say(_UNKNOWN.format(name=model, teacher=found.name))
         return found
-    named = None if name == TEACHER else find_model(name, workspace)
-    space = space_of(folder)
+    named = None if name == TEACHER else resolve_model(name)
+    space = space_of(folder, named)
     teacher = space.teacher
-    if named is not None:
-        same = named.model is not None and named.model.sha256 == teacher.sha256
-        require(
-            same,
-            "--documents-by must name the teacher that the student was trained with",
-            documents_by=name,
-            teacher=teacher.name,
-            remedy="--documents-by teacher stands for it.",
-        )
     if space.drifts:
-        say(_DRIFTS)
+        say(DRIFTS)
     return Source(teacher.name or teacher.path, STOCK, Path(teacher.path), teacher)
 
 

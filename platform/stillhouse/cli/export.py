@@ -19,6 +19,7 @@ def add(commands: "_SubParsersAction[ArgumentParser]") -> ArgumentParser:
         "write a trained student as a folder that sentence-transformers loads, or in another form",
         "stillhouse export ibkd my-student\n"
         "  stillhouse export ibkd my-graph --format onnx-int8\n"
+        "  stillhouse export mse my-search --format asymmetric\n"
         "  stillhouse export runs/stages/finetune-0123456789abcdef --format list\n"
         "  stillhouse export runs/stages/finetune-0123456789abcdef my-student",
     )
@@ -29,7 +30,8 @@ def add(commands: "_SubParsersAction[ArgumentParser]") -> ArgumentParser:
         default="sentence-transformers",
         metavar="FORM",
         help="sentence-transformers (default), onnx or onnx-int8 (extra onnx), compact (tied layers once; "
-        "only this package reads it), or list: which of them this student has",
+        "only this package reads it), asymmetric (queries by the student, documents by its teacher), or "
+        "list: which of them this student has",
     )
     add_common(command)
     return command
@@ -38,10 +40,11 @@ def add(commands: "_SubParsersAction[ArgumentParser]") -> ArgumentParser:
 def run(options: Namespace) -> int:
     """Run the command."""
     from stillhouse.students.export.formats import FORMATS
+    from stillhouse.students.export.modules import ROUTED
     from stillhouse.sweeps.export import export_stage, formats_of
     from stillhouse.training.models import stage_of
 
-    known = (*FORMATS, "list")
+    known = (*FORMATS, ROUTED, "list")
     require(options.format in known, f"format in {known}", format=options.format)
     workspace = Workspace(root_of(options))
     stage = stage_of(options.stage, workspace)

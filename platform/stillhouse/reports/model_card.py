@@ -15,7 +15,8 @@ import yaml
 from stillhouse.core.roles import ASYMMETRIC
 from stillhouse.evaluation.suites import fact_of
 from stillhouse.reports.escaping import in_cell, in_code, in_markdown, in_quotes
-from stillhouse.students.export.modules import COMPACT, ONNX_INT8, STOCK, TOWERS
+from stillhouse.students.export.asymmetric import QUERY_ONNX
+from stillhouse.students.export.modules import COMPACT, ONNX, ONNX_INT8, ROUTED, STOCK, TOWERS
 from stillhouse.students.export.onnx import GRAPHS
 
 _STOCK_USAGE = """\
@@ -57,6 +58,23 @@ from stillhouse import load
 model = load("{path}")
 vectors = model.encode(["First sentence.", "Second sentence."])  # (2, {dim})
 ```"""
+
+_ROUTED_USAGE = """\
+Queries are embedded by the student, documents by its teacher, `{teacher}`; `encode` without a role is the
+teacher's.
+
+```python
+from sentence_transformers import SentenceTransformer
+
+model = SentenceTransformer("{path}")
+vectors = model.encode_document(["First document.", "Second document."])  # (2, {dim})
+scores = model.similarity(model.encode_query(["A query."]), vectors)  # (1, 2)
+```"""
+
+_QUERIES_ONLY = """\
+A machine that embeds queries alone needs `{folder}/` and nothing else:
+
+{graph}"""
 
 _BILINEAR_USAGE = """\
 A score is the inner product of the two vectors: any index of inner products serves it.
@@ -151,7 +169,7 @@ class Deployed:
     """What is particular to one export of a student.
 
     Attributes:
-        form: One of the formats of `students.export.formats`, or ``towers``.
+        form: One of the formats of `students.export.formats`, ``towers``, or ``asymmetric``.
         path: The folder, as users write it.
         dim: D.
         max_length: Maximum number of tokens per text; longer texts are truncated.
@@ -163,6 +181,7 @@ class Deployed:
         lower: Whether texts are lower-cased before the tokenizer.
         joiner: The joiner of two towers.
         prompts: Its prompts by role, in words; empty for none.
+        graph: Whether it has an ONNX graph; of an asymmetric one, its queries' side.
     """
 
     form: str
@@ -177,6 +196,7 @@ class Deployed:
     lower: bool = False
     joiner: str = ""
     prompts: str = ""
+    graph: bool = False
 
 
 def model_card(card: Card, export: Deployed) -> str:
@@ -195,7 +215,7 @@ def model_card(card: Card, export: Deployed) -> str:
         f"# {in_markdown(card.name)}",
         f"A small text-embedding model{made} with {in_markdown(card.method)}.",
         _pairs(("", ""), about),
-        "## How to use\n\n" + usage(export),
+        "## How to use\n\n" + usage(export, card.teacher),
         *([_PROMPTS.format(prompts=export.prompts)] if export.prompts else []),
         "## Figures\n\n" + _figures(card, export),
         "## Size and speed\n\n" + _sizes(card, export),
@@ -208,7 +228,7 @@ def model_card(card: Card, export: Deployed) -> str:
     return "\n\n".join(sections) + "\n"
 
 
-def usage(export: Deployed) -> str:
+def usage(export: Deployed, teacher: str = "the teacher") -> str:
     """Describe in Markdown how an export is used, with its own path."""
     path, dim = in_quotes(export.path), export.dim
     match export.form:
@@ -220,20 +240,29 @@ def usage(export: Deployed) -> str:
             return _BILINEAR_USAGE.format(path=path, dim=dim)
         case "towers":
             return _JOINED_USAGE.format(path=path, dim=dim, parts=_PARTS[export.joiner])
-    graph = _GRAPH_USAGE.format(
-        path=path,
-        dim=dim,
-        max_length=export.max_length,
-        pad_id=export.pad_id,
-        graph=GRAPHS[export.form],
-        lower=".lower()" if export.lower else "",
-    )
+        case "asymmetric":
+            whole = _ROUTED_USAGE.format(path=path, dim=dim, teacher=in_code(teacher))
+            folder = f"{path}/{QUERY_ONNX}"
+            alone = _QUERIES_ONLY.format(folder=QUERY_ONNX, graph=_graph_usage(export, folder, ONNX))
+            return f"{whole}\n\n{alone}" if export.graph else whole
+    graph = _graph_usage(export, path, export.form)
     if not export.stock:
         return f"{graph}\n\n`stillhouse.load` opens it too. sentence-transformers does not load this graph."
     name = GRAPHS[export.form]
     kwargs = f', model_kwargs={{"file_name": "{name}"}}' if export.form == ONNX_INT8 else ""
     stock = _STOCK_USAGE.format(path=path, dim=dim, backend=f', backend="onnx"{kwargs}')
     return f"{graph}\n\nOr with sentence-transformers and optimum-onnx:\n\n{stock}"
+
+
+def _graph_usage(export: Deployed, path: str, form: str) -> str:
+    return _GRAPH_USAGE.format(
+        path=path,
+        dim=export.dim,
+        max_length=export.max_length,
+        pad_id=export.pad_id,
+        graph=GRAPHS[form],
+        lower=".lower()" if export.lower else "",
+    )
 
 
 def _front_matter(card: Card, export: Deployed) -> str:
@@ -247,6 +276,7 @@ def _front_matter(card: Card, export: Deployed) -> str:
         "knowledge-distillation",
         "stillhouse",
         *(["onnx"] if export.form in GRAPHS else []),
+        *(["asymmetric"] if export.form == ROUTED else []),
         *(["int8"] if export.form == ONNX_INT8 else []),
     ]
     fields: dict[str, object] = {
@@ -303,6 +333,8 @@ def _sizes(card: Card, export: Deployed) -> str:
         for name in names
     ]
     text = [_table(["", *sizes], rows, left=1)]
+    if export.form == ROUTED:
+        text.append("The sizes of this folder are those of both sides together; its times are of queries.")
     machines = {"this folder": export.machine, "the other columns": card.machine if card.sizes else {}}
     known = {what: _machine(machine) for what, machine in machines.items() if machine}
     if len(set(known.values())) == 1:

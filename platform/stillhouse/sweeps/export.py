@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from stillhouse.core.artifacts import Workspace, read_json, read_manifest, write_atomically
+from stillhouse.core.console import say
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.identity import Spec
 from stillhouse.core.machine import describe_machine
@@ -24,18 +25,23 @@ from stillhouse.methods import Method
 from stillhouse.plan.data import Model
 from stillhouse.plan.stage import Stage
 from stillhouse.reports.model_card import Card, Deployed, model_card
+from stillhouse.students.export.asymmetric import QUERY_ONNX, export_asymmetric
 from stillhouse.students.export.formats import FORMATS, why_not, write_format
-from stillhouse.students.export.modules import COMPACT, TOWERS
+from stillhouse.students.export.modules import COMPACT, ROUTED, TOWERS
+from stillhouse.students.export.onnx import GRAPHS
 from stillhouse.students.export.sentence_transformers import check_parity
 from stillhouse.students.export.towers import export_towers
 from stillhouse.students.sizes import sizes
 from stillhouse.students.static import StaticStudent
 from stillhouse.students.towers import SeparateTowers
+from stillhouse.teachers.loading import load_sentence_transformer
+from stillhouse.teachers.prompts import prompts_of
 from stillhouse.teachers.weights import hub_id, licence_of
 from stillhouse.training.facts import read_facts
 from stillhouse.training.models import DELIVERED, SWEEPS, delivered, encoder_in, find_model
 from stillhouse.training.rebuild import spec_of
 from stillhouse.training.scorer import StudentScorer
+from stillhouse.training.teacher_space import DRIFTS, space_of
 from stillhouse.training.watch import versions
 
 CARD = "card.json"
@@ -63,7 +69,7 @@ def export_stage(
     Args:
         folder: Folder of the stage.
         target: Folder to write.
-        form: One of `FORMATS`.
+        form: One of `FORMATS`, or ``asymmetric``.
         card: What the model card says of the student; None takes what the sweep that delivered it knows, or
             else the stage.
         texts: Texts that the check encodes with both models.
@@ -84,7 +90,9 @@ def export_stage(
             "reads pairs jointly, which is a teacher. Export the retrieval_kd stage."
         )
     joiner = ""
-    if isinstance(student, Exportable) and student.export_sides:
+    if form == ROUTED:
+        parity = _export_asymmetric(folder, encoder, target, texts)
+    elif isinstance(student, Exportable) and student.export_sides:
         require(form == FORMATS[0], f"two towers are written as {FORMATS[0]} folders", format=form)
         export_towers(student, encoder.objective.joiner, encoder.max_length, target)
         parity, form, joiner = check_towers(encoder, target, texts), TOWERS, encoder.objective.joiner.kind
@@ -96,13 +104,41 @@ def export_stage(
     return parity
 
 
+def _export_asymmetric(folder: Path, encoder: Any, target: Path, texts: Sequence[str]) -> float:
+    """Write the student beside the teacher in whose space it lives; see `students.export.asymmetric`."""
+    space = space_of(folder)
+    inner = _encoder_in(encoder)
+    reason = why_not(inner.student, FORMATS[0])
+    if reason:
+        raise BadInput(f"an asymmetric export needs a student of stock modules, but: {reason}")
+    if space.drifts:
+        say(DRIFTS)
+    documents = load_sentence_transformer(space.teacher)
+    return export_asymmetric(inner, documents, prompts_of(space.teacher), target, texts)
+
+
+def _encoder_in(encoder: Any) -> Any:
+    return encoder.encoder if isinstance(encoder, StudentScorer) else encoder
+
+
+class _Queries:
+    """The queries' side of an asymmetric export, as an encoder whose speed is measured."""
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+
+    def encode(self, texts: Sequence[str]) -> FloatArray:
+        vectors: FloatArray = self.model.encode_query(list(texts))
+        return vectors
+
+
 def describe_export(encoder: Any, target: Path, form: str, parity: float, joiner: str = "") -> Deployed:
     """Describe an export, and measure its size and its speed in its own runtime.
 
     Args:
         encoder: The trained student.
         target: Folder of the export.
-        form: Its form: one of `FORMATS`, or ``towers``.
+        form: Its form: one of `FORMATS`, ``towers``, or ``asymmetric``.
         parity: The lowest cosine between vectors of the two.
         joiner: Kind of the joiner of two towers.
     """
@@ -110,9 +146,10 @@ def describe_export(encoder: Any, target: Path, form: str, parity: float, joiner
     model: Any = source.open()
     module: Any = model.student if isinstance(model, StudentHolder) else model
     measured = model.sizes() if isinstance(model, MeasuredSize) else sizes(module)
-    measured |= {"megabytes_on_disk": source.megabytes() or 0.0, **speed(model, runs=1, calls=20)}
+    timed = _Queries(model) if form == ROUTED else model
+    measured |= {"megabytes_on_disk": source.megabytes() or 0.0, **speed(timed, runs=1, calls=20)}
     tokenizer = Path(encoder.student.tokenizer.path)
-    inner = encoder.encoder if isinstance(encoder, StudentScorer) else encoder
+    inner = _encoder_in(encoder)
     return Deployed(
         form=form,
         path=_shown_path(target),
@@ -126,6 +163,7 @@ def describe_export(encoder: Any, target: Path, form: str, parity: float, joiner
         lower=lower_cases(tokenizer),
         joiner=joiner,
         prompts=str(inner.prompts) if inner.prompts else "",
+        graph=form in GRAPHS or (target / QUERY_ONNX).is_dir(),
     )
 
 
@@ -138,7 +176,15 @@ def _shown_path(target: Path) -> str:
 def formats_of(folder: Path) -> dict[str, str]:
     """Map each format to the reason why a finished stage's student does not support it; empty if it does."""
     student = encoder_in(folder).student
-    return {form: why_not(student, form) for form in FORMATS}
+    return {**{form: why_not(student, form) for form in FORMATS}, ROUTED: _why_not_routed(folder, student)}
+
+
+def _why_not_routed(folder: Path, student: Any) -> str:
+    try:
+        space_of(folder)
+    except BadInput as error:
+        return str(error).rstrip(".")
+    return why_not(student, FORMATS[0])
 
 
 def check_towers(scorer: StudentScorer, target: Path, texts: Sequence[str], minimum: float = 0.9999) -> float:

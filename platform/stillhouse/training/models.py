@@ -22,8 +22,9 @@ from stillhouse.core.types import ScoringObjective
 from stillhouse.plan.data import Model
 from stillhouse.plan.stage import Stage
 from stillhouse.students.encoder import StudentEncoder
+from stillhouse.students.export.asymmetric import is_router, open_router
 from stillhouse.students.export.compact import is_compact, read_compact
-from stillhouse.students.export.modules import COMPACT, ONNX, STOCK, TOWERS
+from stillhouse.students.export.modules import COMPACT, ONNX, ROUTED, STOCK, TOWERS
 from stillhouse.students.export.onnx import OnnxEncoder, graph_of, is_onnx, stated_form
 from stillhouse.students.export.sentence_transformers import is_stock
 from stillhouse.students.export.towers import is_towers
@@ -82,7 +83,7 @@ class Source:
 
     Attributes:
         name: The name that the user gave.
-        form: ``stage``, ``towers``, or one of the formats of `students.export.formats`.
+        form: ``stage``, ``towers``, ``asymmetric``, or one of the formats of `students.export.formats`.
         path: The folder, or the ONNX file.
         model: The published model or the export for sentence-transformers, if it is one.
     """
@@ -121,6 +122,8 @@ class Source:
             return StudentEncoder(student, self.path, max_length, device=device, prompts=prompts)
         if self.form == TOWERS:
             return ExportedTowers(self.path, device)
+        if self.form == ROUTED:
+            return open_router(self.path, device)
         assert self.model is not None
         if remark := head_remark(self.model):
             say(f"  {remark}")
@@ -261,11 +264,13 @@ def delivered(sweep: Path) -> Path:
 
 
 def form_of(folder: Path) -> str:
-    """Say which form a folder has: one of the formats of `students.export.formats`, or ``towers``."""
+    """Say which form a folder has: one of `students.export.formats`, ``towers``, or ``asymmetric``."""
     if is_compact(folder):
         return COMPACT
     if is_towers(folder):
         return TOWERS
+    if is_router(folder):
+        return ROUTED
     if is_stock(folder) or not is_onnx(folder):
         return STOCK
     graph = graph_of(folder)

@@ -6,14 +6,14 @@ as the stage before it did, unless it changes the student.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
 from stillhouse.core.artifacts import read_manifest
-from stillhouse.core.errors import BadInput
+from stillhouse.core.errors import BadInput, require
 from stillhouse.core.identity import Spec, fingerprint
 from stillhouse.core.roles import Prompts
 from stillhouse.core.types import SpaceObjective
@@ -26,6 +26,11 @@ from stillhouse.training.rebuild import rebuild
 REMEDY = (
     "Train a student that follows its teacher's vectors: leaf, or mse or ckd with keep_projection=true, and "
     "without a projection that is added later."
+)
+
+DRIFTS = (
+    "note: its last stage learnt from labelled text alone, which moves a student away from its teacher; the "
+    "stage before it may be closer"
 )
 
 
@@ -42,11 +47,16 @@ class TeacherSpace:
     drifts: bool
 
 
-def space_of(folder: Path) -> TeacherSpace:
+def space_of(folder: Path, named: Model | None = None) -> TeacherSpace:
     """Find the teacher in whose space the student of a finished stage lives.
 
+    Args:
+        folder: The stage.
+        named: The model that the user takes for the teacher; None takes the one that the stage names.
+
     Raises:
-        BadInput: The stage is not finished, or its student lives in a space of its own; with the reason.
+        BadInput: The stage is not finished, its student lives in a space of its own, with the reason, or the
+            named model is not its teacher.
     """
     followed = folder
     manifest: Mapping[str, Any] = read_manifest(folder)
@@ -57,7 +67,8 @@ def space_of(folder: Path) -> TeacherSpace:
     reason = why_not_same(**dims) or _why_outside(rebuild(manifest["objective"], **dims))
     if reason:
         raise _outside(folder.name, reason)
-    return TeacherSpace(_teacher_in(followed, manifest["plan"]["with"]), drifts=followed != folder)
+    teacher = _teacher_of(followed, manifest["plan"]["with"], named)
+    return TeacherSpace(teacher, drifts=followed != folder)
 
 
 def check_plan(plan: Stage, teacher_dim: int) -> None:
@@ -137,19 +148,34 @@ def _stage_before(
     return found, read_manifest(found)
 
 
-def _teacher_in(folder: Path, plan: Mapping[str, Any]) -> Model:
-    """Find the published model that a stage's plan names as the teacher.
+def _teacher_of(folder: Path, plan: Mapping[str, Any], named: Model | None) -> Model:
+    """The published teacher of a stage, or the named one where the stage's has no weights to compare it with.
 
     Raises:
-        BadInput: Its teacher is a stage, or its weights are not found.
+        BadInput: There is none, or the named one is another.
     """
-    by_files = False
-    for part in _teachers(plan):
-        if part["value"] == "plan.data.Model":
-            return _model(folder, part["with"])
-        by_files = by_files or part["value"] == "plan.data.VectorFiles"
+    identity = _published_teacher(plan)
+    if identity is not None:
+        return _model_of(folder, identity) if named is None else _same_model(folder, identity, named)
+    if named is None:
+        raise _unpublished(folder, plan)
+    return named
+
+
+def _published_teacher(plan: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Find the published model that a stage's plan names as the teacher: its hash and its head.
+
+    None where the teacher is a stage, or is known by files of its vectors alone.
+    """
+    models = (part["with"] for part in _teachers(plan) if part["value"] == "plan.data.Model")
+    return next((dict(model) for model in models), None)
+
+
+def _unpublished(folder: Path, plan: Mapping[str, Any]) -> BadInput:
+    """The error for a teacher that must be named."""
+    by_files = any(part["value"] == "plan.data.VectorFiles" for part in _teachers(plan))
     what = "is known by files of its vectors" if by_files else "was trained here"
-    raise BadInput(
+    return BadInput(
         "asymmetric search needs a published teacher that embeds documents, but that of "
         f"{folder.name} {what}. Name {'the model' if by_files else 'its export'} with --documents-by FOLDER."
     )
@@ -163,7 +189,12 @@ def _teachers(plan: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
         yield live["start_from"] or live["model"]["with"]["base"]
 
 
-def _model(folder: Path, identity: Mapping[str, Any]) -> Model:
+def _model_of(folder: Path, identity: Mapping[str, Any]) -> Model:
+    """The teacher that a stage's folder names, with its prompts.
+
+    Raises:
+        BadInput: The folder does not name it, or its weights are not found.
+    """
     known = read_facts(folder).get("teacher_models", {}).get(identity["sha256"])
     if known is None:
         raise BadInput(
@@ -172,3 +203,21 @@ def _model(folder: Path, identity: Mapping[str, Any]) -> Model:
         )
     prompts = known.get("prompts")
     return on_this_machine(Model(**{**known, "prompts": prompts and Prompts(**prompts)}))
+
+
+def _same_model(folder: Path, identity: Mapping[str, Any], named: Model) -> Model:
+    """The named model with the head and the prompts that the stage's teacher had.
+
+    Raises:
+        BadInput: It has other weights.
+    """
+    known = read_facts(folder).get("teacher_models", {}).get(identity["sha256"], {})
+    require(
+        named.sha256 == identity["sha256"],
+        "--documents-by must name the teacher that the student was trained with",
+        documents_by=named.name,
+        teacher=known.get("name") or identity["sha256"][:16],
+        remedy="--documents-by teacher stands for it.",
+    )
+    prompts = known.get("prompts")
+    return replace(named, **identity, prompts=prompts and Prompts(**prompts))

@@ -26,6 +26,8 @@ FORMATS = STOCK, ONNX, ONNX_INT8, COMPACT = ("sentence-transformers", "onnx", "o
 """The forms in which a student can be exported; see `students.export.formats`."""
 TOWERS = "towers"
 """The form of a student of two sides: two folders of sentence-transformers and their joiner."""
+ROUTED = "asymmetric"
+"""The form of a student for the queries and its teacher for the documents, in one folder."""
 UNTIED = "no layers are tied in this student: its own weights are as small"
 """Why most students have no compact form."""
 

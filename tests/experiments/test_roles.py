@@ -157,7 +157,7 @@ def test_search_encodes_queries_as_queries_and_passages_as_documents(workspace: 
 
 
 def test_a_teacher_is_measured_with_the_prompts_of_the_experiment(given: Experiment) -> None:
-    encoder = TeacherEncoder(given.teacher.model(), 24, "cpu")
+    encoder = TeacherEncoder(given.teacher.published(), 24, "cpu")
     texts = ["cat 1", "dog 2 house"]
     np.testing.assert_allclose(
         encoder.encode_query(texts), encoder.encode([f"query text: {t}" for t in texts])
@@ -207,7 +207,7 @@ def test_prompts_come_from_the_folder_by_name_or_from_the_user(
         paths = {f"teacher.prompts.{role}": prompt for role, prompt in given.items()}
         chosen = changed(Experiment(), {"teacher.name": str(folder), **paths})
         assert experiment_of(as_mapping(chosen)) == chosen
-        return chosen.teacher.model().prompts
+        return chosen.teacher.published().prompts
 
     assert prompts() == Prompts("query: ", "passage: ", "sts: ") == own_prompts(folder)
     assert prompts(plain="", query="@sts") == Prompts("sts: ", "passage: ", "")
@@ -226,10 +226,10 @@ def test_prompts_come_from_the_folder_by_name_or_from_the_user(
 def test_a_prompt_as_long_as_the_longest_text_is_refused(path: str, experiment: Experiment) -> None:
     long = changed(experiment, {path: "cat " * 15})
     with pytest.raises(BadInput, match=rf"{path} must be shorter"):
-        long.sketch(long.teacher.model())
-    changed(experiment, {path: "cat " * 12}).sketch(experiment.teacher.model())
+        long.sketch(long.teacher.published())
+    changed(experiment, {path: "cat " * 12}).sketch(experiment.teacher.published())
     owner = path.partition(".")[0]
-    changed(long, {f"{owner}.max_length": 32}).sketch(long.teacher.model())
+    changed(long, {f"{owner}.max_length": 32}).sketch(long.teacher.published())
 
 
 def test_an_unknown_role_and_prompts_with_claims_are_refused() -> None:

@@ -99,7 +99,7 @@ def test_a_method_that_runs_the_teacher_is_refused_before_any_work(by_vectors: E
     ):
         check_plans(load_method("pkd"), by_vectors, [{}])
     with pytest.raises(BadInput, match="needs the teacher as a model"):
-        by_vectors.teacher.model()
+        by_vectors.teacher.published()
 
 
 def test_a_student_needs_a_checkpoint_of_its_own(by_vectors: Experiment, workspace: Workspace) -> None:
@@ -117,11 +117,17 @@ def test_a_student_needs_a_checkpoint_of_its_own(by_vectors: Experiment, workspa
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"pooling": "cls"}, r"teacher\.vectors go without what says how a model is run.*pooling='cls'"),
+        (
+            {"pooling": "cls"},
+            r"teacher\.vectors must be given without what says how a model is run.*pooling='cls'",
+        ),
         ({"max_length": 64}, "max_length=64"),
         ({"prompts": {"query": "query: "}}, r"prompts=\{'query': 'query: '\}"),
-        ({"vectors": "", "text_column": "body"}, r"teacher\.vectors must be given.*text_column='body'"),
-        ({"vectors": "", "incomplete": True}, r"must be given.*incomplete=True"),
+        (
+            {"vectors": "", "text_column": "body"},
+            r"teacher\.text_column must go with teacher\.vectors.*text_column='body'",
+        ),
+        ({"vectors": "", "incomplete": True}, r"must go with teacher\.vectors.*incomplete=True"),
     ],
 )
 def test_fields_that_do_not_go_together_are_refused(values: dict[str, object], message: str) -> None:
@@ -138,7 +144,9 @@ def test_the_teacher_is_measured_where_the_files_have_the_texts(
         (tmp_path / "STSBenchmark" / f"sts-{split}.csv").write_text("".join(rows))
     given = changed(by_vectors, {"selection.data_root": str(tmp_path)})
     prepared = prepare(given, workspace, LOCAL)
-    encoder, module = teacher(prepared.setting.teacher, 16, "cpu")
+    vectors = prepared.setting.teacher
+    assert isinstance(vectors, VectorFiles)
+    encoder, module = teacher(vectors, 16, "cpu")
     assert module is None
     suites: tuple[DevSuite | TestSuite, ...] = (prepared.setting.dev, prepared.test)
     for suite in suites:

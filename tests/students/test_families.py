@@ -137,7 +137,7 @@ def test_a_store_has_the_vectors_of_stock_queries_and_documents(
     name: str, make_family: Callable[[str], Path], workspace: Workspace
 ) -> None:
     expected = stock_vectors(make_family(name))
-    teacher = TeacherChoice(str(make_family(name))).model()
+    teacher = TeacherChoice(str(make_family(name))).published()
     found = {role: stored(workspace, teacher, role) for role in expected}
     for role in expected:
         assert lowest_cosine(found[role], expected[role]) > 0.9999, role
@@ -155,7 +155,7 @@ def test_a_store_has_the_vectors_of_stock_queries_and_documents(
 def test_an_exported_student_has_its_own_prompts_in_stock_too(
     name: str, make_family: Callable[[str], Path], tmp_path: Path
 ) -> None:
-    teacher = TeacherChoice(str(make_family(name))).model()
+    teacher = TeacherChoice(str(make_family(name))).published()
     prompts = Prompts("query of a student: ", "its text: ", "nothing: ")
     choice = TransformerChoice(layers=(0, 3), prompts=prompts)
     if name == "embeddinggemma2":
@@ -169,7 +169,7 @@ def test_an_exported_student_has_its_own_prompts_in_stock_too(
     for role in expected:
         assert lowest_cosine(encode_as(encoder, role, TEXTS), expected[role]) > 0.9999
     assert lowest_cosine(encoder.encode_query(TEXTS), expected[DOCUMENT]) < 0.999
-    again = TeacherChoice(str(tmp_path / "export")).model()
+    again = TeacherChoice(str(tmp_path / "export")).published()
     assert prompts_of(again) == prompts and again.prompts == prompts
 
 
@@ -182,11 +182,11 @@ def test_a_shorter_vector_has_length_one_where_the_whole_one_has(
     expected = whole[:, :8]
     if FAMILIES[name].normalize:
         expected = expected / np.linalg.norm(expected, axis=1, keepdims=True)
-    teacher = TeacherChoice(str(folder), dimension=8).model()
+    teacher = TeacherChoice(str(folder), dimension=8).published()
     np.testing.assert_allclose(stored(workspace, teacher, DOCUMENT), expected, rtol=1e-3, atol=1e-4)
     loaded: Any = load_sentence_transformer(teacher)
     np.testing.assert_allclose(loaded.encode_document(TEXTS), expected, rtol=1e-3, atol=1e-4)
     assert loaded.get_embedding_dimension() == 8
-    assert TeacherChoice(str(folder), dimension=32).model() == TeacherChoice(str(folder)).model()
+    assert TeacherChoice(str(folder), dimension=32).published() == TeacherChoice(str(folder)).published()
     with pytest.raises(BadInput, match="dimensions of the teacher"):
-        TeacherChoice(str(folder), dimension=33).model()
+        TeacherChoice(str(folder), dimension=33).published()

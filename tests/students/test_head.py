@@ -84,7 +84,7 @@ def make_teacher(make_model: MakeModel, tmp_path_factory: pytest.TempPathFactory
 def student_of(teacher: Path, choice: StudentChoice | None = None, **given: Any) -> TransformerStudent:
     """The student of an experiment with this teacher, with all of its layers."""
     choice = choice or TransformerChoice(keep=4, **given)
-    student: TransformerStudent = choice.spec(TeacherChoice(str(teacher)).model(), 0).build()
+    student: TransformerStudent = choice.spec(TeacherChoice(str(teacher)).published(), 0).build()
     return student
 
 
@@ -108,7 +108,7 @@ def test_store_student_and_export_give_the_vectors_of_the_teachers_modules(
     kind: str, pooling: str, normalize: bool, make_teacher: MakeTeacher, workspace: Workspace, tmp_path: Path
 ) -> None:
     folder = make_teacher(kind, pooling, normalize)
-    teacher = TeacherChoice(str(folder)).model()
+    teacher = TeacherChoice(str(folder)).published()
     expected = stock_vectors(folder)
     student = student_of(folder)
     assert student.pooling == {"raw": "mean"}.get(pooling, pooling) and student.normalize is normalize
@@ -131,7 +131,7 @@ def test_store_student_and_export_give_the_vectors_of_the_teachers_modules(
         "Pooling",
         *(["Normalize"] if normalize else []),
     ]
-    again = TeacherChoice(str(tmp_path / "export")).model()
+    again = TeacherChoice(str(tmp_path / "export")).published()
     assert head_of(again) == head_of(teacher)._replace(stated=True)
     assert published_length(again) == length
 
@@ -191,7 +191,7 @@ def test_the_pooler_is_the_architectures_own(
     with torch.no_grad():
         inputs = tokenizer(TEXTS, padding=True, return_tensors="pt")
         expected = stock(inputs["input_ids"], inputs["attention_mask"]).pooler_output.numpy()
-    teacher = TeacherChoice(folder, pooling="pooler").model()
+    teacher = TeacherChoice(folder, pooling="pooler").published()
     store = Store(write_texts(workspace, "texts", TEXTS), teacher, max_length=62, dtype="float32")
     build_store(workspace, store, local=True)
     reader = open_store(workspace, store)
@@ -220,10 +220,10 @@ def test_the_pooler_is_the_architectures_own(
 
 def test_models_without_a_pooler_are_told_apart(make_model: MakeModel, make_teacher: MakeTeacher) -> None:
     with pytest.raises(BadInput, match="Take pooling=cls"):
-        TeacherChoice(make_model("modernbert").path, pooling="pooler").model()
+        TeacherChoice(make_model("modernbert").path, pooling="pooler").published()
     with pytest.raises(BadInput, match="Take pooling=cls"):
         student_of(make_teacher("qwen3", "last"), pooling="pooler")
-    teacher = TeacherChoice(make_model("bert").path, pooling="pooler").model()
+    teacher = TeacherChoice(make_model("bert").path, pooling="pooler").published()
     choice = TransformerChoice(keep=4, checkpoint=make_model("modernbert").path)
     assert choice.head(teacher).pooling == "cls"
     (remark,) = choice.remarks(teacher, 40)
@@ -238,13 +238,13 @@ def test_a_folder_without_modules_is_pooled_as_the_user_says(
 ) -> None:
     base = make_model("bert")
     choice = TeacherChoice(base.path, pooling, normalize)
-    head = head_of(choice.model())
+    head = head_of(choice.published())
     assert (head.pooling, head.normalize) == (pooling, bool(normalize))
-    vectors = load_sentence_transformer(choice.model()).encode(TEXTS)
+    vectors = load_sentence_transformer(choice.published()).encode(TEXTS)
     by_hand = TransformerStudent(base, pooling=pooling, normalize=bool(normalize))
     expected = StudentEncoder(by_hand, base.path, 62).encode(TEXTS)
     np.testing.assert_allclose(vectors, expected, rtol=1e-4, atol=1e-5)
-    remark = "".join(choice.remarks(choice.model()))
+    remark = "".join(choice.remarks(choice.published()))
     assert ("no normalisation assumed" in remark) is (normalize is None)
     assert f"{pooling} pooling" not in remark
 
@@ -270,7 +270,7 @@ def test_what_is_assumed_is_said_once_and_what_contradicts_too(
 
     def remark(*given: Any) -> str:
         choice = TeacherChoice(str(stated), *given)
-        return "".join(choice.remarks(choice.model()))
+        return "".join(choice.remarks(choice.published()))
 
     assert remark() == remark("cls", True) == remark("cls") == ""
     contradiction = remark("mean", False)
@@ -281,7 +281,7 @@ def test_the_head_is_in_the_key_of_a_store_unless_the_folder_has_it(make_teacher
     folder, texts = str(make_teacher("bert", "cls", True)), write_nothing()
 
     def key(**given: Any) -> str:
-        return Store(texts, TeacherChoice(folder, **given).model()).fingerprint
+        return Store(texts, TeacherChoice(folder, **given).published()).fingerprint
 
     assert (
         key() == key(pooling="cls") == key(normalize=True) == Store(texts, resolve_model(folder)).fingerprint
@@ -302,7 +302,7 @@ def test_a_contradiction_keeps_the_other_modules(make_model: MakeModel, tmp_path
 
     modules = [Transformer(make_model("bert").path), Pooling(32, "mean"), Dense(32, 8), Normalize()]
     SentenceTransformer(modules=modules, device="cpu").save(str(tmp_path / "dense"), create_model_card=False)
-    teacher = TeacherChoice(str(tmp_path / "dense"), "cls", False).model()
+    teacher = TeacherChoice(str(tmp_path / "dense"), "cls", False).published()
     loaded = load_sentence_transformer(teacher)
     assert [type(part).__name__ for part in loaded] == ["Transformer", "Pooling", "Dense"]
     assert loaded.encode(TEXTS).shape == (4, 8) and loaded[1].pooling_mode == "cls"
@@ -344,7 +344,7 @@ def test_static_and_recurrent_students_take_the_norm_and_what_they_can_of_the_po
 def test_a_student_of_another_checkpoint_pools_as_the_teacher(
     make_teacher: MakeTeacher, make_model: MakeModel
 ) -> None:
-    teacher = TeacherChoice(str(make_teacher("bert", "max", True))).model()
+    teacher = TeacherChoice(str(make_teacher("bert", "max", True))).published()
     choice = TransformerChoice(checkpoint=str(make_teacher("mpnet", "cls", length=24)))
     student = choice.spec(teacher, 0).build()
     assert (student.pooling, student.normalize) == ("max", True)
@@ -355,7 +355,7 @@ def test_a_student_of_another_checkpoint_pools_as_the_teacher(
 
 
 def test_lengths_are_those_of_the_folder(make_teacher: MakeTeacher, make_model: MakeModel) -> None:
-    teacher = TeacherChoice(str(make_teacher("bert", "cls", length=24))).model()
+    teacher = TeacherChoice(str(make_teacher("bert", "cls", length=24))).published()
     assert Experiment(teacher=TeacherChoice(teacher.path)).longest(teacher) == 24
     assert Experiment(teacher=TeacherChoice(teacher.path), max_length=16).longest(teacher) == 16
     setting = Experiment(student=TransformerChoice(max_length=12)).sketch(teacher)
@@ -414,7 +414,7 @@ def test_a_regression_normalises_both_sides_or_neither(make_teacher: MakeTeacher
     """Of a teacher without a norm, a student with one cannot reach the vectors as they are."""
     cases = [(True, None, False), (False, None, False), (False, True, True), (True, False, False)]
     for theirs, ours, expected in cases:
-        teacher = TeacherChoice(str(make_teacher("bert", "cls", theirs))).model()
+        teacher = TeacherChoice(str(make_teacher("bert", "cls", theirs))).published()
         experiment = Experiment(
             teacher=TeacherChoice(teacher.path), student=TransformerChoice(normalize=ours)
         )

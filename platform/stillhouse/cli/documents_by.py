@@ -85,7 +85,8 @@ def taught_by(experiment: Experiment, source: Source) -> Experiment:
             f"{source.form}. Export the stage, and name the folder."
         )
     selection = replace(experiment.selection, by=ASYMMETRIC)
-    if experiment.teacher.resolve().sha256 == source.model.sha256:
+    given = experiment.teacher
+    if given.is_model and given.published().sha256 == source.model.sha256:
         return replace(experiment, selection=selection)
     return replace(experiment, selection=selection, teacher=_choice(source.model))
 

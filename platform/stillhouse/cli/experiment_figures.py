@@ -99,9 +99,9 @@ def evaluate_experiment(options: Namespace) -> None:
 def source_of(name: str, experiment: Experiment, workspace: Workspace) -> Source:
     """Find a model by its name; the experiment's teacher has the head and the prompts of the experiment."""
     source = find_model(name, workspace)
-    if source.model is None or name != experiment.teacher.name or experiment.teacher.vectors:
+    if source.model is None or name != experiment.teacher.name or not experiment.teacher.is_model:
         return source
-    return replace(source, model=experiment.teacher.model())
+    return replace(source, model=experiment.teacher.published())
 
 
 def _task_suite(setting: Setting, models: Sequence[Any]) -> DevSuite:

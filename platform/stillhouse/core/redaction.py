@@ -25,6 +25,11 @@ _LEAST = 6
 """Characters of the shortest value of a variable that is looked for: shorter ones occur in ordinary words."""
 
 
+def names_secret(variable: str) -> bool:
+    """Whether the value of an environment variable of this name is hidden wherever it appears."""
+    return variable.isidentifier() and _VARIABLE.search(variable) is not None
+
+
 def redacted(text: str) -> str:
     """Replace the secrets in a text by ``***``.
 

@@ -22,7 +22,7 @@ from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.experiments.negatives import mine_negatives, with_negatives
 from stillhouse.experiments.preparation import embed_stores, read_pydocs, teacher_store
-from stillhouse.plan.data import Examples, Mined, Model, Store, TextTable, VectorFiles
+from stillhouse.plan.data import Examples, Mined, Model, Outside, Store, TextTable
 from stillhouse.teachers.embedding import resolve_compute
 from stillhouse.teachers.prompts import check_prompts, prompts_of
 from stillhouse.teachers.store import open_store
@@ -95,7 +95,7 @@ def mine(
     mine_negatives(workspace, examples, embedding)
     means = _write(workspace, examples, rule, output)
     teacher, manifest = rule.queries.teacher, read_manifest(workspace.path(examples))
-    name = teacher.name if isinstance(teacher, VectorFiles) else experiment.teacher.name
+    name = teacher.name if isinstance(teacher, Outside) else experiment.teacher.name
     report = _report(experiment, name, manifest, output, means, started)
     write_json(note, {"sha256": sha256_of(output), "report": report})
     return report

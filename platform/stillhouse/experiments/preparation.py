@@ -21,7 +21,7 @@ from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.experiments.shares import cut
 from stillhouse.experiments.unread import Unread
-from stillhouse.plan.data import Examples, Store, Teacher, TextTable, VectorFiles
+from stillhouse.plan.data import Endpoint, Examples, Outside, Store, Teacher, TextTable, VectorFiles
 from stillhouse.plan.kinds import Kind
 from stillhouse.plan.setting import Setting
 from stillhouse.plan.stage import DevSuite, Stage, TestSuite
@@ -254,7 +254,7 @@ class Preparation:
     def _teacher_dim(self, sentences: Any) -> int:
         if sentences is None or not self.training:
             return 0
-        if isinstance(self.teacher, VectorFiles):
+        if isinstance(self.teacher, Outside):
             return self.teacher.dimension
         if self.unread.vectors:
             return int(load_sentence_transformer(self.teacher).get_sentence_embedding_dimension() or 0)
@@ -281,7 +281,7 @@ class Preparation:
         """Facts on prompts, and on dimensions that are left out; nothing where there are neither."""
         prompts = {"teacher": prompts_of(self.teacher), "student": self.experiment.student.prompts}
         facts = {f"{who}_prompts": str(each) for who, each in prompts.items() if each}
-        kept = self.teacher.kept if isinstance(self.teacher, VectorFiles) else self.teacher.dimension
+        kept = self.teacher.kept if isinstance(self.teacher, Outside) else self.teacher.dimension
         return facts | ({"teacher_dimension": f"the first {kept}"} if kept else {})
 
 
@@ -290,6 +290,8 @@ def teacher_store(texts: TextTable, teacher: Teacher, role: str, *, max_length: 
     if isinstance(teacher, VectorFiles):
         # Where the files say nothing of roles, a table has one store whatever it is read as.
         return Store(texts, replace(teacher, role=role if teacher.columns[-1] else PLAIN))
+    if isinstance(teacher, Endpoint):
+        return Store(texts, teacher, prompt=teacher.prompts.of(role))
     prompt = prompts_of(teacher).of(role)
     return Store(texts=texts, teacher=teacher, max_length=max_length, prompt=prompt, compute=compute)
 

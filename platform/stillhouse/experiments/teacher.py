@@ -1,9 +1,12 @@
 """The choice of a teacher."""
 
 from dataclasses import dataclass, replace
+from typing import Any
+from urllib.parse import urlsplit
 
 from stillhouse.core.errors import require
-from stillhouse.plan.data import Model, Teacher, VectorFiles
+from stillhouse.core.roles import Prompts
+from stillhouse.plan.data import DEFAULT_REQUESTS, Endpoint, Model, Requests, Teacher, VectorFiles
 from stillhouse.teachers.weights import resolve_model
 
 DEFAULT = "all-MiniLM-L6-v2"
@@ -51,6 +54,10 @@ class TeacherChoice:
         role_column: Column that says of which role each text is: ``query``, ``document``, or empty for any;
             empty takes ``role``, where there is one.
         incomplete: Whether texts without a vector are left out; otherwise they are refused.
+        endpoint: URL of an endpoint that speaks the OpenAI embeddings protocol, such as
+            ``https://api.openai.com/v1``, instead of a model that is run. ``dimension`` is asked of it.
+        model: Name of the model behind the endpoint.
+        requests: How the endpoint is asked.
     """
 
     name: str = DEFAULT
@@ -64,6 +71,9 @@ class TeacherChoice:
     vector_column: str = ""
     role_column: str = ""
     incomplete: bool = False
+    endpoint: str = ""
+    model: str = ""
+    requests: Requests = DEFAULT_REQUESTS
 
     def __post_init__(self) -> None:
         """Check the pooling and the ranges, and that fields go together."""
@@ -74,26 +84,84 @@ class TeacherChoice:
             "teacher.max_length >= 3, or 0",
             max_length=self.max_length,
         )
-        of_model = {"pooling": self.pooling, "max_length": self.max_length, "prompts": _given(self.prompts)}
-        columns = ("text_column", "vector_column", "role_column", "incomplete")
-        others = of_model if self.vectors else {name: getattr(self, name) for name in columns}
-        given = {name: value for name, value in others.items() if value}
+        self._check_together()
+        if self.endpoint:
+            self._check_endpoint()
+
+    @property
+    def is_model(self) -> bool:
+        """Whether the teacher is a model, not files of vectors or an endpoint."""
+        return not self.vectors and not self.endpoint
+
+    def _check_together(self) -> None:
+        """Refuse fields of one kind of teacher beside another kind."""
         require(
-            not given,
-            "teacher.vectors go without what says how a model is run"
-            if self.vectors
-            else "teacher.vectors must be given with what says how they are read",
-            **({"vectors": self.vectors} | given if self.vectors else given),
+            not (self.vectors and self.endpoint),
+            "teacher.vectors and teacher.endpoint must not be given together",
+            vectors=self.vectors,
+            endpoint=self.endpoint,
+        )
+        kind = "vectors" if self.vectors else "endpoint" if self.endpoint else ""
+        if kind:
+            prompts = _given(self.prompts) if self.vectors else {}
+            run = {"pooling": self.pooling, "max_length": self.max_length, "prompts": prompts}
+            given: dict[str, Any] = {name: value for name, value in run.items() if value}
+            rule = f"teacher.{kind} must be given without what says how a model is run"
+            require(not given, rule, **{kind: getattr(self, kind)}, **given)
+        columns = ("text_column", "vector_column", "role_column", "incomplete")
+        for own, names in (("vectors", columns), ("endpoint", ("model", "requests"))):
+            given = {
+                name: value for name in names if (value := getattr(self, name)) and value != DEFAULT_REQUESTS
+            }
+            require(
+                not given or bool(getattr(self, own)),
+                f"{', '.join(f'teacher.{name}' for name in given)} must go with teacher.{own}",
+                **given,
+            )
+
+    def _check_endpoint(self) -> None:
+        """Refuse a URL that is none or holds a secret, and prompts that only a folder has."""
+        try:
+            url = urlsplit(self.endpoint)
+            good = url.scheme in ("http", "https") and bool(url.hostname) and url.port != 0
+        except ValueError:
+            good = False
+        require(
+            good and self.endpoint.isascii() and self.endpoint.isprintable() and " " not in self.endpoint,
+            "teacher.endpoint must be a URL such as https://api.openai.com/v1",
+        )
+        require(
+            not (url.username or url.password or url.query or url.fragment),
+            "teacher.endpoint must be a URL without a user, a password or parameters",
+            remedy=f"Give a key in the environment variable {self.requests.key_variable}.",
+        )
+        require(bool(self.model), "teacher.model must be given with teacher.endpoint", endpoint=self.endpoint)
+        named = {role: prompt for role, prompt in _given(self.prompts).items() if prompt.startswith("@")}
+        require(
+            not named,
+            "teacher.prompts of an endpoint must be texts: it has no prompts with names",
+            **named,
         )
 
     def resolve(self) -> Teacher:
-        """Find the teacher: its folder, or the files of its vectors.
+        """Find the teacher: its folder, the files of its vectors, or its endpoint.
 
         Raises:
-            BadInput: As of `model`; or no such files, or not of texts and vectors.
+            BadInput: As of `published`; no such files, or not of texts and vectors; or an endpoint that does
+                not answer, or refuses the key.
         """
+        if self.endpoint:
+            from stillhouse.teachers.endpoint import found_out
+
+            prompts = Prompts(**_given(self.prompts))
+            name = self.model if self.name == DEFAULT else self.name
+            url = self.endpoint.rstrip("/")
+            asked = Endpoint(
+                url, self.model, kept=self.dimension, prompts=prompts, name=name, requests=self.requests
+            )
+            return found_out(asked, self.normalize)
         if not self.vectors:
-            return self.model()
+            return self.published()
         from stillhouse.teachers.vector_files import find_vectors
 
         return find_vectors(
@@ -107,17 +175,17 @@ class TeacherChoice:
             name="" if self.name == DEFAULT else self.name,
         )
 
-    def model(self) -> Model:
+    def published(self) -> Model:
         """Find the teacher's folder, and set its head and its prompts.
 
         Raises:
             BadInput: No such model, or it has no such head, dimension or prompt; or only vectors are named.
         """
         require(
-            not self.vectors,
+            self.is_model,
             "this needs the teacher as a model",
-            vectors=self.vectors,
-            remedy="Leave teacher.vectors out, and name the model (teacher.name).",
+            teacher=self.vectors or self.endpoint,
+            remedy="Leave teacher.vectors and teacher.endpoint out, and name the model (teacher.name).",
         )
         from stillhouse.students.head import truncated, with_head
         from stillhouse.teachers.prompts import chosen_prompts
@@ -135,6 +203,10 @@ class TeacherChoice:
             from stillhouse.teachers.vector_files import remark_of
 
             return [remark_of(teacher)]
+        if isinstance(teacher, Endpoint):
+            length = "of length 1" if teacher.normalize else "not normalised"
+            told = f"{teacher.name} at {teacher.url}: {teacher.dimension} dimensions, {length}"
+            return [told + (f"; prompts: {teacher.prompts}" if teacher.prompts else "")]
         from stillhouse.students.head import head_remark
         from stillhouse.teachers.prompts import prompts_remark
 

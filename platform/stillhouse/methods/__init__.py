@@ -51,7 +51,7 @@ from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.experiments.shares import cut
 from stillhouse.experiments.unread import Unread
-from stillhouse.plan.data import VectorFiles
+from stillhouse.plan.data import Outside
 from stillhouse.plan.kinds import DataNeed, Kind, needed
 from stillhouse.plan.setting import Setting
 from stillhouse.plan.stage import Stage
@@ -269,12 +269,12 @@ def probe(method: Method, hp: Any, setting: Setting, *, layers: int) -> None:
 def _check_runnable(method: Method, stage: Stage) -> None:
     """Refuse a stage that runs or trains a teacher that is there by its vectors alone."""
     run = [stage.student, *([stage.live.model] if stage.live is not None else [])]
-    vectors = [value for each in run for value in each.kwargs.values() if isinstance(value, VectorFiles)]
+    vectors = [value for each in run for value in each.kwargs.values() if isinstance(value, Outside)]
     require(
         not vectors,
         f"{name_of(method)} runs or trains the teacher in its stage {stage.label}, so it must be a model",
         teacher=", ".join(each.name for each in vectors),
-        remedy="Leave teacher.vectors out and name the model, or take ibkd, ckd or mse, which read vectors.",
+        remedy="Name a model (teacher.name) alone, or take ibkd, ckd or mse, which read vectors.",
     )
 
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from stillhouse.core.errors import require
 from stillhouse.core.identity import fingerprint
-from stillhouse.core.roles import DOCUMENT, PLAIN, QUERY, Prompts
+from stillhouse.core.redaction import names_secret
+from stillhouse.core.roles import DOCUMENT, NO_PROMPTS, PLAIN, QUERY, Prompts
 from stillhouse.plan.mining import Mining
 
 if TYPE_CHECKING:
@@ -103,8 +104,94 @@ class VectorFiles(Named):
         return self.kept or self.width
 
 
-Teacher = Model | VectorFiles
-"""A published teacher, as a model or as its vectors."""
+@dataclass(frozen=True)
+class Requests:
+    """How an endpoint is asked; nothing of it changes a vector.
+
+    Attributes:
+        batch: Texts per request.
+        at_once: Requests under way at the same time.
+        timeout: Seconds without any data after which a request counts as failed.
+        attempts: How often a request is made before the run ends.
+        pause: Seconds before the second attempt, doubled for every further one, up to a minute; random
+            between half and one and a half times that. An endpoint that asks for a longer pause gets it.
+        encoding: ``float`` or ``base64``, the form of vectors that is asked for; either is understood.
+        key_variable: Environment variable with the key. Its name says that it is secret (``…_API_KEY``,
+            ``…_TOKEN``), so that its value is hidden wherever text is printed or written.
+        price: Price of a million tokens, to print the cost; 0 prints none.
+    """
+
+    batch: int = 64
+    at_once: int = 4
+    timeout: float = 60.0
+    attempts: int = 8
+    pause: float = 1.0
+    encoding: str = "float"
+    key_variable: str = "STILLHOUSE_API_KEY"
+    price: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Check the ranges, and that the key will be hidden."""
+        for name in ("batch", "at_once", "attempts"):
+            value = getattr(self, name)
+            require(value >= 1, f"teacher.requests.{name} >= 1", **{name: value})
+        require(self.timeout > 0, "teacher.requests.timeout > 0", timeout=self.timeout)
+        for name in ("pause", "price"):
+            value = getattr(self, name)
+            require(value >= 0, f"teacher.requests.{name} >= 0", **{name: value})
+        require(
+            self.encoding in ("float", "base64"),
+            "teacher.requests.encoding in (float, base64)",
+            encoding=self.encoding,
+        )
+        require(
+            names_secret(self.key_variable),
+            "teacher.requests.key_variable must be the name of an environment variable, one that says secret",
+            remedy="Such as STILLHOUSE_API_KEY: the values of such variables are hidden in all output.",
+        )
+
+
+DEFAULT_REQUESTS = Requests()
+
+
+@dataclass(frozen=True)
+class Endpoint(Named):
+    """A teacher behind an endpoint that speaks the OpenAI embeddings protocol.
+
+    Attributes:
+        url: Where it is, such as ``https://api.openai.com/v1``.
+        model: Name of the model there. What stands behind the name cannot be seen.
+        normalize: Whether its vectors have length 1.
+        rescaled: Whether vectors are divided by their length.
+        kept: Number of dimensions that it is asked for; 0 takes what it gives.
+        prompts: Prompts by role, which are put in front of the texts before they are sent. Not part of the
+            identity: a `Store` names the one prompt that its vectors have.
+        width: Number of dimensions of its vectors (E); not part of the identity.
+        name: What it is called; for display, not part of the identity.
+        requests: How it is asked; not part of the identity.
+    """
+
+    url: str
+    model: str
+    normalize: bool = False
+    rescaled: bool = False
+    kept: int = 0
+    prompts: Prompts = field(default=NO_PROMPTS, metadata={"identity": False})
+    width: int = field(default=0, metadata={"identity": False})
+    name: str = field(default="", metadata={"identity": False})
+    requests: Requests = field(default=DEFAULT_REQUESTS, metadata={"identity": False})
+
+    @property
+    def dimension(self) -> int:
+        """Number of dimensions of a vector (E); 0 if it is not known yet."""
+        return self.kept or self.width
+
+
+Outside = VectorFiles | Endpoint
+"""A teacher that is no model of this machine: only its vectors are there."""
+
+Teacher = Model | Outside
+"""A published teacher."""
 
 
 @dataclass(frozen=True)
@@ -155,9 +242,9 @@ class Store(Named):
 
     Attributes:
         texts: The rows.
-        teacher: Published weights, a stage whose student teaches, or files of vectors.
-        max_length: Tokens, special ones included; longer texts are cut. Files of vectors leave it, the prompt
-            and the precision of the forward pass at their defaults.
+        teacher: Published weights, a stage whose student teaches, files of vectors, or an endpoint.
+        max_length: Tokens, special ones included; longer texts are cut. Where no model is run here, it and
+            the precision of the forward pass have their defaults.
         prompt: Prefix of every text.
         compute: ``float32`` or ``bfloat16``, the precision of the forward pass.
         dtype: ``float32`` or ``float16``, the precision on disk.

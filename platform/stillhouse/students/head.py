@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from stillhouse.core.artifacts import read_json
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.tokenizing import is_static, transformer_part
-from stillhouse.plan.data import Model, Teacher, VectorFiles
+from stillhouse.plan.data import Model, Outside, Teacher
 from stillhouse.students.backbone import build_options, fresh, max_tokens, quiet, read_config
 from stillhouse.students.pooling import POOLER, POOLINGS
 
@@ -66,14 +66,14 @@ def require_model(teacher: Teacher) -> Model:
         return teacher
     raise BadInput(
         f"this needs the teacher as a model, to run or to train it, but got {teacher.name}. Leave "
-        "teacher.vectors out and name the model (teacher.name), or take a method that reads vectors, such as "
-        "ibkd, ckd or mse."
+        "teacher.vectors and teacher.endpoint out and name the model (teacher.name), or take a method that "
+        "reads vectors, such as ibkd, ckd or mse."
     )
 
 
 def head_of(model: Teacher) -> Head:
     """Return a model's head: that of its folder, or what the model sets instead; vectors have no pooling."""
-    if isinstance(model, VectorFiles):
+    if isinstance(model, Outside):
         return Head("", model.normalize)
     own = _stated_head(model)
     normalize = own.normalize if model.normalize is None else model.normalize

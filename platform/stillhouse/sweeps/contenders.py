@@ -17,7 +17,7 @@ from stillhouse.core.types import Encoder, FloatArray
 from stillhouse.evaluation.suites import run_suite
 from stillhouse.experiments.kinds.claims import Claims
 from stillhouse.experiments.preparation import Prepared
-from stillhouse.plan.data import Model, Scored, Teacher, VectorFiles
+from stillhouse.plan.data import Endpoint, Model, Scored, VectorFiles
 from stillhouse.plan.stage import DevSuite, Stage, TestSuite
 from stillhouse.search.records import TrialRecord
 from stillhouse.students.cpu.products import quick_products
@@ -96,7 +96,7 @@ class Contenders:
         scorer = scoring_teacher(self.champion.stage, workspace, device)
         if scorer is not None:
             models["teacher"] = (scorer, _module(scorer))
-        elif setting.get(Claims) is None:
+        elif setting.get(Claims) is None and not isinstance(setting.teacher, Endpoint):
             models["teacher"] = teacher(setting.teacher, setting.max_length, device)
         if self.baseline:
             baseline = encoder_in(workspace.path(self.baseline[0]), device)
@@ -142,7 +142,7 @@ def scoring_teacher(stage: Stage, workspace: Workspace, device: str) -> Any:
     return None
 
 
-def teacher(model: Teacher, max_length: int, device: str) -> tuple[Encoder, nn.Module | None]:
+def teacher(model: Model | VectorFiles, max_length: int, device: str) -> tuple[Encoder, nn.Module | None]:
     """Load the teacher as an encoder, with its module; files of vectors have none."""
     if isinstance(model, VectorFiles):
         return FilesEncoder(model), None

@@ -18,6 +18,7 @@ from stillhouse.evaluation.cost import cost, pairs_per_second
 from stillhouse.experiments.kinds.claims import Claims
 from stillhouse.experiments.preparation import Prepared
 from stillhouse.methods import load_method
+from stillhouse.plan.data import Endpoint
 from stillhouse.reports.figures import write_figures
 from stillhouse.reports.reuse import Reuse, reuse, reuse_table, reuse_table_markdown
 from stillhouse.reports.tables import (
@@ -318,6 +319,9 @@ def _teacher_dev(
         kept: dict[str, float] = read_json(path)
         return kept
     setting, workspace = prepared.setting, Workspace(Path(context.root))
+    if isinstance(setting.teacher, Endpoint):
+        say("the teacher is not measured: every text of the suites would be sent to its endpoint")
+        return {}
     if setting.get(Claims) is None:
         encoder, _ = teacher(setting.teacher, setting.max_length, context.where.device)
     elif champion is not None:

@@ -19,7 +19,7 @@ from stillhouse.core.console import warn
 from stillhouse.core.errors import BadInput, blocked
 from stillhouse.core.identity import canonical
 from stillhouse.core.integrity import moved, put_aside
-from stillhouse.plan.data import Model, VectorFiles
+from stillhouse.plan.data import Endpoint, Model, VectorFiles
 from stillhouse.teachers.shards import (
     ARROW_TYPE,
     Shard,
@@ -128,6 +128,8 @@ def _described(work: Work, shards: list[Shard]) -> list[dict[str, Any]]:
 
 def _identity(work: Work) -> dict[str, str]:
     teacher = work.store.teacher
+    if isinstance(teacher, Endpoint):
+        return {"name": teacher.name, "url": teacher.url, "model": teacher.model}
     if isinstance(teacher, VectorFiles):
         return {"name": teacher.name, "sha256": teacher.sha256}
     if isinstance(teacher, Model):

@@ -16,11 +16,12 @@ import torch
 
 from stillhouse.core.artifacts import Workspace, locked
 from stillhouse.core.errors import BadInput, mistake_in, require
-from stillhouse.plan.data import Model, Store, VectorFiles
+from stillhouse.plan.data import Endpoint, Model, Outside, Store, VectorFiles
 from stillhouse.teachers.build_state import Build
 from stillhouse.teachers.forward import default_batch_tokens
 from stillhouse.teachers.importing import import_shards
 from stillhouse.teachers.loading import check_teacher, tokenizer_of
+from stillhouse.teachers.requesting import request_shards
 from stillhouse.teachers.shards import Embedders, Shard, Work, tokenise
 from stillhouse.teachers.weights import on_this_machine
 
@@ -101,15 +102,17 @@ def build_stores(
         builds = [Build(_work(workspace, store, device, threads, batch_tokens)) for store in left]
         missing = [(number, part) for number, build in enumerate(builds) for part in build.missing()]
         works = [build.work for build in builds]
-        imported = [item for item in missing if _has_vectors(works[item[0]])]
-        embedded = [item for item in missing if not _has_vectors(works[item[0]])]
+        imported = [item for item in missing if isinstance(works[item[0]].store.teacher, VectorFiles)]
+        requested = [item for item in missing if isinstance(works[item[0]].store.teacher, Endpoint)]
+        embedded = [item for item in missing if not isinstance(works[item[0]].store.teacher, Outside)]
+        outside = itertools.chain(import_shards(works, imported), request_shards(works, requested))
         if local:
             shards = _in_process(works, embedded)
-        elif embedded or not imported:
+        elif embedded or not missing:
             shards = _through_ray(works, embedded, actors, no_progress_seconds)
         else:
             shards = iter(())
-        _collect(builds, itertools.chain(import_shards(works, imported), shards), progress)
+        _collect(builds, itertools.chain(outside, shards), progress)
 
 
 def _collect(builds: list[Build], shards: Iterator[tuple[int, Shard]], progress: Progress | None) -> None:
@@ -135,7 +138,7 @@ def _has_bfloat16(kind: str) -> bool:
 
 
 def _work(workspace: Workspace, store: Store, device: str, threads: int, batch_tokens: int) -> Work:
-    if isinstance(store.teacher, VectorFiles):
+    if isinstance(store.teacher, Outside):
         return Work(store, workspace.root.resolve())
     resolve_compute(device, store.compute)
     if isinstance(store.teacher, Model):
@@ -148,10 +151,6 @@ def _work(workspace: Workspace, store: Store, device: str, threads: int, batch_t
         threads,
         batch_tokens or default_batch_tokens(device, threads),
     )
-
-
-def _has_vectors(work: Work) -> bool:
-    return isinstance(work.store.teacher, VectorFiles)
 
 
 def _in_process(works: list[Work], missing: list[tuple[int, int]]) -> Iterator[tuple[int, Shard]]:

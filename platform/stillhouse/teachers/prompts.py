@@ -13,7 +13,7 @@ from stillhouse.core.roles import (
     own_prompts,
 )
 from stillhouse.core.tokenizing import FastTokenizer
-from stillhouse.plan.data import Model, Teacher, VectorFiles
+from stillhouse.plan.data import Endpoint, Model, Teacher, VectorFiles
 
 NAMED = "@"
 """What a prompt begins with that is one of the model's own prompts, by name."""
@@ -27,6 +27,8 @@ def prompts_of(model: Teacher) -> Prompts:
     """
     if isinstance(model, VectorFiles):
         return NO_PROMPTS
+    if isinstance(model, Endpoint):
+        return model.prompts
     return own_prompts(Path(model.path)) if model.prompts is None else model.prompts
 
 

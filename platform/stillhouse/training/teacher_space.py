@@ -165,7 +165,7 @@ def _teacher_of(folder: Path, plan: Mapping[str, Any], named: Model | None) -> M
 def _published_teacher(plan: Mapping[str, Any]) -> dict[str, Any] | None:
     """Find the published model that a stage's plan names as the teacher: its hash and its head.
 
-    None where the teacher is a stage, or is known by files of its vectors alone.
+    None where the teacher is a stage, or is known by its vectors alone.
     """
     models = (part["with"] for part in _teachers(plan) if part["value"] == "plan.data.Model")
     return next((dict(model) for model in models), None)
@@ -173,11 +173,12 @@ def _published_teacher(plan: Mapping[str, Any]) -> dict[str, Any] | None:
 
 def _unpublished(folder: Path, plan: Mapping[str, Any]) -> BadInput:
     """The error for a teacher that must be named."""
-    by_files = any(part["value"] == "plan.data.VectorFiles" for part in _teachers(plan))
-    what = "is known by files of its vectors" if by_files else "was trained here"
+    outside = ("plan.data.VectorFiles", "plan.data.Endpoint")
+    elsewhere = any(part["value"] in outside for part in _teachers(plan))
+    what = "is known by its vectors alone" if elsewhere else "was trained here"
     return BadInput(
         "asymmetric search needs a published teacher that embeds documents, but that of "
-        f"{folder.name} {what}. Name {'the model' if by_files else 'its export'} with --documents-by FOLDER."
+        f"{folder.name} {what}. Name {'the model' if elsewhere else 'its export'} with --documents-by FOLDER."
     )
 
 

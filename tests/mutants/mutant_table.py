@@ -718,6 +718,21 @@ STUDENTS = [
 
 DATA = [
     *mistakes(
+        "teachers/endpoint.py",
+        "teachers/test_endpoint.py",
+        ("in sorted(rows, key=lambda row: int(row[0]))]", "in rows]", "vectors in the answer's order"),
+        ("sorted(places) != list(range(number))", "len(places) != number", "an index may come twice"),
+        ("max(own, asked or 0.0)", "own", "Retry-After is not heeded"),
+        ("if error.code not in _REFUSED:", "if error.code:", "an answer repeats parts of a refused key"),
+        ("build_opener(_NoRedirects)", "build_opener()", "another host is sent the key"),
+        ("redacted(text.replace(key, HIDDEN) if key else text)", "text", "an answer repeats the key"),
+    ),
+    *mistakes(
+        "teachers/requesting.py",
+        "teachers/test_endpoint.py",
+        ("[work.store.prompt + text for", "[text for", "texts are sent without their prompt"),
+    ),
+    *mistakes(
         "teachers/vector_files.py",
         "teachers/test_vector_files.py",
         ("self.places[order] = np", "self.places[:] = np", "vectors of other texts"),

@@ -210,7 +210,7 @@ REFUSALS: Mapping[str, tuple[Fault, str]] = {
     ),
     "no such model": (status(404, {"error": "no model large"}), "refused with status 404, .*no model large"),
     "a bad request": (status(400), r"refused with status 400.*sentences\.max_words.*requests\.batch"),
-    "elsewhere": (status(307, b"-", Location="http://127.0.0.1:9/v1/embeddings"), "refused with status 307"),
+    "elsewhere": (status(302, b"-", Location="http://127.0.0.1:9/v1/embeddings"), "refused with status 302"),
     "a key is needed": (
         status(401),
         "needs a key, which is not set in the environment variable STILLHOUSE_API",

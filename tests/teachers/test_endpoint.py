@@ -410,7 +410,7 @@ def test_requests_out_of_range_are_refused(values: dict[str, Any], message: str)
 
 def test_a_refusal_ends_the_waiting_of_the_others(workspace: Workspace, few: Store, server: Loopback) -> None:
     long = asked_for(few, at_once=2, pause=60.0)
-    server.faults = [status(503), status(400)]
+    server.faults, server.delay = [status(503), status(400)], 1.0  # both are under way before the first fails
     begun = time.monotonic()
     with pytest.raises(BadInput, match="status 400"):
         build_store(workspace, asked_for(long, batch=10), local=True)

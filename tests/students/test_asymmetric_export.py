@@ -143,7 +143,10 @@ def test_a_folder_with_other_vectors_is_refused(
     queries = encoder_of(TransformerStudent(make_model("bert"), layers=(0, 2), projection=32))
     documents, folder = load_sentence_transformer(teacher), tmp_path / "both"
     export_asymmetric(queries, documents, prompts_of(teacher), folder, TEXTS)
-    assert is_router(folder)
+    assert is_router(folder) and check_sides(queries, documents, folder, TEXTS) >= 0.9999
+    other = load_sentence_transformer(replace(teacher, pooling="cls"))
+    with pytest.raises(RuntimeError, match="must give the evaluated vectors"):
+        check_sides(queries, other, folder, TEXTS)
     with torch.no_grad():
         for weight in queries.student.parameters():  # type: ignore[attr-defined]
             weight += 0.05 * torch.randn(weight.shape, generator=torch.Generator().manual_seed(0))

@@ -163,18 +163,15 @@ class DocumentsByTeacher:
 
     def finish(self, *, keep: bool) -> dict[str, Any]:
         """Say how often documents were encoded, and return what `--json` writes."""
-        embedded, read = self.documents.encoded, self.documents.read
+        encoded = self.documents.encoded
+        said = f"{encoded:,} encoded, each once" if encoded else "none encoded: their vectors were kept"
         say(
-            f"documents by {self.source.title}: {embedded:,} encoded, once; vectors read again for {read:,}"
-            + ("" if keep else ", then removed (--keep-vectors leaves them for the next command)")
+            f"documents by {self.source.title}: {said}"
+            + ("" if keep else "; now removed (--keep-vectors leaves them for the next command)")
         )
         if not keep:
             self.documents.remove()
-        return {
-            **report_of(self.source, self.found),
-            "documents_encoded": embedded,
-            "documents_read_again": read,
-        }
+        return {**report_of(self.source, self.found), "documents_encoded": encoded}
 
 
 def check_searches(prepared: Mapping[str, Benchmark]) -> None:

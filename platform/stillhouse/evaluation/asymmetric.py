@@ -29,15 +29,14 @@ class KeptDocuments:
         workspace: The vectors are kept in its folder ``vectors``.
 
     Attributes:
-        encoded: Number of documents that the model has encoded.
-        read: Number of documents whose vectors were read instead.
+        encoded: Number of documents that the model has encoded; those that were read are not counted.
     """
 
     def __init__(self, model: Encoder, identity: str, workspace: Workspace) -> None:
         self.model, self.identity = model, identity
         name = hashlib.sha256(identity.encode()).hexdigest()[:16]
         self.folder = workspace.root / FOLDER / f"documents-{name}"
-        self.encoded = self.read = 0
+        self.encoded = 0
 
     def encode_document(self, texts: Sequence[str]) -> FloatArray:
         """Encode documents as vectors, (N, D), in their order."""
@@ -48,7 +47,6 @@ class KeptDocuments:
         path = self.folder / f"{hashed.hexdigest()[:32]}.npy"
         kept: FloatArray | None = sealed_array(path)
         if kept is not None:
-            self.read += len(texts)
             return kept
         vectors_ND = np.asarray(encode_as(self.model, DOCUMENT, texts), np.float32)
         self.folder.mkdir(parents=True, exist_ok=True)

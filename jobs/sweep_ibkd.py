@@ -10,7 +10,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "platform"))
 
-from stillhouse import Budget, Experiment, Mining, Pairs, Sentences, TeacherChoice
+from stillhouse import Budget, Experiment, Mining, Pairs, Refit, Sentences, TeacherChoice
 from stillhouse.cli.main import main
 
 EXPERIMENT = Experiment(
@@ -20,7 +20,13 @@ EXPERIMENT = Experiment(
         # The paper's eight negatives per pair need 8 GB per trial at a batch of 256; one fits a laptop.
         Pairs(count=2048, negatives=1, mining=Mining(relative_margin=0.05)),
     ),
-    budget=Budget(distil=8192, finetune=768, evaluations=2),
+    # Short trials find the hyper-parameters; the two best are then trained in earnest, one per core.
+    budget=Budget(
+        distil=6144,
+        finetune=768,
+        evaluations=2,
+        refit=Refit(distil=40960, finetune=4096, top=2),
+    ),
     max_length=64,
 )
 

@@ -36,6 +36,8 @@ def test_the_front_of_quality_and_latency(tmp_path: Path, tiny_model: Path, ray_
         "teacher": tiny_model,
         "corpus": "words.txt",
         "distil-budget": 128,
+        "refit": 256,
+        "refit-top": 1,
         "set": "sentences.held_out=60",
         "compute": "float32",
         "device": "cpu",
@@ -72,6 +74,7 @@ def test_the_front_of_quality_and_latency(tmp_path: Path, tiny_model: Path, ray_
     assert sorted(report["front"]) == sorted({trial["number"] for trial in trials} - dominated)
     best = max(trials, key=lambda trial: (trial["values"][0], -trial["values"][1]))
     assert report["champion"]["trial"] == best["number"]
+    assert f"refit of trial {best['number']}: 256 examples each" in ran.stdout
     assert f"Pareto front, latency per text, median (ms): trials {report['front'][0]}" in ran.stdout
     figures = {path.name for path in (tmp_path / "runs" / "sweeps" / "ibkd" / "figures").iterdir()}
     assert {"pareto-front.png", "sweep.html"} <= figures, figures

@@ -75,13 +75,14 @@ def champion_of(record: TrialRecord, context: Context) -> Champion:
 
 def test_a_refit_is_longer_than_a_trial_and_has_all_of_the_rows() -> None:
     budget = Budget(distil=100, finetune=10, fraction=0.5, refit=Refit(distil=300, evaluations=7))
-    assert budget.refit.asked_for and not Budget().refit.asked_for and Refit(finetune=20).asked_for
+    assert budget.refit.asked_for and Refit(finetune=20).asked_for
+    assert not Budget().refit.asked_for and not Refit(distil=300, top=0).asked_for
     longer = budget.of_refit()
     assert (longer.distil, longer.finetune, longer.evaluations, longer.fraction) == (300, 10, 7, 1.0)
     only = dataclasses.replace(budget, refit=Refit(finetune=20)).of_refit()
     assert (only.distil, only.finetune) == (100, 20)
     for short in (Refit(distil=99), Refit(finetune=9)):
-        with pytest.raises(BadInput, match=r"`budget.refit.\w+ >= budget.\w+` must hold"):
+        with pytest.raises(BadInput, match=r"`budget.refit.\w+ >= budget.\w+` must hold.*--refit-top 0"):
             dataclasses.replace(budget, refit=short).of_refit()
 
 
@@ -102,17 +103,17 @@ def test_the_best_trials_are_trained_again_at_once_and_found_again(context: Cont
     """By real tasks of Ray; what diverges is left out."""
     context = shorter(context)
     records = [
-        trial(0, HARDLY, context, 0.1),
-        trial(1, WELL, context, 0.2),
-        trial(2, DIVERGING, context, 0.3),
-        trial(3, {**WELL, "batch_size": 32}, context, 0.05),
+        trial(0, {**WELL, "batch_size": 32}, context, 0.05),
+        trial(1, HARDLY, context, 0.1),
+        trial(2, WELL, context, 0.2),
+        trial(3, DIVERGING, context, 0.3),
     ]
     observer: Any = Silent()
     with local_ray(2):
         students = refit(longer(context), Need(), records, 3, observer)
-        assert [student.record.number for student in students] == [1, 0], "the best on dev comes first"
+        assert [student.record.number for student in students] == [2, 1], "the best on dev comes first"
         assert all(student.refitted and student.stage.budget == 512 for student in students)
-        assert dict(observer.ended) == {0: False, 1: False, 2: True}
+        assert dict(observer.ended) == {1: False, 2: False, 3: True}
         before = [(student.folder / "manifest.json").stat().st_mtime_ns for student in students]
         again = refit(longer(context), Need(), records, 3, observer)
     assert again == students

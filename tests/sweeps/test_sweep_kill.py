@@ -81,6 +81,7 @@ class Job:
             "max-length": 24,
             "compute": "float32",
             "device": "cpu",
+            "refit-top": 0,
         }
         keep = ["--set", "student.keep=2"]
         return [

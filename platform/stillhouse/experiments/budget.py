@@ -18,8 +18,7 @@ class Refit:
         distil: Examples that the distillation stage sees; 0 takes as many as a trial.
         finetune: Examples that the fine-tuning stage sees; -1 takes as many as a trial.
         evaluations: Dev evaluations per stage, at equal intervals.
-        top: Number of trials that are trained again, the best ones by the dev figure. The best of them on dev
-            is delivered.
+        top: Number of trials that are trained again, the best ones by the dev figure; 0 trains none.
     """
 
     distil: int = 0
@@ -32,12 +31,12 @@ class Refit:
         require(self.distil >= 0, "budget.refit.distil >= 0", distil=self.distil)
         require(self.finetune >= -1, "budget.refit.finetune >= -1", finetune=self.finetune)
         require(self.evaluations > 0, "budget.refit.evaluations > 0", evaluations=self.evaluations)
-        require(self.top > 0, "budget.refit.top > 0", top=self.top)
+        require(self.top >= 0, "budget.refit.top >= 0", top=self.top)
 
     @property
     def asked_for(self) -> bool:
         """Whether any trial is trained again."""
-        return self.distil > 0 or self.finetune > 0
+        return self.top > 0 and (self.distil > 0 or self.finetune > 0)
 
 
 @dataclass(frozen=True)
@@ -118,7 +117,7 @@ class Budget:
                 f"budget.refit.{stage} >= budget.{stage}",
                 refit=own,
                 trial=trial,
-                remedy="A refit trains the best trials for longer.",
+                remedy=f"Raise budget.refit.{stage}, or give --refit-top 0 for no refit.",
             )
         return dataclasses.replace(
             self,

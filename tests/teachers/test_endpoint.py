@@ -157,7 +157,7 @@ def test_a_passing_fault_is_mended(
     store, begun = asked_for(few, timeout=0.3), time.monotonic()
     build_store(workspace, store, local=True)
     check(workspace, store)
-    assert "1 attempts repeated" in capsys.readouterr().out
+    assert "1 failed and repeated" in capsys.readouterr().out
     assert all(count == 1 for count in server.asked.values())
     if name == "too many, later":
         assert time.monotonic() - begun > 0.2
@@ -174,7 +174,7 @@ def test_a_lasting_fault_ends_with_one_message_and_the_rest_is_resumed(
     with pytest.raises(Hindered, match=r"must answer, but after 4 attempts .*run the same command again"):
         build_store(workspace, store, local=True)
     printed = capsys.readouterr().out
-    assert "large: 10 texts, 20 tokens, 4 requests, 3 attempts repeated" in printed
+    assert "large: 10 texts, 20 tokens, 4 requests, 3 failed and repeated" in printed
     folder = workspace.path(store)
     assert [path.name for path in folder.glob("part-*")] == ["part-00000.arrow"]
     server.always = None

@@ -350,7 +350,8 @@ def embed_stores(stores: list[Store], workspace: Workspace, embedding: Embedding
     if not missing:
         return
     imported = all(isinstance(store.teacher, VectorFiles) for store in missing)
-    what = "reading the vectors of" if imported else "starting the teacher for"
+    asked = all(isinstance(store.teacher, Endpoint) for store in missing)
+    what = "reading the vectors of" if imported else "asking for" if asked else "starting the teacher for"
     say(f"  {what} {', '.join(store.label for store in missing)}")
     build_stores(
         workspace,

@@ -81,7 +81,7 @@ class Count:
         price = endpoint.requests.price
         cost = f", {self.tokens * price / 1e6:.4g} at {price:g} per million" if price and self.tokens else ""
         tokens = f"{self.tokens:,} tokens{cost}" if self.tokens else "tokens not counted by the endpoint"
-        again = f", {self.repeated:,} attempts repeated" if self.repeated else ""
+        again = f", {self.repeated:,} failed and repeated" if self.repeated else ""
         return f"{endpoint.name}: {self.texts:,} texts, {tokens}, {self.requests:,} requests{again}"
 
 

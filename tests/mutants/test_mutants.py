@@ -70,7 +70,7 @@ def test_what_no_test_notices_survives(repository: Path, capsys: pytest.CaptureF
 
 def test_what_cannot_be_tested_is_not_killed(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
     mutants = [mistake("def add", "def sub", "no such name"), mistake("a + b", "-1", "endless")]
-    assert run(mutants, repository, workers=1, limit=6, check=False) == 1
+    assert run(mutants, repository, workers=1, limit=12, check=False) == 1
     output = capsys.readouterr().out
     assert "broken" in output and "too slow" in output and "0 killed" in output
 

@@ -27,8 +27,8 @@ from stillhouse.core.types import FloatArray
 from stillhouse.corpora.published.judged import Entry
 from stillhouse.evaluation.search.exact import Ranking, merge, shards
 from stillhouse.evaluation.search.indexes import build_index, parse_index, recall_of_exact, search_index
+from stillhouse.evaluation.search.passage_vectors import PassageVectors, write_vectors
 from stillhouse.evaluation.search.sharded import search_shard
-from stillhouse.evaluation.search.vector_files import VectorFiles, write_vectors
 
 SPAN, TOPICS = 64, 1000
 """Dimensions of the subspace, and centres in it; passages differ from theirs as much as centres differ."""
@@ -50,7 +50,7 @@ def vectors(first: int, rows: int, dim: int, seed: int) -> FloatArray:
     return np.asarray(drawn / np.linalg.norm(drawn, axis=1, keepdims=True), np.float32)
 
 
-def write(folder: Path, options: argparse.Namespace) -> VectorFiles:
+def write(folder: Path, options: argparse.Namespace) -> PassageVectors:
     """The passages, a part at a time."""
 
     def passages() -> Iterator[Entry]:
@@ -69,13 +69,13 @@ def peak_mb() -> float:
 
 
 def one_shard(
-    queries: FloatArray, files: VectorFiles, k: int, start: int, stop: int
+    queries: FloatArray, files: PassageVectors, k: int, start: int, stop: int
 ) -> tuple[Ranking, float]:
     """In a process of its own: its ranking and its peak memory."""
     return search_shard(queries, files, k, start, stop), peak_mb()
 
 
-def one_index(queries: FloatArray, files: VectorFiles, k: int, text: str, exact: Ranking) -> list[str]:
+def one_index(queries: FloatArray, files: PassageVectors, k: int, text: str, exact: Ranking) -> list[str]:
     """In a process of its own: its line of the table."""
     built = build_index(parse_index(text), files)
     (_, ids), seconds = search_index(built, queries, k)
@@ -95,7 +95,7 @@ def in_processes(calls: list[tuple[Callable[..., Any], tuple[Any, ...]]]) -> tup
 
 
 def exact_line(
-    queries: FloatArray, files: VectorFiles, k: int, parts: int, first: str
+    queries: FloatArray, files: PassageVectors, k: int, parts: int, first: str
 ) -> tuple[Ranking, str, list[str]]:
     """Search exactly in a number of shards; return the ranking, its hash and its line of the table."""
     ranges = shards(files.rows, parts)

@@ -16,8 +16,8 @@ from stillhouse.corpora.published.judged import Entry
 from stillhouse.corpora.tables import write_collection, write_texts
 from stillhouse.evaluation.retrieval import DocSearch, LocalSearch, SearchPool, start_search_pool, unit
 from stillhouse.evaluation.search.exact import TILE, Ranking
+from stillhouse.evaluation.search.passage_vectors import write_vectors
 from stillhouse.evaluation.search.sharded import search_files
-from stillhouse.evaluation.search.vector_files import write_vectors
 from stillhouse.plan.data import Collection
 
 Floats = npt.NDArray[np.float32]

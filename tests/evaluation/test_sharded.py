@@ -17,8 +17,8 @@ from stillhouse.evaluation.search.indexes import (
     recall_of_exact,
     search_index,
 )
+from stillhouse.evaluation.search.passage_vectors import PART, PassageVectors, part_path, write_vectors
 from stillhouse.evaluation.search.sharded import search_files, search_shard
-from stillhouse.evaluation.search.vector_files import PART, VectorFiles, part_path, write_vectors
 
 Floats = npt.NDArray[np.float32]
 DIM = 32
@@ -49,7 +49,7 @@ class Table:
         return (Entry(f"d{row}", str(row), row + 1) for row in range(len(self.vectors)))
 
 
-def written(folder: Path, vectors: Floats) -> VectorFiles:
+def written(folder: Path, vectors: Floats) -> PassageVectors:
     table = Table(vectors)
     return write_vectors(folder, table.passages(), table)[0]
 

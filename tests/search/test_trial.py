@@ -11,9 +11,10 @@ import pytest
 from stillhouse.core.artifacts import Workspace, read_manifest, write_manifest
 from stillhouse.corpora.tables import write_rows
 from stillhouse.experiments.kinds.pairs import Pairs
+from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.plan.data import Mined
 from stillhouse.search.trial import Context, final_report, follow
-from stillhouse.sweeps.baseline import LEARNING_RATES, equal_work, texts_of
+from stillhouse.sweeps.baseline import BATCH_SIZE, LEARNING_RATES, batch_size_of, equal_work, texts_of
 
 QUICK = {"distil_batch_size": 16, "finetune_batch_size": 16}
 
@@ -87,6 +88,17 @@ def test_texts_of_counts_query_passage_and_negatives(context: Context) -> None:
         "given",
     )
     assert texts_of(given, workspace) == 4
+
+
+def test_the_batch_of_the_baseline_fits_its_rows_and_its_budget(context: Context) -> None:
+    few = context.setting
+    rows = few[Sentences].rows
+    many = few.having(Sentences, dataclasses.replace(few[Sentences], rows=1000))
+    sizes = [
+        batch_size_of(dataclasses.replace(setting, distil_budget=budget))
+        for setting, budget in ((few, 4096), (few, 16), (many, 4096))
+    ]
+    assert rows < BATCH_SIZE and sizes == [rows, 16, BATCH_SIZE]
 
 
 def test_the_baseline_starts_from_equal_upstream_training(context: Context) -> None:

@@ -15,7 +15,7 @@ from stillhouse.core.errors import BadInput, require
 from stillhouse.core.roles import DOCUMENT, QUERY
 from stillhouse.core.types import Encoder, FloatArray, encode_as
 from stillhouse.evaluation.items import Figures
-from stillhouse.evaluation.search.vector_files import FOLDER
+from stillhouse.evaluation.search.passage_vectors import FOLDER
 
 
 class KeptDocuments:

@@ -14,6 +14,7 @@ from stillhouse.core.console import say
 from stillhouse.core.roles import ASYMMETRIC
 from stillhouse.corpora.tables import open_rows
 from stillhouse.experiments.kinds.pairs import Pairs
+from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.methods import load_method
 from stillhouse.plan.data import Examples, Mined
 from stillhouse.plan.setting import Setting
@@ -57,7 +58,8 @@ class Baseline:
             asymmetric = ASYMMETRIC in context.quality.split("_")
             kept = {"keep_projection": True} if asymmetric and plan.student.kwargs.get("projection") else {}
             self.choices = [
-                {"learning_rate": rate, "batch_size": BATCH_SIZE} | kept for rate in LEARNING_RATES
+                {"learning_rate": rate, "batch_size": batch_size_of(setting)} | kept
+                for rate in LEARNING_RATES
             ]
         else:
             self.context = dataclasses.replace(context, where=alone)
@@ -94,6 +96,11 @@ class Baseline:
 
     def _finished(self, values: dict[str, Any]) -> bool:
         return Workspace(Path(self.context.root)).finished(self.context.plan(values))
+
+
+def batch_size_of(setting: Setting) -> int:
+    """The batch of the MSE baseline: no larger than its rows or its budget."""
+    return min(BATCH_SIZE, setting[Sentences].rows, setting.distil_budget)
 
 
 def equal_work(context: Context, plan: Stage) -> Setting:

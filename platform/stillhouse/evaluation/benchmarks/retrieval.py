@@ -32,8 +32,8 @@ from stillhouse.evaluation.search.indexes import (
     recall_of_exact,
     search_index,
 )
+from stillhouse.evaluation.search.passage_vectors import PassageVectors, vectors_folder, write_vectors
 from stillhouse.evaluation.search.sharded import THREADS, search_files
-from stillhouse.evaluation.search.vector_files import VectorFiles, vectors_folder, write_vectors
 from stillhouse.evaluation.trec_runs import Run, as_run, open_run, query_figures, run_figures, write_run
 
 NEEDS_DATA = True
@@ -204,7 +204,7 @@ def rank_on_disk(
     return run, of_indexes
 
 
-def _time_exact(queries_QD: FloatArray, files: VectorFiles) -> dict[str, dict[str, float]]:
+def _time_exact(queries_QD: FloatArray, files: PassageVectors) -> dict[str, dict[str, float]]:
     started = time.perf_counter()
     search_files(queries_QD, files, INDEX_DEPTH + 1)
     seconds = time.perf_counter() - started
@@ -212,7 +212,7 @@ def _time_exact(queries_QD: FloatArray, files: VectorFiles) -> dict[str, dict[st
 
 
 def _measure_index(
-    choice: IndexChoice, queries_QD: FloatArray, files: VectorFiles, exact: Ranking
+    choice: IndexChoice, queries_QD: FloatArray, files: PassageVectors, exact: Ranking
 ) -> tuple[Ranking, dict[str, float]]:
     built = build_index(choice, files)
     found, seconds = search_index(built, queries_QD, INDEX_DEPTH + 1)

@@ -11,7 +11,7 @@ from typing import Any
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.types import FloatArray
 from stillhouse.evaluation.search.exact import Ranking, merge, search_stream, shards
-from stillhouse.evaluation.search.vector_files import VectorFiles
+from stillhouse.evaluation.search.passage_vectors import PassageVectors
 
 log = logging.getLogger(__name__)
 
@@ -19,12 +19,12 @@ THREADS = 1
 """Threads of every shard, also of a single one: only the number of shards varies, and it changes no bit."""
 
 
-def search_shard(queries_QD: FloatArray, files: VectorFiles, k: int, start: int, stop: int) -> Ranking:
+def search_shard(queries_QD: FloatArray, files: PassageVectors, k: int, start: int, stop: int) -> Ranking:
     """Find the top k of the rows from ``start``, the first of a tile, to ``stop``; an actor calls this."""
     return search_stream(queries_QD, files.blocks(start, stop), k, start, threads=THREADS)
 
 
-def search_files(queries_QD: FloatArray, files: VectorFiles, k: int, *, actors: int = 1) -> Ranking:
+def search_files(queries_QD: FloatArray, files: PassageVectors, k: int, *, actors: int = 1) -> Ranking:
     """Find the top k of all passages.
 
     Args:
@@ -46,7 +46,7 @@ def search_files(queries_QD: FloatArray, files: VectorFiles, k: int, *, actors: 
     return _spread(queries_QD, files, k, actors)
 
 
-def _spread(queries_QD: FloatArray, files: VectorFiles, k: int, actors: int) -> Ranking:
+def _spread(queries_QD: FloatArray, files: PassageVectors, k: int, actors: int) -> Ranking:
     import ray
 
     ranges = shards(files.rows, actors)
@@ -68,7 +68,7 @@ def _spread(queries_QD: FloatArray, files: VectorFiles, k: int, actors: int) -> 
 
 
 def _answer(
-    answer: Any, queries_QD: FloatArray, files: VectorFiles, k: int, start: int, stop: int
+    answer: Any, queries_QD: FloatArray, files: PassageVectors, k: int, start: int, stop: int
 ) -> Ranking:
     import ray
 
@@ -83,6 +83,6 @@ def _answer(
 class _Shard:
     """The actor. It holds no data: its tiles are mapped while they are searched."""
 
-    def search(self, queries_QD: FloatArray, files: VectorFiles, k: int, start: int, stop: int) -> Ranking:
+    def search(self, queries_QD: FloatArray, files: PassageVectors, k: int, start: int, stop: int) -> Ranking:
         """Find the top k of a shard."""
         return search_shard(queries_QD, files, k, start, stop)

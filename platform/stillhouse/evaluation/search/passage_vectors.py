@@ -32,7 +32,7 @@ Encode = Callable[[list[str]], npt.NDArray[np.float32]]
 
 
 @dataclass(frozen=True)
-class VectorFiles:
+class PassageVectors:
     """Vectors in parts. Cheap to send to other processes: only the folder's name is sent.
 
     Attributes:
@@ -77,7 +77,7 @@ def vectors_folder(workspace: Workspace, collection: JudgedCollection, model: st
 
 def write_vectors(
     folder: Path, passages: Iterable[Entry], encode: Encode
-) -> tuple[VectorFiles, "pa.ChunkedArray"]:
+) -> tuple[PassageVectors, "pa.ChunkedArray"]:
     """Encode the passages that have no vector yet, with at most one part in memory.
 
     Args:
@@ -113,7 +113,7 @@ def write_vectors(
         rows += len(entries)
     if not rows:
         raise BadInput("a collection must have passages to encode, but has none.")
-    return VectorFiles(folder, rows, dim), pa.chunked_array(ids)
+    return PassageVectors(folder, rows, dim), pa.chunked_array(ids)
 
 
 def part_path(folder: Path, number: int) -> Path:

@@ -20,6 +20,7 @@ from stillhouse.core.types import (
     LogitObjective,
     LowRankObjective,
     ScoringObjective,
+    SpaceObjective,
     TermedObjective,
 )
 from stillhouse.losses.contrastive import InfoNCE, SupervisedInfoNCE
@@ -42,6 +43,7 @@ CONTRACTS: list[type] = [
     LogitObjective,
     LowRankObjective,
     ScoringObjective,
+    SpaceObjective,
     TermedObjective,
 ]
 BATCH, TOKENS, HIDDEN, DIM, TEACHER, K = 6, 4, 5, 3, 4, 2
@@ -285,16 +287,16 @@ def test_bad_values_are_refused_even_at_zero_weight(make: type[nn.Module], switc
 @pytest.mark.parametrize(
     ("make", "contracts"),
     [
-        (InformationBottleneck, {DiagnosedObjective, TermedObjective}),
+        (InformationBottleneck, {DiagnosedObjective, SpaceObjective, TermedObjective}),
         (SupervisedBottleneck, {DiagnosedObjective, TermedObjective}),
-        (ContrastiveDistillation, set()),
-        (ProjectedRegression, {FittedObjective}),
+        (ContrastiveDistillation, {SpaceObjective}),
+        (ProjectedRegression, {FittedObjective, SpaceObjective}),
         (Classified, {ScoringObjective, LogitObjective, LowRankObjective, TermedObjective}),
         (JoinedCandidates, {ScoringObjective, TermedObjective}),
         (LabelledCandidates, set()),
-        (PatientRegression, {TermedObjective, LayeredObjective}),
-        (ParallelContrast, {TermedObjective}),
-        (Alignment, {TermedObjective}),
+        (PatientRegression, {TermedObjective, LayeredObjective, SpaceObjective}),
+        (ParallelContrast, {SpaceObjective, TermedObjective}),
+        (Alignment, {SpaceObjective, TermedObjective}),
     ],
 )
 def test_an_objective_satisfies_exactly_its_declared_contracts(

@@ -190,6 +190,16 @@ class Stage(Named):
         """Optimiser steps: the budget over the batch, rounded down."""
         return self.budget // self.batch_size
 
+    @property
+    def examples_seen(self) -> int:
+        """Examples that this stage sees: its steps times its batch."""
+        return self.steps * self.batch_size
+
+    @property
+    def examples_in_all(self) -> int:
+        """Examples that this stage and all before it see."""
+        return sum(stage.examples_seen for stage in self.chain())
+
     def chain(self) -> Iterator["Stage"]:
         """The stages from the first to this one, those of its teachers among them, each once."""
         seen: set[str] = set()

@@ -143,10 +143,9 @@ class Observer(Callback):  # type: ignore[misc]
         """A refit has ended, with these dev figures, or because of this reason."""
         key = self.refit_key(record.number)
         self.tail.poll()
-        examples = sum(part.steps * part.batch_size for part in stage.chain())
         row = {f"dev/{name}": value for name, value in figures.items()}
         if row:
-            self.tracker.metrics(key, [Row(examples, time.time(), row)])
+            self.tracker.metrics(key, [Row(stage.examples_in_all, time.time(), row)])
         for each in (*((*key, part.label) for part in stage.chain()), key):
             self.tracker.finish(each, "failed" if reason else "finished", reason)
 

@@ -72,7 +72,7 @@ def follow(values: dict[str, Any], context: Context, report: Report) -> None:
     prunable_from = load_method(context.method).PRUNABLE_FROM
     labels = [s.label for s in stage.chain()]
     first = labels.index(prunable_from) if prunable_from in labels else 0
-    budget = sum(s.steps * s.batch_size for s in stage.chain())
+    budget = stage.examples_in_all
     started, last = time.monotonic(), {context.quality: math.nan}
 
     def result(evaluation: Evaluation | None, **more: Any) -> dict[str, Any]:

@@ -156,7 +156,7 @@ def _free_resources(context: Context, records: list[TrialRecord]) -> None:
 
 def _examples(context: Context, values: dict[str, Any]) -> int:
     """Number of examples of a trial that runs to its end, over all its stages."""
-    return sum(stage.steps * stage.batch_size for stage in context.plan(values).chain())
+    return context.plan(values).examples_in_all
 
 
 def _announce(options: SweepOptions, budget: int, known: int, left: int) -> str:

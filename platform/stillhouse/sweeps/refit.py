@@ -55,8 +55,8 @@ def refit(
     plans = [(record, context.plan(dict(record.hyper_parameters))) for record in chosen]
     missing = [(record, stage) for record, stage in plans if not workspace.finished(stage)]
     numbers = ", ".join(str(record.number) for record, _ in plans)
-    examples = sum(_examples(stage) for stage in plans[0][1].chain())
-    say(f"\nrefit of trial{'s' if len(plans) > 1 else ''} {numbers}: {examples:,} examples each")
+    examples, several = plans[0][1].examples_in_all, "s" if len(plans) > 1 else ""
+    say(f"\nrefit of trial{several} {numbers}: {examples:,} examples each")
     for record, stage in plans:
         observer.refit_started(record, stage)
     reasons = _train(missing, context, need, workspace)
@@ -87,12 +87,11 @@ def refit_remark(champion: Champion, quality: str) -> list[str]:
     """Say beside the final comparison that the best student is a refit, and how long it was trained."""
     if not champion.refitted:
         return []
-    number, dev = champion.record.number, champion.dev
-    examples = sum(_examples(part) for part in champion.stage.chain())
+    record, dev, examples = champion.record, champion.dev, champion.stage.examples_in_all
     return [
-        f"The best student is the refit of trial {number}: {examples:,} examples instead of "
-        f"{champion.record.examples:,}, {_figure(quality, dev)} on dev instead of "
-        f"{champion.record.metrics.get(quality, math.nan):.4f}. The baseline has the work of a trial."
+        f"The best student is the refit of trial {record.number}: {examples:,} examples instead of "
+        f"{record.examples:,}, {_figure(quality, dev)} on dev instead of "
+        f"{record.metrics.get(quality, math.nan):.4f}. The baseline has the work of a trial."
     ]
 
 
@@ -127,14 +126,10 @@ def _done(stage: Stage, workspace: Workspace) -> tuple[int, int]:
     seen = 0
     for part in stage.chain():
         if workspace.finished(part):
-            seen += _examples(part)
+            seen += part.examples_seen
         else:
             seen += max((line["examples"] for line in read_lines(workspace.path(part) / NAME)), default=0)
-    return seen, sum(_examples(part) for part in stage.chain())
-
-
-def _examples(stage: Stage) -> int:
-    return stage.steps * stage.batch_size
+    return seen, stage.examples_in_all
 
 
 def _quality(student: Champion, quality: str) -> float:

@@ -56,7 +56,7 @@ def run(
     before = 0
     for part in stage.chain():
         _run_one(part, workspace, where, _shifted(on_evaluation, before, last=part is stage))
-        before += part.steps * part.batch_size
+        before += part.examples_seen
     return workspace.path(stage)
 
 

@@ -209,6 +209,7 @@ def test_sra(pooling: str, world: World, monkeypatch: pytest.MonkeyPatch) -> Non
     }
     plan = planned("sra", world.setting(world.wide_teacher), **values, finetune_learning_rate=1e-2)
     steps = train_recorded(plan, world.workspace, monkeypatch)
+    assert steps["sra"][0].state["student.projection.weight"].shape[1] == 2 * 3, "both directions"
     for step in steps["sra"][:2]:
         weights = leaves(step, "student.")
         texts = world.texts("sentences", step.rows("text"))
@@ -246,6 +247,7 @@ def test_sra_with_kd(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     teaching = {"teacher_batch_size": 4, "teacher_learning_rate": 1e-3}
     plan = planned("sra_kd", world.setting(world.teacher), **values, **teaching)
     steps = train_recorded(plan, world.workspace, monkeypatch)
+    assert steps["finetune"][0].state["student.projection.weight"].shape[1] == 2 * 3, "both directions"
     stages = {stage.label: stage for stage in plan.chain()}
     assert set(stages) == {"sra", "teacher", "finetune"}
     teacher = bert(world.teacher, range(6)).load(trained(world, stages["teacher"]))

@@ -49,6 +49,7 @@ def test_every_value_of_a_preset(preset: str, printed: dict[str, Any]) -> None:
 def test_every_stage_of_a_preset(preset: str, rate: float, reduction: str) -> None:
     stages = plan(preset)
     assert list(stages) == ["assistant", "align", "student", "contrast"]
+    assert METHOD.PRUNABLE_FROM == "contrast", "figures of stages 1 to 3 are of other students"
     for label, stage in stages.items():
         assert (stage.optimizer.learning_rate, stage.optimizer.warmup) == (rate, 0.1), "section 4.2"
         assert stage.batch_size == 64, "section 4.2"

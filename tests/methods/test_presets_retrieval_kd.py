@@ -74,8 +74,11 @@ def test_every_stage() -> None:
 
 
 def test_the_options_reach_the_plan() -> None:
-    values = {"soft_loss": "ce", "softened": "both", "scale": True, "towers": "separate", "encoder": "cnn"}
-    plan = METHOD.plan(hyper_parameters(METHOD, {**values, "temperature": 5.0, "alpha": 0.5}), setting())
+    values: dict[str, Any] = {"soft_loss": "ce", "softened": "both", "scale": True}
+    values |= {"towers": "separate", "encoder": "cnn"}
+    values |= {"temperature": 5.0, "alpha": 0.5, "teacher_budget": 640}
+    plan = METHOD.plan(hyper_parameters(METHOD, values), setting())
+    assert [stage.budget for stage in plan.chain()] == [640, 4096]
     soft = plan.objective.kwargs["loss"].kwargs["soft"]
     assert soft.target is SoftLabelCE
     assert soft.kwargs == {"temperature": 5.0, "softened": "both", "scale": True}

@@ -5,7 +5,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from stillhouse.core.console import say
 from stillhouse.core.errors import BadInput, require
+from stillhouse.experiments.budget import Refit
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.fields import changed, experiment_of, merged, opts_out, with_file
 from stillhouse.methods import Method, hyper_parameters, load_method, with_defaults
@@ -57,10 +59,21 @@ def training_of(
         **fixed_values(method, run.values, source),
         **fixed_values(method, values or {}, values_source),
     }
-    whole = with_defaults(method, experiment)
+    whole = _trained_once(with_defaults(method, experiment))
     least = changed(whole, {"budget.fraction": fraction}) if fraction else whole
     check_plans(method, least, [chosen], run.preset)
     return Training(run.name, method, hyper_parameters(method, chosen, run.preset), whole)
+
+
+def _trained_once(experiment: Experiment) -> Experiment:
+    """The experiment without a refit, which only a sweep has; where one is asked for, that is said."""
+    if not experiment.budget.refit.asked_for:
+        return experiment
+    say(
+        "note: budget.refit is for the best trials of `stillhouse sweep`; one student is trained with "
+        "budget.distil and budget.finetune"
+    )
+    return replace(experiment, budget=replace(experiment.budget, refit=Refit()))
 
 
 def chosen_runs(

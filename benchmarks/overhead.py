@@ -21,14 +21,25 @@ from typing import Any
 from flame import report as flame_report
 from harness import ROOT, Row, arguments, at_most, finish
 from sentences import text_file
-from sweeping import KEPT, Trial, evaluation_seconds, has_ended, journal, run_sweep, training_seconds, trials
+from sweeping import (
+    KEPT,
+    Trial,
+    evaluation_seconds,
+    has_ended,
+    journal,
+    refit_stages,
+    run_sweep,
+    training_seconds,
+    trials,
+)
 from trial_start import HELD_OUT, SMALL
 
 from stillhouse.core.artifacts import MANIFEST, read_json
 
 Parts = dict[str, float]
 STEPS, DEV, TEST, TEACHER = "optimiser steps", "dev evaluations", "test split and export", "teacher's shards"
-ARITHMETIC = (TEACHER, STEPS, DEV, TEST)
+REFIT_STEPS, REFIT_DEV = "optimiser steps of the refits", "dev evaluations of the refits"
+ARITHMETIC = (TEACHER, STEPS, DEV, REFIT_STEPS, REFIT_DEV, TEST)
 QUICK = ("--trials", "2", "--distil-budget", "128", "--set", "distil_batch_size=64", *SMALL)
 FULL = ("--distil-budget", "4096", "--finetune-budget", "384")
 
@@ -60,7 +71,10 @@ def parts(root: Path, began: float, ended: float, at_once: int) -> Parts:
     stores = [read_json(manifest) for manifest in (root / "stores").glob(f"*/{MANIFEST}")]
     embedding = sum(store["seconds"] for store in stores) / at_once
     stages = every_stage(root, done)
-    steps, dev = (seconds_of(stages, each) / at_once for each in (training_seconds, evaluation_seconds))
+    again = refit_stages(root) - stages
+    both = training_seconds, evaluation_seconds
+    steps, dev = (seconds_of(stages, each) / at_once for each in both)
+    refit_steps, refit_dev = (seconds_of(again, each) / at_once for each in both)
     note = min((file.stat().st_mtime for file in (root / "experiments").glob("*.json")), default=0.0)
     # The time of a file that was copied since says nothing: then all is output as reading.
     read = note if began < note < ready - embedding else ready - embedding
@@ -72,7 +86,11 @@ def parts(root: Path, began: float, ended: float, at_once: int) -> Parts:
         STEPS: steps,
         DEV: dev,
         "trials' starts, checkpoints, reports, idle": last - first - steps - dev,
-        "teacher on dev, end of the search": max(0.0, tested - last),
+        REFIT_STEPS: refit_steps,
+        REFIT_DEV: refit_dev,
+        "refits' starts, teacher on dev, end of the search": max(
+            0.0, tested - last - refit_steps - refit_dev
+        ),
         TEST: reported - max(last, tested),
         "figures, registry, end": ended - reported,
     }
@@ -91,7 +109,7 @@ def summary(found: Parts) -> str:
     for name, seconds in found.items():
         share = seconds / whole
         mark = "#" if name in ARITHMETIC else "."
-        lines.append(f"{name:<44} {seconds:7.1f} s {100 * share:5.1f} %  {mark * round(50 * share)}")
+        lines.append(f"{name:<50} {seconds:7.1f} s {100 * share:5.1f} %  {mark * round(50 * share)}")
     return "\n".join([*lines, "(# arithmetic, . overhead)"])
 
 

@@ -83,19 +83,31 @@ def journal(root: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines]
 
 
+def stages_of_runs(root: Path) -> dict[str, list[Path]]:
+    """The stages of every run, such as ``trial-0001`` and ``refit-0001``, first to last."""
+    stages: dict[str, list[Path]] = {}
+    for entry in journal(root):
+        if entry["do"] == "run" and len(entry["key"]) == 3:
+            _, run, label = entry["key"]
+            folder = root / "stages" / f"{label}-{entry['parameters']['fingerprint']}"
+            if folder not in stages.setdefault(run, []):
+                stages[run].append(folder)
+    return stages
+
+
+def refit_stages(root: Path) -> set[Path]:
+    """The stages of the trials that were trained again."""
+    found = stages_of_runs(root).items()
+    return {stage for run, stages in found if run.startswith("refit-") for stage in stages}
+
+
 def trials(root: Path) -> list[Trial]:
     """The trials of a sweep that has ended, by number."""
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     study = optuna.load_study(study_name=None, storage=f"sqlite:///{root}/sweeps/{NAME}/study.db")
-    stages: dict[str, list[Path]] = {}
-    for entry in journal(root):
-        if entry["do"] == "run" and len(entry["key"]) == 3:
-            _, trial, label = entry["key"]
-            folder = root / "stages" / f"{label}-{entry['parameters']['fingerprint']}"
-            if folder not in stages.setdefault(trial, []):
-                stages[trial].append(folder)
+    stages = stages_of_runs(root)
     found = []
     for trial in study.get_trials(deepcopy=False):
         if trial.datetime_start and trial.datetime_complete:

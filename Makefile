@@ -26,6 +26,7 @@ check: $(READY)  ## lint, format and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy platform/stillhouse jobs tests
+	MYPYPATH=benchmarks $(BIN)/mypy benchmarks
 
 format: $(READY) ## rewrite the code so that `check` accepts its format
 	$(BIN)/ruff check --fix .

@@ -45,7 +45,7 @@ def worker(rank: int, workers: int, stage: Stage, folder: str) -> None:
 def measured(workers: int, stage: Stage) -> tuple[float, list[float]]:
     """Seconds a step, and the losses that were logged."""
     with tempfile.TemporaryDirectory() as folder:
-        spawn(worker, args=(workers, stage, folder), nprocs=workers)
+        spawn(worker, args=(workers, stage, folder), nprocs=workers)  # type: ignore[no-untyped-call]
         losses = logged_losses(Path(folder) / "stage")
         seconds = float((Path(folder) / "seconds").read_text())
     return seconds, losses
@@ -61,7 +61,7 @@ def alone(process: int, stage: Stage, folder: str) -> None:
 def apart_seconds(stage: Stage) -> float:
     """Seconds a step of two processes with one thread each that share nothing but the machine."""
     with tempfile.TemporaryDirectory() as folder:
-        spawn(alone, args=(stage, folder), nprocs=2)
+        spawn(alone, args=(stage, folder), nprocs=2)  # type: ignore[no-untyped-call]
         return max(float(file.read_text()) for file in Path(folder).glob("*/seconds"))
 
 

@@ -97,7 +97,7 @@ def faiss_search(device: str, passages_ND: FloatArray, k: int) -> Callable[[Floa
         import faiss
     except ImportError:
         return None
-    index = faiss.IndexFlatIP(passages_ND.shape[1])
+    index: Any = faiss.IndexFlatIP(passages_ND.shape[1])
     if device.startswith("cuda") and hasattr(faiss, "StandardGpuResources"):
         index = faiss.index_cpu_to_gpu(faiss.StandardGpuResources(), 0, index)
     index.add(passages_ND)

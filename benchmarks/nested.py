@@ -23,9 +23,10 @@ from sentences import numbered
 from stillhouse.core.artifacts import Workspace, read_manifest
 from stillhouse.core.identity import spec
 from stillhouse.corpora.tables import write_texts
+from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.methods import mse
 from stillhouse.plan.data import Model, Store
-from stillhouse.plan.setting import Setting
+from stillhouse.plan.setting import SentenceData, Setting
 from stillhouse.plan.stage import DevSuite, Stage
 from stillhouse.students.transformer import TransformerStudent
 from stillhouse.training.local import prepare
@@ -42,8 +43,7 @@ def stage(workspace: Workspace, teacher: Model, seed: int) -> Stage:
     setting = Setting(
         teacher=teacher,
         student=spec(TransformerStudent, base=teacher, layers=(0,)),
-        sentences=store,
-        sentence_rows=ROWS,
+        data={Sentences.key: SentenceData(store, rows=ROWS)},
         teacher_dim=TINY,
         dev=DevSuite((), "none"),
         distil_budget=BATCH * STEPS,

@@ -221,7 +221,7 @@ def key_of(run: Run) -> str:
 
 def finished(result: Mapping[str, Any], run: Run) -> bool:
     """Whether a kept result is that of the same run, and without a failure."""
-    return result["key"] == key_of(run) and result["exit_code"] == 0
+    return bool(result["key"] == key_of(run) and result["exit_code"] == 0)
 
 
 def title(file: str, variant: str) -> str:

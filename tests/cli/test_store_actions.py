@@ -44,7 +44,7 @@ def test_verify_reports_damage_by_exit_code(
     command = ["store", "verify", "--root", str(workspace.root), "--json", str(report)]
     assert main(command) == 0
     assert [entry["problems"] for entry in json.loads(report.read_text())] == [[], [], []]
-    path = shards(workspace, prepared.setting[Sentences].store)[0]
+    path = shards(workspace, prepared.setting[Sentences].only_store)[0]
     path.write_bytes(path.read_bytes()[:-1] + b"x")
     assert main(command) == 1
     problems = [entry["problems"] for entry in json.loads(report.read_text()) if entry["problems"]]
@@ -56,7 +56,7 @@ def test_verify_reports_damage_by_exit_code(
 def test_an_unfinished_store_is_not_damage(
     workspace: Workspace, prepared: Prepared, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (workspace.path(prepared.setting[Sentences].store) / "manifest.json").unlink()
+    (workspace.path(prepared.setting[Sentences].only_store) / "manifest.json").unlink()
     assert all(entry["problems"] == [] for entry in stores.verify(workspace))
     assert "unfinished" in capsys.readouterr().out
 
@@ -64,7 +64,7 @@ def test_an_unfinished_store_is_not_damage(
 def test_gc_deletes_only_on_request(
     workspace: Workspace, prepared: Prepared, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = workspace.path(prepared.setting[Sentences].store)
+    folder = workspace.path(prepared.setting[Sentences].only_store)
     (folder / "manifest.json").unlink()
     for path in (folder, *folder.iterdir()):
         os.utime(path, (1, 1))
@@ -81,7 +81,7 @@ def test_gc_deletes_only_on_request(
 def test_one_broken_manifest_does_not_hide_the_other_stores(
     workspace: Workspace, prepared: Prepared, capsys: pytest.CaptureFixture[str], content: str
 ) -> None:
-    folder = workspace.path(prepared.setting[Sentences].store)
+    folder = workspace.path(prepared.setting[Sentences].only_store)
     (folder / "manifest.json").write_text(content)
     flags = ["--root", str(workspace.root)]
     assert main(["store", "ls", *flags]) == 0
@@ -103,7 +103,7 @@ def test_verify_finds_damage_outside_the_stores(
 
 
 def test_a_missing_or_damaged_shard_is_made_again(workspace: Workspace, prepared: Prepared) -> None:
-    store = prepared.setting[Sentences].store
+    store = prepared.setting[Sentences].only_store
     path = shards(workspace, store)[0]
     whole = path.read_bytes()
     path.unlink()

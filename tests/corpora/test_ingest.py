@@ -83,7 +83,7 @@ def test_bad_input_leaves_nothing(workspace: Workspace, tmp_path: Path) -> None:
     ],
 )
 def test_labels(source: str, label: str) -> None:
-    assert module._label(source) == label
+    assert module.corpus_label(source) == label
 
 
 def test_text_in_another_encoding_names_the_flag(

@@ -114,7 +114,7 @@ def test_an_experiment_embeds_and_trains_on_the_copies(
         {"sentences.augmentation.wordnet": str(wordnet), "sentences.augmentation.probability": 1.0},
     )
     prepared = prepare(more, workspace, Embedding(local=True))
-    facts, rows = prepared.facts, len(open_store(workspace, prepared.setting[Sentences].store))
+    facts, rows = prepared.facts, len(open_store(workspace, prepared.setting[Sentences].only_store))
     assert facts["sentences"] == prepared.setting[Sentences].rows == rows
     assert 0 < facts["augmented_added"] == rows - facts["augmented_copies"]
 

@@ -52,7 +52,7 @@ def test_texts_are_sent_with_the_prompt_of_their_role(
     prepared = prepare(given, workspace, Embedding(local=True))
     assert isinstance(prepared.setting.teacher, Endpoint) and prepared.setting.teacher_dim == DIM
     assert prepared.setting.student.kwargs["normalize"] is True
-    store = prepared.setting[Sentences].store
+    store = prepared.setting[Sentences].only_store
     assert store.prompt == "query: " and prepared.facts["teacher_prompts"] == "query 'query: '"
     reader, texts = open_store(workspace, store), open_texts(workspace, store.texts)
     expected = np.stack([vector_of(f"query: {text}") for text in texts])
@@ -63,7 +63,7 @@ def test_texts_are_sent_with_the_prompt_of_their_role(
     before = len(server.seen)
     assert prepare(given, workspace, Embedding(local=True)).setting == prepared.setting
     assert len(server.seen) == before + 1
-    plain = prepare(by_endpoint, workspace, Embedding(local=True)).setting[Sentences].store
+    plain = prepare(by_endpoint, workspace, Embedding(local=True)).setting[Sentences].only_store
     assert plain.fingerprint != store.fingerprint
 
 

@@ -25,8 +25,8 @@ from stillhouse.training.models import open_model
 
 def test_a_setting_is_prepared_from_a_text_file(prepared: Prepared, workspace: Workspace) -> None:
     setting = prepared.setting
-    assert workspace.finished(setting[Sentences].store)
-    assert setting[Sentences].rows == len(open_store(workspace, setting[Sentences].store)) > 60
+    assert workspace.finished(setting[Sentences].only_store)
+    assert setting[Sentences].rows == len(open_store(workspace, setting[Sentences].only_store)) > 60
     assert setting.student.target is TransformerStudent and setting.student.kwargs["layers"] == (0, 2)
     assert setting.get(Pairs) is None and setting.finetune_budget == 0
     assert setting.dev.select == "agreement_spearman_cosine"
@@ -96,7 +96,7 @@ def test_a_new_budget_reuses_the_store_and_a_new_length_does_not(
     longer = prepare(changed(experiment, {"budget.distil": 128}), workspace, Embedding(local=True))
     assert (
         longer.setting != prepared.setting
-        and longer.setting[Sentences].store == prepared.setting[Sentences].store
+        and longer.setting[Sentences].only_store == prepared.setting[Sentences].only_store
     )
     shorter = prepare(dataclasses.replace(experiment, max_length=8), workspace, Embedding(local=True))
     assert shorter.setting[Sentences].store.fingerprint != prepared.setting[Sentences].store.fingerprint

@@ -90,12 +90,12 @@ def test_every_column_is_embedded_with_the_prompt_of_its_role(
     assert isinstance(mined, Mined)
     assert (mined.queries.prompt, mined.passages.prompt) == (teacher.query, teacher.document)
     sentences = setting[Sentences]
-    assert sentences.store.prompt == teacher.of(role)
+    assert sentences.only_store.prompt == teacher.of(role)
     # What is stored is what stock sentence-transformers gives with that prompt.
     stock: Any = load_sentence_transformer(require_model(setting.teacher))
     texts = open_texts(workspace, sentences.store.texts)[np.arange(8)]
     expected = stock.encode([teacher.of(role) + text for text in texts])
-    found = open_store(workspace, sentences.store).gather(np.arange(8))
+    found = open_store(workspace, sentences.only_store).gather(np.arange(8))
     np.testing.assert_allclose(found, expected, atol=2e-3)
 
     (agreement,) = (each for each in setting.dev.evaluators if each.target is Agreement)

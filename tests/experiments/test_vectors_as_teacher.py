@@ -70,7 +70,7 @@ def test_the_same_vectors_give_the_same_weights(
     native, imported = (prepare(each, workspace, LOCAL) for each in (named, by_vectors))
     assert isinstance(imported.setting.teacher, VectorFiles)
     assert native.setting.student == imported.setting.student
-    stores = [each.setting[Sentences].store for each in (native, imported)]
+    stores = [each.setting[Sentences].only_store for each in (native, imported)]
     assert stores[0].fingerprint != stores[1].fingerprint
     assert native.setting.teacher_dim == imported.setting.teacher_dim == 32
     assert weights_of(native, method, workspace) == weights_of(imported, method, workspace)
@@ -89,7 +89,7 @@ def test_nothing_but_the_files_is_read_of_the_teacher(
     monkeypatch.setattr("stillhouse.experiments.preparation.load_sentence_transformer", None)
     check_plans(load_method("ibkd"), by_vectors, [{}])
     prepared = prepare(by_vectors, workspace, LOCAL)
-    store = prepared.setting[Sentences].store
+    store = prepared.setting[Sentences].only_store
     assert len(open_store(workspace, store)) == prepared.setting[Sentences].rows
 
 
@@ -190,7 +190,7 @@ def test_texts_without_a_vector_stop_an_experiment_before_training(
     ):
         prepare(by_vectors, workspace, LOCAL)
     prepared = prepare(changed(by_vectors, {"teacher.incomplete": True}), workspace, LOCAL)
-    store = prepared.setting[Sentences].store
+    store = prepared.setting[Sentences].only_store
     lost = len(open_texts(workspace, store.texts)) - len(open_store(workspace, store))
     assert lost > 0
     assert weights_of(prepared, "mse", workspace)

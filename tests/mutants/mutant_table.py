@@ -7,6 +7,8 @@ GOLDEN = "methods/test_golden.py"
 STAGES = "methods/test_golden_stages.py"
 RANKS = "methods/test_two_ranks.py"
 ROLES = "experiments/test_roles.py"
+MIXING = "corpora/test_mixing.py"
+SOURCES = "experiments/test_sources.py"
 CONTRACT = "methods/test_contract.py"
 PRESETS = "methods/test_presets_ibkd.py methods/test_presets_distilcse.py methods/test_presets_baselines.py"
 
@@ -798,6 +800,88 @@ DATA = [
             "shares are not nested",
         ),
         ("max(1, round(fraction", "max(0, round(fraction", "a class may vanish"),
+    ),
+    *mistakes(
+        "corpora/shares.py",
+        MIXING,
+        ("[Fraction(str(share))", "[Fraction(share)", "a tenth is no tenth"),
+        ("key=lambda index: -rests[index]", "key=lambda index: rests[index]", "the smallest remainders"),
+    ),
+    *mistakes(
+        "corpora/mixing.py",
+        MIXING,
+        ("            if key in self.seen:\n                continue\n", "", "a text is in two sources"),
+        ("self.seen = set(barred)", "self.seen: set[bytes] = set()", "queries are trained on"),
+        (
+            "missing = apportion(short, going) if any(going) else []",
+            "missing = []",
+            "the rest of a small source is missing",
+        ),
+        (
+            "going = [0.0 if ended else share for",
+            "going = [0.0 if ended else 1.0 for",
+            "the rest is divided evenly",
+        ),
+        ("order_N[held_out : 2 * held_out]", "order_N[:held_out]", "dev and test are the same texts"),
+        ('"share": float(source.share)', '"share": 1.0', "another share is read from the cache"),
+        ('"left_out": [table.sha256 for table in barred],', "", "other queries are read from the cache"),
+    ),
+    *mistakes(
+        "corpora/reading/sentences.py",
+        MIXING,
+        ("+ len(part) <= words", "+ len(part) < words", "a passage that just fits is divided"),
+    ),
+    *mistakes(
+        "corpora/tables.py",
+        SOURCES,
+        ("np.repeat(np.arange(len(runs)), runs)", "np.zeros(count, np.int64)", "a share moves the shares"),
+    ),
+    *mistakes(
+        "corpora/tokens.py",
+        SOURCES,
+        (
+            "repeat(prompt, rows) for rows, prompt in runs",
+            "repeat(runs[0][1], rows) for rows, prompt in runs",
+            "every source has the first one's prompt",
+        ),
+    ),
+    *mistakes(
+        "training/table.py",
+        SOURCES,
+        (
+            "return replace(table, prompts=prompts) if several else table",
+            "return table",
+            "the student's prompts of several sources are lost",
+        ),
+    ),
+    *mistakes(
+        "teachers/store.py",
+        SOURCES,
+        (
+            "part.rows + start for part",
+            "part.rows for part",
+            "rows of the second source are those of the first",
+        ),
+        (
+            'side="right") - 1\n        for index in np.unique(part_of)',
+            'side="left")\n        for index in np.unique(part_of)',
+            "the wrong part",
+        ),
+    ),
+    *mistakes(
+        "evaluation/agreement.py",
+        SOURCES,
+        ("[np.argsort(np.concatenate(places))]", "", "vectors of several roles are in another order"),
+        (
+            'np.searchsorted(ends, rows, side="right")',
+            'np.searchsorted(ends, rows, side="left")',
+            "the first text of a source has the role before it",
+        ),
+    ),
+    *mistakes(
+        "experiments/mixed_sentences.py",
+        SOURCES,
+        ("tuple(embed(table, role) for", 'tuple(embed(table, "") for', "no role reaches the teacher"),
     ),
     *mistakes(
         "corpora/candidates.py",

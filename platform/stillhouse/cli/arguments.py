@@ -21,6 +21,7 @@ FLAGS: Mapping[str, str] = {
     "student_kind": "student.kind",
     "layers": "student.layers",
     "corpus": "sentences.corpus",
+    "sources": "sentences.sources",
     "column": "sentences.column",
     "split_sentences": "sentences.split",
     "sentences": "sentences.count",

@@ -17,6 +17,9 @@ from stillhouse.experiments.data_kind import data_kinds
 from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.fields import as_mapping, experiment_of, merged, opts_out, with_file
+from stillhouse.experiments.kinds.sentences import Sentences
+
+_SOURCES = '[{"corpus": "texts.txt", "share": 0.7}, {"corpus": "queries.txt", "share": 0.3, "role": "query"}]'
 
 
 def settings(pairs: list[str]) -> dict[str, Any]:
@@ -75,13 +78,15 @@ def require_corpus(experiment: Experiment) -> None:
     Raises:
         BadInput: There is no such file or folder, and nothing matches it as a glob.
     """
-    corpus = str(getattr(experiment.source, "corpus", ""))
-    local = bool(corpus) and corpus != "pydocs" and "://" not in corpus and not corpus.startswith("hf:")
-    path = Path(corpus).expanduser()
-    if local and not path.exists() and not glob.glob(str(path), recursive=True):
-        raise BadInput(
-            f"the corpus {corpus!r} does not exist. Give a file, a folder, a glob, s3://…, gs://… or hf:name."
-        )
+    source = experiment.source
+    for corpus in source.corpora if isinstance(source, Sentences) else ():
+        local = bool(corpus) and corpus != "pydocs" and "://" not in corpus and not corpus.startswith("hf:")
+        path = Path(corpus).expanduser()
+        if local and not path.exists() and not glob.glob(str(path), recursive=True):
+            raise BadInput(
+                f"the corpus {corpus!r} does not exist. Give a file, a folder, a glob, s3://…, gs://… or "
+                "hf:name."
+            )
 
 
 def _other_source(base: Experiment, named: set[str]) -> bool:
@@ -95,6 +100,8 @@ def flags_of(options: Namespace) -> dict[str, Any]:
     flags = {name: getattr(options, name) for name in FLAGS if getattr(options, name, None) is not None}
     if str(flags.get("layers", "")).startswith("["):
         flags["layers"] = _layers(flags["layers"])
+    if "sources" in flags:
+        flags["sources"] = _sources(flags["sources"])
     return flags
 
 
@@ -141,6 +148,16 @@ def device_of(options: Namespace) -> str:
 def root_of(options: Namespace) -> Path:
     """The workspace's folder."""
     return (options.root or default_root()).resolve()
+
+
+def _sources(text: str) -> list[Any]:
+    try:
+        listed = json.loads(text)
+    except ValueError:
+        listed = None
+    rule = "--sources must be a JSON list of mappings"
+    require(isinstance(listed, list), rule, sources=text, remedy=f"Such as --sources '{_SOURCES}'.")
+    return list(listed or ())
 
 
 def _layers(text: str) -> tuple[int, ...]:

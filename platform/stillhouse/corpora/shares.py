@@ -1,12 +1,34 @@
-"""A share of rows; larger shares contain the smaller ones, so curves over the share are comparable."""
+"""Shares of rows, and a number divided by shares.
+
+Larger shares of rows contain the smaller ones, so curves over the share are comparable.
+"""
 
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import Protocol, TypeVar
 
 import numpy as np
 
 from stillhouse.core.errors import require
 from stillhouse.core.types import IntArray, ValueArray
+
+
+def apportion(total: int, shares: Sequence[float]) -> list[int]:
+    """Divide a number by shares into whole numbers that add up to it, each the exact part rounded down or up.
+
+    The largest remainders are rounded up; among equal ones, the first.
+
+    Raises:
+        BadInput: If a share is negative, or their sum is not positive.
+    """
+    require(all(share >= 0 for share in shares), "every share must be at least 0", shares=list(shares))
+    require(sum(shares) > 0, "shares must sum to something positive", shares=list(shares))
+    # Exact, so that the same shares in other units divide alike.
+    exact = [Fraction(str(share)) for share in shares]
+    whole = [total * share // sum(exact) for share in exact]
+    rests = [total * share / sum(exact) - part for share, part in zip(exact, whole, strict=True)]
+    first = sorted(range(len(shares)), key=lambda index: -rests[index])[: total - sum(whole)]
+    return [int(part) + (index in first) for index, part in enumerate(whole)]
 
 
 class Labelled(Protocol):

@@ -101,6 +101,11 @@ class ShardWriter:
         if len(self.open_rows) == self.rows_per_shard:
             self.flush()
 
+    @property
+    def rows(self) -> int:
+        """Number of rows that are kept so far."""
+        return self.input_rows - self.duplicates - self.reasons.total()
+
     def flush(self) -> None:
         """Close the open shard."""
         if not self.open_rows:
@@ -182,22 +187,80 @@ def write_texts(
     Raises:
         BadInput: If there is no usable text.
     """
-    require(rows_per_shard >= 1, "rows_per_shard >= 1", rows_per_shard=rows_per_shard)
-    with temporary_folder(workspace.folder(TextTable.kind)) as folder:
-        shards = ShardWriter(folder, rows_per_shard, deduplicate)
-        with replacing(folder / QUARANTINE) as path, path.open("w", encoding="utf-8") as quarantine:
-            for row, text in enumerate(texts):
-                shards.take(row, text, quarantine)
+    with TableWriter(workspace, label, rows_per_shard=rows_per_shard, deduplicate=deduplicate) as writer:
+        for text in texts:
+            writer.take(text)
+        return writer.publish(origin)
+
+
+class TableWriter:
+    """A table that is being written; several may be open at once. Without `publish` nothing is left of it.
+
+    Args:
+        workspace: Workspace for the table.
+        label: Readable name of the table.
+        rows_per_shard: Rows of every shard but the last.
+        deduplicate: Keep only the first of equal texts.
+    """
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        label: str,
+        *,
+        rows_per_shard: int = ROWS_PER_SHARD,
+        deduplicate: bool = True,
+    ) -> None:
+        require(rows_per_shard >= 1, "rows_per_shard >= 1", rows_per_shard=rows_per_shard)
+        self.workspace, self.label = workspace, label
+        self._rows_per_shard, self._deduplicate = rows_per_shard, deduplicate
+        self._open = contextlib.ExitStack()
+
+    def __enter__(self) -> "TableWriter":
+        """Make the temporary folder."""
+        self._folder = self._open.enter_context(temporary_folder(self.workspace.folder(TextTable.kind)))
+        self._quarantining = self._open.enter_context(contextlib.ExitStack())
+        path = self._quarantining.enter_context(replacing(self._folder / QUARANTINE))
+        self._quarantine = self._quarantining.enter_context(path.open("w", encoding="utf-8"))
+        self._shards = ShardWriter(self._folder, self._rows_per_shard, self._deduplicate)
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        """Remove the temporary folder."""
+        self._open.__exit__(*error)
+
+    @property
+    def rows(self) -> int:
+        """Number of texts that are in the table so far."""
+        return self._shards.rows
+
+    def take(self, text: str | Rejected) -> None:
+        """Keep, quarantine or drop the next row."""
+        self._shards.take(self._shards.input_rows, text, self._quarantine)
+
+    def publish(self, origin: Mapping[str, Any] | None = None) -> TextTable:
+        """Complete the table, which appears now.
+
+        Args:
+            origin: Source of the texts, kept in the manifest.
+
+        Raises:
+            BadInput: If there is no usable text.
+        """
+        self._quarantining.close()
+        shards = self._shards
         shards.flush()
         manifest = shards.manifest()
         if not manifest["rows"]:
             why = ", ".join(f"{count} {reason}" for reason, count in shards.reasons.most_common(5))
             raise BadInput(
-                f"a corpus must have at least one usable text, but {label} has none: {shards.input_rows} "
-                f"rows were read{f', of which {why}' if why else ''}. Check the source and the limits."
+                f"a corpus must have at least one usable text, but {self.label} has none: "
+                f"{shards.input_rows} rows were read{f', of which {why}' if why else ''}. Check the source "
+                "and the limits."
                 + (" Give its encoding, such as --encoding latin-1." if "not utf-8" in shards.reasons else "")
             )
-        return _publish(workspace, label, folder, {**manifest, "origin": dict(origin or {})})
+        content = {**manifest, "origin": dict(origin or {})}
+        return _publish(self.workspace, self.label, self._folder, content)
 
 
 def _publish(workspace: Workspace, label: str, folder: Path, manifest: dict[str, Any]) -> TextTable:
@@ -368,7 +431,12 @@ def _kept(workspace: Workspace, share: Sampled) -> IntArray:
     """Return the rows of a sample, in their order."""
     count = len(next(iter(open_rows(workspace, share.rows).values())))
     label_N = open_values(workspace, share.rows).get("label")
-    return sample_rows(np.zeros(count, np.int64) if label_N is None else label_N, share.fraction, share.seed)
+    if label_N is None:
+        # Of several sources, each keeps its share.
+        runs = [rows for rows, _ in share.rows.text_roles] or [count]
+        label_N = np.repeat(np.arange(len(runs)), runs)
+        assert len(label_N) == count, "the runs of roles cover the rows"
+    return sample_rows(label_N, share.fraction, share.seed)
 
 
 def write_collection(

@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable
+from itertools import chain, repeat
 from pathlib import Path
 from typing import BinaryIO
 
@@ -119,14 +120,20 @@ def _write_ids(
     """Stream the ids to disk after a header that is rewritten once their number is known."""
     texts = open_texts(workspace, token_table.texts)
     shards = len(read_manifest(workspace.path(token_table.texts))["shards"])
-    prompt = token_table.prompt
+    runs = token_table.prompts or ((len(texts), token_table.prompt),)
+    assert sum(rows for rows, _ in runs) == len(texts), "every text has a prompt"
+    prompts = chain.from_iterable(repeat(prompt, rows) for rows, prompt in runs)
     _write_header(file, 0)
     body = file.tell()
     parts, total = [np.zeros(1, np.int64)], 0
     for index in range(shards):
         shard = texts.shard(index)
         for first in range(0, len(shard), _AT_ONCE):
-            ids, offsets = tokenizer([prompt + text for text in shard[first : first + _AT_ONCE]])
+            # The texts come first: the shorter of both ends the walk, and no prompt may be lost.
+            prompted = [
+                prompt + text for text, prompt in zip(shard[first : first + _AT_ONCE], prompts, strict=False)
+            ]
+            ids, offsets = tokenizer(prompted)
             file.write(ids.tobytes())
             parts.append(offsets[1:] + total)
             total += len(ids)

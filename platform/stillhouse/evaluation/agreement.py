@@ -1,5 +1,6 @@
 """Agreement with the teacher: does the student rank pairs of texts as the teacher does?"""
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -8,13 +9,13 @@ import numpy.typing as npt
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import require
 from stillhouse.core.roles import PLAIN
-from stillhouse.core.types import Encoder, FloatArray, encode_as
+from stillhouse.core.types import Encoder, FloatArray, IntArray, encode_as
 from stillhouse.corpora.tables import open_texts
 from stillhouse.evaluation.items import FiguresAndItems, Items, Part
 from stillhouse.evaluation.metrics import Values, cosines, spearman
 from stillhouse.evaluation.retrieval import LocalSearch, Search, unit
-from stillhouse.plan.data import Store
-from stillhouse.teachers.store import open_store
+from stillhouse.plan.data import Store, StoreMix
+from stillhouse.teachers.store import open_vectors
 
 Ids = npt.NDArray[np.int64]
 
@@ -39,7 +40,8 @@ class Agreement:
         seed: Seed for sampling the pairs.
         name: Prefix of the figure's name.
         search: Finds the nearest neighbours; None searches in this process.
-        role: Role of the texts, as the teacher embedded them; empty for plain ones.
+        role: Role of the texts, as the teacher embedded them; empty for plain ones. The texts of a mix have
+            the roles that it says.
     """
 
     version: ClassVar[int] = 1
@@ -48,7 +50,7 @@ class Agreement:
 
     def __init__(
         self,
-        store: Store,
+        store: Store | StoreMix,
         workspace: Workspace,
         pairs: int = 2000,
         seed: int = 0,
@@ -57,9 +59,9 @@ class Agreement:
         role: str = PLAIN,
     ) -> None:
         require(pairs >= 4, "pairs >= 4", pairs=pairs)
-        reader = open_store(workspace, store)
+        reader = open_vectors(workspace, store)
         require(len(reader) >= 4, "rows of the store >= 4", rows=len(reader))
-        self.name, self.role = name, role
+        self.name = name
         draw = np.random.default_rng(seed)
         rows = np.sort(draw.choice(reader.rows, min(len(reader), POOL), replace=False))
         anchors = draw.choice(len(rows), min(pairs // 2, len(rows)), replace=False)
@@ -69,6 +71,7 @@ class Agreement:
 
         used, places = np.unique(np.concatenate([first, second]), return_inverse=True)
         self.texts = open_texts(workspace, store.texts)[rows[used]]
+        self.roles = _roles(store, role, rows[used])
         self.first, self.second = np.split(places, 2)
         self.teacher = cosines(vectors[first], vectors[second])
 
@@ -87,8 +90,30 @@ class Agreement:
         return {name: items.figure()}, {name: items}
 
     def _cosines(self, model: Encoder) -> Values:
-        vectors = encode_as(model, self.role, self.texts)
+        vectors = encode_in_roles(model, self.roles, self.texts)
         return cosines(vectors[self.first], vectors[self.second])
+
+
+def _roles(store: Store | StoreMix, role: str, rows: IntArray) -> list[str]:
+    """The role of each of some rows."""
+    if isinstance(store, Store):
+        return [role] * len(rows)
+    ends = np.cumsum([count for count, _ in store.roles])
+    return [store.roles[part][1] for part in np.searchsorted(ends, rows, side="right")]
+
+
+def encode_in_roles(model: Encoder, roles: Sequence[str], texts: Sequence[str]) -> FloatArray:
+    """Encode texts, each in its role, (N, D)."""
+    present = sorted(set(roles))
+    if len(present) == 1:
+        return encode_as(model, present[0], texts)
+    places = [[at for at, each in enumerate(roles) if each == role] for role in present]
+    encoded = [
+        encode_as(model, role, [texts[at] for at in inside])
+        for role, inside in zip(present, places, strict=True)
+    ]
+    vectors: FloatArray = np.concatenate(encoded)[np.argsort(np.concatenate(places))]
+    return vectors
 
 
 def _neighbours(vectors_NE: FloatArray, anchors: Ids, search: Search, draw: np.random.Generator) -> Ids:

@@ -16,6 +16,8 @@ from stillhouse.experiments.student_choice import student_kinds
 
 KIND = "kind"
 """The field of ``student`` that names its kind."""
+SOURCES = "sources"
+"""The field that a list in the place of a kind of data stands for."""
 _GROUPS = ("teacher", "budget", "selection")
 _VALUES = ("max_length", "compute", "seed")
 
@@ -92,7 +94,8 @@ def experiment_of(mapping: Mapping[str, Any]) -> Experiment:
         if name in kinds and given is None:
             without.append(name)
         elif name in kinds:
-            data.append(_build(kinds[name], given, name))
+            listed = isinstance(given, list) and f"{name}.{SOURCES}" in fields()
+            data.append(_build(kinds[name], {SOURCES: given} if listed else given, name))
         elif name == "student":
             values[name] = _student(given)
         elif name in (*_GROUPS, *_VALUES):
@@ -168,6 +171,8 @@ def flattened(mapping: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         path = f"{prefix}{name}"
         if isinstance(value, Mapping) and value and path not in fields():
             flat |= flattened(value, f"{path}.")
+        elif isinstance(value, list) and f"{path}.{SOURCES}" in fields():
+            flat[f"{path}.{SOURCES}"] = value
         else:
             flat[path] = value
     return flat
@@ -234,11 +239,25 @@ def _build(target: Any, given: Any, path: str) -> Any:
             known = [f"{path}.{each}" for each in own]
             raise BadInput(f"unknown field `{path}.{name}`. {nearest(f'{path}.{name}', known)}")
         hint = hints[name]
-        nested = dataclasses.is_dataclass(hint)
-        values[name] = (
-            _build(hint, value, f"{path}.{name}") if nested else cast(value, f"{path}.{name}", hint)
-        )
+        values[name] = _value(hint, value, f"{path}.{name}")
     return target(**values)
+
+
+def _value(hint: Any, given: Any, path: str) -> Any:
+    """A value of a declared type: a dataclass, a tuple of such, or something plain."""
+    if dataclasses.is_dataclass(hint):
+        return _build(hint, given, path)
+    if _item_of(hint) is None:
+        return cast(given, path, hint)
+    require(isinstance(given, list | tuple), f"`{path}` must be a list of mappings", **{path: given})
+    return tuple(_build(_item_of(hint), item, f"{path}[{at}]") for at, item in enumerate(given))
+
+
+def _item_of(hint: Any) -> Any:
+    """The dataclass that a tuple consists of; None for any other type."""
+    arguments = typing.get_args(hint)
+    is_tuple = typing.get_origin(hint) is tuple and dataclasses.is_dataclass(arguments[0])
+    return arguments[0] if is_tuple else None
 
 
 def _walk(documented: Any, prefix: str, names: tuple[str, ...] = ()) -> Iterator[Field]:
@@ -252,6 +271,7 @@ def _walk(documented: Any, prefix: str, names: tuple[str, ...] = ()) -> Iterator
             yield from _walk(hint, f"{prefix}{field.name}.")
         else:
             shown = hint.__name__ if isinstance(hint, type) else str(hint)
+            shown = shown if _item_of(hint) is None else "list of mappings"
             yield Field(f"{prefix}{field.name}", shown, field.default, texts.get(field.name, ""))
 
 

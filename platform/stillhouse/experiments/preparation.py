@@ -21,7 +21,16 @@ from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.experiments.shares import cut
 from stillhouse.experiments.unread import Unread
-from stillhouse.plan.data import Endpoint, Examples, Outside, Store, Teacher, TextTable, VectorFiles
+from stillhouse.plan.data import (
+    Endpoint,
+    Examples,
+    Outside,
+    Store,
+    StoreMix,
+    Teacher,
+    TextTable,
+    VectorFiles,
+)
 from stillhouse.plan.kinds import Kind
 from stillhouse.plan.setting import Setting
 from stillhouse.plan.stage import DevSuite, Stage, TestSuite
@@ -29,7 +38,7 @@ from stillhouse.students.head import head_of
 from stillhouse.teachers.embedding import build_stores, resolve_compute
 from stillhouse.teachers.loading import load_sentence_transformer
 from stillhouse.teachers.prompts import prompts_of
-from stillhouse.teachers.store import open_store
+from stillhouse.teachers.store import open_vectors
 
 P = TypeVar("P")
 _FIRST_FACTS = (
@@ -106,7 +115,7 @@ class Preparation:
     texts: list[TextTable] = field(default_factory=list)
     test: tuple[Spec[Any], ...] = ()
     data: dict[str, Any] = field(default_factory=dict)
-    held_out: Store | None = None
+    held_out: Store | StoreMix | None = None
     _stores: list[Store] = field(default_factory=list)
     _later: list[Callable[[], None]] = field(default_factory=list)
     _measures: list[Measure] = field(default_factory=list)
@@ -258,7 +267,7 @@ class Preparation:
             return self.teacher.dimension
         if self.unread.vectors:
             return int(load_sentence_transformer(self.teacher).get_sentence_embedding_dimension() or 0)
-        return open_store(self.workspace, sentences.store).dim
+        return open_vectors(self.workspace, sentences.store).dim
 
     def _facts(self) -> dict[str, Any]:
         budget = self.experiment.budget
@@ -326,7 +335,7 @@ def read_pydocs(experiment: Experiment, workspace: Workspace, *, refresh: bool) 
     search = experiment.get(SearchCollection) or SearchCollection()
     return pydocs(
         workspace,
-        sentences=sentences.count or None,
+        sentences=None if sentences.sources else sentences.count or None,
         pairs=pairs.count or None,
         dev_queries=search.dev_queries,
         dev_passages=search.dev_passages,

@@ -3,13 +3,14 @@
 from typing import TYPE_CHECKING
 
 from stillhouse.core.identity import spec
+from stillhouse.core.roles import PLAIN
 from stillhouse.corpora.reading.corpus import ReadOptions
 from stillhouse.corpora.reading.ingest import ingest
 from stillhouse.corpora.splits import split_table
 from stillhouse.evaluation.agreement import Agreement
 from stillhouse.evaluation.sts import STS, resolve_sts
 from stillhouse.experiments.search_queries import text_to_train_on
-from stillhouse.plan.data import Store, TextTable
+from stillhouse.plan.data import Store, StoreMix, TextTable
 
 if TYPE_CHECKING:
     from stillhouse.experiments.preparation import Preparation
@@ -34,7 +35,9 @@ def read_corpus(
     return split_table(context.workspace, text_to_train_on(context, table), held_out=held_out)
 
 
-def measure_sentences(context: "Preparation", dev: Store, test: Store, role: str) -> None:
+def measure_sentences(
+    context: "Preparation", dev: Store | StoreMix, test: Store | StoreMix, role: str = PLAIN
+) -> None:
     """Register agreement with the teacher on texts of a role, and STS where the data root has it."""
     of_role = {"role": role} if role else {}
     context.measure(

@@ -181,6 +181,11 @@ def _on_cosines(
         )
     rows = transfer_rows(task, hp.augment)
     budget = setting.finetune_budget
+    if setting[Sentences].runs:
+        raise BadInput(
+            "`fits = cosines` embeds the task's texts as the sentences are embedded, and must have one "
+            "source of these, but sentences.sources names several. Give sentences.corpus."
+        )
     return stage_of(
         setting,
         label="kd",
@@ -188,7 +193,7 @@ def _on_cosines(
         objective=spec(PairCosines),
         examples=rows,
         stores={
-            column: dataclasses.replace(setting[Sentences].store, texts=table)
+            column: dataclasses.replace(setting[Sentences].only_store, texts=table)
             for column, table in rows.columns.items()
         },
         budget=budget,

@@ -218,6 +218,7 @@ class TokenTable(Named):
         tokenizer: The model whose tokenizer is used.
         max_length: Tokens, special ones included; longer texts are cut.
         prompt: Prefix of every text.
+        prompts: Prefixes of consecutive runs of texts instead, each with its number of rows.
     """
 
     kind: ClassVar[str] = "tokens"
@@ -226,6 +227,7 @@ class TokenTable(Named):
     tokenizer: Model
     max_length: int
     prompt: str = field(default="", metadata={"identity": "unless_default"})
+    prompts: "Runs" = field(default=(), metadata={"identity": "unless_default"})
 
     @property
     def label(self) -> str:
@@ -271,6 +273,46 @@ class Store(Named):
     def label(self) -> str:
         """The texts' label."""
         return self.texts.label
+
+
+Runs = tuple[tuple[int, str], ...]
+"""What consecutive runs of rows of a table have, such as their role: number of rows, then the role."""
+
+
+@dataclass(frozen=True)
+class StoreMix(Named):
+    """The stores of several texts tables, read as one: the rows of the first, then those of the second, ….
+
+    Every part is a store of its own, with the prompt of its role. It has no folder.
+
+    Attributes:
+        texts: The texts of all parts, in that order.
+        parts: The stores; at least one, all of one teacher.
+        roles: Number of rows and role of each part.
+    """
+
+    texts: TextTable
+    parts: tuple[Store, ...]
+    roles: Runs
+
+    def __post_init__(self) -> None:
+        """Check that every part has a role."""
+        assert self.parts and len(self.parts) == len(self.roles)
+
+    @property
+    def label(self) -> str:
+        """The texts' label."""
+        return self.texts.label
+
+    @property
+    def teacher(self) -> "Teacher | Stage":
+        """The teacher of all parts."""
+        return self.parts[0].teacher
+
+
+def parts_of(store: Store | StoreMix) -> tuple[Store, ...]:
+    """The stores that are to be built for a store or a mix of several."""
+    return store.parts if isinstance(store, StoreMix) else (store,)
 
 
 @dataclass(frozen=True)
@@ -370,6 +412,8 @@ class Examples(Named):
         origin: Where the rows come from.
         values: Names of the values; they are part of the rows that came with the data.
         text_role: Role of the column ``text``; empty for plain texts. The names of other columns say theirs.
+        text_roles: Roles of consecutive runs of rows of the table of ``text`` instead, where it has several
+            sources.
     """
 
     kind: ClassVar[str] = "examples"
@@ -378,6 +422,11 @@ class Examples(Named):
     label: str = field(default="examples", metadata={"identity": False})
     values: tuple[str, ...] = field(default=(), metadata={"identity": "unless_default"})
     text_role: str = field(default=PLAIN, metadata={"identity": "unless_default"})
+    text_roles: Runs = field(default=(), metadata={"identity": "unless_default"})
+
+    def roles(self, column: str) -> Runs:
+        """The roles of consecutive runs of rows of a column's table; empty where all have one role."""
+        return self.text_roles if column == "text" else ()
 
     def role(self, column: str) -> str:
         """The role of a column: what its name says, or `text_role`; plain for any other."""

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from stillhouse.core.identity import Spec
 from stillhouse.core.roles import Prompts
-from stillhouse.plan.data import AllRows, Examples, Store, Teacher
+from stillhouse.plan.data import AllRows, Examples, Runs, Store, StoreMix, Teacher
 from stillhouse.plan.kinds import Kind
 from stillhouse.plan.stage import DevSuite
 
@@ -22,10 +22,10 @@ class SentenceData:
         store: The teacher's vectors of every text.
         rows: Number of texts that are trained on: what an epoch is.
         sample: The texts that are trained on, where that is a share of them; None for all.
-        role: Role of the texts; empty for plain ones.
+        role: Role of the texts; empty for plain ones. Texts of several sources have the roles of their store.
     """
 
-    store: Store
+    store: Store | StoreMix
     rows: int
     sample: Examples | None = None
     role: str = field(default="", metadata={"identity": "unless_default"})
@@ -33,8 +33,23 @@ class SentenceData:
     @property
     def examples(self) -> Examples:
         """The texts that are trained on, column ``text``."""
+        return self.sample or self.whole()
+
+    @property
+    def runs(self) -> Runs:
+        """Number of rows and role of each source; empty where there is one."""
+        return self.store.roles if isinstance(self.store, StoreMix) else ()
+
+    @property
+    def only_store(self) -> Store:
+        """The store of texts that have one source."""
+        assert isinstance(self.store, Store), "there are several sources"
+        return self.store
+
+    def whole(self, label: str = "examples") -> Examples:
+        """All texts, column ``text``."""
         columns = {"text": self.store.texts}
-        return self.sample or Examples(columns, origin=AllRows(), text_role=self.role)
+        return Examples(columns, AllRows(), label=label, text_role=self.role, text_roles=self.runs)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from stillhouse.core.errors import require
 from stillhouse.core.identity import Spec
 from stillhouse.core.roles import Prompts
-from stillhouse.plan.data import Examples, Named, Store
+from stillhouse.plan.data import Examples, Named, Store, StoreMix
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class DevSuite(Named):
     evaluators: tuple[Spec[Any], ...]
     select: str
     label: str = field(default="dev", metadata={"identity": False})
-    held_out: Store | None = field(default=None, metadata={"identity": "unless_default"})
+    held_out: Store | StoreMix | None = field(default=None, metadata={"identity": "unless_default"})
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ class Stage(Named):
     student: Spec[Any]
     objective: Spec[Any]
     examples: Examples
-    stores: Mapping[str, Store]
+    stores: Mapping[str, Store | StoreMix]
     budget: int
     batch_size: int
     optimizer: Optimizer

@@ -2,7 +2,7 @@
 
 import functools
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from stillhouse.core.artifacts import MANIFEST, Workspace, read_json, read_manif
 from stillhouse.core.errors import BadInput, Hindered, blocked, require
 from stillhouse.core.integrity import intact
 from stillhouse.core.types import IntArray
-from stillhouse.plan.data import Store
+from stillhouse.plan.data import Store, StoreMix
 from stillhouse.teachers.build_state import QUARANTINE
 from stillhouse.teachers.mapped_rows import MappedRows
 from stillhouse.teachers.shards import schema
@@ -142,6 +142,66 @@ def open_store(workspace: Workspace, store: Store) -> StoreReader:
             f"{reader.dtype}. Remove it and build it again."
         )
     return reader
+
+
+class StoreMixReader:
+    """Several stores whose rows follow each other.
+
+    Attributes:
+        dim: E.
+
+    Args:
+        parts: The stores.
+        rows: Number of rows of each, those without a vector included.
+
+    Raises:
+        BadInput: Their dimensions differ.
+    """
+
+    def __init__(self, parts: Sequence[StoreReader], rows: Sequence[int]) -> None:
+        dims = sorted({part.dim for part in parts})
+        require(len(dims) == 1, "the vectors of all sources must have one dimension", dimensions=dims)
+        self.dim, self._parts = dims[0], list(parts)
+        ends = np.cumsum([0, *rows], dtype=np.int64)
+        self._starts, self._table_rows = ends[:-1], int(ends[-1])
+
+    def __len__(self) -> int:
+        """The number of rows that have a vector."""
+        return sum(map(len, self._parts))
+
+    @functools.cached_property
+    def rows(self) -> npt.NDArray[np.int64]:
+        """int64, the row ids that have a vector, ascending."""
+        return np.concatenate(
+            [part.rows + start for part, start in zip(self._parts, self._starts, strict=True)]
+        )
+
+    def gather(self, rows: IntArray) -> npt.NDArray[np.float32]:
+        """Gather the vectors of some rows, in that order; see `StoreReader.gather`."""
+        rows = np.asarray(rows, dtype=np.int64)
+        flat = rows.reshape(-1)
+        vectors = np.empty((len(flat), self.dim), np.float32)
+        if flat.size:
+            low, high, total = int(flat.min()), int(flat.max()), self._table_rows
+            require(0 <= low and high < total, f"row ids in [0, {total})", lowest=low, highest=high)
+        part_of = np.searchsorted(self._starts, flat, side="right") - 1
+        for index in np.unique(part_of):
+            inside = part_of == index
+            vectors[inside] = self._parts[index].gather(flat[inside] - self._starts[index])
+        return vectors.reshape(*rows.shape, self.dim)
+
+
+def open_vectors(workspace: Workspace, store: Store | StoreMix) -> StoreReader | StoreMixReader:
+    """Open a finished store, or a mix of several.
+
+    Raises:
+        BadInput: See `open_store`.
+    """
+    if isinstance(store, Store):
+        return open_store(workspace, store)
+    return StoreMixReader(
+        [open_store(workspace, part) for part in store.parts], [rows for rows, _ in store.roles]
+    )
 
 
 def read_shard(path: Path, dim: int, dtype: str) -> Any:

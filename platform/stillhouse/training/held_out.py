@@ -10,12 +10,12 @@ from stillhouse.core.artifacts import Workspace
 from stillhouse.core.distributed import alone
 from stillhouse.core.types import Batch
 from stillhouse.corpora.tokens import open_tokens
-from stillhouse.plan.data import Model, TokenTable
+from stillhouse.plan.data import Model, StoreMix, TokenTable
 from stillhouse.plan.stage import Stage
 from stillhouse.students.encoder import evaluating
-from stillhouse.teachers.store import open_store
+from stillhouse.teachers.store import open_vectors
 from stillhouse.training.module import StudentAndObjective
-from stillhouse.training.table import TrainingTable, on_device, token_tables
+from stillhouse.training.table import TrainingTable, on_device, token_table
 
 HELDOUT_LOSS = "heldout_loss"
 """Name of the figure."""
@@ -34,8 +34,10 @@ def held_out_tokens(stage: Stage, tokenizer: Model) -> TokenTable | None:
     single = len(stage.examples.columns) == 1 and not stage.examples.values
     if stage.dev is None or stage.dev.held_out is None or not (followed and single):
         return None
-    (read,) = token_tables(stage, tokenizer).values()
-    return replace(read, texts=stage.dev.held_out.texts)
+    (column,) = stage.examples.columns
+    held_out = stage.dev.held_out
+    roles = held_out.roles if isinstance(held_out, StoreMix) else ()
+    return token_table(stage, tokenizer, held_out.texts, stage.examples.role(column), roles)
 
 
 def open_held_out(
@@ -54,7 +56,7 @@ def open_held_out(
         return None
     assert stage.dev is not None and stage.dev.held_out is not None
     (column,) = stage.examples.columns
-    vectors = open_store(workspace, stage.dev.held_out)
+    vectors = open_vectors(workspace, stage.dev.held_out)
     stores = {column: vectors} if stage.stores else {}
     others = held_out_tokens(stage, live) if live is not None else None
     return TrainingTable(

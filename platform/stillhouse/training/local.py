@@ -11,7 +11,7 @@ from stillhouse.core.distributed import rank
 from stillhouse.corpora.tokens import build_tokens
 from stillhouse.evaluation.suites import run_suite
 from stillhouse.examples.mining import build_mined
-from stillhouse.plan.data import Examples, Mined, Recorded, Scored, Store
+from stillhouse.plan.data import Examples, Mined, Recorded, Scored, Store, parts_of
 from stillhouse.plan.stage import Stage
 from stillhouse.teachers.embedding import build_store
 from stillhouse.teachers.loading import tokenizer_of
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
 def _stores_of(stage: Stage) -> list[Store]:
     """List every store that a stage reads, starting with those its examples are mined from."""
-    stores = (*stage.examples.stores(), *stage.stores.values())
+    read = (part for store in stage.stores.values() for part in parts_of(store))
+    stores = (*stage.examples.stores(), *read)
     return list({store.fingerprint: store for store in stores}.values())
 
 

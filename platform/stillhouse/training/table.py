@@ -1,6 +1,7 @@
 """The training table: examples as integer ids, over memory-mapped tokens and teacher vectors."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
@@ -13,9 +14,9 @@ from stillhouse.core.tokenizing import FastTokenizer
 from stillhouse.core.types import Batch, Encoding, FloatArray, IntArray, Tokens, ValueArray
 from stillhouse.corpora.tables import open_rows, open_values
 from stillhouse.corpora.tokens import TokenReader, open_tokens
-from stillhouse.plan.data import Model, TokenTable
+from stillhouse.plan.data import Model, Runs, TextTable, TokenTable
 from stillhouse.plan.stage import Stage
-from stillhouse.teachers.store import open_store
+from stillhouse.teachers.store import open_vectors
 
 
 class TokenColumn(Protocol):
@@ -174,9 +175,26 @@ def token_tables(stage: Stage, tokenizer: Model) -> dict[str, TokenTable]:
     """Return the token table of every column of a stage, with the student's prompt for the column's role."""
     examples = stage.examples
     return {
-        column: TokenTable(texts, tokenizer, stage.max_length, stage.prompts.of(examples.role(column)))
+        column: token_table(stage, tokenizer, texts, examples.role(column), examples.roles(column))
         for column, texts in examples.columns.items()
     }
+
+
+def token_table(stage: Stage, tokenizer: Model, texts: TextTable, role: str, roles: Runs = ()) -> TokenTable:
+    """Return the tokens of some texts as a stage reads them.
+
+    Args:
+        stage: Says how long texts are, and the student's prompts.
+        tokenizer: The student's, or the live teacher's.
+        texts: The texts.
+        role: Their role.
+        roles: The roles of consecutive runs of them instead, where they differ.
+    """
+    prompts = tuple((rows, stage.prompts.of(each)) for rows, each in roles)
+    several = len({prompt for _, prompt in prompts}) > 1
+    shared = prompts[0][1] if prompts else stage.prompts.of(role)
+    table = TokenTable(texts, tokenizer, stage.max_length, "" if several else shared)
+    return replace(table, prompts=prompts) if several else table
 
 
 def live_tokenizer(stage: Stage, tokenizer: Model) -> Model | None:
@@ -210,7 +228,7 @@ def open_table(
     table = TrainingTable(
         open_rows(workspace, stage.examples),
         _opened(workspace, stage, tokenizer),
-        {column: open_store(workspace, store) for column, store in stage.stores.items()},
+        {column: open_vectors(workspace, store) for column, store in stage.stores.items()},
         open_values(workspace, stage.examples),
         _opened(workspace, stage, live) if live is not None else None,
     )

@@ -8,18 +8,21 @@ same under ``s3://`` and ``gs://``; ``hf:name[:config][:split]``.
 import fnmatch
 import glob
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from stillhouse.core.errors import BadInput, require
 from stillhouse.corpora.published.msmarco import text_files
 from stillhouse.corpora.reading import formats
-from stillhouse.corpora.reading.sentences import clean, split_sentences
+from stillhouse.corpora.reading.sentences import clean, cut, passages, split_sentences
 from stillhouse.corpora.tables import Rejected
 
 _REMOTE = ("s3://", "gs://", "file://")
 _HUB = "hf:"
+DROP, CUT, PACK = "drop", "cut", "pack"
+LONGER = (DROP, CUT, PACK)
+"""What may happen to texts with more words than ``max_words``."""
 
 
 @dataclass(frozen=True)
@@ -33,10 +36,12 @@ class ReadOptions:
         min_characters: Shorter texts are quarantined.
         max_characters: Longer texts are quarantined.
         min_words: Texts with fewer words are quarantined.
-        max_words: Texts with more words are quarantined.
+        max_words: Texts with more words are quarantined, unless ``longer`` says otherwise.
         deduplicate: Keep only the first of equal texts.
         limit: Number of usable texts to read, before duplicates are dropped; None reads everything.
         encoding: Encoding of text files.
+        longer: What happens to texts with more than ``max_words`` words: ``drop`` quarantines them, ``cut``
+            keeps their first words, ``pack`` makes passages of consecutive sentences, each as long as fits.
     """
 
     column: str | None = None
@@ -48,6 +53,7 @@ class ReadOptions:
     deduplicate: bool = True
     limit: int | None = None
     encoding: str = "utf-8"
+    longer: str = field(default=DROP, metadata={"identity": "unless_default"})
 
     def __post_init__(self) -> None:
         """Check the ranges."""
@@ -56,6 +62,13 @@ class ReadOptions:
         require(0 < words[0] <= words[1], "0 < min_words <= max_words", got=words)
         require(self.limit is None or self.limit > 0, "limit > 0", limit=self.limit)
         formats.check_encoding(self.encoding)
+        require(self.longer in LONGER, f"longer in {LONGER}", longer=self.longer)
+        require(
+            not (self.split_sentences and self.longer == PACK),
+            "texts must be split into sentences or packed into passages, not both",
+            split=self.split_sentences,
+            longer=self.longer,
+        )
 
 
 @dataclass(frozen=True)
@@ -91,8 +104,7 @@ def read_texts(source: str, options: ReadOptions) -> Iterator[str | Rejected]:
         if isinstance(raw, Rejected):
             yield raw
             continue
-        split = running_text if options.split_sentences is None else options.split_sentences
-        for text in (split_sentences(raw) if split else [clean(raw)]) or [""]:
+        for text in _texts_of(raw, running_text, options) or [""]:
             rejected = _outside(text, options)
             yield rejected or text
             usable += rejected is None
@@ -158,6 +170,15 @@ def _raw_texts(source: str, options: ReadOptions) -> Iterator[tuple[str | Reject
     for file in files:
         if file.size:
             yield from formats.read_file(system, file.path, options.column, options.encoding)
+
+
+def _texts_of(raw: str, running_text: bool, options: ReadOptions) -> list[str]:
+    """Split, cut or pack a text as the options say."""
+    if options.longer == PACK:
+        return passages(raw, options.max_words)
+    split = running_text if options.split_sentences is None else options.split_sentences
+    texts = split_sentences(raw) if split else [clean(raw)]
+    return [cut(text, options.max_words) for text in texts] if options.longer == CUT else texts
 
 
 def _outside(text: str, options: ReadOptions) -> Rejected | None:

@@ -31,7 +31,7 @@ def ingest(workspace: Workspace, source: str, options: ReadOptions, *, refresh: 
         BadInput: As for `read_texts`; nothing is left half-written.
     """
     files = [] if hub_name(source) else list_files(source)[1]
-    label = _label(source)
+    label = corpus_label(source)
     signature = {"version": VERSION, "source": source, "files": files, "options": options}
     note = note_path(workspace, label, signature)
     if not refresh and (found := _remembered(workspace, note, label)) is not None:
@@ -100,7 +100,7 @@ def _remembered(workspace: Workspace, note: Path, label: str) -> TextTable | Non
     return table if workspace.finished(table) else None
 
 
-def _label(source: str) -> str:
+def corpus_label(source: str) -> str:
     """Make a label from the last meaningful part of the source, fit for a file name."""
     name = source.removeprefix("hf:").split(":")[0] if hub_name(source) else source
     parts = [part for part in re.split(r"[/\\]", name) if part and not re.fullmatch(r"[*?.]+|\*\..*", part)]

@@ -1,4 +1,4 @@
-"""Cleaning texts, splitting them into sentences, and detecting duplicates."""
+"""Cleaning texts, splitting them into sentences or passages, and detecting duplicates."""
 
 import hashlib
 import re
@@ -31,6 +31,36 @@ def split_sentences(text: str) -> list[str]:
         return []
     parts = "\n".join(str(part).strip() for part in sent_tokenize(text))
     return [part for part in _MISSED_END.sub(r"\1\n", parts).split("\n") if part]
+
+
+def cut(text: str, words: int) -> str:
+    """Keep the first words of a cleaned text."""
+    return text if text.count(" ") < words else " ".join(text.split(" ")[:words])
+
+
+def passages(text: str, words: int) -> list[str]:
+    """Pack a text into passages of consecutive sentences, each of as many sentences as fit.
+
+    A text that fits is one passage, cleaned and otherwise as it is. A sentence that is longer than a passage
+    is divided; its parts are packed like sentences.
+
+    Args:
+        text: Running text.
+        words: Largest number of words of a passage.
+    """
+    text = clean(text)
+    if text.count(" ") < words:
+        return [text] if text else []
+    packed: list[list[str]] = []
+    for sentence in split_sentences(text):
+        spoken = sentence.split(" ")
+        for first in range(0, len(spoken), words):
+            part = spoken[first : first + words]
+            if packed and len(packed[-1]) + len(part) <= words:
+                packed[-1] += part
+            else:
+                packed.append(part)
+    return [" ".join(passage) for passage in packed]
 
 
 def dedup_key(text: str) -> bytes:

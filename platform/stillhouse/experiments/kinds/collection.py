@@ -130,6 +130,12 @@ class SearchCollection(DataKind[SearchData]):
 
     def agree(self, experiment: "Experiment") -> None:
         """A collection goes with sentences, and only ``pydocs`` brings its own."""
+        require(
+            not (self.synthetic and getattr(experiment.source, "sources", None)),
+            "synthetic queries must be made from a single corpus, not from several sources",
+            synthetic=self.synthetic,
+            remedy="Give queries of your own (collection.path), or one corpus.",
+        )
         if self.path or self.synthetic:
             require(
                 experiment.source.key == "sentences",

@@ -1,6 +1,6 @@
 """Unlabelled sentences: what a student is distilled on."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from stillhouse.core.errors import require
@@ -9,7 +9,8 @@ from stillhouse.experiments.augmentation import Augmentation
 from stillhouse.experiments.data_kind import DataKind
 from stillhouse.experiments.kinds.collection import SearchCollection
 from stillhouse.experiments.kinds.pairs import Pairs
-from stillhouse.plan.data import AllRows, Examples, Store, TextTable, sample
+from stillhouse.experiments.source import PYDOCS, Source, read_options
+from stillhouse.plan.data import Store, TextTable, sample
 from stillhouse.plan.setting import SentenceData
 
 if TYPE_CHECKING:
@@ -28,7 +29,9 @@ class Sentences(DataKind[SentenceData]):
         column: Column of the texts, where the corpus has columns; empty takes the usual one.
         split: Whether the texts are split into sentences; files of WikiExtractor always are.
         min_words: Shortest text that is kept, in words.
-        max_words: Longest text that is kept, in words.
+        max_words: Longest text that is kept as it is, in words.
+        longer: What happens to longer texts: ``drop`` leaves them out, ``cut`` keeps their first words,
+            ``pack`` makes passages of consecutive sentences, each as long as fits.
         deduplicate: Whether only the first of equal texts is kept.
         encoding: Encoding of the corpus, where it is plain text.
         count: Number of sentences; 0 takes all.
@@ -36,6 +39,9 @@ class Sentences(DataKind[SentenceData]):
         augmentation: Copies that are added to the sentences.
         role: What the sentences are to teacher and student: ``query``, ``document``, or empty for plain
             texts. It decides which prompt is put before them.
+        sources: Several corpora instead of one, each with its share of ``count`` texts and its role: a list
+            of mappings with ``corpus``, ``share``, ``role``, ``column``, ``split``, ``min_words``,
+            ``max_words``, ``longer`` and ``encoding``.
     """
 
     key = "sentences"
@@ -49,23 +55,69 @@ class Sentences(DataKind[SentenceData]):
     split: bool = False
     min_words: int = 1
     max_words: int = 4000
+    longer: str = "drop"
     deduplicate: bool = True
     encoding: str = "utf-8"
     count: int = 20480
     held_out: int = 1000
     augmentation: Augmentation = field(default_factory=Augmentation)
     role: str = ""
+    sources: tuple[Source, ...] = ()
 
     def __post_init__(self) -> None:
         """Check the ranges."""
         require(self.role in ("", *ROLES), f"sentences.role in {ROLES} or empty", role=self.role)
         require(self.count >= 0, "sentences.count >= 0", count=self.count)
         require(self.held_out > 0, "sentences.held_out > 0", held_out=self.held_out)
+        if self.sources:
+            self._check_sources()
+
+    def _check_sources(self) -> None:
+        """Check that the shares sum to something, and that nothing else says how the sources are read."""
+        total = sum(source.share for source in self.sources)
+        require(
+            total > 0,
+            "the shares of sentences.sources must sum to something positive",
+            shares=[source.share for source in self.sources],
+        )
+        alone = Sentences(count=self.count, held_out=self.held_out)
+        changed = {
+            each.name: getattr(self, each.name)
+            for each in fields(self)
+            if each.name != "sources" and getattr(self, each.name) != getattr(alone, each.name)
+        }
+        require(
+            not changed,
+            "several sources must each say how they are read, and take no copies",
+            remedy="Move these fields into the entries of sentences.sources, or leave them out.",
+            **changed,
+        )
+        require(
+            self.count > 0,
+            "several sources must have shares of a number of texts",
+            remedy="Give sentences.count (--sentences).",
+            count=self.count,
+        )
+        one = [source.corpus for source in self.sources if source.corpus == PYDOCS]
+        require(len(one) < 2, "pydocs must be one source", sources=len(one))
 
     @property
     def is_pydocs(self) -> bool:
         """Whether the text is the corpus ``pydocs``, which has queries and labelled pairs of its own."""
-        return self.corpus == "pydocs"
+        return PYDOCS in self.corpora
+
+    @property
+    def corpora(self) -> tuple[str, ...]:
+        """The corpora that texts are taken from."""
+        shared = (source.corpus for source in self.sources if source.share)
+        return tuple(shared) if self.sources else (self.corpus,)
+
+    @property
+    def described(self) -> str:
+        """The corpora, with their shares where there are several."""
+        total = sum(source.share for source in self.sources)
+        shares = (f"{source.corpus} ({source.share / total:.0%})" for source in self.sources if source.share)
+        return ", ".join(shares) if self.sources else self.corpus
 
     def brings(self) -> tuple[DataKind[Any], ...]:
         """The queries and the labelled pairs of ``pydocs``."""
@@ -82,6 +134,8 @@ class Sentences(DataKind[SentenceData]):
         if experiment.selection.by == "stsb":
             resolve_sts(experiment.selection.data_root, "dev", ("STSB",))
         self.augmentation.check()
+        for source in self.sources or (self,):
+            source.read_options()
 
     def sketch(self, experiment: "Experiment") -> SentenceData:
         """Text that is not there."""
@@ -91,8 +145,11 @@ class Sentences(DataKind[SentenceData]):
     def prepare(self, context: "Preparation") -> SentenceData:
         """Read the corpus, add copies, and hold sentences out to measure agreement with the teacher."""
         from stillhouse.experiments.augmented_text import augment_table
+        from stillhouse.experiments.mixed_sentences import prepare_mix
         from stillhouse.experiments.sentence_tables import measure_sentences
 
+        if self.sources:
+            return prepare_mix(self, context)
         self.augmentation.check()
         search = context.get(SearchCollection)
         train, dev, test = self.read(context)
@@ -114,9 +171,8 @@ class Sentences(DataKind[SentenceData]):
     @staticmethod
     def share(value: SentenceData, fraction: float) -> SentenceData:
         """A share of the texts to train on; the teacher's vectors stay whole."""
-        whole = Examples({"text": value.store.texts}, AllRows(), label="sentences", text_role=value.role)
-        rows = max(1, round(fraction * value.rows))
-        return replace(value, rows=rows, sample=sample(whole, fraction))
+        rows = sum(max(1, round(fraction * part)) for part, _ in value.runs or ((value.rows, value.role),))
+        return replace(value, rows=rows, sample=sample(value.whole("sentences"), fraction))
 
     def complete(self, value: SentenceData, context: "Preparation") -> SentenceData:
         """Note how many sentences are trained on."""
@@ -135,17 +191,7 @@ class Sentences(DataKind[SentenceData]):
 
     def read_options(self) -> "ReadOptions":
         """How the corpus is read."""
-        from stillhouse.corpora.reading.corpus import ReadOptions
-
-        return ReadOptions(
-            column=self.column or None,
-            split_sentences=self.split or None,
-            min_words=self.min_words,
-            max_words=self.max_words,
-            deduplicate=self.deduplicate,
-            encoding=self.encoding,
-            limit=self.count or None,
-        )
+        return read_options(self, deduplicate=self.deduplicate, limit=self.count or None)
 
     def summary(self, facts: dict[str, Any]) -> str:
         """How many sentences of which corpus the teacher has embedded."""

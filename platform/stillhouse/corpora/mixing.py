@@ -1,0 +1,279 @@
+"""Texts of several corpora in given shares, each text once, with an equal part of each corpus held out."""
+
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+
+from stillhouse.core.artifacts import Workspace, locked, read_json, write_json
+from stillhouse.core.console import Progress, say, warn
+from stillhouse.core.errors import BadInput, require
+from stillhouse.core.types import IntArray
+from stillhouse.corpora.reading.corpus import ReadOptions, hub_name, list_files, read_texts
+from stillhouse.corpora.reading.ingest import corpus_label, note_path
+from stillhouse.corpora.reading.sentences import dedup_key
+from stillhouse.corpora.shares import apportion
+from stillhouse.corpora.tables import Rejected, TableWriter, open_texts, write_texts
+from stillhouse.plan.data import TextTable
+
+VERSION = 1
+LEAST_TEXTS = 50
+_SPLITS = ("train", "dev", "test")
+
+
+@dataclass(frozen=True)
+class MixSource:
+    """One corpus of a mix.
+
+    Attributes:
+        corpus: A source as `read_texts` takes it, or a table of texts that have been read.
+        share: Its part of the texts, relative to the shares of the others; 0 takes none.
+        options: How it is read; a table is taken as it is.
+    """
+
+    corpus: str | TextTable
+    share: float
+    options: ReadOptions = field(default_factory=ReadOptions)
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        return self.corpus if isinstance(self.corpus, str) else self.corpus.label
+
+    @property
+    def label(self) -> str:
+        """A readable name, fit for a file name."""
+        return corpus_label(self.corpus) if isinstance(self.corpus, str) else self.corpus.label
+
+    def signature(self) -> dict[str, Any]:
+        """What the texts depend on: the files and how they are read."""
+        if isinstance(self.corpus, TextTable):
+            return {"table": self.corpus.sha256}
+        files = [] if hub_name(self.corpus) else list_files(self.corpus)[1]
+        return {"source": self.corpus, "files": files, "options": self.options}
+
+    def texts(self, workspace: Workspace) -> Iterator[str | Rejected]:
+        """Read it from the start."""
+        if isinstance(self.corpus, TextTable):
+            return iter(open_texts(workspace, self.corpus))
+        return read_texts(self.corpus, self.options)
+
+
+@dataclass(frozen=True)
+class Mixed:
+    """What a mix consists of; each list has one entry per source, None where a source has no text in it.
+
+    Attributes:
+        train: The texts to train on, and their number.
+        dev: Held-out texts for dev, and their number.
+        test: Held-out texts for the test, and their number.
+    """
+
+    train: list[tuple[TextTable, int] | None]
+    dev: list[tuple[TextTable, int] | None]
+    test: list[tuple[TextTable, int] | None]
+
+
+def mix_texts(
+    workspace: Workspace,
+    sources: Sequence[MixSource],
+    *,
+    count: int,
+    held_out: int,
+    left_out: Iterable[TextTable] = (),
+    refresh: bool = False,
+) -> Mixed:
+    """Read a number of texts from several corpora, and hold some of each out; the result is cached.
+
+    Of ``count`` texts every source gives its share, rounded so that they add up. Texts are counted once they
+    have been cleaned, and only if no text before is equal (see `dedup_key`), whichever source that is in. A
+    source that ends before its share is reached is reported, and the others give what is missing, in
+    proportion to their shares. Which texts are held out depends on their hashes alone.
+
+    Args:
+        workspace: Workspace for the tables.
+        sources: The corpora.
+        count: Number of texts, those held out included.
+        held_out: Texts for dev and for test each, from every source in proportion; at most a fifth of its
+            texts.
+        left_out: Texts that may not be in the mix, such as the queries of a collection.
+        refresh: Ignore the cache and read the corpora again.
+
+    Raises:
+        BadInput: A source has no usable text, or all of them have fewer than 50.
+    """
+    barred = sorted({table.sha256: table for table in left_out}.values(), key=lambda table: table.sha256)
+    # A source without a share is not read: whether it is listed makes no difference.
+    signature = {
+        "version": VERSION,
+        "sources": [
+            {**source.signature(), "share": float(source.share)} if source.share else None
+            for source in sources
+        ],
+        "count": count,
+        "held_out": held_out,
+        "left_out": [table.sha256 for table in barred],
+    }
+    note = note_path(workspace, "mix", signature)
+    with locked(note.with_suffix(".lock")):
+        if not refresh and note.exists():
+            known = _recalled(read_json(note))
+            tables = [part[0] for split in _SPLITS for part in getattr(known, split) if part is not None]
+            if all(workspace.finished(table) for table in tables):
+                return known
+        pools = _Reading(workspace, sources, {dedup_key(t) for b in barred for t in open_texts(workspace, b)})
+        mixed = _divided(workspace, pools.read(count), held_out)
+        write_json(note, {split: _noted(getattr(mixed, split)) for split in _SPLITS})
+    return mixed
+
+
+class _Reading:
+    """The sources of a mix while they are read, all of them open at once."""
+
+    def __init__(self, workspace: Workspace, sources: Sequence[MixSource], barred: set[bytes]) -> None:
+        self.workspace, self.sources = workspace, sources
+        self.seen = set(barred)
+        self.streams = [source.texts(workspace) for source in sources]
+        self.counts = [0] * len(sources)
+        self.ended = [source.share == 0 for source in sources]
+
+    def read(self, count: int) -> list[tuple[TextTable, int] | None]:
+        """Read until there are ``count`` texts, or no source has any more."""
+        shares, progress = [source.share for source in self.sources], Progress("reading the mix", "texts")
+        asked = apportion(count, shares)
+        with contextlib.ExitStack() as opened:
+            writers = [
+                opened.enter_context(TableWriter(self.workspace, source.label, deduplicate=False))
+                for source in self.sources
+            ]
+            missing = asked
+            while any(missing):
+                for index, number in enumerate(missing):
+                    self._take(index, number, writers[index])
+                    progress(sum(self.counts), count)
+                going = [0.0 if ended else share for share, ended in zip(shares, self.ended, strict=True)]
+                short = count - sum(self.counts)
+                missing = apportion(short, going) if any(going) else []
+            self._report(asked)
+            return [
+                (writer.publish({"source": source.name}), number) if number else None
+                for source, writer, number in zip(self.sources, writers, self.counts, strict=True)
+            ]
+
+    def _take(self, index: int, number: int, writer: TableWriter) -> None:
+        """Write the next texts of a source that are new, so many of them."""
+        wanted = self.counts[index] + number
+        while self.counts[index] < wanted:
+            text = next(self.streams[index], None)
+            if text is None:
+                self.ended[index] = True
+                return
+            key = dedup_key(text) if isinstance(text, str) else b""
+            if key in self.seen:
+                continue
+            # What cannot be used is set aside by the writer, and does not count.
+            writer.take(text)
+            if writer.rows > self.counts[index]:
+                self.seen.add(key)
+                self.counts[index] += 1
+
+    def _report(self, asked: Sequence[int]) -> None:
+        """Refuse a source without a text, and say which ones had fewer texts than their share."""
+        for source, number, wanted in zip(self.sources, self.counts, asked, strict=True):
+            if wanted and not number:
+                raise BadInput(
+                    f"every source of a mix must have at least one usable text, but {source.name} has none: "
+                    "all of its texts are empty, outside the limits, held out, or in a source before it. "
+                    "Check its fields, or give it no share."
+                )
+            if number < wanted:
+                warn(
+                    f"note: {source.name} has {number:,} texts, fewer than the {wanted:,} of its share; the "
+                    "other sources give the rest as far as they go."
+                )
+        parts = ", ".join(
+            f"{number:,} of {source.name}"
+            for source, number in zip(self.sources, self.counts, strict=True)
+            if number
+        )
+        total = sum(self.counts)
+        require(
+            total >= LEAST_TEXTS, f"texts of a mix >= {LEAST_TEXTS}", texts=total, remedy="Give more text."
+        )
+        say(f"  mix of {total:,} texts: {parts}")
+
+
+def _divided(workspace: Workspace, pools: Sequence[tuple[TextTable, int] | None], held_out: int) -> Mixed:
+    """Divide the texts of every source into training, dev and test texts, in their order."""
+    total = sum(pool[1] for pool in pools if pool is not None)
+    fraction = min(0.2, held_out / total)
+    parts: dict[str, list[tuple[TextTable, int] | None]] = {split: [] for split in _SPLITS}
+    for pool in pools:
+        if pool is None:
+            for split in _SPLITS:
+                parts[split].append(None)
+            continue
+        table, rows = pool
+        split_N = _splits(open_texts(workspace, table), rows, int(fraction * rows))
+        for number, split in enumerate(_SPLITS):
+            kept = split_N == number
+            written = (
+                write_texts(
+                    workspace,
+                    f"{table.label}-{split}",
+                    (text for text, inside in zip(open_texts(workspace, table), kept, strict=True) if inside),
+                    deduplicate=False,
+                    origin={"mix": table.sha256},
+                )
+                if kept.any()
+                else None
+            )
+            parts[split].append((written, int(kept.sum())) if written is not None else None)
+    if not any(parts["dev"]):
+        raise BadInput(
+            f"the sources of a mix must give texts to hold out, but {held_out} of {total:,} texts is less "
+            "than one per source. Raise sentences.held_out, or take more texts."
+        )
+    return Mixed(**parts)
+
+
+def _splits(texts: Iterable[str], rows: int, held_out: int) -> IntArray:
+    """0, 1 or 2 for every text: those with the lowest hashes are held out for dev, the next for the test."""
+    digests = (blake2b(text.encode(), digest_size=8).digest() for text in texts)
+    hash_N = np.fromiter((int.from_bytes(digest) for digest in digests), np.uint64, rows)
+    order_N = np.argsort(hash_N, kind="stable")
+    split_N = np.zeros(rows, np.int64)
+    split_N[order_N[:held_out]], split_N[order_N[held_out : 2 * held_out]] = 1, 2
+    return split_N
+
+
+def _noted(parts: Sequence[tuple[TextTable, int] | None]) -> list[Any]:
+    return [None if part is None else [part[0].sha256, part[0].label, part[1]] for part in parts]
+
+
+def _recalled(noted: Mapping[str, Any]) -> Mixed:
+    return Mixed(
+        **{
+            split: [None if part is None else (TextTable(part[0], part[1]), part[2]) for part in noted[split]]
+            for split in _SPLITS
+        }
+    )
+
+
+def joined(workspace: Workspace, label: str, tables: Sequence[TextTable]) -> TextTable:
+    """Write the texts of several tables into one, table after table."""
+    if len(tables) == 1:
+        return tables[0]
+    note = note_path(workspace, f"{label}-joined", {"version": VERSION, "tables": [t.sha256 for t in tables]})
+    with locked(note.with_suffix(".lock")):
+        if note.exists():
+            known = TextTable(read_json(note)["table"], label)
+            if workspace.finished(known):
+                return known
+        texts = (text for table in tables for text in open_texts(workspace, table))
+        table = write_texts(workspace, label, texts, deduplicate=False, origin={"joined": len(tables)})
+        write_json(note, {"table": table.sha256})
+    return table

@@ -1,0 +1,76 @@
+"""Sentences of several sources: read in their shares, each embedded in its role, and put together."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from stillhouse.corpora.mixing import MixSource, joined, mix_texts
+from stillhouse.experiments.kinds.collection import SearchCollection
+from stillhouse.experiments.sentence_tables import measure_sentences
+from stillhouse.experiments.source import PYDOCS, Source
+from stillhouse.plan.data import Store, StoreMix, TextTable
+from stillhouse.plan.setting import SentenceData
+
+if TYPE_CHECKING:
+    from stillhouse.experiments.kinds.sentences import Sentences
+    from stillhouse.experiments.preparation import Preparation
+
+Part = tuple[TextTable, int] | None
+
+
+def prepare_mix(sentences: "Sentences", context: "Preparation") -> SentenceData:
+    """Read the sources, and hold texts of each out to measure agreement with the teacher.
+
+    Args:
+        sentences: The sources, the number of texts and how many are held out.
+        context: What the kinds of data share.
+    """
+    search = context.get(SearchCollection)
+    mixed = mix_texts(
+        context.workspace,
+        [_opened(source, context) for source in sentences.sources],
+        count=sentences.count,
+        held_out=sentences.held_out,
+        left_out=_left_out(search, context, with_pydocs=sentences.is_pydocs),
+        refresh=context.refresh,
+    )
+    train = _mix(context, "sentences", sentences.sources, mixed.train, context.trained_on)
+    if not context.unread.dev:
+        dev = _mix(context, "dev-sentences", sentences.sources, mixed.dev, context.embedded)
+        test = _mix(context, "test-sentences", sentences.sources, mixed.test, context.embedded)
+        measure_sentences(context, dev, test)
+        if context.experiment.selection.heldout_loss:
+            context.held_out = dev
+    context.reads(train.texts)
+    context.facts |= {"corpus": sentences.described, "store": train.fingerprint}
+    return SentenceData(train, rows=sum(rows for rows, _ in train.roles))
+
+
+def _opened(source: Source, context: "Preparation") -> MixSource:
+    corpus = context.pydocs().sentences if source.corpus == PYDOCS and source.share else source.corpus
+    return MixSource(corpus, source.share, source.read_options())
+
+
+def _left_out(search: Any, context: "Preparation", *, with_pydocs: bool) -> list[TextTable]:
+    """What may be in no source: queries and judged passages, and the sentences that pydocs holds out."""
+    tables: list[TextTable] = list(search.kept_back()) if search is not None else []
+    if with_pydocs:
+        docs = context.pydocs()
+        tables += [docs.dev_sentences, docs.test_sentences]
+    return tables
+
+
+def _mix(
+    context: "Preparation",
+    label: str,
+    sources: Sequence[Source],
+    parts: Sequence[Part],
+    embed: Callable[[TextTable, str], Store],
+) -> StoreMix:
+    """One store per source, with the prompt of its role, and the texts of all of them."""
+    kept = [(source.role, *part) for source, part in zip(sources, parts, strict=True) if part is not None]
+    texts = joined(context.workspace, label, [table for _, table, _ in kept])
+    return StoreMix(
+        texts,
+        tuple(embed(table, role) for role, table, _ in kept),
+        tuple((rows, role) for role, _, rows in kept),
+    )

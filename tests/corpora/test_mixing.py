@@ -41,8 +41,8 @@ def test_a_number_is_divided_by_shares_exactly() -> None:
     assert apportion(10, [0.5, 0.3, 0.2]) == [5, 3, 2]
     assert apportion(7, [0.1, 0.2]) == [2, 5]
     assert apportion(0, [1, 2]) == [0, 0] and apportion(5, [0, 1]) == [0, 5]
-    # 0.1 is not a tenth in binary, and yet no part is off by one.
-    assert apportion(1_000_000, [0.1] * 10) == [100_000] * 10
+    # 0.3 is a little less than three tenths in binary, and yet the first of equal remainders is rounded up.
+    assert apportion(5, [0.3, 0.1, 0.6]) == apportion(5, [3, 1, 6]) == [2, 0, 3]
     for total in range(50):
         shares = [0.7, 0.1, 0.15, 0.05]
         parts = apportion(total, shares)

@@ -953,7 +953,7 @@ DATA = [
     *mistakes(
         "training/table.py",
         ROLES,
-        ("stage.prompts.of(examples.role(column))", '""', "a student trains without its prompts"),
+        ("examples.role(column), examples.roles(column))", '"")', "a student trains without its prompts"),
     ),
     *mistakes(
         "students/encoder.py",

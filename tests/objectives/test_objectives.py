@@ -56,7 +56,7 @@ def draw(*shape: int, seed: int = 0) -> Tensor:
 def encoding(texts: int, seed: int) -> Encoding:
     mask_BT = torch.ones(texts, TOKENS, dtype=torch.long)
     mask_BT[0, 2:] = 0
-    hidden = tuple(draw(texts, TOKENS, HIDDEN, seed=10 * seed + layer) for layer in range(4))
+    hidden = tuple(draw(texts, TOKENS, HIDDEN, seed=10 * seed + layer).requires_grad_() for layer in range(4))
     return Encoding(draw(texts, DIM, seed=seed).requires_grad_(), hidden, mask_BT)
 
 
@@ -109,7 +109,14 @@ def test_distillation_is_infonce_and_weighted_hsic(input_layer: str, index: int)
     vectors = student["text"].embedding_BD
     expected = nce(vectors, teacher["text"].embedding_BD, batch.rows["text"])
     torch.testing.assert_close(terms["nce"], expected)
-    torch.testing.assert_close(terms["hsic"], 0.7 * HSIC(gamma=0.2)(pooled(student["text"], index), vectors))
+    bottleneck = 0.7 * HSIC(gamma=0.2)(pooled(student["text"], index), vectors)
+    torch.testing.assert_close(terms["hsic"], bottleneck)
+    both = (student["text"].hidden[index], vectors)
+    torch.testing.assert_close(
+        torch.autograd.grad(terms["hsic"], both),
+        torch.autograd.grad(bottleneck, both),
+        msg="X and S both learn",
+    )
 
 
 def test_fine_tuning_is_supervised_infonce_and_hsic_of_the_queries() -> None:

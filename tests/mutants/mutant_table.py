@@ -528,6 +528,18 @@ METHODS = [
         ),
     ),
     *mistakes(
+        "training/follower.py",
+        "training/test_follower.py",
+        (
+            "now - each.heard >= self.every_s",
+            "now - each.heard >= 0",
+            "a line though another was just printed",
+        ),
+        ("            seen += part.examples_seen\n", "            pass\n", "finished stages do not count"),
+        ("                each.heard = now\n", "                pass\n", "a line at every look"),
+        ("self._followed.pop(title, None)", "self._followed.get(title)", "what has ended is still followed"),
+    ),
+    *mistakes(
         "sweeps/refit.py",
         "sweeps/test_refit.py",
         ("best_records(records)[:top]", "list(records)[:top]", "the first trials instead of the best"),

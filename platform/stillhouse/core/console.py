@@ -175,6 +175,13 @@ class Progress:
         elapsed = max(now - self.started, 1e-9)
         rate = (done - self.first_done) / elapsed
         speed = f", {rate:,.0f} {self.unit}/s" if rate > 0 else ""
-        left = f", {(total - done) / rate:.0f} s left" if total and rate > 0 and done < total else ""
+        left = f", {duration((total - done) / rate)} left" if total and rate > 0 and done < total else ""
         of = "" if total is None else f" of {total:,}"
         say(f"  {self.what}: {done:,}{of} {self.unit}{speed}{left}")
+
+
+def duration(seconds: float) -> str:
+    """Write a duration in seconds, minutes or hours, whichever is easy to read."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

@@ -32,6 +32,7 @@ from stillhouse.tracking import (
 )
 from stillhouse.tracking.location import tracking_uri
 from stillhouse.tracking.mlflow_tracker import MLflowTracker
+from stillhouse.training.follower import PlanFollower
 from stillhouse.training.models import PLAN
 
 _COLUMNS = 8
@@ -71,6 +72,7 @@ class Observer(Callback):  # type: ignore[misc]
         self._reused: dict[int, set[str]] = {}
         self._opened: set[Key] = set()
         self._hindered = ""
+        self.follower = PlanFollower(self.workspace)
 
     def __getstate__(self) -> dict[str, Any]:
         """Nothing: Tune pickles its callbacks for a restore that never happens."""
@@ -84,6 +86,7 @@ class Observer(Callback):  # type: ignore[misc]
         plan = self.context.plan(values)
         self.tracker.run(key, f"trial {number}", parameters=values, documents={"plan.json": canonical(plan)})
         self.offer_views(list(values)[:_COLUMNS])
+        self.follower.follow(f"trial {number}", plan)
         self._live[number] = values
         self._reused[number] = {stage.label for stage in plan.chain() if self.workspace.finished(stage)}
         self._follow(number, values)
@@ -93,6 +96,7 @@ class Observer(Callback):  # type: ignore[misc]
     ) -> None:
         """A trial reported an evaluation, or how it ended."""
         number, quality = trial.config["trial"], self.context.quality
+        self.follower.heard(f"trial {number}")
         self._follow(number, trial.config["hyper_parameters"])
         if result.get("hindered"):
             self._hindered = result["hindered"]
@@ -117,6 +121,7 @@ class Observer(Callback):  # type: ignore[misc]
     def ended(self, record: TrialRecord) -> None:
         """Close the runs of a trial and of its stages according to the study, whichever process ran it."""
         self._live.pop(record.number, None)
+        self.follower.leave(f"trial {record.number}")
         self._close(record.number, dict(record.hyper_parameters), _ENDED[record.state], record.reason or "")
 
     def opened(self, suite: str, before: int) -> None:
@@ -203,12 +208,14 @@ class Observer(Callback):  # type: ignore[misc]
 
     def __enter__(self) -> "Observer":
         """Follow the metrics logs until the block ends."""
+        self.follower.__enter__()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Send what is waiting, and warn about what could not be sent."""
+        self.follower.__exit__(kind, error, trace)
         resumable = kind is not None and issubclass(kind, KeyboardInterrupt | Hindered)
         state = "finished" if kind is None else "interrupted" if resumable else "failed"
         for number, values in self._live.items():

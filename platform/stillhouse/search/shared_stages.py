@@ -13,6 +13,7 @@ from stillhouse.plan.data import Examples, Recorded, Scored
 from stillhouse.plan.stage import Stage
 from stillhouse.search.space import Categorical, Space
 from stillhouse.search.trial import Context
+from stillhouse.training.follower import PlanFollower
 from stillhouse.training.local import build_examples
 from stillhouse.training.progress import Diverged
 from stillhouse.training.walk import run
@@ -29,7 +30,9 @@ def build_shared(context: Context, space: Space, need: Need) -> list[Stage]:
     for stage in stages:
         if not workspace.finished(stage):
             say(f"  building {stage.label}, which all trials share")
-            reason = call(build_stage, stage, context, need=need)
+            with PlanFollower(workspace) as follower:
+                follower.follow(stage.label, stage)
+                reason = call(build_stage, stage, context, need=need)
             require(
                 not reason,
                 f"the stage {stage.label}, which all trials share, must not diverge",

@@ -20,6 +20,7 @@ from stillhouse.plan.data import Examples, Mined
 from stillhouse.plan.setting import Setting
 from stillhouse.plan.stage import Stage
 from stillhouse.search.trial import Context, follow
+from stillhouse.training.follower import PlanFollower
 
 LEARNING_RATES = (1e-4, 3e-4, 1e-3)
 BATCH_SIZE = 128
@@ -77,7 +78,11 @@ class Baseline:
         """Wait until all students are trained."""
         import ray
 
-        ray.get(self._running)
+        with PlanFollower(Workspace(Path(self.context.root))) as follower:
+            for values in self.choices:
+                if not self._finished(values):
+                    follower.follow(f"baseline, rate {values['learning_rate']:g}", self.context.plan(values))
+            ray.get(self._running)
         self._running = []
 
     def best(self) -> tuple[Stage, dict[str, Any]] | None:

@@ -15,6 +15,7 @@ from stillhouse.plan.stage import Stage
 from stillhouse.reports.tables import aligned
 from stillhouse.search.experiment_file import Summary
 from stillhouse.sweeps.checks import check_rows, warn_of_few_steps
+from stillhouse.training.follower import PlanFollower
 from stillhouse.training.gradient_shares import shares_of
 from stillhouse.training.held_out import HELDOUT_LOSS
 from stillhouse.training.progress import Evaluation
@@ -86,7 +87,10 @@ def train_at(
     for fraction, stage, rows in plans:
         if len(plans) > 1:
             say(f"fraction {fraction:g}")
-        manifest = read_manifest(run(stage, workspace, where=where, on_evaluation=_Printer(stage)))
+        with PlanFollower(workspace) as follower:
+            follower.follow(stage.label, stage)
+            printer = _Printer(stage, follower)
+            manifest = read_manifest(run(stage, workspace, where=where, on_evaluation=printer))
         folder = str(workspace.path(stage))
         shares = shares_of(stage, workspace)
         earlier = {
@@ -154,9 +158,10 @@ def _before(point: Point) -> dict[str, float]:
 
 
 class _Printer:
-    """Prints each evaluation."""
+    """Prints each evaluation, and notes that it did."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: Stage, follower: PlanFollower) -> None:
+        self._title, self._follower = stage.label, follower
         self._selects = {part.label: part.dev.select for part in stage.chain() if part.dev}
 
     def __call__(self, evaluation: Evaluation) -> bool:
@@ -167,4 +172,5 @@ class _Printer:
             f"{quality} {evaluation.metrics.get(quality, float('nan')):.4f}"
             + (f", {HELDOUT_LOSS} {loss:.4f}" if loss is not None else "")
         )
+        self._follower.heard(self._title)
         return False

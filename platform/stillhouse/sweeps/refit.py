@@ -13,7 +13,7 @@ from typing import Any
 
 from stillhouse.cluster.resources import Need, largest_share
 from stillhouse.core.artifacts import Workspace, read_manifest
-from stillhouse.core.console import Progress, say
+from stillhouse.core.console import say
 from stillhouse.plan.stage import Stage
 from stillhouse.search.observer import Observer
 from stillhouse.search.records import TrialRecord, best_records
@@ -21,10 +21,7 @@ from stillhouse.search.shared_stages import build_stage
 from stillhouse.search.trial import Context
 from stillhouse.sweeps.contenders import Champion
 from stillhouse.tracking import readable
-from stillhouse.training.metrics_log import NAME, read_lines
-
-_EVERY_S = 15.0
-"""Seconds between two lines on a refit that is running."""
+from stillhouse.training.follower import PlanFollower
 
 
 def refit(
@@ -102,34 +99,22 @@ def _train(
     import ray
 
     train = ray.remote(build_stage).options(**need.options)
-    running = {train.remote(stage, context): (record, stage) for record, stage in plans}
-    progress = {
-        record.number: Progress(f"refit of trial {record.number}", "examples", every_s=_EVERY_S)
-        for record, _ in plans
-    }
+    running = {train.remote(stage, context): record.number for record, stage in plans}
     reasons: dict[int, str] = {}
-    while running:
-        ended, _ = ray.wait(list(running), num_returns=1, timeout=_EVERY_S / 3)
-        for task in ended:
-            record, _ = running.pop(task)
+    with PlanFollower(workspace) as follower:
+        for record, stage in plans:
+            follower.follow(_title(record.number), stage)
+        while running:
+            (task,), _ = ray.wait(list(running), num_returns=1)
+            number = running.pop(task)
+            follower.leave(_title(number))
             if reason := ray.get(task):
-                reasons[record.number] = reason
-        for record, stage in running.values():
-            done, examples = _done(stage, workspace)
-            if done < examples:  # else the last evaluation runs
-                progress[record.number](done, examples)
+                reasons[number] = reason
     return reasons
 
 
-def _done(stage: Stage, workspace: Workspace) -> tuple[int, int]:
-    """Examples seen over all stages of a plan, and their number."""
-    seen = 0
-    for part in stage.chain():
-        if workspace.finished(part):
-            seen += part.examples_seen
-        else:
-            seen += max((line["examples"] for line in read_lines(workspace.path(part) / NAME)), default=0)
-    return seen, stage.examples_in_all
+def _title(number: int) -> str:
+    return f"refit of trial {number}"
 
 
 def _quality(student: Champion, quality: str) -> float:

@@ -1,0 +1,111 @@
+"""Progress lines on plans that are trained, here or elsewhere, while nothing else is printed about them."""
+
+import contextlib
+import threading
+import time
+from dataclasses import dataclass
+from types import TracebackType
+
+from stillhouse.core.artifacts import Workspace
+from stillhouse.core.console import Progress
+from stillhouse.plan.stage import Stage
+from stillhouse.training.metrics_log import NAME, read_lines
+
+EVERY_S = 20.0
+"""Seconds after which a plan that nothing was printed about gets a line."""
+_POLL_S = 0.5
+
+
+@dataclass
+class _Followed:
+    """A plan that is being trained.
+
+    Attributes:
+        stage: The last stage of the plan.
+        progress: Prints its lines.
+        heard: When something was last printed about it, on the monotonic clock.
+    """
+
+    stage: Stage
+    progress: Progress
+    heard: float
+
+
+class PlanFollower:
+    """Prints a line on every followed plan about which nothing was printed for some seconds.
+
+    Whatever process trains a plan writes the metrics of its stages into the workspace, where this reads how
+    far it is. That is as fine as those metrics: a line per 50 steps.
+
+    Args:
+        workspace: Holds the stages.
+        every_s: Seconds of silence before a line.
+    """
+
+    def __init__(self, workspace: Workspace, every_s: float = EVERY_S) -> None:
+        self.workspace, self.every_s = workspace, every_s
+        self._followed: dict[str, _Followed] = {}
+        self._lock, self._ended = threading.Lock(), threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def follow(self, title: str, stage: Stage) -> None:
+        """Follow a plan from now on.
+
+        Args:
+            title: What its lines begin with, such as ``trial 3``.
+            stage: The last stage of the plan.
+        """
+        progress = Progress(title, "examples", every_s=0)
+        with self._lock:
+            self._followed[title] = _Followed(stage, progress, time.monotonic())
+
+    def heard(self, title: str) -> None:
+        """Something else was printed about a plan."""
+        with self._lock:
+            if title in self._followed:
+                self._followed[title].heard = time.monotonic()
+
+    def leave(self, title: str) -> None:
+        """Follow a plan no longer."""
+        with self._lock:
+            self._followed.pop(title, None)
+
+    def tell(self) -> None:
+        """Print the lines that are due."""
+        now = time.monotonic()
+        with self._lock:
+            due = [each for each in self._followed.values() if now - each.heard >= self.every_s]
+            for each in due:
+                each.heard = now
+        for each in due:
+            with contextlib.suppress(OSError):  # what trains it will say what is wrong
+                seen, total = seen_of(each.stage, self.workspace)
+                if seen < total:  # else its last evaluation runs, or it is done
+                    each.progress(seen, total)
+
+    def __enter__(self) -> "PlanFollower":
+        """Begin to watch, in a thread of its own."""
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Watch no longer."""
+        self._ended.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._ended.wait(_POLL_S):
+            self.tell()
+
+
+def seen_of(stage: Stage, workspace: Workspace) -> tuple[int, int]:
+    """Examples that a plan has seen over all its stages, and how many it sees in all."""
+    seen = 0
+    for part in stage.chain():
+        if workspace.finished(part):
+            seen += part.examples_seen
+        else:
+            seen += max((line["examples"] for line in read_lines(workspace.path(part) / NAME)), default=0)
+    return seen, stage.examples_in_all

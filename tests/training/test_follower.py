@@ -1,0 +1,101 @@
+"""Lines on plans in training: how far they are over all stages, and only after a silence."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from stillhouse.core.artifacts import Workspace, write_manifest
+from stillhouse.core.console import duration
+from stillhouse.plan.stage import Stage
+from stillhouse.search.trial import Context
+from stillhouse.training import follower
+from stillhouse.training.follower import PlanFollower, seen_of
+from stillhouse.training.metrics_log import NAME, MetricsLog
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """A clock in seconds that the test advances."""
+    now = [100.0]
+    for module in ("core.console", "training.follower"):
+        monkeypatch.setattr(f"stillhouse.{module}.time.monotonic", lambda: now[0])
+    return now
+
+
+@pytest.fixture
+def plan(context: Context) -> Stage:
+    """Two stages."""
+    return context.plan({"distil_batch_size": 16, "finetune_batch_size": 16})
+
+
+def made(workspace: Workspace, stage: Stage, steps: int) -> None:
+    """What training leaves after so many steps."""
+    folder = Path(workspace.path(stage))
+    folder.mkdir(parents=True, exist_ok=True)
+    log = MetricsLog(folder / NAME, after=0)
+    log.append(steps, steps * stage.batch_size, {"loss": 1.0})
+    log.close()
+
+
+def test_the_examples_of_all_stages_count(plan: Stage, workspace: Workspace) -> None:
+    distil, finetune = plan.chain()
+    total = distil.examples_seen + finetune.examples_seen
+    assert seen_of(plan, workspace) == (0, total)
+    made(workspace, distil, 2)
+    assert seen_of(plan, workspace) == (2 * distil.batch_size, total)
+    write_manifest(workspace.path(distil), {})
+    made(workspace, finetune, 1)
+    assert seen_of(plan, workspace) == (distil.examples_seen + finetune.batch_size, total)
+
+
+def test_a_line_after_a_silence(
+    plan: Stage, workspace: Workspace, clock: list[float], capsys: pytest.CaptureFixture[str]
+) -> None:
+    distil, _ = plan.chain()
+    total = plan.examples_in_all
+    following = PlanFollower(workspace, every_s=20)
+    following.follow("trial 3", plan)
+    following.follow("trial 4", plan)
+    clock[0] += 19
+    following.tell()
+    following.heard("trial 4")
+    assert not capsys.readouterr().out, "something was printed 19 s ago"
+    clock[0] += 2
+    following.tell()
+    assert capsys.readouterr().out == f"  trial 3: 0 of {total:,} examples\n"
+    made(workspace, distil, 2)
+    following.leave("trial 4")
+    clock[0] += 16
+    following.tell()
+    assert not capsys.readouterr().out
+    clock[0] += 16
+    following.tell()
+    seen = 2 * distil.batch_size
+    left = duration((total - seen) / (seen / 32))
+    assert capsys.readouterr().out == f"  trial 3: {seen} of {total:,} examples, 1 examples/s, {left} left\n"
+
+
+def test_it_watches_until_the_block_ends(
+    plan: Stage,
+    workspace: Workspace,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(follower, "_POLL_S", 0.01)
+    with PlanFollower(workspace, every_s=0.02) as following:
+        following.follow("mse", plan)
+        deadline = time.monotonic() + 20
+        while not (printed := capsys.readouterr().out) and time.monotonic() < deadline:
+            time.sleep(0.02)
+    assert printed.startswith(f"  mse: 0 of {plan.examples_in_all:,} examples")
+    capsys.readouterr()
+    time.sleep(0.1)
+    assert not capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(3.4, "3 s"), (119, "119 s"), (600, "10 min"), (13157, "3.7 h")]
+)
+def test_a_duration_in_a_unit_that_is_easy_to_read(seconds: float, text: str) -> None:
+    assert duration(seconds) == text

@@ -21,7 +21,7 @@ LEVELS = [
     {"experiments"},
     {"recipes"},
     {"methods"},
-    {"search"},
+    {"preflight", "search"},
     {"reports"},
     {"sweeps"},
     {"cli", "api"},

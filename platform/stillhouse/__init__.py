@@ -1,15 +1,15 @@
 """Distil a large text-embedding model into a small, fast one, and search for the best way to do it.
 
 The values of an experiment (`Experiment`, `Sentences`, `Pairs`, …) and the calls that work with them
-(`read_experiment`, `embed`, `train`, `sweep`, `evaluate`, `export`, `load`) are imported from here. Nothing
-heavy is imported before it is used.
+(`read_experiment`, `doctor`, `embed`, `train`, `sweep`, `evaluate`, `export`, `load`) are imported from here.
+Nothing heavy is imported before it is used.
 """
 
 import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from stillhouse.api import Trained, embed, evaluate, export, load, read_experiment, sweep, train
+    from stillhouse.api import Trained, doctor, embed, evaluate, export, load, read_experiment, sweep, train
     from stillhouse.core.errors import BadInput
     from stillhouse.experiments.augmentation import Augmentation
     from stillhouse.experiments.budget import Budget, Refit
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from stillhouse.experiments.students.transformer import TransformerChoice
     from stillhouse.experiments.teacher import TeacherChoice
     from stillhouse.plan.mining import Mining
+    from stillhouse.preflight.finding import Finding
 
 __version__ = "0.2.0"
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "Budget",
     "Claims",
     "Experiment",
+    "Finding",
     "LabelledTask",
     "Mining",
     "Pairs",
@@ -49,6 +51,7 @@ __all__ = [
     "Trained",
     "TransformerChoice",
     "WordVectors",
+    "doctor",
     "embed",
     "evaluate",
     "export",
@@ -63,6 +66,7 @@ _MODULES = {
     "Budget": "experiments.budget",
     "Claims": "experiments.kinds.claims",
     "Experiment": "experiments.experiment",
+    "Finding": "preflight.finding",
     "LabelledTask": "experiments.kinds.labelled_task",
     "Mining": "plan.mining",
     "Pairs": "experiments.kinds.pairs",
@@ -77,7 +81,8 @@ _MODULES = {
     "TransformerChoice": "experiments.students.transformer",
     "WordVectors": "experiments.kinds.word_vectors",
     **dict.fromkeys(
-        ("Trained", "embed", "evaluate", "export", "load", "read_experiment", "sweep", "train"), "api"
+        ("Trained", "doctor", "embed", "evaluate", "export", "load", "read_experiment", "sweep", "train"),
+        "api",
     ),
 }
 

@@ -21,6 +21,8 @@ from stillhouse.training.where import Where
 if TYPE_CHECKING:
     from stillhouse.core.types import Encoder
     from stillhouse.experiments.preparation import Prepared
+    from stillhouse.preflight.finding import Finding
+    from stillhouse.sweeps.runs import Training
 
 
 @dataclass(frozen=True)
@@ -130,17 +132,10 @@ def train(
         BadInput: If an input cannot be used; the message says why and what to do.
     """
     from stillhouse.sweeps.curve import train_at
-    from stillhouse.sweeps.runs import chosen_runs, experiment_in, only_one, training_of
 
-    variants = (variant,) if variant else ()
-    runs = chosen_runs(
-        file, method=method, preset=preset, scale=scale, variants=variants, data_root=str(data_root)
+    training = _training(
+        method, experiment, file, preset, scale=scale, variant=variant, data_root=data_root, values=values
     )
-    run = only_one(runs, str(file))
-    if experiment is None:
-        experiment = experiment_in(run, data_root=str(data_root)) if file is not None else Experiment()
-    source = str(file or "")
-    training = training_of(run, experiment, values=values, source=source, values_source="values")
     with session(_folder(root), device=_device(device), local=local, nested=workers > 1) as (
         workspace,
         chosen,
@@ -155,6 +150,51 @@ def train(
             Where(device=chosen, threads=1, workers=workers),
         )
     return Trained(Path(point.folder), point.metrics, point.seconds)
+
+
+def doctor(
+    method: str = "",
+    experiment: Experiment | None = None,
+    *,
+    file: Path | str | None = None,
+    scale: str = "",
+    variant: str = "",
+    data_root: Path | str = "",
+    values: Mapping[str, Any] | None = None,
+    preset: str = "",
+    root: Path | str | None = None,
+    workers: int = 1,
+    device: str = "auto",
+) -> "list[Finding]":
+    """Check an experiment before a run: weights, vectors, prompts, lengths, temperature, disk and memory.
+
+    Args:
+        method: See `train`.
+        experiment: See `train`.
+        file: See `train`.
+        scale: See `train`.
+        variant: See `train`.
+        data_root: See `train`.
+        values: See `train`.
+        preset: See `train`.
+        root: See `train`.
+        workers: Training processes of the run.
+        device: ``auto``, ``cpu``, ``cuda`` or ``mps``.
+
+    Returns:
+        The findings, the worst first, each with ``level`` (``error``, ``warning`` or ``note``), ``check``,
+        ``found`` and ``remedy``.
+
+    Raises:
+        BadInput: If an input cannot be used; the message says why and what to do.
+    """
+    from stillhouse.preflight.examination import examine
+
+    plan = _training(
+        method, experiment, file, preset, scale=scale, variant=variant, data_root=data_root, values=values
+    )
+    with session(_folder(root), device=_device(device), local=True) as (workspace, chosen):
+        return examine(plan.method, plan.hp, plan.experiment, workspace, device=chosen, workers=workers)
 
 
 def sweep(
@@ -330,6 +370,30 @@ def load(model: str | Path, *, root: Path | str | None = None, device: str = "au
 
     encoder: Encoder = open_model(str(model), Workspace(_folder(root)), _device(device))
     return encoder
+
+
+def _training(
+    method: str,
+    experiment: Experiment | None,
+    file: Path | str | None,
+    preset: str,
+    *,
+    scale: str,
+    variant: str,
+    data_root: Path | str,
+    values: Mapping[str, Any] | None,
+) -> "Training":
+    """What `train` trains, checked; the arguments are those of `train`."""
+    from stillhouse.sweeps.runs import chosen_runs, experiment_in, only_one, training_of
+
+    variants = (variant,) if variant else ()
+    runs = chosen_runs(
+        file, method=method, preset=preset, scale=scale, variants=variants, data_root=str(data_root)
+    )
+    run = only_one(runs, str(file))
+    if experiment is None:
+        experiment = experiment_in(run, data_root=str(data_root)) if file is not None else Experiment()
+    return training_of(run, experiment, values=values, source=str(file or ""), values_source="values")
 
 
 def _folder(root: Path | str | None) -> Path:

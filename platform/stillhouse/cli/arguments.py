@@ -72,7 +72,7 @@ def new_command(
     )
 
 
-_SHORT_USAGE = ("sweep", "train", "embed", "evaluate", "mine")
+_SHORT_USAGE = ("sweep", "train", "doctor", "embed", "evaluate", "mine")
 
 
 class _OneLine(RawDescriptionHelpFormatter):

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from stillhouse.cli import (
     compare,
     dashboard,
+    doctor,
     embed,
     evaluate,
     export,
@@ -27,19 +28,20 @@ from stillhouse.core.errors import mistake_in
 from stillhouse.core.signals import sigterm_interrupts
 from stillhouse.experiments.experiment import Experiment
 
-COMMANDS = (sweep, train, embed, mine, evaluate, compare, dashboard, export, store, presets, fields)
+COMMANDS = (sweep, train, doctor, embed, mine, evaluate, compare, dashboard, export, store, presets, fields)
 
 _EXAMPLES = """examples:
   stillhouse sweep ibkd                              the main job, with its defaults
   stillhouse sweep ibkd --trials 30 --corpus hf:wikitext:wikitext-103-raw-v1:train --split-sentences
   stillhouse train ibkd --set distil_learning_rate=3e-4 --local
+  stillhouse doctor ibkd                             what is wrong with a run, before it starts
   stillhouse mine --labelled pairs.jsonl --negatives 4 --output mined.jsonl
   stillhouse evaluate all-MiniLM-L6-v2 --json teacher.json
   stillhouse compare --experiment ibkd
   stillhouse store verify
 
-Exit codes: 0 done, 1 failed, 2 bad input, 130 interrupted (the same command resumes),
-141 the reader of the output closed the pipe.
+Exit codes: 0 done, 1 failed (`doctor`: it found an error), 2 bad input, 130 interrupted (the same command
+resumes), 141 the reader of the output closed the pipe.
 """
 
 

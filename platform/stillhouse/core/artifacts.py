@@ -279,7 +279,7 @@ def replacing(path: Path) -> Iterator[Path]:
     except Hindered:
         raise
     except Exception as error:
-        if is_full_disk(error) or _free_bytes(path.parent) < _MIN_FREE_BYTES:
+        if is_full_disk(error) or free_bytes(path.parent) < _MIN_FREE_BYTES:
             raise full_disk(path) from error
         raise
     finally:
@@ -387,7 +387,7 @@ def remove(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _free_bytes(folder: Path) -> int:
+def free_bytes(folder: Path) -> int:
     """Bytes that may still be written; some writers report a full disk only as a short write."""
     status = os.statvfs(folder)
     return status.f_bavail * status.f_frsize

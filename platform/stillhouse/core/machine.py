@@ -5,6 +5,10 @@ import platform
 from pathlib import Path
 
 _CPUINFO = Path("/proc/cpuinfo")
+_MEMINFO = Path("/proc/meminfo")
+_GROUP = Path("/sys/fs/cgroup")
+_UNKNOWN = 1 << 62
+"""Bytes of a machine that does not tell."""
 
 
 def describe_machine(threads: int) -> dict[str, object]:
@@ -20,6 +24,20 @@ def describe_machine(threads: int) -> dict[str, object]:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     load = round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None
     return {"cpu": _cpu(), "cores": cores, "threads": threads, "load": load}
+
+
+def available_memory() -> int:
+    """Bytes of memory that this process may still use, within the limit of its control group."""
+    free = [_UNKNOWN]
+    if _MEMINFO.is_file():
+        for line in _MEMINFO.read_text(encoding="utf-8").splitlines():
+            name, _, value = line.partition(":")
+            if name == "MemAvailable":
+                free.append(int(value.split()[0]) * 1024)
+    limit, used = _GROUP / "memory.max", _GROUP / "memory.current"
+    if limit.is_file() and used.is_file() and (most := limit.read_text().strip()) != "max":
+        free.append(max(0, int(most) - int(used.read_text())))
+    return min(free)
 
 
 def _cpu() -> str:

@@ -62,6 +62,14 @@ class FastTokenizer:
         np.cumsum([len(row) for row in rows], out=offsets[1:])
         return np.fromiter((i for row in rows for i in row), np.int32, int(offsets[-1])), offsets
 
+    def whole_lengths(self, texts: Sequence[str]) -> Offsets:
+        """Count the tokens of texts that are not cut, special tokens included."""
+        try:
+            self._backend.no_truncation()
+            return np.diff(self(texts)[1])
+        finally:
+            self._backend.enable_truncation(self._max_length)
+
     def same_as(self, other: "FastTokenizer") -> bool:
         """Whether both have the same vocabulary, ids and special tokens, and treat case alike."""
         same_words = self._backend.get_vocab() == other._backend.get_vocab()

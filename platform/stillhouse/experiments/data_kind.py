@@ -80,6 +80,14 @@ class DataKind(Kind[P]):
         """Finish the prepared form once the teacher has embedded everything and the share is taken."""
         return value
 
+    def at_hand(self, context: "Preparation") -> bool:
+        """Whether `prepare` reads the data in seconds: it is small, or has been read before."""
+        return True
+
+    def glimpse(self, count: int) -> list[str]:
+        """Some of the texts, read without what `prepare` writes; none where the kind cannot tell."""
+        return []
+
     def summary(self, facts: dict[str, Any]) -> str:
         """One line on prepared data of a source; empty where preparing it has already said so."""
         return ""

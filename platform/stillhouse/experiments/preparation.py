@@ -2,14 +2,14 @@
 
 import dataclasses
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeVar
 
 from stillhouse.cluster.resources import teacher_actors
 from stillhouse.core.artifacts import Workspace, write_json
-from stillhouse.core.console import Progress, say, warn
+from stillhouse.core.console import Progress, say
 from stillhouse.core.identity import Spec, canonical, fingerprint
 from stillhouse.core.roles import PLAIN
 from stillhouse.corpora.pydocs.selection import pydocs
@@ -33,7 +33,7 @@ from stillhouse.plan.data import (
 )
 from stillhouse.plan.kinds import Kind
 from stillhouse.plan.setting import Setting
-from stillhouse.plan.stage import DevSuite, Stage, TestSuite
+from stillhouse.plan.stage import DevSuite, TestSuite
 from stillhouse.students.head import head_of
 from stillhouse.teachers.embedding import build_stores, resolve_compute
 from stillhouse.teachers.loading import load_sentence_transformer
@@ -157,6 +157,11 @@ class Preparation:
         read = self.training and not self.unread.vectors
         return self.embedded(texts, role) if read else self.store(texts, role)
 
+    @property
+    def stores(self) -> list[Store]:
+        """The teacher's vectors that have been registered, each once."""
+        return list(dict.fromkeys(self._stores))
+
     def later(self, action: Callable[[], None]) -> None:
         """Register what is done once the teacher has embedded everything."""
         self._later.append(action)
@@ -209,7 +214,7 @@ class Preparation:
         for kind in experiment.kinds:
             self.get(type(kind))
         if self._stores:
-            embed_stores(list(dict.fromkeys(self._stores)), self.workspace, self.embedding)
+            embed_stores(self.stores, self.workspace, self.embedding)
         for action in self._later:
             action()
         data = {key: value for key, value in self.data.items() if value is not None}
@@ -376,26 +381,3 @@ def embed_stores(stores: list[Store], workspace: Workspace, embedding: Embedding
 def documents_of(suite: DevSuite | TestSuite) -> list[Store]:
     """The teacher's vectors of documents that a suite's queries search."""
     return [each.kwargs["documents"] for each in suite.evaluators if "documents" in each.kwargs]
-
-
-def warn_of_full_bank(plans: Iterable[Stage], setting: Setting) -> None:
-    """Warn of a memory bank that holds all of the text.
-
-    Such a bank comes to hold every anchor's own vector. That is masked, so nothing is wrong; but the bank
-    never fills, and from the second epoch on each anchor sees the same negatives.
-
-    Args:
-        plans: The plans of one run, or of the extremes of a search.
-        setting: The data that is trained on.
-    """
-    sentences = setting.get(Sentences)
-    rows = sentences.rows if sentences is not None else 0
-    stages = [stage for plan in plans for stage in plan.chain()]
-    banks = [bank for stage in stages if (bank := stage.objective.kwargs.get("bank")) is not None]
-    size = max((int(bank.kwargs["size"]) for bank in banks), default=0)
-    if size >= rows > 0:
-        warn(
-            f"note: bank_size={size:,} is no smaller than the text, of {rows:,} rows: the bank comes to hold "
-            "every anchor's own vector (masked, as are its duplicates) and the same negatives for all. "
-            "Give more text, or a smaller bank."
-        )

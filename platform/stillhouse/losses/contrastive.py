@@ -109,7 +109,7 @@ class InfoNCE(nn.Module):
         require_pairs(student_BD, teacher_BE, first_dim=self.student_dim, second_dim=self.teacher_dim)
         require_batch(len(student_BD))
         with full_precision(student_BD):
-            anchors_BE = self._anchors(widen(student_BD))
+            anchors_BE = self.anchors(widen(student_BD))
             logits_BB = self.temperature(anchors_BE @ self.keys(teacher_BE).T)
             hidden_BB = hidden_candidates(logits_BB, rows_B, mask_duplicates=self.mask_duplicates)
             if bank_ME is None:
@@ -122,7 +122,7 @@ class InfoNCE(nn.Module):
         """Return the teacher's vectors in the form that anchors are compared with: what a bank holds."""
         return unit(widen(teacher_BE)) if self.normalize else widen(teacher_BE)
 
-    def _anchors(self, student_BD: Tensor) -> Tensor:
+    def anchors(self, student_BD: Tensor) -> Tensor:
         """Map the student's vectors to the teacher's space, where an inner product compares them."""
         if self.similarity == "cosine":
             return unit(self.projection(student_BD))

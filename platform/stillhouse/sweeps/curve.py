@@ -9,9 +9,13 @@ from stillhouse.core.console import say
 from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.fields import changed
-from stillhouse.experiments.preparation import prepare, warn_of_full_bank
+from stillhouse.experiments.preparation import prepare
 from stillhouse.methods import Method, unread
 from stillhouse.plan.stage import Stage
+from stillhouse.preflight.bank import full_bank
+from stillhouse.preflight.examination import at_start
+from stillhouse.preflight.finding import print_concerns
+from stillhouse.preflight.planned import texts_of
 from stillhouse.reports.tables import aligned
 from stillhouse.search.experiment_file import Summary
 from stillhouse.sweeps.checks import check_rows, warn_of_few_steps
@@ -74,12 +78,14 @@ def train_at(
         BadInput: With some fraction a stage has fewer rows than its batch size; nothing is trained then.
     """
     plans = []
-    skipped = unread(method, hp, experiment, experiment.sketch(experiment.teacher.resolve()))
+    teacher = experiment.teacher.resolve()
+    print_concerns(at_start(method, hp, experiment, workspace, teacher, device=embedding.device))
+    skipped = unread(method, hp, experiment, experiment.sketch(teacher))
     for place, fraction in enumerate(fractions):
         given = changed(experiment, {"budget.fraction": fraction})
         prepared = prepare(given, workspace, embedding, refresh=refresh and place == 0, unread=skipped)
         stage = method.plan(hp, prepared.setting)
-        warn_of_full_bank([stage], prepared.setting)
+        print_concerns(full_bank([stage], texts_of(prepared.setting)))
         if place == 0:
             warn_of_few_steps(method, hp, prepared.setting)
         plans.append((fraction, stage, check_rows(workspace, stage, fraction)))

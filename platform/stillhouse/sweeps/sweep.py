@@ -9,8 +9,12 @@ from stillhouse.core.artifacts import Workspace, read_json, remove_leftovers, wr
 from stillhouse.core.console import say
 from stillhouse.core.errors import BadInput
 from stillhouse.core.identity import canonical, fingerprint
-from stillhouse.experiments.preparation import Prepared, prepare, warn_of_full_bank
+from stillhouse.experiments.preparation import Prepared, prepare
 from stillhouse.methods import hyper_parameters, load_method
+from stillhouse.preflight.bank import full_bank
+from stillhouse.preflight.examination import at_start
+from stillhouse.preflight.finding import print_concerns
+from stillhouse.preflight.planned import texts_of
 from stillhouse.search.options import LATENCY, SweepOptions
 from stillhouse.sweeps.checks import check_rows, warn_of_few_steps
 from stillhouse.sweeps.session import session
@@ -39,6 +43,7 @@ def sweep(options: SweepOptions) -> dict[str, Any]:
         options = options.on(device)
         at_once = _at_once(options)
         refuse_hidden_root(options.root)
+        _warn_at_start(options, workspace)
         say("corpus and teacher")
         prepared = prepare(options.experiment, workspace, options.embedding, refresh=options.refresh)
         if prepared.summary:
@@ -51,6 +56,23 @@ def sweep(options: SweepOptions) -> dict[str, Any]:
         return search_and_deliver(options, prepared, workspace, folder, at_once)
 
 
+def _warn_at_start(options: SweepOptions, workspace: Workspace) -> None:
+    """Say what is wrong with the experiment as far as that costs next to nothing to find out."""
+    method, teacher = load_method(options.method), options.experiment.teacher.resolve()
+    point = hyper_parameters(method, next(iter(options.space.probes())), options.preset)
+    print_concerns(
+        at_start(
+            method,
+            point,
+            options.experiment,
+            workspace,
+            teacher,
+            device=options.device,
+            trials=options.trials,
+        )
+    )
+
+
 def _check_extremes(options: SweepOptions, prepared: Prepared, workspace: Workspace) -> None:
     """Refuse a batch larger than the rows, and warn of a full bank, before the sweep is begun."""
     method = load_method(options.method)
@@ -58,7 +80,7 @@ def _check_extremes(options: SweepOptions, prepared: Prepared, workspace: Worksp
     plans = [method.plan(point, prepared.setting) for point in points]
     for plan in plans:
         check_rows(workspace, plan, options.experiment.budget.fraction)
-    warn_of_full_bank(plans, prepared.setting)
+    print_concerns(full_bank(plans, texts_of(prepared.setting)))
     warn_of_few_steps(method, points[0], prepared.setting)
 
 

@@ -39,6 +39,8 @@ LARGEST_FILE = 2_000_000
 WORTH_PROCESSES, MOST_PROCESSES = 500, 8
 """Number of files from which several processes are faster, and the most processes to use."""
 LEAST_PASSAGE, MOST_PASSAGE = 8, 128
+_OF_ONE = 3
+"""Sentences of one docstring in a glimpse."""
 HELD_OUT = {"test": 10, "dev": 10}
 """Split to its percentage of the groups of modules."""
 
@@ -143,6 +145,25 @@ def extract(
             table = write_texts(workspace, label, texts, deduplicate=False, origin=origin)
             tables[f"{split}_{name}"] = table
     return tables
+
+
+def glimpse(packages: Sequence[Package], count: int) -> list[str]:
+    """Read some sentences from files that are spread over the packages, without reading all of them.
+
+    Args:
+        packages: Packages to read.
+        count: Number of sentences; fewer where the files have no more.
+    """
+    files = [path for package in packages for path in _sources(package.folder)]
+    files.sort(key=lambda path: blake2b(str(path).encode(), digest_size=8).digest())
+    found: dict[str, None] = {}
+    for path in files:
+        if len(found) >= count:
+            break
+        for _, document in _read_file(path)[0]:
+            found.update(dict.fromkeys([document.query, *document.body][:_OF_ONE] if document else []))
+        found.pop("", None)
+    return list(found)[:count]
 
 
 def _read(

@@ -108,20 +108,35 @@ def pydocs(
     return selected
 
 
+def is_extracted(workspace: Workspace) -> bool:
+    """Whether the docstrings of the installed packages have been extracted; otherwise that takes minutes."""
+    return _known_tables(workspace, _note(workspace, None)) is not None
+
+
+def _note(workspace: Workspace, where: list[str] | None) -> Path:
+    return note_path(workspace, "pydocs", {"version": VERSION, "roots": where})
+
+
+def _known_tables(workspace: Workspace, note: Path) -> dict[str, TextTable] | None:
+    """The extracted tables that a note names; None if one of them no longer exists, or there is no note."""
+    if not note.exists():
+        return None
+    tables = {
+        name: TextTable(sha, f"pydocs-{name.replace('_', '-')}-all")
+        for name, sha in read_json(note)["tables"].items()
+    }
+    return tables if all(workspace.finished(table) for table in tables.values()) else None
+
+
 def _extracted(
     workspace: Workspace, refresh: bool, progress: Progress | None, roots: Sequence[Path] | None
 ) -> dict[str, TextTable]:
     """Return the tables of the whole corpus by name; once extracted, later installations do not matter."""
     where = None if roots is None else [str(root) for root in roots]
-    note = note_path(workspace, "pydocs", {"version": VERSION, "roots": where})
+    note = _note(workspace, where)
     with locked(note.with_suffix(".lock")):
-        if note.exists() and not refresh:
-            tables = {
-                name: TextTable(sha, f"pydocs-{name.replace('_', '-')}-all")
-                for name, sha in read_json(note)["tables"].items()
-            }
-            if all(workspace.finished(table) for table in tables.values()):
-                return tables
+        if not refresh and (known := _known_tables(workspace, note)) is not None:
+            return known
         packages = installed_packages() if roots is None else packages_below(roots)
         tables = extract(workspace, packages, progress)
         versions = {package.name: package.version for package in packages}

@@ -8,11 +8,14 @@ from typing import Any
 from stillhouse.core.artifacts import Workspace, locked, read_json, read_manifest, write_json
 from stillhouse.core.console import Progress, say
 from stillhouse.core.identity import canonical, fingerprint
-from stillhouse.corpora.reading.corpus import ReadOptions, hub_name, list_files, read_texts
+from stillhouse.corpora.reading.corpus import ReadOptions, SourceFile, hub_name, list_files, read_texts
 from stillhouse.corpora.tables import QUARANTINE, Rejected, write_texts
 from stillhouse.plan.data import Examples, Given, TextTable
 
 VERSION = 1
+SMALL_BYTES = 50_000_000
+"""Files of a corpus that are read in seconds."""
+_FEW_TEXTS = 50_000
 
 
 def ingest(workspace: Workspace, source: str, options: ReadOptions, *, refresh: bool = False) -> TextTable:
@@ -30,10 +33,8 @@ def ingest(workspace: Workspace, source: str, options: ReadOptions, *, refresh: 
     Raises:
         BadInput: As for `read_texts`; nothing is left half-written.
     """
-    files = [] if hub_name(source) else list_files(source)[1]
-    label = corpus_label(source)
-    signature = {"version": VERSION, "source": source, "files": files, "options": options}
-    note = note_path(workspace, label, signature)
+    files = _files(source)
+    label, note = _noted(workspace, source, files, options)
     if not refresh and (found := _remembered(workspace, note, label)) is not None:
         return found
     with locked(note.with_suffix(".lock")):
@@ -45,6 +46,16 @@ def ingest(workspace: Workspace, source: str, options: ReadOptions, *, refresh: 
         write_json(note, {"table": table.sha256, "label": label, **origin})
         _report(workspace.path(table), label)
     return table
+
+
+def quick_to_ingest(workspace: Workspace, source: str, options: ReadOptions) -> bool:
+    """Whether `ingest` takes seconds: the corpus has been read already, or little of it will be."""
+    if options.limit is not None and options.limit <= _FEW_TEXTS:
+        return True
+    files = _files(source)
+    label, note = _noted(workspace, source, files, options)
+    small = bool(files) and sum(file.size for file in files) <= SMALL_BYTES
+    return small or _remembered(workspace, note, label) is not None
 
 
 def note_path(workspace: Workspace, label: str, signature: Mapping[str, Any]) -> Path:
@@ -71,6 +82,19 @@ def restore_examples(workspace: Workspace, remembered: Mapping[str, Any]) -> Exa
     )
     whole = all(workspace.finished(table) for table in columns.values()) and workspace.finished(examples)
     return examples if whole else None
+
+
+def _files(source: str) -> list[SourceFile]:
+    return [] if hub_name(source) else list_files(source)[1]
+
+
+def _noted(
+    workspace: Workspace, source: str, files: list[SourceFile], options: ReadOptions
+) -> tuple[str, Path]:
+    """Return the label of a source, and the note of what it was read into."""
+    label = corpus_label(source)
+    signature = {"version": VERSION, "source": source, "files": files, "options": options}
+    return label, note_path(workspace, label, signature)
 
 
 def _counted(texts: Iterator[str | Rejected], progress: Progress) -> Iterator[str | Rejected]:

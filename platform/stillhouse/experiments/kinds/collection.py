@@ -1,6 +1,7 @@
 """A search collection: queries, passages and judgements that steer (dev) and are opened once (test)."""
 
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stillhouse.core.errors import require
@@ -163,6 +164,13 @@ class SearchCollection(DataKind[SearchData]):
             from stillhouse.experiments.search_queries import files_of
 
             check_task(files_of(self))
+
+    def at_hand(self, context: "Preparation") -> bool:
+        """Whether the folder is small."""
+        from stillhouse.corpora.reading.ingest import SMALL_BYTES
+
+        files = (file for file in Path(self.path).expanduser().rglob("*") if file.is_file())
+        return not self.path or sum(file.stat().st_size for file in files) <= SMALL_BYTES
 
     def selects(self) -> tuple[str, ...]:
         """By the ranking of the relevant passages: among the student's own vectors, or the teacher's."""

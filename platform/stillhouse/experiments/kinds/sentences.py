@@ -113,6 +113,16 @@ class Sentences(DataKind[SentenceData]):
         return tuple(shared) if self.sources else (self.corpus,)
 
     @property
+    def roles(self) -> tuple[str, ...]:
+        """The role of each corpus."""
+        return tuple(part.role for part in self._parts)
+
+    @property
+    def _parts(self) -> "tuple[Source | Sentences, ...]":
+        """What says how each corpus is read."""
+        return tuple(source for source in self.sources if source.share) or (self,)
+
+    @property
     def described(self) -> str:
         """The corpora, with their shares where there are several."""
         total = sum(source.share for source in self.sources)
@@ -192,6 +202,29 @@ class Sentences(DataKind[SentenceData]):
     def read_options(self) -> "ReadOptions":
         """How the corpus is read."""
         return read_options(self, deduplicate=self.deduplicate, limit=self.count or None)
+
+    def at_hand(self, context: "Preparation") -> bool:
+        """Whether the corpus is small or has been read, and no copies are to be translated."""
+        from stillhouse.corpora.pydocs.selection import is_extracted
+        from stillhouse.corpora.reading.ingest import quick_to_ingest
+
+        return not self.augmentation.translators and all(
+            is_extracted(context.workspace)
+            if part.corpus == PYDOCS
+            else quick_to_ingest(context.workspace, part.corpus, part.read_options())
+            for part in self._parts
+        )
+
+    def glimpse(self, count: int) -> list[str]:
+        """The first texts of the first corpus, or sentences from files all over ``pydocs``."""
+        from stillhouse.corpora.pydocs.extraction import glimpse, installed_packages
+        from stillhouse.corpora.reading.corpus import read_texts
+
+        first = self._parts[0]
+        if first.corpus == PYDOCS:
+            return glimpse(installed_packages(), count)
+        few = replace(first.read_options(), limit=count)
+        return list(dict.fromkeys(text for text in read_texts(first.corpus, few) if isinstance(text, str)))
 
     def summary(self, facts: dict[str, Any]) -> str:
         """How many sentences of which corpus the teacher has embedded."""

@@ -1,11 +1,14 @@
-"""Remarks on an experiment that can run but may not be intended."""
+"""A memory bank that holds all of the text."""
 
 import dataclasses
 
 import pytest
 
 from stillhouse.experiments.kinds.sentences import Sentences
-from stillhouse.experiments.preparation import Prepared, warn_of_full_bank
+from stillhouse.experiments.preparation import Prepared
+from stillhouse.preflight.bank import full_bank
+from stillhouse.preflight.finding import print_concerns
+from stillhouse.preflight.planned import texts_of
 from stillhouse.search.trial import Context
 from stillhouse.training.where import Where
 
@@ -31,7 +34,8 @@ def test_a_bank_larger_than_the_text_is_reported_with_both_numbers(
     context = Context(
         method=method, preset="paper", setting=setting, root="", where=Where(), quality=setting.dev.select
     )
-    warn_of_full_bank((context.plan({"batch_size": 16, "bank_size": size}) for size in sizes), setting)
+    plans = (context.plan({"batch_size": 16, "bank_size": size}) for size in sizes)
+    print_concerns(full_bank(plans, texts_of(setting)))
     output = capsys.readouterr().err
     assert (f"bank_size={max(sizes):,} is no smaller than the text, of 100 rows" in output) is reported
     assert reported or not output

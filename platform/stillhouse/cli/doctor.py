@@ -1,0 +1,78 @@
+"""`stillhouse doctor METHOD`: check an experiment before hours are spent on it."""
+
+from argparse import ArgumentParser, Namespace, _SubParsersAction
+from dataclasses import asdict
+
+from stillhouse.cli.arguments import add_experiment, add_method, add_where, new_command
+from stillhouse.cli.options import device_of, experiment_from, require_corpus, root_of
+from stillhouse.cli.run import write_results
+from stillhouse.core.console import say
+from stillhouse.preflight.finding import LEVELS, has_errors
+from stillhouse.sweeps.session import session
+
+
+def add(commands: "_SubParsersAction[ArgumentParser]") -> ArgumentParser:
+    """Add the command."""
+    command = new_command(
+        commands,
+        "doctor",
+        "check weights, vectors, prompts, lengths, temperature, disk and memory before a run",
+        "stillhouse doctor ibkd\n"
+        "  stillhouse doctor ckd --teacher intfloat/e5-base-v2 --set temperature=0.01\n"
+        "  stillhouse doctor --file search_spaces/papers/ibkd_table4.yaml --scale small",
+    )
+    add_method(command)
+    command.add_argument("--file", metavar="FILE", help="experiment file; its `search` part is not read")
+    command.add_argument(
+        "--variant", default="", metavar="NAME[,NAME]", help="variants of the file; default: all of them"
+    )
+    add_experiment(command, method=True)
+    add_where(command)
+    command.set_defaults(local=True)
+    return command
+
+
+def run(options: Namespace) -> int:
+    """Run the command.
+
+    Returns:
+        1 if there is an error among the findings, else 0.
+    """
+    from stillhouse.cli.method_values import given_of, runs_of
+    from stillhouse.preflight.examination import examine
+    from stillhouse.sweeps.runs import training_of
+
+    trainings = [
+        training_of(
+            run,
+            experiment_from(options, run.experiment, options.base),
+            values=given_of(options),
+            source=options.file or "",
+        )
+        for run in runs_of(options)
+    ]
+    for training in trainings:
+        require_corpus(training.experiment)
+    reports, every = [], []
+    where = session(root_of(options), device=device_of(options), local=True, verbose=options.verbose)
+    with where as (workspace, device):
+        for training in trainings:
+            if training.name:
+                say(f"variant {training.name}")
+            findings = examine(
+                training.method,
+                training.hp,
+                training.experiment,
+                workspace,
+                device=device,
+                workers=options.workers,
+            )
+            for finding in findings:
+                say(str(finding))
+            named = {"variant": training.name} if training.name else {}
+            reports += [{**named, **asdict(finding)} for finding in findings]
+            every += findings
+    counts = {level: sum(finding.level == level for finding in every) for level in LEVELS}
+    say(", ".join(f"{count} {level}{'' if count == 1 else 's'}" for level, count in counts.items()))
+    write_results(options, reports)
+    return int(has_errors(every))

@@ -1,0 +1,128 @@
+"""All checks of an experiment, and those that cost next to nothing and stand at the start of every run."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from stillhouse.core.artifacts import Workspace
+from stillhouse.core.errors import BadInput
+from stillhouse.core.machine import available_memory
+from stillhouse.experiments.experiment import Experiment
+from stillhouse.methods import Method
+from stillhouse.plan.data import Teacher
+from stillhouse.preflight.bank import full_bank
+from stillhouse.preflight.contrast import saturation
+from stillhouse.preflight.device import device_used
+from stillhouse.preflight.finding import ERROR, NOTE, Finding, from_the_worst
+from stillhouse.preflight.lengths import cut_texts
+from stillhouse.preflight.planned import Planned, read, sketched
+from stillhouse.preflight.prompts import missing_prompts
+from stillhouse.preflight.space import disk_space, memory, teacher_bytes
+from stillhouse.preflight.vectors import TeacherRun, cosine_scale, stored_vectors
+from stillhouse.preflight.weights import student_weights, teacher_weights
+
+SECONDS = 30.0
+"""Time after which no further text is embedded."""
+
+
+def examine(
+    method: Method,
+    hp: Any,
+    experiment: Experiment,
+    workspace: Workspace,
+    *,
+    device: str = "cpu",
+    workers: int = 1,
+    seconds: float = SECONDS,
+) -> list[Finding]:
+    """Run every check. Texts that can be read in seconds are read, and kept; nothing else is written.
+
+    Args:
+        method: What plans.
+        hp: Its hyper-parameters.
+        experiment: The data, teacher, student and budget.
+        workspace: Where artifacts are.
+        device: Where teacher and students run.
+        workers: Training processes.
+        seconds: Time after which no further text is embedded.
+
+    Returns:
+        The findings, the worst first.
+
+    Raises:
+        BadInput: The teacher, the data or the plan cannot be used at all.
+    """
+    until = time.perf_counter() + seconds
+    teacher = experiment.teacher.resolve()
+    planned = read(method, hp, experiment, workspace, teacher, device)
+    findings = _cheap(planned, workers)
+    findings += _checked("lengths", lambda: cut_texts(planned))
+    findings += full_bank([planned.stage], planned.rows)
+    if teacher_bytes(planned) > available_memory() and device == "cpu":
+        left_out = "the teacher does not fit into memory: its vectors and the temperature were not checked."
+        return from_the_worst([*findings, Finding("vectors", NOTE, left_out)])
+    run = TeacherRun(planned, until)
+    threads = torch.get_num_threads()
+    findings += _checked("vectors", lambda: stored_vectors(planned, run))
+    findings += _checked("temperature", lambda: _of_sample(planned, run))
+    torch.set_num_threads(threads)
+    return from_the_worst(findings)
+
+
+def at_start(
+    method: Method,
+    hp: Any,
+    experiment: Experiment,
+    workspace: Workspace,
+    teacher: Teacher,
+    *,
+    device: str = "cpu",
+    trials: int = 1,
+) -> list[Finding]:
+    """Run the checks that take a fraction of a second and read no text.
+
+    Args:
+        method: What plans.
+        hp: Its hyper-parameters; in a search, those of one of its points.
+        experiment: The data, teacher, student and budget.
+        workspace: Where artifacts are.
+        teacher: What the experiment's teacher resolves to.
+        device: Where teacher and students run.
+        trials: Students that are trained.
+    """
+    planned = sketched(method, hp, experiment, workspace, teacher, device)
+    return [
+        *teacher_weights(planned),
+        *student_weights(planned),
+        *missing_prompts(planned),
+        *disk_space(planned, trials=trials),
+    ]
+
+
+def _cheap(planned: Planned, workers: int) -> list[Finding]:
+    return [
+        *_checked("weights", lambda: [*teacher_weights(planned), *student_weights(planned)]),
+        *_checked("prompts", lambda: missing_prompts(planned)),
+        *device_used(planned, workers=workers),
+        *_checked("disk", lambda: disk_space(planned)),
+        *_checked("memory", lambda: memory(planned)),
+    ]
+
+
+def _of_sample(planned: Planned, run: TeacherRun) -> list[Finding]:
+    """What the teacher's vectors of the sample say: their cosines, and the first softmax of the losses."""
+    store = planned.encoder_store
+    if store is None or not planned.texts:
+        return []
+    vectors_NE = run.embed(store, planned.texts)
+    return [*cosine_scale(vectors_NE), *saturation(planned, vectors_NE)]
+
+
+def _checked(check: str, run: Callable[[], list[Finding]]) -> list[Finding]:
+    """Run a check; whatever hinders it is a finding of its own."""
+    try:
+        return run()
+    except BadInput as error:
+        return [Finding(check, ERROR, str(error))]

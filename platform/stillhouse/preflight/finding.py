@@ -1,0 +1,48 @@
+"""What a check found, how bad that is, and what to do about it."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from stillhouse.core.console import warn
+
+ERROR, WARNING, NOTE = "error", "warning", "note"
+LEVELS = (ERROR, WARNING, NOTE)
+"""From the worst. An error makes a run worthless or ends it; a warning is rarely intended; a note informs."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that a check found.
+
+    Attributes:
+        check: Name of the check, such as ``weights``.
+        level: ``error``, ``warning`` or ``note``.
+        found: What was found, in whole sentences.
+        remedy: What to do; empty where nothing need be done.
+    """
+
+    check: str
+    level: str
+    found: str
+    remedy: str = ""
+
+    def __str__(self) -> str:
+        """``warning (prompts): … …``."""
+        return f"{self.level} ({self.check}): {self.found}{f' {self.remedy}' if self.remedy else ''}"
+
+
+def from_the_worst(findings: Iterable[Finding]) -> list[Finding]:
+    """Sort findings by their level; those of one level keep their order."""
+    return sorted(findings, key=lambda finding: LEVELS.index(finding.level))
+
+
+def has_errors(findings: Iterable[Finding]) -> bool:
+    """Whether any finding is an error."""
+    return any(finding.level == ERROR for finding in findings)
+
+
+def print_concerns(findings: Iterable[Finding]) -> None:
+    """Print the errors and warnings, one line each, to standard error."""
+    for finding in from_the_worst(findings):
+        if finding.level != NOTE:
+            warn(str(finding))

@@ -1,0 +1,188 @@
+"""What a run would do: its plan, its texts and its stores, as far as that is known in seconds."""
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from stillhouse.core.artifacts import Workspace
+from stillhouse.core.console import say
+from stillhouse.core.roles import PLAIN
+from stillhouse.corpora.tables import open_texts
+from stillhouse.experiments.embedding import Embedding
+from stillhouse.experiments.experiment import Experiment
+from stillhouse.experiments.kinds.sentences import Sentences
+from stillhouse.experiments.preparation import Preparation, teacher_store
+from stillhouse.methods import Method, unread
+from stillhouse.plan.data import Model, Store, Teacher, TextTable, parts_of
+from stillhouse.plan.setting import Setting
+from stillhouse.plan.stage import Stage
+from stillhouse.teachers.embedding import resolve_compute
+
+SAMPLE = 256
+"""Texts that the checks look at."""
+_TOKENS_PER_WORD = 1.4
+_TOKENS_PER_TEXT = 32.0
+"""Tokens of a text where none has been looked at."""
+
+
+@dataclass(frozen=True)
+class Planned:
+    """What a run would do.
+
+    Attributes:
+        experiment: The experiment.
+        teacher: Its teacher.
+        setting: The data, as far as it has been read.
+        stage: The last stage of the plan.
+        workspace: Where artifacts are.
+        device: Where teacher and students run.
+        stores: The teacher's vectors that the run reads, as far as the data has been read.
+        texts: Some of the texts to distil on.
+        label: Where they come from.
+        is_read: Whether the data has been read; otherwise ``texts`` are a glimpse of it.
+    """
+
+    experiment: Experiment
+    teacher: Teacher
+    setting: Setting
+    stage: Stage
+    workspace: Workspace
+    device: str = "cpu"
+    stores: tuple[Store, ...] = ()
+    texts: tuple[str, ...] = ()
+    label: str = ""
+    is_read: bool = False
+
+    @cached_property
+    def stages(self) -> list[Stage]:
+        """Every stage of the plan, the first one first."""
+        return list(self.stage.chain())
+
+    @property
+    def compute(self) -> str:
+        """Precision of teacher and training."""
+        return resolve_compute(self.device, self.experiment.compute)
+
+    @property
+    def role(self) -> str:
+        """Role of the texts that are looked at: of the first source, where there are several."""
+        return self.roles[0]
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """Roles of the texts to distil on."""
+        sentences: Sentences | None = self.experiment.get(Sentences)
+        return sentences.roles if sentences is not None else (PLAIN,)
+
+    @property
+    def rows(self) -> int:
+        """Number of texts to distil on; 0 where it is not known."""
+        if self.is_read:
+            return texts_of(self.setting)
+        wanted = self.experiment.get(Sentences)
+        return wanted.count if wanted is not None else 0
+
+    @property
+    def tokens_per_text(self) -> float:
+        """About how many tokens a text has."""
+        words = [len(text.split()) for text in self.texts]
+        return _TOKENS_PER_WORD * float(np.mean(words)) + 2 if words else _TOKENS_PER_TEXT
+
+    @cached_property
+    def encoder_store(self) -> Store | None:
+        """A store with the prompt and the length of the texts to distil on; None unless the teacher is run.
+
+        It need not exist: it says how the teacher reads.
+        """
+        if not isinstance(self.teacher, Model):
+            return None
+        longest = self.experiment.longest(self.teacher)
+        texts = TextTable("sample")
+        return teacher_store(texts, self.teacher, self.role, max_length=longest, compute=self.compute)
+
+
+def texts_of(setting: Setting) -> int:
+    """Number of texts to distil on in prepared data; 0 where there are none."""
+    sentences = setting.get(Sentences)
+    return sentences.rows if sentences is not None else 0
+
+
+def sketched(
+    method: Method, hp: Any, experiment: Experiment, workspace: Workspace, teacher: Teacher, device: str
+) -> Planned:
+    """The plan alone: nothing is read.
+
+    Args:
+        method: What plans.
+        hp: Its hyper-parameters.
+        experiment: The data, teacher, student and budget.
+        workspace: Where artifacts are.
+        teacher: What the experiment's teacher resolves to.
+        device: Where teacher and students run.
+    """
+    setting = experiment.sketch(teacher)
+    return Planned(experiment, teacher, setting, method.plan(hp, setting), workspace, device)
+
+
+def read(
+    method: Method, hp: Any, experiment: Experiment, workspace: Workspace, teacher: Teacher, device: str
+) -> Planned:
+    """The plan with the data that can be read in seconds; what is read is kept, as a run would keep it.
+
+    Args:
+        method: See `sketched`.
+        hp: See `sketched`.
+        experiment: See `sketched`.
+        workspace: See `sketched`.
+        teacher: See `sketched`.
+        device: See `sketched`.
+
+    Raises:
+        BadInput: The data cannot be read.
+    """
+    plan = sketched(method, hp, experiment, workspace, teacher, device)
+    skipped = unread(method, hp, experiment, plan.setting)
+    context = Preparation(experiment, workspace, Embedding(local=True, device=device), unread=skipped)
+    source = experiment.source
+    if not all(kind.at_hand(context) for kind in experiment.kinds):
+        say("  the text has not been read yet: looking at some of it")
+        label = str(getattr(source, "corpus", source.key))
+        return dataclasses.replace(plan, texts=tuple(source.glimpse(SAMPLE)), label=label)
+    for kind in experiment.kinds:
+        context.get(type(kind))
+    data = {key: value for key, value in context.data.items() if value is not None}
+    setting = dataclasses.replace(plan.setting, data={**plan.setting.data, **data})
+    stage = method.plan(hp, setting)
+    stores = tuple(context.stores)
+    table = next(_tables(setting, stores, stage), None)
+    texts = sample_of(workspace, table, SAMPLE)[1] if table is not None else []
+    return dataclasses.replace(
+        plan,
+        setting=setting,
+        stage=stage,
+        stores=stores,
+        texts=tuple(texts),
+        label=table.label if table is not None else "",
+        is_read=True,
+    )
+
+
+def sample_of(workspace: Workspace, table: TextTable, count: int) -> tuple[list[int], list[str]]:
+    """Some rows of a table and their texts, evenly spread over it."""
+    texts = open_texts(workspace, table)
+    rows = np.unique(np.linspace(0, len(texts) - 1, min(count, len(texts))).astype(np.int64))
+    return rows.tolist(), texts[rows]
+
+
+def _tables(setting: Setting, stores: tuple[Store, ...], stage: Stage) -> Iterator[TextTable]:
+    """Tables of texts that the run reads, those to distil on first."""
+    sentences = setting.get(Sentences)
+    if sentences is not None:
+        yield parts_of(sentences.store)[0].texts
+    for store in stores:
+        yield store.texts
+    yield from stage.examples.columns.values()

@@ -1,0 +1,136 @@
+"""Prompts that a teacher was trained with, and that the experiment does not give it."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from stillhouse.core.artifacts import read_json
+from stillhouse.core.errors import BadInput
+from stillhouse.core.roles import DOCUMENT, PLAIN, QUERY, Prompts, named_prompts
+from stillhouse.core.tokenizing import transformer_part
+from stillhouse.experiments.kinds.pairs import Pairs
+from stillhouse.plan.data import Model
+from stillhouse.preflight.finding import NOTE, WARNING, Finding
+from stillhouse.preflight.planned import Planned
+from stillhouse.teachers.prompts import prompts_of
+
+CHECK = "prompts"
+_TITLES = {QUERY: "queries", DOCUMENT: "documents", PLAIN: "texts without a role"}
+_FIELDS = {QUERY: "query", DOCUMENT: "document", PLAIN: "plain"}
+_BGE = "Represent this sentence for searching relevant passages: "
+_INSTRUCT = "Instruct: Given a web search query, retrieve relevant passages that answer the query\nQuery: "
+
+
+@dataclass(frozen=True)
+class Custom:
+    """The prompts with which a family of models was trained.
+
+    Attributes:
+        name: Pattern of the names of its models.
+        card: Pattern that their cards have; empty where a card does not tell.
+        prompts: What they read with.
+    """
+
+    name: str
+    card: str
+    prompts: Prompts
+
+
+CUSTOMS = (
+    Custom(r"e5-mistral|e5-.*instruct|gte-qwen|qwen3-embedding", r"Instruct: \{", Prompts(query=_INSTRUCT)),
+    Custom(r"(^|\W|_)e5-(small|base|large)", r"[\"'`]passage: ", Prompts("query: ", "passage: ", "query: ")),
+    Custom(
+        r"nomic-embed-text|modernbert-embed",
+        r"search_document: ?",
+        Prompts("search_query: ", "search_document: ", "search_document: "),
+    ),
+    Custom(r"bge-(small|base|large)-en|mxbai-embed|arctic-embed-(xs|s|m|l)$", re.escape(_BGE), Prompts(_BGE)),
+)
+"""Families whose folders often name no prompts, although their cards ask for them; the first that fits."""
+
+
+def missing_prompts(planned: Planned) -> list[Finding]:
+    """Compare the prompts that the teacher reads with to those that its folder, card or name asks for."""
+    teacher = planned.teacher
+    if not isinstance(teacher, Model):
+        return []
+    folder, given, name = Path(teacher.path), prompts_of(teacher), teacher.name or Path(teacher.path).name
+    wanted, source = wanted_prompts(teacher)
+    bare = [role for role in _roles(planned) if not given.of(role) and not _decided(planned, role)]
+    missing = [role for role in bare if wanted.of(role)]
+    if missing:
+        return [
+            Finding(
+                CHECK,
+                WARNING,
+                f"{name} was trained with prompts, {wanted} ({source}), but reads "
+                f"{_listed(missing)} without any.",
+                " ".join(_setting(role, wanted.of(role)) for role in missing)
+                + " Another prompt is another store.",
+            )
+        ]
+    named = {key: prompt for key, prompt in named_prompts(folder).items() if prompt}
+    if bare and named and not given:
+        return [
+            Finding(
+                CHECK,
+                WARNING,
+                f"the folder of {name} names prompts, {', '.join(map(repr, sorted(named)))}, and none as its "
+                f"default, so that it reads {_listed(bare)} without any.",
+                f"Choose one by its name, such as --set 'teacher.prompts.{_FIELDS[bare[0]]}="
+                f'"@{sorted(named)[0]}"\', or give an empty one to say that none is meant.',
+            )
+        ]
+    if PLAIN in bare and given.query and given.document:
+        return [
+            Finding(
+                CHECK,
+                WARNING,
+                f"{name} has a prompt for queries and one for documents, but reads texts without a role, "
+                f"those to distil on among them, without any: its folder names no default.",
+                "Say what the texts are (--set sentences.role=document), or set teacher.prompts.plain.",
+            )
+        ]
+    return [Finding(CHECK, NOTE, f"{name} reads with prompts: {given}.")] if given else []
+
+
+def wanted_prompts(model: Model) -> tuple[Prompts, str]:
+    """The prompts that a model's card or name asks for, and which of the two; none where neither does."""
+    folder = Path(model.path)
+    card = folder / "README.md"
+    text = card.read_text(encoding="utf-8", errors="replace") if card.is_file() else ""
+    names = f"{model.name} {_original(folder)}".lower()
+    for custom in CUSTOMS:
+        by_name = re.search(custom.name, names, re.MULTILINE)
+        if by_name or (custom.card and re.search(custom.card, text)):
+            return custom.prompts, "by its name" if by_name else "by its card"
+    return Prompts(), ""
+
+
+def _original(folder: Path) -> str:
+    """The name under which a model was published, where its configuration says so."""
+    try:
+        return str(read_json(transformer_part(folder) / "config.json").get("_name_or_path", ""))
+    except BadInput:
+        return ""
+
+
+def _roles(planned: Planned) -> list[str]:
+    """The roles of the texts that the teacher embeds."""
+    kinds = {kind.key for kind in planned.experiment.kinds if kind.present(planned.experiment)}
+    both = [QUERY, DOCUMENT] if Pairs.key in kinds else []
+    return list(dict.fromkeys([*planned.roles, *both]))
+
+
+def _decided(planned: Planned, role: str) -> bool:
+    """Whether the user has set the prompt of a role, be it to an empty one."""
+    return getattr(planned.experiment.teacher.prompts, _FIELDS[role]) is not None
+
+
+def _listed(roles: list[str]) -> str:
+    return " and ".join(_TITLES[role] for role in roles)
+
+
+def _setting(role: str, prompt: str) -> str:
+    shown = prompt.replace("\n", "\\n")
+    return f"--set 'teacher.prompts.{_FIELDS[role]}=\"{shown}\"'."

@@ -1,0 +1,153 @@
+"""Disk and memory that a run needs, against what is free. All figures are estimates."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import safe_open
+
+from stillhouse.core.artifacts import free_bytes
+from stillhouse.core.identity import Spec
+from stillhouse.core.machine import available_memory
+from stillhouse.core.tokenizing import is_static, transformer_part
+from stillhouse.corpora.tables import open_texts
+from stillhouse.plan.data import Mined, Model, Outside
+from stillhouse.plan.stage import Stage
+from stillhouse.preflight.finding import ERROR, NOTE, WARNING, Finding
+from stillhouse.preflight.planned import Planned
+from stillhouse.preflight.weights import checkpoints_of, layer_of
+from stillhouse.students.backbone import read_config
+from stillhouse.students.head import own_dimension
+
+_WEIGHT = 4
+"""Bytes of a weight in float32; a gradient and each of Adam's two moments take as many."""
+_KEPT = 3
+"""Checkpoints of a stage on the disk at once: the best, the last, and the one that is being written."""
+_TIGHT = 0.8
+"""Share of what is free from which on a need is worth a warning."""
+_PER_STATE = 68
+"""Bytes per layer, token and hidden dimension that a backward pass keeps in float32: 34 of 16-bit numbers
+(arXiv:2205.05198, table 2, without the matrix of attention)."""
+
+
+def disk_space(planned: Planned, *, trials: int = 1) -> list[Finding]:
+    """Compare the disk space that a run needs with what is free.
+
+    Args:
+        planned: The run.
+        trials: Students that are trained and kept.
+    """
+    folder = next(each for each in (planned.workspace.root, *planned.workspace.root.parents) if each.exists())
+    free, stores, students = free_bytes(folder), _stored_bytes(planned), _student_bytes(planned, trials)
+    needed = stores + students
+    found = (
+        f"about {_size(needed)} will be written to {folder} ({_size(stores)} of vectors and tokens, "
+        f"{_size(students)} of checkpoints and students), where {_size(free)} are free."
+    )
+    return _compared("disk", needed, free, found, "Free some space, or give another --root.")
+
+
+def memory(planned: Planned) -> list[Finding]:
+    """Compare the memory that teacher and training need with what is free on their device."""
+    teacher = teacher_bytes(planned)
+    training = max(_training_bytes(stage, planned.tokens_per_text) for stage in planned.stages)
+    free = _free_memory(planned.device)
+    found = (
+        f"the teacher needs about {_size(teacher)} of memory and a step of training about {_size(training)}; "
+        f"{_size(free)} are free on {planned.device}."
+    )
+    remedy = "Lower the batch size, raise budget.accumulate, or use a larger machine."
+    return _compared("memory", max(teacher, training), free, found, remedy)
+
+
+def teacher_bytes(planned: Planned) -> int:
+    """Memory of the teacher's weights: float32, and what is cast to the precision of its products."""
+    if not isinstance(planned.teacher, Model):
+        return 0
+    return int(_elements(Path(planned.teacher.path)) * _WEIGHT * 1.1)
+
+
+def _compared(check: str, needed: int, free: int, found: str, remedy: str) -> list[Finding]:
+    if needed > free:
+        return [Finding(check, ERROR, found, remedy)]
+    if needed > _TIGHT * free:
+        return [Finding(check, WARNING, found, remedy)]
+    return [Finding(check, NOTE, found)]
+
+
+def _stored_bytes(planned: Planned) -> int:
+    """Vectors that are not there yet, and the tokens of the texts to distil on."""
+    teacher = planned.teacher
+    dim = teacher.dimension if isinstance(teacher, Outside) else teacher.dimension or own_dimension(teacher)
+    missing = [store for store in planned.stores if not planned.workspace.finished(store)]
+    if planned.is_read:
+        rows = sum(len(open_texts(planned.workspace, store.texts)) for store in missing)
+    else:
+        rows = planned.rows
+    return int(rows * (2 * dim + 8) + planned.rows * (4 * planned.tokens_per_text + 8))
+
+
+def _student_bytes(planned: Planned, trials: int) -> int:
+    """The checkpoints of the largest stage, and the weights of all that are finished."""
+    left = [stage for stage in planned.stages if not planned.workspace.finished(stage)]
+    weights = [_parameters(stage.student) * _WEIGHT for stage in left]
+    return int(3 * _KEPT * max(weights, default=0) + trials * sum(weights))
+
+
+def _training_bytes(stage: Stage, tokens_per_text: float) -> int:
+    """Weights, gradients, moments, the bank, a live teacher, and what the backward pass keeps."""
+    bank = stage.objective.kwargs.get("bank")
+    held = int(bank.kwargs["size"]) * _width(stage.student) * _WEIGHT if isinstance(bank, Spec) else 0
+    live = _parameters(stage.live.model) * _WEIGHT if stage.live is not None else 0
+    return 4 * _WEIGHT * _parameters(stage.student) + held + live + _kept_states(stage, tokens_per_text)
+
+
+def _kept_states(stage: Stage, tokens_per_text: float) -> int:
+    """What the backward pass keeps of a batch of texts of the usual length."""
+    origin = stage.examples.origin
+    per_row = len(stage.examples.columns) + (origin.negatives - 1 if isinstance(origin, Mined) else 0)
+    texts = per_row * stage.batch_size // stage.accumulate
+    layers = stage.student.kwargs.get("layers")
+    depth = len(layers) if layers is not None else _depth(stage.student)
+    tokens = int(min(stage.max_length, tokens_per_text))
+    return texts * tokens * depth * _width(stage.student) * _PER_STATE
+
+
+def _parameters(student: Spec[Any]) -> int:
+    """Parameters of the checkpoints that a student starts from, in the layers that it keeps."""
+    kept = student.kwargs.get("layers")
+    return sum(_elements(Path(model.path), kept) for model in checkpoints_of(student))
+
+
+def _width(student: Spec[Any]) -> int:
+    return max((own_dimension(model) for model in checkpoints_of(student)), default=0)
+
+
+def _depth(student: Spec[Any]) -> int:
+    models = [model for model in checkpoints_of(student) if not is_static(Path(model.path))]
+    return max((int(read_config(model).num_hidden_layers) for model in models), default=1)
+
+
+def _elements(folder: Path, kept: Sequence[int] | None = None) -> int:
+    """Number of weights in a folder's files, in some of the layers; only the headers are read."""
+    total = 0
+    for file in sorted(transformer_part(folder).glob("*.safetensors")):
+        with safe_open(file, "pt") as weights:
+            for name in weights.keys():
+                number = layer_of(name).rpartition(".")[2]
+                if kept is None or not number or int(number) in kept:
+                    total += int(np.prod(weights.get_slice(name).get_shape()))
+    return total
+
+
+def _free_memory(device: str) -> int:
+    if torch.device(device).type == "cuda":
+        return int(torch.cuda.mem_get_info(torch.device(device))[0])
+    return available_memory()
+
+
+def _size(count: float) -> str:
+    """``1.2 GB``."""
+    return f"{count / 1e9:.1f} GB" if count >= 1e8 else f"{count / 1e6:.1f} MB"

@@ -1,0 +1,158 @@
+"""Whether the vectors of stores are those of their texts: some are computed again."""
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from torch import nn
+
+from stillhouse.core.tokenizing import FastTokenizer
+from stillhouse.plan.data import Endpoint, Model, Store, VectorFiles
+from stillhouse.preflight.finding import ERROR, NOTE, WARNING, Finding
+from stillhouse.preflight.planned import Planned, sample_of
+from stillhouse.students.encoder import Vectors
+from stillhouse.teachers.endpoint import Client
+from stillhouse.teachers.forward import Forward, default_batch_tokens
+from stillhouse.teachers.loading import as_encoder, load_teacher
+from stillhouse.teachers.store import open_store
+from stillhouse.teachers.weights import on_this_machine
+
+CHECK = "vectors"
+ROWS = 64
+"""Rows of a store that are computed again; of an endpoint `ASKED`, which cost money."""
+ASKED = 8
+FLOOR = 0.98
+"""Cosine below which a vector is not that of its text; other machines and precisions give 0.9999 and more."""
+_FIRST = 8
+"""Texts that are embedded first, to see how long more of them will take."""
+
+
+class TeacherRun:
+    """The teacher, loaded once for all checks.
+
+    Args:
+        planned: The run.
+        until: Time, by `time.perf_counter`, after which nothing more is embedded.
+    """
+
+    def __init__(self, planned: Planned, until: float) -> None:
+        self._planned, self._until = planned, until
+        self._loaded: nn.Module | None = None
+
+    def embed(self, store: Store, texts: Sequence[str]) -> Vectors:
+        """Embed texts as for a store, as many of the first ones as there is time for; (n, E).
+
+        Raises:
+            BadInput: The teacher cannot be loaded, or its endpoint refuses.
+        """
+        embed, parts, first, count = self._embedder(store), [], 0, _FIRST
+        while first < len(texts):
+            start = time.perf_counter()
+            parts.append(embed(texts[first : first + count]))
+            # The next part is twice as large, and takes at most about twice as long.
+            first, count, now = first + count, 2 * count, time.perf_counter()
+            if now + 2 * (now - start) > self._until:
+                break
+        return np.concatenate(parts) if parts else np.empty((0, 0), np.float32)
+
+    def _embedder(self, store: Store) -> Callable[[Sequence[str]], Vectors]:
+        teacher, device = store.teacher, self._planned.device
+        if isinstance(teacher, Endpoint):
+            client = Client(teacher)
+            return lambda texts: client.embed([store.prompt + text for text in texts])[0]
+        assert isinstance(teacher, Model), "files of vectors are not run"
+        if self._loaded is None:
+            self._loaded = load_teacher(store, self._planned.workspace, device)
+        tokenizer = FastTokenizer(Path(on_this_machine(teacher).path), store.max_length)
+        forward = Forward(
+            as_encoder(self._loaded, store),
+            tokenizer.pad_id,
+            default_batch_tokens(device, 1),
+            store.compute,
+            device,
+        )
+        return lambda texts: forward(*tokenizer([store.prompt + text for text in texts]))
+
+
+def stored_vectors(planned: Planned, run: TeacherRun) -> list[Finding]:
+    """Compute some rows of every finished store again, and compare them with what the store holds.
+
+    Raises:
+        BadInput: A store is damaged, or the teacher cannot be loaded.
+    """
+    findings: list[Finding] = []
+    compared: list[str] = []
+    lowest = 1.0
+    for store in planned.stores:
+        if not planned.workspace.finished(store):
+            continue
+        if not isinstance(store.teacher, Model | Endpoint):
+            continue
+        cosines, rows = _compared(planned, store, run)
+        wrong = [row for row, cosine in zip(rows, cosines, strict=True) if not cosine >= FLOOR]
+        if wrong:
+            findings.append(_wrong(store, wrong, cosines))
+        compared.append(f"{store.label} ({len(cosines)})")
+        lowest = min(lowest, float(cosines.min(initial=1.0)))
+    if compared and not any(finding.level != NOTE for finding in findings):
+        found = f"rows of {', '.join(compared)}, computed again, agree: lowest cosine {lowest:.4f}."
+        findings.append(Finding(CHECK, NOTE, found))
+    if isinstance(planned.teacher, VectorFiles):
+        findings.append(Finding(CHECK, NOTE, "vectors from files cannot be computed again."))
+    elif not compared:
+        findings.append(Finding(CHECK, NOTE, "no vectors of this teacher are stored yet for these texts."))
+    return findings
+
+
+def cosine_scale(vectors_NE: Vectors) -> list[Finding]:
+    """Tell how large the cosines between the teacher's vectors of different texts are."""
+    if len(vectors_NE) < 2:
+        return []
+    units_NE = vectors_NE / np.maximum(np.linalg.norm(vectors_NE, axis=1, keepdims=True), 1e-12)
+    off = (units_NE @ units_NE.T)[~np.eye(len(units_NE), dtype=bool)]
+    found = (
+        f"the teacher's vectors of {len(units_NE)} different texts have {vectors_NE.shape[1]} dimensions and "
+        f"cosines of {off.mean():.2f} ± {off.std():.2f}."
+    )
+    if off.mean() < _ALIKE:
+        return [Finding("cosines", NOTE, found)]
+    remedy = (
+        "They are nearly all alike: check pooling (teacher.pooling), prompts, and whether the model was "
+        "trained to embed texts."
+    )
+    return [Finding("cosines", WARNING, found, remedy)]
+
+
+_ALIKE = 0.9
+"""Mean cosine of different texts from which on vectors are nearly all alike."""
+
+
+def _compared(planned: Planned, store: Store, run: TeacherRun) -> tuple[npt.NDArray[np.float64], list[int]]:
+    """Cosines of stored and computed vectors, and the rows."""
+    reader = open_store(planned.workspace, store)
+    count = ASKED if isinstance(store.teacher, Endpoint) else ROWS
+    rows, texts = sample_of(planned.workspace, store.texts, count)
+    kept = np.isin(rows, reader.rows)
+    rows = [row for row, keep in zip(rows, kept, strict=True) if keep]
+    texts = [text for text, keep in zip(texts, kept, strict=True) if keep]
+    fresh_NE = run.embed(store, texts).astype(np.float64)
+    rows = rows[: len(fresh_NE)]
+    held_NE = reader.gather(np.array(rows, np.int64)).astype(np.float64)
+    if held_NE.shape != fresh_NE.shape:
+        return np.zeros(len(rows)), rows
+    lengths = np.linalg.norm(held_NE, axis=1) * np.linalg.norm(fresh_NE, axis=1)
+    return (held_NE * fresh_NE).sum(axis=1) / np.maximum(lengths, 1e-12), rows
+
+
+def _wrong(store: Store, wrong: list[int], cosines: npt.NDArray[np.float64]) -> Finding:
+    return Finding(
+        CHECK,
+        ERROR,
+        f"the store {store.label}-{store.fingerprint} has vectors that are not those of their texts: "
+        f"{len(wrong)} of {len(cosines)} rows, such as row {wrong[0]}, differ from what the teacher gives "
+        f"now (median cosine {np.median(cosines):.2f}).",
+        f"Remove the folder stores/{store.label}-{store.fingerprint} and embed again; stages that were "
+        "trained on it are wrong too.",
+    )

@@ -1,0 +1,217 @@
+"""Telling trained weights from random ones, by what a fresh model has and no trained one.
+
+A fresh layer has norms that are all 1 (or all 0, where a norm adds 1 itself), biases that are all 0, and
+matrices whose entries are independent draws. Training changes all three. A layer counts as random only where
+everything that it has says so: a trained model whose norms were folded into the next matrix, or one without
+biases, still has matrices of which some rows and columns are longer than others.
+
+M  rows of a matrix    N  its columns
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors import safe_open
+from torch import Tensor
+
+from stillhouse.core.identity import Spec
+from stillhouse.core.tokenizing import transformer_part
+from stillhouse.plan.data import Model
+from stillhouse.plan.stage import Stage
+from stillhouse.preflight.finding import ERROR, NOTE, WARNING, Finding
+from stillhouse.preflight.planned import Planned
+from stillhouse.students.bilstm import BiLSTMStudent
+from stillhouse.students.coattention import CoattentionScorer
+from stillhouse.students.cross_encoder import TransformerScorer
+from stillhouse.students.towers import SeparateTowers, SimpleCNN, SimpleLSTM
+
+CHECK = "weights"
+_ROWS = 256
+"""Rows of a matrix that are looked at."""
+_LEAST = 8
+"""Rows and columns below which a matrix says nothing."""
+_KURTOSIS = (1.5, 3.6)
+"""Of uniform draws 1.8, of normal ones 3; trained matrices have heavier tails, or rows of unequal length."""
+_BY_DESIGN: dict[Any, str] = {
+    BiLSTMStudent: "everything but its word vectors",
+    CoattentionScorer: "everything but its word vectors",
+    TransformerScorer: "its output layer",
+    SeparateTowers: "everything but its word vectors",
+    SimpleCNN: "everything but its word vectors",
+    SimpleLSTM: "everything but its word vectors",
+}
+"""Parts of students that start random because their papers say so."""
+
+
+@dataclass(frozen=True)
+class Layers:
+    """What the weights of a folder look like, layer by layer.
+
+    Attributes:
+        names: The layers in order; one entry for a model without layers.
+        untrained: Those that look like random draws.
+    """
+
+    names: tuple[str, ...]
+    untrained: tuple[str, ...]
+
+    def of(self, kept: Sequence[int] | None) -> "Layers":
+        """Only some of the layers, counted from 0; None keeps all."""
+        if kept is None or len(self.names) <= max(kept, default=0):
+            return self
+        names = tuple(self.names[place] for place in kept)
+        return Layers(names, tuple(name for name in names if name in self.untrained))
+
+    @property
+    def all_untrained(self) -> bool:
+        """Whether no layer looks trained."""
+        return bool(self.names) and len(self.untrained) == len(self.names)
+
+
+def look_at(folder: Path) -> Layers:
+    """Look at the weights of a model's encoder. Of a trained one only its norms and biases are read.
+
+    Args:
+        folder: A folder of sentence-transformers or of a Hugging Face encoder.
+    """
+    part = transformer_part(folder)
+    with ExitStack() as opened:
+        tensors: dict[str, Any] = {}
+        for file in sorted(part.glob("*.safetensors")):
+            weights = opened.enter_context(safe_open(file, "pt"))
+            tensors.update({name: weights.get_slice(name) for name in weights.keys()})
+        layers: dict[str, list[str]] = {}
+        for name in tensors:
+            layers.setdefault(layer_of(name), []).append(name)
+        if len(layers) > 1:
+            layers.pop("", None)
+        names = sorted(layers, key=_place)
+        drawn = tuple(name for name in names if _untrained({each: tensors[each] for each in layers[name]}))
+    return Layers(tuple(names), drawn)
+
+
+def layer_of(name: str) -> str:
+    """The layer that a tensor belongs to: its name up to the first number; empty outside of all layers."""
+    parts = name.split(".")
+    place = next((at for at, part in enumerate(parts) if at and part.isdecimal()), None)
+    return "" if place is None else ".".join(parts[: place + 1])
+
+
+def drawn(matrix_MN: Tensor) -> bool:
+    """Whether the entries of a matrix look like independent draws from one distribution without long tails.
+
+    The mean square of a row of independent entries varies by sqrt((k − 1)/N) of itself from row to row, where
+    k is the kurtosis; that of a column by sqrt((k − 1)/M). Trained matrices vary more.
+    """
+    squares_MN = matrix_MN.double().square()
+    squares_MN = squares_MN[squares_MN.sum(dim=1) > 0]  # the row of the padding token
+    rows, columns = squares_MN.shape
+    if min(rows, columns) < _LEAST:
+        return False
+    mean = squares_MN.mean()
+    kurtosis = float(squares_MN.square().mean() / mean**2)
+    if not _KURTOSIS[0] <= kurtosis <= _KURTOSIS[1]:
+        return False
+    for dim, averaged, count in ((1, columns, rows), (0, rows, columns)):
+        varies = float(squares_MN.mean(dim=dim).std() / mean)
+        if varies > math.sqrt((kurtosis - 1) / averaged) * (1 + 4 / math.sqrt(2 * count)):
+            return False
+    return True
+
+
+def teacher_weights(planned: Planned) -> list[Finding]:
+    """Say whether the teacher's weights are trained ones."""
+    teacher = planned.teacher
+    if not isinstance(teacher, Model):
+        return []
+    return _of_model(teacher, None, "the teacher")
+
+
+def student_weights(planned: Planned) -> list[Finding]:
+    """Say whether the weights that students start from are trained ones, and which are random by design."""
+    findings: list[Finding] = []
+    for spec in _distinct([stage.student for stage in planned.stages if not _continues(stage)]):
+        for model in checkpoints_of(spec):
+            same = isinstance(planned.teacher, Model) and model.sha256 == planned.teacher.sha256
+            if spec.kwargs.get("pretrained", True) and not same:
+                findings += _of_model(model, spec.kwargs.get("layers"), "the checkpoint of the student")
+        findings += _by_design(spec)
+    return list(dict.fromkeys(findings))
+
+
+def _untrained(tensors: dict[str, Any]) -> bool:
+    """Whether everything that a layer has says that it was never trained."""
+    shapes = {name: tensor.get_shape() for name, tensor in tensors.items()}
+    for name, shape in shapes.items():
+        if len(shape) == 1:
+            values = tensors[name][:]
+            bias = name.rpartition(".")[2] in ("bias", "beta") or name.endswith("_bias")
+            if not ((values == 0).all() or (not bias and (values == 1).all())):
+                return False
+    matrices = [name for name, shape in shapes.items() if len(shape) == 2 and min(shape) >= _LEAST]
+    return bool(matrices) and all(drawn(tensors[name][:_ROWS]) for name in matrices)
+
+
+def _of_model(model: Model, kept: Sequence[int] | None, who: str) -> list[Finding]:
+    layers = look_at(Path(model.path)).of(kept)
+    name = model.name or Path(model.path).name
+    if layers.all_untrained:
+        return [
+            Finding(
+                CHECK,
+                ERROR,
+                f"{who}, {name}, has weights that were never trained: in all of its layers "
+                f"({len(layers.names)}) norms are 1, biases are 0 and matrices are plain random draws.",
+                "Name a trained checkpoint; a folder that was made from a configuration alone has random "
+                "weights.",
+            )
+        ]
+    if layers.untrained:
+        return [
+            Finding(
+                CHECK,
+                WARNING,
+                f"{who}, {name}, has layers that look as if they were never trained: "
+                f"{', '.join(layers.untrained)} of {len(layers.names)}.",
+                "Check how the folder was made, or leave these layers out (student.layers).",
+            )
+        ]
+    return []
+
+
+def _by_design(spec: Spec[Any]) -> list[Finding]:
+    random = [_BY_DESIGN[spec.target]] if spec.target in _BY_DESIGN else []
+    if not spec.kwargs.get("pretrained", True):
+        random.append("all of it (pretrained=False)")
+    if spec.kwargs.get("projection"):
+        random.append(f"its projection to {spec.kwargs['projection']} dimensions")
+    if not random:
+        return []
+    return [Finding(CHECK, NOTE, f"the student starts random by design in part: {', '.join(random)}.")]
+
+
+def checkpoints_of(value: Any) -> Iterator[Model]:
+    """The checkpoints that the spec of a student names, those of nested specs among them."""
+    if isinstance(value, Model):
+        yield value
+    elif isinstance(value, Spec):
+        for each in value.kwargs.values():
+            yield from checkpoints_of(each)
+
+
+def _continues(stage: Stage) -> bool:
+    """Whether a stage goes on with the student of another one."""
+    return stage.start_from is not None
+
+
+def _distinct(specs: list[Spec[Any]]) -> list[Spec[Any]]:
+    return list({repr(spec): spec for spec in specs}.values())
+
+
+def _place(name: str) -> tuple[str, int]:
+    before, _, number = name.rpartition(".")
+    return (before, int(number)) if number.isdecimal() else (name, 0)

@@ -1,0 +1,392 @@
+"""Everything that a pre-flight check must find is found, and an experiment in order gives notes alone."""
+
+import json
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from small_experiment import sentences  # type: ignore[import-not-found]
+
+import stillhouse
+from stillhouse.cli.main import main
+from stillhouse.core.artifacts import Workspace, read_json, sha256_of, write_json
+from stillhouse.core.errors import BadInput
+from stillhouse.core.integrity import with_own_sum
+from stillhouse.experiments.embedding import Embedding
+from stillhouse.experiments.experiment import Experiment
+from stillhouse.experiments.fields import changed
+from stillhouse.experiments.kinds.sentences import Sentences
+from stillhouse.experiments.preparation import Prepared, prepare
+from stillhouse.methods import hyper_parameters, load_method
+from stillhouse.preflight import contrast, examination, space
+from stillhouse.preflight.contrast import Softmax, judge
+from stillhouse.preflight.finding import Finding, print_concerns
+from stillhouse.teachers.store import StoreReader
+
+Examine = Callable[..., list[Finding]]
+
+
+@pytest.fixture(scope="module")
+def stored(healthy: Experiment, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Prepared]:
+    """A workspace in which the teacher has embedded everything."""
+    root = tmp_path_factory.mktemp("stored") / "runs"
+    return root, prepare(healthy, Workspace(root), Embedding(local=True))
+
+
+@pytest.fixture
+def examine(workspace: Workspace) -> Examine:
+    """Examine a method on an experiment in the test's workspace."""
+
+    def run(experiment: Experiment, method: str = "ckd", **values: Any) -> list[Finding]:
+        module = load_method(method)
+        point = hyper_parameters(module, {"batch_size": 16, "bank_size": 0, **values})
+        return examination.examine(module, point, experiment, workspace)
+
+    return run
+
+
+def concerns(findings: list[Finding]) -> list[tuple[str, str]]:
+    return [(finding.check, finding.level) for finding in findings if finding.level != "note"]
+
+
+def of(findings: list[Finding], check: str) -> list[Finding]:
+    return [finding for finding in findings if finding.check == check]
+
+
+@pytest.mark.parametrize(("method", "values"), [("ckd", {"bank_size": 0}), ("mse", {}), ("ibkd", {})])
+def test_an_experiment_in_order_gives_notes_alone_within_a_minute(
+    method: str,
+    values: dict[str, Any],
+    healthy: Experiment,
+    stored: tuple[Path, Prepared],
+    workspace: Workspace,
+) -> None:
+    shutil.copytree(stored[0], workspace.root)
+    module = load_method(method)
+    start = time.monotonic()
+    point = hyper_parameters(module, values)
+    findings = examination.examine(module, point, healthy, workspace)
+    assert time.monotonic() - start < 60
+    assert not concerns(findings), findings
+    checks = {finding.check for finding in findings}
+    assert {"device", "disk", "memory", "lengths", "vectors", "cosines"} <= checks
+    assert ("temperature" in checks) is (method in ("ckd", "ibkd"))
+    (vectors,) = of(findings, "vectors")
+    assert "words-train (64), words-dev (13), words-test (21)" in vectors.found
+    assert "lowest cosine 1.0000" in vectors.found
+
+
+def test_without_a_store_yet_nothing_is_wrong(healthy: Experiment, examine: Examine) -> None:
+    findings = examine(healthy)
+    assert not concerns(findings)
+    assert "no vectors of this teacher are stored yet" in of(findings, "vectors")[0].found
+
+
+def test_a_random_teacher_is_an_error(experiment: Experiment, examine: Examine) -> None:
+    findings = examine(experiment)
+    assert findings[0].level == "error" and findings[0].check == "weights"
+    assert "the teacher" in findings[0].found and len(of(findings, "weights")) == 1
+
+
+def test_a_random_student_is_an_error(healthy: Experiment, tiny_model: Path, examine: Examine) -> None:
+    findings = examine(changed(healthy, {"student.checkpoint": str(tiny_model)}))
+    assert concerns(findings) == [("weights", "error")]
+    assert "the checkpoint of the student" in findings[0].found and "trained checkpoint" in findings[0].remedy
+
+
+def test_a_student_that_keeps_trained_layers_of_a_partly_random_checkpoint_is_in_order(
+    healthy: Experiment, trained_model: Path, tmp_path: Path, examine: Examine
+) -> None:
+    folder = tmp_path / "partly"
+    shutil.copytree(trained_model, folder)
+    weights = load_file(folder / "model.safetensors")
+    torch.manual_seed(0)
+    for name, tensor in weights.items():
+        if "layer.3." in name:
+            fresh = 0.02 * torch.randn(tensor.shape) if tensor.ndim == 2 else torch.zeros_like(tensor)
+            weights[name] = torch.ones_like(tensor) if name.endswith("LayerNorm.weight") else fresh
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    partly = changed(healthy, {"student.checkpoint": str(folder)})
+    assert not of(examine(partly), "weights"), "it keeps layers 0 and 2"
+    findings = examine(changed(partly, {"student.layers": [0, 3]}))
+    assert concerns(findings) == [("weights", "warning")] and "layer.3" in findings[0].found
+
+
+def test_parts_that_are_random_by_design_are_a_note(healthy: Experiment, examine: Examine) -> None:
+    module = load_method("ibkd")
+    spec = healthy.student.spec(healthy.teacher.resolve(), 0).replace(projection=8)
+    assert module is not None
+    from stillhouse.preflight.weights import _by_design
+
+    (finding,) = _by_design(spec)
+    assert finding.level == "note" and "projection to 8 dimensions" in finding.found
+    assert not _by_design(spec.replace(projection=None))
+    (whole,) = _by_design(spec.replace(projection=None, pretrained=False))
+    assert "pretrained=False" in whole.found
+
+
+def shuffle(folder: Path, moved: list[int]) -> None:
+    """Give some rows of a store's first shard each other's vectors, and make its checksums agree."""
+    manifest = read_json(folder / "manifest.json")
+    shard = manifest["shards"][0]
+    path = folder / shard["name"]
+    with pa.memory_map(str(path)) as source:
+        batch = pa.ipc.open_file(source).get_batch(0)
+        rows = list(range(batch.num_rows))
+        for row, other in zip(moved, moved[1:] + moved[:1], strict=True):
+            rows[row] = other
+        embedding = batch["embedding"].take(pa.array(rows))
+        mixed = pa.record_batch([batch["row"], embedding], schema=batch.schema)
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, mixed.schema) as writer:
+        writer.write_batch(mixed)
+    shard |= {"bytes": path.stat().st_size, "sha256": sha256_of(path)}
+    manifest["files"][shard["name"]] = shard["sha256"]
+    write_json(folder / "manifest.json", with_own_sum(manifest))
+
+
+@pytest.mark.parametrize("moved", [slice(None), slice(0, 20)])
+def test_shuffled_vectors_are_an_error(
+    moved: slice,
+    healthy: Experiment,
+    stored: tuple[Path, Prepared],
+    workspace: Workspace,
+    examine: Examine,
+) -> None:
+    shutil.copytree(stored[0], workspace.root)
+    folder = workspace.path(stored[1].setting[Sentences].store)
+    shuffle(folder, list(range(len(StoreReader(folder))))[moved])
+    findings = examine(healthy)
+    assert concerns(findings) == [("vectors", "error")]
+    assert folder.name in findings[0].found and "embed again" in findings[0].remedy
+
+
+def test_a_check_that_cannot_be_made_is_an_error_and_the_others_go_on(
+    healthy: Experiment, examine: Examine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any) -> list[Finding]:
+        raise BadInput("the store must be readable, but is not.")
+
+    monkeypatch.setattr(examination, "stored_vectors", refuse)
+    findings = examine(healthy)
+    assert concerns(findings) == [("vectors", "error")] and of(findings, "temperature")
+
+
+@pytest.fixture
+def e5(trained_model: Path, tmp_path: Path) -> Path:
+    """The trained model with a card that asks for prompts, which its folder does not name."""
+    folder = tmp_path / "multilingual"
+    shutil.copytree(trained_model, folder)
+    card = 'Each input text should start with "query: " or "passage: ".\n'
+    (folder / "README.md").write_text(card)
+    return folder
+
+
+def with_prompts(folder: Path, prompts: dict[str, str], default: str | None = None) -> str:
+    file = folder / "config_sentence_transformers.json"
+    settings = {**read_json(file), "prompts": prompts, "default_prompt_name": default}
+    write_json(file, settings)
+    return str(folder)
+
+
+def test_a_prompt_that_the_card_wants_is_missed(healthy: Experiment, e5: Path, examine: Examine) -> None:
+    findings = examine(changed(healthy, {"teacher.name": str(e5)}))
+    assert concerns(findings) == [("prompts", "warning")]
+    assert "by its card" in findings[0].found and 'teacher.prompts.plain="query: "' in findings[0].remedy
+    for given in ("query: ", ""):
+        chosen = changed(healthy, {"teacher.name": str(e5), "teacher.prompts.plain": given})
+        assert not concerns(examine(chosen)), "the user has decided"
+
+
+@pytest.mark.parametrize(
+    ("prompts", "default", "missed"),
+    [
+        ({"s2p": "find: "}, None, "names prompts, 's2p', and none as its default"),
+        ({"s2p": "find: "}, "s2p", ""),
+        ({"query": "q: ", "document": "d: "}, None, "a prompt for queries and one for documents"),
+        ({"query": "q: ", "document": ""}, None, ""),
+        ({"query": "", "document": ""}, None, ""),
+    ],
+)
+def test_prompts_of_the_folder_that_no_text_gets_are_missed(
+    prompts: dict[str, str],
+    default: str | None,
+    missed: str,
+    healthy: Experiment,
+    trained_model: Path,
+    tmp_path: Path,
+    examine: Examine,
+) -> None:
+    shutil.copytree(trained_model, tmp_path / "model")
+    name = with_prompts(tmp_path / "model", prompts, default)
+    findings = examine(changed(healthy, {"teacher.name": name}))
+    assert concerns(findings) == ([("prompts", "warning")] if missed else [])
+    assert missed in findings[0].found
+    role = changed(healthy, {"teacher.name": name, "sentences.role": "document"})
+    assert ("default" in missed and "queries" not in missed) or not concerns(examine(role))
+
+
+@pytest.mark.parametrize(
+    ("temperature", "level"),
+    [(0.1, "note"), (0.05, "note"), (0.005, "warning"), (0.0005, "error"), (5, "note")],
+)
+def test_a_temperature_that_saturates_is_found(
+    temperature: float, level: str, healthy: Experiment, examine: Examine
+) -> None:
+    findings = examine(healthy, temperature=temperature)
+    (finding,) = of(findings, "temperature")
+    assert finding.level == level, finding
+    assert f"τ={temperature:g}" in finding.found
+    assert ("saturated" in finding.found) is (level != "note")
+    assert ("nearly the same" in finding.found) is (temperature == 5)
+    assert concerns(findings) == ([] if level == "note" else [("temperature", level)])
+
+
+def test_the_share_outside_the_largest_entry_is_exact_where_float32_has_lost_it() -> None:
+    logits_BB = torch.tensor([[50.0, 0.0], [0.0, 50.0]])
+    assert Softmax.of(logits_BB).outside == pytest.approx(1.9287e-22, rel=1e-3)
+    uniform = Softmax.of(torch.zeros(8, 8))
+    assert uniform.outside == pytest.approx(7 / 8) and uniform.effective == pytest.approx(8)
+    assert uniform.loss == pytest.approx(2.0794, rel=1e-4)
+    assert judge(uniform, "distil", 1.0).level == "note"
+    assert judge(Softmax(contrast.SATURATED * 1.01, 2, 64, 0.1), "distil", 1.0).level == "note"
+    assert judge(Softmax(contrast.SATURATED * 0.99, 2, 64, 0.1), "distil", 1.0).level == "warning"
+
+
+def test_a_bank_that_holds_all_of_the_text_is_a_warning(healthy: Experiment, examine: Examine) -> None:
+    findings = examine(healthy, bank_size=4096)
+    assert concerns(findings) == [("bank", "warning")] and "bank_size=4,096" in findings[0].found
+    assert not concerns(examine(healthy, bank_size=64))
+
+
+def test_texts_that_are_cut_are_a_warning(healthy: Experiment, examine: Examine) -> None:
+    findings = examine(changed(healthy, {"max_length": 5, "student.max_length": 16}))
+    assert concerns(findings) == [("lengths", "warning")]
+    assert "the teacher reads 5 tokens" in findings[0].found and "teacher.max_length" in findings[0].remedy
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system with a megabyte, where mounting is permitted."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(folder)]
+    try:
+        subprocess.run(mount, check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("no file system can be mounted here")
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def test_a_disk_that_is_really_full_is_an_error(healthy: Experiment, small_disk: Path) -> None:
+    """Nine times the student's weights, of 40 k parameters, are more than a megabyte."""
+    module = load_method("mse")
+    workspace = Workspace(small_disk / "runs")
+    findings = examination.examine(module, module.PRESETS["paper"], healthy, workspace)
+    assert ("disk", "error") in concerns(findings)
+
+
+@pytest.mark.parametrize(("megabytes", "level"), [(0.01, "error"), (1000, "note")])
+def test_the_disk_is_compared_with_the_need(
+    megabytes: float,
+    level: str,
+    healthy: Experiment,
+    examine: Examine,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(space, "free_bytes", lambda _: int(megabytes * 1e6))
+    (finding,) = of(examine(healthy), "disk")
+    assert finding.level == level
+
+
+def test_memory_that_does_not_suffice_is_an_error_and_the_teacher_is_not_run(
+    healthy: Experiment, examine: Examine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(space, "available_memory", lambda: 10_000)
+    monkeypatch.setattr(examination, "available_memory", lambda: 10_000)
+    monkeypatch.setattr(examination, "stored_vectors", lambda *_: pytest.fail("the teacher is run"))
+    findings = examine(healthy)
+    assert concerns(findings) == [("memory", "error")]
+    assert "were not checked" in of(findings, "vectors")[0].found
+
+
+def test_a_gpu_that_is_not_used_is_a_warning(
+    healthy: Experiment, examine: Examine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert concerns(examine(healthy)) == [("device", "warning")]
+
+
+def test_at_the_start_of_a_run_only_concerns_are_printed_and_little_time_is_spent(
+    healthy: Experiment,
+    experiment: Experiment,
+    workspace: Workspace,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    module = load_method("mse")
+    for given, printed in ((healthy, ""), (experiment, "stillhouse: error (weights): the teacher")):
+        teacher = given.teacher.resolve()
+        start = time.monotonic()
+        print_concerns(examination.at_start(module, module.PRESETS["paper"], given, workspace, teacher))
+        assert time.monotonic() - start < 2
+        errors = capfd.readouterr().err
+        assert errors.startswith(printed) and bool(errors) is bool(printed)
+
+
+def flags(experiment: Experiment, root: Path) -> list[str]:
+    source: Any = experiment.source
+    return [
+        *("--root", str(root), "--teacher", experiment.teacher.name, "--corpus", source.corpus),
+        *("--sentences", "0", "--set", "sentences.held_out=20", "--max-length", "16"),
+        *("--compute", "float32", "--set", "batch_size=16"),
+    ]
+
+
+def test_the_command_prints_findings_writes_json_and_exits_with_1_if_there_is_an_error(
+    healthy: Experiment, experiment: Experiment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report, root = tmp_path / "report.json", tmp_path / "runs"
+    assert main(["doctor", "mse", "--json", str(report), *flags(healthy, root)]) == 0
+    assert "0 errors, 0 warnings" in capsys.readouterr().out
+    assert {finding["level"] for finding in json.loads(report.read_text())} == {"note"}
+    assert not (root / "stages").exists() and not (root / "stores").exists()
+    assert main(["doctor", "mse", "--json", str(report), *flags(experiment, root)]) == 1
+    assert "error (weights): the teacher" in capsys.readouterr().out
+    first = json.loads(report.read_text())[0]
+    assert first["level"] == "error" and set(first) == {"check", "level", "found", "remedy"}
+    assert main(["doctor", "mse", *flags(healthy, root), "--set", "learning_rat=1"]) == 2
+
+
+def test_a_training_run_says_at_its_start_what_is_wrong(
+    experiment: Experiment, healthy: Experiment, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for given, found in ((experiment, True), (healthy, False)):
+        command = ["train", "mse", "--local", "--distil-budget", "16", *flags(given, tmp_path / "runs")]
+        assert main(command) == 0
+        assert ("error (weights)" in capfd.readouterr().err) is found
+
+
+def test_the_interface_returns_the_findings(healthy: Experiment, tmp_path: Path) -> None:
+    findings = stillhouse.doctor("mse", healthy, values={"batch_size": 16}, root=tmp_path / "runs")
+    assert findings and all(isinstance(finding, stillhouse.Finding) for finding in findings)
+    assert not concerns(findings)
+
+
+def test_a_large_corpus_that_was_not_read_yet_is_only_looked_at(
+    healthy: Experiment, tmp_path: Path, examine: Examine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stillhouse.corpora.reading.ingest.SMALL_BYTES", 10)
+    corpus = tmp_path / "large.txt"
+    corpus.write_text("\n".join(sentences(400, 4)))
+    large = changed(healthy, {"sentences.corpus": str(corpus)})
+    findings = examine(large)
+    assert not concerns(findings) and "256 texts of" in of(findings, "lengths")[0].found
+    few = changed(large, {"sentences.count": 100_000})
+    assert concerns(examine(few, bank_size=100_000)) == [("bank", "warning")]

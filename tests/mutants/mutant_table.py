@@ -1651,6 +1651,125 @@ VALUES = [
     ),
 ]
 
+PREFLIGHT = [
+    *mistakes(
+        "preflight/weights.py",
+        "preflight/test_weights.py",
+        (
+            "if varies > math.sqrt((kurtosis - 1) / averaged)",
+            "if varies < math.sqrt((kurtosis - 1) / averaged)",
+            "matrices of a trained model count as random draws",
+        ),
+        (
+            "if not ((values == 0).all() or (not bias and (values == 1).all())):",
+            "if not (values == 0).all():",
+            "norms of 1 count as trained",
+        ),
+        (
+            "return bool(matrices) and all(drawn(tensors[name][:_ROWS]) for name in matrices)",
+            "return bool(matrices)",
+            "a trained model whose norms were folded away is accused",
+        ),
+        (
+            "names = tuple(self.names[place] for place in kept)",
+            "names = self.names",
+            "random layers that the student does not keep are held against it",
+        ),
+    ),
+    *mistakes(
+        "preflight/weights.py",
+        "preflight/test_examination.py",
+        (
+            'if spec.kwargs.get("pretrained", True) and not same:',
+            'if not spec.kwargs.get("pretrained", True) and not same:',
+            "a student's random checkpoint is not looked at",
+        ),
+    ),
+    *mistakes(
+        "preflight/vectors.py",
+        "preflight/test_examination.py",
+        (
+            "rows, texts = sample_of(planned.workspace, store.texts, count)",
+            "rows, texts = sample_of(planned.workspace, store.texts, 2)",
+            "too few rows are computed again to see that some are shuffled",
+        ),
+        (
+            "if not cosine >= FLOOR]",
+            "if cosine < -FLOOR]",
+            "vectors of other texts pass",
+        ),
+    ),
+    *mistakes(
+        "preflight/prompts.py",
+        "preflight/test_examination.py",
+        (
+            "missing = [role for role in bare if wanted.of(role)]",
+            "missing = [role for role in bare if wanted.of(role) and given]",
+            "a prompt that the card wants is not missed where the folder names none",
+        ),
+        (
+            "and not _decided(planned, role)]",
+            "]",
+            "a prompt that the user has emptied is missed",
+        ),
+    ),
+    *mistakes(
+        "preflight/contrast.py",
+        "preflight/test_examination.py",
+        (
+            "loss.temperature(loss.anchors(student_BD) @ loss.keys(teacher_BE).T)",
+            "loss.anchors(student_BD) @ loss.keys(teacher_BE).T",
+            "the first softmax is computed without τ",
+        ),
+        (
+            'others_BB = log_p_BB.scatter(1, places_B, float("-inf"))',
+            "others_BB = log_p_BB",
+            "the largest entry counts as outside of itself",
+        ),
+    ),
+    *mistakes(
+        "preflight/space.py",
+        "preflight/test_examination.py",
+        (
+            "    needed = stores + students\n",
+            "    needed = stores\n",
+            "checkpoints are not counted for the disk",
+        ),
+        (
+            "if needed > free:",
+            "if needed > 1000 * free:",
+            "a full disk is not seen",
+        ),
+    ),
+    *mistakes(
+        "preflight/bank.py",
+        "preflight/test_examination.py preflight/test_bank.py",
+        (
+            "if not size >= rows > 0:",
+            "if not size > 2 * rows > 0:",
+            "a bank as large as the text is not seen",
+        ),
+    ),
+    *mistakes(
+        "preflight/examination.py",
+        "preflight/test_examination.py",
+        (
+            "        *teacher_weights(planned),\n        *student_weights(planned),\n        *missing",
+            "        *student_weights(planned),\n        *missing",
+            "a run says nothing of a random teacher at its start",
+        ),
+        (
+            "        return [Finding(check, ERROR, str(error))]",
+            "        return []",
+            "a check that cannot be made is passed over",
+        ),
+    ),
+    *mistakes(
+        "cli/doctor.py",
+        "preflight/test_examination.py",
+        ("return int(has_errors(every))", "return 0", "errors do not reach the exit code"),
+    ),
+]
 MUTANTS: list[Mutant] = [
     *LOSSES,
     *OBJECTIVES,
@@ -1661,4 +1780,5 @@ MUTANTS: list[Mutant] = [
     *TRAINING,
     *EVALUATION,
     *SEARCH,
+    *PREFLIGHT,
 ]

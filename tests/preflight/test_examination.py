@@ -1,5 +1,6 @@
 """Everything that a pre-flight check must find is found, and an experiment in order gives notes alone."""
 
+import dataclasses
 import json
 import shutil
 import subprocess
@@ -24,7 +25,10 @@ from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.fields import changed
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.experiments.preparation import Prepared, prepare
+from stillhouse.experiments.source import Source
+from stillhouse.experiments.teacher import TeacherChoice
 from stillhouse.methods import hyper_parameters, load_method
+from stillhouse.plan.data import parts_of
 from stillhouse.preflight import contrast, examination, space
 from stillhouse.preflight.contrast import Softmax, judge
 from stillhouse.preflight.finding import Finding, print_concerns
@@ -160,7 +164,7 @@ def test_shuffled_vectors_are_an_error(
     examine: Examine,
 ) -> None:
     shutil.copytree(stored[0], workspace.root)
-    folder = workspace.path(stored[1].setting[Sentences].store)
+    folder = workspace.path(stored[1].setting[Sentences].only_store)
     shuffle(folder, list(range(len(StoreReader(folder))))[moved])
     findings = examine(healthy)
     assert concerns(findings) == [("vectors", "error")]
@@ -390,3 +394,25 @@ def test_a_large_corpus_that_was_not_read_yet_is_only_looked_at(
     assert not concerns(findings) and "256 texts of" in of(findings, "lengths")[0].found
     few = changed(large, {"sentences.count": 100_000})
     assert concerns(examine(few, bank_size=100_000)) == [("bank", "warning")]
+
+
+def test_every_source_of_sentences_is_looked_at(
+    healthy: Experiment, e5: Path, tmp_path: Path, workspace: Workspace, examine: Examine
+) -> None:
+    sources = []
+    for seed, role in ((1, "query"), (2, "document")):
+        corpus = tmp_path / f"{role}.txt"
+        corpus.write_text("\n".join(sentences(100, seed)))
+        sources.append(Source(str(corpus), role=role))
+    data = Sentences(sources=tuple(sources), count=120, held_out=20)
+    mixed = dataclasses.replace(healthy, data=(data,), teacher=TeacherChoice(str(e5)))
+    findings = examine(mixed)
+    assert concerns(findings) == [("prompts", "warning")]
+    assert "queries and documents without any" in findings[0].found
+    prepared = prepare(mixed, workspace, Embedding(local=True))
+    first, second = parts_of(prepared.setting[Sentences].store)
+    assert concerns(examine(mixed)) == [("prompts", "warning")]
+    folder = workspace.path(second)
+    shuffle(folder, list(range(len(StoreReader(folder)))))
+    found = of(examine(mixed), "vectors")[0].found
+    assert folder.name in found and workspace.path(first).name not in found

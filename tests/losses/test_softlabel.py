@@ -14,6 +14,7 @@ from stillhouse.losses.softlabel import (
     HardLabelCE,
     KLDivergence,
     MarginMSE,
+    RelevanceBCE,
     SoftAndHard,
     SoftLabelCE,
     SoftLabelMSE,
@@ -168,23 +169,66 @@ def vectors_with(scores_BC: Tensor) -> list[Tensor]:
     return [query, *scores_BC.T.unsqueeze(-1)]
 
 
+def assert_equals(loss: torch.nn.Module, reference: Any, student: Tensor, teacher: Tensor) -> None:
+    """Compare values and gradients."""
+    ours, theirs = (student.clone().requires_grad_() for _ in range(2))
+    value, expected = loss(ours, teacher), reference(theirs, teacher)
+    torch.testing.assert_close(value, expected, rtol=1e-9, atol=1e-12)
+    gradients = [torch.autograd.grad(each, to)[0] for each, to in ((value, ours), (expected, theirs))]
+    torch.testing.assert_close(*gradients, rtol=1e-9, atol=1e-12)
+
+
 @pytest.mark.parametrize("candidates", [2, 5])
-def test_margin_mse_equals_sentence_transformers(candidates: int) -> None:
+@pytest.mark.parametrize("labels", ["scores", "margins"])
+def test_margin_mse_equals_sentence_transformers(candidates: int, labels: str) -> None:
     from sentence_transformers.sentence_transformer.losses import MarginMSELoss
 
-    student, teacher = STUDENT[:, :candidates], TEACHER[:, :candidates]
-    reference: Any = MarginMSELoss(model=None)
-    expected = reference.compute_loss_from_embeddings(vectors_with(student), teacher)
-    assert MarginMSE()(student, teacher).item() == pytest.approx(expected.item(), rel=1e-12)
+    stock: Any = MarginMSELoss(model=None)
+
+    def reference(student: Tensor, teacher: Tensor) -> Any:
+        target = teacher if labels == "scores" else teacher[:, :1] - teacher[:, 1:]
+        return stock.compute_loss_from_embeddings(vectors_with(student), target)
+
+    assert_equals(MarginMSE(), reference, STUDENT[:, :candidates], TEACHER[:, :candidates])
 
 
-@pytest.mark.parametrize("temperature", [1.0, 4.0])
+def test_margin_mse_is_the_equation() -> None:
+    total = 0.0
+    for student, teacher in zip(STUDENT.tolist(), TEACHER.tolist(), strict=True):
+        for s, t in zip(student[1:], teacher[1:], strict=True):
+            total += ((student[0] - s) - (teacher[0] - t)) ** 2 / (4 * 4)
+    assert MarginMSE()(STUDENT, TEACHER).item() == pytest.approx(total, rel=1e-12)
+
+
+@pytest.mark.parametrize("temperature", [0.5, 1.0, 4.0])
 def test_divergence_equals_sentence_transformers(temperature: float) -> None:
     from sentence_transformers.sentence_transformer.losses import DistillKLDivLoss
 
-    reference: Any = DistillKLDivLoss(model=None, temperature=temperature)
-    expected = reference.compute_loss_from_embeddings(vectors_with(STUDENT), TEACHER)
-    assert KLDivergence(temperature=temperature)(STUDENT, TEACHER).item() == pytest.approx(expected.item())
+    stock: Any = DistillKLDivLoss(model=None, temperature=temperature)
+
+    def reference(student: Tensor, teacher: Tensor) -> Any:
+        return stock.compute_loss_from_embeddings(vectors_with(student), teacher)
+
+    assert_equals(KLDivergence(temperature=temperature), reference, STUDENT, TEACHER)
+
+
+@pytest.mark.parametrize("scale", [True, False])
+def test_divergence_is_the_equation(scale: bool) -> None:
+    total = 0.0
+    for student, teacher in zip(STUDENT.tolist(), TEACHER.tolist(), strict=True):
+        p, q = soften(teacher, 2.5), soften(student, 2.5)
+        total += sum(a * (math.log(a) - math.log(b)) for a, b in zip(p, q, strict=True)) / 4
+    loss = KLDivergence(temperature=2.5, scale=scale)(STUDENT, TEACHER)
+    assert loss.item() == pytest.approx(total * (2.5**2 if scale else 1), rel=1e-12)
+
+
+def test_relevance_is_the_equation() -> None:
+    total = 0.0
+    for student, labels in zip(STUDENT.tolist(), LABELS.tolist(), strict=True):
+        for s, y in zip(student, labels, strict=True):
+            likely = 1 / (1 + math.exp(-s))
+            total -= math.log(likely if y else 1 - likely) / 20
+    assert RelevanceBCE()(STUDENT, LABELS).item() == pytest.approx(total, rel=1e-12)
 
 
 @pytest.mark.parametrize("make", TWO_SIDED)
@@ -222,6 +266,6 @@ def test_values_out_of_range_are_refused(build: Any, switches: dict[str, Any]) -
 @pytest.mark.parametrize("shapes", [((2, 3), (2, 4)), ((3, 3), (2, 3)), ((3,), (3,)), ((2, 1), (2, 1))])
 def test_mismatched_shapes_are_refused(shapes: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
     student, target = map(torch.ones, shapes)
-    for loss in (*(make() for make in TWO_SIDED), HardLabelCE()):
+    for loss in (*(make() for make in TWO_SIDED), HardLabelCE(), RelevanceBCE()):
         with pytest.raises(BadInput):
             loss(student, target)

@@ -251,6 +251,13 @@ LOSSES = [
             "axis",
         ),
         ("(soft_BC * log_BC).sum(dim=1).mean()", "(soft_BC * log_BC).mean()", "a mean over the candidates"),
+        (
+            "scores_BC[:, :1] - scores_BC[:, 1:]",
+            "scores_BC[:, 1:] - scores_BC[:, :-1]",
+            "neighbours' margins",
+        ),
+        ('reduction="batchmean", log_target=True', 'reduction="mean", log_target=True', "a mean over all"),
+        ("(labels_BC > 0).to(wide_BC.dtype)", "(labels_BC == 0).to(wide_BC.dtype)", "labels upside down"),
     ),
 ]
 
@@ -731,6 +738,25 @@ STUDENTS = [
 ]
 
 DATA = [
+    *mistakes(
+        "corpora/reading/scored.py",
+        "corpora/test_scored.py",
+        ("[0.0, *(-_finite(margin", "[0.0, *(_finite(margin", "margins with the wrong sign"),
+        ('if name.startswith("negative")), key=_number)', 'if name.startswith("negative")))', "10 before 2"),
+        ("    if len(texts) != len(scores):", "    if len(texts) > 1000 * len(scores):", "missing scores"),
+        ('(passage.get("title"), passage.get("text"))', '(passage.get("text"),)', "no titles"),
+        (
+            "[positive, *negatives], where) for positive",
+            "[positives[0], *negatives], where) for positive",
+            "one",
+        ),
+        ("not math.isfinite(score)", "math.isinf(score)", "NaN as a score"),
+        (
+            "np.array([row.scores[: 1 + width]",
+            "np.array([row.scores[-1 - width :]",
+            "scores of other passages",
+        ),
+    ),
     *mistakes(
         "teachers/endpoint.py",
         "teachers/test_endpoint.py",

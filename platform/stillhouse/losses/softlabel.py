@@ -259,6 +259,28 @@ class MarginMSE(nn.Module):
             return F.mse_loss(_margins(widen(student_BC)), _margins(widen(teacher_BC)))
 
 
+class RelevanceBCE(nn.Module):
+    """Binary cross-entropy of every candidate by itself: a reranker is trained to tell relevant ones.
+
+    ``L = −1/(BC) Σ_o Σ_i y_oi · log σ(s_oi) + (1 − y_oi) · log(1 − σ(s_oi))``
+    """
+
+    def forward(self, student_BC: Tensor, labels_BC: Tensor) -> Tensor:
+        """Compute the mean over claims and candidates.
+
+        Args:
+            student_BC: Logits.
+            labels_BC: 1 (or True) for a relevant candidate, 0 otherwise.
+
+        Raises:
+            BadInput: The shapes do not fit, or there are fewer than two candidates.
+        """
+        _require_scores(student_BC, labels_BC)
+        with full_precision(student_BC):
+            wide_BC = widen(student_BC)
+            return F.binary_cross_entropy_with_logits(wide_BC, (labels_BC > 0).to(wide_BC.dtype))
+
+
 def _of_student(loss: SoftLabelCE | SoftLabelMSE) -> float:
     """The temperature of the student's side."""
     return loss.temperature if loss.softened == "both" else 1.0

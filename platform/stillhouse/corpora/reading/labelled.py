@@ -13,6 +13,7 @@ import numpy as np
 from stillhouse.core.artifacts import Workspace, locked, read_json, write_json
 from stillhouse.core.console import say
 from stillhouse.core.errors import BadInput
+from stillhouse.core.types import ValueArray
 from stillhouse.corpora.published.msmarco import marco_pairs
 from stillhouse.corpora.reading.corpus import hub_name, list_files
 from stillhouse.corpora.reading.ingest import describe_examples, note_path, restore_examples
@@ -72,14 +73,14 @@ def read_labelled(
             and (found := restore_examples(workspace, read_json(note))) is not None
         ):
             return found
-        rows = _rows(source, [file.path for file in files]) if marco is None else marco.rows()
+        rows = stream_rows(source, [file.path for file in files]) if marco is None else marco.rows()
         triples, dropped = _kept(_triples(rows, source, negatives), negatives, limit)
         if not triples:
             raise BadInput(
                 f"labelled text must have at least one usable row, but all {dropped} rows of {source} were "
                 f"dropped (negatives={negatives}). Check the columns, or lower --negatives."
             )
-        examples = _write(workspace, source, triples, given=bool(triples[0][2]))
+        examples = write_triples(workspace, source, triples, given=bool(triples[0][2]))
         say(f"  {source}: {len(triples):,} labelled rows kept, {dropped:,} dropped")
         write_json(note, describe_examples(examples))
         return examples
@@ -106,7 +107,7 @@ def roles(columns: Sequence[str], source: str) -> dict[str, list[str]]:
     return {"query": [query], "passage": [passage], "negatives": negatives, "label": []}
 
 
-def _rows(source: str, files: Sequence[str]) -> Iterator[Mapping[str, Any]]:
+def stream_rows(source: str, files: Sequence[str]) -> Iterator[Mapping[str, Any]]:
     """Stream the rows of a source with the datasets library."""
     import datasets
 
@@ -186,13 +187,31 @@ def _text(value: Any) -> str:
     return clean(value) if isinstance(value, str) else ""
 
 
-def _write(workspace: Workspace, source: str, triples: Sequence[Triple], *, given: bool) -> Examples:
+def write_triples(
+    workspace: Workspace,
+    source: str,
+    triples: Sequence[Triple],
+    *,
+    given: bool,
+    label: str = "labelled",
+    values: Mapping[str, ValueArray] | None = None,
+) -> Examples:
+    """Write triples as examples; equal texts get one id.
+
+    Args:
+        workspace: Workspace for the tables.
+        source: Where they come from, for the tables' manifests.
+        triples: Query, passage, and hard negatives, of which all triples have equally many.
+        given: Whether there are hard negatives.
+        label: Readable name of the examples.
+        values: Labels or scores of the triples.
+    """
     queries = {text: row for row, text in enumerate(dict.fromkeys(query for query, _, _ in triples))}
     texts = chain.from_iterable((passage, *hard) for _, passage, hard in triples)
     passages = {text: row for row, text in enumerate(dict.fromkeys(texts))}
-    origin = {"labelled": source}
+    origin = {label: source}
     tables = {
-        name: write_texts(workspace, f"labelled-{name}", known, deduplicate=False, origin=origin)
+        name: write_texts(workspace, f"{label}-{name}", known, deduplicate=False, origin=origin)
         for name, known in (("queries", queries), ("passages", passages))
     }
     columns = {"query": tables["queries"], "passage": tables["passages"]}
@@ -203,4 +222,4 @@ def _write(workspace: Workspace, source: str, triples: Sequence[Triple], *, give
     if given:
         columns["negatives"] = tables["passages"]
         rows["negatives"] = np.array([[passages[text] for text in hard] for _, _, hard in triples])
-    return write_rows(workspace, columns, rows, "labelled")
+    return write_rows(workspace, columns, rows, label, values=values)

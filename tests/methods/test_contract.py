@@ -71,6 +71,9 @@ OTHER: dict[str, Any] = {
     "teacher_budget": 512,
     "head_budget": 512,
     "text": "unlabelled",
+    "loss": "contrastive_kl",
+    "teacher_loss": "bce",
+    "teacher_layers": (0,),
 }
 
 
@@ -89,6 +92,10 @@ SMALL: dict[str, dict[str, Any]] = {
 MATTERS: dict[tuple[str, str], dict[str, Any]] = {
     ("crosslingual", "temperature"): {"contrast": "ce"},
     ("metakd", "head_budget"): {"text": "unlabelled"},
+    **{
+        ("rerank_kd", name): {"loss": "contrastive_kl"}
+        for name in ("temperature", "weight", "contrast_temperature", "share_negatives")
+    },
     **{(name, "optimizer"): {"weight_decay": 0.01} for name in METHODS},
 }
 """Values under which a hyper-parameter has an effect."""
@@ -435,6 +442,6 @@ def _batch(stage: Stage) -> Batch:
         "label": torch.arange(8) % 3,
         "logits": torch.randn(8, 3),
         "gold": torch.eye(2).repeat(4, 1),
-        "scores": torch.randn(8, 2),
+        "scores": torch.randn(8, 3 if "negatives" in rows else 2),
     }
     return Batch(tokens, rows, teacher, {name: all_fields[name] for name in stage.examples.values})

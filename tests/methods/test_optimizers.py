@@ -45,6 +45,9 @@ HELD: dict[tuple[str, str], dict[str, Held]] = {
     ("sra", "paper"): {"sra": FLAT, "finetune": FLAT},
     ("sra_kd", "paper"): {"teacher": ADAMW, "sra": FLAT, "finetune": FLAT},
     ("bilstm_kd", "paper"): {"teacher": ADAMW, "kd": FLAT},
+    # Reranker distillation: Adam, as far as known; the second preset is ours.
+    ("rerank_kd", "paper"): {"teacher": FLAT, "rerank_kd": FLAT},
+    ("rerank_kd", "contrastive_kl"): {"teacher": ADAM, "rerank_kd": ADAM},
     # Retrieval KD prints no optimiser.
     ("retrieval_kd", "paper"): {"teacher": FLAT, "retrieval_kd": FLAT},
 }

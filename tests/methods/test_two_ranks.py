@@ -54,6 +54,11 @@ FURTHER: dict[str, list[dict[str, Any]]] = {
         {"spread_weight": 9.0},
         {"relational_weight": 30.0, "cosine_weight": 1.0, "spread_weight": 9.0},
     ],
+    "rerank_kd": [
+        {"loss": "kl", "similarity": "cosine", "scale": 9.0, "teacher_loss": "bce"},
+        {"loss": "contrastive_kl", "weight": 3.0, "contrast_temperature": 0.5},
+        {"loss": "contrastive_kl", "weight": 0.0, "share_negatives": False},
+    ],
     **{name: [{**SMALL.get(name, {}), "keep_projection": True}] for name in ("mse", "ckd")},
 }
 """Hyper-parameters under which a method has other objectives, beside those of its contract."""
@@ -272,6 +277,7 @@ def test_a_stage_that_gathers_would_be_wrong_without(ranks: list[Results], alone
             "metakd",
             "crosslingual",
             "leaf",
+            "rerank_kd",
         }
         for name, result in itertools.product(names, ranks):
             wrong = [

@@ -40,9 +40,10 @@ SMALL: dict[str, dict[str, Any]] = {
     "sra": {"hidden": 8, "distil_batch_size": BATCH, "finetune_batch_size": BATCH},
     "sra_kd": {"hidden": 8, "distil_batch_size": BATCH, "finetune_batch_size": BATCH},
     "bilstm_kd": {"hidden": 8},
+    "rerank_kd": {"teacher_batch_size": BATCH},
 }
 WHERE = Where(device="cpu", threads=1)
-OTHERS = ("simcse", "metakd", "crosslingual", "bilstm_kd", "sra_kd", "retrieval_kd")
+OTHERS = ("simcse", "metakd", "crosslingual", "bilstm_kd", "sra_kd", "retrieval_kd", "rerank_kd")
 FOLLOWS = [name for name in known_methods() if name not in OTHERS]
 """Methods that learn from the teacher's vectors of the sentences; the first stage of `sra_kd` is `sra`'s."""
 
@@ -184,6 +185,7 @@ def dev_figure(stage: Stage, setting: Setting, workspace: Workspace) -> tuple[fl
         ("metakd", nearness_to_the_head, {"learning_rate": 1e-3}),
         ("bilstm_kd", dev_figure, {"learning_rate": 1e-2, "teacher_budget": 640, "kd_weight": 0.5}),
         ("sra_kd", dev_figure, {"finetune_learning_rate": 1e-2, "teacher_budget": 640, "kd_weight": 0.5}),
+        ("rerank_kd", pairs_found, {"learning_rate": 1e-3, "loss": "contrastive_kl", "scale": 5.0}),
         ("retrieval_kd", dev_figure, {"learning_rate": 0.02, "train_words": True, "units": 16}),
     ],
 )

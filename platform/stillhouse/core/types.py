@@ -9,7 +9,7 @@ Shape suffixes, used in every file:
     N  rows of a table                Q  queries
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, overload, runtime_checkable
@@ -171,8 +171,8 @@ class PairModel(Protocol):
 
     joint_columns: ClassVar[tuple[str, ...]]
 
-    def __call__(self, first: Tokens, second: Tokens) -> Tensor:
-        """Score B first texts against C second texts each, (B, C); higher is better."""
+    def __call__(self, *columns: Tokens) -> Tensor:
+        """Score B first texts against C other texts each, (B, C); higher is better."""
         ...
 
 
@@ -261,6 +261,19 @@ class FittedObjective(Protocol):
 
         Args:
             vectors: Blocks of vectors (n, E) by column, always in the same order.
+        """
+        ...
+
+
+@runtime_checkable
+class RemarkingObjective(Protocol):
+    """An objective that says before the first step what is unsuitable about the values of the examples."""
+
+    def remarks(self, values: Mapping[str, ValueArray]) -> Iterator[str]:
+        """Yield one line per remark.
+
+        Args:
+            values: Labels, scores or logits of all examples by name.
         """
         ...
 

@@ -400,7 +400,7 @@ def open_rows(workspace: Workspace, examples: Examples) -> dict[str, IntArray]:
         BadInput: If the examples are not finished.
     """
     if isinstance(examples.origin, Sampled):
-        kept, rows = _kept(workspace, examples.origin), open_rows(workspace, examples.origin.rows)
+        kept, rows = sampled_rows(workspace, examples.origin), open_rows(workspace, examples.origin.rows)
         return {name: ids[kept] for name, ids in rows.items()}
     if isinstance(examples.origin, AllRows):
         (name, table), *more = examples.columns.items()
@@ -420,14 +420,14 @@ def open_values(workspace: Workspace, examples: Examples) -> dict[str, ValueArra
     if not examples.values:
         return {}
     if isinstance(examples.origin, Sampled):
-        kept, values = _kept(workspace, examples.origin), open_values(workspace, examples.origin.rows)
+        kept, values = sampled_rows(workspace, examples.origin), open_values(workspace, examples.origin.rows)
         return {name: value[kept] for name, value in values.items()}
     folder = workspace.path(examples)
     read_manifest(folder)
     return {name: mapped_array(folder / f"{name}.npy") for name in examples.values}
 
 
-def _kept(workspace: Workspace, share: Sampled) -> IntArray:
+def sampled_rows(workspace: Workspace, share: Sampled) -> IntArray:
     """Return the rows of a sample, in their order."""
     count = len(next(iter(open_rows(workspace, share.rows).values())))
     label_N = open_values(workspace, share.rows).get("label")

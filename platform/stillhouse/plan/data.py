@@ -361,7 +361,8 @@ class Scored:
     """Origin: other examples with a teacher's scores of every pair as the value ``scores``, (N, C).
 
     Attributes:
-        rows: Examples with the columns ``claim``, (N,), and ``documents``, (N, C).
+        rows: Examples with the columns ``claim``, (N,), and ``documents``, (N, C); or with ``query`` and
+            ``passage``, (N,), and ``negatives``, (N, K), whose candidates are the passage and then those.
         teacher: A published cross-encoder, or a stage whose student reads both texts of a pair.
         max_length: Maximum tokens per pair for a published one; a stage has its own.
     """

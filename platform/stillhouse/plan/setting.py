@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from stillhouse.core.identity import Spec
 from stillhouse.core.roles import Prompts
-from stillhouse.plan.data import AllRows, Examples, Runs, Store, StoreMix, Teacher
+from stillhouse.plan.data import AllRows, Examples, Model, Runs, Store, StoreMix, Teacher
 from stillhouse.plan.kinds import Kind
 from stillhouse.plan.stage import DevSuite
 
@@ -65,6 +65,19 @@ class PairData:
     examples: Examples
     stores: Mapping[str, Store]
     rows: int = 0
+
+
+@dataclass(frozen=True)
+class ScoreData:
+    """Where a reranker's scores of the pairs and their hard negatives come from.
+
+    Attributes:
+        given: Whether the pairs come with them, as the value ``scores``, (N, 1 + K), the passage's first.
+        cross_encoder: A published reranker that scores the pairs; None where there is none.
+    """
+
+    given: bool = False
+    cross_encoder: Model | None = None
 
 
 @dataclass(frozen=True)

@@ -93,10 +93,11 @@ class Contenders:
         if self.trial:
             before = encoder_in(self.trial.folder, device)
             models["trial"] = (before, _module(before))
-        scorer = scoring_teacher(self.champion.stage, workspace, device)
+        ranks = setting.get(Claims) is not None
+        scorer = scoring_teacher(self.champion.stage, workspace, device) if ranks else None
         if scorer is not None:
             models["teacher"] = (scorer, _module(scorer))
-        elif setting.get(Claims) is None and not isinstance(setting.teacher, Endpoint):
+        elif not ranks and not isinstance(setting.teacher, Endpoint):
             models["teacher"] = teacher(setting.teacher, setting.max_length, device)
         if self.baseline:
             baseline = encoder_in(workspace.path(self.baseline[0]), device)

@@ -13,8 +13,9 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from stillhouse.core.artifacts import write_manifest
+from stillhouse.core.console import warn
 from stillhouse.core.distributed import rank, world_size
-from stillhouse.core.types import Batch, FittedObjective, Terms
+from stillhouse.core.types import Batch, FittedObjective, RemarkingObjective, Terms
 from stillhouse.plan.stage import Stage
 from stillhouse.students.cpu.attention import optimise_for_cpu
 from stillhouse.training import checkpoint
@@ -94,6 +95,9 @@ def fit(
     module = build_module(stage, table.teacher_dim, first_weights, live_weights, first_objective)
     if isinstance(module.objective, FittedObjective) and not checkpoint.steps(folder):
         module.objective.fit_teacher(table.teacher_blocks())
+    if isinstance(module.objective, RemarkingObjective) and rank() == 0 and not checkpoint.steps(folder):
+        for line in module.objective.remarks(table.values):
+            warn(line)
     loop = _Loop(stage, table, folder, device, module, checkpoint_seconds, keep, held_out)
     try:
         if loop.progress.ended(stage):

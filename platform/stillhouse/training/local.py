@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from stillhouse.core.artifacts import Workspace
+from stillhouse.core.console import Progress
 from stillhouse.core.distributed import rank
 from stillhouse.corpora.tokens import build_tokens
 from stillhouse.evaluation.suites import run_suite
@@ -56,7 +57,7 @@ def build_examples(workspace: Workspace, examples: Examples, *, device: str) -> 
     elif isinstance(examples.origin, Recorded):
         build_recorded(workspace, examples, device=device)
     elif isinstance(examples.origin, Scored):
-        build_scored(workspace, examples, device=device)
+        build_scored(workspace, examples, device=device, progress=Progress("scoring", "queries"))
 
 
 def fit_here(

@@ -80,8 +80,8 @@ class StudentAndObjective(nn.Module):
     def _student_output(self, batch: Batch) -> dict[str, Encoding]:
         """Encode each column with the student, or score the columns that it reads jointly."""
         if isinstance(self.student, PairModel):
-            first, second = (batch.tokens[column] for column in self.student.joint_columns)
-            return {"scores": Encoding(self.student(first, second).float())}
+            read = (batch.tokens[column] for column in self.student.joint_columns)
+            return {"scores": Encoding(self.student(*read).float())}
         return {
             column: self._encoded(tower_of(self.student, column), tokens)
             for column, tokens in batch.tokens.items()

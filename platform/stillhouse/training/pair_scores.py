@@ -1,4 +1,4 @@
-"""A teacher's scores of every claim and candidate, recorded once: examples whose origin is `Scored`."""
+"""A teacher's scores of every query and candidate, recorded once: examples whose origin is `Scored`."""
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 SCORES = "scores"
 AT_ONCE = 256
-"""Claims per file: the most that a killed process loses."""
+"""Queries per file: the most that a killed process loses."""
 
 
 def build_scored(
@@ -36,7 +36,7 @@ def build_scored(
         workspace: Holds the rows, and the stage that teaches.
         examples: The examples to build, with the columns and values of the rows, and ``scores``.
         device: Device that the teacher runs on.
-        progress: Called with the number of claims done and the total.
+        progress: Called with the number of queries done and the total.
 
     Raises:
         BadInput: The teacher cannot be loaded, or a score is not finite.
@@ -54,9 +54,23 @@ def build_scored(
 
 
 def _predictor(workspace: Workspace, origin: Scored, rows: Mapping[str, IntArray], device: str) -> Predict:
-    texts = {name: open_texts(workspace, table) for name, table in origin.rows.columns.items()}
+    query, document, queries_Q, candidates_QC = candidates_of(rows)
+    texts = [open_texts(workspace, origin.rows.columns[column]) for column in (query, document)]
     scorer = teacher_scorer(origin, workspace, device)
-    return lambda at: _scores(scorer, texts, rows["claim"][at], rows["documents"][at])
+    return lambda at: _scores(scorer, *texts, queries_Q[at], candidates_QC[at])
+
+
+def candidates_of(rows: Mapping[str, IntArray]) -> tuple[str, str, IntArray, IntArray]:
+    """Find the queries and the candidates of each among the columns of some rows.
+
+    Returns:
+        The column of the queries' table, a column of the candidates' table, the ids of the queries, (N,), and
+        those of their candidates, (N, C); of labelled pairs, the passage and then its hard negatives.
+    """
+    if "claim" in rows:
+        return "claim", "documents", rows["claim"], rows["documents"]
+    candidates_NC = np.concatenate([rows["passage"][:, None], rows["negatives"]], axis=1)
+    return "query", "passage", rows["query"], candidates_NC
 
 
 def teacher_scorer(origin: Scored, workspace: Workspace, device: str = "cpu") -> Any:
@@ -70,11 +84,13 @@ def teacher_scorer(origin: Scored, workspace: Workspace, device: str = "cpu") ->
     return CrossEncoderScorer(origin.teacher, origin.max_length, device)
 
 
-def _scores(scorer: Any, texts: "dict[str, Texts]", claims_Q: Any, documents_QC: Any) -> FloatArray:
-    queries, width = texts["claim"][claims_Q], documents_QC.shape[1]
-    first = [claim for claim in queries for _ in range(width)]
-    scores_N = np.asarray(scorer.score(first, texts["documents"][documents_QC]), np.float32)
-    scores_QC: FloatArray = scores_N.reshape(len(queries), width)
+def _scores(
+    scorer: Any, queries: "Texts", documents: "Texts", queries_Q: IntArray, candidates_QC: IntArray
+) -> FloatArray:
+    asked, width = queries[queries_Q], candidates_QC.shape[1]
+    first = [query for query in asked for _ in range(width)]
+    scores_N = np.asarray(scorer.score(first, documents[candidates_QC.reshape(-1)]), np.float32)
+    scores_QC: FloatArray = scores_N.reshape(len(asked), width)
     if not np.isfinite(scores_QC).all():
         raise BadInput("A teacher's scores must be finite. It has diverged, or its precision is too low.")
     return scores_QC

@@ -79,7 +79,8 @@ class Pairs(DataKind[PairData]):
     def sketch(self, experiment: "Experiment") -> PairData:
         """Pairs that are not there."""
         texts, teacher = TextTable("placeholder"), experiment.placeholder_teacher
-        pairs = Examples({"query": texts, "passage": texts}, AllRows())
+        columns = {"query": texts, "passage": texts} | ({"negatives": texts} if self.number_mined else {})
+        pairs = Examples(columns, AllRows())
         return PairData(pairs, dict.fromkeys(pairs.columns, Store(texts, teacher)), rows=1 << 40)
 
     def prepare(self, context: "Preparation") -> PairData | None:

@@ -1,0 +1,121 @@
+"""A reranker's scores of queries and passages: read from files, or given by a published cross-encoder."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from stillhouse.core.errors import require
+from stillhouse.experiments.data_kind import DataKind
+from stillhouse.experiments.kinds.pairs import Pairs
+from stillhouse.plan.data import Model
+from stillhouse.plan.setting import PairData, ScoreData
+from stillhouse.teachers.weights import resolve_model
+
+if TYPE_CHECKING:
+    from stillhouse.experiments.experiment import Experiment
+    from stillhouse.experiments.preparation import Preparation
+
+
+@dataclass(frozen=True)
+class Scores(DataKind[ScoreData]):
+    """Scores that a student learns to rank by.
+
+    Attributes:
+        path: Files with queries, passages, hard negatives and their scores, as sentence-transformers,
+            FlagEmbedding or Tevatron write them: JSON lines, CSV, TSV or Parquet, or ``hf:``. They are
+            trained on instead of the experiment's pairs.
+        count: Number of rows of ``path``; 0 takes all.
+        negatives: Number of hard negatives per row of ``path`` (K), the first ones; rows with fewer are left
+            out. 0 takes as many as the row with the fewest has.
+        cross_encoder: Name or path of a published cross-encoder with one label, which scores the experiment's
+            pairs and the hard negatives that are mined for them. Without it and without ``path``, the method
+            trains one on them.
+    """
+
+    key = "scores"
+    title = "scores of a reranker"
+    remedy = "Give --set scores.path=FILE, or --set scores.cross_encoder=NAME."
+    provides = (Pairs,)
+    path: str = ""
+    count: int = 0
+    negatives: int = 0
+    cross_encoder: str = ""
+
+    def __post_init__(self) -> None:
+        """Check the ranges, and that scores come from one place."""
+        for name in ("count", "negatives"):
+            require(getattr(self, name) >= 0, f"scores.{name} >= 0", **{name: getattr(self, name)})
+        require(
+            not (self.path and self.cross_encoder),
+            "scores must be read from files or given by a cross-encoder",
+            path=self.path,
+            cross_encoder=self.cross_encoder,
+            remedy="Leave one of them out.",
+        )
+
+    def agree(self, experiment: "Experiment") -> None:
+        """Files of scores have their own queries and passages; a cross-encoder scores others."""
+        pairs: Pairs | None = experiment.get(Pairs)
+        labelled = pairs.path if pairs is not None else ""
+        require(
+            not (self.path and labelled),
+            "scores.path must come without labelled text, since its files have queries and passages",
+            path=self.path,
+            labelled=labelled,
+            remedy="Leave --labelled out, or score it with scores.cross_encoder.",
+        )
+        require(
+            not self.cross_encoder or bool(labelled or experiment.uses_pydocs),
+            "scores.cross_encoder must come with pairs, which it scores",
+            cross_encoder=self.cross_encoder,
+            remedy="Give --labelled.",
+        )
+
+    def check(self, experiment: "Experiment") -> None:
+        """Refuse missing files, and a cross-encoder that gives no single score."""
+        from stillhouse.corpora.reading.corpus import hub_name, list_files
+
+        if self.path and hub_name(self.path) is None:
+            list_files(self.path, "file of scores")
+        self.published()
+
+    def published(self) -> Model | None:
+        """The published cross-encoder; None where there is none.
+
+        Raises:
+            BadInput: If there is no such model, or it does not give a single score per pair.
+        """
+        if not self.cross_encoder:
+            return None
+        from stillhouse.teachers.cross_encoder import check_cross_encoder
+
+        model = resolve_model(self.cross_encoder)
+        check_cross_encoder(model)
+        return model
+
+    def sketch(self, experiment: "Experiment") -> ScoreData:
+        """Scores that are not there."""
+        return ScoreData(bool(self.path), self.published())
+
+    def prepare(self, context: "Preparation") -> ScoreData | None:
+        """Read the files, or resolve the cross-encoder, which scores the pairs before a student trains."""
+        if not context.training:
+            return None
+        published = self.published()
+        if published is not None:
+            context.facts |= {"reranker": published.name}
+        if self.path:
+            from stillhouse.corpora.reading.scored import read_scored
+            from stillhouse.experiments.search_queries import pairs_to_train_on
+
+            read = read_scored(
+                context.workspace,
+                self.path,
+                negatives=self.negatives,
+                limit=self.count,
+                refresh=context.refresh,
+            )
+            examples = pairs_to_train_on(context, read)
+            rows = context.row_count(examples)
+            context.facts |= {"reranker": f"the scores of {self.path}", "pairs": rows}
+            context.provide(Pairs, PairData(examples, {}, rows))
+        return ScoreData(bool(self.path), published)

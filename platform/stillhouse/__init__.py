@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from stillhouse.experiments.kinds.labelled_task import LabelledTask
     from stillhouse.experiments.kinds.pairs import Pairs
     from stillhouse.experiments.kinds.parallel import Parallel
+    from stillhouse.experiments.kinds.scores import Scores
     from stillhouse.experiments.kinds.sentences import Sentences
     from stillhouse.experiments.kinds.word_vectors import WordVectors
     from stillhouse.experiments.selection import Selection
@@ -43,6 +44,7 @@ __all__ = [
     "Parallel",
     "RecurrentChoice",
     "Refit",
+    "Scores",
     "SearchCollection",
     "Selection",
     "Sentences",
@@ -73,6 +75,7 @@ _MODULES = {
     "Parallel": "experiments.kinds.parallel",
     "RecurrentChoice": "experiments.students.recurrent",
     "Refit": "experiments.budget",
+    "Scores": "experiments.kinds.scores",
     "SearchCollection": "experiments.kinds.collection",
     "Selection": "experiments.selection",
     "Sentences": "experiments.kinds.sentences",

@@ -161,7 +161,7 @@ def test_scores_of_another_scale_are_remarked_on(span: float, values: Any, propo
     found = remarks(span, **values)
     assert [line.rpartition(". ")[2] for line in found] == ([] if proposed is None else [proposed])
     again = dict(part.split("=") for line in found for part in [line.rpartition("Set ")[2].rstrip(".")])
-    named = {"scale": float(again["scale"])} if "scale" in again else {}
+    named: dict[str, Any] = {"scale": float(again["scale"])} if "scale" in again else {}
     if "temperature" in again:
         named["soft"] = spec(KLDivergence, temperature=float(again["temperature"]))
     assert remarks(span, **{**values, **named}) == [], "what is proposed needs no remark"

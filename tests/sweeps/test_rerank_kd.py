@@ -76,7 +76,9 @@ def test_students_share_one_reranker_and_one_pass(
     for stage in stages:
         run(stage, home, where=WHERE)
     assert len({stage.fingerprint for stage in stages}) == 3 and len(opened) == 1
+    stages.append(planned(dataclasses.replace(context.setting, seed=7)))
     assert len({next(iter(stage.chain())).fingerprint for stage in stages}) == 1
+    assert len({stage.fingerprint for stage in stages}) == 4
     examples = stages[0].examples
     assert isinstance(examples.origin, Scored) and isinstance(examples.origin.teacher, Stage)
     scores = open_values(home, examples)["scores"]

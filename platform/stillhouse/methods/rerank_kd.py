@@ -85,6 +85,8 @@ class HyperParameters:
             student.
         teacher_held_out: Share of the pairs that the reranker is not trained on and that selects its
             checkpoint.
+        teacher_seed: Seed of the reranker, instead of the experiment's: students of several seeds learn from
+            one reranker.
         optimizer: ``adam`` or ``adamw``, which needs a weight decay.
         weight_decay: Weight decay; decoupled for ``adamw``, an L2 term for ``adam``.
         warmup: Fraction of the steps with a rising learning rate.
@@ -108,6 +110,7 @@ class HyperParameters:
     teacher_budget: int = 0
     teacher_layers: tuple[int, ...] = ()
     teacher_held_out: float = 0.05
+    teacher_seed: int = 0
     optimizer: str = "adam"
     weight_decay: float = 0.0
     warmup: float = 0.0
@@ -238,9 +241,9 @@ def _reranker(hp: HyperParameters, setting: Setting, pairs: Examples) -> Stage:
     trained_on = sample(pairs, 1 - hp.teacher_held_out)
     loss: Spec[Any] = spec(HardLabelCE) if hp.teacher_loss == "ce" else spec(RelevanceBCE)
     return stage_of(
-        replace(setting, prompts=NO_PROMPTS),
+        replace(setting, prompts=NO_PROMPTS, seed=hp.teacher_seed),
         label="teacher",
-        student=spec(PairReranker, **kept, seed=setting.seed),
+        student=spec(PairReranker, **kept, seed=hp.teacher_seed),
         objective=spec(RelevantFirst, loss=loss),
         examples=trained_on,
         budget=hp.teacher_budget or setting.distil_budget,

@@ -55,9 +55,9 @@ def build_scored(
 
 def _predictor(workspace: Workspace, origin: Scored, rows: Mapping[str, IntArray], device: str) -> Predict:
     query, document, queries_Q, candidates_QC = candidates_of(rows)
-    texts = [open_texts(workspace, origin.rows.columns[column]) for column in (query, document)]
+    asked, read = (open_texts(workspace, origin.rows.columns[column]) for column in (query, document))
     scorer = teacher_scorer(origin, workspace, device)
-    return lambda at: _scores(scorer, *texts, queries_Q[at], candidates_QC[at])
+    return lambda at: _scores(scorer, asked, read, queries_Q[at], candidates_QC[at])
 
 
 def candidates_of(rows: Mapping[str, IntArray]) -> tuple[str, str, IntArray, IntArray]:

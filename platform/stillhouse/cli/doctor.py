@@ -3,7 +3,7 @@
 from argparse import ArgumentParser, Namespace, _SubParsersAction
 from dataclasses import asdict
 
-from stillhouse.cli.arguments import add_experiment, add_method, add_where, new_command
+from stillhouse.cli.arguments import add_experiment, add_local, add_method, add_where, new_command
 from stillhouse.cli.options import device_of, experiment_from, require_corpus, root_of
 from stillhouse.cli.run import write_results
 from stillhouse.core.console import say
@@ -22,6 +22,7 @@ def add(commands: "_SubParsersAction[ArgumentParser]") -> ArgumentParser:
         "  stillhouse doctor --file search_spaces/papers/ibkd_table4.yaml --scale small",
     )
     add_method(command)
+    add_local(command)  # As it always does: the arguments of `train` serve as they are.
     command.add_argument("--file", metavar="FILE", help="experiment file; its `search` part is not read")
     command.add_argument(
         "--variant", default="", metavar="NAME[,NAME]", help="variants of the file; default: all of them"

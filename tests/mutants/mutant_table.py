@@ -1706,9 +1706,14 @@ PREFLIGHT = [
         "preflight/weights.py",
         "preflight/test_examination.py",
         (
-            'if spec.kwargs.get("pretrained", True) and not same:',
-            'if not spec.kwargs.get("pretrained", True) and not same:',
+            'if spec.kwargs.get("pretrained", True) and not same and not made_here:',
+            'if not spec.kwargs.get("pretrained", True) and not same and not made_here:',
             "a student's random checkpoint is not looked at",
+        ),
+        (
+            "and not same and not made_here:",
+            "and not same:",
+            "random word vectors that the run makes itself are held against it",
         ),
     ),
     *mistakes(
@@ -1780,8 +1785,8 @@ PREFLIGHT = [
         "preflight/examination.py",
         "preflight/test_examination.py",
         (
-            "        *teacher_weights(planned),\n        *student_weights(planned),\n        *missing",
-            "        *student_weights(planned),\n        *missing",
+            "        findings += teacher_weights(planned)\n",
+            "        teacher_weights(planned)\n",
             "a run says nothing of a random teacher at its start",
         ),
         (

@@ -24,14 +24,18 @@ from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.fields import changed
 from stillhouse.experiments.kinds.sentences import Sentences
+from stillhouse.experiments.kinds.word_vectors import WordVectors
 from stillhouse.experiments.preparation import Prepared, prepare
 from stillhouse.experiments.source import Source
 from stillhouse.experiments.teacher import TeacherChoice
-from stillhouse.methods import hyper_parameters, load_method
+from stillhouse.methods import hyper_parameters, known_methods, load_method
 from stillhouse.plan.data import parts_of
 from stillhouse.preflight import contrast, examination, space
 from stillhouse.preflight.contrast import Softmax, judge
 from stillhouse.preflight.finding import Finding, print_concerns
+from stillhouse.preflight.planned import Planned, sketched
+from stillhouse.preflight.weights import checkpoints_of, student_weights, teacher_weights
+from stillhouse.search.trial import Context
 from stillhouse.teachers.store import StoreReader
 
 Examine = Callable[..., list[Finding]]
@@ -344,6 +348,21 @@ def test_at_the_start_of_a_run_only_concerns_are_printed_and_little_time_is_spen
         assert errors.startswith(printed) and bool(errors) is bool(printed)
 
 
+def test_a_folder_that_cannot_be_read_is_an_error_of_the_check_and_stops_no_run(
+    healthy: Experiment, trained_model: Path, tmp_path: Path, workspace: Workspace
+) -> None:
+    """A run refuses it at its own time, with its own message."""
+    shutil.copytree(trained_model, tmp_path / "model")
+    broken = changed(healthy, {"teacher.name": str(tmp_path / "model")})
+    teacher, module = broken.teacher.resolve(), load_method("mse")
+    (tmp_path / "model" / "model.safetensors").write_bytes(b"no weights")
+    planned = sketched(module, module.PRESETS["paper"], broken, workspace, teacher, "cpu")
+    findings = examination.at_start(module, module.PRESETS["paper"], broken, workspace, teacher)
+    assert not of(findings, "weights")
+    (finding,) = examination.checked("weights", lambda: teacher_weights(planned))
+    assert finding.level == "error" and "model.safetensors" in finding.found
+
+
 def flags(experiment: Experiment, root: Path) -> list[str]:
     source: Any = experiment.source
     return [
@@ -416,3 +435,23 @@ def test_every_source_of_sentences_is_looked_at(
     shuffle(folder, list(range(len(StoreReader(folder)))))
     found = of(examine(mixed), "vectors")[0].found
     assert folder.name in found and workspace.path(first).name not in found
+
+
+@pytest.mark.parametrize("name", known_methods())
+def test_the_plan_of_every_method_is_looked_at_and_its_own_random_words_are_no_error(
+    name: str, experiment: Experiment, context: Context, workspace: Workspace
+) -> None:
+    """The words of the small experiment are random, and lie in the workspace, as those that a run makes."""
+    method = load_method(name)
+    setting = dataclasses.replace(context.setting, distil_budget=4096, finetune_budget=4096)
+    teacher = experiment.teacher.resolve()
+    stage = method.plan(method.PRESETS["paper"], setting)
+    planned = Planned(experiment, teacher, setting, stage, workspace)
+    assert not concerns(student_weights(planned))
+    for check in (space.disk_space, space.memory):
+        (finding,) = check(planned)
+        assert finding.level == "note", finding
+    for words in (model for part in planned.stages for model in checkpoints_of(part.student)):
+        if words == setting.get(WordVectors):
+            elsewhere = dataclasses.replace(planned, workspace=Workspace(workspace.root / "elsewhere"))
+            assert ("weights", "error") in concerns(student_weights(elsewhere))

@@ -1,5 +1,6 @@
 """All checks of an experiment, and those that cost next to nothing and stand at the start of every run."""
 
+import contextlib
 import time
 from collections.abc import Callable
 from typing import Any
@@ -58,15 +59,15 @@ def examine(
     teacher = experiment.teacher.resolve()
     planned = read(method, hp, experiment, workspace, teacher, device)
     findings = _cheap(planned, workers)
-    findings += _checked("lengths", lambda: cut_texts(planned))
+    findings += checked("lengths", lambda: cut_texts(planned))
     findings += full_bank([planned.stage], planned.rows)
     if teacher_bytes(planned) > available_memory() and device == "cpu":
         left_out = "the teacher does not fit into memory: its vectors and the temperature were not checked."
         return from_the_worst([*findings, Finding("vectors", NOTE, left_out)])
     run = TeacherRun(planned, until)
     threads = torch.get_num_threads()
-    findings += _checked("vectors", lambda: stored_vectors(planned, run))
-    findings += _checked("temperature", lambda: _of_sample(planned, run))
+    findings += checked("vectors", lambda: stored_vectors(planned, run))
+    findings += checked("temperature", lambda: _of_sample(planned, run))
     torch.set_num_threads(threads)
     return from_the_worst(findings)
 
@@ -93,21 +94,23 @@ def at_start(
         trials: Students that are trained.
     """
     planned = sketched(method, hp, experiment, workspace, teacher, device)
-    return [
-        *teacher_weights(planned),
-        *student_weights(planned),
-        *missing_prompts(planned),
-        *disk_space(planned, trials=trials),
-    ]
+    findings: list[Finding] = []
+    # What cannot be read is refused by the run, at its own time.
+    with contextlib.suppress(BadInput):
+        findings += teacher_weights(planned)
+        findings += student_weights(planned)
+        findings += missing_prompts(planned)
+        findings += disk_space(planned, trials=trials)
+    return findings
 
 
 def _cheap(planned: Planned, workers: int) -> list[Finding]:
     return [
-        *_checked("weights", lambda: [*teacher_weights(planned), *student_weights(planned)]),
-        *_checked("prompts", lambda: missing_prompts(planned)),
+        *checked("weights", lambda: [*teacher_weights(planned), *student_weights(planned)]),
+        *checked("prompts", lambda: missing_prompts(planned)),
         *device_used(planned, workers=workers),
-        *_checked("disk", lambda: disk_space(planned)),
-        *_checked("memory", lambda: memory(planned)),
+        *checked("disk", lambda: disk_space(planned)),
+        *checked("memory", lambda: memory(planned)),
     ]
 
 
@@ -120,7 +123,7 @@ def _of_sample(planned: Planned, run: TeacherRun) -> list[Finding]:
     return [*cosine_scale(vectors_NE), *saturation(planned, vectors_NE)]
 
 
-def _checked(check: str, run: Callable[[], list[Finding]]) -> list[Finding]:
+def checked(check: str, run: Callable[[], list[Finding]]) -> list[Finding]:
     """Run a check; whatever hinders it is a finding of its own."""
     try:
         return run()

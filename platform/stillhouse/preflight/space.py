@@ -1,23 +1,22 @@
 """Disk and memory that a run needs, against what is free. All figures are estimates."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from safetensors import safe_open
 
 from stillhouse.core.artifacts import free_bytes
+from stillhouse.core.errors import BadInput
 from stillhouse.core.identity import Spec
 from stillhouse.core.machine import available_memory
-from stillhouse.core.tokenizing import is_static, transformer_part
 from stillhouse.corpora.tables import open_texts
 from stillhouse.plan.data import Mined, Model, Outside
 from stillhouse.plan.stage import Stage
 from stillhouse.preflight.finding import ERROR, NOTE, WARNING, Finding
 from stillhouse.preflight.planned import Planned
-from stillhouse.preflight.weights import checkpoints_of, layer_of
+from stillhouse.preflight.weights import checkpoints_of, kept_layers, layer_of, tensor_shapes
 from stillhouse.students.backbone import read_config
 from stillhouse.students.head import own_dimension
 
@@ -99,7 +98,7 @@ def _student_bytes(planned: Planned, trials: int) -> int:
 def _training_bytes(stage: Stage, tokens_per_text: float) -> int:
     """Weights, gradients, moments, the bank, a live teacher, and what the backward pass keeps."""
     bank = stage.objective.kwargs.get("bank")
-    held = int(bank.kwargs["size"]) * _width(stage.student) * _WEIGHT if isinstance(bank, Spec) else 0
+    held = int(bank.kwargs["size"]) * _shape(stage.student)[1] * _WEIGHT if isinstance(bank, Spec) else 0
     live = _parameters(stage.live.model) * _WEIGHT if stage.live is not None else 0
     return 4 * _WEIGHT * _parameters(stage.student) + held + live + _kept_states(stage, tokens_per_text)
 
@@ -109,36 +108,38 @@ def _kept_states(stage: Stage, tokens_per_text: float) -> int:
     origin = stage.examples.origin
     per_row = len(stage.examples.columns) + (origin.negatives - 1 if isinstance(origin, Mined) else 0)
     texts = per_row * stage.batch_size // stage.accumulate
-    layers = stage.student.kwargs.get("layers")
-    depth = len(layers) if layers is not None else _depth(stage.student)
+    layers, (depth, width) = kept_layers(stage.student), _shape(stage.student)
+    depth = depth if layers is None else len(layers)
     tokens = int(min(stage.max_length, tokens_per_text))
-    return texts * tokens * depth * _width(stage.student) * _PER_STATE
+    return texts * tokens * depth * width * _PER_STATE
 
 
 def _parameters(student: Spec[Any]) -> int:
     """Parameters of the checkpoints that a student starts from, in the layers that it keeps."""
-    kept = student.kwargs.get("layers")
+    kept = kept_layers(student)
     return sum(_elements(Path(model.path), kept) for model in checkpoints_of(student))
 
 
-def _width(student: Spec[Any]) -> int:
-    return max((own_dimension(model) for model in checkpoints_of(student)), default=0)
-
-
-def _depth(student: Spec[Any]) -> int:
-    models = [model for model in checkpoints_of(student) if not is_static(Path(model.path))]
-    return max((int(read_config(model).num_hidden_layers) for model in models), default=1)
+def _shape(student: Spec[Any]) -> tuple[int, int]:
+    """Depth and width of the checkpoints that a student starts from; word vectors count as a layer."""
+    shapes = [(1, 0)]
+    for model in checkpoints_of(student):
+        try:
+            config = read_config(model).get_text_config()
+            shapes.append((int(config.num_hidden_layers), int(config.hidden_size)))
+        except BadInput:
+            sizes = [shape for shape in tensor_shapes(Path(model.path)).values() if len(shape) == 2]
+            shapes += [(1, int(shape[1])) for shape in sizes]
+    return max(shapes)
 
 
 def _elements(folder: Path, kept: Sequence[int] | None = None) -> int:
     """Number of weights in a folder's files, in some of the layers; only the headers are read."""
     total = 0
-    for file in sorted(transformer_part(folder).glob("*.safetensors")):
-        with safe_open(file, "pt") as weights:
-            for name in weights.keys():
-                number = layer_of(name).rpartition(".")[2]
-                if kept is None or not number or int(number) in kept:
-                    total += int(np.prod(weights.get_slice(name).get_shape()))
+    for name, shape in tensor_shapes(folder).items():
+        number = layer_of(name).rpartition(".")[2]
+        if kept is None or not number or int(number) in kept:
+            total += math.prod(shape)
     return total
 
 

@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from stillhouse.core.errors import BadInput
 from stillhouse.core.identity import Spec
 from stillhouse.core.tokenizing import transformer_part
 from stillhouse.plan.data import Model
@@ -77,13 +78,12 @@ def look_at(folder: Path) -> Layers:
 
     Args:
         folder: A folder of sentence-transformers or of a Hugging Face encoder.
+
+    Raises:
+        BadInput: A file cannot be read.
     """
-    part = transformer_part(folder)
     with ExitStack() as opened:
-        tensors: dict[str, Any] = {}
-        for file in sorted(part.glob("*.safetensors")):
-            weights = opened.enter_context(safe_open(file, "pt"))
-            tensors.update({name: weights.get_slice(name) for name in weights.keys()})
+        tensors = _opened(transformer_part(folder), opened)
         layers: dict[str, list[str]] = {}
         for name in tensors:
             layers.setdefault(layer_of(name), []).append(name)
@@ -137,10 +137,36 @@ def student_weights(planned: Planned) -> list[Finding]:
     for spec in _distinct([stage.student for stage in planned.stages if not _continues(stage)]):
         for model in checkpoints_of(spec):
             same = isinstance(planned.teacher, Model) and model.sha256 == planned.teacher.sha256
-            if spec.kwargs.get("pretrained", True) and not same:
-                findings += _of_model(model, spec.kwargs.get("layers"), "the checkpoint of the student")
+            # Where no word vectors are given, random ones of the words of the texts are made there.
+            made_here = Path(model.path).is_relative_to(planned.workspace.root.resolve())
+            if spec.kwargs.get("pretrained", True) and not same and not made_here:
+                findings += _of_model(model, kept_layers(spec), "the checkpoint of the student")
         findings += _by_design(spec)
     return list(dict.fromkeys(findings))
+
+
+def _opened(folder: Path, opened: ExitStack) -> dict[str, Any]:
+    """The tensors of a folder's files, none of which is read yet."""
+    tensors: dict[str, Any] = {}
+    for file in sorted(folder.glob("*.safetensors")):
+        try:
+            weights = opened.enter_context(safe_open(file, "pt"))
+        except (OSError, SafetensorError) as error:
+            raise BadInput(f"{file} must be readable, but reading it gave: {error}.") from error
+        tensors.update({name: weights.get_slice(name) for name in weights.keys()})
+    return tensors
+
+
+def tensor_shapes(folder: Path) -> dict[str, Sequence[int]]:
+    """The shapes of the weights of a model's encoder, by name; only headers are read.
+
+    Raises:
+        BadInput: A file cannot be read.
+    """
+    with ExitStack() as opened:
+        return {
+            name: tensor.get_shape() for name, tensor in _opened(transformer_part(folder), opened).items()
+        }
 
 
 def _untrained(tensors: dict[str, Any]) -> bool:
@@ -197,10 +223,17 @@ def _by_design(spec: Spec[Any]) -> list[Finding]:
 def checkpoints_of(value: Any) -> Iterator[Model]:
     """The checkpoints that the spec of a student names, those of nested specs among them."""
     if isinstance(value, Model):
-        yield value
+        if value.path:  # a plan without data has checkpoints that are not there
+            yield value
     elif isinstance(value, Spec):
         for each in value.kwargs.values():
             yield from checkpoints_of(each)
+
+
+def kept_layers(student: Spec[Any]) -> Sequence[int] | None:
+    """The layers that a student keeps of its checkpoint; None where it keeps all."""
+    layers = student.kwargs.get("layers")
+    return layers if isinstance(layers, Sequence) else None
 
 
 def _continues(stage: Stage) -> bool:

@@ -2,16 +2,22 @@ import math
 
 import pytest
 import torch
-from stand_ins import stage  # type: ignore[import-not-found]
+from stand_ins import stage, table  # type: ignore[import-not-found]
 from torch import nn
 
-from stillhouse.plan.stage import Optimizer
+from stillhouse.plan.stage import Optimizer, Stage
+from stillhouse.training.batching import Batching
 from stillhouse.training.progress import evaluation_due
 from stillhouse.training.schedule import learning_rate, make_optimizer, parameter_groups
 
 
 def rates(decay: str, warmup: float = 0.0, steps: int = 10) -> list[float]:
     return [learning_rate(Optimizer(2.0, warmup=warmup, decay=decay), step, steps) for step in range(steps)]
+
+
+def due_steps(plan: Stage) -> list[int]:
+    course = Batching(plan, table())
+    return [step for step in range(1, plan.steps + 1) if evaluation_due(course, plan.evaluate_every, step)]
 
 
 def test_decays() -> None:
@@ -49,10 +55,9 @@ def test_presets(name: str, kind: type) -> None:
 @pytest.mark.parametrize(("steps", "evaluations"), [(60, 4), (101, 4), (7, 3), (1000, 7), (5, 5), (3, 8)])
 def test_the_requested_number_of_evaluations_is_scheduled(steps: int, evaluations: int) -> None:
     plan = stage(budget=steps * 8, evaluate_every=max(1, steps * 8 // evaluations))
-    due = [step for step in range(1, steps + 1) if evaluation_due(plan, step)]
+    due = due_steps(plan)
     assert len(due) == min(evaluations, steps) and due[-1] == steps
 
 
 def test_without_an_interval_only_the_last_step_is_evaluated() -> None:
-    plan = stage()
-    assert [step for step in range(1, 61) if evaluation_due(plan, step)] == [60]
+    assert due_steps(stage()) == [60]

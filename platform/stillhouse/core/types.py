@@ -326,6 +326,19 @@ class TermedObjective(Protocol):
 
 
 @runtime_checkable
+class TextwiseObjective(Protocol):
+    """An objective that says whether each text counts by itself, whatever the others of its batch are.
+
+    Only then may batches be made by the lengths of texts. An objective that does not say so is taken to
+    compare the texts of a batch.
+    """
+
+    def why_coupled(self) -> str:
+        """Say which term compares the texts of a batch with each other; empty if none does."""
+        ...
+
+
+@runtime_checkable
 class LowRankObjective(Protocol):
     """An objective that vectors with few directions solve correctly, so that they are not a collapse.
 

@@ -57,6 +57,10 @@ class Budget:
         average: Decay per optimiser step of the moving average of the weights, such as 0.99: the average is
             measured, kept and exported instead of the weights; 0 keeps the weights themselves. After step t
             it is at most (1 + t) / (10 + t).
+        batch_tokens: Tokens per optimiser step, padding included, instead of the method's number of texts; 0
+            counts texts. For losses in which each text counts by itself, as those of ``mse`` and ``leaf``.
+        length_window: Consecutive texts that are sorted by length and cut into batches, which are then
+            shuffled; 0 takes texts as they come. For the same losses.
         fraction: Share of the training rows. A smaller share is part of a larger one; the budgets stay.
         fraction_of: Rows that ``fraction`` applies to: ``sentences`` (or translations, or claims), ``labels``
             (pairs, or a task's rows), or ``all``.
@@ -71,6 +75,8 @@ class Budget:
     finetune_patience: int = -1
     accumulate: int = 1
     average: float = 0.0
+    batch_tokens: int = 0
+    length_window: int = 0
     fraction: float = 1.0
     fraction_of: str = "all"
     refit: Refit = field(default_factory=Refit)
@@ -89,6 +95,8 @@ class Budget:
         )
         require(self.accumulate >= 1, "budget.accumulate >= 1", accumulate=self.accumulate)
         require(0 <= self.average < 1, "0 <= budget.average < 1", average=self.average)
+        require(self.batch_tokens >= 0, "budget.batch_tokens >= 0", batch_tokens=self.batch_tokens)
+        require(self.length_window >= 0, "budget.length_window >= 0", length_window=self.length_window)
         require(0 < self.fraction <= 1, "0 < fraction <= 1", fraction=self.fraction)
         require(
             self.fraction_of in FRACTION_OF, f"fraction_of in {FRACTION_OF}", fraction_of=self.fraction_of

@@ -200,6 +200,8 @@ class Experiment:
             "finetune_patience": self.budget.finetune_patience,
             "accumulate": self.budget.accumulate,
             "average": self.budget.average,
+            "batch_tokens": self.budget.batch_tokens,
+            "length_window": self.budget.length_window,
             "max_length": self.student.length(teacher, self.common_length(teacher)),
             "prompts": self.student.prompts,
             "seed": self.seed,

@@ -16,14 +16,21 @@ from torch import nn
 from stillhouse.core.distributed import gather
 from stillhouse.core.errors import require
 from stillhouse.core.identity import Spec, spec
-from stillhouse.core.types import Batch, Encoding, SpaceObjective, TermedObjective, Terms
+from stillhouse.core.types import (
+    Batch,
+    Encoding,
+    SpaceObjective,
+    TermedObjective,
+    Terms,
+    TextwiseObjective,
+)
 from stillhouse.losses.cosine import CosineDistance
 from stillhouse.losses.numerics import why_outside, widen
 from stillhouse.losses.regression import MSE
 from stillhouse.losses.relational import SimilarityMatrix, SpreadOut
 
 
-class Alignment(nn.Module, SpaceObjective, TermedObjective):
+class Alignment(nn.Module, SpaceObjective, TermedObjective, TextwiseObjective):
     """LEAF (arXiv:2509.12539): ``mse``, and ours: ``relational``, ``cosine``, ``spread``. Column ``text``.
 
     Nothing is learnt here: a student of another dimension ends in a layer of the teacher's.
@@ -92,3 +99,9 @@ class Alignment(nn.Module, SpaceObjective, TermedObjective):
     def why_outside(self) -> str:
         """Return nothing, unless the regression learns a map that is dropped."""
         return why_outside(self.mse.projection)
+
+    def why_coupled(self) -> str:
+        """Name the terms with a weight that compare the texts of a batch."""
+        weights = {"relational_weight": self.relational_weight, "spread_weight": self.spread_weight}
+        named = [name for name, weight in weights.items() if weight]
+        return f"{' and '.join(named)} compare the texts of a batch with each other" if named else ""

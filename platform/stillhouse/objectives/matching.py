@@ -22,6 +22,7 @@ from stillhouse.core.types import (
     SpaceObjective,
     TermedObjective,
     Terms,
+    TextwiseObjective,
 )
 from stillhouse.losses.cosine import CosineDistance, PairCosineMSE
 from stillhouse.losses.numerics import why_outside
@@ -31,7 +32,7 @@ from stillhouse.losses.regression import MSE
 from stillhouse.students import pooling
 
 
-class Regression(nn.Module, SpaceObjective):
+class Regression(nn.Module, SpaceObjective, TextwiseObjective):
     """The baseline of every paper here, DistilCSE eq. 2 and 3: ``mse``. Column ``text``.
 
     Args:
@@ -58,8 +59,12 @@ class Regression(nn.Module, SpaceObjective):
         """Say that the learnt projection, if there is one, is dropped."""
         return why_outside(self.mse.projection)
 
+    def why_coupled(self) -> str:
+        """Return nothing: a term is a mean over texts."""
+        return ""
 
-class CosineApproximation(nn.Module, SpaceObjective):
+
+class CosineApproximation(nn.Module, SpaceObjective, TextwiseObjective):
     """SRA eq. 1: ``cosine``, half the cosine distance to the teacher's vector (D = E). Column ``text``."""
 
     def __init__(self) -> None:
@@ -74,6 +79,10 @@ class CosineApproximation(nn.Module, SpaceObjective):
 
     def why_outside(self) -> str:
         """Return nothing: the directions are those of the teacher's vectors."""
+        return ""
+
+    def why_coupled(self) -> str:
+        """Return nothing: a term is a mean over texts."""
         return ""
 
 
@@ -92,7 +101,7 @@ class PairCosines(nn.Module):
         return {"cosine": self.mse(*sides)}
 
 
-class ProjectedRegression(nn.Module, FittedObjective, SpaceObjective):
+class ProjectedRegression(nn.Module, FittedObjective, SpaceObjective, TextwiseObjective):
     """HPD (arXiv:2203.07687): ``mse`` to the teacher's vector after PCA. Column ``text``.
 
     The projection is fitted by `fit_teacher` before the first step and kept with the weights.
@@ -145,6 +154,10 @@ class ProjectedRegression(nn.Module, FittedObjective, SpaceObjective):
     def why_outside(self) -> str:
         """Say that the student learns the projected vectors."""
         return "it learns the principal components of its teacher's vectors (PCA), not the vectors"
+
+    def why_coupled(self) -> str:
+        """Return nothing: a term is a mean over texts."""
+        return ""
 
 
 class PatientRegression(nn.Module, TermedObjective, LayeredObjective, SpaceObjective):

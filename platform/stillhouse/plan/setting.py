@@ -133,6 +133,8 @@ class Setting:
         finetune_patience: The same for the fine-tuning stage; -1 takes ``patience``.
         accumulate: Micro-batches per optimiser step.
         average: Decay per step of the moving average of the weights; 0 keeps the weights themselves.
+        batch_tokens: Tokens per optimiser step, instead of a number of texts; 0 counts texts.
+        length_window: Consecutive texts among which batches of similar length are made; 0 makes none.
         max_length: Tokens per text for the student.
         autocast: ``float32`` or ``bfloat16``.
         seed: Seed of everything random in training.
@@ -152,6 +154,8 @@ class Setting:
     finetune_patience: int = -1
     accumulate: int = field(default=1, metadata={"identity": "unless_default"})
     average: float = field(default=0.0, metadata={"identity": "unless_default"})
+    batch_tokens: int = field(default=0, metadata={"identity": "unless_default"})
+    length_window: int = field(default=0, metadata={"identity": "unless_default"})
     max_length: int = 128
     autocast: str = "float32"
     seed: int = 0
@@ -181,9 +185,11 @@ class Setting:
         """The arguments that every stage of a plan takes from here.
 
         Args:
-            finetunes: Whether it is the fine-tuning stage, which may have a patience of its own.
+            finetunes: Whether it is the fine-tuning stage, which may have a patience of its own, and whose
+                batches are of texts in any case: its loss compares them.
         """
         own = finetunes and self.finetune_patience >= 0
+        lengths = {"batch_tokens": self.batch_tokens, "length_window": self.length_window}
         return {
             "max_length": self.max_length,
             "autocast": self.autocast,
@@ -193,4 +199,5 @@ class Setting:
             "accumulate": self.accumulate,
             "average": self.average,
             "prompts": self.prompts,
+            **({} if finetunes else lengths),
         }

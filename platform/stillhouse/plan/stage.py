@@ -13,6 +13,9 @@ from stillhouse.core.identity import Spec
 from stillhouse.core.roles import Prompts
 from stillhouse.plan.data import Examples, Named, Store, StoreMix
 
+TEXTS_TOGETHER = 8
+"""A batch by tokens has a multiple of so many texts, so that ranks and micro-batches have equal numbers."""
+
 
 @dataclass(frozen=True)
 class DevSuite(Named):
@@ -124,6 +127,9 @@ class Stage(Named):
         keeps_objective: Whether the objective, too, starts from the weights of ``start_from``.
         average: Decay per step of the moving average of the weights, which is then measured and kept instead
             of them (`training.average`); 0 keeps the weights themselves.
+        batch_tokens: Tokens per step over all ranks, padding included: a batch has as many texts as fit,
+            instead of ``batch_size``; 0 counts texts.
+        length_window: Consecutive texts among which batches of similar length are made; 0 makes none.
     """
 
     kind: ClassVar[str] = "stages"
@@ -148,6 +154,8 @@ class Stage(Named):
     prompts: Prompts = field(default=Prompts(), metadata={"identity": "unless_default"})
     keeps_objective: bool = field(default=False, metadata={"identity": "unless_default"})
     average: float = field(default=0.0, metadata={"identity": "unless_default"})
+    batch_tokens: int = field(default=0, metadata={"identity": "unless_default"})
+    length_window: int = field(default=0, metadata={"identity": "unless_default"})
 
     def __post_init__(self) -> None:
         """Check the ranges, and that nothing of the test split steers training."""
@@ -160,6 +168,7 @@ class Stage(Named):
         )
         require(self.accumulate >= 1, "accumulate >= 1", accumulate=self.accumulate)
         require(0 <= self.average < 1, "0 <= average < 1", average=self.average)
+        self._check_lengths()
         require(
             self.batch_size % self.accumulate == 0,
             "batch_size is a multiple of accumulate",
@@ -185,14 +194,41 @@ class Stage(Named):
             stores=unknown,
         )
 
+    def _check_lengths(self) -> None:
+        """Check that batches by length hold what they must."""
+        require(self.length_window >= 0, "length_window >= 0", length_window=self.length_window)
+        least = TEXTS_TOGETHER * self.max_length
+        require(
+            self.batch_tokens == 0 or self.batch_tokens >= least,
+            f"batch_tokens >= {TEXTS_TOGETHER} * max_length, or 0",
+            batch_tokens=self.batch_tokens,
+            max_length=self.max_length,
+            remedy=f"A batch has at least {TEXTS_TOGETHER} texts: give {least:,} or more tokens.",
+        )
+        require(
+            not self.batch_tokens or TEXTS_TOGETHER % self.accumulate == 0,
+            f"accumulate divides {TEXTS_TOGETHER} with batch_tokens",
+            accumulate=self.accumulate,
+        )
+
+    @property
+    def by_length(self) -> bool:
+        """Whether which texts share a batch depends on their lengths."""
+        return self.batch_tokens > 0 or self.length_window > 0
+
     @property
     def steps(self) -> int:
-        """Optimiser steps: the budget over the batch, rounded down."""
+        """Optimiser steps: the budget over the batch, rounded down.
+
+        With ``batch_tokens`` it depends on the texts, and `training.batching` knows it.
+        """
         return self.budget // self.batch_size
 
     @property
     def examples_seen(self) -> int:
-        """Examples that this stage sees: its steps times its batch."""
+        """Examples that this stage sees: whole batches, or with ``batch_tokens`` a multiple of 8."""
+        if self.batch_tokens:
+            return self.budget // TEXTS_TOGETHER * TEXTS_TOGETHER
         return self.steps * self.batch_size
 
     @property

@@ -35,6 +35,7 @@ from stillhouse.search.space import Space, check, load_space, sections_of
 from stillhouse.search.type_casts import cast_point
 from stillhouse.students.backbone import layer_count
 from stillhouse.students.head import own_dimension, require_model
+from stillhouse.training.batching import check_batching
 from stillhouse.training.teacher_space import check_plan
 
 _DEFAULT_TRIALS = 8
@@ -218,7 +219,7 @@ def warn_of_few_steps(method: Method, hp: Any, setting: Setting) -> None:
     }
     short = []
     for at, stage in enumerate(stages):
-        if stage.steps < FEW_STEPS:
+        if stage.steps < FEW_STEPS and not stage.batch_tokens:
             flags = [flag for flag, changed in budgets.items() if changed[at] != stage.budget]
             short.append(f"{stage.label} {stage.steps:,} ({flags[0] if flags else 'its own budget'})")
     if short:
@@ -247,7 +248,8 @@ def check_plans(
     teacher = experiment.teacher.resolve()
     setting = experiment.sketch(teacher)
     asymmetric = asymmetric_search(experiment)
-    if asymmetric:
+    by_length = experiment.budget.batch_tokens > 0 or experiment.budget.length_window > 0
+    if asymmetric or by_length:
         setting = dataclasses.replace(
             setting, teacher_dim=teacher.dimension or own_dimension(require_model(teacher))
         )
@@ -260,6 +262,8 @@ def check_plans(
             method.check_given(values, setting)
         if hasattr(method, "check"):
             method.check(hp, setting.student, teacher)
+        if by_length:
+            check_batching(method.plan(hp, setting), setting.teacher_dim)
         if asymmetric:
             check_plan(method.plan(hp, setting), setting.teacher_dim)
 

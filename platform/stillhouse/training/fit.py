@@ -20,6 +20,7 @@ from stillhouse.plan.stage import Stage
 from stillhouse.students.cpu.attention import optimise_for_cpu
 from stillhouse.training import checkpoint
 from stillhouse.training.average import WeightAverage, averaged
+from stillhouse.training.batching import Batching
 from stillhouse.training.gradient_shares import PREFIX, STEPS, TermGradients
 from stillhouse.training.meter import Meter
 from stillhouse.training.metrics_log import NAME, MetricsLog
@@ -100,7 +101,7 @@ def fit(
             warn(line)
     loop = _Loop(stage, table, folder, device, module, checkpoint_seconds, keep, held_out)
     try:
-        if loop.progress.ended(stage):
+        if loop.progress.ended(stage, loop.batching):
             loop.finish()
         for past in loop.progress.curve:
             loop.report(on_evaluation, past)
@@ -129,6 +130,7 @@ class _Loop:
         held_out: TrainingTable | None,
     ) -> None:
         self.held_out = held_out
+        self.batching = Batching(stage, table)
         self.stage, self.table, self.folder, self.device = stage, table, folder, device
         self.checkpoint_seconds, self.keep = checkpoint_seconds, keep
         self.module = module.to(device).train()
@@ -144,7 +146,7 @@ class _Loop:
         self.wrapped = distributed(self.module)
         self.trained = [p for p in self.module.parameters() if p.requires_grad]
         self.of_student = [p for p in self.module.student.parameters() if p.requires_grad]
-        self.log_every = max(1, min(50, stage.steps // 10))
+        self.log_every = max(1, min(50, self.batching.steps // 10))
         # Only rank 0 writes metrics; the others open a log that leads nowhere.
         self.metrics_log = MetricsLog(
             folder / NAME if rank() == 0 else Path("/dev/null"), after=self.progress.step
@@ -158,19 +160,19 @@ class _Loop:
         stop_requested: Callable[[], bool],
     ) -> None:
         """Step until the budget or patience is spent."""
-        upcoming = batches(self.stage, self.table, self.device, self.progress.step)
+        upcoming = batches(self.stage, self.table, self.device, self.progress.step, self.batching)
         self._tick = self._saved = time.perf_counter()
         with contextlib.closing(upcoming):
-            while not self.progress.ended(self.stage):
+            while not self.progress.ended(self.stage, self.batching):
                 self._step(upcoming)
                 if self._logs_at(self.progress.step):
                     self._log()
                 if self.shares:
                     self._write(self.shares)
                     self.shares = {}
-                if evaluation_due(self.stage, self.progress.step):
+                if self._evaluation_due(self.progress.step):
                     self._evaluate(evaluate, on_evaluation)
-                if not self.progress.ended(self.stage):
+                if not self.progress.ended(self.stage, self.batching):
                     self._control(stop_requested)
 
     def finish(self) -> None:
@@ -183,7 +185,10 @@ class _Loop:
         checkpoint.save_weights(self.folder / STUDENT, student)
         checkpoint.save_weights(self.folder / OBJECTIVE, objective)
         sha256 = checkpoint.weights_sha256(student)
-        manifest = summary(self.stage, self.progress, chosen, sha256, self.table.dropped, self._teacher_dim())
+        seen = self.batching.examples_after(self.progress.step)
+        manifest = summary(
+            self.stage, self.progress, seen, chosen, sha256, self.table.dropped, self._teacher_dim()
+        )
         write_manifest(self.folder, manifest)
         shutil.rmtree(self.folder / checkpoint.FOLDER, ignore_errors=True)
 
@@ -241,8 +246,11 @@ class _Loop:
             nn.utils.clip_grads_with_norm_(self.trained, self.stage.optimizer.clip_norm, norm)
         return norm
 
+    def _evaluation_due(self, step: int) -> bool:
+        return evaluation_due(self.batching, self.stage.evaluate_every, step)
+
     def _logs_at(self, step: int) -> bool:
-        return step == 1 or step % self.log_every == 0 or evaluation_due(self.stage, step)
+        return step == 1 or step % self.log_every == 0 or self._evaluation_due(step)
 
     def _log(self) -> None:
         """Read the means, which waits for the device, and stop if one is not finite."""
@@ -250,11 +258,11 @@ class _Loop:
         if not all(math.isfinite(mean) for mean in means.values()):
             shown = ", ".join(f"{name}={mean:.4g}" for name, mean in means.items())
             raise Diverged(
-                f"{self.stage.label}: the loss must be finite, but at step {at.step} of {self.stage.steps} "
-                f"(learning rate {rate:.3g}) it was not: {shown}."
+                f"{self.stage.label}: the loss must be finite, but at step {at.step} of "
+                f"{self.batching.steps} (learning rate {rate:.3g}) it was not: {shown}."
             )
         self._lap()
-        seen = (at.step - at.logged_step) * self.stage.batch_size
+        seen = self.batching.examples_after(at.step) - self.batching.examples_after(at.logged_step)
         speed = seen / max(at.seconds - at.logged_seconds, 1e-9)
         at.logged_step, at.logged_seconds = at.step, at.seconds
         self._write({**means, **self.module.readings, "learning_rate": rate, "examples_per_second": speed})
@@ -267,9 +275,9 @@ class _Loop:
         if collapsed is not None:
             raise Diverged(
                 f"{self.stage.label}: the student collapsed by step {self.progress.step} of "
-                f"{self.stage.steps} (learning rate {self._rate(-1):.3g}): {collapsed}"
+                f"{self.batching.steps} (learning rate {self._rate(-1):.3g}): {collapsed}"
             )
-        evaluation = self.progress.note(self.stage, metrics, self.keep)
+        evaluation = self.progress.note(self.stage, self.batching, metrics, self.keep)
         if metrics:
             self._write(metrics)
         self._tick = time.perf_counter()
@@ -289,7 +297,7 @@ class _Loop:
             self._save()
         if stop:
             raise Interrupted(
-                f"{self.stage.label} was interrupted at step {self.progress.step} of {self.stage.steps}; "
+                f"{self.stage.label} was interrupted at step {self.progress.step} of {self.batching.steps}; "
                 "the same command continues from here."
             )
 
@@ -347,11 +355,12 @@ class _Loop:
         return averaged("student", student, averages), averaged("objective", objective, averages)
 
     def _rate(self, offset: int = 0) -> float:
-        return learning_rate(self.stage.optimizer, self.progress.step + offset, self.stage.steps)
+        return learning_rate(self.stage.optimizer, self.progress.step + offset, self.batching.steps)
 
     def _write(self, metrics: dict[str, float]) -> None:
         if rank() == 0:
-            self.metrics_log.append(self.progress.step, self.progress.step * self.stage.batch_size, metrics)
+            examples = self.batching.examples_after(self.progress.step)
+            self.metrics_log.append(self.progress.step, examples, metrics)
 
     def _lap(self) -> None:
         now = time.perf_counter()

@@ -6,24 +6,25 @@ from concurrent.futures import ThreadPoolExecutor
 from stillhouse.core.distributed import rank, world_size
 from stillhouse.core.errors import require
 from stillhouse.core.types import Batch, IntArray
-from stillhouse.plan.stage import Stage
-from stillhouse.training.sampler import Order
+from stillhouse.plan.stage import TEXTS_TOGETHER, Stage
+from stillhouse.training.batching import Batching
 from stillhouse.training.table import TrainingTable, on_device, pinned
 
 
-def batches(stage: Stage, table: TrainingTable, device: str, first_step: int) -> Generator[Batch, None, None]:
+def batches(
+    stage: Stage, table: TrainingTable, device: str, first_step: int, batching: Batching | None = None
+) -> Generator[Batch, None, None]:
     """Iterate over this rank's micro-batches from a step on, `Stage.accumulate` of them per step.
 
     Every micro-batch is split over the ranks in order, so that W ranks together see what one process would.
     """
-    share = rank_share(stage)
-    order = Order(len(table), stage.seed)
+    rank_share(stage)
+    made = batching or Batching(stage, table)
     on_gpu = device.startswith("cuda")
 
     def indices() -> Iterator[IntArray]:
-        for step in range(first_step, stage.steps):
-            whole = order.take(step * stage.batch_size, stage.batch_size)
-            yield from whole.reshape(stage.accumulate, world_size(), share)[:, rank()]
+        for step in range(first_step, made.steps):
+            yield from made.rows(step).reshape(stage.accumulate, world_size(), -1)[:, rank()]
 
     def collate(chosen: IntArray) -> Batch:
         return pinned(table.batch(chosen)) if on_gpu else table.batch(chosen)
@@ -33,12 +34,20 @@ def batches(stage: Stage, table: TrainingTable, device: str, first_step: int) ->
 
 
 def rank_share(stage: Stage) -> int:
-    """Return the number of examples of one micro-batch on one rank.
+    """Return the number of examples of one micro-batch on one rank; with ``batch_tokens``, the smallest one.
 
     Raises:
         BadInput: The global batch cannot be divided evenly.
     """
     parts = stage.accumulate * world_size()
+    require(
+        not stage.batch_tokens or TEXTS_TOGETHER % parts == 0,
+        f"{TEXTS_TOGETHER} % (workers * accumulate) = 0 with batch_tokens",
+        workers=world_size(),
+        accumulate=stage.accumulate,
+    )
+    if stage.batch_tokens:
+        return TEXTS_TOGETHER // parts
     require(
         stage.batch_size % parts == 0,
         "batch_size % (workers * accumulate) = 0",

@@ -3,10 +3,23 @@
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from stillhouse.core.errors import BadInput, nearest
 from stillhouse.plan.stage import Stage
+
+
+class Course(Protocol):
+    """How long a run is."""
+
+    @property
+    def steps(self) -> int:
+        """Number of optimiser steps."""
+        ...
+
+    def examples_after(self, step: int) -> int:
+        """Number of examples that the first steps see."""
+        ...
 
 
 class Diverged(Exception):
@@ -60,11 +73,11 @@ class Progress:
     logged_seconds: float = 0.0
     gradient_shares: list[dict[str, float]] = field(default_factory=list)
 
-    def ended(self, stage: Stage) -> bool:
+    def ended(self, stage: Stage, course: Course) -> bool:
         """Whether the budget or the patience is exhausted."""
-        return self.step >= stage.steps or 0 < stage.patience <= self.without_better
+        return self.step >= course.steps or 0 < stage.patience <= self.without_better
 
-    def note(self, stage: Stage, metrics: Mapping[str, float], keep: int) -> Evaluation:
+    def note(self, stage: Stage, course: Course, metrics: Mapping[str, float], keep: int) -> Evaluation:
         """Add an evaluation to the curve, and update the best evaluations and the patience.
 
         Raises:
@@ -72,8 +85,8 @@ class Progress:
         """
         if stage.dev is not None and metrics:
             self._rank(_selecting(metrics, stage.dev.select), keep)
-        examples = self.step * stage.batch_size
-        evaluation = Evaluation(stage.label, self.step, examples, dict(metrics), final=self.ended(stage))
+        examples, final = course.examples_after(self.step), self.ended(stage, course)
+        evaluation = Evaluation(stage.label, self.step, examples, dict(metrics), final=final)
         self.curve.append(evaluation)
         return evaluation
 
@@ -93,18 +106,22 @@ class Progress:
         self.best = sorted([*self.best, (figure, self.step)], key=lambda kept: (-kept[0], kept[1]))[:keep]
 
 
-def evaluation_due(stage: Stage, step: int) -> bool:
+def evaluation_due(course: Course, every: int, step: int) -> bool:
     """Whether to evaluate after a step: at the end, and whenever an interval is complete.
 
     An evaluation that falls within half an interval of the end is left to the end.
+
+    Args:
+        course: How many steps there are, and how many examples they see.
+        every: Examples between two evaluations; 0 evaluates at the end only.
+        step: The step that was taken last.
     """
-    if step >= stage.steps:
+    if step >= course.steps:
         return True
-    if stage.evaluate_every == 0:
+    if every == 0:
         return False
-    seen, every = step * stage.batch_size, stage.evaluate_every
-    full = seen // every > (seen - stage.batch_size) // every
-    return full and 2 * (stage.steps - step) * stage.batch_size >= every
+    seen, before, whole = (course.examples_after(at) for at in (step, step - 1, course.steps))
+    return seen // every > before // every and 2 * (whole - seen) >= every
 
 
 def _selecting(metrics: Mapping[str, float], select: str) -> float:

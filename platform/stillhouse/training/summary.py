@@ -12,13 +12,20 @@ from stillhouse.training.watch import versions
 
 
 def summary(
-    stage: Stage, progress: Progress, chosen: int, sha256: str, dropped: int, teacher_dim: int | None
+    stage: Stage,
+    progress: Progress,
+    examples: int,
+    chosen: int,
+    sha256: str,
+    dropped: int,
+    teacher_dim: int | None,
 ) -> dict[str, Any]:
     """Summarise a finished run.
 
     Args:
         stage: The stage that was trained.
         progress: The final progress.
+        examples: Number of examples that were seen.
         chosen: The step whose weights are kept.
         sha256: Hash of these weights.
         dropped: Number of examples left out because one of their texts has no teacher vector.
@@ -29,7 +36,7 @@ def summary(
         "label": stage.label,
         "fingerprint": stage.fingerprint,
         "steps": progress.step,
-        "examples": progress.step * stage.batch_size,
+        "examples": examples,
         "chosen_step": chosen,
         "seconds": round(progress.seconds, 3),
         "workers": world_size(),

@@ -99,6 +99,13 @@ class TrainingTable:
             )
         return next(iter(dims.values()), None)
 
+    @property
+    def lengths(self) -> IntArray:
+        """Number of tokens of every example, (N,), where it is a single text."""
+        (column,) = self.rows
+        assert self.rows[column].ndim == 1, "each example is one text"
+        return np.asarray(self.tokens[column].lengths)[self.rows[column]]
+
     def teacher_blocks(self, rows: int = 4096) -> dict[str, Iterator[FloatArray]]:
         """Iterate over each store's vectors of the training rows, in order, to fit an objective to them."""
 

@@ -92,13 +92,13 @@ def check_plan(plan: Stage, teacher_dim: int) -> None:
             if before.student != stage.student:
                 raise _outside(f"the stage {stage.label}", _CHANGED)
             followed = before
-        dims = {"student_dim": _dim_of(followed.student), "teacher_dim": teacher_dim}
+        dims = {"student_dim": dim_of(followed.student), "teacher_dim": teacher_dim}
         reason = why_not_same(**dims) or _why_outside(followed.objective.build(**dims))
         if reason:
             raise _outside(f"the stage {stage.label}", reason)
 
 
-def _dim_of(student: Spec[Any]) -> int:
+def dim_of(student: Spec[Any]) -> int:
     """The dimension of a student's vectors; each student is built once per process."""
     # By the printed form, not by the fingerprint, which does not cover paths.
     if (key := repr(student)) not in _DIMS:

@@ -1,0 +1,145 @@
+"""Which examples each step reads: a function of the stage and the lengths of its texts, and of nothing else.
+
+A step that is resumed, or divided over ranks, therefore reads what it would have read otherwise.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from stillhouse.core.errors import BadInput, require
+from stillhouse.core.types import IntArray, TextwiseObjective
+from stillhouse.plan.stage import TEXTS_TOGETHER, Stage
+from stillhouse.training.sampler import Order
+from stillhouse.training.table import TrainingTable
+from stillhouse.training.teacher_space import dim_of
+
+WINDOW = 8192
+"""Texts that are cut into batches at once where lengths are not grouped."""
+_SHUFFLE = 7
+
+
+class Batching:
+    """The batches of a stage, each of them at random access.
+
+    By default a batch is the next ``batch_size`` examples of the order. With ``length_window``, that many
+    consecutive examples are sorted by length and cut into batches, and the batches are shuffled: the texts of
+    a batch have similar lengths, and the lengths of the next batch remain random. With ``batch_tokens`` a
+    batch has as many texts as fit when all are padded to its longest: a multiple of 8, so that it can be
+    divided over ranks. Each example is read as often as by default; only the texts beside it differ.
+
+    Args:
+        stage: Says how batches are made.
+        table: The examples.
+
+    Attributes:
+        steps: Number of optimiser steps.
+
+    Raises:
+        BadInput: There are no examples.
+    """
+
+    def __init__(self, stage: Stage, table: TrainingTable) -> None:
+        self.stage, self.order = stage, Order(len(table), stage.seed)
+        self.steps = stage.steps
+        self._cached: tuple[int, list[IntArray]] | None = None
+        if not stage.by_length:
+            return
+        self.lengths = table.lengths
+        self.span = _span(stage)
+        if stage.batch_tokens:
+            windows = range(-(-stage.examples_seen // self.span))
+            sizes = [[len(batch) for batch in self._made(window)] for window in windows]
+            self._ends = np.cumsum([size for window in sizes for size in window], dtype=np.int64)
+            self._firsts = np.cumsum([0, *(len(window) for window in sizes)], dtype=np.int64)
+            self.steps = len(self._ends)
+
+    def rows(self, step: int) -> IntArray:
+        """The examples of a step, over all ranks."""
+        stage = self.stage
+        if not stage.by_length:
+            return self.order.take(step * stage.batch_size, stage.batch_size)
+        if stage.batch_tokens:
+            window = int(np.searchsorted(self._firsts, step, side="right")) - 1
+            place = step - int(self._firsts[window])
+        else:
+            window, place = divmod(step, self.span // stage.batch_size)
+        if self._cached is None or self._cached[0] != window:
+            self._cached = (window, self._made(window))
+        return self._cached[1][place]
+
+    def examples_after(self, step: int) -> int:
+        """Number of examples that the first steps read."""
+        if not self.stage.batch_tokens:
+            return step * self.stage.batch_size
+        return int(self._ends[step - 1]) if step else 0
+
+    def _made(self, window: int) -> list[IntArray]:
+        """The batches of a window, in the order in which they are read."""
+        first = window * self.span
+        rows = self.order.take(first, min(self.span, self.stage.examples_seen - first))
+        lengths = np.asarray(self.lengths[rows])
+        if self.stage.length_window:
+            sorted_N = np.argsort(lengths, kind="stable")
+            rows, lengths = rows[sorted_N], lengths[sorted_N]
+        cuts = (
+            _cuts(lengths, self.stage.batch_tokens)
+            if self.stage.batch_tokens
+            else np.arange(0, len(rows), self.stage.batch_size)
+        )
+        made = np.split(rows, cuts[1:])
+        if not self.stage.length_window:
+            return made
+        order = np.random.default_rng((self.stage.seed, _SHUFFLE, window)).permutation(len(made))
+        return [made[place] for place in order]
+
+
+def _span(stage: Stage) -> int:
+    """Number of examples of a window: whole batches."""
+    if stage.batch_tokens:
+        return max(1, (stage.length_window or WINDOW) // TEXTS_TOGETHER) * TEXTS_TOGETHER
+    return max(1, stage.length_window // stage.batch_size) * stage.batch_size
+
+
+def _cuts(lengths_N: IntArray, most: int) -> npt.NDArray[np.int64]:
+    """Return where batches begin that have at most ``most`` tokens, padding included, in multiples of 8."""
+    longest = lengths_N.reshape(-1, TEXTS_TOGETHER).max(axis=1)
+    cuts, texts, padded_to = [0], 0, 0
+    for unit, length in enumerate(longest):
+        padded_to = max(padded_to, int(length))
+        if texts and (texts + TEXTS_TOGETHER) * padded_to > most:
+            cuts.append(unit * TEXTS_TOGETHER)
+            texts, padded_to = 0, int(length)
+        texts += TEXTS_TOGETHER
+    return np.array(cuts, np.int64)
+
+
+def check_batching(plan: Stage, teacher_dim: int) -> None:
+    """Refuse batches by length for a plan that has a stage whose loss compares the texts of a batch.
+
+    Args:
+        plan: The last stage.
+        teacher_dim: E.
+
+    Raises:
+        BadInput: With the stage, and the reason.
+    """
+    asked = [stage for stage in plan.chain() if stage.by_length]
+    for stage in asked:
+        columns = list(stage.examples.columns)
+        require(
+            len(columns) == 1,
+            "batches by length must be of single texts (budget.batch_tokens, budget.length_window)",
+            stage=stage.label,
+            columns=columns,
+        )
+        objective = stage.objective.build(student_dim=dim_of(stage.student), teacher_dim=teacher_dim)
+        reason = objective.why_coupled() if isinstance(objective, TextwiseObjective) else _COUPLED
+        if reason:
+            raise BadInput(
+                "batches by length (budget.batch_tokens, budget.length_window) must have a loss in which "
+                f"each text counts by itself, but the stage {stage.label} has none: {reason}. Among texts of "
+                "one length it would be another loss. Leave both fields out, or take mse or leaf."
+            )
+
+
+_COUPLED = "its terms compare the texts of a batch with each other, or do not say that they do not"

@@ -22,7 +22,7 @@ from harness import ROOT, Row, machine, table
 HERE = Path(__file__).resolve().parent
 SCRIPTS = {
     "Teacher embedding": ("embedding", "pipeline", "actors", "memory"),
-    "Training": ("step", "loop", "terms", "ddp"),
+    "Training": ("step", "loop", "lengths", "terms", "ddp"),
     "Sweeps": ("sweep", "overhead", "trial_start", "nested"),
     "Search": ("search",),
     "Stores and commands": ("store", "imports"),

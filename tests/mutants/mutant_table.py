@@ -8,6 +8,8 @@ STAGES = "methods/test_golden_stages.py"
 RANKS = "methods/test_two_ranks.py"
 ROLES = "experiments/test_roles.py"
 MIXING = "corpora/test_mixing.py"
+BATCHING = "training/test_batching.py"
+LENGTHS = "methods/test_lengths.py"
 SOURCES = "experiments/test_sources.py"
 CONTRACT = "methods/test_contract.py"
 PRESETS = "methods/test_presets_ibkd.py methods/test_presets_distilcse.py methods/test_presets_baselines.py"
@@ -1078,6 +1080,89 @@ DATA = [
 
 OTHER_PKD = f"{GOLDEN}::test_pkd_with_a_teacher_of_another_size_and_tokenizer"
 TRAINING = [
+    *mistakes(
+        "training/batching.py",
+        BATCHING,
+        ("min(self.span, self.stage.examples_seen - first)", "self.span", "texts beyond the budget are read"),
+        (
+            'kind="stable")\n            rows, lengths =',
+            'kind="stable")\n            _, lengths =',
+            "texts are not sorted",
+        ),
+        ("(self.stage.seed, _SHUFFLE, window)", "(_SHUFFLE, window)", "the seed is not used"),
+        (
+            ".permutation(len(made))",
+            ".permutation(len(made)).argsort().argsort() * 0 + np.arange(len(made))",
+            "short batches come first",
+        ),
+        (
+            "if texts and (texts + TEXTS_TOGETHER) * padded_to > most:",
+            "if texts and texts * padded_to > most:",
+            "a batch has too many tokens",
+        ),
+        (
+            "padded_to = max(padded_to, int(length))",
+            "padded_to = int(length)",
+            "the longest text of a batch is forgotten",
+        ),
+        (
+            "self._ends[step - 1]) if step else 0",
+            "self._ends[min(step, len(self._ends) - 1)])",
+            "one batch too many is counted",
+        ),
+        ("self._cached[0] != window", "False", "the first window is read for ever"),
+        (
+            "if isinstance(objective, TextwiseObjective) else _COUPLED",
+            'if isinstance(objective, TextwiseObjective) else ""',
+            "a contrast goes by length",
+        ),
+    ),
+    *mistakes(
+        "training/progress.py",
+        BATCHING,
+        (
+            "(step, step - 1, course.steps)",
+            "(step, step, course.steps)",
+            "nothing is evaluated before the end",
+        ),
+    ),
+    *mistakes(
+        "plan/stage.py",
+        BATCHING,
+        (
+            "return self.budget // TEXTS_TOGETHER * TEXTS_TOGETHER",
+            "return self.steps * self.batch_size - TEXTS_TOGETHER",
+            "a batch of texts is left out",
+        ),
+    ),
+    *mistakes(
+        "objectives/alignment.py",
+        BATCHING,
+        (
+            "for name, weight in weights.items() if weight]",
+            'for name, weight in weights.items() if weight and name == "spread_weight"]',
+            "similarity matrices go by length",
+        ),
+    ),
+    *mistakes(
+        "plan/setting.py",
+        LENGTHS,
+        ("**({} if finetunes else lengths),", "**lengths,", "pairs go by length"),
+    ),
+    *mistakes(
+        "experiments/experiment.py",
+        LENGTHS,
+        ('"batch_tokens": self.budget.batch_tokens,', '"batch_tokens": 0,', "the field is not used"),
+    ),
+    *mistakes(
+        "sweeps/checks.py",
+        LENGTHS,
+        (
+            "        if by_length:\n            check_batching",
+            "        if asymmetric:\n            check_batching",
+            "nothing is refused",
+        ),
+    ),
     *mistakes(
         "training/module.py",
         OTHER_PKD,

@@ -247,7 +247,8 @@ def test_a_loss_that_compares_the_texts_of_a_batch_is_refused(ways: dict[str, in
     ):
         with pytest.raises(BadInput, match=f"each text counts by itself, but the stage distil .*{reason}"):
             check_batching(plan_of(objective=objective, **same), 6)
-        check_batching(plan_of(objective=objective, student=spec(Tiny, dim=6)), 6)
+    with pytest.raises(BadInput, match=r"must have a stage on plain text, but got stages=\['distil'\]"):
+        check_batching(plan_of(objective=spec(Regression)), 6)
     pairs = plan_of(**same)
     pairs = replace(pairs, examples=replace(pairs.examples, columns={"a": 1, "b": 2}, text_role=""))  # type: ignore[dict-item]
     with pytest.raises(BadInput, match="batches by length must be of single texts"):

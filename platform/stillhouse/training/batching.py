@@ -114,16 +114,23 @@ def _cuts(lengths_N: IntArray, most: int) -> npt.NDArray[np.int64]:
 
 
 def check_batching(plan: Stage, teacher_dim: int) -> None:
-    """Refuse batches by length for a plan that has a stage whose loss compares the texts of a batch.
+    """Refuse batches by length for a plan with a stage whose loss compares the texts of a batch.
 
     Args:
-        plan: The last stage.
+        plan: The last stage of a plan that was asked for batches by length.
         teacher_dim: E.
 
     Raises:
         BadInput: With the stage, and the reason.
     """
     asked = [stage for stage in plan.chain() if stage.by_length]
+    labels = [stage.label for stage in plan.chain()]
+    require(
+        bool(asked),
+        "batches by length (budget.batch_tokens, budget.length_window) must have a stage on plain text",
+        stages=labels,
+        remedy="These keep their batches in any case: leave both fields out.",
+    )
     for stage in asked:
         columns = list(stage.examples.columns)
         require(

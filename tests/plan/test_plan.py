@@ -90,6 +90,8 @@ OTHER: dict[type, dict[str, Any]] = {
         "prompts": Prompts(query="query: "),
         "keeps_objective": True,
         "average": 0.99,
+        "batch_tokens": 4096,
+        "length_window": 512,
     },
 }
 """Another value of every field."""

@@ -455,3 +455,30 @@ def test_the_plan_of_every_method_is_looked_at_and_its_own_random_words_are_no_e
         if words == setting.get(WordVectors):
             elsewhere = dataclasses.replace(planned, workspace=Workspace(workspace.root / "elsewhere"))
             assert ("weights", "error") in concerns(student_weights(elsewhere))
+
+
+@pytest.mark.parametrize("method", ["ibkd", "ckd", "leaf"])
+def test_a_student_that_keeps_its_projection_has_the_dimension_of_its_teacher(
+    method: str, healthy: Experiment, workspace: Workspace
+) -> None:
+    module = load_method(method)
+    kept = {} if method == "leaf" else {"keep_projection": True}
+    findings = examination.examine(
+        module,
+        hyper_parameters(module, {"bank_size": 0, **kept} if method == "ckd" else kept),
+        healthy,
+        workspace,
+    )
+    assert not concerns(findings)
+    assert "its projection to 32 dimensions" in of(findings, "weights")[0].found
+
+
+def test_time_that_is_up_leaves_a_few_texts_of_everything(
+    healthy: Experiment, stored: tuple[Path, Prepared], workspace: Workspace
+) -> None:
+    shutil.copytree(stored[0], workspace.root)
+    module = load_method("ckd")
+    point = hyper_parameters(module, {"bank_size": 0})
+    findings = examination.examine(module, point, healthy, workspace, seconds=0.0)
+    assert "words-train (8), words-dev (8), words-test (8)" in of(findings, "vectors")[0].found
+    assert "8 different texts" in of(findings, "cosines")[0].found

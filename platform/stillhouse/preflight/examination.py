@@ -55,7 +55,7 @@ def examine(
     Raises:
         BadInput: The teacher, the data or the plan cannot be used at all.
     """
-    until = time.perf_counter() + seconds
+    start = time.perf_counter()
     teacher = experiment.teacher.resolve()
     planned = read(method, hp, experiment, workspace, teacher, device)
     findings = _cheap(planned, workers)
@@ -64,10 +64,10 @@ def examine(
     if teacher_bytes(planned) > available_memory() and device == "cpu":
         left_out = "the teacher does not fit into memory: its vectors and the temperature were not checked."
         return from_the_worst([*findings, Finding("vectors", NOTE, left_out)])
-    run = TeacherRun(planned, until)
+    run = TeacherRun(planned)
     threads = torch.get_num_threads()
-    findings += checked("vectors", lambda: stored_vectors(planned, run))
-    findings += checked("temperature", lambda: _of_sample(planned, run))
+    findings += checked("temperature", lambda: _of_sample(planned, run, start + seconds / 2))
+    findings += checked("vectors", lambda: stored_vectors(planned, run, start + seconds))
     torch.set_num_threads(threads)
     return from_the_worst(findings)
 
@@ -114,12 +114,12 @@ def _cheap(planned: Planned, workers: int) -> list[Finding]:
     ]
 
 
-def _of_sample(planned: Planned, run: TeacherRun) -> list[Finding]:
+def _of_sample(planned: Planned, run: TeacherRun, until: float) -> list[Finding]:
     """What the teacher's vectors of the sample say: their cosines, and the first softmax of the losses."""
     store = planned.encoder_store
     if store is None or not planned.texts:
         return []
-    vectors_NE = run.embed(store, planned.texts)
+    vectors_NE = run.embed(store, planned.texts, until)
     return [*cosine_scale(vectors_NE), *saturation(planned, vectors_NE)]
 
 

@@ -20,6 +20,7 @@ from stillhouse.methods import Method, unread
 from stillhouse.plan.data import Model, Store, Teacher, TextTable, parts_of
 from stillhouse.plan.setting import Setting
 from stillhouse.plan.stage import Stage
+from stillhouse.students.head import own_dimension
 from stillhouse.teachers.embedding import resolve_compute
 
 SAMPLE = 256
@@ -105,6 +106,11 @@ class Planned:
         return teacher_store(texts, self.teacher, self.role, max_length=longest, compute=self.compute)
 
 
+def dimension_of(teacher: Teacher) -> int:
+    """Number of dimensions of a teacher's vectors (E), without running it."""
+    return teacher.dimension or (own_dimension(teacher) if isinstance(teacher, Model) else 0)
+
+
 def texts_of(setting: Setting) -> int:
     """Number of texts to distil on in prepared data; 0 where there are none."""
     sentences = setting.get(Sentences)
@@ -124,7 +130,7 @@ def sketched(
         teacher: What the experiment's teacher resolves to.
         device: Where teacher and students run.
     """
-    setting = experiment.sketch(teacher)
+    setting = dataclasses.replace(experiment.sketch(teacher), teacher_dim=dimension_of(teacher))
     return Planned(experiment, teacher, setting, method.plan(hp, setting), workspace, device)
 
 

@@ -12,13 +12,12 @@ from stillhouse.core.errors import BadInput
 from stillhouse.core.identity import Spec
 from stillhouse.core.machine import available_memory
 from stillhouse.corpora.tables import open_texts
-from stillhouse.plan.data import Mined, Model, Outside
+from stillhouse.plan.data import Mined, Model
 from stillhouse.plan.stage import Stage
 from stillhouse.preflight.finding import ERROR, NOTE, WARNING, Finding
 from stillhouse.preflight.planned import Planned
 from stillhouse.preflight.weights import checkpoints_of, kept_layers, layer_of, tensor_shapes
 from stillhouse.students.backbone import read_config
-from stillhouse.students.head import own_dimension
 
 _WEIGHT = 4
 """Bytes of a weight in float32; a gradient and each of Adam's two moments take as many."""
@@ -78,8 +77,7 @@ def _compared(check: str, needed: int, free: int, found: str, remedy: str) -> li
 
 def _stored_bytes(planned: Planned) -> int:
     """Vectors that are not there yet, and the tokens of the texts to distil on."""
-    teacher = planned.teacher
-    dim = teacher.dimension if isinstance(teacher, Outside) else teacher.dimension or own_dimension(teacher)
+    dim = planned.setting.teacher_dim
     missing = [store for store in planned.stores if not planned.workspace.finished(store)]
     if planned.is_read:
         rows = sum(len(open_texts(planned.workspace, store.texts)) for store in missing)

@@ -34,15 +34,19 @@ class TeacherRun:
 
     Args:
         planned: The run.
-        until: Time, by `time.perf_counter`, after which nothing more is embedded.
     """
 
-    def __init__(self, planned: Planned, until: float) -> None:
-        self._planned, self._until = planned, until
+    def __init__(self, planned: Planned) -> None:
+        self._planned = planned
         self._loaded: nn.Module | None = None
 
-    def embed(self, store: Store, texts: Sequence[str]) -> Vectors:
+    def embed(self, store: Store, texts: Sequence[str], until: float) -> Vectors:
         """Embed texts as for a store, as many of the first ones as there is time for; (n, E).
+
+        Args:
+            store: How the teacher reads.
+            texts: The texts, of which a few are embedded in any case.
+            until: Time, by `time.perf_counter`, after which no more are embedded.
 
         Raises:
             BadInput: The teacher cannot be loaded, or its endpoint refuses.
@@ -53,7 +57,7 @@ class TeacherRun:
             parts.append(embed(texts[first : first + count]))
             # The next part is twice as large, and takes at most about twice as long.
             first, count, now = first + count, 2 * count, time.perf_counter()
-            if now + 2 * (now - start) > self._until:
+            if now + 2 * (now - start) > until:
                 break
         return np.concatenate(parts) if parts else np.empty((0, 0), np.float32)
 
@@ -76,8 +80,13 @@ class TeacherRun:
         return lambda texts: forward(*tokenizer([store.prompt + text for text in texts]))
 
 
-def stored_vectors(planned: Planned, run: TeacherRun) -> list[Finding]:
+def stored_vectors(planned: Planned, run: TeacherRun, until: float) -> list[Finding]:
     """Compute some rows of every finished store again, and compare them with what the store holds.
+
+    Args:
+        planned: The run.
+        run: Its teacher.
+        until: Time, by `time.perf_counter`, after which only a few rows per store are computed.
 
     Raises:
         BadInput: A store is damaged, or the teacher cannot be loaded.
@@ -90,7 +99,7 @@ def stored_vectors(planned: Planned, run: TeacherRun) -> list[Finding]:
             continue
         if not isinstance(store.teacher, Model | Endpoint):
             continue
-        cosines, rows = _compared(planned, store, run)
+        cosines, rows = _compared(planned, store, run, until)
         wrong = [row for row, cosine in zip(rows, cosines, strict=True) if not cosine >= FLOOR]
         if wrong:
             findings.append(_wrong(store, wrong, cosines))
@@ -129,7 +138,9 @@ _ALIKE = 0.9
 """Mean cosine of different texts from which on vectors are nearly all alike."""
 
 
-def _compared(planned: Planned, store: Store, run: TeacherRun) -> tuple[npt.NDArray[np.float64], list[int]]:
+def _compared(
+    planned: Planned, store: Store, run: TeacherRun, until: float
+) -> tuple[npt.NDArray[np.float64], list[int]]:
     """Cosines of stored and computed vectors, and the rows."""
     reader = open_store(planned.workspace, store)
     count = ASKED if isinstance(store.teacher, Endpoint) else ROWS
@@ -137,7 +148,7 @@ def _compared(planned: Planned, store: Store, run: TeacherRun) -> tuple[npt.NDAr
     kept = np.isin(rows, reader.rows)
     rows = [row for row, keep in zip(rows, kept, strict=True) if keep]
     texts = [text for text, keep in zip(texts, kept, strict=True) if keep]
-    fresh_NE = run.embed(store, texts).astype(np.float64)
+    fresh_NE = run.embed(store, texts, until).astype(np.float64)
     rows = rows[: len(fresh_NE)]
     held_NE = reader.gather(np.array(rows, np.int64)).astype(np.float64)
     if held_NE.shape != fresh_NE.shape:

@@ -190,7 +190,7 @@ def _of_model(model: Model, kept: Sequence[int] | None, who: str) -> list[Findin
             Finding(
                 CHECK,
                 ERROR,
-                f"{who}, {name}, has weights that were never trained: in all of its layers "
+                f"{who}, {name}, has weights that were never trained: in every layer that is used "
                 f"({len(layers.names)}) norms are 1, biases are 0 and matrices are plain random draws.",
                 "Name a trained checkpoint; a folder that was made from a configuration alone has random "
                 "weights.",

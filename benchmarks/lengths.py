@@ -24,7 +24,7 @@ from stillhouse.training import grouped
 from stillhouse.training.prefetch import batches
 from stillhouse.training.table import TrainingTable
 
-LENGTH, BATCH = 256, 128
+LENGTH, BATCH = 256, 64
 WAYS = {
     "random": {},
     "similar": {"length_window": True},
@@ -64,7 +64,7 @@ def texts(count: int) -> TextTable:
 
 def ways(quick: bool) -> dict[str, Way]:
     """The three ways over the same texts."""
-    count = 128 if quick else 768
+    count = 64 if quick else 256
     table = texts(count)
     batch = 16 if quick else BATCH
     first = make_stage(

@@ -265,6 +265,26 @@ LOSSES = [
 
 OBJECTIVES = [
     *mistakes(
+        "objectives/reranking.py",
+        "objectives/test_reranking.py",
+        (
+            'if self.similarity == "cosine":',
+            'if self.similarity == "dot":',
+            "cosine and inner product swapped",
+        ),
+        (
+            "torch.cat([passage_BD[:, None], negatives_BKD], dim=1)",
+            "torch.cat([negatives_BKD, passage_BD[:, None]], dim=1)",
+            "the scores of other candidates",
+        ),
+        ("return self.scale * torch.einsum", "return torch.einsum", "the student's scores without scale"),
+        ('terms["soft"] = self.weight * self.soft(', 'terms["soft"] = self.soft(', "no weight"),
+        ("labels_BC[:, 0] = 1", "labels_BC[:, -1] = 1", "a hard negative is relevant"),
+        ("span <= 2 * self.scale:", "span <= 200 * self.scale:", "no remark on scores out of reach"),
+        ("not self.scale / 10 <= span", "not self.scale / 1000 <= span", "none on scores that are too small"),
+        ("_rounded(span / _SHARE)", "_rounded(span)", "a temperature that flattens the scores"),
+    ),
+    *mistakes(
         "objectives/contrasts.py",
         f"{RANKS} {GOLDEN}",
         (
@@ -405,6 +425,27 @@ OBJECTIVES = [
 ]
 
 METHODS = [
+    *mistakes(
+        "methods/rerank_kd.py",
+        "sweeps/test_rerank_kd.py",
+        (
+            "trained_on = sample(pairs, 1 - hp.teacher_held_out)",
+            "trained_on = sample(pairs, hp.teacher_held_out)",
+            "the held-out share is trained on",
+        ),
+        ("if scores.given or not hp.follows:", "if scores.given:", "a reranker that nothing reads"),
+        (
+            "teacher: Model | Stage = scores.cross_encoder or _reranker",
+            "teacher: Model | Stage = _reranker",
+            "the published reranker is not asked",
+        ),
+        ("NO_PROMPTS, seed=hp.teacher_seed)", "NO_PROMPTS)", "a reranker for every seed"),
+        (
+            "return sample(scored, share.fraction) if share else scored",
+            "return scored",
+            "the share is forgotten",
+        ),
+    ),
     *mistakes(
         "methods/ibkd.py",
         f"{GOLDEN}::test_ibkd",
@@ -627,6 +668,20 @@ METHODS = [
 
 STUDENTS = [
     *mistakes(
+        "students/reranker.py",
+        "students/test_reranker.py",
+        (
+            "torch.cat([first_BT[:, None], others_BKT], dim=1)",
+            "torch.cat([others_BKT, first_BT[:, None]], dim=1)",
+            "negatives in front of the passage",
+        ),
+        (
+            "joined(passage.attention_mask_BT, negatives.attention_mask_BT)",
+            "joined(passage.attention_mask_BT, negatives.attention_mask_BT).fill_(1)",
+            "padding is read",
+        ),
+    ),
+    *mistakes(
         "students/pooling.py",
         "students/test_pooling.py",
         (
@@ -740,6 +795,22 @@ STUDENTS = [
 ]
 
 DATA = [
+    *mistakes(
+        "experiments/kinds/scores.py",
+        "sweeps/test_rerank_kd.py",
+        (
+            "context.provide(Pairs, PairData(examples, {}, rows))",
+            "str(PairData(examples, {}, rows))",
+            "files that nothing reads",
+        ),
+        (
+            "return ScoreData(bool(self.path), published)",
+            "return ScoreData(False, published)",
+            "given scores are scored again",
+        ),
+        ("            not (self.path and labelled),", "            True,", "pairs that would be ignored"),
+        ('list_files(self.path, "file of scores")', "str(self.path)", "a missing file is found out late"),
+    ),
     *mistakes(
         "corpora/reading/scored.py",
         "corpora/test_scored.py",
@@ -1161,6 +1232,17 @@ TRAINING = [
             "        if by_length:\n            check_batching",
             "        if asymmetric:\n            check_batching",
             "nothing is refused",
+        "training/pair_scores.py",
+        "sweeps/test_rerank_kd.py",
+        (
+            'np.concatenate([rows["passage"][:, None], rows["negatives"]], axis=1)',
+            'np.concatenate([rows["negatives"], rows["passage"][:, None]], axis=1)',
+            "the passage's score comes last",
+        ),
+        (
+            "first = [query for query in asked for _ in range(width)]",
+            "first = [query for _ in range(width) for query in asked]",
+            "scores of other queries",
         ),
     ),
     *mistakes(
@@ -1372,6 +1454,16 @@ TRAINING = [
 ]
 
 EVALUATION = [
+    *mistakes(
+        "evaluation/candidate_ranking.py",
+        "sweeps/test_rerank_kd.py",
+        (
+            'np.setdiff1d(np.arange(len(rows["query"])), kept)',
+            "kept",
+            "a reranker measured on what it learnt",
+        ),
+        ("labels_QC[:, 0] = 1", "labels_QC[:, -1] = 1", "a hard negative is relevant"),
+    ),
     *mistakes(
         "evaluation/metrics.py",
         "evaluation/test_metrics.py",

@@ -30,6 +30,7 @@ from stillhouse.methods import hyper_parameters, load_method
 from stillhouse.plan.data import Model
 from stillhouse.plan.setting import Setting
 from stillhouse.plan.stage import Stage
+from stillhouse.training.models import encoder_in
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 FINETUNED = {"finetune_batch_size": 6, "finetune_temperature": 0.3, "finetune_learning_rate": 1e-2}
@@ -489,6 +490,49 @@ def test_simcse(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     student = bert(world.base, (0, 3))
     vectors = labelled_vectors(world, first, student.mean)
     assert_step(first, {"nce": supervised(vectors, first, 0.3, shared=True)}, student.parameters())
+
+
+@pytest.mark.parametrize("loss", ["margin_mse", "kl", "contrastive_kl"])
+def test_rerank_kd(loss: str, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The recorded scores of the passage and its negatives, and the student's in the same order."""
+    losses = {"loss": loss, "temperature": 2.0, "weight": 0.7, "contrast_temperature": 0.3}
+    plan = planned(
+        "rerank_kd",
+        world.setting(world.teacher),
+        batch_size=6,
+        teacher_batch_size=6,
+        teacher_held_out=0.2,
+        similarity="cosine",
+        scale=5.0,
+        learning_rate=1e-2,
+        **losses,
+    )
+    steps = train_recorded(plan, world.workspace, monkeypatch)
+    assert list(steps) == ["teacher", "rerank_kd"]
+    reranker, student = encoder_in(world.workspace.path(next(plan.chain()))), bert(world.base, (0, 3))
+    for number, step in enumerate(steps["rerank_kd"][:2]):
+        if number:
+            student.load(step.state)
+        terms: list[Tensor] = []
+        vectors, scores = labelled_vectors(world, step, student.mean), step.batch.values["scores"].double()
+        texts = labelled_vectors(world, step, str)
+        for i, query in enumerate(vectors["query"]):
+            read = [texts["passage"][i], *texts["negatives"][i]]
+            expected = reranker.score([texts["query"][i]] * len(read), read)[:, 0]
+            assert scores[i].tolist() == pytest.approx(expected.tolist(), abs=1e-3)
+            own = [5 * cosine(query, each) for each in (vectors["passage"][i], *vectors["negatives"][i])]
+            given = list(scores[i])
+            if loss == "margin_mse":
+                margins = [(own[0] - s) - (given[0] - t) for s, t in zip(own[1:], given[1:], strict=True)]
+                terms.append(average([margin**2 for margin in margins]))
+            else:
+                p, q = (torch.stack([(value / 2).exp() for value in each]) for each in (given, own))
+                p, q = p / p.sum(), q / q.sum()
+                terms.append(4 * sum(a * (a.log() - b.log()) for a, b in zip(p, q, strict=True)))
+        found = {"soft": average(terms)}
+        if loss == "contrastive_kl":
+            found = {"nce": supervised(vectors, step, 0.3, shared=True), "soft": 0.7 * found["soft"]}
+        assert_step(step, found, student.parameters())
 
 
 def test_crd(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

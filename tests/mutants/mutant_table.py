@@ -1232,6 +1232,9 @@ TRAINING = [
             "        if by_length:\n            check_batching",
             "        if asymmetric:\n            check_batching",
             "nothing is refused",
+        ),
+    ),
+    *mistakes(
         "training/pair_scores.py",
         "sweeps/test_rerank_kd.py",
         (

@@ -22,6 +22,7 @@ from stillhouse.core.types import (
     ScoringObjective,
     SpaceObjective,
     TermedObjective,
+    TextwiseObjective,
 )
 from stillhouse.losses.contrastive import InfoNCE, SupervisedInfoNCE
 from stillhouse.losses.heads import ClassificationHead
@@ -45,6 +46,7 @@ CONTRACTS: list[type] = [
     ScoringObjective,
     SpaceObjective,
     TermedObjective,
+    TextwiseObjective,
 ]
 BATCH, TOKENS, HIDDEN, DIM, TEACHER, K = 6, 4, 5, 3, 4, 2
 
@@ -297,13 +299,13 @@ def test_bad_values_are_refused_even_at_zero_weight(make: type[nn.Module], switc
         (InformationBottleneck, {DiagnosedObjective, SpaceObjective, TermedObjective}),
         (SupervisedBottleneck, {DiagnosedObjective, TermedObjective}),
         (ContrastiveDistillation, {SpaceObjective}),
-        (ProjectedRegression, {FittedObjective, SpaceObjective}),
+        (ProjectedRegression, {FittedObjective, SpaceObjective, TextwiseObjective}),
         (Classified, {ScoringObjective, LogitObjective, LowRankObjective, TermedObjective}),
         (JoinedCandidates, {ScoringObjective, TermedObjective}),
         (LabelledCandidates, set()),
         (PatientRegression, {TermedObjective, LayeredObjective, SpaceObjective}),
         (ParallelContrast, {SpaceObjective, TermedObjective}),
-        (Alignment, {SpaceObjective, TermedObjective}),
+        (Alignment, {SpaceObjective, TermedObjective, TextwiseObjective}),
     ],
 )
 def test_an_objective_satisfies_exactly_its_declared_contracts(

@@ -156,7 +156,7 @@ def test_help_fits_on_one_screen(capsys: pytest.CaptureFixture[str]) -> None:
         (["train", "ibkd", "--local", "--set", "pairs.minin.seed=1"], "Did you mean pairs.mining.seed"),
         (["train", "ibkd", "--set", "gamma=1", "--set", "gamma=2"], "--set gives each name once"),
         (["presets", "ibdk"], "Did you mean ibkd"),
-        (["presets"], "`presets` needs a method"),
+        (["presets"], "a method must be named. Such as `stillhouse presets ibkd`"),
         # K = 8 of IBKD's paper reaches the plan by either command, and its own number wins.
         (["train", "ibkd", "--local", "--set", "pairs.mining.range_max=4"], "negatives=8"),
         (["sweep", "ibkd", "--set", "pairs.mining.range_max=4"], "negatives=8"),

@@ -33,7 +33,7 @@ def run(options: Namespace) -> int:
 
     require(
         options.method is not None or options.markdown,
-        "`presets` needs a method",
+        "a method must be named",
         remedy="Such as `stillhouse presets ibkd`; `stillhouse presets --markdown` has all of them.",
     )
     if options.method is None:

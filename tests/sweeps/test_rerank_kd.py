@@ -142,6 +142,12 @@ def test_the_reranker_is_selected_on_pairs_that_it_does_not_learn_from(
     metrics = read_manifest(folder)["metrics"]
     assert metrics["reranker_accuracy@1"] == pytest.approx((scores[0] > scores[1]).mean())
     assert teacher.dev is not None and teacher.dev.select == "reranker_accuracy@1"
+    right = {(queries[row], passages[row][0]) for row in left}
+    knows: Any = SimpleNamespace(
+        score=lambda first, second: [[float(pair in right)] for pair in zip(first, second, strict=True)]
+    )
+    (evaluator,) = teacher.dev.evaluators
+    assert evaluator.build(workspace=home)(knows)["reranker_accuracy@1"] == 1.0
     with pytest.raises(BadInput, match="pairs held out from the training of the reranker >= 1"):
         run(next(planned(context.setting, teacher_held_out=0.001).chain()), home, where=WHERE)
 

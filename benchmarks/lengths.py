@@ -8,6 +8,7 @@ import contextlib
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 from harness import Row, arguments, at_least, finish, in_turn, median, ratio
 from sentences import WORKSPACE
@@ -82,7 +83,8 @@ def ways(quick: bool) -> dict[str, Way]:
     sizes = {"length_window": len(training), "batch_tokens": tokens}
     made = {}
     for name, chosen in WAYS.items():
-        own = replace(stage, **{key: sizes[key] for key in chosen})
+        changes: dict[str, Any] = {key: sizes[key] for key in chosen}
+        own = replace(stage, **changes)
         made[name] = Way(own, training, list(batches(own, training, "cpu", 0)))
     assert len({way.real for way in made.values()}) == 1, "all read the same texts"
     return made

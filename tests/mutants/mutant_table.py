@@ -1860,7 +1860,7 @@ VALUES = [
 PREFLIGHT = [
     *mistakes(
         "preflight/weights.py",
-        "preflight/test_weights.py",
+        "preflight/test_trained_weights.py",
         (
             "if varies > math.sqrt((kurtosis - 1) / averaged)",
             "if varies < math.sqrt((kurtosis - 1) / averaged)",

@@ -126,6 +126,30 @@ def test_the_teacher_embeds_only_what_a_stage_reads(
     assert not any((tmp_path / "runs" / "stores").glob("*")), "the default corpus is not embedded for it"
 
 
+@pytest.mark.parametrize(
+    ("method", "values", "read"),
+    [
+        ("simcse", {}, False),
+        ("pkd", {"finetune_batch_size": 4}, False),
+        ("mse", {"finetune_batch_size": 4}, True),
+    ],
+)
+def test_the_teacher_embeds_the_sentences_only_if_a_stage_reads_its_vectors(
+    method: str, values: dict[str, object], read: bool, experiment: Experiment, tmp_path: Path
+) -> None:
+    """Not for pairs alone, nor for a teacher that runs along; what dev measures is embedded in any case."""
+    pairs = tmp_path / "pairs.jsonl"
+    rows = [{"query": f"cat {row}", "passage": f"dog {row} house"} for row in range(20)]
+    pairs.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    changes = {"pairs.path": str(pairs), "pairs.mined": 0, "budget.distil": 16, "budget.finetune": 16}
+    small = {"batch_size": 4, **values}
+    trained = train(method, changed(experiment, changes), values=small, root=tmp_path / "runs")
+    stores = (tmp_path / "runs" / "stores").glob("*/manifest.json")
+    names = {path.parent.name.rpartition("-")[0] for path in stores}
+    assert {"words-dev", "words-test"} <= names and ("words-train" in names) is read
+    assert trained.metrics["agreement_spearman_cosine"]
+
+
 def test_queries_and_pairs_of_the_documentation_are_not_read_for_a_task(tiny_model: Path, qqp: Path) -> None:
     given = experiment_of({"task": {"name": "qqp", "root": str(qqp)}, "teacher": {"name": str(tiny_model)}})
     setting = given.sketch(resolve_model(str(tiny_model)))

@@ -578,6 +578,15 @@ METHODS = [
         ),
     ),
     *mistakes(
+        "methods/__init__.py",
+        "experiments/test_task_data.py",
+        (
+            "return Unread(vectors, dev,",
+            "return Unread(vectors and dev, dev,",
+            "sentences are embedded for nothing",
+        ),
+    ),
+    *mistakes(
         "training/follower.py",
         "training/test_follower.py",
         (

@@ -34,9 +34,8 @@ from stillhouse.plan.data import (
 from stillhouse.plan.kinds import Kind
 from stillhouse.plan.setting import Setting
 from stillhouse.plan.stage import DevSuite, TestSuite
-from stillhouse.students.head import head_of
+from stillhouse.students.head import head_of, own_dimension
 from stillhouse.teachers.embedding import build_stores, resolve_compute
-from stillhouse.teachers.loading import load_sentence_transformer
 from stillhouse.teachers.prompts import prompts_of
 from stillhouse.teachers.store import open_vectors
 
@@ -271,7 +270,7 @@ class Preparation:
         if isinstance(self.teacher, Outside):
             return self.teacher.dimension
         if self.unread.vectors:
-            return int(load_sentence_transformer(self.teacher).get_sentence_embedding_dimension() or 0)
+            return self.teacher.dimension or own_dimension(self.teacher)
         return open_vectors(self.workspace, sentences.store).dim
 
     def _facts(self) -> dict[str, Any]:

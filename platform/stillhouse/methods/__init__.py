@@ -160,7 +160,7 @@ def unread(method: Method, hp: Any, experiment: Experiment, setting: Setting) ->
     dev = all(stage.dev != setting.dev for stage in stages)
     needs = {need.kind.key for need in needed(method.needs)}
     others = (kind.key for kind in experiment.kinds if kind.key not in needs and not kind.is_source)
-    return Unread(vectors and dev, dev, frozenset(others) if dev else frozenset())
+    return Unread(vectors, dev, frozenset(others) if dev else frozenset())
 
 
 @dataclass(frozen=True)

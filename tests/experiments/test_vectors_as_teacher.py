@@ -86,7 +86,7 @@ def test_nothing_but_the_files_is_read_of_the_teacher(
     by_vectors: Experiment, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("stillhouse.teachers.shards.load_teacher", None)
-    monkeypatch.setattr("stillhouse.experiments.preparation.load_sentence_transformer", None)
+    monkeypatch.setattr("stillhouse.experiments.preparation.own_dimension", None)
     check_plans(load_method("ibkd"), by_vectors, [{}])
     prepared = prepare(by_vectors, workspace, LOCAL)
     store = prepared.setting[Sentences].only_store

@@ -1603,7 +1603,7 @@ EVALUATION = [
     ),
     *mistakes(
         "training/teacher_space.py",
-        "cli/test_documents_by.py",
+        "training/test_teacher_space.py cli/test_documents_by.py",
         (
             '    return bool(plan["stores"] or plan["live"])',
             "    return True",

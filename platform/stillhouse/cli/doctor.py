@@ -4,7 +4,7 @@ from argparse import ArgumentParser, Namespace, _SubParsersAction
 from dataclasses import asdict
 
 from stillhouse.cli.arguments import add_experiment, add_local, add_method, add_where, new_command
-from stillhouse.cli.options import device_of, experiment_from, require_corpus, root_of
+from stillhouse.cli.options import device_of, root_of
 from stillhouse.cli.run import write_results
 from stillhouse.core.console import say
 from stillhouse.preflight.finding import LEVELS, has_errors
@@ -39,21 +39,10 @@ def run(options: Namespace) -> int:
     Returns:
         1 if there is an error among the findings, else 0.
     """
-    from stillhouse.cli.method_values import given_of, runs_of
+    from stillhouse.cli.method_values import trainings_of
     from stillhouse.preflight.examination import examine
-    from stillhouse.sweeps.runs import training_of
 
-    trainings = [
-        training_of(
-            run,
-            experiment_from(options, run.experiment, options.base),
-            values=given_of(options),
-            source=options.file or "",
-        )
-        for run in runs_of(options)
-    ]
-    for training in trainings:
-        require_corpus(training.experiment)
+    trainings = trainings_of(options)
     reports, every = [], []
     where = session(root_of(options), device=device_of(options), local=True, verbose=options.verbose)
     with where as (workspace, device):

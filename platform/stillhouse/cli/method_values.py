@@ -3,10 +3,10 @@
 from argparse import Namespace
 from typing import TYPE_CHECKING, Any
 
-from stillhouse.cli.options import is_path, settings
+from stillhouse.cli.options import experiment_from, is_path, require_corpus, settings
 from stillhouse.search.experiment_file import Run
 from stillhouse.sweeps.checks import fixed_values
-from stillhouse.sweeps.runs import base_run, chosen_runs
+from stillhouse.sweeps.runs import Training, base_run, chosen_runs, training_of
 
 if TYPE_CHECKING:
     from stillhouse.methods import Method
@@ -36,6 +36,31 @@ def runs_of(options: Namespace) -> tuple[Run, ...]:
         variants=options.variant.split(",") if options.variant else (),
         data_root=options.data_root or "",
     )
+
+
+def trainings_of(options: Namespace, fraction: float = 0.0) -> list[Training]:
+    """What the command line asks to train, one per variant, checked.
+
+    Args:
+        options: The command line.
+        fraction: Smallest share of the rows that will be trained on; 0 takes the experiment's.
+
+    Raises:
+        BadInput: The first thing that cannot be used, or a corpus that does not exist.
+    """
+    trainings = [
+        training_of(
+            run,
+            experiment_from(options, run.experiment, options.base),
+            values=given_of(options),
+            source=options.file or "",
+            fraction=fraction,
+        )
+        for run in runs_of(options)
+    ]
+    for training in trainings:
+        require_corpus(training.experiment)
+    return trainings
 
 
 def base_of(options: Namespace, file: str | None) -> Run:

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from stillhouse.cli.arguments import add_experiment, add_local, add_method, add_where, new_command
-from stillhouse.cli.options import embedding_of, experiment_from, fractions_of, require_corpus
+from stillhouse.cli.options import embedding_of, fractions_of
 from stillhouse.cli.run import on_ray, write_results
 from stillhouse.core.console import say
 from stillhouse.core.errors import require
@@ -45,29 +45,17 @@ def add(commands: "_SubParsersAction[ArgumentParser]") -> ArgumentParser:
 
 def run(options: Namespace) -> int:
     """Run the command."""
-    from stillhouse.cli.method_values import given_of, runs_of
+    from stillhouse.cli.method_values import trainings_of
     from stillhouse.sweeps.curve import train_at
-    from stillhouse.sweeps.runs import training_of
 
     shares = fractions_of(options)
-    trainings = [
-        training_of(
-            run,
-            experiment_from(options, run.experiment, options.base),
-            values=given_of(options),
-            source=options.file or "",
-            fraction=min(shares, default=0.0),
-        )
-        for run in runs_of(options)
-    ]
+    trainings = trainings_of(options, fraction=min(shares, default=0.0))
     require(
         len(trainings) == 1 or not shares,
         "--fractions must go with one variant",
         variants=[training.name for training in trainings],
         remedy="Name one with --variant.",
     )
-    for training in trainings:
-        require_corpus(training.experiment)
     results = []
     with on_ray(options) as (workspace, device):
         for training in trainings:

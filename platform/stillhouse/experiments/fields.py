@@ -17,7 +17,7 @@ from stillhouse.experiments.student_choice import student_kinds
 KIND = "kind"
 """The field of ``student`` that names its kind."""
 SOURCES = "sources"
-"""The field that a list in the place of a kind of data stands for."""
+"""The field that is set where a list is given for a whole kind of data."""
 _GROUPS = ("teacher", "budget", "selection")
 _VALUES = ("max_length", "compute", "seed")
 

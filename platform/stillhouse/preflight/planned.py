@@ -70,7 +70,7 @@ class Planned:
 
     @property
     def role(self) -> str:
-        """Role of the texts that are looked at: of the first source, where there are several."""
+        """Role of the sampled texts; with several sources, that of the first."""
         return self.roles[0]
 
     @property
@@ -89,7 +89,7 @@ class Planned:
 
     @property
     def tokens_per_text(self) -> float:
-        """About how many tokens a text has."""
+        """Approximate number of tokens per text."""
         words = [len(text.split()) for text in self.texts]
         return _TOKENS_PER_WORD * float(np.mean(words)) + 2 if words else _TOKENS_PER_TEXT
 

@@ -11,7 +11,7 @@ from stillhouse.core.errors import BadInput
 from stillhouse.core.types import FloatArray
 from stillhouse.plan.data import Model
 from stillhouse.students.backbone import quiet
-from stillhouse.teachers.weights import on_this_machine
+from stillhouse.teachers.weights import on_this_machine, resolve_model
 
 _CLASSIFIER = "ForSequenceClassification"
 
@@ -56,6 +56,19 @@ class CrossEncoderScorer:
         pairs = list(zip(first, second, strict=True))
         scores_N = self.student.predict(pairs, batch_size=32, show_progress_bar=False, convert_to_numpy=True)
         return np.asarray(scores_N, np.float32).reshape(len(pairs), 1)
+
+
+def published_cross_encoder(name: str) -> Model | None:
+    """The cross-encoder of that name or path; None for an empty name.
+
+    Raises:
+        BadInput: There is no such model, or it does not give a single score per pair.
+    """
+    if not name:
+        return None
+    model = resolve_model(name)
+    check_cross_encoder(model)
+    return model
 
 
 def check_cross_encoder(model: Model) -> None:

@@ -11,7 +11,6 @@ from stillhouse.experiments.data_kind import DataKind
 from stillhouse.experiments.kinds.word_vectors import WordVectors
 from stillhouse.plan.data import AllRows, Examples, Model, RankingTask, TextTable
 from stillhouse.plan.stage import DevSuite
-from stillhouse.teachers.weights import resolve_model
 
 if TYPE_CHECKING:
     from stillhouse.experiments.experiment import Experiment
@@ -100,13 +99,9 @@ class Claims(DataKind[RankingTask]):
         Raises:
             BadInput: If there is no such model, or it does not give a single score per pair.
         """
-        if not self.cross_encoder:
-            return None
-        from stillhouse.teachers.cross_encoder import check_cross_encoder
+        from stillhouse.teachers.cross_encoder import published_cross_encoder
 
-        model = resolve_model(self.cross_encoder)
-        check_cross_encoder(model)
-        return model
+        return published_cross_encoder(self.cross_encoder)
 
     def sketch(self, experiment: "Experiment") -> RankingTask:
         """Claims that are not there."""

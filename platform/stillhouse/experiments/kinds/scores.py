@@ -8,7 +8,6 @@ from stillhouse.experiments.data_kind import DataKind
 from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.plan.data import Model
 from stillhouse.plan.setting import PairData, ScoreData
-from stillhouse.teachers.weights import resolve_model
 
 if TYPE_CHECKING:
     from stillhouse.experiments.experiment import Experiment
@@ -84,13 +83,9 @@ class Scores(DataKind[ScoreData]):
         Raises:
             BadInput: If there is no such model, or it does not give a single score per pair.
         """
-        if not self.cross_encoder:
-            return None
-        from stillhouse.teachers.cross_encoder import check_cross_encoder
+        from stillhouse.teachers.cross_encoder import published_cross_encoder
 
-        model = resolve_model(self.cross_encoder)
-        check_cross_encoder(model)
-        return model
+        return published_cross_encoder(self.cross_encoder)
 
     def sketch(self, experiment: "Experiment") -> ScoreData:
         """Scores that are not there."""

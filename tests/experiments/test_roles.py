@@ -1,6 +1,7 @@
 """Columns have roles: each is embedded, tokenised and measured with the prompt of its role."""
 
 import json
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,7 @@ from stillhouse.cli.experiment_figures import source_of
 from stillhouse.core.artifacts import Workspace, read_json, read_manifest, write_json
 from stillhouse.core.errors import BadInput
 from stillhouse.core.identity import spec
-from stillhouse.core.roles import DOCUMENT, PLAIN, QUERY, SETTINGS, Prompts, own_prompts
+from stillhouse.core.roles import DOCUMENT, PLAIN, QUERY, SETTINGS, Prompts, Reading, own_prompts
 from stillhouse.core.tokenizing import FastTokenizer
 from stillhouse.core.types import FloatArray
 from stillhouse.corpora.published.judged import find_collections
@@ -31,7 +32,7 @@ from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.experiments.preparation import prepare
 from stillhouse.experiments.students.transformer import TransformerChoice
-from stillhouse.methods import mse
+from stillhouse.methods import mse, pkd
 from stillhouse.plan.data import AllRows, Collection, Examples, Mined, Model, Store, TextTable, TokenTable
 from stillhouse.plan.stage import DevSuite
 from stillhouse.students.head import require_model
@@ -40,7 +41,7 @@ from stillhouse.sweeps.export import export_stage
 from stillhouse.teachers.loading import load_sentence_transformer
 from stillhouse.teachers.store import open_store
 from stillhouse.training.models import encoder_in, open_model
-from stillhouse.training.table import token_tables
+from stillhouse.training.table import live_reader, student_reader
 from stillhouse.training.walk import run
 from stillhouse.training.where import Where
 
@@ -118,14 +119,15 @@ def test_the_student_reads_its_own_prompts_from_training_to_the_export(
     tables = {
         column: table.prompt
         for each in stage.chain()
-        for column, table in token_tables(each, tokenizer).items()
+        for column, table in student_reader(each, tokenizer).tables(each.examples).items()
     }
     assert tables == {"text": "read ", "query": "find ", "passage": "read ", "negatives": "read "}
     folder = run(distil, workspace, where=Where(device="cpu", threads=1))
     (ids, offsets) = FastTokenizer(Path(given.teacher.name), 24)(
         ["read " + open_texts(workspace, distil.examples.columns["text"])[np.arange(1)][0]]
     )
-    table = next(each for each in token_tables(distil, setting.student.build().tokenizer).values())
+    reader = student_reader(distil, setting.student.build().tokenizer)
+    table = next(each for each in reader.tables(distil.examples).values())
     np.testing.assert_array_equal(np.load(workspace.path(table) / "ids.npy")[: offsets[1]], ids)
 
     student = encoder_in(folder)
@@ -178,6 +180,40 @@ def test_evaluate_reads_the_teacher_as_the_experiment_does(given: Experiment, wo
     assert plain.model is not None and plain.identity() == plain.model.sha256 != found.identity()
 
 
+def test_a_live_teacher_reads_with_the_prompts_of_the_teacher(
+    given: Experiment, workspace: Workspace, tmp_path: Path
+) -> None:
+    """Those of the experiment, at the teacher's length, be they planned for a check or trained."""
+    given = changed(given, {"sentences.role": QUERY, "student.max_length": 16})
+    theirs = Reading(24, Prompts("query text: ", "passage of: "))
+    hp = pkd.HyperParameters(batch_size=16)
+    for setting in (
+        given.sketch(given.teacher.published()),
+        prepare(given, workspace, Embedding(local=True)).setting,
+    ):
+        assert setting.teacher_reading == theirs
+        (distil, *_) = pkd.plan(hp, setting).chain()
+        assert distil.live is not None and distil.live.reading == theirs
+        assert (distil.max_length, distil.prompts) == (16, Prompts("find ", "read "))
+    folder = run(distil, workspace, where=Where(device="cpu", threads=1))
+    assert read_manifest(folder)["steps"] > 0
+    student = student_reader(distil, setting.student.build().tokenizer)
+    live = live_reader(distil, student)
+    assert live is not None
+    read = [live.tables(distil.examples)["text"], student.tables(distil.examples)["text"]]
+    assert [(table.prompt, table.max_length) for table in read] == [("query text: ", 24), ("find ", 16)]
+    assert all(workspace.finished(table) for table in read)
+
+    excluded = tmp_path / "excluded"
+    shutil.copytree(given.teacher.name, excluded)
+    (pooling,) = excluded.glob("*_Pooling/config.json")
+    write_json(pooling, {**read_json(pooling), "include_prompt": False})
+    left_out = changed(given, {"teacher.name": str(excluded)}).teacher.published()
+    with pytest.raises(BadInput, match="a live teacher must pool the tokens of its prompt too"):
+        pkd.check(hp, setting.student, left_out)
+    pkd.check(hp, setting.student, replace(left_out, prompts=Prompts()))
+
+
 def test_published_collections_are_read_in_their_roles(tmp_path: Path) -> None:
     folder = tmp_path / "retrieval" / "cats"
     (folder / "qrels").mkdir(parents=True)
@@ -195,8 +231,6 @@ def test_published_collections_are_read_in_their_roles(tmp_path: Path) -> None:
 def test_prompts_come_from_the_folder_by_name_or_from_the_user(
     tiny_model: Path, tmp_path: Path, workspace: Workspace, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    import shutil
-
     folder = tmp_path / "prompted"
     shutil.copytree(tiny_model, folder)
     known = read_json(folder / SETTINGS) if (folder / SETTINGS).is_file() else {}

@@ -28,7 +28,7 @@ from stillhouse.students.head import require_model
 from stillhouse.teachers.loading import load_sentence_transformer
 from stillhouse.teachers.store import open_store, open_vectors
 from stillhouse.teachers.store_admin import collectable
-from stillhouse.training.table import token_tables
+from stillhouse.training.table import student_reader
 from stillhouse.training.walk import run
 from stillhouse.training.where import Where
 
@@ -95,7 +95,7 @@ def test_the_student_reads_each_source_with_the_prompt_of_its_role(
     folder = run(stage, workspace, where=Where(device="cpu", threads=1))
     assert read_manifest(folder)["steps"] > 0
     tokenizer = setting.student.build().tokenizer
-    (table,) = token_tables(stage, tokenizer).values()
+    (table,) = student_reader(stage, tokenizer).tables(stage.examples).values()
     assert table.prompts == ((16, "find "), (36, "read "), (22, ""))
     mix = setting[Sentences].store
     prompts = ["find "] * 16 + ["read "] * 36 + [""] * 22
@@ -105,7 +105,8 @@ def test_the_student_reads_each_source_with_the_prompt_of_its_role(
     )
     np.testing.assert_array_equal(np.load(open_tokens(workspace, table).folder / "ids.npy"), ids)
     # Without prompts of its own the student reads one table, as from a single source.
-    (plain,) = token_tables(replace(stage, prompts=type(stage.prompts)()), Model("x")).values()
+    bare = replace(stage, prompts=type(stage.prompts)())
+    (plain,) = student_reader(bare, Model("x")).tables(stage.examples).values()
     assert plain.prompts == () and plain.prompt == ""
 
 

@@ -26,11 +26,14 @@ from small_world import MAX_LENGTH, World, write_encoder  # type: ignore[import-
 from torch import Tensor
 from transformers import AutoTokenizer, BertTokenizer
 
+from stillhouse.core.roles import DOCUMENT, PLAIN, QUERY, Prompts, Reading
+from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.methods import hyper_parameters, load_method
 from stillhouse.plan.data import Model
 from stillhouse.plan.setting import Setting
 from stillhouse.plan.stage import Stage
 from stillhouse.training.models import encoder_in
+from stillhouse.training.table import live_reader, student_reader
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 FINETUNED = {"finetune_batch_size": 6, "finetune_temperature": 0.3, "finetune_learning_rate": 1e-2}
@@ -246,6 +249,53 @@ def test_pkd_with_a_teacher_of_another_size_and_tokenizer(
         assert_step(step, terms, {**student.parameters(), **own})
     assert_continues(world, plan, steps["finetune"][0])
     assert not any(name.startswith("objective.patient") for name in steps["finetune"][0].state)
+
+
+@pytest.mark.parametrize("read_as", [PLAIN, QUERY, DOCUMENT])
+def test_pkd_reads_with_the_teachers_own_prompts_and_length(
+    read_as: str, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Student and teacher share a tokenizer; each has prompts of its own for the role of the texts."""
+    theirs_of = {QUERY: "big dogs ", DOCUMENT: "two houses and ", PLAIN: "a river "}
+    ours_of = {QUERY: "", DOCUMENT: "one cat ", PLAIN: "the cats "}
+    prompted = replace(
+        world.setting(world.teacher),
+        prompts=Prompts(*ours_of.values()),
+        teacher_reading=Reading(MAX_LENGTH + 5, Prompts(*theirs_of.values())),
+    )
+    setting = prompted.having(Sentences, replace(prompted[Sentences], role=read_as))
+    plan = planned("pkd", setting, batch_size=8, layers=(0, 3), beta=0.7, match_final=True)
+    steps = train_recorded(plan, world.workspace, monkeypatch)
+    student = bert(world.base, (0, 3))
+    teacher = PlainBert(Path(world.teacher.path), range(6), MAX_LENGTH + 5)
+    outputs, layers, cut = [], [], 0
+    step = steps["pkd"][0]
+    for text in world.texts("sentences", step.rows("text")):
+        ours = student.means(ours_of[read_as] + text)
+        theirs = [state.detach() for state in teacher.means(theirs_of[read_as] + text)]
+        cut += len(teacher.states(theirs_of[read_as] + text)[0]) > MAX_LENGTH
+        outputs.append(squared(ours[-1], theirs[-1]))
+        layers.append(sum(squared(unit(ours[j]), unit(theirs[k])) for j, k in [(1, 3), (2, 6)]))
+    assert cut, "some texts are longer than the student reads"
+    terms = {"mse": average(outputs), "layers": 0.7 * average(layers)}
+    assert_step(step, terms, student.parameters())
+
+
+def test_a_live_teacher_that_reads_as_the_student_does_changes_no_stage(world: World) -> None:
+    """Same prompts, same length, same tokens: the stage has the name that it had, and one table of tokens."""
+    known = world.setting(world.teacher)
+    same = replace(known, teacher_reading=Reading(MAX_LENGTH))
+    plans = [planned("pkd", setting, batch_size=8) for setting in (known, same)]
+    assert plans[0].fingerprint == plans[1].fingerprint
+    for other in (Reading(MAX_LENGTH + 1), Reading(MAX_LENGTH, Prompts(plain="a "))):
+        changed = planned("pkd", replace(known, teacher_reading=other), batch_size=8)
+        assert changed.fingerprint != plans[0].fingerprint
+        (first, *_) = changed.chain()
+        student = student_reader(first, world.base)
+        live = live_reader(first, student)
+        assert live is not None and (live.tokenizer, live.reading) == (world.teacher, other)
+    (first, *_) = plans[1].chain()
+    assert live_reader(first, student_reader(first, world.base)) is None
 
 
 @pytest.mark.parametrize("centred", [True, False])

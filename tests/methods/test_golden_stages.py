@@ -3,6 +3,7 @@
 The cross-lingual method with its four stages, SRA with its teacher, retrieval KD with its towers and joiners.
 """
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,8 @@ from small_world import MAX_LENGTH, World  # type: ignore[import-not-found]
 from test_golden import assert_continues, assert_stored, bert, planned  # type: ignore[import-not-found]
 from torch import Tensor
 
+from stillhouse.core.artifacts import write_json
+from stillhouse.core.roles import SETTINGS, Prompts, Reading
 from stillhouse.corpora.tables import open_texts
 from stillhouse.experiments.kinds.parallel import Parallel
 from stillhouse.plan.data import sample
@@ -123,6 +126,31 @@ def test_the_four_stages(dimensions: str, world: World, monkeypatch: pytest.Monk
         terms = {"mse": average(losses), "contrast": 0.8 * average(contrasts)}
         assert_step(step, terms, student.parameters())
     assert_continues(world, stages["contrast"], steps["contrast"][0])
+
+
+def test_the_encoder_as_published_reads_with_its_own_prompts(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Table 6, the student that imitates the encoder first: each side of a pair is a plain text."""
+    folder = tmp_path / "prompted"
+    shutil.copytree(world.base.path, folder)
+    settings = {"prompts": {"query": "a cat ", "own": "two dogs "}, "default_prompt_name": "own"}
+    write_json(folder / SETTINGS, settings)
+    base = replace(world.base, path=str(folder))
+    setting = world.setting(world.teacher, world.student().replace(base=base))
+    given = replace(setting, prompts=Prompts(plain="the "), teacher_reading=Reading(MAX_LENGTH + 3))
+    values = {"batch_size": 4, "unit": 2, "bottleneck": 0, "recipe": "predistilled"}
+    steps = train_recorded(planned("crosslingual", given, **values), world.workspace, monkeypatch)
+    step, published = steps["imitate"][0], bert(world.base, range(6))
+    student = bert(world.base, (0, 1) * 3)
+    losses = [
+        sum(
+            squared(student.mean(f"the {text}"), published.mean(f"two dogs {text}").detach()) for text in pair
+        )
+        for pair in sides(world, step)
+    ]
+    assert_step(step, {"mse": average(losses)}, student.parameters())
+    assert not steps["student"][0].batch.live_tokens, "the stage after it follows stored vectors"
 
 
 @pytest.mark.parametrize("contrast", ["same", "ce", "none"])

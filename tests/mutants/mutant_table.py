@@ -470,8 +470,8 @@ METHODS = [
         "methods/pkd.py",
         f"{GOLDEN}::test_pkd",
         (
-            "Live(spec(TransformerStudent, base=setting.teacher",
-            'Live(spec(TransformerStudent, base=setting.student.kwargs["base"]',
+            "spec(TransformerStudent, base=setting.teacher",
+            'spec(TransformerStudent, base=setting.student.kwargs["base"]',
             "the student's own base teaches",
         ),
         (
@@ -1265,7 +1265,38 @@ TRAINING = [
     *mistakes(
         "training/table.py",
         OTHER_PKD,
-        ("return None if one.same_as(other) else own", "return None", "one tokenizer for both models"),
+        (
+            "return None if one.same_as(other) else Reader(own, reading)",
+            "return None",
+            "one tokenizer for both models",
+        ),
+    ),
+    *mistakes(
+        "training/table.py",
+        f"{GOLDEN}::test_pkd_reads_with_the_teachers_own_prompts_and_length",
+        (
+            "reading = stage.live.reading or student.reading",
+            "reading = student.reading",
+            "a live teacher reads with the student's prompts",
+        ),
+    ),
+    *mistakes(
+        "methods/crosslingual.py",
+        f"{STAGES}::test_the_encoder_as_published_reads_with_its_own_prompts",
+        (
+            "Live(_full_encoder(setting), reading=_published_reading(setting))",
+            "Live(_full_encoder(setting))",
+            "the published encoder reads with the student's prompts",
+        ),
+    ),
+    *mistakes(
+        "experiments/experiment.py",
+        "experiments/test_roles.py",
+        (
+            "Reading(self.longest(teacher), prompts_of(teacher)) if run",
+            "Reading(self.common_length(teacher), self.student.prompts) if run",
+            "the teacher reads with the student's prompts",
+        ),
     ),
     *mistakes(
         "training/module.py",

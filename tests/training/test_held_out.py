@@ -28,6 +28,7 @@ from stillhouse.students.head import require_model
 from stillhouse.teachers.store import open_store
 from stillhouse.training.held_out import HELDOUT_LOSS, held_out_tokens
 from stillhouse.training.models import encoder_in
+from stillhouse.training.table import student_reader
 from stillhouse.training.walk import run
 from stillhouse.training.where import Where
 
@@ -91,12 +92,12 @@ def test_training_is_the_same_with_and_without_it(name: str, context: Context) -
 def test_only_stages_that_follow_single_texts_have_held_out_tokens(context: Context) -> None:
     teacher = require_model(context.setting.teacher)
     first, last = plan("sra", context, reported=True).chain()
-    tokens = held_out_tokens(first, teacher)
+    tokens = held_out_tokens(first, student_reader(first, teacher))
     assert tokens is not None and tokens.texts == held_out_of(context).texts
     assert tokens.max_length == first.max_length
-    assert held_out_tokens(last, teacher) is None
+    assert held_out_tokens(last, student_reader(last, teacher)) is None
     (silent, *_) = plan("sra", context, reported=False).chain()
-    assert held_out_tokens(silent, teacher) is None
+    assert held_out_tokens(silent, student_reader(silent, teacher)) is None
     assert silent.fingerprint != first.fingerprint
 
 

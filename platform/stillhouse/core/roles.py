@@ -62,6 +62,19 @@ NO_PROMPTS = Prompts()
 """No prompt for any role."""
 
 
+@dataclass(frozen=True)
+class Reading:
+    """How a model reads texts.
+
+    Attributes:
+        max_length: Tokens per text, prompt and special tokens included; longer texts are cut.
+        prompts: What the model is given before every text, by role.
+    """
+
+    max_length: int
+    prompts: Prompts = NO_PROMPTS
+
+
 def named_prompts(folder: Path) -> dict[str, str]:
     """Return the prompts that a model's folder names; empty where it names none."""
     return {name: prompt or "" for name, prompt in (_settings(folder).get("prompts") or {}).items()}

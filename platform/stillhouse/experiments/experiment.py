@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from stillhouse.core.errors import require
+from stillhouse.core.roles import Reading
 from stillhouse.experiments.budget import Budget
 from stillhouse.experiments.data_kind import DataKind, data_kinds
 from stillhouse.experiments.selection import Selection
@@ -192,6 +193,10 @@ class Experiment:
 
     def stage_settings(self, teacher: Teacher) -> dict[str, Any]:
         """The fields of a `Setting` that the experiment states."""
+        from stillhouse.teachers.prompts import prompts_of
+
+        run = isinstance(teacher, Model)
+        reading = Reading(self.longest(teacher), prompts_of(teacher)) if run else None
         return {
             "distil_budget": self.budget.settled().distil,
             "evaluations": self.budget.evaluations,
@@ -204,5 +209,6 @@ class Experiment:
             "length_window": self.budget.length_window,
             "max_length": self.student.length(teacher, self.common_length(teacher)),
             "prompts": self.student.prompts,
+            "teacher_reading": reading,
             "seed": self.seed,
         }

@@ -24,27 +24,31 @@ Deviations: if the teacher's dimension differs from the encoder's, a projection 
 then dropped (the paper's dimensions agree). If the teacher's vectors have length 1 (the paper's do not), so
 have those of assistant and student; otherwise they would have to learn the length before anything else. They
 pool as the teacher does, unless ``student.pooling`` says otherwise; the embedding layers of stage 2 are
-averaged. Budgets are in examples: each of stages 1 to 3 has the setting's budget, the last one
-``contrast_factor`` times that (60 epochs against 20).
+averaged. The encoder as published reads texts with its own prompts, and the assistant with the student's.
+Budgets are in examples: each of stages 1 to 3 has the setting's budget, the last one ``contrast_factor``
+times that (60 epochs against 20).
 """
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from stillhouse.core.errors import require
 from stillhouse.core.identity import Spec, spec
+from stillhouse.core.roles import Reading, own_prompts
 from stillhouse.experiments.kinds.parallel import Parallel
 from stillhouse.losses.multilingual import MultilingualContrast, MultilingualCrossEntropy
 from stillhouse.losses.regression import MSE
 from stillhouse.objectives.parallel import ParallelContrast, ParallelRegression
-from stillhouse.plan.data import Examples, Store, Teacher
+from stillhouse.plan.data import Examples, Model, Store, Teacher
 from stillhouse.plan.setting import Setting
 from stillhouse.plan.stage import Live, Stage
-from stillhouse.recipes.stages import optimizer_of, require_transformer, stage_of
+from stillhouse.recipes.stages import check_live, optimizer_of, require_transformer, stage_of
 from stillhouse.students.head import gives_unit_vectors
 from stillhouse.students.pooling import POOLER
 from stillhouse.students.recurrent import RecurrentStudent
 from stillhouse.students.transformer import TransformerStudent
+from stillhouse.teachers.prompts import check_prompts
 
 PAPER = (
     "Ding et al., Multi-stage Distillation Framework for Cross-Lingual Semantic Similarity Matching, "
@@ -160,7 +164,7 @@ def plan(hp: HyperParameters, setting: Setting) -> Stage:
     if hp.recipe == "single":
         return _stage(hp, setting, "student", student, regression, _teacher(setting))
     if hp.recipe == "predistilled":
-        published = Live(_full_encoder(setting))
+        published = Live(_full_encoder(setting), reading=_published_reading(setting))
         imitated = _stage(hp, setting, "imitate", student, regression, {}, live=published)
         return _stage(hp, setting, "student", student, regression, _teacher(setting), start_from=imitated)
     return _stage(
@@ -246,6 +250,15 @@ def _full_encoder(setting: Setting) -> Spec[Any]:
     """Return the multilingual encoder with all its layers."""
     kwargs = setting.student.kwargs
     return spec(TransformerStudent, base=kwargs["base"], dropout=kwargs.get("dropout"), **_head(setting))
+
+
+def _published_reading(setting: Setting) -> Reading | None:
+    """How the multilingual encoder reads as published: with its own prompts, at the student's length."""
+    base: Model = setting.student.kwargs["base"]
+    own = own_prompts(Path(base.path))
+    check_live(base)
+    check_prompts(own, base, setting.max_length, "student")
+    return setting.unlike_student(Reading(setting.max_length, own))
 
 
 def _head(setting: Setting) -> dict[str, Any]:

@@ -7,7 +7,8 @@ Sun et al., Patient Knowledge Distillation for BERT Model Compression, EMNLP 201
 
 The teacher is live, since no store keeps its layers. The paper distils a classifier, with cross-entropy on
 its output; here the output is the vector, regressed as in DistilCSE's baseline. States are mean-pooled,
-however the vectors are, while the paper takes [CLS]: so student and teacher may have different tokenizers.
+however the vectors are, while the paper takes [CLS]: so student and teacher may have different tokenizers,
+prompts and maximum lengths, and each reads a text with its own.
 Another deviation: the paper's student has the hidden size of its teacher. Where the sizes differ, as in
 DistilCSE's tables (1024, 768 and 312), a linear layer for every matched layer maps h_j^s to the teacher's
 size; it is trained with the student and thrown away. The presets are those of DistilCSE's tables, by the size
@@ -27,7 +28,13 @@ from stillhouse.objectives.matching import PatientRegression
 from stillhouse.plan.data import Teacher
 from stillhouse.plan.setting import Setting
 from stillhouse.plan.stage import Live, Stage
-from stillhouse.recipes.stages import both_normalized, optimizer_of, require_transformer, student_of
+from stillhouse.recipes.stages import (
+    both_normalized,
+    check_live,
+    optimizer_of,
+    require_transformer,
+    student_of,
+)
 from stillhouse.recipes.two_stages import (
     FINETUNING,
     FINETUNING_SOURCES,
@@ -106,15 +113,17 @@ SOURCES = {
 
 
 def check(hp: HyperParameters, student: Spec[Any], teacher: Teacher) -> None:
-    """Refuse a teacher whose layers or tokens do not fit the student's.
+    """Refuse a teacher that cannot run during training, or whose layers do not fit the student's.
 
     Raises:
-        BadInput: The teacher has fewer layers than the student, no layers are left to match, or the student
-            is not a transformer.
+        BadInput: The teacher has fewer layers than the student, no layers are left to match, the student is
+            not a transformer, or the teacher leaves its prompt out of its vectors.
     """
     require_transformer(student, "pkd matches the layers of a transformer")
     depth = len(hp.layers or student.kwargs["layers"])
-    layer_pairs(depth, layer_count(require_model(teacher)), match=hp.match, final=hp.match_final)
+    model = require_model(teacher)
+    layer_pairs(depth, layer_count(model), match=hp.match, final=hp.match_final)
+    check_live(model)
 
 
 def plan(hp: HyperParameters, setting: Setting) -> Stage:
@@ -128,6 +137,9 @@ def plan(hp: HyperParameters, setting: Setting) -> Stage:
         label="pkd",
         student=student,
         batch_size=hp.batch_size,
-        live=Live(spec(TransformerStudent, base=setting.teacher, pooling="own", normalize=None, dropout=0.0)),
+        live=Live(
+            spec(TransformerStudent, base=setting.teacher, pooling="own", normalize=None, dropout=0.0),
+            reading=setting.unlike_student(setting.teacher_reading),
+        ),
     )
     return finetuned(setting, distil, hp)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from stillhouse.core.identity import Spec
-from stillhouse.core.roles import Prompts
+from stillhouse.core.roles import Prompts, Reading
 from stillhouse.plan.data import AllRows, Examples, Model, Runs, Store, StoreMix, Teacher
 from stillhouse.plan.kinds import Kind
 from stillhouse.plan.stage import DevSuite
@@ -139,6 +139,7 @@ class Setting:
         autocast: ``float32`` or ``bfloat16``.
         seed: Seed of everything random in training.
         prompts: The student's prompts by role.
+        teacher_reading: How the teacher reads texts where it is run; None reads them as the student does.
     """
 
     teacher: Teacher
@@ -160,6 +161,7 @@ class Setting:
     autocast: str = "float32"
     seed: int = 0
     prompts: Prompts = field(default=Prompts(), metadata={"identity": "unless_default"})
+    teacher_reading: Reading | None = field(default=None, metadata={"identity": "unless_default"})
 
     def __getitem__(self, kind: type[Kind[P]]) -> P:
         """The prepared data of a kind that the method needs."""
@@ -180,6 +182,10 @@ class Setting:
     def evaluate_every(self, budget: int, batch_size: int) -> int:
         """Return the examples between two dev evaluations of a stage."""
         return self.every * batch_size or budget // self.evaluations
+
+    def unlike_student(self, reading: Reading | None) -> Reading | None:
+        """Return how a live teacher reads, or None if the student reads in the same way."""
+        return None if reading == Reading(self.max_length, self.prompts) else reading
 
     def common(self, *, finetunes: bool = False) -> dict[str, Any]:
         """The arguments that every stage of a plan takes from here.

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from stillhouse.core.errors import require
 from stillhouse.core.identity import Spec
-from stillhouse.core.roles import Prompts
+from stillhouse.core.roles import Prompts, Reading
 from stillhouse.plan.data import Examples, Named, Store, StoreMix
 
 TEXTS_TOGETHER = 8
@@ -90,15 +90,17 @@ class Live(Named):
     """A teacher that runs while a stage trains, where states are needed that no store keeps.
 
     It is frozen and in evaluation mode. It reads the student's tokens, or tokens of its own where its
-    tokenizer is another one.
+    tokenizer is another one or it reads texts in another way.
 
     Attributes:
         model: Spec of a `Student`, with the weights that it starts from.
         start_from: The stage whose student it is; None leaves the weights of ``model``.
+        reading: Its own prompts and maximum length; None where they are the student's.
     """
 
     model: Spec[Any]
     start_from: "Stage | None" = None
+    reading: Reading | None = field(default=None, metadata={"identity": "unless_default"})
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,12 @@ from typing import Any, Protocol
 
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.identity import Spec, arguments_of
-from stillhouse.plan.data import Examples, Store, StoreMix
+from stillhouse.plan.data import Examples, Model, Store, StoreMix
 from stillhouse.plan.setting import Setting
 from stillhouse.plan.stage import DevSuite, Live, Optimizer, Stage
-from stillhouse.students.head import gives_unit_vectors
+from stillhouse.students.head import gives_unit_vectors, pools_prompt
 from stillhouse.students.transformer import TransformerStudent
+from stillhouse.teachers.prompts import prompts_of
 
 
 def stage_of(
@@ -200,6 +201,23 @@ def require_transformer(student: Spec[Any], reason: str) -> None:
     """
     if student.target is not TransformerStudent:
         raise BadInput(f"{reason}, but got {_class_name(student)}. Leave --student-kind out.")
+
+
+def check_live(model: Model) -> None:
+    """Refuse a teacher that cannot run during training because it leaves its prompt out of its vectors.
+
+    Raises:
+        BadInput: It has a prompt, and its folder pools without the prompt's tokens.
+    """
+    prompts = prompts_of(model)
+    require(
+        not prompts or pools_prompt(model),
+        "a live teacher must pool the tokens of its prompt too",
+        teacher=model.name or model.path,
+        include_prompt=False,
+        prompts=str(prompts),
+        remedy="Set teacher.prompts to empty texts, or take a method that reads stored vectors, such as mse.",
+    )
 
 
 def _class_name(student: Spec[Any]) -> str:

@@ -108,6 +108,15 @@ def gives_unit_vectors(base: Teacher) -> bool:
     return head_of(base).normalize
 
 
+def pools_prompt(model: Model) -> bool:
+    """Whether a model's pooling reads the tokens of its prompt (``include_prompt``), as most do."""
+    modules, classes = _modules(model), _classes(model)
+    if "Pooling" not in classes:
+        return True
+    config = read_json(Path(model.path) / modules[classes.index("Pooling")]["path"] / "config.json")
+    return bool(config.get("include_prompt", True))
+
+
 def with_head(model: Model, pooling: str, normalize: bool | None) -> Model:
     """Return a model with a head of the user's; what its folder states already changes nothing.
 

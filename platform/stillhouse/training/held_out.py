@@ -10,12 +10,12 @@ from stillhouse.core.artifacts import Workspace
 from stillhouse.core.distributed import alone
 from stillhouse.core.types import Batch
 from stillhouse.corpora.tokens import open_tokens
-from stillhouse.plan.data import Model, StoreMix, TokenTable
+from stillhouse.plan.data import StoreMix, TokenTable
 from stillhouse.plan.stage import Stage
 from stillhouse.students.encoder import evaluating
 from stillhouse.teachers.store import open_vectors
 from stillhouse.training.module import StudentAndObjective
-from stillhouse.training.table import TrainingTable, on_device, token_table
+from stillhouse.training.table import Reader, TrainingTable, on_device
 
 HELDOUT_LOSS = "heldout_loss"
 """Name of the figure."""
@@ -25,8 +25,8 @@ _FIRST_ROW = 1 << 40
 """Added to their row ids, which are those of another table than the ids of a memory bank."""
 
 
-def held_out_tokens(stage: Stage, tokenizer: Model) -> TokenTable | None:
-    """Return the tokens of a stage's held-out texts; None if the stage has none.
+def held_out_tokens(stage: Stage, reader: Reader) -> TokenTable | None:
+    """Return the tokens of a stage's held-out texts as a model reads them; None if the stage has none.
 
     A stage has some if its dev suite names them and it follows a teacher on a single column of texts.
     """
@@ -37,21 +37,21 @@ def held_out_tokens(stage: Stage, tokenizer: Model) -> TokenTable | None:
     (column,) = stage.examples.columns
     held_out = stage.dev.held_out
     roles = held_out.roles if isinstance(held_out, StoreMix) else ()
-    return token_table(stage, tokenizer, held_out.texts, stage.examples.role(column), roles)
+    return reader.tokens_of(held_out.texts, stage.examples.role(column), roles)
 
 
 def open_held_out(
-    workspace: Workspace, stage: Stage, tokenizer: Model, live: Model | None = None
+    workspace: Workspace, stage: Stage, student: Reader, live: Reader | None = None
 ) -> TrainingTable | None:
     """Open the held-out texts of a stage, which `training.local` has built; None if it has none.
 
     Args:
         workspace: Holds them.
         stage: The stage.
-        tokenizer: The student's.
-        live: See `training.table.live_tokenizer`.
+        student: How the student reads.
+        live: See `training.table.live_reader`.
     """
-    tokens = held_out_tokens(stage, tokenizer)
+    tokens = held_out_tokens(stage, student)
     if tokens is None:
         return None
     assert stage.dev is not None and stage.dev.held_out is not None

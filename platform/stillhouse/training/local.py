@@ -21,7 +21,7 @@ from stillhouse.training.fit import OBJECTIVE, STUDENT, OnEvaluation, fit
 from stillhouse.training.held_out import held_out_tokens, open_held_out
 from stillhouse.training.pair_scores import build_scored
 from stillhouse.training.recording import build_recorded
-from stillhouse.training.table import live_tokenizer, open_table, token_tables
+from stillhouse.training.table import live_reader, open_table, student_reader
 from stillhouse.training.watch import Evaluate
 
 if TYPE_CHECKING:
@@ -41,12 +41,12 @@ def prepare(stage: Stage, workspace: Workspace, *, device: str, threads: int) ->
         build_store(workspace, store, actors=1, threads=threads, local=True, device=device)
     for examples in stage.examples.sources():
         build_examples(workspace, examples, device=device)
-    student = tokenizer_of(stage)
-    for tokenizer in (student, live_tokenizer(stage, student)):
-        if tokenizer is None:
+    student = student_reader(stage, tokenizer_of(stage))
+    for reader in (student, live_reader(stage, student)):
+        if reader is None:
             continue
-        held_out = held_out_tokens(stage, tokenizer)
-        for table in (*token_tables(stage, tokenizer).values(), *([held_out] if held_out else [])):
+        held_out = held_out_tokens(stage, reader)
+        for table in (*reader.tables(stage.examples).values(), *([held_out] if held_out else [])):
             build_tokens(workspace, table)
 
 
@@ -74,12 +74,12 @@ def fit_here(
         torch.set_num_threads(where.threads)
     if rank() == 0:
         write_facts(stage, workspace, where.search)
-    tokenizer = tokenizer_of(stage)
-    live = live_tokenizer(stage, tokenizer)
-    held_out = open_held_out(workspace, stage, tokenizer, live) if rank() == 0 else None
+    student = student_reader(stage, tokenizer_of(stage))
+    live = live_reader(stage, student)
+    held_out = open_held_out(workspace, stage, student, live) if rank() == 0 else None
     fit(
         stage,
-        open_table(workspace, stage, tokenizer, live),
+        open_table(workspace, stage, student, live),
         workspace.path(stage),
         device=device,
         evaluate=dev_suite(stage, workspace, where),

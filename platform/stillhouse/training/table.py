@@ -3,18 +3,19 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
 
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput, require
+from stillhouse.core.roles import Reading
 from stillhouse.core.tokenizing import FastTokenizer
 from stillhouse.core.types import Batch, Encoding, FloatArray, IntArray, Tokens, ValueArray
 from stillhouse.corpora.tables import open_rows, open_values
 from stillhouse.corpora.tokens import TokenReader, open_tokens
-from stillhouse.plan.data import Model, Runs, TextTable, TokenTable
+from stillhouse.plan.data import Examples, Model, Runs, TextTable, TokenTable
 from stillhouse.plan.stage import Stage
 from stillhouse.teachers.store import open_vectors
 
@@ -58,7 +59,7 @@ class TrainingTable:
         tokens: Column name to its tokens.
         stores: Column name to its teacher vectors; may have fewer columns.
         values: Labels, scores or logits of the examples by name, (N,) or (N, C).
-        live_tokens: Column name to the tokens of a live teacher with a tokenizer of its own.
+        live_tokens: Column name to the tokens of a live teacher that has tokens of its own.
 
     Attributes:
         rows: The ids that are kept.
@@ -178,63 +179,85 @@ def _pinned(columns: Mapping[str, Tokens]) -> dict[str, Tokens]:
     }
 
 
-def token_tables(stage: Stage, tokenizer: Model) -> dict[str, TokenTable]:
-    """Return the token table of every column of a stage, with the student's prompt for the column's role."""
-    examples = stage.examples
-    return {
-        column: token_table(stage, tokenizer, texts, examples.role(column), examples.roles(column))
-        for column, texts in examples.columns.items()
-    }
+class Reader(NamedTuple):
+    """A model that reads the texts of a stage: the student, or a live teacher.
+
+    Attributes:
+        tokenizer: The model whose tokenizer it has.
+        reading: Its prompts and its maximum length.
+    """
+
+    tokenizer: Model
+    reading: Reading
+
+    def tokens_of(self, texts: TextTable, role: str, roles: Runs = ()) -> TokenTable:
+        """Return the tokens of some texts as this model reads them.
+
+        Args:
+            texts: The texts.
+            role: Their role.
+            roles: The roles of consecutive runs of them instead, where they differ.
+        """
+        max_length, own = self.reading.max_length, self.reading.prompts
+        prompts = tuple((rows, own.of(each)) for rows, each in roles)
+        several = len({prompt for _, prompt in prompts}) > 1
+        shared = prompts[0][1] if prompts else own.of(role)
+        table = TokenTable(texts, self.tokenizer, max_length, "" if several else shared)
+        return replace(table, prompts=prompts) if several else table
+
+    def tables(self, examples: Examples) -> dict[str, TokenTable]:
+        """Return the token table of every column, with this model's prompt for the column's role."""
+        return {
+            column: self.tokens_of(texts, examples.role(column), examples.roles(column))
+            for column, texts in examples.columns.items()
+        }
 
 
-def token_table(stage: Stage, tokenizer: Model, texts: TextTable, role: str, roles: Runs = ()) -> TokenTable:
-    """Return the tokens of some texts as a stage reads them.
+def student_reader(stage: Stage, tokenizer: Model) -> Reader:
+    """Return how a stage's student reads.
 
     Args:
         stage: Says how long texts are, and the student's prompts.
-        tokenizer: The student's, or the live teacher's.
-        texts: The texts.
-        role: Their role.
-        roles: The roles of consecutive runs of them instead, where they differ.
-    """
-    prompts = tuple((rows, stage.prompts.of(each)) for rows, each in roles)
-    several = len({prompt for _, prompt in prompts}) > 1
-    shared = prompts[0][1] if prompts else stage.prompts.of(role)
-    table = TokenTable(texts, tokenizer, stage.max_length, "" if several else shared)
-    return replace(table, prompts=prompts) if several else table
-
-
-def live_tokenizer(stage: Stage, tokenizer: Model) -> Model | None:
-    """Return the live teacher's model if it reads tokens of its own, None if it reads the student's.
-
-    Args:
-        stage: The stage.
         tokenizer: The student's.
     """
+    return Reader(tokenizer, Reading(stage.max_length, stage.prompts))
+
+
+def live_reader(stage: Stage, student: Reader) -> Reader | None:
+    """Return how the live teacher reads if it has tokens of its own, None if it reads the student's.
+
+    It has tokens of its own where its prompts, its maximum length or its tokenizer are not the student's.
+    """
     own = stage.live.model.kwargs.get("base") if stage.live is not None else None
-    if not isinstance(own, Model) or own.sha256 == tokenizer.sha256:
+    if stage.live is None or not isinstance(own, Model):
         return None
-    one, other = (FastTokenizer(Path(model.path), stage.max_length) for model in (own, tokenizer))
-    return None if one.same_as(other) else own
+    reading = stage.live.reading or student.reading
+    if reading != student.reading:
+        return Reader(own, reading)
+    if own.sha256 == student.tokenizer.sha256:
+        return None
+    models = (own, student.tokenizer)
+    one, other = (FastTokenizer(Path(model.path), reading.max_length) for model in models)
+    return None if one.same_as(other) else Reader(own, reading)
 
 
 def open_table(
-    workspace: Workspace, stage: Stage, tokenizer: Model, live: Model | None = None
+    workspace: Workspace, stage: Stage, student: Reader, live: Reader | None = None
 ) -> TrainingTable:
     """Open the examples, tokens and teacher vectors that `training.walk` has built.
 
     Args:
         workspace: Holds them.
         stage: The stage to train.
-        tokenizer: The student's.
-        live: See `live_tokenizer`.
+        student: How the student reads.
+        live: See `live_reader`.
 
     Raises:
         BadInput: No example is left, or fewer than one batch.
     """
     table = TrainingTable(
         open_rows(workspace, stage.examples),
-        _opened(workspace, stage, tokenizer),
+        _opened(workspace, stage, student),
         {column: open_vectors(workspace, store) for column, store in stage.stores.items()},
         open_values(workspace, stage.examples),
         _opened(workspace, stage, live) if live is not None else None,
@@ -250,5 +273,5 @@ def open_table(
     return table
 
 
-def _opened(workspace: Workspace, stage: Stage, tokenizer: Model) -> dict[str, TokenReader]:
-    return {column: open_tokens(workspace, table) for column, table in token_tables(stage, tokenizer).items()}
+def _opened(workspace: Workspace, stage: Stage, reader: Reader) -> dict[str, TokenReader]:
+    return {column: open_tokens(workspace, table) for column, table in reader.tables(stage.examples).items()}

@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import json
 import shutil
 from pathlib import Path
 
@@ -144,3 +145,22 @@ def context(prepared: Prepared, workspace: Workspace) -> Context:
         where=Where(device="cpu", threads=1),
         quality=setting.dev.select,
     )
+
+
+def write_fever(root: Path) -> None:
+    """Write claims and pages of FEVER: claim i names page i, every tenth also page i + 1."""
+    (root / "fever").mkdir(parents=True)
+    words = ["cat", "dog", "sat", "mat", "river", "water", "sun", "moon", "red", "green", "blue", "fast"]
+    pages = [json.dumps({"id": f"Page_{word}", "text": f"the {word} house"}) for word in words]
+    claims = [
+        {
+            "id": at,
+            "claim": f"claim {at} of {words[at % 12]} {words[(at + 1) % 12] if at % 10 == 0 else ''}",
+            "label": "SUPPORTS",
+            "evidence_pages": [f"Page_{words[(at + more) % 12]}" for more in range(2 if at % 10 == 0 else 1)],
+        }
+        for at in range(60)
+    ]
+    (root / "fever/train.jsonl").write_text("\n".join(json.dumps(claim) for claim in claims))
+    (root / "fever/wiki-pages").mkdir()
+    (root / "fever/wiki-pages/wiki-001.jsonl").write_text("\n".join(pages))

@@ -288,6 +288,7 @@ def evaluate(
     experiment: Experiment | None = None,
     *,
     final: bool = False,
+    documents_by: str | Path | None = None,
     root: Path | str | None = None,
     device: str = "auto",
 ) -> dict[str, float]:
@@ -297,34 +298,32 @@ def evaluate(
         model: A sweep's or a stage's name or folder, an export in any form, or a model's name or path.
         experiment: The data; None takes the defaults.
         final: Whether the test split is opened; every opening is recorded in the workspace.
+        documents_by: Also search documents that this model embeds, with the model's queries: ``teacher`` for
+            a stage's own teacher, or a model's name or path.
         root: The workspace's folder; None takes ``$STILLHOUSE_ROOT``, else ``./runs``.
         device: ``auto``, ``cpu``, ``cuda`` or ``mps``.
 
     Returns:
-        Figures by name.
+        Figures by name. With ``documents_by``, those of the model's queries among the other's documents have
+        ``asymmetric`` in their names, and those of the other alone begin with ``teacher_``.
 
     Raises:
-        BadInput: If there is no such model, or the data cannot be read.
+        BadInput: If there is no such model, the data cannot be read, or the model does not live in the space
+            of ``documents_by``.
     """
-    from stillhouse.evaluation.suites import run_suite
-    from stillhouse.evaluation.trained_claims import refuse_trained_claims
-    from stillhouse.experiments.preparation import documents_of, embed_stores, prepare
-    from stillhouse.sweeps.test_log import record_test_use
-    from stillhouse.training.models import open_model, stage_folder
+    from stillhouse.sweeps.measuring import measure_models
 
     with session(_folder(root), device=_device(device), local=True) as (workspace, chosen):
-        encoder = open_model(str(model), workspace, chosen)
-        embedding = Embedding(local=True, device=chosen)
-        prepared = prepare(experiment or Experiment(), workspace, embedding, training=False)
-        suite = prepared.test if final else prepared.setting.dev
-        folder = stage_folder(str(model), workspace)
-        if folder is not None:
-            refuse_trained_claims({str(model): folder}, suite, "test" if final else "dev", workspace)
-        if not final:
-            return run_suite(prepared.setting.dev, encoder, workspace)
-        embed_stores(documents_of(prepared.test), workspace, embedding)
-        record_test_use(workspace, prepared.test.opens, str(model))
-        return run_suite(prepared.test, encoder, workspace)
+        found = measure_models(
+            experiment or Experiment(),
+            [str(model)],
+            workspace,
+            Embedding(local=True, device=chosen),
+            final=final,
+            documents_by=None if documents_by is None else str(documents_by),
+        )
+    beside = found.documents_by.figures if found.documents_by is not None else {}
+    return {**found.figures, **{f"teacher_{name}": each.teacher for name, each in beside.items()}}
 
 
 def export(

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import stats
+from small_experiment import write_fever  # type: ignore[import-not-found]
 
 from stillhouse.cli.main import main
 from stillhouse.plan.data import Model
@@ -344,25 +345,6 @@ def test_an_undefined_figure_is_null_and_reported(
     assert measured(Path("zeros"), data, tmp_path, "--suite", "sts")["sts"]["STS-B"] == {"all": None}
     assert "NaN" not in (tmp_path / "report.json").read_text()
     assert "null in --json: all of STS-B, all of Avg" in capsys.readouterr().out
-
-
-def write_fever(root: Path) -> None:
-    """Write pages of a common and a distinct word; claim i names page i, every tenth also page i + 1."""
-    (root / "fever").mkdir(parents=True)
-    words = ["cat", "dog", "sat", "mat", "river", "water", "sun", "moon", "red", "green", "blue", "fast"]
-    pages = [json.dumps({"id": f"Page_{word}", "text": f"the {word} house"}) for word in words]
-    claims = [
-        {
-            "id": at,
-            "claim": f"claim {at} of {words[at % 12]} {words[(at + 1) % 12] if at % 10 == 0 else ''}",
-            "label": "SUPPORTS",
-            "evidence_pages": [f"Page_{words[(at + more) % 12]}" for more in range(2 if at % 10 == 0 else 1)],
-        }
-        for at in range(60)
-    ]
-    (root / "fever/train.jsonl").write_text("\n".join(json.dumps(claim) for claim in claims))
-    (root / "fever/wiki-pages").mkdir()
-    (root / "fever/wiki-pages/wiki-001.jsonl").write_text("\n".join(pages))
 
 
 def test_fever_ranks_the_candidates_of_its_claims(

@@ -1,5 +1,6 @@
 """Asymmetric search from the command line: the teacher embeds the documents, the student the queries."""
 
+import importlib.util
 import json
 import shutil
 from collections.abc import Callable
@@ -9,9 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 from sentence_transformers import SentenceTransformer
-from small_experiment import sentences  # type: ignore[import-not-found]
+from small_experiment import sentences, write_fever  # type: ignore[import-not-found]
 
+import stillhouse
 from stillhouse.cli.main import main
+from stillhouse.corpora.published.fever import read_fever
 from stillhouse.evaluation.metrics import judge, ranking_values
 
 PASSAGES = sentences(60, 3)
@@ -195,6 +198,120 @@ def test_an_experiments_own_queries_are_measured_both_ways(
     if final:
         lines = [json.loads(line) for line in openings.read_text().splitlines()[before:]]
         assert len({line["suite"] for line in lines}) == 1, "the same test set, whoever embeds the documents"
+
+
+@pytest.mark.parametrize("final", [False, True])
+def test_the_call_gives_what_the_command_gives(
+    final: bool, root: Path, flags: list[str], stage: dict[str, Any], tiny_model: Path
+) -> None:
+    """Figures of the model, of its queries among the teacher's documents, and of the teacher alone."""
+    experiment = stillhouse.Experiment(
+        teacher=stillhouse.TeacherChoice(str(tiny_model)),
+        data=(
+            stillhouse.Sentences(str(root / "words.txt"), count=0, held_out=20),
+            stillhouse.SearchCollection(path=str(root / "data/retrieval/own")),
+        ),
+        max_length=16,
+        compute="float32",
+    )
+    own = [flag for flag in flags if flag not in ("--root", str(root / "runs"))]
+    command = evaluated(
+        stage["folder"], root, *own, *(["--final"] if final else []), "--documents-by", "teacher"
+    )
+    given: dict[str, Any] = {"final": final, "root": root / "runs", "device": "cpu"}
+    called = stillhouse.evaluate(stage["folder"], experiment, documents_by=tiny_model, **given)
+    beside = next(iter(command["documents_by"]["suites"].values()))
+    (figures,) = beside.values()
+    theirs = {f"teacher_{name}": one["teacher"] for name, one in figures.items()}
+    assert called == command["metrics"] | theirs and theirs
+    assert "collection_asymmetric_cosine_ndcg@10" in called
+    alone = stillhouse.evaluate(stage["folder"], experiment, **given)
+    assert alone.items() < called.items() and not any("asymmetric" in name for name in alone)
+
+
+def test_the_candidates_of_claims_may_be_the_teachers(
+    root: Path, stage: dict[str, Any], exported: Path, tiny_model: Path, tmp_path: Path
+) -> None:
+    """FEVER's claims by the student, their candidate documents by the teacher, each document once."""
+    write_fever(tmp_path)
+    data = ["--suite", "fever", "--data-root", str(tmp_path), "--candidates", "4"]
+    found = evaluated(stage["folder"], root, *data, "--documents-by", "teacher")
+    figures = found["documents_by"]["suites"]["fever"]["model"]
+    read = read_fever(tmp_path / "fever/train.jsonl", tmp_path / "fever/wiki-pages")
+    models = {
+        name: SentenceTransformer(str(folder), device="cpu")
+        for name, folder in (("teacher", tiny_model), ("symmetric", exported))
+    }
+    documents = models["teacher"].encode(read.documents, normalize_embeddings=True)
+    found_at: dict[str, list[float]] = {name: [] for name in ("teacher", "asymmetric")}
+    encoded = set()
+    for claim in read.splits["dev"]:
+        words = set(claim.text.split())
+        near = sorted(range(12), key=lambda row: (not words & set(read.documents[row].split()), row))[:4]
+        for name, by in (("teacher", "teacher"), ("asymmetric", "symmetric")):
+            query = models[by].encode([claim.text], normalize_embeddings=True)[0]
+            ranked = sorted(near, key=lambda row: -float(query @ documents[row]))
+            found_at[name].append(1 / next(at for at, row in enumerate(ranked, 1) if row in claim.gold))
+        encoded |= set(near)
+    for name, values in found_at.items():
+        assert figures["mrr@4"][name] == pytest.approx(np.mean(values)), name
+    assert figures["mrr@4"]["teacher"] != figures["mrr@4"]["asymmetric"]
+    assert figures["mrr@4"]["symmetric"] == found["fever"]["model"]["mrr@4"]
+    assert found["documents_by"]["documents_encoded"] == len(encoded)
+    assert set(found["documents_by"]["suites"]["fever"]) == {"model"}, "TF-IDF has no documents of a model"
+
+
+@pytest.mark.skipif(importlib.util.find_spec("mteb") is None, reason="the extra mteb is not installed")
+def test_a_task_of_mteb_is_measured_with_the_documents_of_the_teacher(
+    root: Path,
+    stage: dict[str, Any],
+    exported: Path,
+    tiny_model: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A task of search; one in which nothing is searched is refused."""
+    from datasets import Dataset
+    from mteb.mocks.mock_tasks.retrieval import MockRetrievalTask
+    from mteb.mocks.mock_tasks.sts import MockSTSTask
+
+    rows = [{"id": f"q{at}", "text": text} for at, text in enumerate(SHORTENED[:12])]
+    pages = [{"id": f"d{at}", "title": "", "text": text} for at, text in enumerate(PASSAGES)]
+    split = {
+        "queries": Dataset.from_list(rows),
+        "corpus": Dataset.from_list(pages),
+        "relevant_docs": {f"q{at}": {f"d{at}": 1} for at in range(12)},
+        "top_ranked": None,
+    }
+
+    class Own(MockRetrievalTask):  # type: ignore[misc]
+        def load_data(self, **_: Any) -> None:
+            self.dataset, self.data_loaded = {"default": {"val": split, "test": split}}, True
+
+    known = {"MockRetrievalTask": Own(), "MockSTSTask": MockSTSTask()}
+    monkeypatch.setattr(
+        "stillhouse.evaluation.mteb_tasks.open_tasks", lambda names, final: [known[name] for name in names]
+    )
+    data = ["--suite", "mteb:MockRetrievalTask", "--final"]
+    found = evaluated(stage["folder"], root, *data, "--documents-by", "teacher")
+    one = found["documents_by"]["suites"]["mteb"]["MockRetrievalTask"]["test_ndcg_at_10"]
+    assert one["asymmetric"] == pytest.approx(reference(exported, tiny_model, "dev")["ndcg@10"], abs=1e-5)
+    assert one["teacher"] == pytest.approx(reference(tiny_model, tiny_model, "dev")["ndcg@10"], abs=1e-5)
+    assert one["symmetric"] == pytest.approx(reference(exported, exported, "dev")["ndcg@10"], abs=1e-5)
+    assert len({one[name] for name in ("teacher", "symmetric", "asymmetric")}) > 1
+    assert found["documents_by"]["documents_encoded"] == 60
+    capsys.readouterr()
+    where = [
+        "--suite",
+        "mteb:MockSTSTask",
+        "--final",
+        "--documents-by",
+        "teacher",
+        "--root",
+        str(root / "runs"),
+    ]
+    said = refused(capsys, "evaluate", str(stage["folder"]), *where)
+    assert "must go with suites whose queries search documents" in said and "suites=['mteb']" in said
 
 
 @pytest.fixture(scope="module")

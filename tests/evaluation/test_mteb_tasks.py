@@ -74,7 +74,7 @@ def test_missing_data_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         raise ConnectionError("no route to the hub.\nand more")
 
     monkeypatch.setattr(task, "load_data", load_data)
-    with pytest.raises(BadInput, match=r"no route to the hub\. Get mteb/stsbenchmark-sts from") as refusal:
+    with pytest.raises(BadInput, match=r"the hub\. Download mteb/stsbenchmark-sts from") as refusal:
         load_tasks([task])
     assert "and more" not in str(refusal.value)
 

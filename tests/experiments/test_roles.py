@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stillhouse.cli.experiment_figures import source_of
 from stillhouse.core.artifacts import Workspace, read_json, read_manifest, write_json
 from stillhouse.core.errors import BadInput
 from stillhouse.core.identity import spec
@@ -38,6 +37,7 @@ from stillhouse.plan.stage import DevSuite
 from stillhouse.students.head import require_model
 from stillhouse.sweeps.contenders import TeacherEncoder
 from stillhouse.sweeps.export import export_stage
+from stillhouse.sweeps.measuring import source_of
 from stillhouse.teachers.loading import load_sentence_transformer
 from stillhouse.teachers.store import open_store
 from stillhouse.training.models import encoder_in, open_model

@@ -1290,6 +1290,24 @@ TRAINING = [
         ),
     ),
     *mistakes(
+        "sweeps/measuring.py",
+        "cli/test_documents_by.py::test_the_call_gives_what_the_command_gives",
+        (
+            "beside_teacher(suite, by_teacher, figures, workspace)",
+            "beside_teacher(suite, encoders[0], figures, workspace)",
+            "the model's own queries count as the teacher's",
+        ),
+    ),
+    *mistakes(
+        "evaluation/benchmarks/fever.py",
+        "cli/test_documents_by.py::test_the_candidates_of_claims_may_be_the_teachers",
+        (
+            "documents_ND = unit(encode_as(model, DOCUMENT,",
+            "documents_ND = unit(encode_as(model, QUERY,",
+            "candidates are encoded as claims",
+        ),
+    ),
+    *mistakes(
         "experiments/experiment.py",
         "experiments/test_roles.py",
         (

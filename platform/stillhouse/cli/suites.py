@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from stillhouse.cli.against import compared_with, models_of, results_against, show_against
-from stillhouse.cli.documents_by import DocumentsByTeacher, check_searches, documents_source
+from stillhouse.cli.documents_by import DocumentsByTeacher, check_searches
 from stillhouse.cli.options import device_of
 from stillhouse.cli.run import on_ray, write_results
 from stillhouse.core.artifacts import Workspace
@@ -22,8 +22,9 @@ from stillhouse.evaluation.finite_encoder import FiniteEncoder
 from stillhouse.evaluation.items import Figures, Measured
 from stillhouse.evaluation.search.indexes import check_index, parse_index
 from stillhouse.reports.tables import aligned
+from stillhouse.sweeps.documents_by import documents_source
 from stillhouse.sweeps.test_log import record_test_use, tag_tested_runs
-from stillhouse.training.models import Source, find_model, stage_folder
+from stillhouse.training.models import Source, find_model, stages_among
 
 
 def evaluate_suites(options: Namespace) -> None:
@@ -133,7 +134,7 @@ def prepare_suites(options: Namespace, workspace: Workspace) -> dict[str, Benchm
         final=options.final,
         workspace=workspace,
         flags=given_flags(options),
-        stages=stages_of(options, workspace),
+        stages=stages_among(models_of(options), workspace),
     )
     return {name: suite.prepare(root, how) for name, suite in suites.items()}
 
@@ -141,12 +142,6 @@ def prepare_suites(options: Namespace, workspace: Workspace) -> dict[str, Benchm
 def given_flags(options: Namespace) -> dict[str, Any]:
     """The values of all flags that belong to suites, by name."""
     return {flag.name: getattr(options, flag.name) for flag in suite_flags()}
-
-
-def stages_of(options: Namespace, workspace: Workspace) -> dict[str, Path]:
-    """The folders of those models of a command that are stages, by the models' names."""
-    folders = {name: stage_folder(name, workspace) for name in models_of(options)}
-    return {name: folder for name, folder in folders.items() if folder is not None}
 
 
 def refuse_suite_flags(options: Namespace, suites: Collection[str] = ()) -> None:

@@ -54,6 +54,7 @@ class Benchmark:
         itemised: Measures and also returns the items, to compare two models; None if no figure is made of
             items.
         searches: Whether queries search documents, so that another model may embed the documents.
+        baselines: Names of sets whose figures are not the model's, such as those of TF-IDF.
     """
 
     measure: Callable[["FiniteEncoder"], "Figures"]
@@ -63,6 +64,7 @@ class Benchmark:
     digits: int = 2
     itemised: Callable[["FiniteEncoder"], "Measured"] | None = None
     searches: bool = False
+    baselines: tuple[str, ...] = ()
 
 
 class Suite(Protocol):

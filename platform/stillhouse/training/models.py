@@ -228,6 +228,12 @@ def stage_folder(name: str, workspace: Workspace) -> Path | None:
     return _stage_of(path, None if exported else workspace)
 
 
+def stages_among(names: Iterable[str], workspace: Workspace) -> dict[str, Path]:
+    """The folders of those models that are stages, by the models' names."""
+    folders = {name: stage_folder(name, workspace) for name in names}
+    return {name: folder for name, folder in folders.items() if folder is not None}
+
+
 def stage_of(name: str, workspace: Workspace) -> Path:
     """Find the folder of the trained stage that a name stands for: a stage's own, or a sweep's champion.
 

@@ -26,6 +26,8 @@ FLAGS = {
 
 PLACES = ("fever", ".")
 DEPTHS = (1, 3, 5)
+TFIDF = "TF-IDF"
+"""Name of the figures of the retrieval that finds the candidates."""
 RANKED = ("claim", "documents")
 """Columns of a model that was trained to rank the documents of a claim."""
 
@@ -54,13 +56,14 @@ def prepare(root: str, options: Options) -> Benchmark:
         picked = pick_candidates(ids_QC, gold, c, force_gold=False)
         scores_QC = _scores(model, data, split, picked)
         covered = coverage(ids_QC, gold, (c,))[c]
-        found = measured({"TF-IDF": _items(tfidf_QC, picked), "model": _items(scores_QC, picked)})
+        found = measured({TFIDF: _items(tfidf_QC, picked), "model": _items(scores_QC, picked)})
         figures = {name: each | {f"covered@{c}": covered} for name, each in found.figures.items()}
         return Measured(figures, found.items)
 
     note = f"{split} split by {split_by}, {len(split_claims)} claims of {claims.name}; {data.summary()}"
     known = (sha256_of(claims), split, len(split_claims), documents)
-    return itemised(measure, (note,), opens=opened(options, known), digits=4, searches=True)
+    search = {"searches": True, "baselines": (TFIDF,)}
+    return itemised(measure, (note,), opens=opened(options, known), digits=4, **search)
 
 
 def _split_by(options: Options) -> str:

@@ -1,0 +1,160 @@
+"""Measuring models on an experiment's own dev or test suite: what `stillhouse evaluate` and its call do."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from stillhouse.core.artifacts import MANIFEST, Workspace
+from stillhouse.core.errors import BadInput
+from stillhouse.core.types import Encoder, Scorer
+from stillhouse.evaluation.asymmetric import Beside, require_one_dimension
+from stillhouse.evaluation.items import FiguresAndItems
+from stillhouse.evaluation.suites import measure_suite, run_suite
+from stillhouse.evaluation.trained_claims import refuse_trained_claims
+from stillhouse.experiments.embedding import Embedding
+from stillhouse.experiments.experiment import Experiment
+from stillhouse.experiments.kinds.claims import Claims
+from stillhouse.experiments.kinds.collection import SearchCollection
+from stillhouse.experiments.kinds.labelled_task import LabelledTask
+from stillhouse.experiments.preparation import documents_of, embed_stores, prepare
+from stillhouse.experiments.search_pool import calibrated
+from stillhouse.experiments.unread import beside_task
+from stillhouse.plan.data import Store
+from stillhouse.plan.setting import Setting
+from stillhouse.plan.stage import DevSuite, TestSuite
+from stillhouse.sweeps.documents_by import beside_teacher, documents_source, taught_by
+from stillhouse.sweeps.test_log import record_test_use, tag_tested_runs
+from stillhouse.training.models import Source, find_model, stages_among
+
+
+@dataclass(frozen=True)
+class TeachersDocuments:
+    """What was measured among the documents of a teacher.
+
+    Attributes:
+        source: The teacher.
+        figures: The teacher's figure, the model's own and the asymmetric one, by the name of the second.
+        embedded: Whether the documents of a table were embedded now, by its label; otherwise they were found.
+    """
+
+    source: Source
+    figures: Mapping[str, Beside]
+    embedded: Mapping[str, bool]
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Models that were measured on one split of an experiment.
+
+    Attributes:
+        split: ``dev`` or ``test``.
+        sources: The models, in the order in which they were named.
+        suite: The suite's figures of each, with their items.
+        figures: All figures of the first model.
+        documents_by: What was measured among a teacher's documents; None without any.
+        calibration: The first model's figures on the whole collection and on its pool, where there is one.
+    """
+
+    split: str
+    sources: tuple[Source, ...]
+    suite: tuple[FiguresAndItems, ...]
+    figures: Mapping[str, float]
+    documents_by: TeachersDocuments | None = None
+    calibration: Mapping[str, Any] = field(default_factory=dict)
+
+
+def measure_models(
+    experiment: Experiment,
+    models: Sequence[str],
+    workspace: Workspace,
+    embedding: Embedding,
+    *,
+    final: bool = False,
+    documents_by: str | None = None,
+    refresh: bool = False,
+) -> Measurement:
+    """Prepare what an experiment's evaluators read, and measure models.
+
+    Args:
+        experiment: The data.
+        models: Their names; see `training.models`.
+        workspace: Where stages are found, and where vectors and openings of the test split are kept.
+        embedding: Where the teacher runs; the models run on the same device.
+        final: Whether the test split is opened; every opening is recorded in the workspace.
+        documents_by: Name of the teacher whose documents the first model's queries search too, or ``teacher``
+            for a stage's own; None measures no asymmetric search.
+        refresh: Whether corpora are read again.
+
+    Raises:
+        BadInput: There is no such model, the data cannot be read, or the models cannot be measured on it.
+    """
+    split, teacher = "test" if final else "dev", None
+    if documents_by is not None:
+        teacher = documents_source(documents_by, models[0], workspace)
+        experiment = taught_by(experiment, teacher)
+    sources = tuple(source_of(name, experiment, workspace) for name in models)
+    encoders = [source.open(embedding.device) for source in sources]
+    by_teacher = None if teacher is None else teacher.open(embedding.device)
+    if by_teacher is not None:
+        require_one_dimension(encoders[0], by_teacher)
+    known = set(workspace.root.glob(f"{Store.kind}/*/{MANIFEST}"))
+    alone = beside_task(experiment)
+    prepared = prepare(experiment, workspace, embedding, refresh=refresh, training=False, unread=alone)
+    suite = prepared.test if final else prepared.setting.dev
+    if alone is not None and not final:
+        suite = _task_suite(prepared.setting, encoders)
+    if experiment.get(Claims) is not None:
+        refuse_trained_claims(stages_among(models, workspace), suite, split, workspace)
+    embed_stores(documents_of(suite), workspace, embedding)
+    if isinstance(suite, TestSuite):
+        record_test_use(workspace, suite.opens, " against ".join(models))
+        for name in models:
+            tag_tested_runs(workspace, suite.opens, name)
+    measured = tuple(measure_suite(suite, encoder, workspace) for encoder in encoders)
+    figures, calibration = dict(measured[0][0]), {}
+    beside = None
+    if teacher is not None and by_teacher is not None:
+        beside = TeachersDocuments(
+            teacher,
+            beside_teacher(suite, by_teacher, figures, workspace),
+            {store.label: workspace.path(store) / MANIFEST not in known for store in documents_of(suite)},
+        )
+    if not final:
+        if alone is None:
+            figures |= _task_figures(prepared.setting, encoders[0], workspace)
+        search = prepared.setting.get(SearchCollection)
+        calibration = calibrated(search, encoders[0], sources[0], workspace)
+    return Measurement(split, sources, measured, figures, beside, calibration)
+
+
+def source_of(name: str, experiment: Experiment, workspace: Workspace) -> Source:
+    """Find a model by its name; the experiment's teacher has the head and the prompts of the experiment."""
+    source = find_model(name, workspace)
+    if source.model is None or name != experiment.teacher.name or not experiment.teacher.is_model:
+        return source
+    return replace(source, model=experiment.teacher.published())
+
+
+def _task_suite(setting: Setting, models: Sequence[Any]) -> DevSuite:
+    """The dev suite of a task: of the models' scores, if all of them give any, and of their plain vectors."""
+    task = setting[LabelledTask]
+    suites = [task.dev] if all(isinstance(model, Scorer) for model in models) else []
+    if task.untuned is not None and all(isinstance(model, Encoder) for model in models):
+        suites.append(task.untuned)
+    if not suites:
+        raise BadInput(
+            "a task whose labels are not those of pairs needs models with a classifier. Give a stage that "
+            "was trained on it, or --suite glue, which trains a classifier on the vectors."
+        )
+    return DevSuite(tuple(part for suite in suites for part in suite.evaluators), select=suites[0].select)
+
+
+def _task_figures(setting: Setting, encoder: Any, workspace: Workspace) -> dict[str, float]:
+    """Measure a model on a task's own dev suites: its scores, where it gives any, and its plain vectors."""
+    task = setting.get(LabelledTask)
+    figures: dict[str, float] = {}
+    if task is not None:
+        scored = [task.dev] if isinstance(encoder, Scorer) else []
+        for suite in [*scored, *([task.untuned] if task.untuned else [])]:
+            figures |= run_suite(suite, encoder, workspace)
+    return figures

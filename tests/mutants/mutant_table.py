@@ -1291,7 +1291,7 @@ TRAINING = [
     ),
     *mistakes(
         "sweeps/measuring.py",
-        "cli/test_documents_by.py::test_the_call_gives_what_the_command_gives",
+        "cli/test_documents_by.py::test_an_experiments_own_queries_are_measured_both_ways",
         (
             "beside_teacher(suite, by_teacher, figures, workspace)",
             "beside_teacher(suite, encoders[0], figures, workspace)",

@@ -90,6 +90,32 @@ def test_every_experiment_flag_sets_a_field_and_the_other_fields_are_listed(
     assert "Did you mean pairs.mining.range_max" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("path", "near"),
+    [
+        ("prompts", "teacher.prompts or student.prompts?"),
+        ("promts", "teacher.prompts or student.prompts?"),
+        ("range_max", "pairs.mining.range_max?"),
+        ("dev_poool", "collection.dev_pool?"),
+        ("teacher.prompts.querry", "teacher.prompts.query or"),
+        ("sentense", "sentences or"),
+    ],
+)
+def test_an_unknown_field_is_answered_with_the_nearest(
+    path: str, near: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also where only a part of its path is given, or a part is misspelt."""
+    assert main(["fields", path]) == 2
+    assert f"unknown field `{path}`. Did you mean {near}" in capsys.readouterr().err
+    # A value cannot be set for a group of fields: only fields are suggested.
+    assert main(["train", "ibkd", "--local", "--set", f"{path}.x=1"]) == 2
+    said = capsys.readouterr().err
+    assert "`stillhouse fields` lists them" in said
+    if "Did you mean " in said:
+        suggested = said.partition("Did you mean ")[2].partition("?")[0].split(" or ")
+        assert set(suggested) <= set(fields())
+
+
 def test_a_field_can_be_set_by_path_flag_or_file() -> None:
     options = parser().parse_args(["train", "ibkd", "--set", "pairs.mining.range_max=100", "--pairs", "7"])
     experiment = experiment_from(options, {"pairs": {"negatives": 3, "count": 9}, "max_length": 32})

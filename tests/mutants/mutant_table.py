@@ -1290,6 +1290,15 @@ TRAINING = [
         ),
     ),
     *mistakes(
+        "plan/setting.py",
+        "sweeps/test_contenders.py",
+        (
+            "self.max_length if self.teacher_reading is None else self.teacher_reading.max_length",
+            "self.max_length",
+            "the teacher is measured at the student's length",
+        ),
+    ),
+    *mistakes(
         "sweeps/measuring.py",
         "cli/test_documents_by.py::test_an_experiments_own_queries_are_measured_both_ways",
         (

@@ -31,7 +31,7 @@ def run(options: Namespace) -> int:
     path = options.path.rstrip(".")
     found = [f for f in fields().values() if not path or f.path == path or f.path.startswith(f"{path}.")]
     if not found:
-        raise BadInput(f"unknown field `{path}`. {near_fields(path)}")
+        raise BadInput(f"unknown field `{path}`. {near_fields(path, groups=True)}")
     flags = {name: flag for flag, name in FLAGS.items()}
     rows = [(field.path, field.type, _shown(field.default)) for field in found]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

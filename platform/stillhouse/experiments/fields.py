@@ -102,7 +102,7 @@ def experiment_of(mapping: Mapping[str, Any]) -> Experiment:
             hint = typing.get_type_hints(Experiment)[name]
             values[name] = _build(hint, given, name) if name in _GROUPS else cast(given, name, hint)
         else:
-            raise BadInput(f"unknown field `{name}`. {near_fields(name)}")
+            raise BadInput(f"unknown field `{name}`. {near_fields(name, groups=True)}")
     return Experiment(data=tuple(data), without=tuple(without), **values)
 
 
@@ -201,15 +201,35 @@ def stated(experiment: Experiment) -> dict[str, Any]:
     return found
 
 
-def near_fields(path: str) -> str:
-    """A remedy for a misspelt path: the near ones, and the command that lists all."""
+def near_fields(path: str, *, groups: bool = False) -> str:
+    """A remedy for a misspelt path: the near ones, and the command that lists all.
+
+    Args:
+        path: What was given; a path of which only the end or a part was written counts as misspelt too.
+        groups: Whether a group of fields, such as ``teacher.prompts``, may be meant.
+    """
     from difflib import get_close_matches
 
+    known = list(fields())
+    if groups:
+        known = list(dict.fromkeys(part for each in fields() for part in _beginnings(each)))
     last = path.rpartition(".")[2]
-    near = get_close_matches(path, list(fields()), n=3, cutoff=0.6)
-    near = near or [each for each in fields() if each.rpartition(".")[2] == last][:3]
-    question = f"Did you mean {' or '.join(near)}? " if near else ""
+    near = [each for each in known if "." not in path and each.rpartition(".")[2] == last]
+    near = near or get_close_matches(path, known, n=3, cutoff=0.6)
+    near = near or [each for each in known if last in each.split(".")]
+    if not near:
+        parts = list(dict.fromkeys(part for each in known for part in each.split(".")))
+        close = get_close_matches(last, parts, n=1, cutoff=0.6)
+        near = [each for each in known if close and each.rpartition(".")[2] == close[0]]
+        near = near or [each for each in known if close and close[0] in each.split(".")]
+    question = f"Did you mean {' or '.join(near[:3])}? " if near else ""
     return f"{question}`stillhouse fields` lists them."
+
+
+def _beginnings(path: str) -> list[str]:
+    """``a``, ``a.b`` and ``a.b.c`` of ``a.b.c``."""
+    parts = path.split(".")
+    return [".".join(parts[: count + 1]) for count in range(len(parts))]
 
 
 def _student(given: Any) -> Any:

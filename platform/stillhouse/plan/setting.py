@@ -183,6 +183,11 @@ class Setting:
         """Return the examples between two dev evaluations of a stage."""
         return self.every * batch_size or budget // self.evaluations
 
+    @property
+    def teacher_length(self) -> int:
+        """Tokens per text that the teacher reads where it is run."""
+        return self.max_length if self.teacher_reading is None else self.teacher_reading.max_length
+
     def unlike_student(self, reading: Reading | None) -> Reading | None:
         """Return how a live teacher reads, or None if the student reads in the same way."""
         return None if reading == Reading(self.max_length, self.prompts) else reading

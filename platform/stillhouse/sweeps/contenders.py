@@ -75,13 +75,17 @@ class Contenders:
         """Identifies the models and the suite."""
         stages = [self.champion.stage.fingerprint, self.baseline[0].fingerprint if self.baseline else ""]
         stages += [self.trial.stage.fingerprint] if self.trial else []
-        return fingerprint([self.prepared.test.fingerprint, *stages, *self._teacher_prompts()])
+        return fingerprint([self.prepared.test.fingerprint, *stages, *self._teacher_reading()])
 
-    def _teacher_prompts(self) -> list[Prompts]:
-        """The teacher's prompts, if it has any: no store need name those of a role that is only measured."""
+    def _teacher_reading(self) -> list[Prompts | int]:
+        """The teacher's prompts, if it has any, and its length, if it is not the students'.
+
+        No store need name them: the prompt of a role that is only measured is in none.
+        """
         setting = self.prepared.setting
         prompts = NO_PROMPTS if setting.get(Claims) else prompts_of(setting.teacher)
-        return [prompts] if prompts else []
+        longer = setting.teacher_length != setting.max_length and not setting.get(Claims)
+        return [*([prompts] if prompts else []), *([setting.teacher_length] if longer else [])]
 
     def encoders(self, workspace: Workspace) -> dict[str, tuple[Any, nn.Module | None]]:
         """Load each model by name: its encoder, and the module whose cost is measured, where there is one."""
@@ -98,7 +102,7 @@ class Contenders:
         if scorer is not None:
             models["teacher"] = (scorer, _module(scorer))
         elif not ranks and not isinstance(setting.teacher, Endpoint):
-            models["teacher"] = teacher(setting.teacher, setting.max_length, device)
+            models["teacher"] = teacher(setting.teacher, setting.teacher_length, device)
         if self.baseline:
             baseline = encoder_in(workspace.path(self.baseline[0]), device)
             models["baseline"] = (baseline, _module(baseline))
@@ -106,7 +110,7 @@ class Contenders:
 
 
 class TeacherEncoder:
-    """The teacher, truncating texts at its students' maximum length."""
+    """The teacher, truncating texts at its own maximum length."""
 
     def __init__(self, model: Model, max_length: int, device: str) -> None:
         """Load the teacher."""

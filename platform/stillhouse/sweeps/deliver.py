@@ -323,7 +323,7 @@ def _teacher_dev(
         say("the teacher is not measured: every text of the suites would be sent to its endpoint")
         return {}
     if setting.get(Claims) is None:
-        encoder, _ = teacher(setting.teacher, setting.max_length, context.where.device)
+        encoder, _ = teacher(setting.teacher, setting.teacher_length, context.where.device)
     elif champion is not None:
         encoder = scoring_teacher(champion.stage, workspace, usable_device(context.where.device))
     if (setting.get(Claims) is not None and champion is None) or encoder is None:

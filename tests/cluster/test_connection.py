@@ -3,7 +3,11 @@
 import json
 import math
 import signal
+import socket
 import subprocess
+import threading
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -133,3 +137,42 @@ def test_a_machine_that_stays_busy_is_named_and_other_errors_are_not_retried() -
     with pytest.raises(ConnectionError):
         cluster._start_local(broken)
     assert len(calls) == 1
+
+
+@pytest.fixture
+def free_port() -> Iterator[int]:
+    """A port that is held without listening, so that connections to it are refused."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        yield held.getsockname()[1]
+
+
+def test_an_address_where_nothing_listens_is_refused_within_its_limit(
+    free_port: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(cluster, "_ANSWER_SECONDS", 0.3)
+    monkeypatch.setattr("ray.init", lambda **_: pytest.fail("Ray was asked, which waits for two minutes"))
+    begun = time.monotonic()
+    where = f"127.0.0.1:{free_port}"
+    with pytest.raises(BadInput, match=rf"must answer at {where}, but: .*refused.* Start one: `ray start"):
+        cluster.connect(where, nested=False, verbose=False)
+    assert time.monotonic() - begun < 10
+    assert f"waiting up to 0 s for the Ray cluster at {where}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("prefix", ["", "ray://"])
+def test_a_cluster_that_listens_late_is_waited_for(prefix: str) -> None:
+    with socket.socket() as late:
+        late.bind(("127.0.0.1", 0))
+        timer = threading.Timer(0.4, late.listen)
+        timer.start()
+        cluster._require_listener(f"{prefix}127.0.0.1:{late.getsockname()[1]}", seconds=5)
+        timer.join(0.1)
+        assert not timer.is_alive()
+
+
+@pytest.mark.parametrize("where", ["head", "head:port", "10.0.0.1", "10.0.0.1:99999", "ray://:10001"])
+def test_an_address_without_host_or_port_is_refused(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ray.init", lambda **_: pytest.fail("Ray was asked"))
+    with pytest.raises(BadInput, match=r"must be host:port, ray://host:port or auto, but is"):
+        cluster.connect(where, nested=False, verbose=False)

@@ -2048,6 +2048,40 @@ PREFLIGHT = [
         ("return int(has_errors(every))", "return 0", "errors do not reach the exit code"),
     ),
 ]
+CLUSTER_AND_TRACKING = [
+    *mistakes(
+        "cluster/connection.py",
+        "cluster/test_connection.py",
+        (
+            "    _require_listener(where, seconds=_ANSWER_SECONDS)\n",
+            "",
+            "an address where nothing listens is left to Ray, which waits for two minutes",
+        ),
+    ),
+    *mistakes(
+        "tracking/mlflow_server.py",
+        "tracking/test_tracking_mlflow.py",
+        (
+            "        relocate(self.uri, _JOURNAL)\n",
+            "",
+            "a copied workspace writes its artifacts into the original's folder",
+        ),
+    ),
+    *mistakes(
+        "tracking/location.py",
+        "tracking/test_tracking_mlflow.py",
+        (
+            "    WHERE t.key = ?\n",
+            "    WHERE t.key = ? OR 1\n",
+            "experiments of others in the same database are moved too",
+        ),
+        (
+            "or not (path.parent / _ARTIFACTS).is_dir():",
+            "or False:",
+            "a database that was copied alone names artifacts that do not exist",
+        ),
+    ),
+]
 MUTANTS: list[Mutant] = [
     *LOSSES,
     *OBJECTIVES,
@@ -2059,4 +2093,5 @@ MUTANTS: list[Mutant] = [
     *EVALUATION,
     *SEARCH,
     *PREFLIGHT,
+    *CLUSTER_AND_TRACKING,
 ]

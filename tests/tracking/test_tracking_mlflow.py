@@ -1,6 +1,7 @@
 import json
 import logging
 import shutil
+import sqlite3
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 from stillhouse.core.errors import BadInput
 from stillhouse.tracking import CHAMPION_SUFFIX, Row, View
-from stillhouse.tracking.location import prepare, tracking_uri, ui_command
+from stillhouse.tracking.location import prepare, relocate, tracking_uri, ui_command
 from stillhouse.tracking.mlflow_tracker import MLflowTracker
 from stillhouse.tracking.reading import read_runs
 
@@ -277,6 +278,54 @@ def test_registered_model_is_loadable_and_registered_once(root: Path, opened: Op
     np.testing.assert_allclose(loaded.encode(texts), expected, atol=1e-6)
     served = mlflow.pyfunc.load_model("models:/student@champion").predict(texts)
     np.testing.assert_allclose(np.asarray(served), expected, atol=1e-6)
+
+
+def test_a_copied_workspace_reads_and_writes_its_own_artifacts(
+    root: Path, opened: Open, tiny_model: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Experiments of others that share the database keep their places."""
+    elsewhere = "file:///elsewhere/mlartifacts"
+    foreign = client(root).create_experiment("not ours", artifact_location=elsewhere)
+    client(root).create_run(foreign)
+    client(root).create_run(foreign, tags={"other": "tag"})
+    tracker = opened()
+    tracker.run(SWEEP, "sweep", documents={"plan.json": {"x": 1}})
+    tracker.register(SWEEP, tiny_model, "student", tags={})
+    assert tracker.close(30) == ""
+    copy = tmp_path_factory.mktemp("copied") / "runs"
+    shutil.copytree(root, copy)
+    before = sorted((root / "mlartifacts").rglob("*"))
+
+    tracker = MLflowTracker(tracking_uri(copy), "tests", copy / "sweep")
+    tracker.run(TRIAL, "trial 0", documents={"more.json": {"y": 2}})
+    assert tracker.close(30) == ""
+    assert sorted((root / "mlartifacts").rglob("*")) == before
+    shutil.rmtree(root / "mlartifacts")
+    with sqlite3.connect(copy / "mlflow.db") as database:
+        assert not [line for line in database.iterdump() if root.as_uri() in line]
+    found = runs(copy)
+    for name, file in (("sweep", "plan.json"), ("trial 0", "more.json")):
+        assert [f.path for f in client(copy).list_artifacts(found[name].info.run_id)] == [file]
+    assert client(copy).get_experiment_by_name("not ours").artifact_location == elsewhere
+    import mlflow
+
+    mlflow.set_tracking_uri(tracking_uri(copy))
+    loaded = mlflow.sentence_transformers.load_model("models:/student@champion")
+    assert loaded.encode(["the river and the moon"]).shape[0] == 1
+
+
+def test_a_database_without_its_artifacts_keeps_their_places(
+    root: Path, opened: Open, tmp_path: Path
+) -> None:
+    tracker = opened()
+    tracker.run(SWEEP, "sweep", documents={"plan.json": {"x": 1}})
+    assert tracker.close(30) == ""
+    alone = tmp_path / "alone"
+    alone.mkdir()
+    shutil.copy(root / "mlflow.db", alone)
+    relocate(tracking_uri(alone), "stillhouse.journal")
+    kept = client(alone).get_experiment_by_name("tests").artifact_location
+    assert kept == (root / "mlartifacts").as_uri()
 
 
 def test_the_tracker_prints_nothing(

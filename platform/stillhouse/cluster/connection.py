@@ -4,12 +4,15 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
-from stillhouse.core.console import private_variables, warn
+from stillhouse.core.console import private_variables, say, warn
 from stillhouse.core.errors import BadInput, Hindered, require
 
 _PACKAGE = Path(__file__).resolve().parent.parent
@@ -17,6 +20,8 @@ _FOR_WORKERS = ("TUNE_FUNCTION_THREAD_TIMEOUT_S", "RAY_TRAIN_WORKER_GROUP_START_
 _TOO_SLOW = "timed out during startup"
 _NEW_NODES_SECONDS = 900
 """How long nested workers wait for nodes from an autoscaler; Ray's default of a minute is too short."""
+_ANSWER_SECONDS = 15
+"""How long a cluster may take to accept a connection; `ray.init` would wait two minutes, deaf to signals."""
 _LAST_WORDS_SECONDS = 150
 """How long a stopped trial may wait for its nested workers to write a checkpoint."""
 
@@ -40,13 +45,12 @@ def connect(address: str | None, *, nested: bool, verbose: bool) -> None:
         _share_code()
         _start_local(lambda: ray.init(address="local", include_dashboard=nested, **chatter))
         return
+    where = address or os.environ["RAY_ADDRESS"]
+    _require_listener(where, seconds=_ANSWER_SECONDS)
     try:
         ray.init(address=address or "auto", runtime_env=_workers_environment(), **chatter)
     except ConnectionError as error:
-        where = address or os.environ["RAY_ADDRESS"]
-        raise BadInput(
-            f"a Ray cluster must answer at {where}, but: {error}. Start one: `ray start --head`."
-        ) from None
+        raise _no_cluster(where, error) from None
     if nested:
         _require_state_api()
 
@@ -82,6 +86,48 @@ def _children() -> set[int]:
     table = subprocess.run(["ps", "-axo", "pid=,ppid="], capture_output=True, text=True, check=True).stdout
     pairs = (line.split() for line in table.splitlines())
     return {int(pid) for pid, parent in pairs if int(parent) == os.getpid()}
+
+
+def _no_cluster(where: str, problem: object) -> BadInput:
+    return BadInput(f"a Ray cluster must answer at {where}, but: {problem}. Start one: `ray start --head`.")
+
+
+def _require_listener(where: str, *, seconds: float) -> None:
+    """Refuse an address at which nothing accepts a connection for ``seconds``; ``auto`` is left to Ray.
+
+    Raises:
+        BadInput: It is no address, or nothing listens there.
+    """
+    if where in ("auto", "local"):
+        return
+    host, port = _host_and_port(where)
+    deadline = time.monotonic() + seconds
+    told = False
+    while True:
+        try:
+            socket.create_connection((host, port), timeout=max(1.0, deadline - time.monotonic())).close()
+            return
+        except OSError as error:
+            if time.monotonic() >= deadline:
+                raise _no_cluster(where, error) from None
+        if not told:
+            say(f"waiting up to {seconds:.0f} s for the Ray cluster at {where}")
+            told = True
+        time.sleep(min(1.0, seconds / 10))
+
+
+def _host_and_port(where: str) -> tuple[str, int]:
+    try:
+        parts = urlsplit(where if "://" in where else f"//{where}")
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host, port = None, None
+    if host is None or port is None:
+        raise BadInput(
+            f"the address of a Ray cluster must be host:port, ray://host:port or auto, but is {where!r}. "
+            "Give it with --address, or in RAY_ADDRESS; `ray start --head` prints it."
+        )
+    return host, port
 
 
 def joins(address: str | None) -> bool:

@@ -9,6 +9,7 @@ from contextlib import closing
 from pathlib import Path
 
 from stillhouse.core.artifacts import locked, replacing
+from stillhouse.core.console import say
 from stillhouse.core.errors import require
 from stillhouse.core.redaction import redacted
 
@@ -19,6 +20,22 @@ ENVIRONMENT = {
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "5",
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
 }
+
+_ARTIFACTS = "mlartifacts"
+_LOCATIONS = (
+    ("experiments", "artifact_location"),
+    ("runs", "artifact_uri"),
+    ("logged_models", "artifact_location"),
+    ("model_versions", "source"),
+    ("model_versions", "storage_location"),
+)
+"""Columns in which MLflow's database states where artifacts are, as absolute URIs."""
+_OWN_LOCATIONS = """
+    SELECT DISTINCT e.artifact_location FROM experiments e
+    JOIN runs r ON r.experiment_id = e.experiment_id
+    JOIN tags t ON t.run_uuid = r.run_uuid
+    WHERE t.key = ?
+"""
 
 
 def tracking_uri(root: Path) -> str:
@@ -66,6 +83,43 @@ def prepare(uri: str, *, upgrade: bool = False) -> None:
             done = subprocess.run(command, capture_output=True, text=True, timeout=300)
             if done.returncode:
                 raise RuntimeError(f"`mlflow db upgrade` failed: {done.stderr[-500:]}")
+
+
+def artifact_location(uri: str) -> str | None:
+    """Return the folder beside an SQLite database where its artifacts are; None for another URI."""
+    path = sqlite_path(uri)
+    return (path.parent / _ARTIFACTS).as_uri() if path else None
+
+
+def relocate(uri: str, tag: str) -> None:
+    """Let the database of a workspace that was moved or copied name the artifacts that lie beside it.
+
+    MLflow states absolute places: without this, a copy would read and write the original's artifacts. Only
+    experiments of ours are changed, and only if artifacts came along with the database.
+
+    Args:
+        uri: Any tracking URI; one that is no SQLite database is left alone.
+        tag: A tag that every run of ours has.
+    """
+    path, here = sqlite_path(uri), artifact_location(uri)
+    if path is None or here is None or not (path.parent / _ARTIFACTS).is_dir():
+        return
+    with closing(sqlite3.connect(path, timeout=60)) as database:
+        own = [place for (place,) in database.execute(_OWN_LOCATIONS, (tag,))]
+        for there in own:
+            if there and there != here and there.startswith("file:") and there.endswith(f"/{_ARTIFACTS}"):
+                with database:
+                    changed = sum(_repoint(database, column, there, here) for column in _LOCATIONS)
+                say(f"{path} was moved from {there}: {changed:,} places of artifacts now name {here}")
+
+
+def _repoint(database: sqlite3.Connection, column: tuple[str, str], there: str, here: str) -> int:
+    table, name = column
+    done = database.execute(
+        f"UPDATE {table} SET {name} = ? || substr({name}, ?) WHERE {name} = ? OR substr({name}, 1, ?) = ?",
+        (here, len(there) + 1, there, len(there) + 1, f"{there}/"),
+    )
+    return done.rowcount
 
 
 def sqlite_path(uri: str) -> Path | None:

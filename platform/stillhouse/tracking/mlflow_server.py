@@ -20,7 +20,7 @@ from mlflow.models import Model
 
 from stillhouse.tracking import Key, View
 from stillhouse.tracking.journal import LOST, Entry, Journal
-from stillhouse.tracking.location import prepare, sqlite_path
+from stillhouse.tracking.location import artifact_location, prepare, relocate
 
 LEVEL = "stillhouse.level"
 """The tag that says whether a run is a ``sweep``, a ``trial`` or a ``stage``."""
@@ -114,10 +114,10 @@ class Server:
                 raise
             prepare(self.uri, upgrade=True)
             client = MlflowClient(self.uri)
+        relocate(self.uri, _JOURNAL)
         found = client.get_experiment_by_name(self.experiment)
         if found is None:
-            database = sqlite_path(self.uri)
-            place = (database.parent / "mlartifacts").as_uri() if database else None
+            place = artifact_location(self.uri)
             self._experiment_id = client.create_experiment(self.experiment, artifact_location=place)
         else:
             self._experiment_id = found.experiment_id

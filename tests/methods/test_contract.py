@@ -73,6 +73,7 @@ OTHER: dict[str, Any] = {
     "text": "unlabelled",
     "loss": "contrastive_kl",
     "teacher_loss": "bce",
+    "candidates": 2,
     "teacher_layers": (0,),
 }
 

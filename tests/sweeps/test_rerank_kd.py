@@ -8,12 +8,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import datasets
 import numpy as np
 import pytest
 
 from stillhouse.cli.main import main
 from stillhouse.core.artifacts import Workspace, read_manifest
 from stillhouse.core.errors import BadInput
+from stillhouse.corpora.reading.scored import read_scored
 from stillhouse.corpora.tables import open_rows, open_texts, open_values, sampled_rows
 from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
@@ -22,8 +24,8 @@ from stillhouse.experiments.kinds.claims import Claims
 from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.experiments.kinds.scores import Scores
 from stillhouse.experiments.preparation import prepare
-from stillhouse.methods import check_needs, hyper_parameters, load_method, with_defaults
-from stillhouse.plan.data import Examples, Given, Sampled, Scored, sample
+from stillhouse.methods import check_needs, hyper_parameters, load_method, rerank_kd, with_defaults
+from stillhouse.plan.data import Examples, Given, Mined, Sampled, Scored, sample
 from stillhouse.plan.setting import ScoreData, Setting
 from stillhouse.plan.stage import Stage
 from stillhouse.search.trial import Context
@@ -33,6 +35,7 @@ from stillhouse.sweeps.export import export_stage
 from stillhouse.teachers.weights import resolve_model
 from stillhouse.training import pair_scores
 from stillhouse.training.models import encoder_in
+from stillhouse.training.table import open_table, student_reader
 from stillhouse.training.walk import run
 from stillhouse.training.where import Where
 
@@ -184,6 +187,91 @@ def test_a_published_cross_encoder_needs_no_stage(
     queries, passages = candidates(home, stage.examples)
     expected = CrossEncoderScorer(model, 32).score(queries, [each[1] for each in passages])
     np.testing.assert_allclose(open_values(home, stage.examples)["scores"][:, 1], expected[:, 0], atol=1e-5)
+
+
+def with_negatives(setting: Setting, count: int) -> Setting:
+    """The setting with so many mined negatives per pair."""
+    pairs = setting[Pairs]
+    assert isinstance(pairs.examples.origin, Mined)
+    origin = dataclasses.replace(pairs.examples.origin, negatives=count)
+    examples = dataclasses.replace(pairs.examples, origin=origin)
+    return setting.having(Pairs, dataclasses.replace(pairs, examples=examples))
+
+
+def test_fewer_candidates_are_the_first_ones_with_their_scores(context: Context, home: Workspace) -> None:
+    """The reranker scores all of them once, whatever the number that a student reads."""
+    width, setting = 4, with_negatives(context.setting, 3)
+    whole = planned(setting)
+    stages = {count: planned(setting, candidates=count) for count in (0, 2, width)}
+    assert stages[0].fingerprint == stages[width].fingerprint == whole.fingerprint
+    fewer = stages[2]
+    assert fewer.fingerprint != whole.fingerprint
+    run(whole, home, where=WHERE)
+    before = sorted(home.root.glob("examples/*"))
+    folder = run(fewer, home, where=WHERE)
+    assert sorted(home.root.glob("examples/*")) == before, "nothing is scored again"
+    assert read_manifest(folder)["steps"] > 0
+    (rows, values), (all_rows, all_values) = (
+        (open_rows(home, each.examples), open_values(home, each.examples)) for each in (fewer, whole)
+    )
+    assert rows["negatives"].shape == (len(rows["query"]), 1)
+    np.testing.assert_array_equal(rows["negatives"][:, 0], all_rows["negatives"][:, 0])
+    np.testing.assert_array_equal(values["scores"], all_values["scores"][:, :2])
+    np.testing.assert_array_equal(rows["passage"], all_rows["passage"])
+    batch = open_table(home, fewer, student_reader(fewer, whole.student.build().tokenizer)).batch(
+        np.arange(4)
+    )
+    assert batch.values["scores"].shape == (4, 2) and len(batch.tokens["negatives"].input_ids_BT) == 4
+    share = setting[Pairs]
+    half = dataclasses.replace(share, examples=sample(share.examples, 0.5))
+    sampled = planned(setting.having(Pairs, half), candidates=2)
+    kept = open_values(home, sampled.examples)["scores"]
+    assert kept.shape == (len(open_rows(home, half.examples)["query"]), 2)
+    with pytest.raises(
+        BadInput, match=f"candidates <= 1 \\+ hard negatives per query.*negatives={width - 1}"
+    ):
+        planned(setting, candidates=width + 1)
+    with pytest.raises(BadInput, match="candidates >= 2"):
+        planned(context.setting, candidates=1)
+
+
+@pytest.mark.parametrize("form", ["scores", "scores-flag"])
+def test_recorded_scores_are_exported_and_read_back(
+    form: str, context: Context, home: Workspace, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same texts and the same numbers, by this package's reader and by datasets."""
+    setting = with_negatives(context.setting, 3)
+    stage = planned(setting, candidates=3)
+    folder, file = run(stage, home, where=WHERE), tmp_path / "scores.jsonl"
+    root = ["--root", str(home.root)]
+    assert main(["export", str(folder), str(file), "--format", form, *root]) == 0
+    scored = next(each for each in stage.examples.sources() if isinstance(each.origin, Scored))
+    queries, passages = candidates(home, scored)
+    assert f"({form}, {len(queries):,} rows)" in capsys.readouterr().out
+    elsewhere = Workspace(tmp_path / "elsewhere")
+    read = read_scored(elsewhere, str(file))
+    assert candidates(elsewhere, read) == (queries, passages)
+    recorded, again = (open_values(each, of)["scores"] for each, of in ((home, scored), (elsewhere, read)))
+    assert recorded.dtype == again.dtype == np.float32
+    np.testing.assert_array_equal(recorded, again)
+    rows = datasets.load_dataset("json", data_files=str(file), split="train")
+    assert len(rows) == len(queries) and rows[3]["query"] == queries[3]
+    if form == "scores":
+        assert rows.column_names[:3] == ["query", "positive", "negative_1"]
+        assert [rows[3][name] for name in rows.column_names[1:-1]] == passages[3]
+    said = refused(["export", str(folder), str(tmp_path / "scores.csv"), "--format", form, *root], capsys)
+    assert "scores must be written to FILE.jsonl" in said
+    alone = run(planned(setting, **rerank_kd.BASELINE), home, where=WHERE)
+    said = refused(["export", str(alone), str(tmp_path / "none.jsonl"), "--format", form, *root], capsys)
+    assert "learnt from scores of pairs" in said and not (tmp_path / "none.jsonl").exists()
+    assert main(["export", str(alone), "--format", "list", *root]) == 0
+    assert f"{form:<22} no: scores can be exported" in capsys.readouterr().out
+
+
+def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    capsys.readouterr()
+    assert main(arguments) == 2
+    return capsys.readouterr().err
 
 
 def test_a_scale_that_does_not_fit_is_warned_of_before_the_first_step(

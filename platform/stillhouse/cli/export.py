@@ -20,6 +20,7 @@ def add(commands: "_SubParsersAction[ArgumentParser]") -> ArgumentParser:
         "stillhouse export ibkd my-student\n"
         "  stillhouse export ibkd my-graph --format onnx-int8\n"
         "  stillhouse export mse my-search --format asymmetric\n"
+        "  stillhouse export rerank_kd scores.jsonl --format scores\n"
         "  stillhouse export runs/stages/finetune-0123456789abcdef --format list\n"
         "  stillhouse export runs/stages/finetune-0123456789abcdef my-student",
     )
@@ -30,8 +31,9 @@ def add(commands: "_SubParsersAction[ArgumentParser]") -> ArgumentParser:
         default="sentence-transformers",
         metavar="FORM",
         help="sentence-transformers (default), onnx or onnx-int8 (extra onnx), compact (tied layers once; "
-        "only this package reads it), asymmetric (queries by the student, documents by its teacher), or "
-        "list: which of them this student has",
+        "only this package reads it), asymmetric (queries by the student, documents by its teacher), "
+        "scores or scores-flag (the reranker's scores that it learnt from, as JSON lines of "
+        "sentence-transformers or FlagEmbedding), or list: which of them this student has",
     )
     add_common(command)
     return command
@@ -39,23 +41,31 @@ def add(commands: "_SubParsersAction[ArgumentParser]") -> ArgumentParser:
 
 def run(options: Namespace) -> int:
     """Run the command."""
+    from stillhouse.corpora.score_files import SCORE_FORMS
     from stillhouse.students.export.formats import FORMATS
     from stillhouse.students.export.modules import ROUTED
     from stillhouse.sweeps.export import export_stage, formats_of
+    from stillhouse.sweeps.score_export import export_scores, why_no_scores
     from stillhouse.training.models import stage_of
 
-    known = (*FORMATS, ROUTED, "list")
+    known = (*FORMATS, ROUTED, *SCORE_FORMS, "list")
     require(options.format in known, f"format in {known}", format=options.format)
     workspace = Workspace(root_of(options))
     stage = stage_of(options.stage, workspace)
     if options.format == "list":
         with quietly(options):
-            formats = formats_of(stage)
+            formats = formats_of(stage) | dict.fromkeys(SCORE_FORMS, why_no_scores(stage))
         for form, reason in formats.items():
             say(f"  {form:<22} {f'no: {reason}' if reason else 'yes'}")
         write_results(options, {"formats": formats})
         return 0
     require(options.folder is not None, "an export is given a folder", remedy="Say where to write.")
+    if options.format in SCORE_FORMS:
+        rows = export_scores(stage, options.folder, options.format)
+        say(f"exported: {options.folder} ({options.format}, {rows:,} rows)")
+        found = {"format": options.format, "file": str(options.folder), "stage": str(stage), "rows": rows}
+        write_results(options, found)
+        return 0
     with quietly(options):
         cosine = export_stage(stage, options.folder, form=options.format)
     megabytes = sum(file.stat().st_size for file in options.folder.rglob("*") if file.is_file()) / 1e6

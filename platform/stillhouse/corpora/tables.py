@@ -37,7 +37,7 @@ from stillhouse.core.integrity import intact
 from stillhouse.core.types import IntArray, ValueArray
 from stillhouse.corpora.reading.sentences import dedup_key
 from stillhouse.corpora.shares import sample_rows
-from stillhouse.plan.data import AllRows, Collection, Examples, Given, Sampled, TextTable
+from stillhouse.plan.data import AllRows, Collection, Examples, FewerNegatives, Given, Sampled, TextTable
 
 ROWS_PER_SHARD = 2048
 QUARANTINE = "quarantine.jsonl"
@@ -397,8 +397,19 @@ def open_rows(workspace: Workspace, examples: Examples) -> dict[str, IntArray]:
     """Open the row ids of each column, memory-mapped.
 
     Raises:
-        BadInput: If the examples are not finished.
+        BadInput: If the examples are not finished, or have fewer hard negatives than are asked for.
     """
+    if isinstance(examples.origin, FewerNegatives):
+        wanted, rows = examples.origin.negatives, open_rows(workspace, examples.origin.rows)
+        given = rows["negatives"].shape[1]
+        require(
+            wanted <= given,
+            "candidates of a query <= 1 + its hard negatives",
+            candidates=1 + wanted,
+            negatives=given,
+            remedy="Lower candidates, or mine or read more negatives.",
+        )
+        return {**rows, "negatives": rows["negatives"][:, :wanted]}
     if isinstance(examples.origin, Sampled):
         kept, rows = sampled_rows(workspace, examples.origin), open_rows(workspace, examples.origin.rows)
         return {name: ids[kept] for name, ids in rows.items()}
@@ -419,6 +430,10 @@ def open_values(workspace: Workspace, examples: Examples) -> dict[str, ValueArra
     """
     if not examples.values:
         return {}
+    if isinstance(examples.origin, FewerNegatives):
+        values = open_values(workspace, examples.origin.rows)
+        cut = {"scores": values["scores"][:, : 1 + examples.origin.negatives]} if "scores" in values else {}
+        return {**values, **cut}
     if isinstance(examples.origin, Sampled):
         kept, values = sampled_rows(workspace, examples.origin), open_values(workspace, examples.origin.rows)
         return {name: value[kept] for name, value in values.items()}

@@ -35,7 +35,7 @@ from stillhouse.experiments.kinds.scores import Scores
 from stillhouse.losses.contrastive import SupervisedInfoNCE
 from stillhouse.losses.softlabel import HardLabelCE, KLDivergence, MarginMSE, RelevanceBCE
 from stillhouse.objectives.reranking import SIMILARITIES, RelevantFirst, RerankedPairs
-from stillhouse.plan.data import Examples, Model, Sampled, Scored, sample
+from stillhouse.plan.data import Examples, Mined, Model, Sampled, Scored, fewer_negatives, sample
 from stillhouse.plan.setting import ScoreData, Setting
 from stillhouse.plan.stage import DevSuite, Stage
 from stillhouse.recipes.stages import (
@@ -75,6 +75,8 @@ class HyperParameters:
         scale: Factor of the student's similarity where it is compared with the reranker's scores.
         contrast_temperature: τ of InfoNCE.
         share_negatives: Whether InfoNCE compares a query with the hard negatives of the other queries, too.
+        candidates: Candidates per query that the student learns from (C), its passage among them: the passage
+            and the first C − 1 of its hard negatives; 0 takes all. The reranker scores all of them once.
         layers: Layers of the base model that the student keeps; empty uses the setting's student.
         teacher_loss: Loss of a reranker that is trained here: ``ce`` over the candidates of a query, or
             ``bce`` of each pair.
@@ -103,6 +105,7 @@ class HyperParameters:
     scale: float = 1.0
     contrast_temperature: float = 0.05
     share_negatives: bool = True
+    candidates: int = 0
     layers: tuple[int, ...] = ()
     teacher_loss: str = "ce"
     teacher_learning_rate: float = 1e-4
@@ -125,6 +128,11 @@ class HyperParameters:
             self.teacher_loss in TEACHER_LOSSES,
             f"teacher_loss in {TEACHER_LOSSES}",
             teacher_loss=self.teacher_loss,
+        )
+        require(
+            self.candidates == 0 or self.candidates >= 2,
+            "candidates >= 2, the passage and a hard negative, or 0",
+            candidates=self.candidates,
         )
         require(self.teacher_budget >= 0, "teacher_budget >= 0", teacher_budget=self.teacher_budget)
         require(
@@ -170,7 +178,7 @@ def plan(hp: HyperParameters, setting: Setting) -> Stage:
     """Plan the student's stage and, unless the scores come from elsewhere, that of the reranker before it.
 
     Raises:
-        BadInput: The pairs have no hard negatives.
+        BadInput: The pairs have no hard negatives, or fewer than ``candidates`` asks for.
     """
     student = student_of(setting, hp.layers)
     objective = spec(
@@ -185,7 +193,7 @@ def plan(hp: HyperParameters, setting: Setting) -> Stage:
         label="rerank_kd",
         student=student,
         objective=objective,
-        examples=_examples(hp, setting),
+        examples=_candidates(hp, _examples(hp, setting)),
         budget=setting.distil_budget,
         batch_size=hp.batch_size,
         optimizer=optimizer_of(hp, hp.learning_rate),
@@ -205,6 +213,23 @@ def _losses(hp: HyperParameters) -> dict[str, Any]:
         share_negatives=hp.share_negatives,
     )
     return {"soft": kl if hp.weight else None, "nce": nce, "weight": hp.weight}
+
+
+def _candidates(hp: HyperParameters, examples: Examples) -> Examples:
+    """Leave out the last candidates of each query, where fewer are asked for."""
+    if not hp.candidates:
+        return examples
+    mined = [each.origin.negatives for each in examples.sources() if isinstance(each.origin, Mined)]
+    for negatives in mined:
+        require(
+            hp.candidates <= 1 + negatives,
+            "candidates <= 1 + hard negatives per query",
+            candidates=hp.candidates,
+            negatives=negatives,
+            remedy="Mine more negatives, or lower candidates.",
+        )
+    everything = mined == [hp.candidates - 1]
+    return examples if everything else fewer_negatives(examples, hp.candidates - 1)
 
 
 def _examples(hp: HyperParameters, setting: Setting) -> Examples:

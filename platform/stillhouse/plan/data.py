@@ -389,6 +389,20 @@ class Sampled:
 
 
 @dataclass(frozen=True)
+class FewerNegatives:
+    """Origin: other examples with the first of their hard negatives, and their scores. Needs no folder.
+
+    Attributes:
+        rows: Examples with the columns ``query``, ``passage`` and ``negatives``, (N, K), and perhaps the
+            value ``scores``, (N, 1 + K), the passage's first.
+        negatives: Number of hard negatives that are kept per row, at most K.
+    """
+
+    rows: "Examples"
+    negatives: int
+
+
+@dataclass(frozen=True)
 class Recorded:
     """Origin: the rows of other examples, with the logits that a trained stage gives each as a further value.
 
@@ -419,7 +433,7 @@ class Examples(Named):
 
     kind: ClassVar[str] = "examples"
     columns: Mapping[str, TextTable]
-    origin: AllRows | Given | Mined | Sampled | Recorded | Scored
+    origin: AllRows | Given | Mined | Sampled | FewerNegatives | Recorded | Scored
     label: str = field(default="examples", metadata={"identity": False})
     values: tuple[str, ...] = field(default=(), metadata={"identity": "unless_default"})
     text_role: str = field(default=PLAIN, metadata={"identity": "unless_default"})
@@ -437,12 +451,12 @@ class Examples(Named):
         """Refuse a value that has the name of a column."""
         both = sorted(set(self.values) & set(self.columns))
         require(not both, "values and columns of examples have names of their own", twice=both)
-        known = (Given, Sampled, Recorded, Scored)
+        known = (Given, Sampled, FewerNegatives, Recorded, Scored)
         assert not self.values or isinstance(self.origin, known), "values are given or recorded"
 
     def sources(self) -> Iterator["Examples"]:
         """The examples that these are made of, the first ones first, and these."""
-        if isinstance(self.origin, Sampled | Recorded | Scored):
+        if isinstance(self.origin, Sampled | FewerNegatives | Recorded | Scored):
             yield from self.origin.rows.sources()
         yield self
 
@@ -466,6 +480,11 @@ def sample(examples: Examples, fraction: float) -> Examples:
     """A share of some rows; a smaller share is part of a larger one."""
     origin = Sampled(examples, fraction)
     return replace(examples, origin=origin)
+
+
+def fewer_negatives(examples: Examples, negatives: int) -> Examples:
+    """Some rows with the first of their hard negatives, and the scores of those."""
+    return replace(examples, origin=FewerNegatives(examples, negatives))
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from stillhouse.methods import (
     probe,
     with_defaults,
 )
-from stillhouse.plan.data import Examples, Recorded, Sampled, Scored
+from stillhouse.plan.data import Examples, FewerNegatives, Recorded, Sampled, Scored
 from stillhouse.plan.setting import Setting
 from stillhouse.plan.stage import Stage
 from stillhouse.search.domains import frozen
@@ -304,7 +304,7 @@ def _without_recordings(examples: Examples) -> Examples:
     origin = examples.origin
     if isinstance(origin, Recorded | Scored):
         return _without_recordings(origin.rows)
-    if isinstance(origin, Sampled):
+    if isinstance(origin, Sampled | FewerNegatives):
         rows = _without_recordings(origin.rows)
         share = dataclasses.replace(origin, rows=rows)
         return dataclasses.replace(examples, origin=share, values=rows.values)

@@ -148,6 +148,7 @@ def train(
             workspace,
             Embedding(local=local, device=chosen),
             Where(device=chosen, threads=1, workers=workers),
+            teacher=training.teacher,
         )
     return Trained(Path(point.folder), point.metrics, point.seconds)
 

@@ -1299,6 +1299,29 @@ TRAINING = [
         ),
     ),
     *mistakes(
+        "corpora/tables.py",
+        "sweeps/test_rerank_kd.py::test_fewer_candidates_are_the_first_ones_with_their_scores",
+        (
+            'values["scores"][:, : 1 + examples.origin.negatives]',
+            'values["scores"][:, -1 - examples.origin.negatives :]',
+            "the last scores of fewer candidates",
+        ),
+        (
+            'rows["negatives"][:, :wanted]',
+            'rows["negatives"][:, -wanted:]',
+            "the last of fewer candidates",
+        ),
+    ),
+    *mistakes(
+        "sweeps/score_export.py",
+        "sweeps/test_rerank_kd.py::test_recorded_scores_are_exported_and_read_back",
+        (
+            "texts[at * width : (at + 1) * width]",
+            "texts[:width]",
+            "every query is exported with the first query's candidates",
+        ),
+    ),
+    *mistakes(
         "sweeps/measuring.py",
         "cli/test_documents_by.py::test_an_experiments_own_queries_are_measured_both_ways",
         (

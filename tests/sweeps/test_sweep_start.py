@@ -1,18 +1,21 @@
 """The start of a sweep, up to its first trial: one writer, the same search, and enough rows, without Ray."""
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
 import pytest
 from small_experiment import sentences  # type: ignore[import-not-found]
 
-from stillhouse import BadInput, Budget, Experiment, Sentences, TeacherChoice, TransformerChoice
+from stillhouse import BadInput, Budget, Experiment, Sentences, TeacherChoice, TransformerChoice, train
 from stillhouse.core.artifacts import locked, write_json
 from stillhouse.experiments.embedding import Embedding
+from stillhouse.plan.data import Teacher
 from stillhouse.search.options import SweepOptions
 from stillhouse.search.space import Categorical, Int, Space
 from stillhouse.sweeps import session as session_module
 from stillhouse.sweeps import sweep as sweep_module
+from stillhouse.sweeps.checks import sweep_options
 from stillhouse.sweeps.session import session
 from stillhouse.sweeps.sweep import sweep
 
@@ -69,6 +72,37 @@ def test_too_few_rows_for_any_batch_that_may_be_drawn_are_refused_before_the_swe
     with pytest.raises(BadInput, match=r"but the space of sweep 's' differs"):
         sweep(options_of(tmp_path, tiny_model, Categorical((8, 4))))
     assert connections == ["connected", "left"] * 3
+
+
+def test_the_teacher_is_found_once(
+    tmp_path: Path, tiny_model: Path, connections: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of its weights are read to find it: by the check of the plans, for the sweep and for a training."""
+    found: list[str] = []
+    resolve = TeacherChoice.resolve
+
+    def counted(choice: TeacherChoice) -> Teacher:
+        found.append(choice.name)
+        return resolve(choice)
+
+    monkeypatch.setattr(TeacherChoice, "resolve", counted)
+    given = options_of(tmp_path, tiny_model, Categorical((8, 16)))
+    (tmp_path / "space.yaml").write_text("method: mse\nsearch:\n  space: {batch_size: [8, 16]}\n")
+    options = sweep_options(
+        "mse",
+        lambda _: given.experiment,
+        given.root,
+        device="cpu",
+        need=given.need,
+        space=tmp_path / "space.yaml",
+    )
+    with pytest.raises(Began):
+        sweep(dataclasses.replace(options, embedding=given.embedding))
+    assert found == [str(tiny_model)]
+    found.clear()
+    root = tmp_path / "other"
+    train("mse", given.experiment, values={"batch_size": 16}, root=root, device="cpu")
+    assert found == [str(tiny_model)]
 
 
 def test_a_workspace_has_one_writer_and_is_checked_before_ray_is_started(

@@ -70,6 +70,7 @@ def run(options: Namespace) -> int:
                 embedding_of(options, device, local=options.local),
                 Where(device=device, threads=max(1, int(options.cpus_per_worker)), workers=options.workers),
                 refresh=options.refresh,
+                teacher=training.teacher,
             )
             results.append((training.name, points))
     return _report(options, results, shares=bool(shares))

@@ -96,6 +96,7 @@ class Preparation:
         refresh: Whether corpora are read again.
         training: Whether the data to train on is prepared; otherwise only what evaluators read.
         unread: What is not made, as nothing reads it.
+        found: The experiment's teacher, where it has been found already; None finds it.
         facts: What the report and the model card say of the data.
         texts: Text tables whose words students may read.
         test: Further evaluators of the locked test split.
@@ -110,6 +111,7 @@ class Preparation:
     refresh: bool = False
     training: bool = True
     unread: Unread = field(default_factory=Unread)
+    found: Teacher | None = None
     facts: dict[str, Any] = field(default_factory=dict)
     texts: list[TextTable] = field(default_factory=list)
     test: tuple[Spec[Any], ...] = ()
@@ -122,7 +124,7 @@ class Preparation:
     @cached_property
     def teacher(self) -> Teacher:
         """The experiment's teacher."""
-        teacher = self.experiment.teacher.resolve()
+        teacher = self.found or self.experiment.teacher.resolve()
         self.experiment.check_prompts(teacher)
         longest = self.experiment.common_length(teacher)
         for line in (
@@ -317,6 +319,7 @@ def prepare(
     refresh: bool = False,
     training: bool = True,
     unread: Unread | None = None,
+    teacher: Teacher | None = None,
 ) -> Prepared:
     """Read an experiment's data, run the teacher once over it, and mine hard negatives; skip what exists.
 
@@ -328,8 +331,11 @@ def prepare(
         training: Whether the data to train on is prepared. To measure a model only what evaluators read is
             needed: no training text is embedded, augmented or mined, and there is nothing to plan with.
         unread: What is not made, as no stage reads it; None makes everything.
+        teacher: The experiment's teacher, where it has been found already; None finds it, which reads all of
+            its weights or vectors, or asks its endpoint.
     """
-    return Preparation(experiment, workspace, embedding, refresh, training, unread or Unread()).finish()
+    read = unread or Unread()
+    return Preparation(experiment, workspace, embedding, refresh, training, read, teacher).finish()
 
 
 def read_pydocs(experiment: Experiment, workspace: Workspace, *, refresh: bool) -> Any:

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from stillhouse.core.artifacts import Workspace, locked, read_json, write_json
+from stillhouse.core.artifacts import Workspace
 from stillhouse.core.console import say
 from stillhouse.core.identity import Spec, spec
 from stillhouse.corpora.augmentation import augment
 from stillhouse.corpora.published.glue import TASKS, LabelledData, Row, read_task, resolve_task, task_name
 from stillhouse.corpora.reading.corpus import list_files
-from stillhouse.corpora.reading.ingest import describe_examples, note_path, restore_examples
+from stillhouse.corpora.reading.ingest import note_path, read_once
 from stillhouse.corpora.reading.sentences import clean
 from stillhouse.corpora.tables import open_rows, open_texts, open_values, write_rows, write_texts
 from stillhouse.corpora.wordnet import read_wordnet
@@ -112,10 +112,8 @@ def augmented_rows(
         "most": most,
     }
     note = note_path(workspace, f"{examples.label}-augmented", signature)
-    with locked(note.with_suffix(".lock")):
-        known = restore_examples(workspace, read_json(note)) if note.exists() else None
-        if known is not None:
-            return known
+
+    def read() -> Examples:
         rows = _rows_of(workspace, examples)
         varied: list[Row] = []
         if most == 0 or most > len(rows):
@@ -123,9 +121,10 @@ def augmented_rows(
             varied = list(augment(rows, tagger, copies=copies, limit=max(0, most - len(rows))))
         origin = {"augmented": examples.fingerprint}
         made = write_task_rows(workspace, [*rows, *varied], f"{examples.label}-augmented", origin)
-        write_json(note, describe_examples(made))
         say(f"  {made.label}: {len(rows):,} rows and {len(varied):,} varied ones")
         return made
+
+    return read_once(workspace, note, read)
 
 
 def _rows_of(workspace: Workspace, examples: Examples) -> list[Row]:

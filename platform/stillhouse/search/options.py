@@ -9,6 +9,7 @@ from stillhouse.core.artifacts import check_name
 from stillhouse.core.errors import require
 from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
+from stillhouse.plan.data import Teacher
 from stillhouse.search.schedulers import load_scheduler
 from stillhouse.search.space import Space
 
@@ -42,6 +43,7 @@ class SweepOptions:
         register_anyway: Whether to register a champion that loses on the test split.
         refresh: Whether to read the corpus again.
         verbose: Whether to show the libraries' output.
+        teacher: The experiment's teacher, where it has been found already; None finds it.
     """
 
     name: str
@@ -64,6 +66,7 @@ class SweepOptions:
     register_anyway: bool = False
     refresh: bool = False
     verbose: bool = False
+    teacher: Teacher | None = None
 
     def __post_init__(self) -> None:
         """Check what concerns several options at once."""

@@ -24,7 +24,7 @@ from stillhouse.methods import (
     probe,
     with_defaults,
 )
-from stillhouse.plan.data import Examples, FewerNegatives, Recorded, Sampled, Scored
+from stillhouse.plan.data import Examples, FewerNegatives, Recorded, Sampled, Scored, Teacher
 from stillhouse.plan.setting import Setting
 from stillhouse.plan.stage import Stage
 from stillhouse.search.domains import frozen
@@ -177,7 +177,7 @@ def sweep_options(
         data_root=data_root,
     )
     chosen = with_defaults(module, experiment(searched))
-    check_plans(module, chosen, searched.probes(), preset)
+    teacher = check_plans(module, chosen, searched.probes(), preset)
     if chosen.budget.refit.asked_for:
         chosen.budget.of_refit()
     if trials is None and sampler == "grid":
@@ -190,6 +190,7 @@ def sweep_options(
         preset=preset,
         space=searched,
         experiment=chosen,
+        teacher=teacher,
         root=root,
         trials=_DEFAULT_TRIALS if trials is None else trials,
         sampler=sampler,
@@ -231,14 +232,17 @@ def warn_of_few_steps(method: Method, hp: Any, setting: Setting) -> None:
 
 def check_plans(
     method: Method, experiment: Experiment, points: Iterable[dict[str, Any]], preset: str = "paper"
-) -> None:
-    """Refuse missing data, a model, a layer or a hyper-parameter that cannot be used.
+) -> Teacher:
+    """Find the teacher, and refuse missing data, a model, a layer or a hyper-parameter that cannot be used.
 
     Args:
         method: What plans.
         experiment: The data, teacher, student and budget.
         points: The hyper-parameters that differ from the preset, one mapping per plan.
         preset: One of the method's presets.
+
+    Returns:
+        The teacher.
 
     Raises:
         BadInput: The first thing that cannot be used.
@@ -266,6 +270,7 @@ def check_plans(
             check_batching(method.plan(hp, setting), setting.teacher_dim)
         if asymmetric:
             check_plan(method.plan(hp, setting), setting.teacher_dim)
+    return teacher
 
 
 def check_rows(workspace: Workspace, stage: Stage, fraction: float) -> dict[str, int]:

@@ -11,6 +11,7 @@ from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.fields import changed
 from stillhouse.experiments.preparation import prepare
 from stillhouse.methods import Method, unread
+from stillhouse.plan.data import Teacher
 from stillhouse.plan.stage import Stage
 from stillhouse.preflight.bank import full_bank
 from stillhouse.preflight.examination import at_start
@@ -61,6 +62,7 @@ def train_at(
     where: Where,
     *,
     refresh: bool = False,
+    teacher: Teacher | None = None,
 ) -> list[Point]:
     """Train a method on fractions of its rows; the teacher embeds the whole text once.
 
@@ -73,17 +75,19 @@ def train_at(
         embedding: Where the teacher runs.
         where: Where the students train.
         refresh: Whether to read the corpus again.
+        teacher: The experiment's teacher, where it has been found already; None finds it.
 
     Raises:
         BadInput: With some fraction a stage has fewer rows than its batch size; nothing is trained then.
     """
     plans = []
-    teacher = experiment.teacher.resolve()
+    teacher = teacher or experiment.teacher.resolve()
     print_concerns(at_start(method, hp, experiment, workspace, teacher, device=embedding.device))
     skipped = unread(method, hp, experiment, experiment.sketch(teacher))
     for place, fraction in enumerate(fractions):
         given = changed(experiment, {"budget.fraction": fraction})
-        prepared = prepare(given, workspace, embedding, refresh=refresh and place == 0, unread=skipped)
+        again = refresh and place == 0
+        prepared = prepare(given, workspace, embedding, refresh=again, unread=skipped, teacher=teacher)
         stage = method.plan(hp, prepared.setting)
         print_concerns(full_bank([stage], texts_of(prepared.setting)))
         if place == 0:

@@ -11,6 +11,7 @@ from stillhouse.experiments.budget import Refit
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.fields import changed, experiment_of, merged, opts_out, with_file
 from stillhouse.methods import Method, hyper_parameters, load_method, with_defaults
+from stillhouse.plan.data import Teacher
 from stillhouse.search.experiment_file import Run, load_base, load_runs, variants_named
 from stillhouse.sweeps.checks import check_plans, fixed_values
 
@@ -24,12 +25,14 @@ class Training:
         method: The method.
         hp: Its hyper-parameters.
         experiment: The data, teacher, student and budget, with the method's own budgets.
+        teacher: The experiment's teacher.
     """
 
     name: str
     method: Method
     hp: Any
     experiment: Experiment
+    teacher: Teacher
 
 
 def training_of(
@@ -61,8 +64,8 @@ def training_of(
     }
     whole = _trained_once(with_defaults(method, experiment))
     least = changed(whole, {"budget.fraction": fraction}) if fraction else whole
-    check_plans(method, least, [chosen], run.preset)
-    return Training(run.name, method, hyper_parameters(method, chosen, run.preset), whole)
+    teacher = check_plans(method, least, [chosen], run.preset)
+    return Training(run.name, method, hyper_parameters(method, chosen, run.preset), whole, teacher)
 
 
 def _trained_once(experiment: Experiment) -> Experiment:

@@ -11,6 +11,7 @@ from stillhouse.core.errors import BadInput
 from stillhouse.core.identity import canonical, fingerprint
 from stillhouse.experiments.preparation import Prepared, prepare
 from stillhouse.methods import hyper_parameters, load_method
+from stillhouse.plan.data import Teacher
 from stillhouse.preflight.bank import full_bank
 from stillhouse.preflight.examination import at_start
 from stillhouse.preflight.finding import print_concerns
@@ -43,9 +44,11 @@ def sweep(options: SweepOptions) -> dict[str, Any]:
         options = options.on(device)
         at_once = _at_once(options)
         refuse_hidden_root(options.root)
-        _warn_at_start(options, workspace)
+        experiment = options.experiment
+        teacher = options.teacher or experiment.teacher.resolve()
+        _warn_at_start(options, workspace, teacher)
         say("corpus and teacher")
-        prepared = prepare(options.experiment, workspace, options.embedding, refresh=options.refresh)
+        prepared = prepare(experiment, workspace, options.embedding, refresh=options.refresh, teacher=teacher)
         if prepared.summary:
             say(prepared.summary)
         _check_extremes(options, prepared, workspace)
@@ -56,9 +59,9 @@ def sweep(options: SweepOptions) -> dict[str, Any]:
         return search_and_deliver(options, prepared, workspace, folder, at_once)
 
 
-def _warn_at_start(options: SweepOptions, workspace: Workspace) -> None:
+def _warn_at_start(options: SweepOptions, workspace: Workspace, teacher: Teacher) -> None:
     """Say what is wrong with the experiment as far as that costs next to nothing to find out."""
-    method, teacher = load_method(options.method), options.experiment.teacher.resolve()
+    method = load_method(options.method)
     point = hyper_parameters(method, next(iter(options.space.probes())), options.preset)
     print_concerns(
         at_start(

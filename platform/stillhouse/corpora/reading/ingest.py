@@ -1,7 +1,7 @@
 """Caching of corpora: a source is read once for the same files and reading options."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +82,28 @@ def restore_examples(workspace: Workspace, remembered: Mapping[str, Any]) -> Exa
     )
     whole = all(workspace.finished(table) for table in columns.values()) and workspace.finished(examples)
     return examples if whole else None
+
+
+def read_once(
+    workspace: Workspace, note: Path, read: Callable[[], Examples], *, refresh: bool = False
+) -> Examples:
+    """Restore the examples that a note remembers, or read them and write the note; other processes wait.
+
+    Args:
+        workspace: Holds the examples.
+        note: The cache file; see `note_path`.
+        read: Reads and writes the examples.
+        refresh: Ignore the note.
+    """
+    with locked(note.with_suffix(".lock")):
+        known = None
+        if note.exists() and not refresh:
+            known = restore_examples(workspace, read_json(note))
+        if known is not None:
+            return known
+        made = read()
+        write_json(note, describe_examples(made))
+        return made
 
 
 def _files(source: str) -> list[SourceFile]:

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from stillhouse.core.artifacts import Workspace, locked, read_json, write_json
+from stillhouse.core.artifacts import Workspace
 from stillhouse.core.console import say
 from stillhouse.core.errors import BadInput
 from stillhouse.core.types import ValueArray
 from stillhouse.corpora.published.msmarco import marco_pairs
 from stillhouse.corpora.reading.corpus import hub_name, list_files
-from stillhouse.corpora.reading.ingest import describe_examples, note_path, restore_examples
+from stillhouse.corpora.reading.ingest import note_path, read_once
 from stillhouse.corpora.reading.sentences import clean
 from stillhouse.corpora.tables import write_rows, write_texts
 from stillhouse.plan.data import Examples
@@ -66,13 +66,8 @@ def read_labelled(
         files = [] if hub_name(source) else list_files(source)[1]
     options = {"negatives": negatives, "limit": limit}
     note = note_path(workspace, "labelled", {"version": VERSION, "source": source, "files": files, **options})
-    with locked(note.with_suffix(".lock")):
-        if (
-            not refresh
-            and note.exists()
-            and (found := restore_examples(workspace, read_json(note))) is not None
-        ):
-            return found
+
+    def read() -> Examples:
         rows = stream_rows(source, [file.path for file in files]) if marco is None else marco.rows()
         triples, dropped = _kept(_triples(rows, source, negatives), negatives, limit)
         if not triples:
@@ -80,10 +75,10 @@ def read_labelled(
                 f"labelled text must have at least one usable row, but all {dropped} rows of {source} were "
                 f"dropped (negatives={negatives}). Check the columns, or lower --negatives."
             )
-        examples = write_triples(workspace, source, triples, given=bool(triples[0][2]))
         say(f"  {source}: {len(triples):,} labelled rows kept, {dropped:,} dropped")
-        write_json(note, describe_examples(examples))
-        return examples
+        return write_triples(workspace, source, triples, given=bool(triples[0][2]))
+
+    return read_once(workspace, note, read, refresh=refresh)
 
 
 def roles(columns: Sequence[str], source: str) -> dict[str, list[str]]:

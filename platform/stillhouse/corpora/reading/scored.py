@@ -23,12 +23,12 @@ from typing import Any
 
 import numpy as np
 
-from stillhouse.core.artifacts import Workspace, locked, read_json, write_json
+from stillhouse.core.artifacts import Workspace
 from stillhouse.core.console import Progress, say
 from stillhouse.core.errors import BadInput
 from stillhouse.corpora.reading.corpus import hub_name, list_files
 from stillhouse.corpora.reading.formats import open_text
-from stillhouse.corpora.reading.ingest import describe_examples, note_path, restore_examples
+from stillhouse.corpora.reading.ingest import note_path, read_once
 from stillhouse.corpora.reading.labelled import stream_rows, write_triples
 from stillhouse.corpora.reading.sentences import clean
 from stillhouse.plan.data import Examples
@@ -92,13 +92,8 @@ def read_scored(
     files = [] if hub_name(source) else list_files(source, "file of scores")[1]
     options = {"negatives": negatives, "limit": limit}
     note = note_path(workspace, "scored", {"version": VERSION, "source": source, "files": files, **options})
-    with locked(note.with_suffix(".lock")):
-        if (
-            not refresh
-            and note.exists()
-            and (found := restore_examples(workspace, read_json(note))) is not None
-        ):
-            return found
+
+    def read() -> Examples:
         rows = _all_rows(source, [file.path for file in files], limit if negatives == 0 else 0)
         width = negatives or min(len(row.passages) for row in rows) - 1
         kept = [row for row in rows if len(row.passages) > width][: limit or None]
@@ -108,7 +103,8 @@ def read_scored(
                 f"scored text must have rows with {width} hard negatives, but those of {source} have at most "
                 f"{most}. Lower scores.negatives, or set it to 0."
             )
-        examples = write_triples(
+        _say(source, rows, kept, width)
+        return write_triples(
             workspace,
             source,
             [(row.query, row.passages[0], row.passages[1 : 1 + width]) for row in kept],
@@ -116,9 +112,8 @@ def read_scored(
             label="scored",
             values={SCORES: np.array([row.scores[: 1 + width] for row in kept], np.float32)},
         )
-        _say(source, rows, kept, width)
-        write_json(note, describe_examples(examples))
-        return examples
+
+    return read_once(workspace, note, read, refresh=refresh)
 
 
 def parse_row(row: Row, where: str) -> list[ScoredRow]:

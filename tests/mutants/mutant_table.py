@@ -126,8 +126,8 @@ LOSSES = [
         "losses/multilingual.py",
         "losses/test_multilingual.py",
         (
-            "logits_BB = self.temperature(unit(widen(source_BD)) @ unit(widen(target_BD)).T)",
-            "logits_BB = self.temperature(unit(widen(target_BD)) @ unit(widen(source_BD)).T)",
+            "logits_BB: Tensor = self.temperature(unit(widen(source_BD)) @ unit(widen(target_BD)).T)",
+            "logits_BB: Tensor = self.temperature(unit(widen(target_BD)) @ unit(widen(source_BD)).T)",
             "source and target swapped in eq. 9",
         ),
         (
@@ -1322,6 +1322,20 @@ TRAINING = [
         ),
     ),
     *mistakes(
+        "preflight/contrast.py",
+        "preflight/test_examination.py::test_scores_of_a_reranker_that_saturate_are_found",
+        (
+            "torch.from_numpy(scores_NC) / loss.temperature",
+            "torch.from_numpy(scores_NC)",
+            "the scores are judged without their temperature",
+        ),
+        (
+            "softmax = Softmax.of(loss.logits(vectors[QUERY], passages_BD, negatives_BKD))",
+            "softmax = Softmax.of(loss.logits(vectors[QUERY], passages_BD))",
+            "hard negatives are left out of the first softmax",
+        ),
+    ),
+    *mistakes(
         "sweeps/measuring.py",
         "cli/test_documents_by.py::test_an_experiments_own_queries_are_measured_both_ways",
         (
@@ -2023,8 +2037,8 @@ PREFLIGHT = [
             "the first softmax is computed without τ",
         ),
         (
-            'others_BB = log_p_BB.scatter(1, places_B, float("-inf"))',
-            "others_BB = log_p_BB",
+            'others_BC = log_p_BC.scatter(1, places_B, float("-inf"))',
+            "others_BC = log_p_BC",
             "the largest entry counts as outside of itself",
         ),
     ),

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from sentence_transformers import SentenceTransformer
 from small_experiment import sentences  # type: ignore[import-not-found]
 
 import stillhouse
@@ -22,14 +23,16 @@ from stillhouse.core.errors import BadInput
 from stillhouse.core.integrity import with_own_sum
 from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
-from stillhouse.experiments.fields import changed
+from stillhouse.experiments.fields import as_mapping, changed, experiment_of, merged
+from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.experiments.kinds.word_vectors import WordVectors
 from stillhouse.experiments.preparation import Prepared, prepare
 from stillhouse.experiments.source import Source
 from stillhouse.experiments.teacher import TeacherChoice
-from stillhouse.methods import hyper_parameters, known_methods, load_method
-from stillhouse.plan.data import parts_of
+from stillhouse.methods import hyper_parameters, known_methods, load_method, with_defaults
+from stillhouse.plan.data import Mined, parts_of
+from stillhouse.plan.stage import Stage
 from stillhouse.preflight import contrast, examination, space
 from stillhouse.preflight.contrast import Softmax, judge
 from stillhouse.preflight.finding import Finding, print_concerns
@@ -256,6 +259,85 @@ def test_a_temperature_that_saturates_is_found(
     assert concerns(findings) == ([] if level == "note" else [("temperature", level)])
 
 
+PAIRED = [(f"{text} {number}", f"the {text}") for number, text in enumerate(sentences(24, 5))]
+
+
+@pytest.mark.parametrize(("temperature", "level"), [(0.05, "note"), (0.02, "warning"), (1e-5, "error")])
+def test_a_temperature_of_labelled_pairs_that_saturates_is_found(
+    temperature: float, level: str, healthy: Experiment, tmp_path: Path, workspace: Workspace
+) -> None:
+    """The new student's own vectors of queries and passages, compared by stock sentence-transformers."""
+    pairs = tmp_path / "pairs.jsonl"
+    pairs.write_text("".join(json.dumps({"query": q, "passage": p}) + "\n" for q, p in PAIRED))
+    given = {"pairs.path": str(pairs), "pairs.count": 0, "pairs.negatives": 0, "student.layers": [0, 1, 2, 3]}
+    method = load_method("simcse")
+    point = hyper_parameters(method, {"batch_size": 16, "temperature": temperature})
+    findings = examination.examine(method, point, changed(healthy, given), workspace)
+    (finding,) = of(findings, "temperature")
+    assert finding.level == level and f"τ={temperature:g}" in finding.found
+    assert "over 16 candidates" in finding.found
+    stock: Any = SentenceTransformer(healthy.teacher.name, device="cpu")
+    stock.max_seq_length = 16
+    queries, passages = (
+        torch.nn.functional.normalize(torch.from_numpy(stock.encode([pair[side] for pair in PAIRED[:16]])))
+        for side in (0, 1)
+    )
+    expected = Softmax.of(queries.double() @ passages.double().T / temperature)
+    shown = float(finding.found.partition("leaves ")[2].split()[0])
+    assert shown == pytest.approx(expected.outside, rel=0.2)
+
+
+def test_scores_of_a_reranker_that_saturate_are_found(
+    healthy: Experiment, tmp_path: Path, workspace: Workspace
+) -> None:
+    """Their span against the temperature of the KL divergence, beside the student's own contrast."""
+    file = tmp_path / "scores.jsonl"
+    rows = [
+        {"query": q, "positive": p, "negative": f"{PAIRED[at - 1][1]} {at}", "scores": [30.0, 0.0]}
+        for at, (q, p) in enumerate(PAIRED)
+    ]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    method = load_method("rerank_kd")
+    given = with_defaults(method, changed(healthy, {"scores.path": str(file)}))
+
+    def examined(**values: Any) -> list[Finding]:
+        point = hyper_parameters(method, {"batch_size": 16, **values}, "contrastive_kl")
+        return of(examination.examine(method, point, given, workspace), "temperature")
+
+    saturated, own = examined(temperature=1.0)
+    assert saturated.level == "warning" and "9.4e-14 of a query's softmax over 2" in saturated.found
+    assert "T=6 " in saturated.remedy
+    assert own.level == "note" and "over 32 candidates" in own.found, "the negatives of all, shared"
+    _, softened = examined(temperature=6.0)
+    assert softened.level == "note" and "0.0067 of a query's softmax" in softened.found
+    (alone,) = examined(loss="kl", temperature=6.0)
+    assert "the reranker's scores" in alone.found
+    (contrast_alone,) = examined(weight=0.0, contrast_temperature=1e-7)
+    assert contrast_alone.level == "error", contrast_alone
+
+
+def test_the_contrast_between_languages_is_judged_by_the_teachers_cosines(
+    healthy: Experiment, tmp_path: Path, workspace: Workspace
+) -> None:
+    file = tmp_path / "xx.tsv"
+    file.write_text("".join(f"{first}\t{second}\n" for first, second in PAIRED * 3))
+    lines = {f"{q} {row}": p for row, (q, p) in enumerate(PAIRED * 3)}
+    file.write_text("".join(f"{first}\t{second} {first}\n" for first, second in lines.items()))
+    parallel = {"parallel.corpora": f"xx={file}", "parallel.held_out": 5, "sentences": None}
+    given = experiment_of(
+        {**merged(as_mapping(healthy), parallel), "student": {"checkpoint": healthy.teacher.name}}
+    )
+    method = load_method("crosslingual")
+    levels = []
+    for temperature in (0.05, 1e-5):
+        values = {"batch_size": 16, "unit": 2, "bottleneck": 0, "contrast": "ce", "temperature": temperature}
+        findings = examination.examine(method, hyper_parameters(method, values), given, workspace)
+        (finding,) = of(findings, "temperature")
+        assert "at the first step of contrast" in finding.found
+        levels.append(finding.level)
+    assert levels == ["note", "error"]
+
+
 def test_the_share_outside_the_largest_entry_is_exact_where_float32_has_lost_it() -> None:
     logits_BB = torch.tensor([[50.0, 0.0], [0.0, 50.0]])
     assert Softmax.of(logits_BB).outside == pytest.approx(1.9287e-22, rel=1e-3)
@@ -312,6 +394,33 @@ def test_the_disk_is_compared_with_the_need(
     monkeypatch.setattr(space, "free_bytes", lambda _: int(megabytes * 1e6))
     (finding,) = of(examine(healthy), "disk")
     assert finding.level == level
+
+
+def test_the_memory_of_a_step_counts_the_texts_that_are_read(context: Context) -> None:
+    """Negatives of each pair, fewer of them, micro-batches and batches by tokens; and the moving average."""
+    method = load_method("rerank_kd")
+    pairs = context.setting[Pairs]
+    assert isinstance(pairs.examples.origin, Mined)
+    origin = dataclasses.replace(pairs.examples.origin, negatives=7)
+    mined = dataclasses.replace(pairs, examples=dataclasses.replace(pairs.examples, origin=origin))
+    setting = context.setting.having(Pairs, mined)
+
+    def states(stage: Stage) -> int:
+        return space._kept_states(stage, 10.0)
+
+    def planned(**values: Any) -> Stage:
+        return method.plan(hyper_parameters(method, {"batch_size": 16, **values}), setting)
+
+    whole = planned()
+    assert states(planned(candidates=2)) * 9 == states(whole) * 3, "a query with 8 or 2 candidates"
+    assert states(dataclasses.replace(whole, accumulate=4)) * 4 == states(whole)
+    mse = load_method("mse")
+    (plain, *_) = mse.plan(hyper_parameters(mse, {"batch_size": 16}), context.setting).chain()
+    by_tokens = dataclasses.replace(plain, batch_tokens=1600)
+    assert states(by_tokens) == 10 * states(plain), "1600 tokens, not 16 texts of 10"
+    averaged = dataclasses.replace(plain, average=0.9)
+    more = space._training_bytes(averaged, 10.0) - space._training_bytes(plain, 10.0)
+    assert more == 4 * space._parameters(plain.student)
 
 
 def test_memory_that_does_not_suffice_is_an_error_and_the_teacher_is_not_run(

@@ -16,7 +16,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,11 @@ from stillhouse.experiments.kinds.sentences import Sentences
 
 ROOT = Path(__file__).resolve().parents[2]
 TRIALS, TEXTS = 4, 9000
+REFIT = 32 * 1500
+"""Examples of a refit, more than twelve times those of a trial."""
+PATIENCE = 500.0
+"""Seconds after which a job counts as stuck; on an idle machine none takes a minute."""
+REFIT_KILLS = int(os.environ.get("STILLHOUSE_REFIT_KILLS", "3"))
 CHAMPION = " (champion)"
 """Suffix of the name of the best trial's run."""
 SPACE = """
@@ -59,10 +64,12 @@ class Job:
     folder: Path
     teacher: Path
     outputs: list[str] = field(default_factory=list)
+    name: str = "runs"
+    more: tuple[str, ...] = ()
 
     @property
     def root(self) -> Path:
-        return self.folder / "runs"
+        return self.folder / self.name
 
     def arguments(self, space: str = "space.yaml") -> list[str]:
         flags = {
@@ -88,6 +95,7 @@ class Job:
             "--no-asha",
             *keep,
             *(part for name, value in flags.items() for part in (f"--{name}", str(value))),
+            *self.more,
         ]
 
     def start(self) -> "subprocess.Popen[str]":
@@ -109,14 +117,14 @@ class Job:
             preexec_fn=heed_ctrl_c,
         )
 
-    def ended(self, process: "subprocess.Popen[str]", seconds: float = 180) -> int:
+    def ended(self, process: "subprocess.Popen[str]", seconds: float = PATIENCE) -> int:
         output, _ = process.communicate(timeout=seconds)
         self.outputs.append(output)
         return process.returncode
 
     def start_until(self, condition: Callable[[], bool]) -> "subprocess.Popen[str]":
         """Start the job and wait until a condition holds."""
-        process, deadline = self.start(), time.monotonic() + 180
+        process, deadline = self.start(), time.monotonic() + PATIENCE
         while not condition():
             if process.poll() is not None or time.monotonic() > deadline:
                 process.kill()
@@ -172,8 +180,9 @@ def query(database: Path, question: str) -> list[tuple[Any, ...]]:
             return []
 
 
-@pytest.fixture(scope="module")
-def job(tiny_model: Path) -> Iterator[Job]:
+@contextlib.contextmanager
+def a_job(teacher: Path) -> Iterator[Job]:
+    """A job with its corpus and its space; all of its processes are ended, and its folder is removed."""
     folder = Path(tempfile.mkdtemp(prefix="sk-", dir="/tmp"))
     (folder / "r").mkdir()
     chance = random.Random(0)
@@ -181,13 +190,20 @@ def job(tiny_model: Path) -> Iterator[Job]:
     (folder / "corpus.txt").write_text("\n".join(sorted(texts)[:TEXTS]) + "\n")
     (folder / "space.yaml").write_text(SPACE)
     (folder / "other.yaml").write_text(SPACE.replace("0.2]", "0.5]"))
-    command = Job(folder, tiny_model)
-    yield command
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error):
-            if str(folder) in " ".join([*process.cmdline(), process.environ().get("RAY_TMPDIR", "")]):
-                process.kill()
-    shutil.rmtree(folder, ignore_errors=True)
+    try:
+        yield Job(folder, teacher)
+    finally:
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                if str(folder) in " ".join([*process.cmdline(), process.environ().get("RAY_TMPDIR", "")]):
+                    process.kill()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def job(tiny_model: Path) -> Iterator[Job]:
+    with a_job(tiny_model) as command:
+        yield command
 
 
 @pytest.fixture(scope="module")
@@ -388,3 +404,95 @@ def test_another_space_under_the_same_name_is_refused(job: Job, resumed: dict[st
     assert main(["sweep", "ibkd", *job.arguments("other.yaml")]) == 2
     assert "but the space of sweep 'ibkd' differs" in capsys.readouterr().err
     assert contents(job.root) == before
+
+
+@pytest.fixture(scope="module")
+def refits(tiny_model: Path) -> Iterator[dict[str, Any]]:
+    """A finished search of one trial, and its refit: undisturbed in a copy, and killed in the middle."""
+    with a_job(tiny_model) as job:
+        searched = replace(job, more=("--trials", "1"))
+        assert searched.ended(searched.start()) == 0, searched.outputs[-1]
+        yield killed_refits(searched)
+
+
+def killed_refits(job: Job) -> dict[str, Any]:
+    """Refit the best trial of a finished search in a copy of its workspace, and there with kills."""
+    sets = {"distil": REFIT, "evaluations": 25}
+    flags = [part for name, value in sets.items() for part in ("--set", f"budget.refit.{name}={value}")]
+    more = (*job.more, "--refit-top", "1", *flags)
+    shutil.copytree(job.root, job.folder / "calm")
+    calm, killed = (replace(job, name=name, more=more, outputs=[]) for name in ("calm", job.name))
+    assert calm.ended(calm.start()) == 0, calm.outputs[-1]
+    undisturbed = read_json(job.folder / "out.json")
+    before, chance = set(job.root.glob("stages/*")), random.Random(1)
+    moments: list[int] = []
+
+    def newest() -> int:
+        """The last checkpoint of the refit, by its step; -1 before the refit."""
+        found = [path for path in killed.root.glob("stages/*") if path not in before]
+        steps = [
+            int(path.stem.removeprefix("step-"))
+            for each in found
+            for path in each.glob("checkpoints/step-*.pt")
+        ]
+        return max(steps, default=0 if found else -1)
+
+    while len(moments) < REFIT_KILLS:
+        start = newest()
+        process = killed.start_until(lambda start=start: newest() > max(start, 0))  # type: ignore[misc]
+        time.sleep(chance.uniform(0.0, 1.5))
+        if process.poll() is None:
+            moments.append(newest())
+        process.send_signal(signal.SIGKILL)
+        assert killed.ended(process) == -signal.SIGKILL, killed.outputs[-1]
+        assert killed.nothing_is_left(), killed.processes()
+    assert killed.ended(killed.start()) == 0, killed.outputs[-1]
+    print(
+        f"{len(moments)} kills in the middle of a refit of {REFIT // 32} steps, after checkpoints {moments}"
+    )
+    return {
+        "calm": undisturbed,
+        "killed": read_json(job.folder / "out.json"),
+        "moments": moments,
+        "job": killed,
+    }
+
+
+@pytest.mark.ray
+def test_a_refit_that_was_killed_is_the_undisturbed_one(refits: dict[str, Any]) -> None:
+    """Weights, dev figures and test figures; the trials are untouched."""
+    calm, killed = refits["calm"], refits["killed"]
+    assert len(refits["moments"]) == REFIT_KILLS and all(0 < step < REFIT // 32 for step in refits["moments"])
+    assert killed["champion"]["refitted"] and calm["champion"]["refitted"]
+    for name in ("weights_sha256", "dev", "metrics", "hyper_parameters", "trial"):
+        assert killed["champion"][name] == calm["champion"][name], name
+    assert killed["trials"] == calm["trials"] and killed["trial"]["metrics"] == calm["trial"]["metrics"]
+
+
+@pytest.mark.ray
+def test_no_line_of_a_killed_refit_is_lost_or_doubled(refits: dict[str, Any]) -> None:
+    job: Job = refits["job"]
+    database = job.root / "mlflow.db"
+    names = dict(query(database, "select run_uuid, name from runs where lifecycle_stage = 'active'"))
+    parents = dict(query(database, "select run_uuid, value from tags where key = 'mlflow.parentRunId'"))
+    of_refit = [run for run, name in names.items() if name.startswith("refit of trial ")]
+    assert len(of_refit) == 1
+    (stage,) = [run for run, parent in parents.items() if parent == of_refit[0]]
+    logged = query(
+        database,
+        f"select step, count(*) from metrics where run_uuid = '{stage}' and key = 'loss' group by step",
+    )
+    assert {count for _, count in logged} == {1}
+    (folder,) = [
+        path.parent
+        for path in job.root.glob("stages/*/manifest.json")
+        if read_manifest(path.parent)["examples"] == REFIT
+    ]
+    lines = [line["step"] for line in read_metrics(folder / "metrics.jsonl") if "loss" in line["metrics"]]
+    assert lines == sorted(set(lines)) and sorted(step for step, _ in logged) == lines
+    calm = job.folder / "calm" / "stages" / folder.name
+    assert lines == [
+        line["step"] for line in read_metrics(calm / "metrics.jsonl") if "loss" in line["metrics"]
+    ]
+    assert job.found("stages/*/checkpoints/*") == 0 and job.found("**/*.tmp") == 0
+    assert main(["store", "verify", "--root", str(job.root)]) == 0

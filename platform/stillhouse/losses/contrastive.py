@@ -190,17 +190,24 @@ class SupervisedInfoNCE(nn.Module):
         require_pairs(query_BD, positive_BD, second_dim=query_BD.shape[-1])
         require_batch(len(query_BD))
         with full_precision(query_BD):
-            query_BD, positive_BD = self._scaled(query_BD), self._scaled(positive_BD)
-            similarity_BC = query_BD @ positive_BD.T
             if negatives_BKD is not None:
                 _require_negatives(query_BD, negatives_BKD, negative_rows_BK)
-                to_negatives = self._to_negatives(query_BD, self._scaled(negatives_BKD))
-                similarity_BC = torch.cat([similarity_BC, to_negatives], dim=1)
-            hidden_BC = torch.zeros_like(similarity_BC, dtype=torch.bool)
+            logits_BC = self.logits(query_BD, positive_BD, negatives_BKD)
+            hidden_BC = torch.zeros_like(logits_BC, dtype=torch.bool)
             if self.mask_duplicates and positive_rows_B is not None:
                 answers_BC = self._answers(positive_rows_B, query_rows_B, negative_rows_BK)
                 hidden_BC[:, : answers_BC.shape[1]] = answers_BC
-            return _pick_diagonal(self.temperature(similarity_BC), hidden_BC)
+            return _pick_diagonal(logits_BC, hidden_BC)
+
+    def logits(self, query_BD: Tensor, positive_BD: Tensor, negatives_BKD: Tensor | None = None) -> Tensor:
+        """Compute the logits of every query over its candidates, (B, C), its own passage on the diagonal."""
+        query_BD, positive_BD = self._scaled(query_BD), self._scaled(positive_BD)
+        similarity_BC = query_BD @ positive_BD.T
+        if negatives_BKD is not None:
+            to_negatives = self._to_negatives(query_BD, self._scaled(negatives_BKD))
+            similarity_BC = torch.cat([similarity_BC, to_negatives], dim=1)
+        logits_BC: Tensor = self.temperature(similarity_BC)
+        return logits_BC
 
     def _scaled(self, vectors: Tensor) -> Tensor:
         return unit(widen(vectors)) if self.similarity == "cosine" else widen(vectors)

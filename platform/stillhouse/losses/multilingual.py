@@ -81,9 +81,14 @@ class MultilingualCrossEntropy(nn.Module):
         """
         _require_parallel(source_BD, target_BD, teacher_BE)
         with full_precision(source_BD):
-            logits_BB = self.temperature(unit(widen(source_BD)) @ unit(widen(target_BD)).T)
+            logits_BB = self.logits(source_BD, target_BD)
             weights_BB = _cosines(teacher_BE).to(logits_BB.dtype)
             return -(weights_BB * F.log_softmax(logits_BB, dim=1)).sum(dim=1).mean()
+
+    def logits(self, source_BD: Tensor, target_BD: Tensor) -> Tensor:
+        """Compute the logits of every source over the targets, (B, B), its translation on the diagonal."""
+        logits_BB: Tensor = self.temperature(unit(widen(source_BD)) @ unit(widen(target_BD)).T)
+        return logits_BB
 
 
 def _cosines(teacher_BE: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ from stillhouse.experiments.experiment import Experiment
 from stillhouse.methods import Method
 from stillhouse.plan.data import Teacher
 from stillhouse.preflight.bank import full_bank
-from stillhouse.preflight.contrast import saturation
+from stillhouse.preflight.contrast import labelled_saturation, saturation
 from stillhouse.preflight.device import device_used
 from stillhouse.preflight.finding import ERROR, NOTE, Finding, from_the_worst
 from stillhouse.preflight.lengths import cut_texts
@@ -67,6 +67,7 @@ def examine(
     run = TeacherRun(planned)
     threads = torch.get_num_threads()
     findings += checked("temperature", lambda: _of_sample(planned, run, start + seconds / 2))
+    findings += checked("temperature", lambda: labelled_saturation(planned))
     findings += checked("vectors", lambda: stored_vectors(planned, run, start + seconds))
     torch.set_num_threads(threads)
     return from_the_worst(findings)

@@ -1,7 +1,7 @@
 """Disk and memory that a run needs, against what is free. All figures are estimates."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +12,21 @@ from stillhouse.core.errors import BadInput
 from stillhouse.core.identity import Spec
 from stillhouse.core.machine import available_memory
 from stillhouse.corpora.tables import open_texts
-from stillhouse.plan.data import Mined, Model
+from stillhouse.plan.data import Examples, FewerNegatives, Mined, Model
 from stillhouse.plan.stage import Stage
 from stillhouse.preflight.finding import ERROR, NOTE, WARNING, Finding
 from stillhouse.preflight.planned import Planned
 from stillhouse.preflight.weights import checkpoints_of, kept_layers, layer_of, tensor_shapes
 from stillhouse.students.backbone import read_config
+from stillhouse.teachers.forward import default_batch_tokens
 
 _WEIGHT = 4
-"""Bytes of a weight in float32; a gradient and each of Adam's two moments take as many."""
+"""Bytes of a weight in float32."""
+_COPIES = 6
+"""Numbers per weight while a student is trained: the weight, its gradient, Adam's two moments, what a step of
+Adam computes beside them, and the copy that is written at the end."""
+_LIBRARIES = 150_000_000
+"""Bytes that kernels, tokenizers and open tables take beside the model in a process that runs one."""
 _KEPT = 3
 """Checkpoints of a stage on the disk at once: the best, the last, and the one that is being written."""
 _TIGHT = 0.8
@@ -28,6 +34,8 @@ _TIGHT = 0.8
 _PER_STATE = 68
 """Bytes per layer, token and hidden dimension that a backward pass keeps in float32: 34 of 16-bit numbers
 (arXiv:2205.05198, table 2, without the matrix of attention)."""
+_PASSING = 56
+"""The same of a forward pass alone, of one layer at a time."""
 
 
 def disk_space(planned: Planned, *, trials: int = 1) -> list[Finding]:
@@ -61,10 +69,13 @@ def memory(planned: Planned) -> list[Finding]:
 
 
 def teacher_bytes(planned: Planned) -> int:
-    """Memory of the teacher's weights: float32, and what is cast to the precision of its products."""
+    """Memory of the teacher: its weights twice while they are read, and the states of a batch."""
     if not isinstance(planned.teacher, Model):
         return 0
-    return int(_elements(Path(planned.teacher.path)) * _WEIGHT * 1.1)
+    model = planned.teacher
+    width = _shape_of([model])[1]
+    states = default_batch_tokens(planned.device, 1) * width * _PASSING
+    return 2 * _elements(Path(model.path)) * _WEIGHT + states + _LIBRARIES
 
 
 def _compared(check: str, needed: int, free: int, found: str, remedy: str) -> list[Finding]:
@@ -94,22 +105,31 @@ def _student_bytes(planned: Planned, trials: int) -> int:
 
 
 def _training_bytes(stage: Stage, tokens_per_text: float) -> int:
-    """Weights, gradients, moments, the bank, a live teacher, and what the backward pass keeps."""
+    """Weights and what goes with each, the bank, a live teacher, and what the backward pass keeps."""
     bank = stage.objective.kwargs.get("bank")
     held = int(bank.kwargs["size"]) * _shape(stage.student)[1] * _WEIGHT if isinstance(bank, Spec) else 0
     live = _parameters(stage.live.model) * _WEIGHT if stage.live is not None else 0
-    return 4 * _WEIGHT * _parameters(stage.student) + held + live + _kept_states(stage, tokens_per_text)
+    copies = _COPIES + (1 if stage.average else 0)
+    weights = copies * _WEIGHT * _parameters(stage.student)
+    return weights + held + live + _kept_states(stage, tokens_per_text) + _LIBRARIES
 
 
 def _kept_states(stage: Stage, tokens_per_text: float) -> int:
     """What the backward pass keeps of a batch of texts of the usual length."""
-    origin = stage.examples.origin
-    per_row = len(stage.examples.columns) + (origin.negatives - 1 if isinstance(origin, Mined) else 0)
-    texts = per_row * stage.batch_size // stage.accumulate
     layers, (depth, width) = kept_layers(stage.student), _shape(stage.student)
     depth = depth if layers is None else len(layers)
-    tokens = int(min(stage.max_length, tokens_per_text))
-    return texts * tokens * depth * width * _PER_STATE
+    tokens = stage.batch_tokens
+    if not tokens:
+        texts = _texts_per_row(stage.examples) * stage.batch_size
+        tokens = texts * int(min(stage.max_length, tokens_per_text))
+    return tokens // stage.accumulate * depth * width * _PER_STATE
+
+
+def _texts_per_row(examples: Examples) -> int:
+    """Texts of a row of examples: one per column, and as many negatives as are read, where that is known."""
+    origins = [each.origin for each in examples.sources()]
+    read = [each.negatives for each in origins if isinstance(each, Mined | FewerNegatives)]
+    return len(examples.columns) + (read[-1] - 1 if read else 0)
 
 
 def _parameters(student: Spec[Any]) -> int:
@@ -120,8 +140,12 @@ def _parameters(student: Spec[Any]) -> int:
 
 def _shape(student: Spec[Any]) -> tuple[int, int]:
     """Depth and width of the checkpoints that a student starts from; word vectors count as a layer."""
+    return _shape_of(checkpoints_of(student))
+
+
+def _shape_of(models: Iterable[Model]) -> tuple[int, int]:
     shapes = [(1, 0)]
-    for model in checkpoints_of(student):
+    for model in models:
         try:
             config = read_config(model).get_text_config()
             shapes.append((int(config.num_hidden_layers), int(config.hidden_size)))

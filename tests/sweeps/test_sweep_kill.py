@@ -440,7 +440,7 @@ def killed_refits(job: Job) -> dict[str, Any]:
     while len(moments) < REFIT_KILLS:
         start = newest()
         process = killed.start_until(lambda start=start: newest() > max(start, 0))  # type: ignore[misc]
-        time.sleep(chance.uniform(0.0, 1.5))
+        time.sleep(chance.uniform(0.0, 0.4))
         if process.poll() is None:
             moments.append(newest())
         process.send_signal(signal.SIGKILL)

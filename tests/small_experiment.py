@@ -32,6 +32,7 @@ from stillhouse.plan.mining import Mining
 from stillhouse.plan.setting import PairData, ParallelData, TaskData
 from stillhouse.plan.stage import DevSuite
 from stillhouse.search.trial import Context
+from stillhouse.students.head import require_model
 from stillhouse.teachers.weights import resolve_model
 from stillhouse.training.where import Where
 
@@ -119,9 +120,8 @@ def context(prepared: Prepared, workspace: Workspace) -> Context:
         tables[column] = write_texts(workspace, column, sentences(40, seed))
     rows = np.arange(40)
     pairs = write_rows(workspace, tables, {"query": rows, "passage": rows}, "pairs")
-    queries, passages = (
-        Store(table, setting.teacher, max_length=16, compute="float32") for table in tables.values()
-    )
+    teacher = require_model(setting.teacher)
+    queries, passages = (Store(table, teacher, max_length=16, compute="float32") for table in tables.values())
     mined = Mined(pairs, queries, passages, negatives=1, mining=Mining(relative_margin=0.0))
     parallel = write_rows(
         workspace,

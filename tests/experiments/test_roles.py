@@ -32,7 +32,17 @@ from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.experiments.preparation import prepare
 from stillhouse.experiments.students.transformer import TransformerChoice
 from stillhouse.methods import mse, pkd
-from stillhouse.plan.data import AllRows, Collection, Examples, Mined, Model, Store, TextTable, TokenTable
+from stillhouse.plan.data import (
+    AllRows,
+    Collection,
+    Examples,
+    Mined,
+    Model,
+    Store,
+    TextTable,
+    TokenTable,
+    stores_in,
+)
 from stillhouse.plan.stage import DevSuite
 from stillhouse.students.head import require_model
 from stillhouse.sweeps.contenders import TeacherEncoder
@@ -85,11 +95,12 @@ def test_every_column_is_embedded_with_the_prompt_of_its_role(
     teacher = Prompts("query text: ", "passage of: ")
     setting = prepare(changed(given, {"sentences.role": role}), workspace, Embedding(local=True)).setting
     pairs = setting[Pairs]
-    prompts = {column: store.prompt for column, store in pairs.stores.items()}
+    prompts = {column: stores_in(store)[0].prompt for column, store in pairs.stores.items()}
     assert prompts == {"query": teacher.query, "passage": teacher.document, "negatives": teacher.document}
     mined = pairs.examples.origin
     assert isinstance(mined, Mined)
-    assert (mined.queries.prompt, mined.passages.prompt) == (teacher.query, teacher.document)
+    queries, passages = stores_in(mined.queries)[0], stores_in(mined.passages)[0]
+    assert (queries.prompt, passages.prompt) == (teacher.query, teacher.document)
     sentences = setting[Sentences]
     assert sentences.only_store.prompt == teacher.of(role)
     # What is stored is what stock sentence-transformers gives with that prompt.

@@ -23,7 +23,7 @@ from stillhouse.experiments.fields import as_mapping, changed, experiment_of, me
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.experiments.preparation import Prepared, prepare
 from stillhouse.methods import mse
-from stillhouse.plan.data import Model, StoreMix
+from stillhouse.plan.data import Model, StoreMix, stores_in
 from stillhouse.students.head import require_model
 from stillhouse.teachers.loading import load_sentence_transformer
 from stillhouse.teachers.store import open_store, open_vectors
@@ -71,12 +71,12 @@ def test_each_source_is_a_store_with_the_prompt_of_its_role(given: Experiment, w
     assert isinstance(mix, StoreMix) and data.runs == mix.roles
     # Of 120 texts a fifth is held out for dev and another for the test, from each source alike.
     assert mix.roles == ((16, QUERY), (36, DOCUMENT), (22, PLAIN)) and data.rows == 74
-    assert [part.prompt for part in mix.parts] == ["query text: ", "passage of: ", ""]
+    assert [part.prompt for part in stores_in(mix)] == ["query text: ", "passage of: ", ""]
     texts = list(open_texts(workspace, mix.texts))
     assert texts == [text for part in mix.parts for text in open_texts(workspace, part.texts)]
     # What is read is what stock sentence-transformers gives with the prompt of each.
     stock: Any = load_sentence_transformer(require_model(setting.teacher))
-    prompts = [part.prompt for part in mix.parts for _ in open_texts(workspace, part.texts)]
+    prompts = [part.prompt for part in stores_in(mix) for _ in open_texts(workspace, part.texts)]
     expected = stock.encode([prompt + text for prompt, text in zip(prompts, texts, strict=True)])
     reader, shuffled = open_vectors(workspace, mix), np.random.default_rng(0).permutation(len(texts))
     np.testing.assert_allclose(reader.gather(shuffled), expected[shuffled], atol=2e-3)
@@ -277,5 +277,6 @@ def test_a_store_that_is_part_of_a_mix_is_kept(given: Experiment, workspace: Wor
     assert isinstance(mix, StoreMix)
     assert not collectable(workspace, older_than=0.0)
     assert all(
-        len(open_store(workspace, part)) == rows for part, (rows, _) in zip(mix.parts, mix.roles, strict=True)
+        len(open_store(workspace, part)) == rows
+        for part, (rows, _) in zip(stores_in(mix), mix.roles, strict=True)
     )

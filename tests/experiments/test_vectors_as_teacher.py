@@ -86,7 +86,7 @@ def test_nothing_but_the_files_is_read_of_the_teacher(
     by_vectors: Experiment, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("stillhouse.teachers.shards.load_teacher", None)
-    monkeypatch.setattr("stillhouse.experiments.preparation.own_dimension", None)
+    monkeypatch.setattr("stillhouse.students.head.own_dimension", None)
     check_plans(load_method("ibkd"), by_vectors, [{}])
     prepared = prepare(by_vectors, workspace, LOCAL)
     store = prepared.setting[Sentences].only_store
@@ -95,7 +95,7 @@ def test_nothing_but_the_files_is_read_of_the_teacher(
 
 def test_a_method_that_runs_the_teacher_is_refused_before_any_work(by_vectors: Experiment) -> None:
     with pytest.raises(
-        BadInput, match=r"pkd runs or trains the teacher in its stage pkd, so it must be a mo"
+        BadInput, match=r"pkd runs or trains the teacher in its stage pkd, so it must be one mo"
     ):
         check_plans(load_method("pkd"), by_vectors, [{}])
     with pytest.raises(BadInput, match="needs the teacher as a model"):

@@ -11,6 +11,7 @@ MIXING = "corpora/test_mixing.py"
 BATCHING = "training/test_batching.py"
 LENGTHS = "methods/test_lengths.py"
 SOURCES = "experiments/test_sources.py"
+TEACHERS = "experiments/test_several_teachers.py"
 CONTRACT = "methods/test_contract.py"
 PRESETS = "methods/test_presets_ibkd.py methods/test_presets_distilcse.py methods/test_presets_baselines.py"
 
@@ -976,6 +977,105 @@ DATA = [
     ),
     *mistakes(
         "teachers/store.py",
+        f"{TEACHERS}::test_targets_are_the_weighted_concatenation_of_unit_vectors",
+        ("math.sqrt(weight) / np", "weight / np", "the weights of several teachers without their roots"),
+        ("/ np.maximum(lengths, 1e-12)", "/ 1.0", "a teacher's vectors count by their lengths"),
+        (
+            "zip(members, weights, strict=True):\n        lengths",
+            "zip(members, weights[::-1], strict=True):\n        lengths",
+            "the weights of the teachers are swapped",
+        ),
+    ),
+    *mistakes(
+        "teachers/store.py",
+        f"{TEACHERS}::test_a_row_needs_a_vector_of_every_teacher",
+        (
+            "functools.reduce(np.intersect1d,",
+            "functools.reduce(np.union1d,",
+            "a row that one of the teachers lacks is trained on",
+        ),
+    ),
+    *mistakes(
+        "plan/data.py",
+        f"{TEACHERS}::test_a_weight_changes_what_is_learnt_from_and_nothing_that_measures",
+        (
+            "tuple(float(weight) / total for weight in weights)",
+            "tuple(float(weight) for weight in weights)",
+            "weights whose sum is not 1",
+        ),
+        (
+            "return replace(vectors, weights=weights) if isinstance(vectors, StoreEnsemble) else vectors",
+            "return vectors",
+            "a searched weight of a teacher changes nothing",
+        ),
+    ),
+    *mistakes(
+        "plan/data.py",
+        f"{TEACHERS}::test_a_student_starts_from_the_first_teacher_that_is_a_model",
+        (
+            "next((each for each in self.members if isinstance(each, Model)), self.members[0])",
+            "self.members[0]",
+            "a student cannot start where the first teacher is no model",
+        ),
+    ),
+    *mistakes(
+        "plan/setting.py",
+        f"{TEACHERS}::test_a_weight_changes_what_is_learnt_from_and_nothing_that_measures",
+        (
+            "held_out=weighted(held_out, weights))",
+            "held_out=held_out)",
+            "the loss on held-out texts has other weights than the loss",
+        ),
+    ),
+    *mistakes(
+        "experiments/teacher_weights.py",
+        f"{TEACHERS}::test_a_weight_changes_what_is_learnt_from_and_nothing_that_measures",
+        ("weights[number - 1] = float(value)", "weights[-number] = float(value)", "counted from the end"),
+        (
+            "own = teacher.given if",
+            "own = teacher.weights if",
+            "a searched weight is relative to shares, not to the experiment's weights",
+        ),
+    ),
+    *mistakes(
+        "experiments/teacher.py",
+        f"{TEACHERS}::test_a_teacher_is_listed_once",
+        ("        _refuse_twice(members, lengths)\n", "", "a teacher that is listed twice counts twice"),
+        (
+            "(member.fingerprint, prompts_of(member), length)",
+            "(member.fingerprint, length)",
+            "one model with two prompts is refused",
+        ),
+    ),
+    *mistakes(
+        "experiments/experiment.py",
+        f"{TEACHERS}::test_lengths_are_each_teachers_own",
+        (
+            "length or self.common_length(member) if",
+            "self.common_length(member) if",
+            "the length of one of several teachers is passed over",
+        ),
+    ),
+    *mistakes(
+        "sweeps/contenders.py",
+        f"{TEACHERS}::test_the_ensemble_is_measured_as_a_model",
+        (
+            "EnsembleEncoder([encoder for encoder, _ in loaded], model.weights)",
+            "EnsembleEncoder([encoder for encoder, _ in loaded[::-1]], model.weights)",
+            "the teachers are measured in another order",
+        ),
+    ),
+    *mistakes(
+        "training/teacher_space.py",
+        f"{TEACHERS}::test_asymmetric_search_is_refused",
+        (
+            "        raise _outside(folder.name, _SEVERAL)\n",
+            "        pass\n",
+            "one of several teachers embeds documents for a student of them all",
+        ),
+    ),
+    *mistakes(
+        "teachers/store.py",
         SOURCES,
         (
             "part.rows + start for part",
@@ -1357,8 +1457,8 @@ TRAINING = [
         "experiments/experiment.py",
         "experiments/test_roles.py",
         (
-            "Reading(self.longest(teacher), prompts_of(teacher)) if run",
-            "Reading(self.common_length(teacher), self.student.prompts) if run",
+            "reading = Reading(longest, prompts_of(teacher))",
+            "reading = Reading(self.common_length(teacher), self.student.prompts)",
             "the teacher reads with the student's prompts",
         ),
     ),
@@ -2023,7 +2123,7 @@ PREFLIGHT = [
             "a prompt that the card wants is not missed where the folder names none",
         ),
         (
-            "and not _decided(planned, role)]",
+            "and not _decided(choice, role)]",
             "]",
             "a prompt that the user has emptied is missed",
         ),

@@ -31,7 +31,7 @@ from stillhouse.experiments.preparation import Prepared, prepare
 from stillhouse.experiments.source import Source
 from stillhouse.experiments.teacher import TeacherChoice
 from stillhouse.methods import hyper_parameters, known_methods, load_method, with_defaults
-from stillhouse.plan.data import Mined, parts_of
+from stillhouse.plan.data import Mined, stores_in
 from stillhouse.plan.stage import Stage
 from stillhouse.preflight import contrast, examination, space
 from stillhouse.preflight.contrast import Softmax, judge
@@ -538,7 +538,7 @@ def test_every_source_of_sentences_is_looked_at(
     assert concerns(findings) == [("prompts", "warning")]
     assert "queries and documents without any" in findings[0].found
     prepared = prepare(mixed, workspace, Embedding(local=True))
-    first, second = parts_of(prepared.setting[Sentences].store)
+    first, second = stores_in(prepared.setting[Sentences].store)
     assert concerns(examine(mixed)) == [("prompts", "warning")]
     folder = workspace.path(second)
     shuffle(folder, list(range(len(StoreReader(folder)))))

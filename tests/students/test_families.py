@@ -19,7 +19,7 @@ from stillhouse.corpora.tables import write_texts
 from stillhouse.experiments.preparation import teacher_store
 from stillhouse.experiments.students.transformer import TransformerChoice
 from stillhouse.experiments.teacher import TeacherChoice
-from stillhouse.plan.data import Model
+from stillhouse.plan.data import Model, stores_in
 from stillhouse.students.encoder import StudentEncoder
 from stillhouse.students.export.formats import write_format
 from stillhouse.students.head import published_length
@@ -126,7 +126,7 @@ def stored(workspace: Workspace, teacher: Model, role: str) -> FloatArray:
     """Embed the texts in a role, through a store of the workspace."""
     texts = write_texts(workspace, "texts", TEXTS)
     length = published_length(teacher)
-    store = teacher_store(texts, teacher, role, max_length=length, compute="float32")
+    (store,) = stores_in(teacher_store(texts, teacher, role, lengths=[length], compute="float32"))
     build_store(workspace, replace(store, dtype="float32"), local=True)
     reader = open_store(workspace, replace(store, dtype="float32"))
     return np.asarray(reader.gather(reader.rows))

@@ -356,8 +356,8 @@ def test_a_student_of_another_checkpoint_pools_as_the_teacher(
 
 def test_lengths_are_those_of_the_folder(make_teacher: MakeTeacher, make_model: MakeModel) -> None:
     teacher = TeacherChoice(str(make_teacher("bert", "cls", length=24))).published()
-    assert Experiment(teacher=TeacherChoice(teacher.path)).longest(teacher) == 24
-    assert Experiment(teacher=TeacherChoice(teacher.path), max_length=16).longest(teacher) == 16
+    assert Experiment(teacher=TeacherChoice(teacher.path)).lengths(teacher) == (24,)
+    assert Experiment(teacher=TeacherChoice(teacher.path), max_length=16).lengths(teacher) == (16,)
     setting = Experiment(student=TransformerChoice(max_length=12)).sketch(teacher)
     assert setting.max_length == 12
     raw = resolve_model(make_model("roberta").path)

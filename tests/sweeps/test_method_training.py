@@ -23,7 +23,7 @@ from stillhouse.search.trial import Context
 from stillhouse.students.static import StaticStudent
 from stillhouse.sweeps.contenders import untrained
 from stillhouse.sweeps.export import export_stage
-from stillhouse.teachers.store import open_store
+from stillhouse.teachers.store import open_vectors
 from stillhouse.training.models import encoder_in
 from stillhouse.training.progress import Stopped
 from stillhouse.training.walk import run
@@ -159,7 +159,7 @@ def nearness_to_the_head(stage: Stage, setting: Setting, workspace: Workspace) -
     store = setting[Pairs].stores["query"]
     head_EE = load_file(folder / "objective.safetensors")["head.weight"].numpy()
     texts = list(open_texts(workspace, store.texts)[np.arange(40)])
-    targets_NE = open_store(workspace, store).gather(np.arange(40)) @ head_EE.T
+    targets_NE = open_vectors(workspace, store).gather(np.arange(40)) @ head_EE.T
     before, after = (
         -float(np.linalg.norm(encoder.encode(texts) - targets_NE, axis=1).mean())
         for encoder in (untrained(stage, "cpu"), encoder_in(folder))

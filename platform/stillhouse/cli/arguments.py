@@ -17,6 +17,7 @@ from stillhouse.experiments.fields import Field, fields
 Commands = "_SubParsersAction[ArgumentParser]"
 FLAGS: Mapping[str, str] = {
     "teacher": "teacher.name",
+    "teachers": "teacher.members",
     "student": "student.checkpoint",
     "student_kind": "student.kind",
     "layers": "student.layers",

@@ -19,6 +19,7 @@ from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.fields import as_mapping, experiment_of, merged, opts_out, with_file
 from stillhouse.experiments.kinds.sentences import Sentences
 
+_TEACHERS = '[{"name": "all-MiniLM-L6-v2"}, {"vectors": "files/*.parquet", "weight": 0.5}]'
 _SOURCES = '[{"corpus": "texts.txt", "share": 0.7}, {"corpus": "queries.txt", "share": 0.3, "role": "query"}]'
 
 
@@ -100,8 +101,9 @@ def flags_of(options: Namespace) -> dict[str, Any]:
     flags = {name: getattr(options, name) for name in FLAGS if getattr(options, name, None) is not None}
     if str(flags.get("layers", "")).startswith("["):
         flags["layers"] = _layers(flags["layers"])
-    if "sources" in flags:
-        flags["sources"] = _sources(flags["sources"])
+    for name, example in (("sources", _SOURCES), ("teachers", _TEACHERS)):
+        if name in flags:
+            flags[name] = _mappings(name, flags[name], example)
     return flags
 
 
@@ -150,13 +152,13 @@ def root_of(options: Namespace) -> Path:
     return (options.root or default_root()).resolve()
 
 
-def _sources(text: str) -> list[Any]:
+def _mappings(flag: str, text: str, example: str) -> list[Any]:
     try:
         listed = json.loads(text)
     except ValueError:
         listed = None
-    rule = "--sources must be a JSON list of mappings"
-    require(isinstance(listed, list), rule, sources=text, remedy=f"Such as --sources '{_SOURCES}'.")
+    rule = f"--{flag} must be a JSON list of mappings"
+    require(isinstance(listed, list), rule, remedy=f"Such as --{flag} '{example}'.", **{flag: text})
     return list(listed or ())
 
 

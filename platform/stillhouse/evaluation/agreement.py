@@ -14,7 +14,7 @@ from stillhouse.corpora.tables import open_texts
 from stillhouse.evaluation.items import FiguresAndItems, Items, Part
 from stillhouse.evaluation.metrics import Values, cosines, spearman
 from stillhouse.evaluation.retrieval import LocalSearch, Search, unit
-from stillhouse.plan.data import Store, StoreMix
+from stillhouse.plan.data import AnyStore, StoreMix
 from stillhouse.teachers.store import open_vectors
 
 Ids = npt.NDArray[np.int64]
@@ -50,7 +50,7 @@ class Agreement:
 
     def __init__(
         self,
-        store: Store | StoreMix,
+        store: AnyStore,
         workspace: Workspace,
         pairs: int = 2000,
         seed: int = 0,
@@ -94,9 +94,9 @@ class Agreement:
         return cosines(vectors[self.first], vectors[self.second])
 
 
-def _roles(store: Store | StoreMix, role: str, rows: IntArray) -> list[str]:
+def _roles(store: AnyStore, role: str, rows: IntArray) -> list[str]:
     """The role of each of some rows."""
-    if isinstance(store, Store):
+    if not isinstance(store, StoreMix):
         return [role] * len(rows)
     ends = np.cumsum([count for count, _ in store.roles])
     return [store.roles[part][1] for part in np.searchsorted(ends, rows, side="right")]

@@ -20,8 +20,8 @@ from stillhouse.corpora.tables import open_qrels, open_texts, write_collection, 
 from stillhouse.corpora.tfidf import TfIdf
 from stillhouse.evaluation.retrieval import DocSearch, Search, unit
 from stillhouse.evaluation.search.exact import search
-from stillhouse.plan.data import Collection, Named, Store, TextTable
-from stillhouse.teachers.store import open_store
+from stillhouse.plan.data import Collection, Named, TableStore, TextTable
+from stillhouse.teachers.store import open_vectors
 
 CALIBRATION = "calibration.json"
 
@@ -42,8 +42,8 @@ class Pool(Named):
     kind: ClassVar[str] = "pools"
     version: ClassVar[int] = 1
     collection: Collection
-    queries: Store
-    passages: Store
+    queries: TableStore
+    passages: TableStore
     random: int
     hard: int = 50
     seed: int = 0
@@ -144,7 +144,7 @@ def _build(workspace: Workspace, pool: Pool) -> None:
 
 def _near_by_teacher(workspace: Workspace, pool: Pool, query_rows: IntArray) -> IntArray:
     """Find the nearest passages by the teacher; rows without a teacher's vector are skipped."""
-    queries, passages = open_store(workspace, pool.queries), open_store(workspace, pool.passages)
+    queries, passages = open_vectors(workspace, pool.queries), open_vectors(workspace, pool.passages)
     query_rows = np.intersect1d(query_rows, queries.rows)
     if len(query_rows) == 0:
         return np.empty(0, np.int64)

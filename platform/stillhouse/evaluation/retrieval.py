@@ -19,8 +19,8 @@ from stillhouse.evaluation.geometry import alignment, uniformity
 from stillhouse.evaluation.items import FiguresAndItems, means
 from stillhouse.evaluation.metrics import Values, judge, ranking_values
 from stillhouse.evaluation.search.exact import INDEXES, Ranking, merge, search, shards
-from stillhouse.plan.data import Collection, Store
-from stillhouse.teachers.store import open_store
+from stillhouse.plan.data import Collection, TableStore
+from stillhouse.teachers.store import open_vectors
 
 log = logging.getLogger(__name__)
 
@@ -82,7 +82,7 @@ class DocSearch:
         k: int = 100,
         name: str = "docsearch",
         search: Search | None = None,
-        documents: Store | None = None,
+        documents: TableStore | None = None,
     ) -> None:
         require(k >= 10, "k >= 10", k=k)
         self.k, self.name, self.ranker = k, name, search or LocalSearch()
@@ -155,8 +155,8 @@ class StoredPassages:
         BadInput: The store is not finished, or lacks a passage.
     """
 
-    def __init__(self, workspace: Workspace, collection: Collection, store: Store) -> None:
-        self.reader = open_store(workspace, store)
+    def __init__(self, workspace: Workspace, collection: Collection, store: TableStore) -> None:
+        self.reader = open_vectors(workspace, store)
         self.dim = self.reader.dim
         passages = open_texts(workspace, collection.passages)
         whole = store.texts == collection.passages
@@ -170,7 +170,7 @@ class StoredPassages:
         return unit(vectors_NE)
 
 
-def _rows_among(sample: Texts, workspace: Workspace, store: Store) -> IntArray:
+def _rows_among(sample: Texts, workspace: Workspace, store: TableStore) -> IntArray:
     """Find the rows of a store that hold the texts of a sample."""
     place = {text: at for at, text in enumerate(sample)}
     rows = np.full(len(sample), -1, np.int64)

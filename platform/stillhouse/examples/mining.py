@@ -22,12 +22,12 @@ from stillhouse.evaluation.search.indexes import build_index, parse_index, searc
 from stillhouse.examples.negative_selection import known_positives, nearest, nearest_of
 from stillhouse.examples.resumable_parts import Make, in_parts, remove_parts
 from stillhouse.plan.data import Examples, Mined
-from stillhouse.teachers.store import open_store
+from stillhouse.teachers.store import open_vectors
 
 if TYPE_CHECKING:
     from stillhouse.corpora.tables import Texts
     from stillhouse.evaluation.search.indexes import Built
-    from stillhouse.teachers.store import StoreReader
+    from stillhouse.teachers.store import VectorReader
 
 COLUMN = "negatives"
 QUERY_TILE, PASSAGE_TILE = 1024, 8192
@@ -45,7 +45,7 @@ class Candidates:
         ids: Row of each candidate in the store, ascending.
     """
 
-    store: "StoreReader"
+    store: "VectorReader"
     ids: IntArray
 
     @property
@@ -81,7 +81,7 @@ class Miner:
         at_once: Pairs per part.
     """
 
-    queries: "StoreReader"
+    queries: "VectorReader"
     passages: Candidates
     query: IntArray
     passage: IntArray
@@ -184,7 +184,7 @@ def build_mined(
 def _miner(workspace: Workspace, rule: Mined) -> tuple[Miner, int]:
     """Return the miner, and the number of pairs left out because they have no vector."""
     pairs = open_rows(workspace, rule.pairs)
-    queries, passages = open_store(workspace, rule.queries), open_store(workspace, rule.passages)
+    queries, passages = open_vectors(workspace, rule.queries), open_vectors(workspace, rule.passages)
     query = first_of_equal(open_texts(workspace, rule.queries.texts))[pairs["query"]]
     first = first_of_equal(open_texts(workspace, rule.passages.texts))
     passage, candidates = first[pairs["passage"]], np.intersect1d(first, passages.rows)

@@ -1,18 +1,18 @@
 """An experiment: everything but the hyper-parameters, as a composition of frozen values."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeVar
 
 from stillhouse.core.errors import require
-from stillhouse.core.roles import Reading
+from stillhouse.core.roles import ASYMMETRIC, Reading
 from stillhouse.experiments.budget import Budget
 from stillhouse.experiments.data_kind import DataKind, data_kinds
 from stillhouse.experiments.selection import Selection
 from stillhouse.experiments.student_choice import StudentChoice, student_kinds
 from stillhouse.experiments.teacher import TeacherChoice
-from stillhouse.plan.data import Model, Teacher
+from stillhouse.plan.data import Ensemble, Model, Teacher, lead_of, members_of
 from stillhouse.plan.kinds import Kind
 from stillhouse.plan.setting import Setting
 from stillhouse.plan.stage import DevSuite
@@ -33,7 +33,7 @@ class Experiment:
     """What all trials share.
 
     Attributes:
-        teacher: The large model.
+        teacher: The large model, or several.
         student: The small model, before it is trained.
         data: The kinds of data that are named. The experiment's `kinds` are these, a source of text where
             none of them is one, and what they bring along.
@@ -59,6 +59,18 @@ class Experiment:
     def __post_init__(self) -> None:
         """Check the ranges, and that the kinds of data go together."""
         object.__setattr__(self, "data", tuple(self.data))
+        require(
+            self.teacher.weight == 1,
+            "teacher.weight must go with several teachers",
+            weight=self.teacher.weight,
+            remedy="Leave it out, or give a list of teachers.",
+        )
+        require(
+            not (self.teacher.members and self.selection.by == ASYMMETRIC),
+            "asymmetric search must have one teacher, which embeds the documents",
+            teachers=len(self.teacher.members),
+            remedy="Select by search, or name one teacher.",
+        )
         require(self.max_length >= 0, "max_length >= 0", max_length=self.max_length)
         require(self.compute in COMPUTE, f"compute in {COMPUTE}", compute=self.compute)
         keys = [kind.key for kind in self.data]
@@ -116,25 +128,38 @@ class Experiment:
         """The experiment's value of a kind; None where it has none."""
         return next((each for each in self.kinds if each.key == kind.key), None)
 
-    def longest(self, teacher: Teacher) -> int:
-        """Tokens per text that the teacher reads.
+    def lengths(self, teacher: Teacher) -> tuple[int, ...]:
+        """Tokens per text that each teacher reads; 0 for one that is not run.
 
         Args:
             teacher: Its folder states the length where the experiment does not.
         """
-        return self.teacher.max_length or self.common_length(teacher)
+        members = members_of(teacher)
+        own = teacher.lengths if isinstance(teacher, Ensemble) else (self.teacher.max_length,)
+        return tuple(
+            length or self.common_length(member) if isinstance(member, Model) else 0
+            for member, length in zip(members, own, strict=True)
+        )
+
+    def settled(self, teacher: Teacher) -> Teacher:
+        """The teacher with the length that each of several reads, where it was not stated."""
+        if isinstance(teacher, Ensemble):
+            return replace(teacher, lengths=self.lengths(teacher))
+        return teacher
 
     def common_length(self, teacher: Teacher) -> int:
         """Tokens per text of teacher and student where neither states its own.
 
-        Of a teacher that is there by its vectors alone, what the student's checkpoint states counts.
+        Of a teacher that is there by its vectors alone, what the student's checkpoint states counts; of
+        several, what the one counts that the student starts from.
         """
         from stillhouse.students.head import published_length
 
+        lead = lead_of(teacher)
         stated = self.max_length or self.teacher.max_length
-        return stated or published_length(
-            teacher if isinstance(teacher, Model) else self.student.base(teacher)
-        )
+        if isinstance(teacher, Ensemble):
+            stated = stated or teacher.lengths[teacher.members.index(lead)]
+        return stated or published_length(lead if isinstance(lead, Model) else self.student.base(lead))
 
     def check_prompts(self, teacher: Teacher) -> None:
         """Refuse prompts of teacher or student that leave no room for a text.
@@ -144,8 +169,9 @@ class Experiment:
         """
         from stillhouse.teachers.prompts import check_prompts, prompts_of
 
-        if isinstance(teacher, Model):
-            check_prompts(prompts_of(teacher), teacher, self.longest(teacher), "teacher")
+        for member, length in zip(members_of(teacher), self.lengths(teacher), strict=True):
+            if isinstance(member, Model):
+                check_prompts(prompts_of(member), member, length, "teacher")
         student = self.student
         length = student.length(teacher, self.common_length(teacher))
         check_prompts(student.prompts, student.base(teacher), length, "student")
@@ -195,8 +221,10 @@ class Experiment:
         """The fields of a `Setting` that the experiment states."""
         from stillhouse.teachers.prompts import prompts_of
 
-        run = isinstance(teacher, Model)
-        reading = Reading(self.longest(teacher), prompts_of(teacher)) if run else None
+        reading = None
+        if isinstance(teacher, Model):
+            (longest,) = self.lengths(teacher)
+            reading = Reading(longest, prompts_of(teacher))
         return {
             "distil_budget": self.budget.settled().distil,
             "evaluations": self.budget.evaluations,

@@ -18,6 +18,10 @@ KIND = "kind"
 """The field of ``student`` that names its kind."""
 SOURCES = "sources"
 """The field that is set where a list is given for a whole kind of data."""
+MEMBERS = "members"
+"""The field that is set where a list is given for the teacher."""
+_ONE_TEACHER = ("teacher.name", "teacher.vectors", "teacher.endpoint")
+"""Fields that say which teacher it is."""
 _GROUPS = ("teacher", "budget", "selection")
 _VALUES = ("max_length", "compute", "seed")
 
@@ -94,11 +98,12 @@ def experiment_of(mapping: Mapping[str, Any]) -> Experiment:
         if name in kinds and given is None:
             without.append(name)
         elif name in kinds:
-            listed = isinstance(given, list) and f"{name}.{SOURCES}" in fields()
+            listed = isinstance(given, list) and bool(_listed(name))
             data.append(_build(kinds[name], {SOURCES: given} if listed else given, name))
         elif name == "student":
             values[name] = _student(given)
         elif name in (*_GROUPS, *_VALUES):
+            given = {MEMBERS: _teachers(given)} if name == "teacher" and isinstance(given, list) else given
             hint = typing.get_type_hints(Experiment)[name]
             values[name] = _build(hint, given, name) if name in _GROUPS else cast(given, name, hint)
         else:
@@ -126,12 +131,18 @@ def merged(mapping: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, 
     if changes.get(f"student.{KIND}", student.get(KIND)) != student.get(KIND):
         # Another kind of student has other fields; it starts from the same checkpoint.
         result["student"] = {name: value for name, value in student.items() if name == "checkpoint"}
+    if changes.get(f"teacher.{MEMBERS}"):
+        result["teacher"] = {}
+    elif any(path in changes for path in _ONE_TEACHER):
+        result["teacher"] = {} if (teacher := result.get("teacher", {})).get(MEMBERS) else teacher
     for path, value in changes.items():
         if path in data_kinds() and value is None:
             result[path] = None
             continue
         if path not in fields():
             raise BadInput(f"unknown field `{path}`. {near_fields(path)}")
+        if path == f"teacher.{MEMBERS}":
+            value = _teachers(value)
         *groups, last = path.split(".")
         place = result
         for group in groups:
@@ -171,8 +182,8 @@ def flattened(mapping: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         path = f"{prefix}{name}"
         if isinstance(value, Mapping) and value and path not in fields():
             flat |= flattened(value, f"{path}.")
-        elif isinstance(value, list) and f"{path}.{SOURCES}" in fields():
-            flat[f"{path}.{SOURCES}"] = value
+        elif isinstance(value, list) and (listed := _listed(path)):
+            flat[listed] = value
         else:
             flat[path] = value
     return flat
@@ -230,6 +241,21 @@ def _beginnings(path: str) -> list[str]:
     """``a``, ``a.b`` and ``a.b.c`` of ``a.b.c``."""
     parts = path.split(".")
     return [".".join(parts[: count + 1]) for count in range(len(parts))]
+
+
+def _listed(path: str) -> str:
+    """The field that a list stands for which is given in the place of several fields; empty for none."""
+    return next((each for name in (SOURCES, MEMBERS) if (each := f"{path}.{name}") in fields()), "")
+
+
+def _teachers(given: Any) -> Any:
+    require(
+        not isinstance(given, list) or bool(given),
+        "a list of teachers must have at least one entry",
+        teacher=given,
+        remedy="Such as `teacher: [{name: A}, {name: B, weight: 0.5}]`.",
+    )
+    return given
 
 
 def _student(given: Any) -> Any:

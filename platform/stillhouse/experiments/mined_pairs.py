@@ -22,10 +22,10 @@ from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.experiments.negatives import mine_negatives, with_negatives
 from stillhouse.experiments.preparation import embed_stores, read_pydocs, teacher_store
-from stillhouse.plan.data import Examples, Mined, Model, Outside, Store, TextTable
+from stillhouse.plan.data import Examples, Mined, Model, TableStore, TextTable, members_of, stores_in
 from stillhouse.teachers.embedding import resolve_compute
 from stillhouse.teachers.prompts import check_prompts, prompts_of
-from stillhouse.teachers.store import open_store
+from stillhouse.teachers.store import open_vectors
 
 _ROWS = 2048
 
@@ -91,11 +91,11 @@ def mine(
         say(f"  {output} is up to date")
         report: dict[str, Any] = kept["report"]
         return report
-    embed_stores([rule.queries, rule.passages], workspace, embedding)
+    embed_stores([*stores_in(rule.queries), *stores_in(rule.passages)], workspace, embedding)
     mine_negatives(workspace, examples, embedding)
     means = _write(workspace, examples, rule, output)
     teacher, manifest = rule.queries.teacher, read_manifest(workspace.path(examples))
-    name = teacher.name if isinstance(teacher, Outside) else experiment.teacher.name
+    name = experiment.teacher.name if isinstance(teacher, Model) else str(getattr(teacher, "name", ""))
     report = _report(experiment, name, manifest, output, means, started)
     write_json(note, {"sha256": sha256_of(output), "report": report})
     return report
@@ -125,15 +125,15 @@ def _planned(
     experiment: Experiment, workspace: Workspace, embedding: Embedding, *, refresh: bool
 ) -> tuple[Examples, Mined]:
     teacher, compute = experiment.teacher.resolve(), resolve_compute(embedding.device, experiment.compute)
-    longest = 0
-    if isinstance(teacher, Model):
-        longest = experiment.longest(teacher)
-        check_prompts(prompts_of(teacher), teacher, longest, "teacher")
+    lengths = experiment.lengths(teacher)
+    for member, length in zip(members_of(teacher), lengths, strict=True):
+        if isinstance(member, Model):
+            check_prompts(prompts_of(member), member, length, "teacher")
     for remark in experiment.teacher.remarks(teacher):
         say(f"  {remark}")
 
-    def store(texts: TextTable, role: str) -> Store:
-        return teacher_store(texts, teacher, role, max_length=longest, compute=compute)
+    def store(texts: TextTable, role: str) -> TableStore:
+        return teacher_store(texts, teacher, role, lengths=lengths, compute=compute)
 
     choice = pairs_of(experiment)
     if choice.path:
@@ -165,7 +165,7 @@ def _lines(
 ) -> Iterator[tuple[str, FloatArray, FloatArray]]:
     """Yield the lines of R rows at a time, with the cosines of their positives and negatives."""
     rows = open_rows(workspace, examples)
-    query_store, passage_store = open_store(workspace, rule.queries), open_store(workspace, rule.passages)
+    query_store, passage_store = open_vectors(workspace, rule.queries), open_vectors(workspace, rule.passages)
     queries, passages = open_texts(workspace, rule.queries.texts), open_texts(workspace, rule.passages.texts)
     for start in range(0, len(rows["query"]), _ROWS):
         query, passage, negatives_RK = (

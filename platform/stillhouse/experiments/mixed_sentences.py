@@ -7,7 +7,7 @@ from stillhouse.corpora.mixing import MixSource, joined, mix_texts
 from stillhouse.experiments.kinds.collection import SearchCollection
 from stillhouse.experiments.sentence_tables import measure_sentences
 from stillhouse.experiments.source import PYDOCS, Source
-from stillhouse.plan.data import Store, StoreMix, TextTable
+from stillhouse.plan.data import StoreMix, TableStore, TextTable
 from stillhouse.plan.setting import SentenceData
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def _mix(
     label: str,
     sources: Sequence[Source],
     parts: Sequence[Part],
-    embed: Callable[[TextTable, str], Store],
+    embed: Callable[[TextTable, str], TableStore],
 ) -> StoreMix:
     """One store per source, with the prompt of its role, and the texts of all of them."""
     kept = [(source.role, *part) for source, part in zip(sources, parts, strict=True) if part is not None]

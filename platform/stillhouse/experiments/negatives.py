@@ -9,7 +9,7 @@ from stillhouse.core.errors import mistake_in
 from stillhouse.core.roles import DOCUMENT, QUERY
 from stillhouse.evaluation.search.indexes import check_index, parse_index
 from stillhouse.examples.mining import build_mined
-from stillhouse.plan.data import Examples, Mined, Store, TextTable
+from stillhouse.plan.data import Examples, Mined, TableStore, TextTable
 from stillhouse.plan.mining import Mining
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def with_negatives(
-    pairs: Examples, mining: Mining, count: int, store: Callable[[TextTable, str], Store]
+    pairs: Examples, mining: Mining, count: int, store: Callable[[TextTable, str], TableStore]
 ) -> Examples:
     """Add hard negatives to pairs, which are still to be mined where they do not come with the pairs.
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeVar
@@ -22,19 +22,25 @@ from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.experiments.shares import cut
 from stillhouse.experiments.unread import Unread
 from stillhouse.plan.data import (
+    AnyStore,
     Endpoint,
+    Ensemble,
     Examples,
+    Member,
     Outside,
     Store,
-    StoreMix,
+    StoreEnsemble,
+    TableStore,
     Teacher,
     TextTable,
     VectorFiles,
+    members_of,
+    stores_in,
 )
 from stillhouse.plan.kinds import Kind
 from stillhouse.plan.setting import Setting
 from stillhouse.plan.stage import DevSuite, TestSuite
-from stillhouse.students.head import head_of, own_dimension
+from stillhouse.students.head import dimension_of, head_of
 from stillhouse.teachers.embedding import build_stores, resolve_compute
 from stillhouse.teachers.prompts import prompts_of
 from stillhouse.teachers.store import open_vectors
@@ -116,7 +122,7 @@ class Preparation:
     texts: list[TextTable] = field(default_factory=list)
     test: tuple[Spec[Any], ...] = ()
     data: dict[str, Any] = field(default_factory=dict)
-    held_out: Store | StoreMix | None = None
+    held_out: AnyStore | None = None
     _stores: list[Store] = field(default_factory=list)
     _later: list[Callable[[], None]] = field(default_factory=list)
     _measures: list[Measure] = field(default_factory=list)
@@ -135,25 +141,26 @@ class Preparation:
         return teacher
 
     @cached_property
-    def max_length(self) -> int:
-        """Tokens per text that the teacher reads."""
-        return self.experiment.longest(self.teacher)
+    def lengths(self) -> tuple[int, ...]:
+        """Tokens per text that each teacher reads."""
+        return self.experiment.lengths(self.teacher)
 
     @cached_property
     def compute(self) -> str:
         """The precision of teacher and training: ``float32`` or ``bfloat16``."""
         return resolve_compute(self.embedding.device, self.experiment.compute)
 
-    def store(self, texts: TextTable, role: str = PLAIN) -> Store:
+    def store(self, texts: TextTable, role: str = PLAIN) -> TableStore:
         """The teacher's vectors of some texts of a role; naming a store embeds nothing."""
-        return teacher_store(texts, self.teacher, role, max_length=self.max_length, compute=self.compute)
+        return teacher_store(texts, self.teacher, role, lengths=self.lengths, compute=self.compute)
 
-    def embedded(self, texts: TextTable, role: str = PLAIN) -> Store:
+    def embedded(self, texts: TextTable, role: str = PLAIN) -> TableStore:
         """The teacher's vectors of some texts of a role, which the teacher will embed."""
-        self._stores.append(self.store(texts, role))
-        return self._stores[-1]
+        store = self.store(texts, role)
+        self._stores += stores_in(store)
+        return store
 
-    def trained_on(self, texts: TextTable, role: str = PLAIN) -> Store:
+    def trained_on(self, texts: TextTable, role: str = PLAIN) -> TableStore:
         """The teacher's vectors of texts to train on; nothing is embedded that no stage reads."""
         read = self.training and not self.unread.vectors
         return self.embedded(texts, role) if read else self.store(texts, role)
@@ -221,7 +228,7 @@ class Preparation:
         data = {key: value for key, value in self.data.items() if value is not None}
         fine_tuned = any(kind.counts_as == "labels" and kind.key in data for kind in experiment.kinds)
         whole = Setting(
-            teacher=self.teacher,
+            teacher=experiment.settled(self.teacher),
             student=experiment.student.spec(self.teacher, experiment.seed),
             dev=self._dev_suite(),
             data=data,
@@ -269,10 +276,8 @@ class Preparation:
     def _teacher_dim(self, sentences: Any) -> int:
         if sentences is None or not self.training:
             return 0
-        if isinstance(self.teacher, Outside):
-            return self.teacher.dimension
-        if self.unread.vectors:
-            return self.teacher.dimension or own_dimension(self.teacher)
+        if self.unread.vectors or isinstance(self.teacher, Outside):
+            return dimension_of(self.teacher)
         return open_vectors(self.workspace, sentences.store).dim
 
     def _facts(self) -> dict[str, Any]:
@@ -294,14 +299,38 @@ class Preparation:
 
     def _reading(self) -> dict[str, str]:
         """Facts on prompts, and on dimensions that are left out; nothing where there are neither."""
-        prompts = {"teacher": prompts_of(self.teacher), "student": self.experiment.student.prompts}
-        facts = {f"{who}_prompts": str(each) for who, each in prompts.items() if each}
-        kept = self.teacher.kept if isinstance(self.teacher, Outside) else self.teacher.dimension
-        return facts | ({"teacher_dimension": f"the first {kept}"} if kept else {})
+        members, student = members_of(self.teacher), self.experiment.student.prompts
+        facts = {"student_prompts": str(student)} if student else {}
+        for number, member in enumerate(members, start=1):
+            who = "teacher" if len(members) == 1 else f"teacher_{number}"
+            kept = member.kept if isinstance(member, Outside) else member.dimension
+            if prompts := prompts_of(member):
+                facts[f"{who}_prompts"] = str(prompts)
+            if kept:
+                facts[f"{who}_dimension"] = f"the first {kept}"
+        return facts
 
 
-def teacher_store(texts: TextTable, teacher: Teacher, role: str, *, max_length: int, compute: str) -> Store:
-    """A teacher's vectors of texts of a role: with the prompt that the teacher wants for that role."""
+def teacher_store(
+    texts: TextTable, teacher: Teacher, role: str, *, lengths: Sequence[int], compute: str
+) -> TableStore:
+    """A teacher's vectors of texts of a role: with the prompt that the teacher wants for that role.
+
+    Args:
+        texts: The texts.
+        teacher: The teacher, or several.
+        role: The texts' role.
+        lengths: Tokens per text that each of them reads.
+        compute: Precision of a forward pass.
+    """
+    stores = tuple(
+        _member_store(texts, member, role, max_length=length, compute=compute)
+        for member, length in zip(members_of(teacher), lengths, strict=True)
+    )
+    return StoreEnsemble(texts, stores, teacher.weights) if isinstance(teacher, Ensemble) else stores[0]
+
+
+def _member_store(texts: TextTable, teacher: Member, role: str, *, max_length: int, compute: str) -> Store:
     if isinstance(teacher, VectorFiles):
         # Where the files say nothing of roles, a table has one store whatever it is read as.
         return Store(texts, replace(teacher, role=role if teacher.columns[-1] else PLAIN))
@@ -371,7 +400,7 @@ def embed_stores(stores: list[Store], workspace: Workspace, embedding: Embedding
     imported = all(isinstance(store.teacher, VectorFiles) for store in missing)
     asked = all(isinstance(store.teacher, Endpoint) for store in missing)
     what = "reading the vectors of" if imported else "asking for" if asked else "starting the teacher for"
-    say(f"  {what} {', '.join(store.label for store in missing)}")
+    say(f"  {what} {', '.join(dict.fromkeys(store.label for store in missing))}")
     build_stores(
         workspace,
         missing,
@@ -385,4 +414,5 @@ def embed_stores(stores: list[Store], workspace: Workspace, embedding: Embedding
 
 def documents_of(suite: DevSuite | TestSuite) -> list[Store]:
     """The teacher's vectors of documents that a suite's queries search."""
-    return [each.kwargs["documents"] for each in suite.evaluators if "documents" in each.kwargs]
+    found = (each.kwargs["documents"] for each in suite.evaluators if "documents" in each.kwargs)
+    return [store for vectors in found for store in stores_in(vectors)]

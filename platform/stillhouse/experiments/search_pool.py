@@ -8,7 +8,7 @@ from stillhouse.core.console import say, warn
 from stillhouse.core.roles import DOCUMENT, QUERY
 from stillhouse.evaluation.pool import Pool, build_pool, calibrate
 from stillhouse.experiments.kinds.collection import SearchData
-from stillhouse.plan.data import Collection, Store, TextTable
+from stillhouse.plan.data import Collection, TableStore, TextTable
 from stillhouse.training.models import Source
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from stillhouse.core.types import Encoder
 
 
-def pool_of(collection: Collection, size: int, store: Callable[[TextTable, str], Store]) -> Pool | None:
+def pool_of(collection: Collection, size: int, store: Callable[[TextTable, str], TableStore]) -> Pool | None:
     """Return the pool to sample; None where all passages are searched.
 
     Args:

@@ -11,7 +11,7 @@ from stillhouse.corpora.synthetic_task import Sizes, synthetic_task
 from stillhouse.evaluation.retrieval import DocSearch
 from stillhouse.experiments.kinds.collection import SEARCH, SIZES, SearchCollection
 from stillhouse.experiments.search_pool import pooled_dev
-from stillhouse.plan.data import Collection, Examples, Store, TextTable
+from stillhouse.plan.data import Collection, Examples, TableStore, TextTable
 
 if TYPE_CHECKING:
     from stillhouse.evaluation.pool import Pool
@@ -60,7 +60,9 @@ def measure_search(
     """
     asymmetric = asymmetric_search(context.experiment)
 
-    def documents(collection: Collection, embed: Callable[[TextTable, str], Store]) -> dict[str, Store]:
+    def documents(
+        collection: Collection, embed: Callable[[TextTable, str], TableStore]
+    ) -> dict[str, TableStore]:
         return {"documents": embed(collection.passages, DOCUMENT)} if asymmetric else {}
 
     on_dev = f"{name}_pool" if pool else name

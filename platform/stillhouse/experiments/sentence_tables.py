@@ -10,7 +10,7 @@ from stillhouse.corpora.splits import split_table
 from stillhouse.evaluation.agreement import Agreement
 from stillhouse.evaluation.sts import STS, resolve_sts
 from stillhouse.experiments.search_queries import text_to_train_on
-from stillhouse.plan.data import Store, StoreMix, TextTable
+from stillhouse.plan.data import AnyStore, TextTable
 
 if TYPE_CHECKING:
     from stillhouse.experiments.preparation import Preparation
@@ -35,9 +35,7 @@ def read_corpus(
     return split_table(context.workspace, text_to_train_on(context, table), held_out=held_out)
 
 
-def measure_sentences(
-    context: "Preparation", dev: Store | StoreMix, test: Store | StoreMix, role: str = PLAIN
-) -> None:
+def measure_sentences(context: "Preparation", dev: AnyStore, test: AnyStore, role: str = PLAIN) -> None:
     """Register agreement with the teacher on texts of a role, and STS where the data root has it."""
     of_role = {"role": role} if role else {}
     context.measure(

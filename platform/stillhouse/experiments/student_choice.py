@@ -7,7 +7,7 @@ from stillhouse.core.errors import require
 from stillhouse.core.identity import Spec
 from stillhouse.core.roles import Prompts
 from stillhouse.experiments.data_kind import found_in
-from stillhouse.plan.data import Model, Teacher
+from stillhouse.plan.data import Model, Teacher, lead_of
 from stillhouse.teachers.weights import model_folder, resolve_model
 
 if TYPE_CHECKING:
@@ -21,7 +21,8 @@ class StudentChoice:
         key: Its name in ``student.kind``.
         default: Whether it is the student of an experiment that names no kind.
         poolings: Poolings that this kind has.
-        checkpoint: Name or path of the checkpoint that the student starts from; empty takes the teacher's.
+        checkpoint: Name or path of the checkpoint that the student starts from; empty takes the teacher's, of
+            several the first that is a model.
         pooling: One of ``poolings``; empty pools as the teacher does.
         normalize: Whether its vectors have length 1; None does as the teacher's.
         max_length: Tokens per text that the student reads; 0 reads as many as the teacher.
@@ -55,14 +56,15 @@ class StudentChoice:
         """
         if self.checkpoint:
             return resolve_model(self.checkpoint)
+        lead = lead_of(teacher)
         require(
-            isinstance(teacher, Model),
+            isinstance(lead, Model),
             "student.checkpoint must be given where the teacher is no model to start from",
             teacher=teacher.name,
             remedy="Name a model or a folder, such as --student sentence-transformers/all-MiniLM-L6-v2.",
         )
-        assert isinstance(teacher, Model)
-        return teacher.weights()
+        assert isinstance(lead, Model)
+        return lead.weights()
 
     def head(self, teacher: Teacher) -> "Head":
         """Pooling and norm: the student's own fields, else those of the teacher.
@@ -83,12 +85,17 @@ class StudentChoice:
         return theirs._replace(pooling=pooling, normalize=normalize)
 
     def _default_head(self, teacher: Teacher) -> "Head":
-        """The teacher's head; vectors say nothing of a pooling, and that of the checkpoint counts."""
+        """The teacher's head; vectors say nothing of a pooling, and that of the checkpoint counts.
+
+        Of several teachers it is the pooling of the one that the student starts from.
+        """
         from stillhouse.students.head import head_of
 
         if isinstance(teacher, Model):
             return head_of(teacher)
-        return head_of(self.base(teacher))._replace(normalize=teacher.normalize)
+        lead = lead_of(teacher)
+        head = head_of(lead if isinstance(lead, Model) else self.base(teacher))
+        return head._replace(normalize=head_of(teacher).normalize)
 
     def length(self, teacher: Teacher, longest: int) -> int:
         """Tokens per text that the student reads.
@@ -105,7 +112,7 @@ class StudentChoice:
 
     def remarks(self, teacher: Teacher, longest: int) -> list[str]:
         """Say where the student differs from the teacher although the user asked for nothing else."""
-        if not isinstance(teacher, Model):
+        if not isinstance(lead_of(teacher), Model):
             return []
         lines, theirs, head = [], self._default_head(teacher).pooling, self.head(teacher)
         if not self.pooling and head.pooling != theirs:

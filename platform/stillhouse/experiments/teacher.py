@@ -1,12 +1,23 @@
 """The choice of a teacher."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 from urllib.parse import urlsplit
 
 from stillhouse.core.errors import require
 from stillhouse.core.roles import Prompts
-from stillhouse.plan.data import DEFAULT_REQUESTS, Endpoint, Model, Requests, Teacher, VectorFiles
+from stillhouse.plan.data import (
+    DEFAULT_REQUESTS,
+    Endpoint,
+    Ensemble,
+    Member,
+    Model,
+    Requests,
+    Teacher,
+    VectorFiles,
+    lead_of,
+    shares_of,
+)
 from stillhouse.teachers.weights import resolve_model
 
 DEFAULT = "all-MiniLM-L6-v2"
@@ -32,7 +43,7 @@ class PromptChoice:
 
 @dataclass(frozen=True)
 class TeacherChoice:
-    """The large model that is distilled.
+    """The large model that is distilled, or several of them.
 
     Attributes:
         name: Name or path of the teacher.
@@ -58,6 +69,11 @@ class TeacherChoice:
             ``https://api.openai.com/v1``, instead of a model that is run. ``dimension`` is asked of it.
         model: Name of the model behind the endpoint.
         requests: How the endpoint is asked.
+        members: Several teachers instead of one, each a mapping with the fields above; ``teacher:`` may be
+            that list itself. Their vectors are joined, so that a cosine is the weighted mean of the teachers'
+            cosines. Other fields then stand with each teacher.
+        weight: Weight of this teacher among several, relative to the others'; a search space may name it, as
+            ``teacher_weight_2`` for the second one.
     """
 
     name: str = DEFAULT
@@ -74,9 +90,19 @@ class TeacherChoice:
     endpoint: str = ""
     model: str = ""
     requests: Requests = DEFAULT_REQUESTS
+    members: "tuple[TeacherChoice, ...]" = ()
+    weight: float = 1.0
 
     def __post_init__(self) -> None:
-        """Check the pooling and the ranges, and that fields go together."""
+        """Check the pooling and the ranges, and that fields go together; a list of one is that teacher."""
+        object.__setattr__(self, "members", tuple(self.members))
+        if self.members:
+            self._check_members()
+        if len(self.members) == 1:
+            (only,) = self.members
+            for each in fields(self):
+                object.__setattr__(self, each.name, getattr(only, each.name))
+            object.__setattr__(self, "weight", 1.0)
         require(self.pooling in ("", *POOLINGS), f"teacher.pooling in {POOLINGS}", pooling=self.pooling)
         require(self.dimension >= 0, "teacher.dimension >= 0", dimension=self.dimension)
         require(
@@ -90,8 +116,32 @@ class TeacherChoice:
 
     @property
     def is_model(self) -> bool:
-        """Whether the teacher is a model, not files of vectors or an endpoint."""
-        return not self.vectors and not self.endpoint
+        """Whether the teacher is one model, not files of vectors, an endpoint or several teachers."""
+        return not self.vectors and not self.endpoint and not self.members
+
+    @property
+    def each(self) -> "tuple[TeacherChoice, ...]":
+        """The single teachers."""
+        return self.members or (self,)
+
+    def _check_members(self) -> None:
+        """Refuse fields beside a list of teachers, a list in a list, and weights that cannot be used."""
+        given = {
+            each.name: getattr(self, each.name)
+            for each in fields(self)
+            if each.name != "members" and getattr(self, each.name) != each.default
+        }
+        require(
+            not given,
+            "a list of teachers must come without further fields of the teacher",
+            remedy="Give them in the entry of the teacher that they belong to.",
+            **given,
+        )
+        require(
+            not any(member.members for member in self.members),
+            "a teacher of a list must be a single teacher",
+        )
+        shares_of([member.weight for member in self.members])
 
     def _check_together(self) -> None:
         """Refuse fields of one kind of teacher beside another kind."""
@@ -144,12 +194,21 @@ class TeacherChoice:
         )
 
     def resolve(self) -> Teacher:
-        """Find the teacher: its folder, the files of its vectors, or its endpoint.
+        """Find the teacher: its folder, the files of its vectors, or its endpoint; or all of several.
 
         Raises:
-            BadInput: As of `published`; no such files, or not of texts and vectors; or an endpoint that does
-                not answer, or refuses the key.
+            BadInput: As of `published`; no such files, or not of texts and vectors; an endpoint that does not
+                answer, or refuses the key; or a teacher that is listed twice.
         """
+        if not self.members:
+            return self._member()
+        members = tuple(choice._member() for choice in self.members)
+        lengths = tuple(choice.max_length for choice in self.members)
+        _refuse_twice(members, lengths)
+        weights = tuple(choice.weight for choice in self.members)
+        return Ensemble(members, shares_of(weights), lengths, weights)
+
+    def _member(self) -> Member:
         if self.endpoint:
             from stillhouse.teachers.endpoint import found_out
 
@@ -184,8 +243,9 @@ class TeacherChoice:
         require(
             self.is_model,
             "this needs the teacher as a model",
-            teacher=self.vectors or self.endpoint,
-            remedy="Leave teacher.vectors and teacher.endpoint out, and name the model (teacher.name).",
+            teacher=self.vectors or self.endpoint or f"{len(self.members)} teachers",
+            remedy="Leave teacher.vectors, teacher.endpoint and teacher.members out, and name the model "
+            "(teacher.name).",
         )
         from stillhouse.students.head import truncated, with_head
         from stillhouse.teachers.prompts import chosen_prompts
@@ -199,6 +259,14 @@ class TeacherChoice:
         Args:
             teacher: What `resolve` gives.
         """
+        if isinstance(teacher, Ensemble):
+            pairs = zip(self.members, teacher.members, strict=True)
+            lines = [line for choice, member in pairs for line in choice.remarks(member)]
+            lead = lead_of(teacher)
+            own = (
+                f"; a student without a checkpoint starts from {lead.name}" if isinstance(lead, Model) else ""
+            )
+            return [*lines, f"teachers, with their weights: {teacher.name}{own}"]
         if isinstance(teacher, VectorFiles):
             from stillhouse.teachers.vector_files import remark_of
 
@@ -212,6 +280,23 @@ class TeacherChoice:
 
         given = {"pooling_given": bool(self.pooling), "normalize_given": self.normalize is not None}
         return [line for line in (head_remark(teacher, **given), prompts_remark(teacher)) if line]
+
+
+def _refuse_twice(members: tuple[Member, ...], lengths: tuple[int, ...]) -> None:
+    """Refuse a teacher that is listed twice: the same vectors under the same or under another name."""
+    from stillhouse.teachers.prompts import prompts_of
+
+    reading = [
+        (member.fingerprint, prompts_of(member), length)
+        for member, length in zip(members, lengths, strict=True)
+    ]
+    twice = [member.name for member, reads in zip(members, reading, strict=True) if reading.count(reads) > 1]
+    require(
+        not twice,
+        "each teacher must be listed once",
+        twice=twice,
+        remedy="Give it a larger weight instead.",
+    )
 
 
 def _given(prompts: PromptChoice) -> dict[str, str]:

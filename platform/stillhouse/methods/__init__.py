@@ -50,8 +50,9 @@ from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.experiments.shares import cut
+from stillhouse.experiments.teacher_weights import is_weight, without_weights
 from stillhouse.experiments.unread import Unread
-from stillhouse.plan.data import Outside
+from stillhouse.plan.data import Ensemble, Outside
 from stillhouse.plan.kinds import DataNeed, Kind, needed
 from stillhouse.plan.setting import Setting
 from stillhouse.plan.stage import Stage
@@ -96,7 +97,7 @@ def name_of(method: Method) -> str:
 
 
 def hyper_parameters(method: Method, values: dict[str, Any], preset: str = "paper") -> Any:
-    """A method's hyper-parameters: a preset with some values changed.
+    """A method's hyper-parameters: a preset with some values changed; weights of teachers are none of them.
 
     Raises:
         BadInput: An unknown preset or name, or a value out of range.
@@ -105,7 +106,7 @@ def hyper_parameters(method: Method, values: dict[str, Any], preset: str = "pape
         raise BadInput(f"unknown preset {preset!r}. {nearest(preset, list(method.PRESETS))}")
     check_names(method, values)
     try:
-        return dataclasses.replace(method.PRESETS[preset], **values)
+        return dataclasses.replace(method.PRESETS[preset], **without_weights(values))
     except TypeError as error:
         raise BadInput(
             f"a hyper-parameter's value must be of its type, but got {values!r}: {error}."
@@ -120,7 +121,7 @@ def check_names(method: Method, names: Iterable[str]) -> None:
     """
     known = [field.name for field in dataclasses.fields(method.HyperParameters)]
     for name in names:
-        if name not in known:
+        if name not in known and not is_weight(name):
             raise BadInput(f"{name_of(method)} has no hyper-parameter `{name}`. {nearest(name, known)}")
 
 
@@ -267,12 +268,14 @@ def probe(method: Method, hp: Any, setting: Setting, *, layers: int) -> None:
 
 
 def _check_runnable(method: Method, stage: Stage) -> None:
-    """Refuse a stage that runs or trains a teacher that is there by its vectors alone."""
+    """Refuse a stage that runs or trains several teachers, or one that is there by its vectors alone."""
     run = [stage.student, *([stage.live.model] if stage.live is not None else [])]
-    vectors = [value for each in run for value in each.kwargs.values() if isinstance(value, Outside)]
+    vectors = [
+        value for each in run for value in each.kwargs.values() if isinstance(value, Outside | Ensemble)
+    ]
     require(
         not vectors,
-        f"{name_of(method)} runs or trains the teacher in its stage {stage.label}, so it must be a model",
+        f"{name_of(method)} runs or trains the teacher in its stage {stage.label}, so it must be one model",
         teacher=", ".join(each.name for each in vectors),
         remedy="Name a model (teacher.name) alone, or take ibkd, ckd or mse, which read vectors.",
     )

@@ -29,6 +29,7 @@ Budgets are in examples: each of stages 1 to 3 has the setting's budget, the las
 times that (60 epochs against 20).
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -40,7 +41,7 @@ from stillhouse.experiments.kinds.parallel import Parallel
 from stillhouse.losses.multilingual import MultilingualContrast, MultilingualCrossEntropy
 from stillhouse.losses.regression import MSE
 from stillhouse.objectives.parallel import ParallelContrast, ParallelRegression
-from stillhouse.plan.data import Examples, Model, Store, Teacher
+from stillhouse.plan.data import Examples, Model, Store, TableStore, Teacher
 from stillhouse.plan.setting import Setting
 from stillhouse.plan.stage import Live, Stage
 from stillhouse.recipes.stages import check_live, optimizer_of, require_transformer, stage_of
@@ -224,7 +225,7 @@ def _stage(
     label: str,
     student: Spec[Any],
     objective: Spec[Any],
-    stores: dict[str, Store],
+    stores: Mapping[str, TableStore],
     *,
     start_from: Stage | None = None,
     live: Live | None = None,
@@ -269,7 +270,7 @@ def _head(setting: Setting) -> dict[str, Any]:
     return {"pooling": "cls" if pooling == POOLER else pooling, "normalize": normalize}
 
 
-def _teacher(setting: Setting) -> dict[str, Store]:
+def _teacher(setting: Setting) -> dict[str, TableStore]:
     return {"source": setting[Parallel].store}
 
 

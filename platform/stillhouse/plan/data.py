@@ -3,9 +3,10 @@
 Nothing here reads data: each value names an artifact, a folder of the workspace.
 """
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from stillhouse.core.errors import require
 from stillhouse.core.identity import fingerprint
@@ -190,8 +191,102 @@ class Endpoint(Named):
 Outside = VectorFiles | Endpoint
 """A teacher that is no model of this machine: only its vectors are there."""
 
-Teacher = Model | Outside
-"""A published teacher."""
+Member = Model | Outside
+"""A single published teacher."""
+
+
+def shares_of(weights: Sequence[float]) -> tuple[float, ...]:
+    """Divide weights by their sum.
+
+    Raises:
+        BadInput: A weight is negative or not finite, or all are 0.
+    """
+    good = all(math.isfinite(weight) and weight >= 0 for weight in weights) and sum(weights) > 0
+    require(
+        good,
+        "the weights of the teachers must be finite numbers of at least 0, at least one of them above 0",
+        weights=list(weights),
+    )
+    total = math.fsum(weights)
+    return tuple(float(weight) / total for weight in weights)
+
+
+@dataclass(frozen=True)
+class Ensemble(Named):
+    """Several teachers that teach as one, by the weighted concatenation of their vectors.
+
+    Every vector t_i of teacher i is divided by its length, and the target is t = [√w_1 t_1, …, √w_m t_m] with
+    Σ w_i = 1. It has length 1, and the cosine of two texts is the weighted mean of the teachers' cosines,
+    cos(t, t') = Σ w_i cos(t_i, t'_i). Dimensions, tokenizers and prompts of the teachers may differ.
+
+    A linear map M from the student's space onto t is a projection per teacher, since its rows are blocks
+    M_i = √w_i P_i: ‖M s − t‖² = Σ w_i ‖P_i s − t_i‖². So one learnt layer is the weighted sum of a regression
+    per teacher, and no loss has several.
+
+    Attributes:
+        members: The teachers; at least two.
+        weights: w_i, whose sum is 1.
+        lengths: Tokens per text that each reads; 0 where that is not stated, or the teacher is not run. Not
+            part of the identity: a `Store` names the length that its vectors have.
+        given: The weights as the experiment gives them, before they were divided by their sum; not part of
+            the identity.
+    """
+
+    members: tuple[Member, ...]
+    weights: tuple[float, ...]
+    lengths: tuple[int, ...] = field(default=(), metadata={"identity": False})
+    given: tuple[float, ...] = field(default=(), metadata={"identity": False})
+
+    normalize: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        """Check that every teacher has a weight."""
+        assert len(self.members) == len(self.weights) >= 2, "an ensemble has several teachers"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the teachers."""
+        return tuple(member.name for member in self.members)
+
+    @property
+    def name(self) -> str:
+        """The names with their weights, such as ``all-MiniLM-L6-v2 (0.7) + bge-base-en-v1.5 (0.3)``."""
+        return weighted_names(self.names, self.weights)
+
+    @property
+    def dimension(self) -> int:
+        """Number of dimensions of a target (E) as far as the members state theirs; 0 if one does not."""
+        each = [member.dimension for member in self.members]
+        return sum(each) if all(each) else 0
+
+    @property
+    def lead(self) -> Member:
+        """The first teacher that is a model, or else the first: what a student starts from."""
+        return next((each for each in self.members if isinstance(each, Model)), self.members[0])
+
+
+def weighted_names(names: Sequence[str], weights: Sequence[float]) -> str:
+    """Names with their weights in one line."""
+    return " + ".join(f"{name} ({weight:.3g})" for name, weight in zip(names, weights, strict=True))
+
+
+Teacher = Member | Ensemble
+"""A published teacher, or several of them."""
+
+
+def members_of(teacher: Teacher) -> tuple[Member, ...]:
+    """The single teachers that a teacher consists of."""
+    return teacher.members if isinstance(teacher, Ensemble) else (teacher,)
+
+
+def models_of(teacher: Teacher) -> tuple[Model, ...]:
+    """The models that are run to embed as a teacher."""
+    return tuple(member for member in members_of(teacher) if isinstance(member, Model))
+
+
+def lead_of(teacher: Teacher) -> Member:
+    """The teacher that a student starts from, and whose length counts where nothing else is stated."""
+    return teacher.lead if isinstance(teacher, Ensemble) else teacher
 
 
 @dataclass(frozen=True)
@@ -255,7 +350,7 @@ class Store(Named):
     kind: ClassVar[str] = "stores"
     version: ClassVar[int] = 2
     texts: TextTable
-    teacher: "Teacher | Stage"
+    teacher: "Member | Stage"
     max_length: int = 128
     prompt: str = ""
     compute: str = "float32"
@@ -275,6 +370,40 @@ class Store(Named):
         return self.texts.label
 
 
+@dataclass(frozen=True)
+class StoreEnsemble(Named):
+    """The stores of several teachers over one text table, read as one; see `Ensemble`. It has no folder.
+
+    Attributes:
+        texts: The rows.
+        members: The stores, one per teacher.
+        weights: Weight of each teacher; the sum is 1.
+    """
+
+    texts: TextTable
+    members: tuple[Store, ...]
+    weights: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        """Check that every store is of these texts and has a weight."""
+        assert len(self.members) == len(self.weights) >= 2, "an ensemble has several teachers"
+        assert all(member.texts == self.texts for member in self.members), "one table, several teachers"
+
+    @property
+    def label(self) -> str:
+        """The texts' label."""
+        return self.texts.label
+
+    @property
+    def teacher(self) -> Ensemble:
+        """The teachers with their weights."""
+        teachers = [member.teacher for member in self.members]
+        return Ensemble(tuple(each for each in teachers if isinstance(each, Member)), self.weights)
+
+
+TableStore = Store | StoreEnsemble
+"""A teacher's vectors of one text table: those of one teacher, or of several."""
+
 Runs = tuple[tuple[int, str], ...]
 """What consecutive runs of rows of a table have, such as their role: number of rows, then the role."""
 
@@ -292,7 +421,7 @@ class StoreMix(Named):
     """
 
     texts: TextTable
-    parts: tuple[Store, ...]
+    parts: tuple[TableStore, ...]
     roles: Runs
 
     def __post_init__(self) -> None:
@@ -310,9 +439,25 @@ class StoreMix(Named):
         return self.parts[0].teacher
 
 
-def parts_of(store: Store | StoreMix) -> tuple[Store, ...]:
-    """The stores that are to be built for a store or a mix of several."""
-    return store.parts if isinstance(store, StoreMix) else (store,)
+AnyStore = TableStore | StoreMix
+"""A teacher's vectors of texts, from whatever stores they are read."""
+
+
+def stores_in(vectors: AnyStore) -> tuple[Store, ...]:
+    """The stores that are to be built to read some vectors."""
+    if isinstance(vectors, StoreMix):
+        return tuple(store for part in vectors.parts for store in stores_in(part))
+    return vectors.members if isinstance(vectors, StoreEnsemble) else (vectors,)
+
+
+S = TypeVar("S", bound=AnyStore)
+
+
+def weighted(vectors: S, weights: tuple[float, ...]) -> S:
+    """The same vectors with other weights of the teachers; those of a single teacher as they are."""
+    if isinstance(vectors, StoreMix):
+        return replace(vectors, parts=tuple(weighted(part, weights) for part in vectors.parts))
+    return replace(vectors, weights=weights) if isinstance(vectors, StoreEnsemble) else vectors
 
 
 @dataclass(frozen=True)
@@ -345,8 +490,8 @@ class Mined:
 
     version: ClassVar[int] = 4
     pairs: "Examples"
-    queries: Store
-    passages: Store
+    queries: TableStore
+    passages: TableStore
     negatives: int = 8
     mining: Mining = field(default_factory=Mining)
 
@@ -460,8 +605,8 @@ class Examples(Named):
             yield from self.origin.rows.sources()
         yield self
 
-    def stores(self) -> Iterator[Store]:
-        """The stores that these examples are mined from."""
+    def stores(self) -> Iterator[TableStore]:
+        """The teacher's vectors that these examples are mined from."""
         for examples in self.sources():
             if isinstance(examples.origin, Mined):
                 yield from (examples.origin.queries, examples.origin.passages)

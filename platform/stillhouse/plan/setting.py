@@ -7,7 +7,19 @@ from typing import Any, TypeVar
 
 from stillhouse.core.identity import Spec
 from stillhouse.core.roles import Prompts, Reading
-from stillhouse.plan.data import AllRows, Examples, Model, Runs, Store, StoreMix, Teacher
+from stillhouse.plan.data import (
+    AllRows,
+    AnyStore,
+    Ensemble,
+    Examples,
+    Model,
+    Runs,
+    Store,
+    StoreMix,
+    TableStore,
+    Teacher,
+    weighted,
+)
 from stillhouse.plan.kinds import Kind
 from stillhouse.plan.stage import DevSuite
 
@@ -25,7 +37,7 @@ class SentenceData:
         role: Role of the texts; empty for plain ones. Texts of several sources have the roles of their store.
     """
 
-    store: Store | StoreMix
+    store: AnyStore
     rows: int
     sample: Examples | None = None
     role: str = field(default="", metadata={"identity": "unless_default"})
@@ -51,6 +63,10 @@ class SentenceData:
         columns = {"text": self.store.texts}
         return Examples(columns, AllRows(), label=label, text_role=self.role, text_roles=self.runs)
 
+    def weighted(self, weights: tuple[float, ...]) -> "SentenceData":
+        """The same texts with other weights of the teachers."""
+        return dataclasses.replace(self, store=weighted(self.store, weights))
+
 
 @dataclass(frozen=True)
 class PairData:
@@ -63,8 +79,13 @@ class PairData:
     """
 
     examples: Examples
-    stores: Mapping[str, Store]
+    stores: Mapping[str, TableStore]
     rows: int = 0
+
+    def weighted(self, weights: tuple[float, ...]) -> "PairData":
+        """The same rows with other weights of the teachers; negatives stay as they were mined."""
+        stores = {column: weighted(store, weights) for column, store in self.stores.items()}
+        return dataclasses.replace(self, stores=stores)
 
 
 @dataclass(frozen=True)
@@ -92,8 +113,12 @@ class ParallelData:
     """
 
     examples: Examples
-    store: Store
+    store: TableStore
     contrast: Examples | None = None
+
+    def weighted(self, weights: tuple[float, ...]) -> "ParallelData":
+        """The same rows with other weights of the teachers."""
+        return dataclasses.replace(self, store=weighted(self.store, weights))
 
 
 @dataclass(frozen=True)
@@ -178,6 +203,28 @@ class Setting:
         """The same setting with other data of a kind; None removes it."""
         data = {key: known for key, known in self.data.items() if key != kind.key}
         return dataclasses.replace(self, data=data if value is None else {**data, kind.key: value})
+
+    def weighted(self, weights: tuple[float, ...]) -> "Setting":
+        """The same setting with other weights of its teachers, in all that stages learn from.
+
+        What selects stays as it is, so that trials with different weights are compared by one measure; so do
+        hard negatives, which are mined once. The loss on held-out texts follows the weights.
+        """
+        assert isinstance(self.teacher, Ensemble), "only several teachers have weights"
+        data = {
+            key: value.weighted(weights)
+            if isinstance(value, SentenceData | PairData | ParallelData)
+            else value
+            for key, value in self.data.items()
+        }
+        held_out = self.dev.held_out
+        dev = (
+            self.dev
+            if held_out is None
+            else dataclasses.replace(self.dev, held_out=weighted(held_out, weights))
+        )
+        teacher = dataclasses.replace(self.teacher, weights=weights)
+        return dataclasses.replace(self, teacher=teacher, data=data, dev=dev)
 
     def evaluate_every(self, budget: int, batch_size: int) -> int:
         """Return the examples between two dev evaluations of a stage."""

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from stillhouse.core.errors import require
 from stillhouse.core.identity import Spec
 from stillhouse.core.roles import Prompts, Reading
-from stillhouse.plan.data import Examples, Named, Store, StoreMix
+from stillhouse.plan.data import AnyStore, Examples, Named
 
 TEXTS_TOGETHER = 8
 """A batch by tokens has a multiple of so many texts, so that ranks and micro-batches have equal numbers."""
@@ -31,7 +31,7 @@ class DevSuite(Named):
     evaluators: tuple[Spec[Any], ...]
     select: str
     label: str = field(default="dev", metadata={"identity": False})
-    held_out: Store | StoreMix | None = field(default=None, metadata={"identity": "unless_default"})
+    held_out: AnyStore | None = field(default=None, metadata={"identity": "unless_default"})
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ class Stage(Named):
     student: Spec[Any]
     objective: Spec[Any]
     examples: Examples
-    stores: Mapping[str, Store | StoreMix]
+    stores: Mapping[str, AnyStore]
     budget: int
     batch_size: int
     optimizer: Optimizer

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from stillhouse.core.tokenizing import FastTokenizer
-from stillhouse.plan.data import Model
+from stillhouse.plan.data import Model, stores_in
 from stillhouse.preflight.finding import NOTE, WARNING, Finding
 from stillhouse.preflight.planned import Planned
 from stillhouse.teachers.loading import tokenizer_of
@@ -18,16 +18,18 @@ def cut_texts(planned: Planned) -> list[Finding]:
     """Tell which share of the texts teacher and student cut, and whether their tokenizers differ."""
     findings, tokenizers, stage = [], {}, planned.stages[0]
     store = planned.encoder_store
-    if store is not None and isinstance(planned.teacher, Model):
-        tokenizers["teacher"] = FastTokenizer(Path(planned.teacher.path), store.max_length)
-        texts = [store.prompt + text for text in planned.texts]
-        findings += _cut("teacher", tokenizers["teacher"], texts, store.max_length, planned)
+    for part in stores_in(store) if store is not None else ():
+        assert isinstance(part.teacher, Model), "a teacher that is run is a model"
+        who = "teacher" if part is store else f"teacher {part.teacher.name}"
+        tokenizers[who] = FastTokenizer(Path(part.teacher.path), part.max_length)
+        texts = [part.prompt + text for text in planned.texts]
+        findings += _cut(who, tokenizers[who], texts, part.max_length, planned)
     own = Path(tokenizer_of(stage).path)
-    tokenizers["student"] = FastTokenizer(own, stage.max_length)
+    student = FastTokenizer(own, stage.max_length)
     prompt = stage.prompts.of(planned.role)
     texts = [prompt + text for text in planned.texts]
-    findings += _cut("student", tokenizers["student"], texts, stage.max_length, planned)
-    if len(tokenizers) == 2 and not tokenizers["teacher"].same_as(tokenizers["student"]):
+    findings += _cut("student", student, texts, stage.max_length, planned)
+    if not all(tokenizer.same_as(student) for tokenizer in tokenizers.values()):
         findings.append(
             Finding(
                 CHECK,
@@ -52,5 +54,7 @@ def _cut(
     )
     if share < MUCH:
         return [Finding(CHECK, NOTE, found)]
-    remedy = f"Raise --max-length (or {who}.max_length), or split the texts (--split-sentences)."
+    remedy = (
+        f"Raise --max-length (or {who.partition(' ')[0]}.max_length), or split the texts (--split-sentences)."
+    )
     return [Finding(CHECK, WARNING, found, remedy)]

@@ -17,10 +17,10 @@ from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.experiments.preparation import Preparation, teacher_store
 from stillhouse.methods import Method, unread
-from stillhouse.plan.data import Model, Store, Teacher, TextTable, parts_of
+from stillhouse.plan.data import Store, TableStore, Teacher, TextTable, members_of, models_of, stores_in
 from stillhouse.plan.setting import Setting
 from stillhouse.plan.stage import Stage
-from stillhouse.students.head import own_dimension
+from stillhouse.students.head import dimension_of
 from stillhouse.teachers.embedding import resolve_compute
 
 SAMPLE = 256
@@ -94,21 +94,16 @@ class Planned:
         return _TOKENS_PER_WORD * float(np.mean(words)) + 2 if words else _TOKENS_PER_TEXT
 
     @cached_property
-    def encoder_store(self) -> Store | None:
+    def encoder_store(self) -> TableStore | None:
         """A store with the prompt and the length of the texts to distil on; None unless the teacher is run.
 
-        It need not exist: it says how the teacher reads.
+        It need not exist: it says how the teacher reads. Of several teachers all must be run here.
         """
-        if not isinstance(self.teacher, Model):
+        if len(models_of(self.teacher)) < len(members_of(self.teacher)):
             return None
-        longest = self.experiment.longest(self.teacher)
+        lengths = self.experiment.lengths(self.teacher)
         texts = TextTable("sample")
-        return teacher_store(texts, self.teacher, self.role, max_length=longest, compute=self.compute)
-
-
-def dimension_of(teacher: Teacher) -> int:
-    """Number of dimensions of a teacher's vectors (E), without running it."""
-    return teacher.dimension or (own_dimension(teacher) if isinstance(teacher, Model) else 0)
+        return teacher_store(texts, self.teacher, self.role, lengths=lengths, compute=self.compute)
 
 
 def texts_of(setting: Setting) -> int:
@@ -188,7 +183,7 @@ def _tables(setting: Setting, stores: tuple[Store, ...], stage: Stage) -> Iterat
     """Tables of texts that the run reads, those to distil on first."""
     sentences = setting.get(Sentences)
     if sentences is not None:
-        yield parts_of(sentences.store)[0].texts
+        yield stores_in(sentences.store)[0].texts
     for store in stores:
         yield store.texts
     yield from stage.examples.columns.values()

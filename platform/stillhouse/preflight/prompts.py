@@ -9,7 +9,8 @@ from stillhouse.core.errors import BadInput
 from stillhouse.core.roles import DOCUMENT, PLAIN, QUERY, Prompts, named_prompts
 from stillhouse.core.tokenizing import transformer_part
 from stillhouse.experiments.kinds.pairs import Pairs
-from stillhouse.plan.data import Model
+from stillhouse.experiments.teacher import TeacherChoice
+from stillhouse.plan.data import Model, members_of
 from stillhouse.preflight.finding import NOTE, WARNING, Finding
 from stillhouse.preflight.planned import Planned
 from stillhouse.teachers.prompts import prompts_of
@@ -50,13 +51,20 @@ CUSTOMS = (
 
 
 def missing_prompts(planned: Planned) -> list[Finding]:
-    """Compare the prompts that the teacher reads with to those that its folder, card or name asks for."""
-    teacher = planned.teacher
-    if not isinstance(teacher, Model):
-        return []
+    """Compare the prompts that every teacher reads with to those that its folder, card or name asks for."""
+    members, choices = members_of(planned.teacher), planned.experiment.teacher.each
+    return [
+        finding
+        for teacher, choice in zip(members, choices, strict=True)
+        if isinstance(teacher, Model)
+        for finding in _missing(planned, teacher, choice, several=len(members) > 1)
+    ]
+
+
+def _missing(planned: Planned, teacher: Model, choice: TeacherChoice, *, several: bool) -> list[Finding]:
     folder, given, name = Path(teacher.path), prompts_of(teacher), teacher.name or Path(teacher.path).name
     wanted, source = wanted_prompts(teacher)
-    bare = [role for role in _roles(planned) if not given.of(role) and not _decided(planned, role)]
+    bare = [role for role in _roles(planned) if not given.of(role) and not _decided(choice, role)]
     missing = [role for role in bare if wanted.of(role)]
     if missing:
         return [
@@ -65,20 +73,20 @@ def missing_prompts(planned: Planned) -> list[Finding]:
                 WARNING,
                 f"{name} was trained with prompts, {wanted} ({source}), but reads "
                 f"{_listed(missing)} without any.",
-                " ".join(_setting(role, wanted.of(role)) for role in missing)
+                " ".join(f"{_setting(role, wanted.of(role), several=several)}." for role in missing)
                 + " Another prompt is another store.",
             )
         ]
     named = {key: prompt for key, prompt in named_prompts(folder).items() if prompt}
     if bare and named and not given:
+        first = _setting(bare[0], f"@{sorted(named)[0]}", several=several)
         return [
             Finding(
                 CHECK,
                 WARNING,
                 f"the folder of {name} names prompts, {', '.join(map(repr, sorted(named)))}, and none as its "
                 f"default, so that it reads {_listed(bare)} without any.",
-                f"Choose one by its name, such as --set 'teacher.prompts.{_FIELDS[bare[0]]}="
-                f'"@{sorted(named)[0]}"\', or give an empty one to say that none is meant.',
+                f"Choose one by its name, such as {first}, or give an empty one to say that none is meant.",
             )
         ]
     if PLAIN in bare and given.query and given.document:
@@ -88,7 +96,8 @@ def missing_prompts(planned: Planned) -> list[Finding]:
                 WARNING,
                 f"{name} has a prompt for queries and one for documents, but reads texts without a role, "
                 f"those to distil on among them, without any: its folder names no default.",
-                "Say what the texts are (--set sentences.role=document), or set teacher.prompts.plain.",
+                "Say what the texts are (--set sentences.role=document), or set "
+                + ("prompts.plain in its entry of `teacher`." if several else "teacher.prompts.plain."),
             )
         ]
     return [Finding(CHECK, NOTE, f"{name} reads with prompts: {given}.")] if given else []
@@ -122,15 +131,17 @@ def _roles(planned: Planned) -> list[str]:
     return list(dict.fromkeys([*planned.roles, *both]))
 
 
-def _decided(planned: Planned, role: str) -> bool:
+def _decided(choice: TeacherChoice, role: str) -> bool:
     """Whether the user has set the prompt of a role, be it to an empty one."""
-    return getattr(planned.experiment.teacher.prompts, _FIELDS[role]) is not None
+    return getattr(choice.prompts, _FIELDS[role]) is not None
 
 
 def _listed(roles: list[str]) -> str:
     return " and ".join(_TITLES[role] for role in roles)
 
 
-def _setting(role: str, prompt: str) -> str:
+def _setting(role: str, prompt: str, *, several: bool) -> str:
     shown = prompt.replace("\n", "\\n")
-    return f"--set 'teacher.prompts.{_FIELDS[role]}=\"{shown}\"'."
+    if several:
+        return f'`prompts: {{{_FIELDS[role]}: "{shown}"}}` in its entry of `teacher`'
+    return f"--set 'teacher.prompts.{_FIELDS[role]}=\"{shown}\"'"

@@ -12,7 +12,7 @@ from stillhouse.core.errors import BadInput
 from stillhouse.core.identity import Spec
 from stillhouse.core.machine import available_memory
 from stillhouse.corpora.tables import open_texts
-from stillhouse.plan.data import Examples, FewerNegatives, Mined, Model
+from stillhouse.plan.data import Examples, FewerNegatives, Mined, members_of, models_of
 from stillhouse.plan.stage import Stage
 from stillhouse.preflight.finding import ERROR, NOTE, WARNING, Finding
 from stillhouse.preflight.planned import Planned
@@ -69,13 +69,17 @@ def memory(planned: Planned) -> list[Finding]:
 
 
 def teacher_bytes(planned: Planned) -> int:
-    """Memory of the teacher: its weights twice while they are read, and the states of a batch."""
-    if not isinstance(planned.teacher, Model):
+    """Memory of the teacher: its weights twice while they are read, and the states of a batch.
+
+    Whoever embeds with several teachers holds the weights of all of them.
+    """
+    models = models_of(planned.teacher)
+    if not models:
         return 0
-    model = planned.teacher
-    width = _shape_of([model])[1]
+    width = max(_shape_of([model])[1] for model in models)
     states = default_batch_tokens(planned.device, 1) * width * _PASSING
-    return 2 * _elements(Path(model.path)) * _WEIGHT + states + _LIBRARIES
+    elements = sum(_elements(Path(model.path)) for model in models)
+    return 2 * elements * _WEIGHT + states + _LIBRARIES
 
 
 def _compared(check: str, needed: int, free: int, found: str, remedy: str) -> list[Finding]:
@@ -88,13 +92,14 @@ def _compared(check: str, needed: int, free: int, found: str, remedy: str) -> li
 
 def _stored_bytes(planned: Planned) -> int:
     """Vectors that are not there yet, and the tokens of the texts to distil on."""
-    dim = planned.setting.teacher_dim
+    dim, teachers = planned.setting.teacher_dim, len(members_of(planned.teacher))
     missing = [store for store in planned.stores if not planned.workspace.finished(store)]
     if planned.is_read:
         rows = sum(len(open_texts(planned.workspace, store.texts)) for store in missing)
     else:
-        rows = planned.rows
-    return int(rows * (2 * dim + 8) + planned.rows * (4 * planned.tokens_per_text + 8))
+        rows = planned.rows * teachers
+    # Several teachers share the dimensions, and each has stores of its own.
+    return int(rows * (2 * dim / teachers + 8) + planned.rows * (4 * planned.tokens_per_text + 8))
 
 
 def _student_bytes(planned: Planned, trials: int) -> int:

@@ -9,14 +9,14 @@ import numpy.typing as npt
 from torch import nn
 
 from stillhouse.core.tokenizing import FastTokenizer
-from stillhouse.plan.data import Endpoint, Model, Store, VectorFiles
+from stillhouse.plan.data import Endpoint, Model, Store, StoreEnsemble, TableStore, VectorFiles, members_of
 from stillhouse.preflight.finding import ERROR, NOTE, WARNING, Finding
 from stillhouse.preflight.planned import Planned, sample_of
 from stillhouse.students.encoder import Vectors
 from stillhouse.teachers.endpoint import Client
 from stillhouse.teachers.forward import Forward, default_batch_tokens
 from stillhouse.teachers.loading import as_encoder, load_teacher
-from stillhouse.teachers.store import open_store
+from stillhouse.teachers.store import joined, open_store
 from stillhouse.teachers.weights import on_this_machine
 
 CHECK = "vectors"
@@ -30,7 +30,7 @@ _FIRST = 8
 
 
 class TeacherRun:
-    """The teacher, loaded once for all checks.
+    """The teacher, loaded once for all checks; of several, one at a time.
 
     Args:
         planned: The run.
@@ -38,9 +38,9 @@ class TeacherRun:
 
     def __init__(self, planned: Planned) -> None:
         self._planned = planned
-        self._loaded: nn.Module | None = None
+        self._loaded: tuple[Model, nn.Module] | None = None
 
-    def embed(self, store: Store, texts: Sequence[str], until: float) -> Vectors:
+    def embed(self, store: TableStore, texts: Sequence[str], until: float) -> Vectors:
         """Embed texts as for a store, as many of the first ones as there is time for; (n, E).
 
         Args:
@@ -51,6 +51,12 @@ class TeacherRun:
         Raises:
             BadInput: The teacher cannot be loaded, or its endpoint refuses.
         """
+        if isinstance(store, StoreEnsemble):
+            now, count = time.perf_counter(), len(store.members)
+            ends = [now + (until - now) * (at + 1) / count for at in range(count)]
+            each = [self.embed(part, texts, end) for part, end in zip(store.members, ends, strict=True)]
+            embedded = min(map(len, each))
+            return joined([vectors_NE[:embedded] for vectors_NE in each], store.weights)
         embed, parts, first, count = self._embedder(store), [], 0, _FIRST
         while first < len(texts):
             start = time.perf_counter()
@@ -67,11 +73,11 @@ class TeacherRun:
             client = Client(teacher)
             return lambda texts: client.embed([store.prompt + text for text in texts])[0]
         assert isinstance(teacher, Model), "files of vectors are not run"
-        if self._loaded is None:
-            self._loaded = load_teacher(store, self._planned.workspace, device)
+        if self._loaded is None or self._loaded[0] != teacher:
+            self._loaded = (teacher, load_teacher(store, self._planned.workspace, device))
         tokenizer = FastTokenizer(Path(on_this_machine(teacher).path), store.max_length)
         forward = Forward(
-            as_encoder(self._loaded, store),
+            as_encoder(self._loaded[1], store),
             tokenizer.pad_id,
             default_batch_tokens(device, 1),
             store.compute,
@@ -108,9 +114,10 @@ def stored_vectors(planned: Planned, run: TeacherRun, until: float) -> list[Find
     if compared and not any(finding.level != NOTE for finding in findings):
         found = f"rows of {', '.join(compared)}, computed again, agree: lowest cosine {lowest:.4f}."
         findings.append(Finding(CHECK, NOTE, found))
-    if isinstance(planned.teacher, VectorFiles):
+    teachers = members_of(planned.teacher)
+    if any(isinstance(teacher, VectorFiles) for teacher in teachers):
         findings.append(Finding(CHECK, NOTE, "vectors from files cannot be computed again."))
-    elif not compared:
+    if not compared and not all(isinstance(teacher, VectorFiles) for teacher in teachers):
         findings.append(Finding(CHECK, NOTE, "no vectors of this teacher are stored yet for these texts."))
     return findings
 

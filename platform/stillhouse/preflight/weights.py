@@ -21,7 +21,7 @@ from torch import Tensor
 from stillhouse.core.errors import BadInput
 from stillhouse.core.identity import Spec
 from stillhouse.core.tokenizing import transformer_part
-from stillhouse.plan.data import Model
+from stillhouse.plan.data import Model, models_of
 from stillhouse.plan.stage import Stage
 from stillhouse.preflight.finding import ERROR, NOTE, WARNING, Finding
 from stillhouse.preflight.planned import Planned
@@ -125,10 +125,11 @@ def drawn(matrix_MN: Tensor) -> bool:
 
 def teacher_weights(planned: Planned) -> list[Finding]:
     """Say whether the teacher's weights are trained ones."""
-    teacher = planned.teacher
-    if not isinstance(teacher, Model):
-        return []
-    return _of_model(teacher, None, "the teacher")
+    return [
+        finding
+        for teacher in models_of(planned.teacher)
+        for finding in _of_model(teacher, None, "the teacher")
+    ]
 
 
 def student_weights(planned: Planned) -> list[Finding]:
@@ -136,7 +137,7 @@ def student_weights(planned: Planned) -> list[Finding]:
     findings: list[Finding] = []
     for spec in _distinct([stage.student for stage in planned.stages if not _continues(stage)]):
         for model in checkpoints_of(spec):
-            same = isinstance(planned.teacher, Model) and model.sha256 == planned.teacher.sha256
+            same = any(model.sha256 == teacher.sha256 for teacher in models_of(planned.teacher))
             # Where no word vectors are given, random ones of the words of the texts are made there.
             made_here = Path(model.path).is_relative_to(planned.workspace.root.resolve())
             if spec.kwargs.get("pretrained", True) and not same and not made_here:

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.identity import Spec, arguments_of
-from stillhouse.plan.data import Examples, Model, Store, StoreMix
+from stillhouse.plan.data import AnyStore, Examples, Model
 from stillhouse.plan.setting import Setting
 from stillhouse.plan.stage import DevSuite, Live, Optimizer, Stage
 from stillhouse.students.head import gives_unit_vectors, pools_prompt
@@ -24,7 +24,7 @@ def stage_of(
     optimizer: Optimizer,
     batch_size: int,
     budget: int,
-    stores: Mapping[str, Store | StoreMix] | None = None,
+    stores: Mapping[str, AnyStore] | None = None,
     live: Live | None = None,
     start_from: Stage | None = None,
     keeps_objective: bool = False,

@@ -135,7 +135,7 @@ class Card:
         sizes: The same models to their sizes and speeds by name.
         machine: Where the speeds were measured; see `core.machine`.
         reproducibility: Facts by name: store key, seed, versions, ….
-        licence: SPDX identifier of the teacher's licence; empty if unknown.
+        licence: SPDX identifier of the teacher's licence, or several joined by "and"; empty if unknown.
         base_models: Ids on the hub of the models whose weights or outputs it was made from.
         language: ISO code of the language; empty if unknown.
     """
@@ -287,7 +287,7 @@ def _front_matter(card: Card, export: Deployed) -> str:
     }
     if card.base_models:
         fields["base_model"] = list(card.base_models)
-    if card.licence:
+    if card.licence and " " not in card.licence:  # several licences have no identifier together
         fields["license"] = card.licence
     return f"---\n{yaml.safe_dump(fields, sort_keys=False)}---"
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from stillhouse.core.artifacts import Workspace, read_manifest
 from stillhouse.core.errors import Hindered, mistake_in
+from stillhouse.experiments.teacher_weights import weighted
 from stillhouse.methods import hyper_parameters, load_method
 from stillhouse.plan.setting import Setting
 from stillhouse.plan.stage import Stage
@@ -42,7 +43,8 @@ class Context:
     def plan(self, values: dict[str, Any]) -> Stage:
         """Plan the last stage for some hyper-parameters."""
         method = load_method(self.method)
-        return method.plan(hyper_parameters(method, values, self.preset), self.setting)
+        hp = hyper_parameters(method, values, self.preset)
+        return method.plan(hp, weighted(self.setting, values))
 
 
 def run_trial(config: dict[str, Any], context: Context) -> None:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from stillhouse.core.artifacts import read_json
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.tokenizing import is_static, transformer_part
-from stillhouse.plan.data import Model, Outside, Teacher
+from stillhouse.plan.data import Ensemble, Model, Outside, Teacher, members_of
 from stillhouse.students.backbone import build_options, fresh, max_tokens, quiet, read_config
 from stillhouse.students.pooling import POOLER, POOLINGS
 
@@ -60,20 +60,24 @@ def require_model(teacher: Teacher) -> Model:
     """Return a teacher that is a model.
 
     Raises:
-        BadInput: Only its vectors are there.
+        BadInput: Only its vectors are there, or there are several teachers.
     """
     if isinstance(teacher, Model):
         return teacher
+    remedy = (
+        "Name one of them alone (teacher.name)"
+        if isinstance(teacher, Ensemble)
+        else "Leave teacher.vectors and teacher.endpoint out and name the model (teacher.name)"
+    )
     raise BadInput(
-        f"this needs the teacher as a model, to run or to train it, but got {teacher.name}. Leave "
-        "teacher.vectors and teacher.endpoint out and name the model (teacher.name), or take a method that "
-        "reads vectors, such as ibkd, ckd or mse."
+        f"this needs the teacher as one model, to run or to train it, but got {teacher.name}. {remedy}, or "
+        "take a method that reads vectors, such as ibkd, ckd or mse."
     )
 
 
 def head_of(model: Teacher) -> Head:
     """Return a model's head: that of its folder, or what the model sets instead; vectors have no pooling."""
-    if isinstance(model, Outside):
+    if isinstance(model, Outside | Ensemble):
         return Head("", model.normalize)
     own = _stated_head(model)
     normalize = own.normalize if model.normalize is None else model.normalize
@@ -176,6 +180,15 @@ def own_dimension(model: Model) -> int:
         (table,) = _shapes(transformer_part(folder)).values()
         return int(table[1])
     return int(read_config(model).get_text_config().hidden_size)
+
+
+def dimension_of(teacher: Teacher) -> int:
+    """Return the number of dimensions of a teacher's vectors (E); 0 if an endpoint's are not known yet."""
+    each = [
+        member.dimension or (own_dimension(member) if isinstance(member, Model) else 0)
+        for member in members_of(teacher)
+    ]
+    return sum(each) if all(each) else 0
 
 
 def _shapes(folder: Path) -> dict[str, list[int]]:

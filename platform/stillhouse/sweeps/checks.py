@@ -13,6 +13,7 @@ from stillhouse.corpora.tables import open_rows
 from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.search_queries import asymmetric_search
+from stillhouse.experiments.teacher_weights import weighted, with_weights
 from stillhouse.methods import (
     Method,
     check_fraction,
@@ -34,7 +35,7 @@ from stillhouse.search.schedulers import load_scheduler
 from stillhouse.search.space import Space, check, load_space, sections_of
 from stillhouse.search.type_casts import cast_point
 from stillhouse.students.backbone import layer_count
-from stillhouse.students.head import own_dimension, require_model
+from stillhouse.students.head import dimension_of
 from stillhouse.training.batching import check_batching
 from stillhouse.training.teacher_space import check_plan
 
@@ -56,7 +57,7 @@ def fixed_values(method: Method, given: Mapping[str, Any], source: str) -> dict[
     """
     values = {name: frozen(value) for name, value in given.items()}
     check_names(method, values)
-    return cast_point(values, method.HyperParameters, source, "--set")
+    return cast_point(values, with_weights(method.HyperParameters, values), source, "--set")
 
 
 def search_space(
@@ -97,7 +98,8 @@ def search_space(
     )
     load_scheduler(scheduler)
     left_out = () if scheduler == "none" else ("distil_epochs", "finetune_epochs")
-    space = check(space.without(*fixed, *left_out), method.HyperParameters)
+    space = space.without(*fixed, *left_out)
+    space = check(space, with_weights(method.HyperParameters, (*space.domains, *space.fixed)))
     space = dataclasses.replace(space, fixed={**space.fixed, **fixed})
     check_sampler(sampler, space)
     return space
@@ -254,12 +256,11 @@ def check_plans(
     asymmetric = asymmetric_search(experiment)
     by_length = experiment.budget.batch_tokens > 0 or experiment.budget.length_window > 0
     if asymmetric or by_length:
-        setting = dataclasses.replace(
-            setting, teacher_dim=teacher.dimension or own_dimension(require_model(teacher))
-        )
+        setting = dataclasses.replace(setting, teacher_dim=dimension_of(teacher))
     layers = layer_count(setting.student.kwargs["base"])
     for values in points:
         hp = hyper_parameters(method, values, preset)
+        weighted(setting, values)
         probe(method, hp, setting, layers=layers)
         check_fraction(method, hp, setting, experiment.budget)
         if hasattr(method, "check_given"):

@@ -1,6 +1,6 @@
 """The models of the final comparison as full-precision encoders: teacher, students, untrained student."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,17 +12,20 @@ from stillhouse.core.artifacts import Workspace, read_manifest
 from stillhouse.core.console import say
 from stillhouse.core.devices import usable_device
 from stillhouse.core.identity import fingerprint
-from stillhouse.core.roles import NO_PROMPTS, Prompts
-from stillhouse.core.types import Encoder, FloatArray
+from stillhouse.core.roles import DOCUMENT, PLAIN, QUERY, Prompts
+from stillhouse.core.types import Encoder, FloatArray, encode_as
 from stillhouse.evaluation.suites import run_suite
 from stillhouse.experiments.kinds.claims import Claims
 from stillhouse.experiments.preparation import Prepared
-from stillhouse.plan.data import Endpoint, Model, Scored, VectorFiles
+from stillhouse.experiments.teacher_weights import weighted
+from stillhouse.plan.data import Endpoint, Ensemble, Model, Scored, Teacher, VectorFiles, members_of
+from stillhouse.plan.setting import Setting
 from stillhouse.plan.stage import DevSuite, Stage, TestSuite
 from stillhouse.search.records import TrialRecord
 from stillhouse.students.cpu.products import quick_products
 from stillhouse.teachers.loading import load_sentence_transformer
 from stillhouse.teachers.prompts import prompts_of
+from stillhouse.teachers.store import joined
 from stillhouse.teachers.vector_files import FilesEncoder, NoVector
 from stillhouse.training.models import encoder_in
 from stillhouse.training.module import build_student
@@ -83,9 +86,12 @@ class Contenders:
         No store need name them: the prompt of a role that is only measured is in none.
         """
         setting = self.prepared.setting
-        prompts = NO_PROMPTS if setting.get(Claims) else prompts_of(setting.teacher)
-        longer = setting.teacher_length != setting.max_length and not setting.get(Claims)
-        return [*([prompts] if prompts else []), *([setting.teacher_length] if longer else [])]
+        known = () if setting.get(Claims) else members_of(setting.teacher)
+        prompts = [prompts_of(member) for member in known]
+        several = setting.teacher.lengths if isinstance(setting.teacher, Ensemble) else ()
+        lengths = several or (setting.teacher_length,)
+        longer = bool(known) and any(length not in (0, setting.max_length) for length in lengths)
+        return [*(prompts if any(prompts) else []), *(lengths if longer else ())]
 
     def encoders(self, workspace: Workspace) -> dict[str, tuple[Any, nn.Module | None]]:
         """Load each model by name: its encoder, and the module whose cost is measured, where there is one."""
@@ -101,8 +107,9 @@ class Contenders:
         scorer = scoring_teacher(self.champion.stage, workspace, device) if ranks else None
         if scorer is not None:
             models["teacher"] = (scorer, _module(scorer))
-        elif not ranks and not isinstance(setting.teacher, Endpoint):
-            models["teacher"] = teacher(setting.teacher, setting.teacher_length, device)
+        elif not ranks and not asks(setting):
+            taught_by = weighted(setting, self.champion.record.hyper_parameters).teacher
+            models["teacher"] = teacher(taught_by, setting.teacher_length, device)
         if self.baseline:
             baseline = encoder_in(workspace.path(self.baseline[0]), device)
             models["baseline"] = (baseline, _module(baseline))
@@ -139,6 +146,38 @@ class TeacherEncoder:
         return np.asarray(vectors, dtype=np.float32)
 
 
+class EnsembleEncoder:
+    """Several teachers as one encoder, whose vectors are the targets of `plan.data.Ensemble`.
+
+    Args:
+        members: The teachers.
+        weights: Weight of each; the sum is 1.
+    """
+
+    def __init__(self, members: Sequence[Encoder], weights: Sequence[float]) -> None:
+        self.members, self.weights = list(members), list(weights)
+
+    def encode(self, texts: Sequence[str]) -> FloatArray:
+        """Encode texts without a role as vectors, (N, E), in their order."""
+        return self._joined(PLAIN, texts)
+
+    def encode_query(self, texts: Sequence[str]) -> FloatArray:
+        """Encode queries as vectors, (N, E), in their order."""
+        return self._joined(QUERY, texts)
+
+    def encode_document(self, texts: Sequence[str]) -> FloatArray:
+        """Encode documents as vectors, (N, E), in their order."""
+        return self._joined(DOCUMENT, texts)
+
+    def _joined(self, role: str, texts: Sequence[str]) -> FloatArray:
+        return joined([encode_as(member, role, texts) for member in self.members], self.weights)
+
+
+def asks(setting: Setting) -> bool:
+    """Whether a teacher is behind an endpoint, to which no text of a suite is sent."""
+    return any(isinstance(member, Endpoint) for member in members_of(setting.teacher))
+
+
 def scoring_teacher(stage: Stage, workspace: Workspace, device: str) -> Any:
     """Load the teacher whose recorded pair scores a stage reads, as a scorer; None if it reads none."""
     for examples in stage.examples.sources():
@@ -147,17 +186,30 @@ def scoring_teacher(stage: Stage, workspace: Workspace, device: str) -> Any:
     return None
 
 
-def teacher(model: Model | VectorFiles, max_length: int, device: str) -> tuple[Encoder, nn.Module | None]:
-    """Load the teacher as an encoder, with its module; files of vectors have none."""
+def teacher(model: Teacher, max_length: int, device: str) -> tuple[Encoder, nn.Module | None]:
+    """Load the teacher as an encoder, with its module; files of vectors have none.
+
+    Several teachers are one encoder, whose module has the weights of all of them.
+    """
+    if isinstance(model, Ensemble):
+        lengths = model.lengths or (0,) * len(model.members)
+        loaded = [
+            teacher(member, length or max_length, device)
+            for member, length in zip(model.members, lengths, strict=True)
+        ]
+        modules = [module for _, module in loaded if module is not None]
+        together = nn.ModuleList(modules) if len(modules) == len(loaded) else None
+        return EnsembleEncoder([encoder for encoder, _ in loaded], model.weights), together
     if isinstance(model, VectorFiles):
         return FilesEncoder(model), None
+    assert isinstance(model, Model), "an endpoint is not measured"
     encoder = TeacherEncoder(model, max_length, device)
     return encoder, encoder.module
 
 
 def figures_of(suite: DevSuite | TestSuite, encoder: Any, workspace: Workspace) -> dict[str, float]:
     """Measure a model; a teacher of vectors alone has the figures of texts that its files have."""
-    if not isinstance(encoder, FilesEncoder):
+    if not any(isinstance(each, FilesEncoder) for each in getattr(encoder, "members", [encoder])):
         return run_suite(suite, encoder, workspace)
     figures: dict[str, float] = {}
     for evaluator in suite.evaluators:

@@ -11,14 +11,15 @@ from torch import nn
 from stillhouse.core.artifacts import Workspace, read_json, read_manifest, write_atomically, write_json
 from stillhouse.core.console import say
 from stillhouse.core.devices import usable_device
+from stillhouse.core.identity import fingerprint
 from stillhouse.core.machine import describe_machine
 from stillhouse.core.types import Encoder, Scorer
 from stillhouse.corpora.tables import open_texts
 from stillhouse.evaluation.cost import cost, pairs_per_second
 from stillhouse.experiments.kinds.claims import Claims
 from stillhouse.experiments.preparation import Prepared
+from stillhouse.experiments.teacher_weights import weighted
 from stillhouse.methods import load_method
-from stillhouse.plan.data import Endpoint
 from stillhouse.reports.figures import write_figures
 from stillhouse.reports.reuse import Reuse, reuse, reuse_table, reuse_table_markdown
 from stillhouse.reports.tables import (
@@ -37,7 +38,7 @@ from stillhouse.search.trial import Context
 from stillhouse.students.export.modules import STOCK, TOWERS
 from stillhouse.students.sizes import sizes
 from stillhouse.sweeps.baseline import Baseline
-from stillhouse.sweeps.contenders import Champion, Contenders, figures_of, scoring_teacher, teacher
+from stillhouse.sweeps.contenders import Champion, Contenders, asks, figures_of, scoring_teacher, teacher
 from stillhouse.sweeps.costs import costs_of
 from stillhouse.sweeps.export import CARD, champion_card, export_stage
 from stillhouse.sweeps.findings import Findings, findings_of
@@ -314,12 +315,15 @@ def _teacher_dev(
     prepared: Prepared, context: Context, folder: Path, champion: Champion | None
 ) -> dict[str, float]:
     """Measure the teacher on the dev suite, once: the reference for the share that the trials keep."""
-    path = folder / "teacher-dev.json"
+    searched = {} if champion is None else champion.record.hyper_parameters
+    setting, workspace = weighted(prepared.setting, searched), Workspace(Path(context.root))
+    # Where weights of teachers are searched, further trials may end with others.
+    own = "" if setting is prepared.setting else f"-{fingerprint(setting.teacher)}"
+    path = folder / f"teacher-dev{own}.json"
     if path.exists():
         kept: dict[str, float] = read_json(path)
         return kept
-    setting, workspace = prepared.setting, Workspace(Path(context.root))
-    if isinstance(setting.teacher, Endpoint):
+    if asks(setting):
         say("the teacher is not measured: every text of the suites would be sent to its endpoint")
         return {}
     if setting.get(Claims) is None:
@@ -328,7 +332,7 @@ def _teacher_dev(
         encoder = scoring_teacher(champion.stage, workspace, usable_device(context.where.device))
     if (setting.get(Claims) is not None and champion is None) or encoder is None:
         return {}
-    figures = figures_of(setting.dev, encoder, workspace)
+    figures = figures_of(prepared.setting.dev, encoder, workspace)
     write_json(path, figures)
     return figures
 

@@ -21,8 +21,9 @@ from stillhouse.evaluation.geometry import GEOMETRY
 from stillhouse.evaluation.suites import figure_facts
 from stillhouse.experiments.kinds.claims import Claims
 from stillhouse.experiments.preparation import Prepared
+from stillhouse.experiments.teacher_weights import weighted
 from stillhouse.methods import Method
-from stillhouse.plan.data import Model
+from stillhouse.plan.data import Ensemble, Model, Teacher, members_of, weighted_names
 from stillhouse.plan.stage import Stage
 from stillhouse.reports.model_card import Card, Deployed, model_card
 from stillhouse.students.export.asymmetric import QUERY_ONNX, export_asymmetric
@@ -233,12 +234,18 @@ def champion_card(
         workspace: Holds the data.
     """
     facts, ranking = prepared.facts, prepared.setting.get(Claims)
-    teacher = prepared.setting.teacher if ranking is None else ranking.cross_encoder
+    taught_by = weighted(prepared.setting, hyper_parameters).teacher
+    teacher = taught_by if ranking is None else ranking.cross_encoder
+    named = [str(facts["teacher"])]
+    title = _shown_name(named[0])
+    if isinstance(teacher, Ensemble):
+        named = [*teacher.names]
+        title = weighted_names([*map(_shown_name, named)], teacher.weights)
     stages = " then ".join(part.label for part in stage.chain())
     corpus = str(facts["corpus"])
     return Card(
         name=name,
-        teacher=_shown_name(facts["teacher"]),
+        teacher=title,
         student=_in_words(stage.student),
         method=f"{method.__name__.rpartition('.')[2].upper()} ({stages})",
         paper=method.PAPER,
@@ -257,9 +264,15 @@ def champion_card(
             "seed": stage.seed,
             **_versions(),
         },
-        licence=licence_of(teacher) if isinstance(teacher, Model) else "",
-        base_models=_base_models(stage.student, facts["teacher"]),
+        licence="" if teacher is None else _licences_of(teacher),
+        base_models=_base_models(stage.student, *named),
     )
+
+
+def _licences_of(teacher: Teacher) -> str:
+    """The licences of the teachers, each once; empty if none is known."""
+    found = [licence_of(each) if isinstance(each, Model) else "" for each in members_of(teacher)]
+    return " and ".join(dict.fromkeys(each or "unknown" for each in found)) if any(found) else ""
 
 
 def card_of(stage: Path) -> Card:
@@ -279,7 +292,7 @@ def _stage_card(folder: Path) -> Card:
     base = student.kwargs.get("base")
     return Card(
         name=folder.name,
-        teacher=", ".join(map(_shown_name, teachers)),
+        teacher=_joined_names(facts),
         student=_in_words(student),
         method=f"{manifest['objective']['name']} (stage {manifest['label']})",
         corpus=", ".join(texts),
@@ -299,6 +312,16 @@ def _stage_card(folder: Path) -> Card:
         licence=licence_of(base) if isinstance(base, Model) else "",
         base_models=_base_models(student, *teachers),
     )
+
+
+def _joined_names(facts: dict[str, Any]) -> str:
+    """The names of a stage's teachers; of those that taught as one, with their weights."""
+    together: list[tuple[str, float]] = facts.get("teacher_weights", [])
+    joined = [name for name, _ in together]
+    names = [_shown_name(name) for name in facts.get("teachers", []) if name not in joined]
+    if together:
+        names.append(weighted_names([*map(_shown_name, joined)], [weight for _, weight in together]))
+    return ", ".join(names)
 
 
 def _settings(manifest: dict[str, Any]) -> dict[str, object]:

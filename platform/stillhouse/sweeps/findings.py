@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from stillhouse.core.artifacts import Workspace
+from stillhouse.experiments.teacher_weights import is_weight, weights_of
 from stillhouse.methods import hyper_parameters, load_method
 from stillhouse.reports.gradient_shares import (
     HEADING,
@@ -95,7 +96,8 @@ def findings_of(context: Context, space: Space, records: Sequence[TrialRecord], 
     points = [dict(record.hyper_parameters) for record in records]
     trials = [shares_of(context.plan(point), workspace) for point in points]
     preset = hyper_parameters(load_method(context.method), dict(space.fixed), context.preset)
-    values = {name: getattr(preset, name) for name in space.domains}
+    weights = weights_of(context.setting)
+    values = {name: weights[name] if is_weight(name) else getattr(preset, name) for name in space.domains}
     return Findings(
         over_trials(trials),
         inert(effects(context, space, points), trials, values),

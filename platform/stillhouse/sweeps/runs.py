@@ -10,6 +10,7 @@ from stillhouse.core.errors import BadInput, require
 from stillhouse.experiments.budget import Refit
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.fields import changed, experiment_of, merged, opts_out, with_file
+from stillhouse.experiments.teacher_weights import weighted_experiment, without_weights
 from stillhouse.methods import Method, hyper_parameters, load_method, with_defaults
 from stillhouse.plan.data import Teacher
 from stillhouse.search.experiment_file import Run, load_base, load_runs, variants_named
@@ -62,9 +63,9 @@ def training_of(
         **fixed_values(method, run.values, source),
         **fixed_values(method, values or {}, values_source),
     }
-    whole = _trained_once(with_defaults(method, experiment))
+    whole = _trained_once(with_defaults(method, weighted_experiment(experiment, chosen)))
     least = changed(whole, {"budget.fraction": fraction}) if fraction else whole
-    teacher = check_plans(method, least, [chosen], run.preset)
+    teacher = check_plans(method, least, [without_weights(chosen)], run.preset)
     return Training(run.name, method, hyper_parameters(method, chosen, run.preset), whole, teacher)
 
 

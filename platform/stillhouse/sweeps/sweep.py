@@ -6,10 +6,12 @@ from typing import Any
 from stillhouse.cluster.connection import refuse_hidden_root
 from stillhouse.cluster.resources import concurrency
 from stillhouse.core.artifacts import Workspace, read_json, remove_leftovers, write_json
-from stillhouse.core.console import say
+from stillhouse.core.console import say, warn
 from stillhouse.core.errors import BadInput
 from stillhouse.core.identity import canonical, fingerprint
 from stillhouse.experiments.preparation import Prepared, prepare
+from stillhouse.experiments.sentence_tables import AGREEMENT
+from stillhouse.experiments.teacher_weights import is_weight, weighted
 from stillhouse.methods import hyper_parameters, load_method
 from stillhouse.plan.data import Teacher
 from stillhouse.preflight.bank import full_bank
@@ -80,11 +82,20 @@ def _check_extremes(options: SweepOptions, prepared: Prepared, workspace: Worksp
     """Refuse a batch larger than the rows, and warn of a full bank, before the sweep is begun."""
     method = load_method(options.method)
     points = [hyper_parameters(method, values, options.preset) for values in options.space.probes()]
-    plans = [method.plan(point, prepared.setting) for point in points]
+    plans = [
+        method.plan(point, weighted(prepared.setting, values))
+        for point, values in zip(points, options.space.probes(), strict=True)
+    ]
     for plan in plans:
         check_rows(workspace, plan, options.experiment.budget.fraction)
     print_concerns(full_bank(plans, texts_of(prepared.setting)))
     warn_of_few_steps(method, points[0], prepared.setting)
+    if prepared.setting.dev.select == AGREEMENT and any(map(is_weight, options.space.domains)):
+        warn(
+            "note: trials with different weights of the teachers are selected by agreement with the teachers "
+            "at the experiment's own weights, which favours those. Select by a measure of its own, such as "
+            "search or stsb (--select)."
+        )
 
 
 def open_sweep(options: SweepOptions, prepared: Prepared, workspace: Workspace) -> Path:

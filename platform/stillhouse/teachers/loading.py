@@ -13,7 +13,7 @@ from stillhouse.core.roles import DOCUMENT, QUERY, Prompts
 from stillhouse.core.tensors import read_tensors
 from stillhouse.core.tokenizing import FastTokenizer, first_module, is_static
 from stillhouse.core.types import Tokens
-from stillhouse.plan.data import Model, Outside, Store, Teacher
+from stillhouse.plan.data import Member, Model, Outside, Store
 from stillhouse.plan.stage import Stage
 from stillhouse.students.backbone import quiet
 from stillhouse.students.cpu.attention import optimise_for_cpu
@@ -117,7 +117,7 @@ def _replace_head(loaded: "SentenceTransformer", model: Model) -> None:
         loaded.add_module(str(place), part.to(device))
 
 
-def tokenizer_of(teacher: Teacher | Stage) -> Model:
+def tokenizer_of(teacher: Member | Stage) -> Model:
     """Return the model whose folder holds a teacher's tokenizer; a student is built once per process."""
     assert not isinstance(teacher, Outside), "only a model has a tokenizer"
     if isinstance(teacher, Model):

@@ -13,14 +13,14 @@ from stillhouse.core.roles import (
     own_prompts,
 )
 from stillhouse.core.tokenizing import FastTokenizer
-from stillhouse.plan.data import Endpoint, Model, Teacher, VectorFiles
+from stillhouse.plan.data import Endpoint, Member, Model, VectorFiles
 
 NAMED = "@"
 """What a prompt begins with that is one of the model's own prompts, by name."""
 _SHOWN = 60
 
 
-def prompts_of(model: Teacher) -> Prompts:
+def prompts_of(model: Member) -> Prompts:
     """Return a model's prompts by role: those that it was given, or else its folder's own.
 
     Vectors from elsewhere have none: whatever stood before their texts is in them.

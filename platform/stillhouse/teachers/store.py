@@ -1,6 +1,7 @@
 """Reading a store: memory-mapped shards of vectors, gathered by row id; and verifying their integrity."""
 
 import functools
+import math
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -14,8 +15,8 @@ import torch
 from stillhouse.core.artifacts import MANIFEST, Workspace, read_json, read_manifest, sha256_of
 from stillhouse.core.errors import BadInput, Hindered, blocked, require
 from stillhouse.core.integrity import intact
-from stillhouse.core.types import IntArray
-from stillhouse.plan.data import Store, StoreMix
+from stillhouse.core.types import FloatArray, IntArray
+from stillhouse.plan.data import AnyStore, Store, StoreEnsemble, StoreMix, TableStore
 from stillhouse.teachers.build_state import QUARANTINE
 from stillhouse.teachers.mapped_rows import MappedRows
 from stillhouse.teachers.shards import schema
@@ -144,6 +145,57 @@ def open_store(workspace: Workspace, store: Store) -> StoreReader:
     return reader
 
 
+class StoreEnsembleReader:
+    """The stores of several teachers over the same rows, read as the targets of `plan.data.Ensemble`.
+
+    A row has a vector where every teacher has one. The vectors are put together when they are gathered, so
+    nothing is copied on the disk and other weights need no other store.
+
+    Attributes:
+        dim: E, the sum over the teachers.
+
+    Args:
+        members: The stores.
+        weights: Weight of each teacher; the sum is 1.
+    """
+
+    def __init__(self, members: Sequence[StoreReader], weights: Sequence[float]) -> None:
+        self._members, self._weights = list(members), list(weights)
+        self.dim = sum(member.dim for member in members)
+
+    def __len__(self) -> int:
+        """The number of rows that have a vector."""
+        return len(self.rows)
+
+    @functools.cached_property
+    def rows(self) -> npt.NDArray[np.int64]:
+        """int64, the row ids that have a vector of every teacher, ascending."""
+        return functools.reduce(np.intersect1d, (member.rows for member in self._members))
+
+    def gather(self, rows: IntArray) -> npt.NDArray[np.float32]:
+        """Gather the targets of some rows, in that order; see `StoreReader.gather`."""
+        return joined([member.gather(rows) for member in self._members], self._weights)
+
+
+def joined(members: Sequence[FloatArray], weights: Sequence[float]) -> npt.NDArray[np.float32]:
+    """Join the vectors of several teachers, [√w_1 t_1, …, √w_m t_m] with t_i of length 1.
+
+    Args:
+        members: Vectors of every teacher, of one shape but for their last dimension. A zero vector stays
+            zero.
+        weights: w_i, whose sum is 1.
+
+    Returns:
+        float32 vectors, whose last dimension is the sum over the teachers.
+    """
+    parts = []
+    for vectors, weight in zip(members, weights, strict=True):
+        lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
+        parts.append(vectors * (math.sqrt(weight) / np.maximum(lengths, 1e-12)))
+    together: npt.NDArray[np.float32] = np.concatenate(parts, axis=-1, dtype=np.float32)
+    return together
+
+
 class StoreMixReader:
     """Several stores whose rows follow each other.
 
@@ -158,7 +210,7 @@ class StoreMixReader:
         BadInput: Their dimensions differ.
     """
 
-    def __init__(self, parts: Sequence[StoreReader], rows: Sequence[int]) -> None:
+    def __init__(self, parts: Sequence[StoreReader | StoreEnsembleReader], rows: Sequence[int]) -> None:
         dims = sorted({part.dim for part in parts})
         require(len(dims) == 1, "the vectors of all sources must have one dimension", dimensions=dims)
         self.dim, self._parts = dims[0], list(parts)
@@ -191,17 +243,26 @@ class StoreMixReader:
         return vectors.reshape(*rows.shape, self.dim)
 
 
-def open_vectors(workspace: Workspace, store: Store | StoreMix) -> StoreReader | StoreMixReader:
-    """Open a finished store, or a mix of several.
+VectorReader = StoreReader | StoreEnsembleReader | StoreMixReader
+"""Reads the vectors of rows: ``dim``, ``rows``, their number, and ``gather``."""
+
+
+def open_vectors(workspace: Workspace, store: AnyStore) -> VectorReader:
+    """Open a finished store, those of several teachers, or a mix.
 
     Raises:
         BadInput: See `open_store`.
     """
-    if isinstance(store, Store):
-        return open_store(workspace, store)
-    return StoreMixReader(
-        [open_store(workspace, part) for part in store.parts], [rows for rows, _ in store.roles]
-    )
+    if isinstance(store, StoreMix):
+        parts = [_open_table(workspace, part) for part in store.parts]
+        return StoreMixReader(parts, [rows for rows, _ in store.roles])
+    return _open_table(workspace, store)
+
+
+def _open_table(workspace: Workspace, store: TableStore) -> StoreReader | StoreEnsembleReader:
+    if isinstance(store, StoreEnsemble):
+        return StoreEnsembleReader([open_store(workspace, member) for member in store.members], store.weights)
+    return open_store(workspace, store)
 
 
 def read_shard(path: Path, dim: int, dtype: str) -> Any:

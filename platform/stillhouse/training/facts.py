@@ -9,7 +9,7 @@ from stillhouse.core.artifacts import Workspace, read_json, read_manifest, write
 from stillhouse.corpora.tables import open_rows
 from stillhouse.evaluation.retrieval import Search
 from stillhouse.evaluation.suites import figure_facts
-from stillhouse.plan.data import Model, Teacher
+from stillhouse.plan.data import Ensemble, Model, Teacher, members_of
 from stillhouse.plan.stage import Stage
 
 FACTS = "facts.json"
@@ -21,10 +21,14 @@ def write_facts(stage: Stage, workspace: Workspace, search: Search | None = None
     if path.exists():
         return
     stages = list(stage.chain())
-    teachers = [each for part in stages for each in _teachers(part)]
+    known = [each for part in stages for each in _teachers(part)]
+    teachers = [member for each in known for member in members_of(each)]
+    several = next((each for each in reversed(known) if isinstance(each, Ensemble)), None)
+    weights = [] if several is None else [*zip(several.names, several.weights, strict=True)]
     tables = [table for part in stages for table in part.examples.columns.values()]
     facts = {
         "teachers": list(dict.fromkeys(each.name for each in teachers if each.name)),
+        **({"teacher_weights": weights} if weights else {}),
         "teacher_models": {each.sha256: asdict(each) for each in teachers if isinstance(each, Model)},
         "texts": {
             table.label: read_manifest(workspace.path(table))["rows"]

@@ -12,7 +12,7 @@ from stillhouse.core.distributed import rank
 from stillhouse.corpora.tokens import build_tokens
 from stillhouse.evaluation.suites import run_suite
 from stillhouse.examples.mining import build_mined
-from stillhouse.plan.data import Examples, Mined, Recorded, Scored, Store, parts_of
+from stillhouse.plan.data import Examples, Mined, Recorded, Scored, Store, stores_in
 from stillhouse.plan.stage import Stage
 from stillhouse.teachers.embedding import build_store
 from stillhouse.teachers.loading import tokenizer_of
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 def _stores_of(stage: Stage) -> list[Store]:
     """List every store that a stage reads, starting with those its examples are mined from."""
-    read = (part for store in stage.stores.values() for part in parts_of(store))
-    stores = (*stage.examples.stores(), *read)
+    read = (*stage.examples.stores(), *stage.stores.values())
+    stores = (store for vectors in read for store in stores_in(vectors))
     return list({store.fingerprint: store for store in stores}.values())
 
 

@@ -108,6 +108,7 @@ def dim_of(student: Spec[Any]) -> int:
 
 _DIMS: dict[str, int] = {}
 _NO_TEACHER = "it follows no teacher"
+_SEVERAL = "it follows several teachers at once, none of which embeds documents alone"
 _CHANGED = "a layer was added to it after it had followed its teacher"
 
 
@@ -154,6 +155,8 @@ def _teacher_of(folder: Path, plan: Mapping[str, Any], named: Model | None) -> M
     Raises:
         BadInput: There is none, or the named one is another.
     """
+    if any(_has_several(store) for store in plan["stores"].values()):
+        raise _outside(folder.name, _SEVERAL)
     identity = _published_teacher(plan)
     if identity is not None:
         return _model_of(folder, identity) if named is None else _same_model(folder, identity, named)
@@ -184,10 +187,26 @@ def _unpublished(folder: Path, plan: Mapping[str, Any]) -> BadInput:
 
 def _teachers(plan: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     for store in plan["stores"].values():
-        yield store["with"]["teacher"]
+        yield from _teachers_of(store)
     if plan["live"]:
         live = plan["live"]["with"]
         yield live["start_from"] or live["model"]["with"]["base"]
+
+
+def _teachers_of(store: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """The teacher of a store, of several sources, or the teachers that teach as one."""
+    values = store["with"]
+    if "parts" in values:
+        yield from _teachers_of(values["parts"][0])
+    elif "members" in values:
+        yield from (member["with"]["teacher"] for member in values["members"])
+    else:
+        yield values["teacher"]
+
+
+def _has_several(store: Mapping[str, Any]) -> bool:
+    """Whether the vectors of a store, or of several sources, are those of several teachers."""
+    return "members" in store["with"].get("parts", [store])[0]["with"]
 
 
 def _model_of(folder: Path, identity: Mapping[str, Any]) -> Model:

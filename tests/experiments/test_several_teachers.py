@@ -34,7 +34,7 @@ from stillhouse.preflight.examination import examine
 from stillhouse.search.searcher import StudySearcher
 from stillhouse.search.trial import Context, follow
 from stillhouse.sweeps.checks import check_plans, search_space
-from stillhouse.sweeps.contenders import figures_of, teacher
+from stillhouse.sweeps.contenders import figures_of, teacher, teacher_of
 from stillhouse.sweeps.export import export_stage
 from stillhouse.teachers.store import open_store, open_vectors
 from stillhouse.teachers.store_admin import collectable
@@ -314,6 +314,10 @@ def test_a_weight_changes_what_is_learnt_from_and_nothing_that_measures(
     assert other.dev.evaluators == own.dev.evaluators
     assert isinstance(other.dev.held_out, StoreEnsemble) and other.dev.held_out.weights == (0.5, 0.5)
     assert weighted(prepared.setting, {"batch_size": 8}) is prepared.setting
+    # What the student is compared with, and what its card names.
+    assert teacher_of(own, prepared.setting) == prepared.setting.teacher
+    measured = teacher_of(other, prepared.setting)
+    assert isinstance(measured, Ensemble) and measured.weights == (0.5, 0.5) and measured.lengths == (16, 16)
 
 
 def space_file(tmp_path: Path, space: str) -> Path:

@@ -1066,6 +1066,15 @@ DATA = [
         ),
     ),
     *mistakes(
+        "sweeps/contenders.py",
+        f"{TEACHERS}::test_a_weight_changes_what_is_learnt_from_and_nothing_that_measures",
+        (
+            "return replace(setting.teacher, weights=vectors.teacher.weights)",
+            "return setting.teacher",
+            "the teacher of a table has other weights than the student's",
+        ),
+    ),
+    *mistakes(
         "training/teacher_space.py",
         f"{TEACHERS}::test_asymmetric_search_is_refused",
         (

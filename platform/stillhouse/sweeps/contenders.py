@@ -1,7 +1,7 @@
 """The models of the final comparison as full-precision encoders: teacher, students, untrained student."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,6 @@ from stillhouse.core.types import Encoder, FloatArray, encode_as
 from stillhouse.evaluation.suites import run_suite
 from stillhouse.experiments.kinds.claims import Claims
 from stillhouse.experiments.preparation import Prepared
-from stillhouse.experiments.teacher_weights import weighted
 from stillhouse.plan.data import Endpoint, Ensemble, Model, Scored, Teacher, VectorFiles, members_of
 from stillhouse.plan.setting import Setting
 from stillhouse.plan.stage import DevSuite, Stage, TestSuite
@@ -108,7 +107,7 @@ class Contenders:
         if scorer is not None:
             models["teacher"] = (scorer, _module(scorer))
         elif not ranks and not asks(setting):
-            taught_by = weighted(setting, self.champion.record.hyper_parameters).teacher
+            taught_by = teacher_of(self.champion.stage, setting)
             models["teacher"] = teacher(taught_by, setting.teacher_length, device)
         if self.baseline:
             baseline = encoder_in(workspace.path(self.baseline[0]), device)
@@ -171,6 +170,16 @@ class EnsembleEncoder:
 
     def _joined(self, role: str, texts: Sequence[str]) -> FloatArray:
         return joined([encode_as(member, role, texts) for member in self.members], self.weights)
+
+
+def teacher_of(stage: Stage, setting: Setting) -> Teacher:
+    """The setting's teacher; of several, with the weights that a stage learnt with, which may be searched."""
+    if isinstance(setting.teacher, Ensemble):
+        for part in stage.chain():
+            for vectors in part.stores.values():
+                if isinstance(vectors.teacher, Ensemble):
+                    return replace(setting.teacher, weights=vectors.teacher.weights)
+    return setting.teacher
 
 
 def asks(setting: Setting) -> bool:

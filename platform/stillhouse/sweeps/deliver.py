@@ -18,7 +18,6 @@ from stillhouse.corpora.tables import open_texts
 from stillhouse.evaluation.cost import cost, pairs_per_second
 from stillhouse.experiments.kinds.claims import Claims
 from stillhouse.experiments.preparation import Prepared
-from stillhouse.experiments.teacher_weights import weighted
 from stillhouse.methods import load_method
 from stillhouse.reports.figures import write_figures
 from stillhouse.reports.reuse import Reuse, reuse, reuse_table, reuse_table_markdown
@@ -38,7 +37,15 @@ from stillhouse.search.trial import Context
 from stillhouse.students.export.modules import STOCK, TOWERS
 from stillhouse.students.sizes import sizes
 from stillhouse.sweeps.baseline import Baseline
-from stillhouse.sweeps.contenders import Champion, Contenders, asks, figures_of, scoring_teacher, teacher
+from stillhouse.sweeps.contenders import (
+    Champion,
+    Contenders,
+    asks,
+    figures_of,
+    scoring_teacher,
+    teacher,
+    teacher_of,
+)
 from stillhouse.sweeps.costs import costs_of
 from stillhouse.sweeps.export import CARD, champion_card, export_stage
 from stillhouse.sweeps.findings import Findings, findings_of
@@ -315,10 +322,10 @@ def _teacher_dev(
     prepared: Prepared, context: Context, folder: Path, champion: Champion | None
 ) -> dict[str, float]:
     """Measure the teacher on the dev suite, once: the reference for the share that the trials keep."""
-    searched = {} if champion is None else champion.record.hyper_parameters
-    setting, workspace = weighted(prepared.setting, searched), Workspace(Path(context.root))
+    setting, workspace = prepared.setting, Workspace(Path(context.root))
+    taught_by = setting.teacher if champion is None else teacher_of(champion.stage, setting)
     # Where weights of teachers are searched, further trials may end with others.
-    own = "" if setting is prepared.setting else f"-{fingerprint(setting.teacher)}"
+    own = "" if taught_by == setting.teacher else f"-{fingerprint(taught_by)}"
     path = folder / f"teacher-dev{own}.json"
     if path.exists():
         kept: dict[str, float] = read_json(path)
@@ -327,12 +334,12 @@ def _teacher_dev(
         say("the teacher is not measured: every text of the suites would be sent to its endpoint")
         return {}
     if setting.get(Claims) is None:
-        encoder, _ = teacher(setting.teacher, setting.teacher_length, context.where.device)
+        encoder, _ = teacher(taught_by, setting.teacher_length, context.where.device)
     elif champion is not None:
         encoder = scoring_teacher(champion.stage, workspace, usable_device(context.where.device))
     if (setting.get(Claims) is not None and champion is None) or encoder is None:
         return {}
-    figures = figures_of(prepared.setting.dev, encoder, workspace)
+    figures = figures_of(setting.dev, encoder, workspace)
     write_json(path, figures)
     return figures
 

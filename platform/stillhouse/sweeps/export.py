@@ -21,7 +21,6 @@ from stillhouse.evaluation.geometry import GEOMETRY
 from stillhouse.evaluation.suites import figure_facts
 from stillhouse.experiments.kinds.claims import Claims
 from stillhouse.experiments.preparation import Prepared
-from stillhouse.experiments.teacher_weights import weighted
 from stillhouse.methods import Method
 from stillhouse.plan.data import Ensemble, Model, Teacher, members_of, weighted_names
 from stillhouse.plan.stage import Stage
@@ -35,6 +34,7 @@ from stillhouse.students.export.towers import export_towers
 from stillhouse.students.sizes import sizes
 from stillhouse.students.static import StaticStudent
 from stillhouse.students.towers import SeparateTowers
+from stillhouse.sweeps.contenders import teacher_of
 from stillhouse.teachers.loading import load_sentence_transformer
 from stillhouse.teachers.prompts import prompts_of
 from stillhouse.teachers.weights import hub_id, licence_of
@@ -234,7 +234,7 @@ def champion_card(
         workspace: Holds the data.
     """
     facts, ranking = prepared.facts, prepared.setting.get(Claims)
-    taught_by = weighted(prepared.setting, hyper_parameters).teacher
+    taught_by = teacher_of(stage, prepared.setting)
     teacher = taught_by if ranking is None else ranking.cross_encoder
     named = [str(facts["teacher"])]
     title = _shown_name(named[0])

@@ -12,7 +12,7 @@ from stillhouse.core.errors import BadInput
 from stillhouse.core.identity import Spec
 from stillhouse.core.machine import available_memory
 from stillhouse.corpora.tables import open_texts
-from stillhouse.plan.data import Examples, FewerNegatives, Mined, members_of, models_of
+from stillhouse.plan.data import Examples, FewerNegatives, Mined, Model, members_of, models_of
 from stillhouse.plan.stage import Stage
 from stillhouse.preflight.finding import ERROR, NOTE, WARNING, Finding
 from stillhouse.preflight.planned import Planned

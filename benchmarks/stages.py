@@ -25,7 +25,7 @@ from stillhouse.training.local import prepare
 from stillhouse.training.metrics_log import NAME
 from stillhouse.training.module import StudentAndObjective, build_module
 from stillhouse.training.schedule import make_optimizer
-from stillhouse.training.table import TrainingTable, open_table
+from stillhouse.training.table import TrainingTable, open_table, student_reader
 
 MODEL, LAYERS, MAX_LENGTH = "all-MiniLM-L6-v2", (0, 2, 4), 64
 QUICK, WHOLE = 300, 8_000
@@ -56,7 +56,7 @@ def make_stage(objective: Spec[Any], *, quick: bool, batch: int, steps: int, **c
 def opened(stage: Stage) -> TrainingTable:
     """Its tokens and teacher vectors, built where they are not there yet."""
     prepare(stage, WORKSPACE, device="cpu", threads=torch.get_num_threads())
-    return open_table(WORKSPACE, stage, tokenizer_of(stage))
+    return open_table(WORKSPACE, stage, student_reader(stage, tokenizer_of(stage)))
 
 
 def module_of(stage: Stage, training: TrainingTable) -> StudentAndObjective:

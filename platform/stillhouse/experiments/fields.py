@@ -244,7 +244,7 @@ def _beginnings(path: str) -> list[str]:
 
 
 def _listed(path: str) -> str:
-    """The field that a list stands for which is given in the place of several fields; empty for none."""
+    """The field that takes a list where the file gives one for the whole section; empty if there is none."""
     return next((each for name in (SOURCES, MEMBERS) if (each := f"{path}.{name}") in fields()), "")
 
 

@@ -136,7 +136,7 @@ def source_of(name: str, experiment: Experiment, workspace: Workspace) -> Source
 
 
 def _task_suite(setting: Setting, models: Sequence[Any]) -> DevSuite:
-    """The dev suite of a task: of the models' scores, if all of them give any, and of their plain vectors."""
+    """The dev suite of a task: scores if every model gives them, plain vectors if every model encodes."""
     task = setting[LabelledTask]
     suites = [task.dev] if all(isinstance(model, Scorer) for model in models) else []
     if task.untuned is not None and all(isinstance(model, Encoder) for model in models):

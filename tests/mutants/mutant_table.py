@@ -789,6 +789,16 @@ STUDENTS = [
         ),
     ),
     *mistakes(
+        "students/cpu/attention.py",
+        "students/test_attention.py",
+        (" + _like(weights_BHTT, attention_mask)", "", "padding is attended to"),
+        (
+            "mask.clamp(min=torch.finfo(weights_BHTT.dtype).min).to",
+            "mask.to",
+            "a text without a visible token gives NaN in bfloat16",
+        ),
+    ),
+    *mistakes(
         "students/static.py",
         "students/test_static_student.py",
         ("keepdim=True) - self._after", "keepdim=True)", "the special token at the end counts"),

@@ -42,6 +42,33 @@ def test_states_and_gradients_match_the_fused_kernel(length: int) -> None:
             torch.testing.assert_close(ours.grad, theirs.grad)
 
 
+@pytest.mark.parametrize("length", [8, 3 * SHORT])
+def test_half_precision_hides_what_the_mask_hides_and_stays_close(length: int) -> None:
+    exact, half = model().float(), model().float()
+    prefer_quick_attention(half, "cpu")
+    expected = hidden_states(exact, length)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = hidden_states(half, length)
+    torch.testing.assert_close(found.float(), expected, atol=0.05, rtol=0.0)
+    # Text 1 is half as long: what stands behind its end must not matter.
+    short = torch.randint(1, 50, (3, length), generator=torch.Generator().manual_seed(1))[1:2, : length // 2]
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        alone = half(input_ids=short, attention_mask=torch.ones_like(short)).last_hidden_state
+    torch.testing.assert_close(found[1:2, : length // 2].float(), alone.float(), atol=0.05, rtol=0.0)
+
+
+def test_a_text_without_a_visible_token_gives_numbers() -> None:
+    half, ids = model().float(), torch.ones(2, 8, dtype=torch.long)
+    prefer_quick_attention(half, "cpu")
+    mask = torch.ones_like(ids)
+    mask[1] = 0
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        states = half(input_ids=ids, attention_mask=mask).last_hidden_state
+    states.float().square().sum().backward()
+    assert torch.isfinite(states).all()
+    assert all(torch.isfinite(p.grad).all() for p in half.parameters() if p.grad is not None)
+
+
 def test_kernel_selection(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []
     kernel = nn.functional.scaled_dot_product_attention

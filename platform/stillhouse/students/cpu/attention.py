@@ -84,8 +84,16 @@ def _attention(
     scale = query_BHTD.shape[-1] ** -0.5 if scaling is None else scaling
     weights_BHTT = (query_BHTD * scale) @ key_BHTD.transpose(2, 3)
     if attention_mask is not None:
-        weights_BHTT = weights_BHTT + attention_mask
-    wide = torch.promote_types(weights_BHTT.dtype, torch.float32)
-    weights_BHTT = weights_BHTT.softmax(dim=-1, dtype=wide).to(value_BHTD.dtype)
+        weights_BHTT = weights_BHTT + _like(weights_BHTT, attention_mask)
+    # The kernel computes in float32 whatever it reads and writes.
+    weights_BHTT = weights_BHTT.softmax(dim=-1, dtype=weights_BHTT.dtype)
     weights_BHTT = nn.functional.dropout(weights_BHTT, p=dropout, training=module.training)
     return (weights_BHTT @ value_BHTD).transpose(1, 2).contiguous(), None
+
+
+def _like(weights_BHTT: Tensor, mask: Tensor) -> Tensor:
+    """The mask in the precision of the weights: in float32 it would make float32 of them all.
+
+    Its lowest value stays finite, so that a row without a visible token gives no NaN.
+    """
+    return mask.clamp(min=torch.finfo(weights_BHTT.dtype).min).to(weights_BHTT.dtype)

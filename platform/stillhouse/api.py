@@ -147,7 +147,7 @@ def train(
             training.experiment,
             workspace,
             Embedding(local=local, device=chosen),
-            Where(device=chosen, threads=1, workers=workers),
+            Where(device=chosen, threads=0 if local and workers == 1 else 1, workers=workers),
             teacher=training.teacher,
         )
     return Trained(Path(point.folder), point.metrics, point.seconds)

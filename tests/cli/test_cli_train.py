@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from safetensors.torch import load_file
 
-from stillhouse.cli.main import main
+from stillhouse.cli.main import main, parser
+from stillhouse.cli.options import threads_of
 from stillhouse.teachers.weights import resolve_model
 
 WORDS = "cat dog sat mat house river water sun moon red green blue fast slow array list text word".split()
@@ -318,3 +319,22 @@ def test_a_student_that_diverges_is_one_line_and_exit_code_1(
     report = capsys.readouterr().err.splitlines()
     assert len(report) == 1 and "Diverged: mse: " in report[0]
     assert "must be finite" in report[0] or "collapsed" in report[0]
+
+
+@pytest.mark.parametrize(
+    ("more", "threads"),
+    [
+        (["--local"], 0),
+        (["--local", "--workers", "2"], 1),
+        (["--local", "--cpus-per-worker", "3"], 3),
+        ([], 1),
+        (["--cpus-per-worker", "2"], 2),
+    ],
+)
+def test_one_process_on_its_own_takes_all_cores(more: list[str], threads: int) -> None:
+    assert threads_of(parser().parse_args(["train", "ibkd", *more])) == threads
+
+
+def test_no_cpus_are_refused(flags: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "ibkd", "--local", *flags, "--cpus-per-worker", "0"]) == 2
+    assert "cpus_per_worker > 0" in capsys.readouterr().err

@@ -156,7 +156,13 @@ def add_where(command: ArgumentParser) -> None:
     group = command.add_argument_group("where it runs")
     group.add_argument("--address", help="address of a Ray cluster; default: the job's, else a local one")
     group.add_argument("--workers", type=int, default=1, metavar="N", help="training processes per run (1)")
-    group.add_argument("--cpus-per-worker", type=float, default=1, metavar="X", help="CPUs of each (1)")
+    group.add_argument(
+        "--cpus-per-worker",
+        type=float,
+        default=None,
+        metavar="X",
+        help="CPUs of each (1; all of them for `train --local` in one process)",
+    )
     group.add_argument(
         "--gpus-per-worker",
         type=float,

@@ -130,7 +130,14 @@ def fractions_of(options: Namespace) -> tuple[float, ...]:
 
 def need_of(options: Namespace) -> Need:
     """The resources of one trial."""
-    return Need(options.workers, options.cpus_per_worker, options.gpus_per_worker)
+    cpus = 1 if options.cpus_per_worker is None else options.cpus_per_worker
+    return Need(options.workers, cpus, options.gpus_per_worker)
+
+
+def threads_of(options: Namespace) -> int:
+    """CPU threads of each process of `train`; 0, torch's own choice, where one process has the machine."""
+    alone = options.local and options.workers == 1 and options.cpus_per_worker is None
+    return 0 if alone else max(1, int(need_of(options).cpus))
 
 
 def embedding_of(options: Namespace, device: str, *, local: bool) -> Embedding:

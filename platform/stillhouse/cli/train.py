@@ -5,7 +5,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from stillhouse.cli.arguments import add_experiment, add_local, add_method, add_where, new_command
-from stillhouse.cli.options import embedding_of, fractions_of
+from stillhouse.cli.options import embedding_of, fractions_of, threads_of
 from stillhouse.cli.run import on_ray, write_results
 from stillhouse.core.console import say
 from stillhouse.core.errors import require
@@ -68,7 +68,7 @@ def run(options: Namespace) -> int:
                 training.experiment,
                 workspace,
                 embedding_of(options, device, local=options.local),
-                Where(device=device, threads=max(1, int(options.cpus_per_worker)), workers=options.workers),
+                Where(device=device, threads=threads_of(options), workers=options.workers),
                 refresh=options.refresh,
                 teacher=training.teacher,
             )

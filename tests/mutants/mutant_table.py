@@ -1981,6 +1981,17 @@ SEARCH = [
             "hard negatives cost nothing",
         ),
     ),
+    *mistakes(
+        "sweeps/baseline.py",
+        "sweeps/test_own_baselines.py",
+        ('"BASELINE_NAME", MSE_NAME)', '"PAPER", MSE_NAME)', "a baseline under another name"),
+        ('"BASELINE_RATES", LEARNING_RATES)', '"RATES", LEARNING_RATES)', "the rates of the MSE student"),
+    ),
+    *mistakes(
+        "reports/entries.py",
+        "sweeps/test_own_baselines.py",
+        ("if model == _BASELINE else name", "if not model else name", "every baseline is the MSE student"),
+    ),
 ]
 
 VALUES = [

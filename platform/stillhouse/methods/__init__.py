@@ -32,7 +32,8 @@ Optional names:
     Examples of its stages, ``distil`` and ``finetune``, where the experiment states none.
 `BASELINE`
     The hyper-parameters that make the method its own baseline; a sweep of another method compares with the
-    MSE student.
+    MSE student. With it go `BASELINE_NAME`, what tables call it, and `BASELINE_RATES`, the learning rates
+    that it is trained with.
 """
 
 import dataclasses

@@ -59,6 +59,8 @@ LOSSES = ("margin_mse", "kl", "contrastive_kl")
 TEACHER_LOSSES = ("ce", "bce")
 BASELINE = {"loss": "contrastive_kl", "weight": 0.0}
 """Hyper-parameters of the baseline: the same student without a reranker, by InfoNCE alone."""
+BASELINE_NAME = "InfoNCE alone"
+BASELINE_RATES = (3e-5, 1e-4, 3e-4)
 
 
 @dataclass(frozen=True)

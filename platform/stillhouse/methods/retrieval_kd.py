@@ -53,6 +53,8 @@ PRUNABLE_FROM = "retrieval_kd"
 needs = (Claims, WordVectors)
 BASELINE = {"alpha": 0.0}
 """Hyper-parameters of the baseline: the same student without a teacher."""
+BASELINE_NAME = "no teacher"
+BASELINE_RATES = (3e-4, 1e-3, 3e-3)
 
 ENCODERS = ("lstm", "cnn")
 TEACHERS = ("coattention", "transformer", "published")

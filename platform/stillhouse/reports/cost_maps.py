@@ -18,7 +18,7 @@ KINDS = {
     "trial": ("trial", "#0072B2"),
     "run": ("run", "#CC79A7"),
     "untrained": ("untrained student", "#9A9A9A"),
-    "baseline": ("MSE baseline", "#009E73"),
+    "baseline": ("baseline", "#009E73"),
     "best": ("best student", "#D55E00"),
     "teacher": ("teacher", "#222222"),
 }

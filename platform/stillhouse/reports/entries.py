@@ -11,6 +11,8 @@ from stillhouse.tracking.reading import Run
 COSTS = ("parameters", "megabytes", "sentences_per_second", "latency_ms_p50")
 SPLITS = ("dev", "test")
 _TESTED = {"teacher": "teacher", "baseline": "MSE baseline", "untrained": "untrained student"}
+_BASELINE = "baseline"
+"""The model, and the parameter of a sweep's run that says what it is."""
 _CHAMPION = "champion"
 _TRIALS = ("trial", "best")
 _OMITTED = ("dim", "threads", "parameters_embedding", "parameters_encoder", "latency_ms_p99")
@@ -129,6 +131,7 @@ def _tested(sweep: Run, *, tried: bool) -> list[Entry]:
         figures |= {f"dev/{figure}": v for figure, v in _part(sweep.figures, f"dev/{model}/").items()}
         if figures:
             kind = "best" if model == _CHAMPION else model
+            name = sweep.parameters.get(_BASELINE, name) if model == _BASELINE else name
             rows.append(Entry(name, kind, sweep.sweep, "tested", dict(sweep.parameters), figures))
     return rows
 

@@ -108,7 +108,7 @@ def trial_table_markdown(
 
 
 def comparison_table(tested: Mapping[str, Mapping[str, Any]], width: int = WIDTH) -> str:
-    """Format one line per model on the test split: teacher, best student, MSE baseline, untrained student.
+    """Format one line per model on the test split: teacher, best student, baseline, untrained student.
 
     Args:
         tested: Model to ``{"metrics": figures, "cost": figures}``; a ``title`` replaces the model's usual

@@ -25,8 +25,7 @@ from stillhouse.training.follower import PlanFollower
 LEARNING_RATES = (1e-4, 3e-4, 1e-3)
 BATCH_SIZE = 128
 """A quarter of the preset's: a sweep's budgets are short, and the larger batch would leave it few steps."""
-OWN_RATES = (3e-4, 1e-3, 3e-3)
-"""Learning rates of a baseline that the method defines: small students over word vectors."""
+MSE_NAME = "MSE baseline"
 
 
 class Baseline:
@@ -64,7 +63,7 @@ class Baseline:
             ]
         else:
             self.context = dataclasses.replace(context, where=alone)
-            self.choices = [{**point, **own, "learning_rate": rate} for rate in OWN_RATES]
+            self.choices = [{**point, **own, "learning_rate": rate} for rate in rates_of(context.method)]
         train = ray.remote(_train).options(**need.options)
         missing = [values for values in self.choices if not self._finished(values)]
         at_once = concurrency(need, len(missing)) if need.nested and missing else len(missing)
@@ -101,6 +100,17 @@ class Baseline:
 
     def _finished(self, values: dict[str, Any]) -> bool:
         return Workspace(Path(self.context.root)).finished(self.context.plan(values))
+
+
+def baseline_name(method: str) -> str:
+    """What tables call the baseline of a sweep of a method."""
+    return str(getattr(load_method(method), "BASELINE_NAME", MSE_NAME))
+
+
+def rates_of(method: str) -> tuple[float, ...]:
+    """Learning rates that the baseline of a sweep of a method is trained with."""
+    rates: tuple[float, ...] = getattr(load_method(method), "BASELINE_RATES", LEARNING_RATES)
+    return rates
 
 
 def batch_size_of(setting: Setting) -> int:

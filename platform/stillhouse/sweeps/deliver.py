@@ -36,7 +36,7 @@ from stillhouse.search.space import Space
 from stillhouse.search.trial import Context
 from stillhouse.students.export.modules import STOCK, TOWERS
 from stillhouse.students.sizes import sizes
-from stillhouse.sweeps.baseline import Baseline
+from stillhouse.sweeps.baseline import Baseline, baseline_name
 from stillhouse.sweeps.contenders import (
     Champion,
     Contenders,
@@ -165,7 +165,8 @@ def _tested(
             if name.startswith("tfidf_test_")
         }
         tested["TF-IDF"] = {"metrics": order, "cost": {}}
-        tested.get("baseline", {})["title"] = "no teacher"
+    if "baseline" in tested:
+        tested["baseline"]["title"] = baseline_name(observer.context.method)
     write_json(path, tested)
     return tested
 

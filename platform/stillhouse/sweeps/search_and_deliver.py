@@ -15,7 +15,7 @@ from stillhouse.search.records import TrialRecord
 from stillhouse.search.shared_stages import build_shared, first_point, some_point
 from stillhouse.search.trial import Context
 from stillhouse.search.tuner import search
-from stillhouse.sweeps.baseline import Baseline
+from stillhouse.sweeps.baseline import Baseline, baseline_name
 from stillhouse.sweeps.contenders import Champion
 from stillhouse.sweeps.deliver import deliver
 from stillhouse.sweeps.refit import refit
@@ -58,7 +58,7 @@ def search_and_deliver(
     # A labelled task has its own metric, which the last stage selects by.
     context = dataclasses.replace(context, quality=plan.dev.select if plan.dev else context.quality)
     tracker = open_tracker(workspace, folder, options.name)
-    facts = {**prepared.facts, **stated(options.experiment)}
+    facts = {"baseline": baseline_name(options.method), **prepared.facts, **stated(options.experiment)}
     with Observer(options.name, context, tracker, facts) as observer:
         build_shared(context, options.space, options.need)
         baseline = Baseline(context, options.need, plan, first_point(options.space))

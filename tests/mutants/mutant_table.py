@@ -804,6 +804,32 @@ STUDENTS = [
         ("keepdim=True) - self._after", "keepdim=True)", "the special token at the end counts"),
     ),
     *mistakes(
+        "training/soup.py",
+        "training/test_soup.py",
+        ("if name in trained", "if name", "a memory bank is averaged"),
+        (
+            ".double() for state in states]).mean(dim=0)",
+            ".double() for state in states]).sum(dim=0)",
+            "a sum",
+        ),
+    ),
+    *mistakes(
+        "training/fit.py",
+        "training/test_soup.py",
+        ("kept=figure > self.progress.best[0][0]", "kept=True", "a worse soup is kept"),
+        ("checkpoint_seconds, max(keep, stage.soup)", "checkpoint_seconds, keep", "one checkpoint, no soup"),
+        (
+            "for part, state in zip(parts, before, strict=True)",
+            "for part, state in ()",
+            "the soup stays in the module",
+        ),
+        (
+            "chosen, (student, objective) = self.progress.step, mixed",
+            "chosen = self.progress.step",
+            "the soup is measured, and other weights are written",
+        ),
+    ),
+    *mistakes(
         "training/grouped.py",
         "training/test_grouped.py",
         (

@@ -57,6 +57,8 @@ class Budget:
         average: Decay per optimiser step of the moving average of the weights, such as 0.99: the average is
             measured, kept and exported instead of the weights; 0 keeps the weights themselves. After step t
             it is at most (1 + t) / (10 + t).
+        soup: Number of best evaluated checkpoints of a stage whose weights are averaged at its end. The mean
+            is measured on dev, and kept if it is better than the best of them; 0 makes none.
         batch_tokens: Tokens per optimiser step, padding included, instead of the method's number of texts; 0
             counts texts. For losses in which each text counts by itself, as those of ``mse`` and ``leaf``.
         length_window: Consecutive texts that are sorted by length and cut into batches, which are then
@@ -75,6 +77,7 @@ class Budget:
     finetune_patience: int = -1
     accumulate: int = 1
     average: float = 0.0
+    soup: int = 0
     batch_tokens: int = 0
     length_window: int = 0
     fraction: float = 1.0
@@ -95,6 +98,14 @@ class Budget:
         )
         require(self.accumulate >= 1, "budget.accumulate >= 1", accumulate=self.accumulate)
         require(0 <= self.average < 1, "0 <= budget.average < 1", average=self.average)
+        require(self.soup == 0 or self.soup >= 2, "budget.soup >= 2, or 0", soup=self.soup)
+        require(
+            self.soup <= self.evaluations or self.every > 0,
+            "budget.soup <= budget.evaluations",
+            soup=self.soup,
+            evaluations=self.evaluations,
+            remedy="Raise --evaluations: only weights that are evaluated can be averaged.",
+        )
         require(self.batch_tokens >= 0, "budget.batch_tokens >= 0", batch_tokens=self.batch_tokens)
         require(self.length_window >= 0, "budget.length_window >= 0", length_window=self.length_window)
         require(0 < self.fraction <= 1, "0 < fraction <= 1", fraction=self.fraction)

@@ -235,6 +235,7 @@ class Experiment:
             "average": self.budget.average,
             "batch_tokens": self.budget.batch_tokens,
             "length_window": self.budget.length_window,
+            "soup": self.budget.soup,
             "max_length": self.student.length(teacher, self.common_length(teacher)),
             "prompts": self.student.prompts,
             "teacher_reading": reading,

@@ -158,6 +158,7 @@ class Setting:
         finetune_patience: The same for the fine-tuning stage; -1 takes ``patience``.
         accumulate: Micro-batches per optimiser step.
         average: Decay per step of the moving average of the weights; 0 keeps the weights themselves.
+        soup: Number of best checkpoints of a stage whose mean is measured at its end; 0 makes none.
         batch_tokens: Tokens per optimiser step, instead of a number of texts; 0 counts texts.
         length_window: Consecutive texts among which batches of similar length are made; 0 makes none.
         max_length: Tokens per text for the student.
@@ -180,6 +181,7 @@ class Setting:
     finetune_patience: int = -1
     accumulate: int = field(default=1, metadata={"identity": "unless_default"})
     average: float = field(default=0.0, metadata={"identity": "unless_default"})
+    soup: int = field(default=0, metadata={"identity": "unless_default"})
     batch_tokens: int = field(default=0, metadata={"identity": "unless_default"})
     length_window: int = field(default=0, metadata={"identity": "unless_default"})
     max_length: int = 128
@@ -256,6 +258,7 @@ class Setting:
             "patience": self.finetune_patience if own else self.patience,
             "accumulate": self.accumulate,
             "average": self.average,
+            "soup": self.soup,
             "prompts": self.prompts,
             **({} if finetunes else lengths),
         }

@@ -129,6 +129,8 @@ class Stage(Named):
         keeps_objective: Whether the objective, too, starts from the weights of ``start_from``.
         average: Decay per step of the moving average of the weights, which is then measured and kept instead
             of them (`training.average`); 0 keeps the weights themselves.
+        soup: Number of best evaluated checkpoints whose mean is measured at the end, and kept if it is better
+            (`training.soup`); 0 makes none.
         batch_tokens: Tokens per step over all ranks, padding included: a batch has as many texts as fit,
             instead of ``batch_size``; 0 counts texts.
         length_window: Consecutive texts among which batches of similar length are made; 0 makes none.
@@ -156,6 +158,7 @@ class Stage(Named):
     prompts: Prompts = field(default=Prompts(), metadata={"identity": "unless_default"})
     keeps_objective: bool = field(default=False, metadata={"identity": "unless_default"})
     average: float = field(default=0.0, metadata={"identity": "unless_default"})
+    soup: int = field(default=0, metadata={"identity": "unless_default"})
     batch_tokens: int = field(default=0, metadata={"identity": "unless_default"})
     length_window: int = field(default=0, metadata={"identity": "unless_default"})
 
@@ -170,6 +173,7 @@ class Stage(Named):
         )
         require(self.accumulate >= 1, "accumulate >= 1", accumulate=self.accumulate)
         require(0 <= self.average < 1, "0 <= average < 1", average=self.average)
+        require(self.soup == 0 or self.soup >= 2, "soup >= 2, or 0", soup=self.soup)
         self._check_lengths()
         require(
             self.batch_size % self.accumulate == 0,

@@ -1,6 +1,7 @@
 """The training loop: plain torch, in one process or as one rank of many, resumed exactly where it stopped."""
 
 import contextlib
+import dataclasses
 import math
 import shutil
 import time
@@ -26,7 +27,7 @@ from stillhouse.training.meter import Meter
 from stillhouse.training.metrics_log import NAME, MetricsLog
 from stillhouse.training.module import StudentAndObjective, build_module, distributed
 from stillhouse.training.prefetch import batches, rank_share
-from stillhouse.training.progress import Diverged, Evaluation, Progress, Stopped, evaluation_due
+from stillhouse.training.progress import Diverged, Evaluation, Progress, Stopped, evaluation_due, selecting
 from stillhouse.training.rank_sync import (
     Interrupted,
     any_rank,
@@ -36,6 +37,7 @@ from stillhouse.training.rank_sync import (
     stop_signals,
 )
 from stillhouse.training.schedule import learning_rate, make_optimizer, set_learning_rate
+from stillhouse.training.soup import Soup, mean_of
 from stillhouse.training.summary import summary
 from stillhouse.training.table import TrainingTable
 from stillhouse.training.watch import Evaluate, measure
@@ -82,7 +84,8 @@ def fit(
         live_weights: Weights of the stage whose student is the live teacher.
         first_objective: Objective weights of the previous stage, where this one keeps them.
         checkpoint_seconds: Maximum time between two checkpoints in seconds; every evaluation writes one too.
-        keep: Number of best checkpoints kept in addition to the last one during training.
+        keep: Number of best checkpoints kept in addition to the last one during training; a stage with a
+            soup keeps as many as that needs.
         stop_requested: Called between steps; returning True checkpoints and ends the run, as a signal does.
 
     Raises:
@@ -102,7 +105,7 @@ def fit(
     loop = _Loop(stage, table, folder, device, module, checkpoint_seconds, keep, held_out)
     try:
         if loop.progress.ended(stage, loop.batching):
-            loop.finish()
+            loop.finish(evaluate)
         for past in loop.progress.curve:
             loop.report(on_evaluation, past)
         with stop_signals() as signalled:
@@ -132,7 +135,7 @@ class _Loop:
         self.held_out = held_out
         self.batching = Batching(stage, table)
         self.stage, self.table, self.folder, self.device = stage, table, folder, device
-        self.checkpoint_seconds, self.keep = checkpoint_seconds, keep
+        self.checkpoint_seconds, self.keep = checkpoint_seconds, max(keep, stage.soup)
         self.module = module.to(device).train()
         optimise_for_cpu(self.module, device)
         self.optimizer = make_optimizer(self.module, stage.optimizer, device)
@@ -175,22 +178,60 @@ class _Loop:
                 if not self.progress.ended(self.stage, self.batching):
                     self._control(stop_requested)
 
-    def finish(self) -> None:
-        """Write the selected weights, then the manifest; checkpoints are no longer needed."""
-        on_rank0(self._finish)
+    def finish(self, evaluate: Evaluate | None) -> None:
+        """Write the selected weights, then the manifest; checkpoints are no longer needed.
 
-    def _finish(self) -> None:
+        Where the soup is kept, the last evaluation is that of the soup.
+        """
+        self.progress.curve[-1] = on_rank0(lambda: self._finish(evaluate))
+
+    def _finish(self, evaluate: Evaluate | None) -> Evaluation:
         chosen = self.progress.best[0][1] if self.progress.best else self.progress.step
         student, objective = self._weights_at(chosen)
+        soup = None
+        if self.stage.soup > 1 and len(self.progress.best) > 1 and evaluate is not None:
+            mixed = self._mean_of_best()
+            soup = self._tasted(mixed, evaluate)
+            if soup.kept:
+                chosen, (student, objective) = self.progress.step, mixed
+                self.progress.curve[-1] = dataclasses.replace(self.progress.curve[-1], metrics=soup.metrics)
+                self._write(soup.metrics)
         checkpoint.save_weights(self.folder / STUDENT, student)
         checkpoint.save_weights(self.folder / OBJECTIVE, objective)
         sha256 = checkpoint.weights_sha256(student)
         seen = self.batching.examples_after(self.progress.step)
         manifest = summary(
-            self.stage, self.progress, seen, chosen, sha256, self.table.dropped, self._teacher_dim()
+            self.stage, self.progress, seen, chosen, sha256, self.table.dropped, self._teacher_dim(), soup
         )
         write_manifest(self.folder, manifest)
         shutil.rmtree(self.folder / checkpoint.FOLDER, ignore_errors=True)
+        return self.progress.curve[-1]
+
+    def _mean_of_best(self) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """The means of the best evaluated weights of student and objective."""
+        students, objectives = zip(*(self._weights_at(step) for _, step in self.progress.best), strict=True)
+        parts = ((self.module.student, students), (self.module.objective, objectives))
+        student, objective = (
+            mean_of(states, {name for name, _ in part.named_parameters(remove_duplicate=False)})
+            for part, states in parts
+        )
+        return student, objective
+
+    def _tasted(self, mixed: tuple[dict[str, Tensor], dict[str, Tensor]], evaluate: Evaluate) -> Soup:
+        """Measure a soup, and decide whether it is kept; the module has its weights again afterwards."""
+        parts = (self.module.student, self.module.objective)
+        before = [{name: value.clone() for name, value in part.state_dict().items()} for part in parts]
+        for part, state in zip(parts, mixed, strict=True):
+            part.load_state_dict(state)
+        metrics, collapsed = measure(
+            self.module, self.stage, self.table, self.device, evaluate, self.held_out
+        )
+        for part, state in zip(parts, before, strict=True):
+            part.load_state_dict(state)
+        assert self.stage.dev is not None, "only what is evaluated has best weights"
+        figure = selecting(metrics, self.stage.dev.select) if collapsed is None else -math.inf
+        steps = tuple(step for _, step in self.progress.best)
+        return Soup(steps, metrics, kept=figure > self.progress.best[0][0])
 
     def _teacher_dim(self) -> int | None:
         live: Any = self.module.live
@@ -284,8 +325,8 @@ class _Loop:
         self._save()
         if evaluation.final:
             # Before the report: the callback may end this process at the last evaluation.
-            self.finish()
-        self.report(on_evaluation, evaluation)
+            self.finish(evaluate)
+        self.report(on_evaluation, self.progress.curve[-1])
         self._tick = time.perf_counter()
 
     def _control(self, stop_requested: Callable[[], bool]) -> None:

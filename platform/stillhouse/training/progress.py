@@ -84,7 +84,7 @@ class Progress:
             BadInput: The selecting metric is not among the metrics.
         """
         if stage.dev is not None and metrics:
-            self._rank(_selecting(metrics, stage.dev.select), keep)
+            self._rank(selecting(metrics, stage.dev.select), keep)
         examples, final = course.examples_after(self.step), self.ended(stage, course)
         evaluation = Evaluation(stage.label, self.step, examples, dict(metrics), final=final)
         self.curve.append(evaluation)
@@ -124,7 +124,12 @@ def evaluation_due(course: Course, every: int, step: int) -> bool:
     return seen // every > before // every and 2 * (whole - seen) >= every
 
 
-def _selecting(metrics: Mapping[str, float], select: str) -> float:
+def selecting(metrics: Mapping[str, float], select: str) -> float:
+    """The figure that selects; the worst of all where it is no number.
+
+    Raises:
+        BadInput: It is not among the metrics.
+    """
     if select not in metrics:
         raise BadInput(
             f"The selecting metric must be one that the dev suite measures, but got {select=}. "

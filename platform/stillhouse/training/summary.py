@@ -1,5 +1,6 @@
 """The manifest of a finished stage."""
 
+from dataclasses import asdict
 from typing import Any
 
 from stillhouse.core.distributed import world_size
@@ -8,6 +9,7 @@ from stillhouse.plan.stage import Stage
 from stillhouse.training.gradient_shares import mean_shares
 from stillhouse.training.progress import Progress
 from stillhouse.training.rebuild import describe
+from stillhouse.training.soup import Soup
 from stillhouse.training.watch import versions
 
 
@@ -19,6 +21,7 @@ def summary(
     sha256: str,
     dropped: int,
     teacher_dim: int | None,
+    soup: Soup | None = None,
 ) -> dict[str, Any]:
     """Summarise a finished run.
 
@@ -30,6 +33,7 @@ def summary(
         sha256: Hash of these weights.
         dropped: Number of examples left out because one of their texts has no teacher vector.
         teacher_dim: E; None if no teacher was read.
+        soup: What became of the stage's soup; None where there is none.
     """
     curve = progress.curve
     return {
@@ -44,6 +48,7 @@ def summary(
         "evaluations": [
             {"step": point.step, "examples": point.examples, "metrics": point.metrics} for point in curve
         ],
+        **({"soup": asdict(soup)} if soup is not None else {}),
         "gradient_shares": mean_shares(progress.gradient_shares),
         "weights_sha256": sha256,
         "dropped_examples": dropped,

@@ -8,6 +8,7 @@ imported for a peer.
 import argparse
 import json
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -31,28 +32,39 @@ def of_sentence_transformers(options: argparse.Namespace) -> Encode:
 
 
 def of_ours(options: argparse.Namespace) -> Encode:
-    """Process a shard as a teacher actor does, including tokenising but not reading or writing files."""
+    """Process a shard as a teacher actor does, without reading or writing files.
+
+    ``--backend`` names the runtime.
+    """
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "platform"))
     import torch
 
     from stillhouse.core.artifacts import Workspace
     from stillhouse.core.tokenizing import FastTokenizer
-    from stillhouse.plan.data import Store, TextTable
+    from stillhouse.corpora.tables import write_texts
+    from stillhouse.plan.data import Store
     from stillhouse.teachers.embedding import resolve_compute
-    from stillhouse.teachers.forward import Forward, default_batch_tokens
-    from stillhouse.teachers.loading import teacher_encoder
+    from stillhouse.teachers.forward import Forward
+    from stillhouse.teachers.runtimes import start
     from stillhouse.teachers.weights import resolve_model
 
     compute = resolve_compute(options.device, options.dtype)
     model = resolve_model(options.model)
-    store = Store(TextTable(""), model, max_length=options.max_length, compute=compute)
+    with tempfile.TemporaryDirectory() as folder:
+        workspace = Workspace(Path(folder))
+        texts = write_texts(workspace, "texts", json.loads(options.texts.read_text())[:256])
+        store = Store(texts, model, max_length=options.max_length, compute=compute, runtime=options.backend)
+        running = start(store, workspace, options.device, torch.get_num_threads())
+        encode = running.encoder(store)
     tokenizer = FastTokenizer(Path(model.path), options.max_length)
     forward = Forward(
-        teacher_encoder(store, Workspace(Path("unused")), options.device),
+        encode,
         tokenizer.pad_id,
-        default_batch_tokens(options.device, torch.get_num_threads()),
+        running.batch_tokens,
         compute,
         options.device,
+        running.ahead,
+        running.quick,
     )
     return lambda texts, batch: forward(*tokenizer(texts))
 

@@ -85,7 +85,7 @@ def test_the_same_vectors_give_the_same_weights(
 def test_nothing_but_the_files_is_read_of_the_teacher(
     by_vectors: Experiment, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stillhouse.teachers.shards.load_teacher", None)
+    monkeypatch.setattr("stillhouse.teachers.runtimes.load_teacher", None)
     monkeypatch.setattr("stillhouse.students.head.own_dimension", None)
     check_plans(load_method("ibkd"), by_vectors, [{}])
     prepared = prepare(by_vectors, workspace, LOCAL)

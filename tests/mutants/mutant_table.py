@@ -1242,6 +1242,63 @@ DATA = [
         ('"dtype": "float32"},', '"dtype": "bfloat16"},', "the teacher in bfloat16"),
     ),
     *mistakes(
+        "plan/data.py",
+        "teachers/test_runtimes.py::test_a_store_of_pytorch_has_the_key_that_it_had",
+        (
+            'runtime: str = field(default=TORCH, metadata={"identity": "unless_default"})',
+            'runtime: str = field(default=TORCH, metadata={"identity": False})',
+            "the runtime is not part of the key",
+        ),
+    ),
+    *mistakes(
+        "teachers/runtimes.py",
+        "teachers/test_runtimes.py::test_a_runtime_that_disagrees_is_refused_by_name",
+        (
+            "    require_agreement(store, lowest_cosine(theirs(ids, offsets), reference_NE), of_torch)\n",
+            "",
+            "a runtime is not compared with PyTorch",
+        ),
+    ),
+    *mistakes(
+        "teachers/forward.py",
+        "teachers/test_runtimes.py::test_vectors_that_are_still_computed_are_read_in_order",
+        (
+            "yield started.popleft().read()",
+            "yield started.pop().read()",
+            "batches are read out of order",
+        ),
+        ("if len(started) > self.ahead:", "if len(started) > 0:", "one batch at a time"),
+    ),
+    *mistakes(
+        "teachers/choosing.py",
+        "teachers/test_runtimes.py",
+        (
+            "return self.start + tokens / (self.rate * actors)",
+            "return tokens / (self.rate * actors)",
+            "a start costs nothing",
+        ),
+        (
+            "            if self._workspace.finished(each):\n                if runtime",
+            "            if False:\n                if runtime",
+            "a finished store is made again in another runtime",
+        ),
+        (
+            "        if not parts[runtime]:\n",
+            "        if True:\n",
+            "a half-made store is begun anew",
+        ),
+        (
+            "if expected >= _WORTH * _START[runtime]:",
+            "if True:",
+            "a runtime is tried where it cannot pay",
+        ),
+        (
+            "        if not self._is_large(store):\n            return TORCH\n",
+            "",
+            "little is measured",
+        ),
+    ),
+    *mistakes(
         "teachers/shards.py",
         "teachers/test_embedding.py",
         (

@@ -60,6 +60,7 @@ OTHER: dict[type, dict[str, Any]] = {
         "prompt": "query: ",
         "compute": "bfloat16",
         "dtype": "float32",
+        "runtime": "openvino",
     },
     Optimizer: {
         "learning_rate": 1e-4,

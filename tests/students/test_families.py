@@ -19,7 +19,7 @@ from stillhouse.corpora.tables import write_texts
 from stillhouse.experiments.preparation import teacher_store
 from stillhouse.experiments.students.transformer import TransformerChoice
 from stillhouse.experiments.teacher import TeacherChoice
-from stillhouse.plan.data import Model, stores_in
+from stillhouse.plan.data import TORCH, Model, stores_in
 from stillhouse.students.encoder import StudentEncoder
 from stillhouse.students.export.formats import write_format
 from stillhouse.students.head import published_length
@@ -122,13 +122,14 @@ def lowest_cosine(first: FloatArray, second: FloatArray) -> float:
     return float(((first * second).sum(axis=1) / lengths).min())
 
 
-def stored(workspace: Workspace, teacher: Model, role: str) -> FloatArray:
+def stored(workspace: Workspace, teacher: Model, role: str, runtime: str = TORCH) -> FloatArray:
     """Embed the texts in a role, through a store of the workspace."""
     texts = write_texts(workspace, "texts", TEXTS)
     length = published_length(teacher)
     (store,) = stores_in(teacher_store(texts, teacher, role, lengths=[length], compute="float32"))
-    build_store(workspace, replace(store, dtype="float32"), local=True)
-    reader = open_store(workspace, replace(store, dtype="float32"))
+    store = replace(store, dtype="float32", runtime=runtime)
+    build_store(workspace, store, local=True)
+    reader = open_store(workspace, store)
     return np.asarray(reader.gather(reader.rows))
 
 
@@ -190,3 +191,19 @@ def test_a_shorter_vector_has_length_one_where_the_whole_one_has(
     assert TeacherChoice(str(folder), dimension=32).published() == TeacherChoice(str(folder)).published()
     with pytest.raises(BadInput, match="dimensions of the teacher"):
         TeacherChoice(str(folder), dimension=33).published()
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_openvino_gives_the_vectors_of_pytorch_or_says_why_not(
+    name: str, make_family: Callable[[str], Path], workspace: Workspace
+) -> None:
+    pytest.importorskip("openvino")
+    teacher = TeacherChoice(str(make_family(name))).published()
+    if not FAMILIES[name].include_prompt:
+        with pytest.raises(BadInput, match=r"leaves the prompt's tokens out.*--teacher-runtime torch"):
+            stored(workspace, teacher, QUERY, runtime="openvino")
+        return
+    expected = stored(workspace, teacher, QUERY)
+    found = stored(workspace, teacher, QUERY, runtime="openvino")
+    assert lowest_cosine(found, expected) > 0.9999
+    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-3)

@@ -28,7 +28,7 @@ from stillhouse.plan.mining import Mining
 from stillhouse.plan.stage import Optimizer, Stage
 from stillhouse.students.transformer import TransformerStudent
 from stillhouse.teachers import embedding as embed
-from stillhouse.teachers import loading, shards
+from stillhouse.teachers import loading, runtimes, shards
 from stillhouse.teachers.embedding import build_store, resolve_compute
 from stillhouse.teachers.loading import load_sentence_transformer
 from stillhouse.teachers.store import open_store, verify_store
@@ -125,7 +125,7 @@ def test_unstorable_vectors_are_quarantined(
 ) -> None:
     build(workspace, replace(store, dtype="float32"))
     real = loading.as_encoder
-    monkeypatch.setattr(shards, "as_encoder", lambda *given: failing(real(*given)))
+    monkeypatch.setattr(runtimes, "as_encoder", lambda *given: failing(real(*given)))
     build(workspace, store)
     folder = workspace.path(store)
     manifest, rejected = read_manifest(folder), read_json(folder / "quarantine.json")

@@ -18,6 +18,7 @@ Commands = "_SubParsersAction[ArgumentParser]"
 FLAGS: Mapping[str, str] = {
     "teacher": "teacher.name",
     "teachers": "teacher.members",
+    "teacher_runtime": "teacher.runtime",
     "student": "student.checkpoint",
     "student_kind": "student.kind",
     "layers": "student.layers",

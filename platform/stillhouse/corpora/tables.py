@@ -352,6 +352,13 @@ def open_texts(workspace: Workspace, table: TextTable) -> Texts:
     return Texts(workspace.path(table))
 
 
+def sample_of(workspace: Workspace, table: TextTable, count: int) -> tuple[list[int], list[str]]:
+    """Some rows of a table and their texts, evenly spread over it."""
+    texts = open_texts(workspace, table)
+    rows = np.unique(np.linspace(0, len(texts) - 1, min(count, len(texts))).astype(np.int64))
+    return rows.tolist(), texts[rows]
+
+
 def write_rows(
     workspace: Workspace,
     columns: Mapping[str, TextTable],

@@ -187,11 +187,12 @@ class Experiment:
         return {**{kind.key: type(kind) for kind in present}, **provided}
 
     def check(self) -> None:
-        """Refuse missing files and unknown names before any work.
+        """Refuse missing files, packages and unknown names before any work.
 
         Raises:
-            BadInput: A kind of data refuses what it is given.
+            BadInput: The teacher or a kind of data refuses what it is given.
         """
+        self.teacher.check()
         for kind in self.kinds:
             kind.check(self)
 

@@ -21,7 +21,7 @@ from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.experiments.negatives import mine_negatives, with_negatives
-from stillhouse.experiments.preparation import embed_stores, read_pydocs, teacher_store
+from stillhouse.experiments.preparation import chooser_of, embed_stores, read_pydocs, teacher_store
 from stillhouse.plan.data import Examples, Mined, Model, TableStore, TextTable, members_of, stores_in
 from stillhouse.teachers.embedding import resolve_compute
 from stillhouse.teachers.prompts import check_prompts, prompts_of
@@ -132,8 +132,10 @@ def _planned(
     for remark in experiment.teacher.remarks(teacher):
         say(f"  {remark}")
 
+    runtimes = chooser_of(experiment, workspace, embedding)
+
     def store(texts: TextTable, role: str) -> TableStore:
-        return teacher_store(texts, teacher, role, lengths=lengths, compute=compute)
+        return runtimes.choose(teacher_store(texts, teacher, role, lengths=lengths, compute=compute))
 
     choice = pairs_of(experiment)
     if choice.path:

@@ -41,6 +41,7 @@ from stillhouse.plan.kinds import Kind
 from stillhouse.plan.setting import Setting
 from stillhouse.plan.stage import DevSuite, TestSuite
 from stillhouse.students.head import dimension_of, head_of
+from stillhouse.teachers.choosing import Chooser
 from stillhouse.teachers.embedding import build_stores, resolve_compute
 from stillhouse.teachers.prompts import prompts_of
 from stillhouse.teachers.store import open_vectors
@@ -103,6 +104,7 @@ class Preparation:
         training: Whether the data to train on is prepared; otherwise only what evaluators read.
         unread: What is not made, as nothing reads it.
         found: The experiment's teacher, where it has been found already; None finds it.
+        measures: Whether the runtime of a long pass is measured; otherwise ``auto`` takes PyTorch.
         facts: What the report and the model card say of the data.
         texts: Text tables whose words students may read.
         test: Further evaluators of the locked test split.
@@ -118,6 +120,7 @@ class Preparation:
     training: bool = True
     unread: Unread = field(default_factory=Unread)
     found: Teacher | None = None
+    measures: bool = True
     facts: dict[str, Any] = field(default_factory=dict)
     texts: list[TextTable] = field(default_factory=list)
     test: tuple[Spec[Any], ...] = ()
@@ -150,20 +153,29 @@ class Preparation:
         """The precision of teacher and training: ``float32`` or ``bfloat16``."""
         return resolve_compute(self.embedding.device, self.experiment.compute)
 
+    @cached_property
+    def runtimes(self) -> Chooser:
+        """What chooses the runtimes of the stores."""
+        return chooser_of(self.experiment, self.workspace, self.embedding, measures=self.measures)
+
     def store(self, texts: TextTable, role: str = PLAIN) -> TableStore:
         """The teacher's vectors of some texts of a role; naming a store embeds nothing."""
-        return teacher_store(texts, self.teacher, role, lengths=self.lengths, compute=self.compute)
+        return self._named(texts, role, made=self.training)
+
+    def _named(self, texts: TextTable, role: str, *, made: bool) -> TableStore:
+        store = teacher_store(texts, self.teacher, role, lengths=self.lengths, compute=self.compute)
+        return self.runtimes.choose(store, made=made)
 
     def embedded(self, texts: TextTable, role: str = PLAIN) -> TableStore:
         """The teacher's vectors of some texts of a role, which the teacher will embed."""
-        store = self.store(texts, role)
+        store = self._named(texts, role, made=True)
         self._stores += stores_in(store)
         return store
 
     def trained_on(self, texts: TextTable, role: str = PLAIN) -> TableStore:
         """The teacher's vectors of texts to train on; nothing is embedded that no stage reads."""
         read = self.training and not self.unread.vectors
-        return self.embedded(texts, role) if read else self.store(texts, role)
+        return self.embedded(texts, role) if read else self._named(texts, role, made=False)
 
     @property
     def stores(self) -> list[Store]:
@@ -340,6 +352,35 @@ def _member_store(texts: TextTable, teacher: Member, role: str, *, max_length: i
     return Store(texts=texts, teacher=teacher, max_length=max_length, prompt=prompt, compute=compute)
 
 
+def chooser_of(
+    experiment: Experiment, workspace: Workspace, embedding: Embedding, *, measures: bool = True
+) -> Chooser:
+    """What chooses the runtimes of an experiment's stores.
+
+    Args:
+        experiment: Its teachers say which runtime is wanted.
+        workspace: Holds texts and stores.
+        embedding: Where the teacher runs.
+        measures: See `Preparation`.
+    """
+    return Chooser(
+        [choice.runtime for choice in experiment.teacher.each],
+        workspace,
+        embedding.device,
+        actors=lambda: _actors(embedding),
+        threads=_threads(embedding),
+        measures=measures,
+    )
+
+
+def _actors(embedding: Embedding) -> int:
+    return embedding.actors or (1 if embedding.local else teacher_actors(embedding.device))
+
+
+def _threads(embedding: Embedding) -> int:
+    return (os.cpu_count() or 1) if embedding.local else embedding.threads
+
+
 def prepare(
     experiment: Experiment,
     workspace: Workspace,
@@ -404,8 +445,8 @@ def embed_stores(stores: list[Store], workspace: Workspace, embedding: Embedding
     build_stores(
         workspace,
         missing,
-        actors=embedding.actors or (1 if embedding.local else teacher_actors(embedding.device)),
-        threads=(os.cpu_count() or 1) if embedding.local else embedding.threads,
+        actors=_actors(embedding),
+        threads=_threads(embedding),
         local=embedding.local,
         device=embedding.device,
         progress=Progress("importing" if imported else "embedding", "texts"),

@@ -4,10 +4,12 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 from urllib.parse import urlsplit
 
-from stillhouse.core.errors import require
+from stillhouse.core.errors import BadInput, require
 from stillhouse.core.roles import Prompts
 from stillhouse.plan.data import (
+    AUTO,
     DEFAULT_REQUESTS,
+    RUNTIMES,
     Endpoint,
     Ensemble,
     Member,
@@ -56,6 +58,8 @@ class TeacherChoice:
         max_length: Tokens per text that the teacher reads, prompt included; 0 takes ``max_length``, and then
             what its folder states.
         prompts: What it is given before every text, by role.
+        runtime: What computes its vectors: ``torch``, ``compile``, ``openvino`` or ``onnx``; ``auto`` takes
+            vectors that exist as they are, and for a long pass measures which is fastest here.
         vectors: File, folder or glob of Parquet or Arrow files with texts and their vectors, instead of a
             model that is run. ``name`` then only says what they are called.
         text_column: Column of the texts in the files of vectors; empty takes ``text``, ``sentence``,
@@ -82,6 +86,7 @@ class TeacherChoice:
     dimension: int = 0
     max_length: int = 0
     prompts: PromptChoice = PromptChoice()
+    runtime: str = AUTO
     vectors: str = ""
     text_column: str = ""
     vector_column: str = ""
@@ -110,6 +115,8 @@ class TeacherChoice:
             "teacher.max_length >= 3, or 0",
             max_length=self.max_length,
         )
+        runtimes = (AUTO, *RUNTIMES)
+        require(self.runtime in runtimes, f"teacher.runtime in {runtimes}", runtime=self.runtime)
         self._check_together()
         if self.endpoint:
             self._check_endpoint()
@@ -154,7 +161,13 @@ class TeacherChoice:
         kind = "vectors" if self.vectors else "endpoint" if self.endpoint else ""
         if kind:
             prompts = _given(self.prompts) if self.vectors else {}
-            run = {"pooling": self.pooling, "max_length": self.max_length, "prompts": prompts}
+            runtime = "" if self.runtime == AUTO else self.runtime
+            run = {
+                "pooling": self.pooling,
+                "max_length": self.max_length,
+                "prompts": prompts,
+                "runtime": runtime,
+            }
             given: dict[str, Any] = {name: value for name, value in run.items() if value}
             rule = f"teacher.{kind} must be given without what says how a model is run"
             require(not given, rule, **{kind: getattr(self, kind)}, **given)
@@ -192,6 +205,18 @@ class TeacherChoice:
             "teacher.prompts of an endpoint must be texts: it has no prompts with names",
             **named,
         )
+
+    def check(self) -> None:
+        """Refuse a runtime whose packages are missing, before any work.
+
+        Raises:
+            BadInput: It names the extra.
+        """
+        from stillhouse.teachers.runtimes import missing_extra
+
+        for choice in self.each:
+            if reason := missing_extra(choice.runtime):
+                raise BadInput(f"`teacher.runtime = {choice.runtime}` must be able to run, but: {reason}")
 
     def resolve(self) -> Teacher:
         """Find the teacher: its folder, the files of its vectors, or its endpoint; or all of several.

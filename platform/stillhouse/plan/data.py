@@ -288,6 +288,11 @@ def lead_of(teacher: Teacher) -> Member:
     """The teacher that a student starts from, and whose length counts where nothing else is stated."""
     return teacher.lead if isinstance(teacher, Ensemble) else teacher
 
+RUNTIMES = TORCH, COMPILE, OPENVINO, ONNX = ("torch", "compile", "openvino", "onnx")
+"""What can compute the vectors of a store: PyTorch, torch.compile, OpenVINO, ONNX Runtime."""
+AUTO = "auto"
+"""The runtime of a teacher that leaves the choice to the machine."""
+
 
 @dataclass(frozen=True)
 class TextTable(Named):
@@ -345,6 +350,8 @@ class Store(Named):
         prompt: Prefix of every text.
         compute: ``float32`` or ``bfloat16``, the precision of the forward pass.
         dtype: ``float32`` or ``float16``, the precision on disk.
+        runtime: One of `RUNTIMES`, what computes the vectors. A store of PyTorch has the fingerprint that it
+            had before there were others.
     """
 
     kind: ClassVar[str] = "stores"
@@ -355,14 +362,16 @@ class Store(Named):
     prompt: str = ""
     compute: str = "float32"
     dtype: str = "float16"
+    runtime: str = field(default=TORCH, metadata={"identity": "unless_default"})
 
     def __post_init__(self) -> None:
-        """Check the precisions and the length."""
+        """Check the precisions, the length and the runtime."""
         require(
             self.compute in ("float32", "bfloat16"), "compute in (float32, bfloat16)", compute=self.compute
         )
         require(self.dtype in ("float32", "float16"), "dtype in (float32, float16)", dtype=self.dtype)
         require(self.max_length >= 3, "max_length >= 3", max_length=self.max_length)
+        require(self.runtime in RUNTIMES, f"runtime in {RUNTIMES}", runtime=self.runtime)
 
     @property
     def label(self) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.console import say
 from stillhouse.core.roles import PLAIN
-from stillhouse.corpora.tables import open_texts
+from stillhouse.corpora.tables import sample_of
 from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.kinds.sentences import Sentences
@@ -147,7 +147,8 @@ def read(
     """
     plan = sketched(method, hp, experiment, workspace, teacher, device)
     skipped = unread(method, hp, experiment, plan.setting)
-    context = Preparation(experiment, workspace, Embedding(local=True, device=device), unread=skipped)
+    where = Embedding(local=True, device=device)
+    context = Preparation(experiment, workspace, where, unread=skipped, measures=False)
     source = experiment.source
     if not all(kind.at_hand(context) for kind in experiment.kinds):
         say("  the text has not been read yet: looking at some of it")
@@ -170,13 +171,6 @@ def read(
         label=table.label if table is not None else "",
         is_read=True,
     )
-
-
-def sample_of(workspace: Workspace, table: TextTable, count: int) -> tuple[list[int], list[str]]:
-    """Some rows of a table and their texts, evenly spread over it."""
-    texts = open_texts(workspace, table)
-    rows = np.unique(np.linspace(0, len(texts) - 1, min(count, len(texts))).astype(np.int64))
-    return rows.tolist(), texts[rows]
 
 
 def _tables(setting: Setting, stores: tuple[Store, ...], stage: Stage) -> Iterator[TextTable]:

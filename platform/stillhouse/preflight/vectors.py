@@ -9,9 +9,10 @@ import numpy.typing as npt
 from torch import nn
 
 from stillhouse.core.tokenizing import FastTokenizer
+from stillhouse.corpora.tables import sample_of
 from stillhouse.plan.data import Endpoint, Model, Store, StoreEnsemble, TableStore, VectorFiles, members_of
 from stillhouse.preflight.finding import ERROR, NOTE, WARNING, Finding
-from stillhouse.preflight.planned import Planned, sample_of
+from stillhouse.preflight.planned import Planned
 from stillhouse.students.encoder import Vectors
 from stillhouse.teachers.endpoint import Client
 from stillhouse.teachers.forward import Forward, default_batch_tokens

@@ -96,6 +96,7 @@ def finish(work: Work, shards: list[Shard], seconds: float) -> None:
         "dim": dim,
         "dtype": store.dtype,
         "compute": store.compute,
+        "runtime": store.runtime,
         "table_rows": stored + len(rejected),
         "input_rows": texts["input_rows"],
         "duplicates": texts["duplicates"],

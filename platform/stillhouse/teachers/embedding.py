@@ -18,10 +18,10 @@ from stillhouse.core.artifacts import Workspace, locked
 from stillhouse.core.errors import BadInput, mistake_in, require
 from stillhouse.plan.data import Endpoint, Model, Outside, Store, VectorFiles
 from stillhouse.teachers.build_state import Build
-from stillhouse.teachers.forward import default_batch_tokens
 from stillhouse.teachers.importing import import_shards
 from stillhouse.teachers.loading import check_teacher, tokenizer_of
 from stillhouse.teachers.requesting import request_shards
+from stillhouse.teachers.runtimes import require_runtime
 from stillhouse.teachers.shards import Embedders, Shard, Work, tokenise
 from stillhouse.teachers.weights import on_this_machine
 
@@ -79,7 +79,7 @@ def build_stores(
         local: Build in this process, without Ray.
         device: ``cpu``, ``cuda`` or ``mps``.
         progress: Called with the number of rows done and the total.
-        batch_tokens: Tokens per batch, padding included; 0 takes the default of the device.
+        batch_tokens: Tokens per batch, padding included; 0 takes what suits the device and the runtime.
         no_progress_seconds: Time in seconds without a finished shard after which Ray gives up.
 
     Raises:
@@ -141,6 +141,7 @@ def _work(workspace: Workspace, store: Store, device: str, threads: int, batch_t
     if isinstance(store.teacher, Outside):
         return Work(store, workspace.root.resolve())
     resolve_compute(device, store.compute)
+    require_runtime(store.runtime, device, store.compute)
     if isinstance(store.teacher, Model):
         check_teacher(on_this_machine(store.teacher))
     return Work(
@@ -149,7 +150,7 @@ def _work(workspace: Workspace, store: Store, device: str, threads: int, batch_t
         tokenizer_of(store.teacher),
         device,
         threads,
-        batch_tokens or default_batch_tokens(device, threads),
+        batch_tokens,
     )
 
 

@@ -1,5 +1,7 @@
 """A loaded teacher's forward pass over many texts: token ids of a shard in, float32 vectors out."""
 
+import contextlib
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -13,6 +15,8 @@ from stillhouse.core.types import Tokens
 from stillhouse.students.cpu.products import quick_products
 
 Vectors = npt.NDArray[np.float32]
+Encode = Callable[[Tokens], "Tensor | Later"]
+"""A teacher as a function from tokens to vectors (B, E), or to where they will be."""
 
 # Measured with a 6 x 384 teacher: smaller batches cost more per call, larger ones have more padding.
 _CPU_BATCH_TOKENS_PER_THREAD = 1024
@@ -20,11 +24,23 @@ _GPU_BATCH_TOKENS = 65536
 
 
 @dataclass(frozen=True)
+class Later:
+    """The vectors of a batch that is still being computed.
+
+    Attributes:
+        read: Wait for the vectors, (B, E), and return them.
+    """
+
+    read: Callable[[], Tensor]
+
+
+@dataclass(frozen=True)
 class Forward:
     """The forward pass of a teacher over many texts.
 
     On CUDA two batches are in flight: while one is computed, the next is padded and sent, and the vectors of
-    the previous one come back. The tests do not cover that part; on other devices batches run one by one.
+    the previous one come back. The tests do not cover that part; on other devices PyTorch runs batches one by
+    one. A runtime that computes several batches at the same time returns `Later`.
 
     Attributes:
         teacher: Maps tokens to vectors (B, E).
@@ -32,13 +48,18 @@ class Forward:
         batch_tokens: Tokens per batch, padding included.
         compute: ``float32`` or ``bfloat16``, the precision of the matrix products.
         device: ``cpu``, ``cuda``, ….
+        ahead: Number of batches that are started before the vectors of the first of them are read.
+        quick: Whether float32 products on a CPU are computed by `students.cpu.products`; a compiled teacher
+            computes its own.
     """
 
-    teacher: Callable[[Tokens], Tensor]
+    teacher: Encode
     pad_id: int
     batch_tokens: int
     compute: str = "float32"
     device: str = "cpu"
+    ahead: int = 1
+    quick: bool = True
 
     def __call__(self, ids: Ids, offsets: Offsets) -> Vectors:
         """Compute the vectors of all texts, (N, E), in their order; batches hold texts of similar length.
@@ -52,7 +73,8 @@ class Forward:
         vectors_NE: Vectors | None = None
         # One context over all batches, not one per batch: it keeps the weights that it casts.
         precision = torch.autocast(kind, torch.bfloat16, enabled=self.compute == "bfloat16")
-        with torch.inference_mode(), precision, quick_products(self.device, self.compute):
+        products = quick_products(self.device, self.compute) if self.quick else contextlib.nullcontext()
+        with torch.inference_mode(), precision, products:
             for rows, vectors_BE in self._batches(ids, offsets, lengths):
                 if vectors_NE is None:
                     vectors_NE = np.empty((len(lengths), vectors_BE.shape[1]), np.float32)
@@ -63,23 +85,26 @@ class Forward:
     def _batches(
         self, ids: Ids, offsets: Offsets, lengths: Offsets
     ) -> Iterator[tuple[npt.NDArray[np.int64], Vectors]]:
-        """Compute the batches one by one, each read when the next one has been started."""
-        previous: _Pending | None = None
+        """Start the batches in order, and read each when ``ahead`` further ones have been started."""
+        started: deque[_Pending] = deque()
         for rows in token_batches(lengths, self.batch_tokens):
-            started = self._start(np.asarray(rows), pad(ids, offsets[rows], lengths[rows], self.pad_id))
-            if previous is not None:
-                yield previous.read()
-            previous = started
-        if previous is not None:
-            yield previous.read()
+            tokens = pad(ids, offsets[rows], lengths[rows], self.pad_id)
+            started.append(self._start(np.asarray(rows), tokens))
+            if len(started) > self.ahead:
+                yield started.popleft().read()
+        for pending in started:
+            yield pending.read()
 
     def _start(self, rows: npt.NDArray[np.int64], tokens: Tokens) -> "_Pending":
         if torch.device(self.device).type != "cuda":
-            return _Pending(rows, self.teacher(tokens.to(self.device)).float().cpu())
+            found = self.teacher(tokens.to(self.device))
+            return _Pending(rows, found if isinstance(found, Later) else found.float().cpu())
         # Not covered by tests: page-locked memory in both directions, so that copies overlap with the
         # products.
         pinned = Tokens(tokens.input_ids_BT.pin_memory(), tokens.attention_mask_BT.pin_memory())
-        vectors_BE = self.teacher(pinned.to(self.device)).float().to("cpu", non_blocking=True)
+        found_BE = self.teacher(pinned.to(self.device))
+        assert isinstance(found_BE, Tensor), "on a GPU PyTorch runs the teacher"
+        vectors_BE = found_BE.float().to("cpu", non_blocking=True)
         copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
         copied.record()
         return _Pending(rows, vectors_BE, copied)
@@ -87,17 +112,18 @@ class Forward:
 
 @dataclass(frozen=True)
 class _Pending:
-    """A batch whose vectors may still be on their way from a GPU."""
+    """A batch whose vectors may still be computed, or on their way from a GPU."""
 
     rows: npt.NDArray[np.int64]
-    vectors_BE: Tensor
+    vectors_BE: Tensor | Later
     copied: torch.cuda.Event | None = None
 
     def read(self) -> tuple[npt.NDArray[np.int64], Vectors]:
         """Return rows and vectors; wait if they have not arrived yet."""
         if self.copied is not None:
             self.copied.synchronize()
-        return self.rows, self.vectors_BE.numpy()
+        vectors_BE = self.vectors_BE.read() if isinstance(self.vectors_BE, Later) else self.vectors_BE
+        return self.rows, vectors_BE.numpy()
 
 
 def default_batch_tokens(device: str, threads: int) -> int:

@@ -16,7 +16,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import torch
-from torch import nn
 
 from stillhouse.core.artifacts import Workspace, read_manifest, replacing, sha256_of, write_json
 from stillhouse.core.identity import fingerprint
@@ -25,7 +24,7 @@ from stillhouse.core.types import IntArray
 from stillhouse.corpora.tables import Texts
 from stillhouse.plan.data import Model, Store
 from stillhouse.teachers.forward import Forward, Vectors
-from stillhouse.teachers.loading import as_encoder, load_teacher
+from stillhouse.teachers.runtimes import Running, start
 from stillhouse.teachers.weights import on_this_machine
 
 ARROW_TYPE = {"float16": pa.float16(), "float32": pa.float32()}
@@ -42,7 +41,7 @@ class Work:
         tokenizer: The model whose folder holds the teacher's tokenizer; None where no model is run.
         device: Device that the teacher runs on.
         threads: Threads per process that runs the teacher; 0 keeps the current number.
-        batch_tokens: Tokens per batch, padding included.
+        batch_tokens: Tokens per batch, padding included; 0 takes what suits the device and the runtime.
     """
 
     store: Store
@@ -133,25 +132,32 @@ class ShardEmbedder:
 
     Args:
         work: The store to build.
-        teacher: The loaded teacher, if another store of the same teacher has loaded it already.
+        running: The teacher, if another store has started the same one in the same runtime already.
     """
 
-    def __init__(self, work: Work, teacher: nn.Module | None = None) -> None:
+    def __init__(self, work: Work, running: Running | None = None) -> None:
         if work.threads:
             torch.set_num_threads(work.threads)
         self._work = work
         self._pad_id = _tokenizer_of(work).pad_id
-        self.loaded = teacher or load_teacher(work.store, Workspace(work.root), work.device)
-        self.teacher = as_encoder(self.loaded, work.store)
+        threads = torch.get_num_threads()
+        self.running = running or start(work.store, Workspace(work.root), work.device, threads)
+        self.teacher = self.running.encoder(work.store)
 
     def __call__(self, index: int, ids: Ids, offsets: Offsets) -> Shard:
         """Embed a shard's tokens and write its file; rows without a vector are quarantined with a reason."""
-        start = time.perf_counter()
+        began = time.perf_counter()
         forward = Forward(
-            self.teacher, self._pad_id, self._work.batch_tokens, self._work.store.compute, self._work.device
+            self.teacher,
+            self._pad_id,
+            self._work.batch_tokens or self.running.batch_tokens,
+            self._work.store.compute,
+            self._work.device,
+            self.running.ahead,
+            self.running.quick,
         )
         empty = {int(row): "the text has no tokens" for row in np.flatnonzero(np.diff(offsets) == 0)}
-        return write_shard(self._work, index, forward(ids, offsets), empty, tokens=len(ids), start=start)
+        return write_shard(self._work, index, forward(ids, offsets), empty, tokens=len(ids), start=began)
 
 
 def write_shard(
@@ -193,16 +199,16 @@ class Embedders:
     def __init__(self, works: list[Work]) -> None:
         self._works = works
         self._embedders: dict[int, ShardEmbedder] = {}
-        self._teachers: dict[str, nn.Module] = {}
+        self._teachers: dict[str, Running] = {}
 
     def __call__(self, number: int, index: int, ids: Ids, offsets: Offsets) -> Shard:
         """Build a shard of the store with that number."""
         if number not in self._embedders:
             work = self._works[number]
             # One teacher serves stores of several prompts and lengths.
-            key = fingerprint([work.store.teacher, work.store.compute])
+            key = fingerprint([work.store.teacher, work.store.compute, work.store.runtime])
             self._embedders[number] = ShardEmbedder(work, self._teachers.get(key))
-            self._teachers[key] = self._embedders[number].loaded
+            self._teachers[key] = self._embedders[number].running
         return self._embedders[number](index, ids, offsets)
 
 

@@ -294,7 +294,7 @@ class OnnxEncoder:
         self.graph, home = _located(Path(folder))
         self.threads = threads or torch.get_num_threads()
         try:
-            self._session, self._batch_tokens = _session(self.graph, self.threads), batch_tokens
+            self._session, self._batch_tokens = open_session(self.graph, self.threads), batch_tokens
         except Exception as error:  # the errors of onnxruntime have no common base class
             raise _unreadable(self.graph, error) from error
         self._counted = _counted(self._session)
@@ -331,7 +331,7 @@ class OnnxEncoder:
         vectors_ND = np.empty((len(texts), self.dim), np.float32)
         for rows in token_batches(lengths, self._batch_tokens):
             tokens = pad(ids, starts[rows], lengths[rows], self.tokenizer.pad_id)
-            inputs = _inputs(tokens.input_ids_BT, tokens.attention_mask_BT)
+            inputs = graph_inputs(tokens.input_ids_BT, tokens.attention_mask_BT)
             vectors_ND[rows] = self._session.run([OUTPUT], inputs)[0]
         return vectors_ND
 
@@ -339,7 +339,7 @@ class OnnxEncoder:
         """Compute the states of a text's tokens, as the modules of sentence-transformers take them."""
         ids, offsets = self.tokenizer([text])
         tokens = pad(ids, offsets[:1], np.diff(offsets), self.tokenizer.pad_id)
-        inputs = _inputs(tokens.input_ids_BT, tokens.attention_mask_BT)
+        inputs = graph_inputs(tokens.input_ids_BT, tokens.attention_mask_BT)
         states_BTH = torch.from_numpy(self._session.run([STATES], inputs)[0])
         return {"token_embeddings": states_BTH, "attention_mask": tokens.attention_mask_BT}
 
@@ -432,7 +432,9 @@ def _example(flat: _Flat, *lengths: int) -> tuple[Tensor, Tensor]:
 def _agrees(flat: _Flat, file: Path, lengths: tuple[int, ...]) -> bool:
     """Whether the graph gives the student's vectors for another batch than it was written with."""
     example = _example(flat, *lengths)
-    found = map(torch.from_numpy, _session(file, threads=0).run(list(flat.outputs), _inputs(*example)))
+    found = map(
+        torch.from_numpy, open_session(file, threads=0).run(list(flat.outputs), graph_inputs(*example))
+    )
     expected: tuple[Tensor, ...] = flat(*example)
     real_BT1 = example[1].cpu()[:, :, None]
     return all(_close(one, other.cpu(), real_BT1) for one, other in zip(found, expected, strict=True))
@@ -447,7 +449,8 @@ def _close(found: Tensor, expected: Tensor, real_BT1: Tensor) -> bool:
     return torch.allclose(found, expected, rtol=1e-2, atol=1e-3)
 
 
-def _session(file: Path, threads: int) -> Any:
+def open_session(file: Path, threads: int) -> Any:
+    """Open a graph in onnxruntime, on the CPU."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -457,7 +460,8 @@ def _session(file: Path, threads: int) -> Any:
     return onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
 
 
-def _inputs(*inputs_BT: Tensor) -> dict[str, Any]:
+def graph_inputs(*inputs_BT: Tensor) -> dict[str, Any]:
+    """Tokens and mask as a graph takes them."""
     return {name: value.cpu().numpy() for name, value in zip(INPUTS, inputs_BT, strict=True)}
 
 

@@ -19,7 +19,17 @@ from stillhouse.core.tokenizing import FastTokenizer
 from stillhouse.core.types import FloatArray, Tokens
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.teacher import TeacherChoice
-from stillhouse.plan.data import COMPILE, ONNX, OPENVINO, RUNTIMES, TORCH, Model, Store
+from stillhouse.plan.data import (
+    COMPILE,
+    ONNX,
+    OPENVINO,
+    RUNTIMES,
+    TORCH,
+    Model,
+    Store,
+    StoreEnsemble,
+    stores_in,
+)
 from stillhouse.students.export.onnx import OUTPUT, graph_inputs, open_session
 from stillhouse.students.transformer import TransformerStudent
 from stillhouse.teachers import choosing, runtimes
@@ -209,6 +219,11 @@ def slow(found: Tensor) -> Tensor:
     return found
 
 
+def runtime_of(chooser: Chooser, store: Store) -> str:
+    (chosen,) = stores_in(chooser.choose(store))
+    return chosen.runtime
+
+
 def test_the_fastest_is_chosen_for_all_stores_and_said_once(
     workspace: Workspace, store: Store, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -216,13 +231,33 @@ def test_the_fastest_is_chosen_for_all_stores_and_said_once(
     # The start counts as well: the corpus must be long enough.
     monkeypatch.setattr(Measured, "seconds", lambda each, tokens, actors: tokens / each.rate)
     chooser = Chooser(["auto"], workspace, "cpu")
-    assert chooser.choose(store).runtime == OPENVINO
+    assert runtime_of(chooser, store) == OPENVINO
     other = replace(store, prompt="a ")
     assert chooser.choose(other) == replace(other, runtime=OPENVINO)
     said = capsys.readouterr().out
     assert (
         said.count("the teacher's runtime is openvino") == 1 and "torch " in said and "cosine 1.00000" in said
     )
+
+
+def test_each_of_several_teachers_gets_a_runtime_of_its_own(
+    workspace: Workspace, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pretend(monkeypatch, able=(OPENVINO, ONNX))
+    assert isinstance(store.teacher, Model)
+    best = {384: OPENVINO, 7: TORCH, 8: ONNX}
+    monkeypatch.setattr(choosing, "fastest", lambda each, *_, **__: best[each.teacher.dimension or 384])
+    teachers = [store.teacher, *(replace(store.teacher, dimension=kept) for kept in (7, 8))]
+    stores = tuple(replace(store, teacher=teacher) for teacher in teachers)
+    joined = StoreEnsemble(store.texts, stores, (0.5, 0.3, 0.2))
+    chooser = Chooser(["auto", "auto", TORCH], workspace, "cpu")
+    chosen = chooser.choose(joined)
+    assert isinstance(chosen, StoreEnsemble) and chosen.weights == (0.5, 0.3, 0.2)
+    assert [each.runtime for each in chosen.members] == [OPENVINO, TORCH, TORCH]
+    # Further texts of a teacher take its runtime, and not that of its neighbour.
+    monkeypatch.setattr(choosing, "fastest", never)
+    further = replace(joined, members=tuple(replace(each, prompt="a ") for each in stores))
+    assert [each.runtime for each in stores_in(chooser.choose(further))] == [OPENVINO, TORCH, TORCH]
 
 
 def test_what_starts_slowly_is_not_chosen_for_a_small_corpus() -> None:
@@ -297,7 +332,7 @@ def test_a_half_made_store_goes_on_in_its_runtime(
     assert chooser.choose(store) == begun
     assert "1 shards are there, computed by onnx, which goes on" in capsys.readouterr().out
     # What is still to come takes the same.
-    assert chooser.choose(replace(store, prompt="a ")).runtime == ONNX
+    assert runtime_of(chooser, replace(store, prompt="a ")) == ONNX
     pretend(monkeypatch, able=())
     monkeypatch.setattr(choosing, "fastest", lambda *_, **__: TORCH)
     assert Chooser(["auto"], workspace, "cpu").choose(store) == store
@@ -343,7 +378,7 @@ def test_a_pooling_without_the_prompt_stays_with_pytorch(
     monkeypatch.setattr(choosing, "fastest", lambda *_, **__: OPENVINO)
     monkeypatch.setattr(runtimes, "pools_prompt", lambda model: False)
     chooser, prompted = Chooser(["auto"], workspace, "cpu"), replace(store, prompt="query: ")
-    assert [chooser.choose(each).runtime for each in (store, prompted)] == [OPENVINO, TORCH]
+    assert [runtime_of(chooser, each) for each in (store, prompted)] == [OPENVINO, TORCH]
     assert "is computed by torch: the teacher's pooling leaves" in capsys.readouterr().out
     monkeypatch.setattr(choosing, "require_runtime", lambda *_: None)
     with pytest.raises(BadInput, match="--teacher-runtime torch"):

@@ -288,6 +288,7 @@ def lead_of(teacher: Teacher) -> Member:
     """The teacher that a student starts from, and whose length counts where nothing else is stated."""
     return teacher.lead if isinstance(teacher, Ensemble) else teacher
 
+
 RUNTIMES = TORCH, COMPILE, OPENVINO, ONNX = ("torch", "compile", "openvino", "onnx")
 """What can compute the vectors of a store: PyTorch, torch.compile, OpenVINO, ONNX Runtime."""
 AUTO = "auto"

@@ -1288,6 +1288,11 @@ DATA = [
             "a half-made store is begun anew",
         ),
         (
+            'known = self._fastest.get(teacher, "")',
+            'known = next(iter(self._fastest.values()), "")',
+            "a teacher takes its neighbour's runtime",
+        ),
+        (
             "if expected >= _WORTH * _START[runtime]:",
             "if True:",
             "a runtime is tried where it cannot pay",
@@ -2063,6 +2068,11 @@ SEARCH = [
             "len(examples.columns)",
             "hard negatives cost nothing",
         ),
+    ),
+    *mistakes(
+        "cli/options.py",
+        "cli/test_cli_train.py::test_one_process_on_its_own_takes_all_cores",
+        ("options.local and options.workers == 1", "options.local", "two processes take all cores each"),
     ),
     *mistakes(
         "sweeps/baseline.py",

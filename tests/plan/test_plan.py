@@ -91,6 +91,7 @@ OTHER: dict[type, dict[str, Any]] = {
         "prompts": Prompts(query="query: "),
         "keeps_objective": True,
         "average": 0.99,
+        "soup": 3,
         "batch_tokens": 4096,
         "length_window": 512,
     },

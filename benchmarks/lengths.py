@@ -93,12 +93,12 @@ def ways(quick: bool) -> dict[str, Way]:
 @contextlib.contextmanager
 def whole_batches() -> Iterator[None]:
     """Without the groups into which a batch is divided on a CPU."""
-    before = dict(grouped.GROUP_COST)
-    grouped.GROUP_COST["cpu"] = 0
+    before = dict(grouped.TEXTS_PER_GROUP)
+    grouped.TEXTS_PER_GROUP["cpu"] = 0
     try:
         yield
     finally:
-        grouped.GROUP_COST.update(before)
+        grouped.TEXTS_PER_GROUP.update(before)
 
 
 def rows(made: dict[str, Way], repeats: int, where: str, target: float) -> list[Row]:

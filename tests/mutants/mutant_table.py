@@ -837,12 +837,6 @@ STUDENTS = [
             "[group.embedding_BD for group in groups])[order_B]",
             "vectors of other texts",
         ),
-        ("* longest_L[end - 1] + cost", "* longest_L[end - 1]", "groups cost nothing"),
-        (
-            "(texts_L[end] - texts_L[:end]) * longest_L[end - 1]",
-            "longest_L[end - 1]",
-            "texts of a group are not counted",
-        ),
     ),
 ]
 

@@ -223,7 +223,7 @@ def test_grouping_by_length_changes_nothing(words: Model) -> None:
 
     student = BiLSTMStudent(words, hidden=5, dim=4, layers=2).eval()
     with torch.no_grad():
-        whole, grouped = student(TOKENS), encode_grouped(student, TOKENS, [3, 1])
+        whole, grouped = student(TOKENS), encode_grouped(student, TOKENS, size=2)
     torch.testing.assert_close(grouped.embedding_BD, whole.embedding_BD, rtol=0, atol=1e-6)
     for one, other in zip(grouped.hidden, whole.hidden, strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=1e-6)

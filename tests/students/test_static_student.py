@@ -124,7 +124,7 @@ def test_only_tokens_in_the_texts_get_a_gradient(base: Model) -> None:
 
 def test_grouping_by_length_gives_the_same_encoding(base: Model) -> None:
     student, batch = StaticStudent(base), tokens([5, 9, 8], [7], [6, 6], [4, 3, 5, 6])
-    whole, grouped = student(batch), encode_grouped(student, batch, [2, 2])
+    whole, grouped = student(batch), encode_grouped(student, batch, size=2)
     torch.testing.assert_close(whole.embedding_BD, grouped.embedding_BD)
     inside = batch.attention_mask_BT.bool()
     torch.testing.assert_close(whole.hidden[0][inside], grouped.hidden[0][inside])

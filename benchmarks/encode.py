@@ -44,7 +44,6 @@ def of_ours(options: argparse.Namespace) -> Encode:
     from stillhouse.corpora.tables import write_texts
     from stillhouse.plan.data import Store
     from stillhouse.teachers.embedding import resolve_compute
-    from stillhouse.teachers.forward import Forward
     from stillhouse.teachers.runtimes import start
     from stillhouse.teachers.weights import resolve_model
 
@@ -55,17 +54,8 @@ def of_ours(options: argparse.Namespace) -> Encode:
         texts = write_texts(workspace, "texts", json.loads(options.texts.read_text())[:256])
         store = Store(texts, model, max_length=options.max_length, compute=compute, runtime=options.backend)
         running = start(store, workspace, options.device, torch.get_num_threads())
-        encode = running.encoder(store)
-    tokenizer = FastTokenizer(Path(model.path), options.max_length)
-    forward = Forward(
-        encode,
-        tokenizer.pad_id,
-        running.batch_tokens,
-        compute,
-        options.device,
-        running.ahead,
-        running.quick,
-    )
+        tokenizer = FastTokenizer(Path(model.path), options.max_length)
+        forward = running.forward(store, tokenizer.pad_id, options.device)
     return lambda texts, batch: forward(*tokenizer(texts))
 
 

@@ -16,7 +16,7 @@ from stillhouse.core.devices import require_device, resolve_device
 from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.sweeps.session import session
-from stillhouse.training.where import Where
+from stillhouse.training.where import Where, threads_alone
 
 if TYPE_CHECKING:
     from stillhouse.core.types import Encoder
@@ -147,7 +147,7 @@ def train(
             training.experiment,
             workspace,
             Embedding(local=local, device=chosen),
-            Where(device=chosen, threads=0 if local and workers == 1 else 1, workers=workers),
+            Where(device=chosen, threads=threads_alone(local=local, workers=workers), workers=workers),
             teacher=training.teacher,
         )
     return Trained(Path(point.folder), point.metrics, point.seconds)

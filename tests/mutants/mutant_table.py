@@ -2064,14 +2064,14 @@ SEARCH = [
         ),
     ),
     *mistakes(
-        "cli/options.py",
+        "training/where.py",
         "cli/test_cli_train.py::test_one_process_on_its_own_takes_all_cores",
-        ("options.local and options.workers == 1", "options.local", "two processes take all cores each"),
+        ("if local and workers == 1", "if local", "two processes take all cores each"),
     ),
     *mistakes(
         "sweeps/baseline.py",
         "sweeps/test_own_baselines.py",
-        ('"BASELINE_NAME", MSE_NAME)', '"PAPER", MSE_NAME)', "a baseline under another name"),
+        ('"BASELINE_NAME", MSE_BASELINE)', '"PAPER", MSE_BASELINE)', "a baseline under another name"),
         ('"BASELINE_RATES", LEARNING_RATES)', '"RATES", LEARNING_RATES)', "the rates of the MSE student"),
     ),
     *mistakes(

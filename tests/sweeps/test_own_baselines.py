@@ -5,7 +5,8 @@ import pytest
 from stillhouse.methods import known_methods, load_method
 from stillhouse.reports.entries import entries
 from stillhouse.reports.tables import comparison_table
-from stillhouse.sweeps.baseline import LEARNING_RATES, MSE_NAME, baseline_name, rates_of
+from stillhouse.sweeps.baseline import LEARNING_RATES, baseline_name, rates_of
+from stillhouse.tracking import MSE_BASELINE
 from stillhouse.tracking.reading import Run
 
 OWN = {
@@ -17,7 +18,7 @@ OWN = {
 @pytest.mark.parametrize("method", known_methods())
 def test_every_baseline_has_a_name_and_rates(method: str) -> None:
     assert hasattr(load_method(method), "BASELINE") == (method in OWN)
-    assert (baseline_name(method), rates_of(method)) == OWN.get(method, (MSE_NAME, LEARNING_RATES))
+    assert (baseline_name(method), rates_of(method)) == OWN.get(method, (MSE_BASELINE, LEARNING_RATES))
 
 
 def swept(**parameters: str) -> Run:
@@ -29,9 +30,9 @@ def swept(**parameters: str) -> Run:
 def test_comparisons_name_what_the_run_says() -> None:
     assert [row.name for row in entries([swept(baseline="InfoNCE alone")])] == ["InfoNCE alone"]
     # Runs of earlier versions do not say.
-    assert [row.name for row in entries([swept()])] == [MSE_NAME]
+    assert [row.name for row in entries([swept()])] == [MSE_BASELINE]
 
 
 def test_the_final_table_takes_the_title() -> None:
     table = comparison_table({"baseline": {"metrics": {"mrr_at_10": 0.4}, "title": "InfoNCE alone"}})
-    assert "InfoNCE alone" in table and MSE_NAME not in table
+    assert "InfoNCE alone" in table and MSE_BASELINE not in table

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 from stand_ins import dev, stage, table, tensors  # type: ignore[import-not-found]
-from torch import Tensor
+from torch import Tensor, nn
 
 from stillhouse.core.artifacts import read_manifest
 from stillhouse.core.errors import BadInput
@@ -27,9 +27,12 @@ FIGURES = [0.3, 0.9, 0.1, 0.6]
 
 
 def test_the_mean_is_of_what_is_trained() -> None:
+    module = nn.Module()
+    module.register_parameter("w", nn.Parameter(torch.zeros(2)))
+    module.register_buffer("bank", torch.zeros(1))
     one = {"w": torch.tensor([1.0, 3.0]), "bank": torch.tensor([5.0])}
     other = {"w": torch.tensor([2.0, 5.0]), "bank": torch.tensor([7.0])}
-    mean = mean_of([one, other], {"w"})
+    mean = mean_of([one, other], module)
     assert mean["w"].tolist() == [1.5, 4.0] and mean["bank"].tolist() == [5.0]
     assert mean["w"].dtype == torch.float32 and mean["bank"] is not one["bank"]
 

@@ -18,6 +18,7 @@ from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.fields import as_mapping, experiment_of, merged, opts_out, with_file
 from stillhouse.experiments.kinds.sentences import Sentences
+from stillhouse.training.where import threads_alone
 
 _TEACHERS = '[{"name": "all-MiniLM-L6-v2"}, {"vectors": "files/*.parquet", "weight": 0.5}]'
 _SOURCES = '[{"corpus": "texts.txt", "share": 0.7}, {"corpus": "queries.txt", "share": 0.3, "role": "query"}]'
@@ -135,9 +136,10 @@ def need_of(options: Namespace) -> Need:
 
 
 def threads_of(options: Namespace) -> int:
-    """CPU threads of each process of `train`; 0, torch's own choice, where one process has the machine."""
-    alone = options.local and options.workers == 1 and options.cpus_per_worker is None
-    return 0 if alone else max(1, int(need_of(options).cpus))
+    """CPU threads of each process of `train`, see `Where`."""
+    if options.cpus_per_worker is None:
+        return threads_alone(local=options.local, workers=options.workers)
+    return max(1, int(need_of(options).cpus))
 
 
 def embedding_of(options: Namespace, device: str, *, local: bool) -> Embedding:

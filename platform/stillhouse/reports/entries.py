@@ -5,12 +5,12 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from stillhouse.tracking import CHAMPION_IS, REFIT, REFITTED, TRIAL
+from stillhouse.tracking import CHAMPION_IS, MSE_BASELINE, REFIT, REFITTED, TRIAL
 from stillhouse.tracking.reading import Run
 
 COSTS = ("parameters", "megabytes", "sentences_per_second", "latency_ms_p50")
 SPLITS = ("dev", "test")
-_TESTED = {"teacher": "teacher", "baseline": "MSE baseline", "untrained": "untrained student"}
+_TESTED = {"teacher": "teacher", "baseline": MSE_BASELINE, "untrained": "untrained student"}
 _BASELINE = "baseline"
 """The model, and the parameter of a sweep's run that says what it is."""
 _CHAMPION = "champion"

@@ -10,7 +10,7 @@ from stillhouse.evaluation.geometry import GEOMETRY
 from stillhouse.reports.escaping import in_cell
 from stillhouse.reports.trials import STATES, best_of, quality_of, ranked, short, varied
 from stillhouse.search.records import TrialRecord
-from stillhouse.tracking import readable
+from stillhouse.tracking import MSE_BASELINE, readable
 
 WIDTH = 140
 _GAP = "  "
@@ -21,7 +21,7 @@ _MODELS = {
     "teacher": "teacher",
     "student": "best student",
     "trial": "its trial",
-    "baseline": "MSE baseline",
+    "baseline": MSE_BASELINE,
     "untrained": "untrained student",
 }
 

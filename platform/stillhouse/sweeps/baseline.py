@@ -20,12 +20,12 @@ from stillhouse.plan.data import Examples, Mined
 from stillhouse.plan.setting import Setting
 from stillhouse.plan.stage import Stage
 from stillhouse.search.trial import Context, follow
+from stillhouse.tracking import MSE_BASELINE
 from stillhouse.training.follower import PlanFollower
 
 LEARNING_RATES = (1e-4, 3e-4, 1e-3)
 BATCH_SIZE = 128
 """A quarter of the preset's: a sweep's budgets are short, and the larger batch would leave it few steps."""
-MSE_NAME = "MSE baseline"
 
 
 class Baseline:
@@ -104,7 +104,7 @@ class Baseline:
 
 def baseline_name(method: str) -> str:
     """What tables call the baseline of a sweep of a method."""
-    return str(getattr(load_method(method), "BASELINE_NAME", MSE_NAME))
+    return str(getattr(load_method(method), "BASELINE_NAME", MSE_BASELINE))
 
 
 def rates_of(method: str) -> tuple[float, ...]:

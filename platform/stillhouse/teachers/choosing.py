@@ -21,7 +21,7 @@ import torch
 from stillhouse.core.artifacts import Workspace, read_json
 from stillhouse.core.console import say
 from stillhouse.core.machine import available_memory
-from stillhouse.core.tokenizing import Ids, Offsets, transformer_part
+from stillhouse.core.tokenizing import transformer_part
 from stillhouse.corpora.tables import open_texts
 from stillhouse.plan.data import (
     AUTO,
@@ -37,9 +37,8 @@ from stillhouse.plan.data import (
     stores_in,
 )
 from stillhouse.teachers.agreement import lowest_cosine, require_agreement, tokenised_sample
-from stillhouse.teachers.forward import Forward, Vectors
+from stillhouse.teachers.forward import Vectors
 from stillhouse.teachers.runtimes import (
-    Running,
     require_convertible,
     require_runtime,
     start,
@@ -315,23 +314,11 @@ class _Bench:
         """Start a runtime, and make a pass over a few texts, in which kernels are compiled."""
         began = time.perf_counter()
         running = start(store, self._workspace, self._device, torch.get_num_threads())
-        forward = _forward(running, store, self._tokenizer.pad_id, self._device)
+        forward = running.forward(store, self._tokenizer.pad_id, self._device)
         few = self._offsets[:9]
         forward(self._ids[: few[-1]], few)
         self._starts[name] = time.perf_counter() - began
         return lambda: forward(self._ids, self._offsets)
-
-
-def _forward(running: Running, store: Store, pad_id: int, device: str) -> Callable[[Ids, Offsets], Vectors]:
-    return Forward(
-        running.encoder(store),
-        pad_id,
-        running.batch_tokens,
-        store.compute,
-        device,
-        running.ahead,
-        running.quick,
-    )
 
 
 def _model(store: Store) -> Model:

@@ -96,6 +96,21 @@ class Running:
     ahead: int = 1
     quick: bool = True
 
+    def forward(self, store: Store, pad_id: int, device: str, batch_tokens: int = 0) -> Forward:
+        """The forward pass for a store.
+
+        Args:
+            store: A store of the teacher, in this runtime.
+            pad_id: Token id that pads the shorter texts of a batch.
+            device: Device that the teacher runs on.
+            batch_tokens: Tokens per batch, padding included; 0 takes what suits the runtime.
+
+        Raises:
+            BadInput: As of `start`, for its ``encoder``.
+        """
+        tokens = batch_tokens or self.batch_tokens
+        return Forward(self.encoder(store), pad_id, tokens, store.compute, device, self.ahead, self.quick)
+
 
 def start(store: Store, workspace: Workspace, device: str, threads: int) -> Running:
     """Make a store's teacher ready to run in the store's runtime.

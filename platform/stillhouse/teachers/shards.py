@@ -23,7 +23,7 @@ from stillhouse.core.tokenizing import FastTokenizer, Ids, Offsets
 from stillhouse.core.types import IntArray
 from stillhouse.corpora.tables import Texts
 from stillhouse.plan.data import Model, Store
-from stillhouse.teachers.forward import Forward, Vectors
+from stillhouse.teachers.forward import Vectors
 from stillhouse.teachers.runtimes import Running, start
 from stillhouse.teachers.weights import on_this_machine
 
@@ -139,25 +139,18 @@ class ShardEmbedder:
         if work.threads:
             torch.set_num_threads(work.threads)
         self._work = work
-        self._pad_id = _tokenizer_of(work).pad_id
         threads = torch.get_num_threads()
         self.running = running or start(work.store, Workspace(work.root), work.device, threads)
-        self.teacher = self.running.encoder(work.store)
+        pad_id = _tokenizer_of(work).pad_id
+        self._forward = self.running.forward(work.store, pad_id, work.device, work.batch_tokens)
 
     def __call__(self, index: int, ids: Ids, offsets: Offsets) -> Shard:
         """Embed a shard's tokens and write its file; rows without a vector are quarantined with a reason."""
         began = time.perf_counter()
-        forward = Forward(
-            self.teacher,
-            self._pad_id,
-            self._work.batch_tokens or self.running.batch_tokens,
-            self._work.store.compute,
-            self._work.device,
-            self.running.ahead,
-            self.running.quick,
-        )
         empty = {int(row): "the text has no tokens" for row in np.flatnonzero(np.diff(offsets) == 0)}
-        return write_shard(self._work, index, forward(ids, offsets), empty, tokens=len(ids), start=began)
+        return write_shard(
+            self._work, index, self._forward(ids, offsets), empty, tokens=len(ids), start=began
+        )
 
 
 def write_shard(

@@ -210,12 +210,7 @@ class _Loop:
     def _mean_of_best(self) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """The means of the best evaluated weights of student and objective."""
         students, objectives = zip(*(self._weights_at(step) for _, step in self.progress.best), strict=True)
-        parts = ((self.module.student, students), (self.module.objective, objectives))
-        student, objective = (
-            mean_of(states, {name for name, _ in part.named_parameters(remove_duplicate=False)})
-            for part, states in parts
-        )
-        return student, objective
+        return mean_of(students, self.module.student), mean_of(objectives, self.module.objective)
 
     def _tasted(self, mixed: tuple[dict[str, Tensor], dict[str, Tensor]], evaluate: Evaluate) -> Soup:
         """Measure a soup, and decide whether it is kept; the module has its weights again afterwards."""

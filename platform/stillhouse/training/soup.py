@@ -4,11 +4,11 @@ Wortsman et al., Model soups, ICML 2022, arXiv:2203.05482, average models that w
 they are the checkpoints of one run, as is common.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 
 @dataclass(frozen=True)
@@ -26,22 +26,22 @@ class Soup:
     kept: bool
 
 
-def mean_of(states: Sequence[Mapping[str, Tensor]], trained: Collection[str]) -> dict[str, Tensor]:
+def mean_of(states: Sequence[Mapping[str, Tensor]], module: nn.Module) -> dict[str, Tensor]:
     """Average the states of a module.
 
     Args:
         states: The states; at least one, all with the same names.
-        trained: Names of what is averaged; everything else, such as a memory bank, is that of the first.
+        module: Its parameters are averaged; everything else, such as a memory bank, is that of the first.
 
     Returns:
         New tensors; the mean is computed in float64 and has the type of the weight.
     """
-    first = states[0]
+    trained = {name for name, _ in module.named_parameters(remove_duplicate=False)}
     return {
         name: (
             torch.stack([state[name].double() for state in states]).mean(dim=0).to(value.dtype)
             if name in trained
             else value.clone()
         )
-        for name, value in first.items()
+        for name, value in states[0].items()
     }

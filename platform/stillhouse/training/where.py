@@ -6,6 +6,11 @@ from typing import Any
 from stillhouse.core.errors import require
 
 
+def threads_alone(*, local: bool, workers: int) -> int:
+    """Threads of each training process where nobody says; 0, torch's choice, if one has the machine."""
+    return 0 if local and workers == 1 else 1
+
+
 @dataclass(frozen=True)
 class Where:
     """Where a plan runs, which does not affect what it computes.

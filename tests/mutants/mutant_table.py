@@ -837,6 +837,28 @@ STUDENTS = [
             "[group.embedding_BD for group in groups])[order_B]",
             "vectors of other texts",
         ),
+        (
+            "and int(lengths_B.min()) > 0",
+            "",
+            "a text without tokens in a row",
+        ),
+    ),
+    *mistakes(
+        "students/cpu/packing.py",
+        "students/test_packing.py",
+        ("real_N % longest", "real_N % len(real_N)", "positions that go on from text to text"),
+        (
+            "weights_GHLL = weights_GHLL + group.bias(weights_GHLL.dtype)",
+            "weights_GHLL = weights_GHLL + 0",
+            "padding is attended to",
+        ),
+        ("(query * scale) @ key", "query @ key", "scores without their scale"),
+        ("index_select(0, self.real_N)", "index_select(0, self.real_N.flip(0))", "tokens in another order"),
+    ),
+    *mistakes(
+        "students/backbone.py",
+        "students/test_packing.py",
+        ("(0 if unused is None else unused + 1)", "0", "positions of another architecture"),
     ),
 ]
 

@@ -20,9 +20,15 @@ from stillhouse.core.errors import BadInput, require
 from stillhouse.core.tokenizing import transformer_part
 from stillhouse.core.types import Tokens
 from stillhouse.plan.data import Model
+from stillhouse.students.cpu.attention import NAME
+from stillhouse.students.cpu.packing import Packing, packed
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel
+
+
+States = tuple[Tensor, Sequence[Tensor]]
+"""The last state of every token, (B, T, H), and all hidden states, the embedding layer's first."""
 
 
 def transformer_folder(base: Model) -> Path:
@@ -142,20 +148,13 @@ def layer_stack(backbone: "PreTrainedModel") -> str:
 
 def run_backbone(
     backbone: "PreTrainedModel", positions: int, tokens: Tokens, words_BTH: Tensor | None
-) -> tuple[Tensor, tuple[Tensor, ...]]:
+) -> States:
     """Compute the last state of every token, (B, T, H), and all hidden states, the embedding layer's first.
 
     Raises:
         BadInput: A text has more tokens than the model has positions.
     """
-    longest = tokens.input_ids_BT.shape[1]
-    require(
-        longest <= positions,
-        "tokens <= positions of the model",
-        tokens=longest,
-        positions=positions,
-        remedy="Lower `max_length`.",
-    )
+    _check_length(tokens.input_ids_BT.shape[1], positions)
     words = {"input_ids": tokens.input_ids_BT} if words_BTH is None else {"inputs_embeds": words_BTH}
     # A decoder would otherwise keep the keys and values of every layer for a next token.
     options = {"use_cache": False} if _caches(type(backbone).forward) else {}
@@ -165,6 +164,53 @@ def run_backbone(
     last_BTH: Tensor = states.last_hidden_state
     # A model without layers records no states: its output is the input of the first layer.
     return last_BTH, tuple(states.hidden_states or ()) or (last_BTH,)
+
+
+def _check_length(longest: int, positions: int) -> None:
+    require(
+        longest <= positions,
+        "tokens <= positions of the model",
+        tokens=longest,
+        positions=positions,
+        remedy="Lower `max_length`.",
+    )
+
+
+_PACKED_TYPES = ("bert", "electra", "roberta", "xlm-roberta", "camembert")
+"""Architectures whose layers treat tokens one by one but for attention, and which are told positions."""
+
+
+def packs(backbone: "PreTrainedModel", device: torch.device) -> bool:
+    """Whether a batch can go through a model as one row, see `students.cpu.packing`.
+
+    It can on a CPU, with this package's attention, in an architecture for which that is known to be the same.
+    """
+    config = backbone.config
+    known = config.model_type in _PACKED_TYPES and not config.is_decoder
+    learnt = getattr(config, "position_embedding_type", "absolute") in (None, "absolute")
+    return device.type == "cpu" and known and learnt and config._attn_implementation == NAME
+
+
+def run_packed(backbone: "PreTrainedModel", positions: int, packing: Packing) -> tuple[Tensor, ...]:
+    """Compute all hidden states of a row, each (N, H), the embedding layer's first.
+
+    Raises:
+        BadInput: A text has more tokens than the model has positions.
+    """
+    _check_length(int(packing.positions_N.max()) + 1, positions)
+    embeddings: Any = backbone.embeddings
+    unused = embeddings.position_embeddings.padding_idx
+    positions_N = packing.positions_N + (0 if unused is None else unused + 1)
+    with packed(packing):
+        states: Any = backbone(
+            input_ids=packing.ids_N[None],
+            position_ids=positions_N[None],
+            # Handed on as it is, and not looked at: the attention knows the texts.
+            attention_mask=torch.zeros(1, 1, 1, 1),
+            output_hidden_states=True,
+        )
+    hidden = tuple(states.hidden_states or ()) or (states.last_hidden_state,)
+    return (*(state[0] for state in hidden[:-1]), states.last_hidden_state[0])
 
 
 @functools.cache

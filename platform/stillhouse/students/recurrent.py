@@ -10,23 +10,28 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import torch
 from torch import Tensor, nn
 
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.types import Encoding, StockModule, Tokens
 from stillhouse.plan.data import Model
 from stillhouse.students.backbone import (
+    States,
     build_options,
     fresh,
     layer_count,
     layer_stack,
     load_backbone,
     max_tokens,
+    packs,
     quiet,
     run_backbone,
+    run_packed,
     transformer_folder,
     with_layers,
 )
+from stillhouse.students.cpu.packing import Packing
 from stillhouse.students.export.modules import STOCK, Pooling, Transformer, output_modules
 from stillhouse.students.factorised import narrow_words, words_name
 from stillhouse.students.output_head import check_states, finish
@@ -144,17 +149,28 @@ class RecurrentStudent(nn.Module):
         words_NH: Tensor = self.backbone.get_input_embeddings()(ids_N)
         return words_NH
 
-    def forward(self, tokens: Tokens, words_BTH: Tensor | None = None) -> Encoding:
+    def packs(self, device: torch.device) -> bool:
+        """Whether a batch can go through the encoder as one row."""
+        return packs(self.backbone, device)
+
+    def run_packed(self, packing: Packing) -> tuple[Tensor, ...]:
+        """Compute all hidden states of a row, each (N, H), the embedding layer's first."""
+        return run_packed(self.backbone, self.max_tokens, packing)
+
+    def forward(
+        self, tokens: Tokens, words_BTH: Tensor | None = None, states: States | None = None
+    ) -> Encoding:
         """Encode a batch; the embedding is float32 even under autocast.
 
         Args:
             tokens: The batch.
             words_BTH: Its word vectors, if they are looked up already; those of padding do not matter.
+            states: Its last state, (B, T, H), and all hidden states, if the encoder has run already.
 
         Raises:
             BadInput: A text has more tokens than the model has positions.
         """
-        last_BTH, hidden = run_backbone(self.backbone, self.max_tokens, tokens, words_BTH)
+        last_BTH, hidden = states or run_backbone(self.backbone, self.max_tokens, tokens, words_BTH)
         pooled_BH = pool(self.pooling, last_BTH, tokens.attention_mask_BT)
         embedding_BD = finish(pooled_BH, None, None, normalize=self.normalize)
         return Encoding(embedding_BD, hidden, tokens.attention_mask_BT)

@@ -13,12 +13,16 @@ from stillhouse.core.tensors import read_tensors
 from stillhouse.core.types import Encoding, StockModule, Tokens, WeightAdapter
 from stillhouse.plan.data import Model
 from stillhouse.students.backbone import (
+    States,
     checked_layers,
     load_backbone,
     max_tokens,
+    packs,
     run_backbone,
+    run_packed,
     transformer_folder,
 )
+from stillhouse.students.cpu.packing import Packing
 from stillhouse.students.export.modules import (
     COMPACT,
     UNTIED,
@@ -111,17 +115,28 @@ class TransformerStudent(nn.Module):
         words_NH: Tensor = self.backbone.get_input_embeddings()(ids_N)
         return words_NH
 
-    def forward(self, tokens: Tokens, words_BTH: Tensor | None = None) -> Encoding:
+    def packs(self, device: torch.device) -> bool:
+        """Whether a batch can go through the encoder as one row."""
+        return packs(self.backbone, device)
+
+    def run_packed(self, packing: Packing) -> tuple[Tensor, ...]:
+        """Compute all hidden states of a row, each (N, H), the embedding layer's first."""
+        return run_packed(self.backbone, self.max_tokens, packing)
+
+    def forward(
+        self, tokens: Tokens, words_BTH: Tensor | None = None, states: States | None = None
+    ) -> Encoding:
         """Encode a batch; the embedding is float32 also under autocast.
 
         Args:
             tokens: The batch.
             words_BTH: Its word vectors, if they are looked up already; those of padding do not matter.
+            states: Its last state, (B, T, H), and all hidden states, if the encoder has run already.
 
         Raises:
             BadInput: A text has more tokens than the model has positions.
         """
-        last_BTH, hidden = run_backbone(self.backbone, self.max_tokens, tokens, words_BTH)
+        last_BTH, hidden = states or run_backbone(self.backbone, self.max_tokens, tokens, words_BTH)
         pooled_BH = pool(self.pooling, last_BTH, tokens.attention_mask_BT)
         if self.pooler is not None:
             pooled_BH = finish(pooled_BH, self.pooler, torch.tanh, normalize=False)

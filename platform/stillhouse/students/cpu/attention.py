@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from stillhouse.core.allocation import keep_large_blocks
+from stillhouse.students.cpu.packing import current_packing, packed_attention
 
 if TYPE_CHECKING:
     from stillhouse.students.encoder import StudentModule
@@ -70,6 +71,12 @@ def _attention(
     **given: Any,
 ) -> tuple[Tensor, Tensor | None]:
     """Attend as transformers calls it; the mask is 0 for visible tokens and very negative for others."""
+    if (packing := current_packing()) is not None:
+        assert query_BHTD.shape[0] == 1, "a packed batch is one row"
+        scale = query_BHTD.shape[-1] ** -0.5 if scaling is None else scaling
+        states = (query_BHTD[0], key_BHTD[0], value_BHTD[0])
+        found_NHD = packed_attention(packing, *states, scale, dropout, training=module.training)
+        return found_NHD[None], None
     trains = torch.is_grad_enabled() and query_BHTD.requires_grad
     plain = key_BHTD.shape == query_BHTD.shape == value_BHTD.shape
     plain = plain and given.get("position_bias") is None and given.get("cache") is None

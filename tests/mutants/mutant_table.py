@@ -856,6 +856,16 @@ STUDENTS = [
         ("index_select(0, self.real_N)", "index_select(0, self.real_N.flip(0))", "tokens in another order"),
     ),
     *mistakes(
+        "students/transformer.py",
+        "students/test_head.py",
+        ("requires_grad_(not freeze_words)", "requires_grad_(freeze_words)", "frozen words are trained"),
+    ),
+    *mistakes(
+        "experiments/students/transformer.py",
+        "students/test_head.py",
+        ("freeze_words=self.freeze_words,", "", "a choice that reaches no student"),
+    ),
+    *mistakes(
         "students/backbone.py",
         "students/test_packing.py",
         ("(0 if unused is None else unused + 1)", "0", "positions of another architecture"),

@@ -445,3 +445,12 @@ def test_a_decoder_saved_as_a_language_model_is_pooled_by_its_last_token(
     student = student_of(folder)
     found = StudentEncoder(student, student.tokenizer.path, 40).encode(TEXTS)
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=2e-5)
+
+
+def test_a_choice_can_freeze_the_word_vectors(make_model: MakeModel) -> None:
+    folder = Path(make_model("bert").path)
+    for freeze in (True, False):
+        student = student_of(folder, freeze_words=freeze)
+        words = student.backbone.get_input_embeddings().weight
+        assert words.requires_grad is not freeze
+        assert student.backbone.embeddings.position_embeddings.weight.requires_grad

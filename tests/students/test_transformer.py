@@ -9,6 +9,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from stillhouse.core.errors import BadInput
+from stillhouse.core.identity import fingerprint, spec
 from stillhouse.core.types import Encoding, Tokens
 from stillhouse.plan.data import Model
 from stillhouse.students.backbone import layer_count, transformer_folder
@@ -268,3 +269,26 @@ def test_precomputed_word_embeddings_change_nothing(kind: str, make_model: MakeM
         garbage_BTH = words_BTH + 9.0 * (1 - TOKENS.attention_mask_BT).unsqueeze(-1)
         given = student(TOKENS, garbage_BTH).embedding_BD
     torch.testing.assert_close(given, encoded(student), atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_frozen_words_get_no_gradient_and_all_else_does(kind: str, make_model: MakeModel) -> None:
+    base = make_model(kind)
+    frozen, free = (TransformerStudent(base, freeze_words=words) for words in (True, False))
+    for student in (frozen, free):
+        student(TOKENS).embedding_BD[:, 0].sum().backward()
+    words = frozen.backbone.get_input_embeddings().weight
+    assert words.grad is None and not words.requires_grad
+    others = {name for name, each in frozen.named_parameters() if each.grad is not None}
+    assert others == {n for n, each in free.named_parameters() if each.grad is not None} - {
+        name for name, each in frozen.named_parameters() if each is words
+    }
+
+
+def test_a_student_that_freezes_nothing_keeps_its_identity(make_model: MakeModel) -> None:
+    base = make_model("bert")
+    plain, stated, frozen = (
+        fingerprint(spec(TransformerStudent, base=base, **given))
+        for given in ({}, {"freeze_words": False}, {"freeze_words": True})
+    )
+    assert plain == stated != frozen

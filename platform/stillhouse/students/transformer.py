@@ -53,6 +53,7 @@ class TransformerStudent(nn.Module):
     """
 
     version: ClassVar[int] = 2
+    unless_default: ClassVar[tuple[str, ...]] = ("freeze_words",)
     export_sides: ClassVar[tuple[str, ...]] = ()
 
     def __init__(
@@ -67,6 +68,7 @@ class TransformerStudent(nn.Module):
         attention: str = "sdpa",
         pretrained: bool = True,
         seed: int = 0,
+        freeze_words: bool = False,
     ) -> None:
         """Load the base model and keep the chosen layers.
 
@@ -83,6 +85,7 @@ class TransformerStudent(nn.Module):
                 implementation that transformers knows.
             pretrained: Load the base model's weights; otherwise use its shape with random weights.
             seed: Seed of all random weights. The global random state is left unchanged.
+            freeze_words: Keep the word vectors of the base model unchanged.
 
         Raises:
             BadInput: A value out of range, a layer the model does not have, or an unsuitable base.
@@ -103,6 +106,7 @@ class TransformerStudent(nn.Module):
         self.pooling, self.normalize = pooling, normalize
         self.max_tokens = max_tokens(self.backbone)
         self.tokenizer = dataclasses.replace(base, path=str(transformer_folder(base)))
+        self.backbone.get_input_embeddings().requires_grad_(not freeze_words)
         self.train()
 
     @property

@@ -25,6 +25,8 @@ class TransformerChoice(StudentChoice):
         normalize: Whether vectors have length 1; None does as the teacher's.
         max_length: Tokens per text that the student reads; 0 reads as many as the teacher.
         prompts: What the student is given before every text, by role; its export states them.
+        freeze_words: Whether the word vectors stay as they are in the checkpoint, so that a student made of
+            its teacher's layers goes on reading rare words as its teacher does.
     """
 
     key = "transformer"
@@ -38,6 +40,7 @@ class TransformerChoice(StudentChoice):
     normalize: bool | None = None
     max_length: int = 0
     prompts: Prompts = NO_PROMPTS
+    freeze_words: bool = False
 
     def __post_init__(self) -> None:
         """Check the ranges."""
@@ -64,4 +67,5 @@ class TransformerChoice(StudentChoice):
             normalize=head.normalize,
             dropout=dropout_of(self.dropout),
             seed=seed,
+            freeze_words=self.freeze_words,
         )

@@ -1,15 +1,26 @@
 """Distil a large text-embedding model into a small, fast one, and search for the best way to do it.
 
 The values of an experiment (`Experiment`, `Sentences`, `Pairs`, …) and the calls that work with them
-(`read_experiment`, `doctor`, `embed`, `train`, `sweep`, `evaluate`, `export`, `load`) are imported from here.
-Nothing heavy is imported before it is used.
+(`read_experiment`, `doctor`, `embed`, `train`, `sweep`, `evaluate`, `export`, `load`, `verify`) are imported
+from here. Nothing heavy is imported before it is used.
 """
 
 import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from stillhouse.api import Trained, doctor, embed, evaluate, export, load, read_experiment, sweep, train
+    from stillhouse.api import (
+        Trained,
+        doctor,
+        embed,
+        evaluate,
+        export,
+        load,
+        read_experiment,
+        sweep,
+        train,
+        verify,
+    )
     from stillhouse.core.errors import BadInput
     from stillhouse.experiments.augmentation import Augmentation
     from stillhouse.experiments.budget import Budget, Refit
@@ -61,6 +72,7 @@ __all__ = [
     "read_experiment",
     "sweep",
     "train",
+    "verify",
 ]
 _MODULES = {
     "Augmentation": "experiments.augmentation",
@@ -84,7 +96,18 @@ _MODULES = {
     "TransformerChoice": "experiments.students.transformer",
     "WordVectors": "experiments.kinds.word_vectors",
     **dict.fromkeys(
-        ("Trained", "doctor", "embed", "evaluate", "export", "load", "read_experiment", "sweep", "train"),
+        (
+            "Trained",
+            "doctor",
+            "embed",
+            "evaluate",
+            "export",
+            "load",
+            "read_experiment",
+            "sweep",
+            "train",
+            "verify",
+        ),
         "api",
     ),
 }

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from stillhouse.experiments.preparation import Prepared
     from stillhouse.preflight.finding import Finding
     from stillhouse.sweeps.runs import Training
+    from stillhouse.sweeps.verify import Checked
 
 
 @dataclass(frozen=True)
@@ -353,6 +354,26 @@ def export(
     from stillhouse.training.models import stage_of
 
     return export_stage(stage_of(str(stage), Workspace(_folder(root))), Path(folder), form=form)
+
+
+def verify(root: Path | str | None = None, *, repair: bool = False) -> "list[Checked]":
+    """Check everything in a workspace: texts, vectors, stages, checkpoints, studies, journals and exports.
+
+    Args:
+        root: See `embed`.
+        repair: Whether what is damaged is mended: moved aside, so that the command that needs it makes it
+            again, or replaced by its last good copy.
+
+    Returns:
+        Everything that was looked at, each with ``kind``, ``path``, ``problems``, ``cost`` (what mending it
+        costs), ``mended`` and ``note``.
+
+    Raises:
+        BadInput: There is no such workspace, or it is to be repaired while a run is going on there.
+    """
+    from stillhouse.sweeps.verify import verify as verified
+
+    return verified(_folder(root), repair=repair)
 
 
 def load(model: str | Path, *, root: Path | str | None = None, device: str = "auto") -> "Encoder":

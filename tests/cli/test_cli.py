@@ -26,7 +26,19 @@ JOBS = sorted(path.name for path in (ROOT / "jobs").glob("*.py"))
 
 @pytest.mark.parametrize(
     "command",
-    ["sweep", "train", "embed", "mine", "evaluate", "compare", "export", "store", "presets", "fields"],
+    [
+        "sweep",
+        "train",
+        "embed",
+        "mine",
+        "evaluate",
+        "compare",
+        "export",
+        "verify",
+        "store",
+        "presets",
+        "fields",
+    ],
 )
 def test_help_has_examples(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:

@@ -1387,6 +1387,35 @@ DATA = [
         ("        if sha256_of(path) != expected:", "        if False:", "damaged files are read"),
     ),
     *mistakes(
+        "core/databases.py",
+        "search/test_study_copies.py",
+        (
+            "if is_good_copy(copy):",
+            "if copy.exists():",
+            "a damaged copy of a study is taken",
+        ),
+        (
+            "        put_aside(path.with_name(path.name + ending))",
+            "        path.with_name(path.name + ending)",
+            "a rollback journal is played into the copy",
+        ),
+        ("    if problem or (newest", "    if (newest", "a damaged study is copied over the good copies"),
+        (
+            "    if code & 0xFF in _DAMAGE or",
+            "    if code or",
+            "a study that cannot be opened is called damaged",
+        ),
+    ),
+    *mistakes(
+        "core/notes.py",
+        "sweeps/test_verify.py",
+        (
+            "    return not isinstance(content, dict) or is_unchanged(content)",
+            "    return True",
+            "an altered note is read",
+        ),
+    ),
+    *mistakes(
         "core/tokenizing.py",
         "core/test_tokenizing.py corpora/test_tokens.py",
         (
@@ -2038,6 +2067,34 @@ EVALUATION = [
 
 SEARCH = [
     *mistakes(
+        "search/study_copies.py",
+        "search/test_study_copies.py",
+        (
+            '("trials", "*", _IN_FINISHED),',
+            "",
+            "another state of a finished trial is not noticed",
+        ),
+        (
+            'problem = "is missing, although this sweep had trials" if lost else ""',
+            'problem = ""',
+            "a lost study is begun anew",
+        ),
+        (
+            'or (number in ended and known[number] == "RUNNING")',
+            "",
+            "trials that the copy knows as running are not said",
+        ),
+    ),
+    *mistakes(
+        "search/searcher.py",
+        "search/test_study_copies.py",
+        (
+            "        keep_study(self._path)\n        del self._live[trial_id]",
+            "        del self._live[trial_id]",
+            "a finished trial is not copied",
+        ),
+    ),
+    *mistakes(
         "search/searcher.py",
         "search/test_searcher.py",
         (
@@ -2085,6 +2142,25 @@ SEARCH = [
             "the worst trial is the champion",
         ),
         ("*(-value for value in second)", "*second", "the slowest of equals is the champion"),
+    ),
+    *mistakes(
+        "sweeps/verify.py",
+        "sweeps/test_verify.py",
+        (
+            "    if not repair:\n        return list",
+            "    if False:\n        return list",
+            "a check moves files",
+        ),
+        (
+            "[folder / file for file in files or (MANIFEST,)]",
+            "[folder / MANIFEST]",
+            "a repair leaves the damaged file in its place",
+        ),
+        (
+            "        return look()\n    except (OSError, BadInput) as error:",
+            "        return look()\n    except ZeroDivisionError as error:",
+            "what cannot be read ends the check",
+        ),
     ),
     *mistakes(
         "sweeps/baseline.py",
@@ -2357,6 +2433,15 @@ CLUSTER_AND_TRACKING = [
             "        relocate(self.uri, _JOURNAL)\n",
             "",
             "a copied workspace writes its artifacts into the original's folder",
+        ),
+    ),
+    *mistakes(
+        "tracking/location.py",
+        "tracking/test_tracking_mlflow.py",
+        (
+            "        write_atomically(_mended(path), uuid.uuid4().hex.encode())",
+            "        pass",
+            "runs that a replaced database has lost are not sent again",
         ),
     ),
     *mistakes(

@@ -392,6 +392,27 @@ def contents(root: Path) -> dict[str, str]:
 
 
 @pytest.mark.ray
+def test_damaged_databases_and_notes_cost_no_trial_and_no_run(job: Job, resumed: dict[str, Any]) -> None:
+    runs = query(job.root / "mlflow.db", "select run_uuid, name, status from runs order by run_uuid")
+    sweep = job.root / "sweeps" / "ibkd"
+    os.truncate(sweep / "study.db", 30_000)
+    os.truncate(job.root / "mlflow.db", 200_000)
+    for name in ("sweep.json", "confirmed.json", "export.json"):
+        content = (sweep / name).read_bytes()
+        (sweep / name).write_bytes(content[: len(content) // 2] + b"?" + content[len(content) // 2 + 1 :])
+    weights = next(sweep.glob("export/**/*.safetensors"))
+    weights.write_bytes(weights.read_bytes()[:-1] + b"?")
+    assert job.ended(job.start()) == 0, job.outputs[-1]
+    for words in ("study.db is damaged", "No trial is lost.", "mlflow.db is damaged", "exported again"):
+        assert words in job.outputs[-1], words
+    assert job.states() == {"COMPLETE": TRIALS}
+    assert read_json(job.folder / "out.json") == resumed["report"]
+    assert runs == query(job.root / "mlflow.db", "select run_uuid, name, status from runs order by run_uuid")
+    assert job.ended(job.start()) == 0
+    assert "damaged" not in job.outputs[-1]
+
+
+@pytest.mark.ray
 def test_a_second_writer_is_refused(job: Job, resumed: dict[str, Any], capsys: Any) -> None:
     with locked(job.root / ".lock"):
         assert main(["sweep", "ibkd", *job.arguments()]) == 2

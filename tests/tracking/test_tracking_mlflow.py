@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from stillhouse.core.databases import copies_of
 from stillhouse.core.errors import BadInput
 from stillhouse.tracking import CHAMPION_SUFFIX, Row, View
 from stillhouse.tracking.location import prepare, relocate, tracking_uri, ui_command
@@ -43,6 +44,16 @@ def runs(root: Path) -> dict[str, Any]:
     by_name = {run.info.run_name: run for run in found}
     assert len(by_name) == len(found), "a run is duplicated"
     return by_name
+
+
+def forget_connections() -> None:
+    """Close MLflow's connections, as if each command were a process of its own."""
+    from mlflow.store.model_registry import sqlalchemy_store as registry
+    from mlflow.store.tracking import sqlalchemy_store as tracking
+
+    for store in (tracking.SqlAlchemyStore, registry.SqlAlchemyStore):
+        for engine in store._engine_map.values():
+            engine.dispose()
 
 
 def history(root: Path, run: Any, name: str) -> list[tuple[int, float, int]]:
@@ -107,6 +118,38 @@ def test_a_journal_sent_twice_changes_nothing(root: Path, opened: Open) -> None:
     found = runs(root)
     assert {n: (r.info.run_id, r.info.end_time, r.data.params) for n, r in found.items()} == before
     assert len(history(root, found["distil"], "loss")) == 10
+
+
+@pytest.mark.parametrize("copied", [True, False], ids=["copy", "no copy"])
+def test_a_damaged_database_is_replaced_and_every_run_is_sent_again(
+    root: Path, opened: Open, copied: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tracker = opened()
+    record_all(tracker, range(10))
+    assert tracker.close(30) == ""
+    tracker = opened()
+    assert list((root / "copies").glob("mlflow-*.db"))
+    record_all(tracker, range(20))
+    tracker.finish(SWEEP)
+    assert tracker.close(30) == ""
+    newest = copies_of(root / "mlflow.db")[-1]
+    newest.unlink()
+    if not copied:
+        shutil.rmtree(root / "copies")
+    content = (root / "mlflow.db").read_bytes()
+    (root / "mlflow.db").write_bytes(content[: len(content) // 2])
+    forget_connections()
+    with pytest.raises(BadInput, match="stillhouse verify --repair"):
+        read_runs(tracking_uri(root), experiment="tests")
+    assert opened().close(30) == ""
+    told = capsys.readouterr().err
+    assert "quarantine" in told and ("Its newest copy is used" in told) == copied
+    found = runs(root)
+    assert [step for step, _, _ in history(root, found["distil"], "loss")] == list(range(20))
+    assert found["sweep"].info.status == "FINISHED"
+    assert opened().close(30) == ""
+    assert "damaged" not in capsys.readouterr().err
+    assert {n: r.info.run_id for n, r in runs(root).items()} == {n: r.info.run_id for n, r in found.items()}
 
 
 def test_a_description_is_set_once_and_replaced_by_a_later_one(root: Path, opened: Open) -> None:

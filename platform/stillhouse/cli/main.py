@@ -20,6 +20,7 @@ from stillhouse.cli import (
     store,
     sweep,
     train,
+    verify,
 )
 from stillhouse.cli.run import check_json
 from stillhouse.core.artifacts import default_root
@@ -28,7 +29,21 @@ from stillhouse.core.errors import mistake_in
 from stillhouse.core.signals import sigterm_interrupts
 from stillhouse.experiments.experiment import Experiment
 
-COMMANDS = (sweep, train, doctor, embed, mine, evaluate, compare, dashboard, export, store, presets, fields)
+COMMANDS = (
+    sweep,
+    train,
+    doctor,
+    embed,
+    mine,
+    evaluate,
+    compare,
+    dashboard,
+    export,
+    verify,
+    store,
+    presets,
+    fields,
+)
 
 _EXAMPLES = """examples:
   stillhouse sweep ibkd                              the main job, with its defaults
@@ -38,10 +53,10 @@ _EXAMPLES = """examples:
   stillhouse mine --labelled pairs.jsonl --negatives 4 --output mined.jsonl
   stillhouse evaluate all-MiniLM-L6-v2 --json teacher.json
   stillhouse compare --experiment ibkd
-  stillhouse store verify
+  stillhouse verify --repair
 
-Exit codes: 0 done, 1 failed (`doctor`: it found an error), 2 bad input, 130 interrupted (the same command
-resumes), 141 the reader of the output closed the pipe.
+Exit codes: 0 done, 1 failed (`doctor`, `verify`: they found an error), 2 bad input, 130 interrupted (the same
+command resumes), 141 the reader of the output closed the pipe.
 """
 
 

@@ -312,7 +312,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     Raises:
         BadInput: The manifest is missing, not JSON, or not as it was written.
     """
-    manifest: dict[str, Any] = read_json(folder / MANIFEST)
+    manifest: dict[str, Any] = _parsed(folder / MANIFEST)
     if not isinstance(manifest, dict) or not is_unchanged(manifest):
         raise BadInput(
             f"{folder / MANIFEST} must be as it was written, but it was altered. Remove it and run the "
@@ -340,11 +340,18 @@ def without_nan(content: Any) -> Any:
 
 
 def read_json(path: Path) -> Any:
-    """Read JSON.
+    """Read JSON, without the checksum of its content if it states one.
 
     Raises:
         BadInput: The file is missing or not JSON.
     """
+    content = _parsed(path)
+    if not isinstance(content, dict):
+        return content
+    return {name: value for name, value in content.items() if name != OWN}
+
+
+def _parsed(path: Path) -> Any:
     try:
         return json.loads(path.read_bytes())
     except FileNotFoundError:

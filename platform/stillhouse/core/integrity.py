@@ -56,7 +56,9 @@ def with_own_sum(manifest: dict[str, Any]) -> dict[str, Any]:
 def is_unchanged(manifest: Mapping[str, Any]) -> bool:
     """Whether a manifest's content is what was written; older ones do not say so and count as unchanged."""
     content = {name: value for name, value in manifest.items() if name != OWN}
-    return OWN not in manifest or manifest[OWN] == _own_sum(content)
+    if OWN in manifest:
+        return bool(manifest[OWN] == _own_sum(content))
+    return not any(_is_one_letter_off(name) for name in manifest)
 
 
 def intact(path: Path) -> Path:
@@ -124,19 +126,32 @@ def is_whole(folder: Path, *, contents: bool) -> bool:
 
 def damage_of(folder: Path) -> list[str]:
     """Compare every file of a finished artifact anew; one sentence per problem, and nothing is moved."""
+    return [f"{name} {problem}" for name, problem in damaged_files(folder).items()]
+
+
+def damaged_files(folder: Path) -> dict[str, str]:
+    """Compare every file of a finished artifact anew; return what is wrong with it by the file's name.
+
+    Raises:
+        Hindered: The system does not let a file be read; it may be good.
+    """
     try:
         manifest = json.loads((folder / MANIFEST).read_bytes())
-    except (OSError, ValueError) as error:
-        return [f"{MANIFEST} cannot be read: {error}"]
+    except (FileNotFoundError, ValueError) as error:
+        return {MANIFEST: f"cannot be read: {error}"}
+    except OSError as error:
+        raise blocked(folder / MANIFEST, error) from None
     if not isinstance(manifest, dict) or not is_unchanged(manifest):
-        return [f"{MANIFEST} was altered"]
-    sums = stated_sums(manifest)
-    problems = []
-    for name, expected in sums.items():
-        if not (folder / name).exists():
-            problems.append(f"{name} is missing")
-        elif sha256_of(folder / name) != expected:
-            problems.append(f"{name} was altered: its bytes differ from those that were written")
+        return {MANIFEST: "was altered"}
+    problems = {}
+    for name, expected in stated_sums(manifest).items():
+        try:
+            if sha256_of(folder / name) != expected:
+                problems[name] = "was altered: its bytes differ from those that were written"
+        except FileNotFoundError:
+            problems[name] = "is missing"
+        except OSError as error:
+            raise blocked(folder / name, error) from None
     return problems
 
 
@@ -146,9 +161,9 @@ def put_aside(path: Path) -> Path | None:
     Returns:
         The file's new path; None if there was nothing to move or the folder cannot be written.
     """
-    folder, root = path.parent, path.parent.parent.parent
-    inside = (root / _WORKSPACE).exists()
-    target = root / QUARANTINE / folder.parent.name / folder.name if inside else folder / QUARANTINE
+    folder = path.parent
+    root = next((each for each in path.parents[:3] if (each / _WORKSPACE).exists()), None)
+    target = folder / QUARANTINE if root is None else root / QUARANTINE / folder.relative_to(root)
     moved = None
     with contextlib.suppress(OSError):
         target.mkdir(parents=True, exist_ok=True)
@@ -221,6 +236,11 @@ def _manifest_beside(path: Path) -> dict[str, Any] | None:
     except (FileNotFoundError, NotADirectoryError, ValueError):
         return None
     return known[1] if isinstance(known[1], dict) else None
+
+
+def _is_one_letter_off(name: str) -> bool:
+    """Whether a key is that of the checksum after the flip of a bit."""
+    return len(name) == len(OWN) and sum(a != b for a, b in zip(name, OWN, strict=True)) == 1
 
 
 def _own_sum(content: Mapping[str, Any]) -> str:

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
-from stillhouse.core.artifacts import Workspace, locked, read_json, write_json
+from stillhouse.core.artifacts import Workspace, locked, read_json
 from stillhouse.core.console import say
 from stillhouse.core.errors import BadInput
+from stillhouse.core.notes import has_note, write_note
 from stillhouse.corpora.reading.ingest import describe_examples, note_path, restore_examples
 from stillhouse.corpora.reading.sentences import clean, dedup_key, split_sentences
 from stillhouse.corpora.tables import open_rows, open_texts, write_rows, write_texts
@@ -53,7 +54,7 @@ def without_texts(workspace: Workspace, table: TextTable, held_out: TextTable) -
     label = f"{table.label}-kept"
     note = _note(workspace, label, table, held_out)
     with locked(note.with_suffix(".lock")):
-        if note.exists():
+        if has_note(note):
             known = read_json(note)
             kept = TextTable(known["table"], label) if known["left_out"] else table
             if workspace.finished(kept):
@@ -72,7 +73,7 @@ def without_texts(workspace: Workspace, table: TextTable, held_out: TextTable) -
             kept = write_texts(
                 workspace, label, others, deduplicate=False, origin={"without": held_out.sha256}
             )
-        write_json(note, {"table": kept.sha256, "left_out": left_out})
+        write_note(note, {"table": kept.sha256, "left_out": left_out})
     say(f"  {left_out:,} of {len(texts):,} texts are left out: they are queries or judged passages")
     return kept, left_out
 
@@ -89,7 +90,7 @@ def without_rows(workspace: Workspace, examples: Examples, held_out: TextTable) 
     label = f"{examples.label}-kept"
     note = _note(workspace, label, examples, held_out)
     with locked(note.with_suffix(".lock")):
-        if note.exists():
+        if has_note(note):
             known = read_json(note)
             found = restore_examples(workspace, known["examples"]) if known["left_out"] else examples
             if found is not None:
@@ -126,7 +127,7 @@ def without_rows(workspace: Workspace, examples: Examples, held_out: TextTable) 
                 {name: moved[examples.columns[name]][ids[kept_N]] for name, ids in rows.items()},
                 label,
             )
-        write_json(note, {"examples": describe_examples(kept), "left_out": left_out})
+        write_note(note, {"examples": describe_examples(kept), "left_out": left_out})
     say(f"  {left_out:,} of {len(kept_N):,} pairs are left out: they have a query or a judged passage")
     return kept, left_out
 

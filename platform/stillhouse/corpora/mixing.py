@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from stillhouse.core.artifacts import Workspace, locked, read_json, write_json
+from stillhouse.core.artifacts import Workspace, locked, read_json
 from stillhouse.core.console import Progress, say, warn
 from stillhouse.core.errors import BadInput, require
+from stillhouse.core.notes import has_note, write_note
 from stillhouse.core.types import IntArray
 from stillhouse.corpora.reading.corpus import ReadOptions, hub_name, list_files, read_texts
 from stillhouse.corpora.reading.ingest import corpus_label, note_path
@@ -119,14 +120,14 @@ def mix_texts(
     }
     note = note_path(workspace, "mix", signature)
     with locked(note.with_suffix(".lock")):
-        if not refresh and note.exists():
+        if not refresh and has_note(note):
             known = _recalled(read_json(note))
             tables = [part[0] for split in _SPLITS for part in getattr(known, split) if part is not None]
             if all(workspace.finished(table) for table in tables):
                 return known
         pools = _Reading(workspace, sources, {dedup_key(t) for b in barred for t in open_texts(workspace, b)})
         mixed = _divided(workspace, pools.read(count), held_out)
-        write_json(note, {split: _noted(getattr(mixed, split)) for split in _SPLITS})
+        write_note(note, {split: _noted(getattr(mixed, split)) for split in _SPLITS})
     return mixed
 
 
@@ -269,11 +270,11 @@ def joined(workspace: Workspace, label: str, tables: Sequence[TextTable]) -> Tex
         return tables[0]
     note = note_path(workspace, f"{label}-joined", {"version": VERSION, "tables": [t.sha256 for t in tables]})
     with locked(note.with_suffix(".lock")):
-        if note.exists():
+        if has_note(note):
             known = TextTable(read_json(note)["table"], label)
             if workspace.finished(known):
                 return known
         texts = (text for table in tables for text in open_texts(workspace, table))
         table = write_texts(workspace, label, texts, deduplicate=False, origin={"joined": len(tables)})
-        write_json(note, {"table": table.sha256})
+        write_note(note, {"table": table.sha256})
     return table

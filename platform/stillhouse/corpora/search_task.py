@@ -14,9 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from stillhouse.core.artifacts import Workspace, locked, read_json, write_json
+from stillhouse.core.artifacts import Workspace, locked, read_json
 from stillhouse.core.console import say
 from stillhouse.core.errors import BadInput, require
+from stillhouse.core.notes import has_note, write_note
 from stillhouse.corpora.held_out import write_held_out
 from stillhouse.corpora.published.judged import (
     Judged,
@@ -134,12 +135,12 @@ def note_task(note: Path, task: SearchTask) -> None:
     }
     labels = {"dev": task.dev.label, "test": task.test.label}
     held_out = [task.held_out.sha256, task.held_out.label]
-    write_json(note, {**parts, "labels": labels, "held_out": held_out, "summary": task.summary})
+    write_note(note, {**parts, "labels": labels, "held_out": held_out, "summary": task.summary})
 
 
 def recall_task(workspace: Workspace, note: Path) -> SearchTask | None:
     """Restore the task of a cache file; None if there is none, or a part of it no longer exists."""
-    if not note.exists():
+    if not has_note(note):
         return None
     known = read_json(note)
     dev, test = (

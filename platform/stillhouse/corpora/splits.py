@@ -3,8 +3,9 @@
 import hashlib
 from collections.abc import Iterator
 
-from stillhouse.core.artifacts import Workspace, locked, read_json, write_json
+from stillhouse.core.artifacts import Workspace, locked, read_json
 from stillhouse.core.errors import BadInput
+from stillhouse.core.notes import has_note, write_note
 from stillhouse.corpora.tables import Texts, open_texts, write_texts
 from stillhouse.plan.data import TextTable
 
@@ -26,7 +27,7 @@ def split_table(
     """
     note = workspace.root / "sources" / f"split-{table.fingerprint}-{held_out}.json"
     with locked(note.with_suffix(".lock")):
-        if note.exists():
+        if has_note(note):
             parts = [TextTable(sha256, label) for label, sha256 in read_json(note).items()]
             if all(workspace.finished(part) for part in parts):
                 return parts[0], parts[1], parts[2]
@@ -42,7 +43,7 @@ def split_table(
             for name, (low, high) in ranges.items()
         }
         order = [made["train"], made["dev"], made["test"]]
-        write_json(note, {part.label: part.sha256 for part in order})
+        write_note(note, {part.label: part.sha256 for part in order})
         return order[0], order[1], order[2]
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from stillhouse.core.artifacts import locked, read_json, sha256_of, write_json
 from stillhouse.core.console import Progress, say
 from stillhouse.core.devices import usable_device
+from stillhouse.core.notes import has_note, write_note
 from stillhouse.corpora.augmentation import with_synonyms
 from stillhouse.corpora.reading.ingest import note_path
 from stillhouse.corpora.reading.sentences import clean, dedup_key
@@ -68,7 +69,7 @@ def augment_table(
     label = f"{sentences.label}-augmented"
     note = note_path(workspace, label, signature)
     with locked(note.with_suffix(".lock")):
-        if note.exists():
+        if has_note(note):
             known = read_json(note)
             table = TextTable(sha256=known["table"], label=label)
             if workspace.finished(table):
@@ -80,7 +81,7 @@ def augment_table(
         rows = _rows(workspace, sentences, held_out, ways, augmentation.copies, counts)
         table = write_texts(workspace, label, rows, deduplicate=False, origin={"augmented": sentences.sha256})
         kept = {f"augmented_{name}": counts[name] for name in _COUNTED}
-        write_json(note, {"table": table.sha256, "label": label, "counts": kept})
+        write_note(note, {"table": table.sha256, "label": label, "counts": kept})
         shutil.rmtree(note.with_suffix(""), ignore_errors=True)
     say(f"  {label}: " + ", ".join(f"{counts[name]:,} {name.replace('_', ' ')}" for name in _COUNTED))
     return table, kept

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stillhouse.core.artifacts import Workspace, locked, read_json, write_json
+from stillhouse.core.artifacts import Workspace, locked, read_json
 from stillhouse.core.console import Progress
 from stillhouse.core.errors import require
+from stillhouse.core.notes import has_note, write_note
 from stillhouse.core.types import IntArray
 from stillhouse.corpora.candidates import coverage, pick_candidates
 from stillhouse.corpora.published.fever import SPLITS, Fever, fever_files, read_fever
@@ -49,7 +50,7 @@ def read_claims(
     files = [list_files(str(path))[1] for path in (claims, pages)]
     note = note_path(workspace, "claims", {"version": VERSION, "files": files, "options": options})
     with locked(note.with_suffix(".lock")):
-        if note.exists() and not refresh:
+        if has_note(note) and not refresh:
             kept = read_json(note)
             known = {name: restore_examples(workspace, part) for name, part in kept["parts"].items()}
             if all(known.values()):
@@ -57,7 +58,7 @@ def read_claims(
         fever = read_fever(claims, pages, split_by=choice.split_by)
         searched = note.with_suffix(".tfidf.npz")
         parts, facts = write_claims(workspace, fever, choice, keep=searched)
-        write_json(
+        write_note(
             note, {"parts": {name: describe_examples(part) for name, part in parts.items()}, "facts": facts}
         )
         searched.unlink(missing_ok=True)

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from stillhouse.core.artifacts import Workspace, read_json, read_manifest, replacing, sha256_of, write_json
+from stillhouse.core.artifacts import Workspace, read_json, read_manifest, replacing, sha256_of
 from stillhouse.core.console import say
 from stillhouse.core.errors import require
+from stillhouse.core.notes import has_note, write_note
 from stillhouse.core.types import FloatArray
 from stillhouse.corpora.reading.corpus import hub_name, list_files
 from stillhouse.corpora.reading.ingest import note_path
@@ -87,7 +88,7 @@ def mine(
     examples, rule = _planned(experiment, workspace, embedding, refresh=refresh)
     signature = {"examples": examples.fingerprint, "output": str(output.resolve())}
     note = note_path(workspace, "mined-file", signature)
-    if note.exists() and output.exists() and (kept := read_json(note))["sha256"] == sha256_of(output):
+    if has_note(note) and output.exists() and (kept := read_json(note))["sha256"] == sha256_of(output):
         say(f"  {output} is up to date")
         report: dict[str, Any] = kept["report"]
         return report
@@ -97,7 +98,7 @@ def mine(
     teacher, manifest = rule.queries.teacher, read_manifest(workspace.path(examples))
     name = experiment.teacher.name if isinstance(teacher, Model) else str(getattr(teacher, "name", ""))
     report = _report(experiment, name, manifest, output, means, started)
-    write_json(note, {"sha256": sha256_of(output), "report": report})
+    write_note(note, {"sha256": sha256_of(output), "report": report})
     return report
 
 

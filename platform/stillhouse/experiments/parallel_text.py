@@ -4,9 +4,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stillhouse.core.artifacts import locked, read_json, write_json
+from stillhouse.core.artifacts import locked, read_json
 from stillhouse.core.errors import require
 from stillhouse.core.identity import spec
+from stillhouse.core.notes import has_note, write_note
 from stillhouse.corpora.reading.corpus import hub_name, list_files
 from stillhouse.corpora.reading.ingest import describe_examples, note_path, restore_examples
 from stillhouse.corpora.reading.parallel import Parallel as ParallelCorpus
@@ -102,13 +103,13 @@ def read_parallel_data(
     }
     note = note_path(workspace, "parallel", signature)
     with locked(note.with_suffix(".lock")):
-        if note.exists() and not refresh:
+        if has_note(note) and not refresh:
             known = [restore_examples(workspace, part) for part in read_json(note)["parts"]]
             if all(known):
                 return ParallelParts(*known)  # type: ignore[arg-type]
         parts = _split(workspace, first, last, held_out)
         made = [part for part in (parts.train, parts.dev, parts.test, parts.contrast) if part is not None]
-        write_json(note, {"parts": [describe_examples(part) for part in made]})
+        write_note(note, {"parts": [describe_examples(part) for part in made]})
         return parts
 
 

@@ -8,9 +8,10 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from stillhouse.cluster.resources import teacher_actors
-from stillhouse.core.artifacts import Workspace, write_json
+from stillhouse.core.artifacts import Workspace
 from stillhouse.core.console import Progress, say
 from stillhouse.core.identity import Spec, canonical, fingerprint
+from stillhouse.core.notes import has_note, write_note
 from stillhouse.core.roles import PLAIN
 from stillhouse.corpora.pydocs.selection import pydocs
 from stillhouse.corpora.tables import open_rows, open_texts
@@ -433,8 +434,8 @@ def embed_stores(stores: list[Store], workspace: Workspace, embedding: Embedding
         return
     # `store gc` keeps what an experiment reads.
     note = workspace.root / "experiments" / f"{fingerprint(stores)}.json"
-    if not note.exists():
-        write_json(note, {"stores": [canonical(part) for part in stores]})
+    if not has_note(note):
+        write_note(note, {"stores": [canonical(part) for part in stores]})
     missing = [store for store in stores if not workspace.finished(store)]
     if not missing:
         return

@@ -6,6 +6,7 @@ every start is a new ``Tuner`` whose searcher continues the study:
 
 * A trial is written in one transaction, with all its parameters, once they are known: a kill leaves a
   complete trial or none.
+* The study is copied when a trial has been issued and when it has ended (`stillhouse.search.study_copies`).
 * Trials that a dead process left running are issued again, with the same number and parameters, before any
   new one; their artifacts make them resume.
 * The sampler is a function of the seed and the trials so far (`stillhouse.search.samplers`).
@@ -32,6 +33,7 @@ from stillhouse.search.proposals import propose
 from stillhouse.search.records import REPORT, TrialRecord, attributes, is_finite, record
 from stillhouse.search.samplers import Search, check_sampler
 from stillhouse.search.space import Space
+from stillhouse.search.study_copies import keep_study
 
 __all__ = ["ExplainErrors", "Measure", "StudySearcher", "TrialRecord"]
 
@@ -90,6 +92,7 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         self._open_storage: tuple[Any, int] | None = None
         self._check_same_search()
         self._orphans = deque(self._running())
+        keep_study(self._path)
 
     # Called by Tune.
 
@@ -132,6 +135,7 @@ class StudySearcher(Searcher):  # type: ignore[misc]
             result.update({f"metrics/{name}": result[name]} if name in result else {})
         storage.set_trial_user_attr(trial._trial_id, REPORT, attributes(result, reason))
         storage.set_trial_state_values(trial._trial_id, state, values)
+        keep_study(self._path)
         del self._live[trial_id]
 
     def save(self, checkpoint_path: str) -> None:
@@ -146,6 +150,7 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         """Record why a trial failed; may be called after its end."""
         storage, study = self._storage
         storage.set_study_user_attr(study, f"reason:{number}", reason)
+        keep_study(self._path)
 
     def records(self) -> list[TrialRecord]:
         """All trials that count, ordered by number."""
@@ -232,7 +237,9 @@ class StudySearcher(Searcher):  # type: ignore[misc]
             distributions=distributions(self._space),
         )
         template.datetime_start = datetime.now()
-        return int(storage.get_trial(storage.create_new_trial(study, template)).number)
+        number = int(storage.get_trial(storage.create_new_trial(study, template)).number)
+        keep_study(self._path)
+        return number
 
     def _note_evaluation(self, number: int, result: Mapping[str, Any]) -> None:
         value, examples = result.get(self._objective), result.get("examples_seen")

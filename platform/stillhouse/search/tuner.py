@@ -19,6 +19,7 @@ from stillhouse.search.records import TrialRecord
 from stillhouse.search.scheduler import StudyScheduler
 from stillhouse.search.schedulers import load_scheduler
 from stillhouse.search.searcher import ExplainErrors, StudySearcher
+from stillhouse.search.study_copies import STUDY
 from stillhouse.search.trial import Context, run_trial
 from stillhouse.training.models import encoder_in
 from stillhouse.training.rank_sync import Interrupted
@@ -120,7 +121,7 @@ def _searcher(options: SweepOptions, context: Context, folder: Path, budget: int
     if len(options.objectives) > 1:
         objectives = [(context.quality, "max"), _METRICS[options.objectives[1]]]
     return StudySearcher(
-        str(folder / "study.db"),
+        str(folder / STUDY),
         options.space,
         sampler=options.sampler,
         trials=options.trials,

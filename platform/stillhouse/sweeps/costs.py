@@ -4,9 +4,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from stillhouse.core.artifacts import Workspace, read_json, write_json
+from stillhouse.core.artifacts import Workspace
 from stillhouse.core.devices import usable_device
 from stillhouse.core.identity import fingerprint
+from stillhouse.core.notes import read_note, write_note
 from stillhouse.evaluation.cost import cost
 from stillhouse.reports.entries import COSTS
 from stillhouse.search.records import TrialRecord
@@ -34,7 +35,7 @@ def costs_of(
         folder: The sweep's folder, where the costs of other architectures are kept.
     """
     workspace, path = Workspace(Path(context.root)), folder / "costs.json"
-    known: dict[str, dict[str, float]] = read_json(path) if path.exists() else {}
+    known: dict[str, dict[str, float]] = read_note(path, "The costs are measured again.") or {}
     known[fingerprint(champion.stage.student)] = {name: measured[name] for name in COSTS}
     for record in records:
         if record.state != "COMPLETE":
@@ -45,5 +46,5 @@ def costs_of(
             encoder: Any = encoder_in(workspace.path(stage), usable_device(context.where.device))
             figures = cost(encoder, encoder.student, runs=_RUNS, calls=_CALLS)
             known[key] = {name: figures[name] for name in COSTS}
-            write_json(path, known)
+            write_note(path, known)
         yield record, known[key]

@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from stillhouse.core.artifacts import Workspace, read_json, read_manifest, write_atomically, write_json
-from stillhouse.core.console import say
+from stillhouse.core.artifacts import Workspace, read_manifest, write_atomically, write_json
+from stillhouse.core.console import say, warn
 from stillhouse.core.devices import usable_device
 from stillhouse.core.identity import fingerprint
+from stillhouse.core.integrity import FILES
 from stillhouse.core.machine import describe_machine
+from stillhouse.core.notes import read_note, write_note
 from stillhouse.core.types import Encoder, Scorer
 from stillhouse.corpora.tables import open_texts
 from stillhouse.evaluation.cost import cost, pairs_per_second
@@ -33,6 +35,7 @@ from stillhouse.reports.trials import front, second_name, varied
 from stillhouse.search.observer import Observer
 from stillhouse.search.records import TrialRecord, best_record
 from stillhouse.search.space import Space
+from stillhouse.search.study_copies import STUDY
 from stillhouse.search.trial import Context
 from stillhouse.students.export.modules import STOCK, TOWERS
 from stillhouse.students.sizes import sizes
@@ -47,7 +50,13 @@ from stillhouse.sweeps.contenders import (
     teacher_of,
 )
 from stillhouse.sweeps.costs import costs_of
-from stillhouse.sweeps.export import CARD, champion_card, export_stage
+from stillhouse.sweeps.export import (
+    CARD,
+    champion_card,
+    checksums_of_export,
+    damage_of_export,
+    export_stage,
+)
 from stillhouse.sweeps.findings import Findings, findings_of
 from stillhouse.sweeps.refit import chosen_student, refit_remark
 from stillhouse.sweeps.test_log import record_test_use
@@ -85,7 +94,7 @@ def deliver(
     reused = reuse((context.plan(dict(r.hyper_parameters)) for r in records if r.values), workspace)
     if reused:
         say(f"\n{reuse_table(reused)}")
-    findings = findings_of(context, space, records, folder / "study.db")
+    findings = findings_of(context, space, records, folder / STUDY)
     for line in findings.lines():
         say(line)
     best = front(records)
@@ -143,8 +152,8 @@ def _tested(
 ) -> dict[str, dict[str, Any]]:
     """Run the test suite once for these models; the results are kept in the sweep's folder."""
     path = folder / f"test-{contenders.fingerprint}.json"
-    if path.exists():
-        kept: dict[str, dict[str, Any]] = read_json(path)
+    kept: dict[str, dict[str, Any]] | None = read_note(path, "The test suite is run again.")
+    if kept is not None:
         return kept
     suite = contenders.prepared.test.opens
     before = record_test_use(workspace, suite, f"sweep {observer.name}")
@@ -167,7 +176,7 @@ def _tested(
         tested["TF-IDF"] = {"metrics": order, "cost": {}}
     if "baseline" in tested:
         tested["baseline"]["title"] = baseline_name(observer.context.method)
-    write_json(path, tested)
+    write_note(path, tested)
     return tested
 
 
@@ -196,16 +205,21 @@ def _export(
 ) -> tuple[Path, float]:
     export, note = folder / "export", folder / "export.json"
     sha256 = read_manifest(champion.folder)["weights_sha256"]
-    if note.exists() and export.is_dir():
-        made = read_json(note)
-        if made["weights_sha256"] == sha256:
+    made = read_note(note, "The student is exported again.")
+    if made is not None and made["weights_sha256"] == sha256 and export.is_dir():
+        damaged = damage_of_export(export, made)
+        if not damaged:
             return export, float(made["parity"])
+        warn(f"{export}: {'; '.join(damaged)}. The student is exported again.")
     method, values = load_method(context.method), dict(champion.record.hyper_parameters)
     workspace = Workspace(Path(context.root))
     card = champion_card(name, method, contenders.prepared, champion.stage, values, tested, workspace)
-    write_json(folder / CARD, card.as_json())
+    write_note(folder / CARD, card.as_json())
     parity = export_stage(champion.folder, export, card=card, texts=_texts(champion, workspace))
-    write_json(note, {"weights_sha256": sha256, "parity": parity, "stage": str(champion.folder)})
+    files = checksums_of_export(export)
+    write_note(
+        note, {"weights_sha256": sha256, "parity": parity, "stage": str(champion.folder), FILES: files}
+    )
     return export, parity
 
 
@@ -238,7 +252,7 @@ def _track(
         folder / "figures",
         records,
         observer.context.quality,
-        study=folder / "study.db",
+        study=folder / STUDY,
         teacher=teacher_dev,
         tested=tested,
         title=f"Sweep {observer.name}",
@@ -328,8 +342,8 @@ def _teacher_dev(
     # Where weights of teachers are searched, further trials may end with others.
     own = "" if taught_by == setting.teacher else f"-{fingerprint(taught_by)}"
     path = folder / f"teacher-dev{own}.json"
-    if path.exists():
-        kept: dict[str, float] = read_json(path)
+    kept: dict[str, float] | None = read_note(path, "The teacher is measured again.")
+    if kept is not None:
         return kept
     if asks(setting):
         say("the teacher is not measured: every text of the suites would be sent to its endpoint")
@@ -341,7 +355,7 @@ def _teacher_dev(
     if (setting.get(Claims) is not None and champion is None) or encoder is None:
         return {}
     figures = figures_of(setting.dev, encoder, workspace)
-    write_json(path, figures)
+    write_note(path, figures)
     return figures
 
 

@@ -1,18 +1,20 @@
 """Export of a trained stage: the folder, its parity check and its model card."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from stillhouse.core.artifacts import Workspace, read_json, read_manifest, write_atomically
+from stillhouse.core.artifacts import Workspace, read_manifest, sha256_of, write_atomically
 from stillhouse.core.console import say
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.identity import Spec
+from stillhouse.core.integrity import FILES
 from stillhouse.core.machine import describe_machine
+from stillhouse.core.notes import sound_note
 from stillhouse.core.tokenizing import lower_cases
 from stillhouse.core.types import Encoder, Exportable, FloatArray, MeasuredSize, StudentHolder
 from stillhouse.corpora.pydocs.licences import package_licences
@@ -275,13 +277,31 @@ def _licences_of(teacher: Teacher) -> str:
     return " and ".join(dict.fromkeys(each or "unknown" for each in found)) if any(found) else ""
 
 
+def checksums_of_export(folder: Path) -> dict[str, str]:
+    """Hash the files of an exported folder by their relative names, except its card, which may be edited."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != "README.md")
+    return {str(path.relative_to(folder)): sha256_of(path) for path in files}
+
+
+def damage_of_export(folder: Path, note: Mapping[str, Any]) -> list[str]:
+    """Compare an exported folder with the checksums that the sweep's note states; one phrase per problem."""
+    problems = []
+    for name, expected in note.get(FILES, {}).items():
+        if not (folder / name).is_file():
+            problems.append(f"{name} is missing")
+        elif sha256_of(folder / name) != expected:
+            problems.append(f"{name} was altered")
+    return problems
+
+
 def card_of(stage: Path) -> Card:
     """Gather what is known of a stage's student: from the sweep that delivered it, else from the stage."""
     workspace = Workspace(stage.parent.parent)
     for kept in sorted((workspace.root / SWEEPS).glob(f"*/{CARD}")):
         known = (kept.parent / DELIVERED).is_file()
         if known and delivered(kept.parent).resolve() == stage.resolve():
-            return Card(**read_json(kept))
+            card = sound_note(kept)
+            return _stage_card(stage) if card is None else Card(**card)
     return _stage_card(stage)
 
 

@@ -5,10 +5,11 @@ from typing import Any
 
 from stillhouse.cluster.connection import refuse_hidden_root
 from stillhouse.cluster.resources import concurrency
-from stillhouse.core.artifacts import Workspace, read_json, remove_leftovers, write_json
+from stillhouse.core.artifacts import Workspace, remove_leftovers
 from stillhouse.core.console import say, warn
 from stillhouse.core.errors import BadInput
 from stillhouse.core.identity import canonical, fingerprint
+from stillhouse.core.notes import read_note_twice, write_note_twice
 from stillhouse.experiments.preparation import Prepared, prepare
 from stillhouse.experiments.sentence_tables import AGREEMENT
 from stillhouse.experiments.teacher_weights import is_weight, weighted
@@ -19,6 +20,7 @@ from stillhouse.preflight.examination import at_start
 from stillhouse.preflight.finding import print_concerns
 from stillhouse.preflight.planned import texts_of
 from stillhouse.search.options import LATENCY, SweepOptions
+from stillhouse.search.study_copies import STUDY, heal_study
 from stillhouse.sweeps.checks import check_rows, warn_of_few_steps
 from stillhouse.sweeps.session import session
 
@@ -41,7 +43,7 @@ def sweep(options: SweepOptions) -> dict[str, Any]:
         address=options.address,
         nested=options.need.workers > 1,
         verbose=options.verbose,
-        check=lambda: check_same_sweep(options),
+        check=lambda: _check_folder(options),
     ) as (workspace, device):
         options = options.on(device)
         at_once = _at_once(options)
@@ -110,8 +112,14 @@ def open_sweep(options: SweepOptions, prepared: Prepared, workspace: Workspace) 
     folder = _folder(options)
     remove_leftovers(folder)
     if not _same_sweep(options, parts):
-        write_json(folder / "sweep.json", {"identity": _identity(parts), **parts})
+        write_note_twice(folder / "sweep.json", {"identity": _identity(parts), **parts})
     return folder
+
+
+def _check_folder(options: SweepOptions) -> None:
+    """Refuse another search under an existing name, and heal the study of the same one."""
+    check_same_sweep(options)
+    heal_study(_folder(options))
 
 
 def check_same_sweep(options: SweepOptions) -> None:
@@ -122,9 +130,12 @@ def check_same_sweep(options: SweepOptions) -> None:
 def _same_sweep(options: SweepOptions, parts: dict[str, Any]) -> bool:
     """Whether the sweep was begun with these parts; refused if it was begun with others."""
     path = _folder(options) / "sweep.json"
-    if not path.exists():
+    begun = read_note_twice(path)
+    if begun is None:
+        if (path.parent / STUDY).exists():
+            warn(f"{path} is lost: this sweep continues with the data that this command names.")
         return False
-    known, identity = read_json(path)["identity"], _identity(parts)
+    known, identity = begun["identity"], _identity(parts)
     other = [name for name in identity if identity[name] != known.get(name)]
     if other:
         raise BadInput(

@@ -10,6 +10,9 @@ from stillhouse.plan.stage import Stage
 from stillhouse.tracking.location import sqlite_path, tracking_uri
 from stillhouse.tracking.reading import tag_runs
 
+TEST_LOG = "openings.jsonl"
+"""The file of the workspace with one line per use."""
+
 
 def record_test_use(workspace: Workspace, suite: str, what: str) -> int:
     """Record that a test suite is about to be used.
@@ -22,16 +25,26 @@ def record_test_use(workspace: Workspace, suite: str, what: str) -> int:
     Returns:
         Number of earlier uses of this suite.
     """
-    path = workspace.root / "openings.jsonl"
-    before = 0
-    if path.exists():
-        lines = path.read_text(encoding="utf-8").splitlines()
-        before = sum(json.loads(line)["suite"] == suite for line in lines)
+    path = workspace.root / TEST_LOG
+    log = path.read_bytes() if path.exists() else b""
+    suites = [suite_in(line) for line in log.splitlines()]
+    before = sum(known in (suite, None) for known in suites)
+    if None in suites:
+        warn(f"{suites.count(None)} damaged lines of {path} count as uses of this suite.")
     entry = {"suite": suite, "what": what, "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(entry) + "\n")
+        # A kill or a full disk may have cut the last line.
+        file.write(("" if log.endswith(b"\n") or not log else "\n") + json.dumps(entry) + "\n")
     return before
+
+
+def suite_in(line: bytes) -> str | None:
+    """The suite that a line of the log names; None if the line is damaged."""
+    try:
+        return str(json.loads(line)["suite"])
+    except (ValueError, KeyError, TypeError):
+        return None
 
 
 def tag_tested_runs(workspace: Workspace, suite: str, model: str) -> int:

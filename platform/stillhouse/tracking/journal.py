@@ -8,11 +8,10 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from stillhouse.core.artifacts import write_json
 from stillhouse.core.console import warn
-from stillhouse.core.integrity import is_unchanged, moved, put_aside, with_own_sum
+from stillhouse.core.notes import read_note, read_note_twice, write_note, write_note_twice
 from stillhouse.core.redaction import redacted, redacted_json
-from stillhouse.tracking import Key
+from stillhouse.tracking import TRIAL, Key
 
 Entry = dict[str, Any]
 _SUBJECT: dict[str, tuple[str, ...]] = {
@@ -120,7 +119,7 @@ class Journal:
     def confirm(self, destination: str, position: int) -> None:
         """Record that a destination has accepted everything up to an offset."""
         positions = self._read_positions() | {_digest(destination): position}
-        write_json(self._positions, positions)
+        write_note(self._positions, positions)
 
     def refuse(self, entries: list[Entry], reason: str) -> None:
         """Set aside entries that a destination will never accept, with its reason."""
@@ -130,12 +129,12 @@ class Journal:
 
     def versions(self) -> dict[str, str]:
         """Return registered versions by ``name@weights``."""
-        found = _read_or_put_aside(self.folder / "registered.json", "The server knows the versions.")
+        found = read_note(self.folder / "registered.json", "The server knows the versions.") or {}
         return {name: str(version) for name, version in found.items()}
 
     def keep_version(self, name: str, weights: str, version: str) -> None:
         """Record the version of some weights."""
-        write_json(self.folder / "registered.json", {**self.versions(), f"{name}@{weights}": version})
+        write_note(self.folder / "registered.json", {**self.versions(), f"{name}@{weights}": version})
 
     def close(self) -> None:
         """Close the file."""
@@ -143,7 +142,7 @@ class Journal:
             self._file.close()
 
     def _read_positions(self) -> dict[str, int]:
-        found = _read_or_put_aside(self._positions, "Everything is sent again, which changes nothing.")
+        found = read_note(self._positions, "Everything is sent again, which changes nothing.") or {}
         return {name: value for name, value in found.items() if isinstance(value, int)}
 
     def _news(self, entry: Entry) -> list[Entry]:
@@ -184,30 +183,37 @@ class Journal:
 
 def _identity(folder: Path) -> str:
     """Return the journal's id; it is kept twice, since without it runs would be made a second time."""
-    files = [folder / "identity.json", folder / "identity.copy.json"]
-    found = [_read_or_put_aside(file, "Its copy is used.").get("journal") for file in files]
-    known = next((each for each in found if isinstance(each, str) and each), None)
-    if known is None and (folder / "journal.jsonl").exists():
-        warn(f"{files[0]} is lost: the runs of this sweep are recorded anew under another id.")
-    journal = known or uuid.uuid4().hex[:16]
-    for file, each in zip(files, found, strict=True):
-        if each != journal:
-            write_json(file, with_own_sum({"journal": journal}))
+    path = folder / "identity.json"
+    known = (read_note_twice(path) or {}).get("journal")
+    if isinstance(known, str) and known:
+        return known
+    if (folder / "journal.jsonl").exists():
+        warn(f"{path} is lost: the runs of this sweep are recorded anew under another id.")
+    journal = uuid.uuid4().hex[:16]
+    write_note_twice(path, {"journal": journal})
     return journal
 
 
-def _read_or_put_aside(path: Path, consequence: str) -> dict[str, Any]:
-    """Read a small JSON file; a damaged one is put aside, and counts as empty."""
-    if not path.exists():
-        return {}
-    try:
-        found = json.loads(path.read_bytes())
-    except ValueError:
-        found = None
-    if isinstance(found, dict) and is_unchanged(found):
-        return found
-    warn(f"{path} is damaged. {moved(put_aside(path))} {consequence}")
-    return {}
+def damaged_lines(folder: Path) -> int:
+    """Count the damaged lines of the journal in a folder; one that is being written does not count."""
+    path = folder / "journal.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
+    return sum(_parsed(line) is None for line in lines if line.endswith(b"\n"))
+
+
+def trial_states(folder: Path) -> dict[int, str]:
+    """Return what a sweep's journal says of its trials: the last state by number, and ``running`` before any.
+
+    Damaged lines are skipped.
+    """
+    path, states = folder / "journal.jsonl", dict[int, str]()
+    lines = path.read_bytes().splitlines() if path.exists() else []
+    for entry in filter(None, map(_parsed, lines)):
+        key = entry["key"]
+        kind, _, number = str(key[1]).partition("-") if len(key) == 2 else ("", "", "")
+        if kind == TRIAL and number.isdigit() and entry["do"] in ("run", "state"):
+            states[int(number)] = entry.get("state", "running")
+    return states
 
 
 def _parsed(line: bytes) -> Entry | None:

@@ -5,12 +5,21 @@ import re
 import sqlite3
 import subprocess
 import sys
+import uuid
 from contextlib import closing
 from pathlib import Path
 
-from stillhouse.core.artifacts import locked, replacing
-from stillhouse.core.console import say
+from stillhouse.core.artifacts import locked, replacing, write_atomically
+from stillhouse.core.console import say, warn
+from stillhouse.core.databases import (
+    damage_of_database,
+    keep_copy,
+    newest_copy,
+    put_aside_database,
+    take_copy,
+)
 from stillhouse.core.errors import require
+from stillhouse.core.integrity import moved
 from stillhouse.core.redaction import redacted
 
 ENVIRONMENT = {
@@ -22,6 +31,7 @@ ENVIRONMENT = {
 }
 
 _ARTIFACTS = "mlartifacts"
+_LARGEST_COPY = 256_000_000
 _LOCATIONS = (
     ("experiments", "artifact_location"),
     ("runs", "artifact_uri"),
@@ -71,7 +81,7 @@ def prepare(uri: str, *, upgrade: bool = False) -> None:
     path = sqlite_path(uri)
     if path is None or (path.exists() and not upgrade):
         return
-    with locked(path.with_name(f".{path.name}.lock")):
+    with locked(_lock(path)):
         if path.exists() and not upgrade:
             return
         for scrap in path.parent.glob(f".{path.name}.*.tmp*"):
@@ -83,6 +93,49 @@ def prepare(uri: str, *, upgrade: bool = False) -> None:
             done = subprocess.run(command, capture_output=True, text=True, timeout=300)
             if done.returncode:
                 raise RuntimeError(f"`mlflow db upgrade` failed: {done.stderr[-500:]}")
+
+
+def mend(uri: str) -> None:
+    """Replace a damaged SQLite database by its newest good copy, or by a new one if there is none.
+
+    What the database has lost is sent again by the journal of each sweep, when its command is run again:
+    `destination` changes, so that no journal counts its entries as accepted.
+    """
+    path = sqlite_path(uri)
+    if path is None or not path.exists():
+        return
+    with locked(_lock(path)):
+        problem = damage_of_database(path)
+        if not problem:
+            return
+        if newest_copy(path) is None:
+            warn(f"{path} {problem}. {moved(put_aside_database(path))} It is made anew.")
+        else:
+            take_copy(path, problem, "")
+        write_atomically(_mended(path), uuid.uuid4().hex.encode())
+    warn("Each sweep sends its runs to it again as soon as its own command is run again.")
+
+
+def keep(uri: str) -> None:
+    """Keep a copy of an SQLite database; one of more than 256 MB is left to its owner's own backups."""
+    path = sqlite_path(uri)
+    if path is not None and path.exists() and path.stat().st_size <= _LARGEST_COPY:
+        keep_copy(path)
+
+
+def destination(uri: str) -> str:
+    """Name what a journal's entries are sent to: the URI, and which of its databases if one was replaced."""
+    path = sqlite_path(uri)
+    mended = None if path is None else _mended(path)
+    return uri if mended is None or not mended.exists() else f"{uri}#{mended.read_text(errors='replace')}"
+
+
+def _mended(path: Path) -> Path:
+    return path.with_name(f".{path.name}.mended")
+
+
+def _lock(path: Path) -> Path:
+    return path.with_name(f".{path.name}.lock")
 
 
 def artifact_location(uri: str) -> str | None:

@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from stillhouse.core.artifacts import sha256_of
-from stillhouse.core.errors import require
+from stillhouse.core.console import warn
+from stillhouse.core.errors import BadInput, require
 from stillhouse.core.redaction import redacted
 from stillhouse.tracking import ENDED, Key, Row, View, flatten
 from stillhouse.tracking.journal import Entry, Journal, stamp
-from stillhouse.tracking.location import ENVIRONMENT
+from stillhouse.tracking.location import ENVIRONMENT, destination, keep, mend
 
 _BACKOFF_S = (0.5, 1.0, 2.0, 4.0)
 _NEVER_ACCEPTED = ("INVALID_PARAMETER_VALUE", "BAD_REQUEST", "INVALID_STATE")
@@ -51,8 +52,14 @@ class MLflowTracker:
             import mlflow.store.tracking.sqlalchemy_store  # noqa: F401
 
         self.uri, self.journal = uri, Journal(journal_folder)
+        try:
+            mend(uri)
+        # As in `_send`: nothing that concerns tracking may end training.
+        except (OSError, BadInput) as error:
+            warn(f"MLflow at {redacted(uri)}: {redacted(str(error))}")
+        self._destination = destination(uri)
         self._server = Server(uri, experiment, self.journal)
-        self._position = self.journal.confirmed(uri)
+        self._position = self.journal.confirmed(self._destination)
         self._trouble, self._checked = "", False
         self._news, self._closing = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._send, name="mlflow", daemon=True)
@@ -172,6 +179,7 @@ class MLflowTracker:
                 failures, self._trouble = 0, ""
                 if self._closing.is_set() and self._position >= self.journal.size:
                     self._server.tidy()
+                    keep(self.uri)
                     return
             # Nothing that a tracking server does may end training: the entries wait, and `close` says why.
             except Exception as error:
@@ -199,7 +207,7 @@ class MLflowTracker:
                     raise
                 self.journal.refuse(entries, str(error))
             self._position = group[-1][1]
-            self.journal.confirm(self.uri, self._position)
+            self.journal.confirm(self._destination, self._position)
 
 
 def weights_sha256(folder: Path) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from stillhouse.core.databases import damage_of_database
 from stillhouse.core.errors import BadInput, nearest, require
 from stillhouse.tracking import CHAMPION_SUFFIX
 from stillhouse.tracking.location import ENVIRONMENT, sqlite_path
@@ -71,6 +72,12 @@ def read_runs(uri: str, *, experiment: str = "", runs: Iterable[str] = ()) -> li
         tracking=uri,
         remedy="Run a sweep first, or give --root.",
     )
+    damage = damage_of_database(path) if path else ""
+    if damage:
+        raise BadInput(
+            f"MLflow's database must be as it was written, but {path} {damage}. Run `stillhouse verify "
+            "--repair`, or the command of a sweep: either takes the newest good copy of it."
+        )
     client = _client(uri)
     names = {each.experiment_id: each.name for each in client.search_experiments()}
     if experiment:

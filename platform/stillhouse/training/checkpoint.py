@@ -57,7 +57,7 @@ def heal(folder: Path) -> None:
     good: set[int] = set()
     for step in steps(folder):
         path = path_of(folder, step)
-        problem = _damage(path) or _missing_best(folder, step, good)
+        problem = damage_of_checkpoint(path) or _missing_best(folder, step, good)
         if not problem:
             good.add(step)
             continue
@@ -67,7 +67,7 @@ def heal(folder: Path) -> None:
         warn(f"{path} {problem}. {moved(aside)} Training continues {earlier} or a later checkpoint.")
 
 
-def _damage(path: Path) -> str:
+def damage_of_checkpoint(path: Path) -> str:
     """Say what is wrong with a checkpoint; torch writes a checksum of every entry, but does not read it."""
     try:
         with zipfile.ZipFile(path) as archive:

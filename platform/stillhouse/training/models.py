@@ -13,10 +13,11 @@ from typing import Any
 
 from torch import nn
 
-from stillhouse.core.artifacts import MANIFEST, Workspace, read_json, read_manifest, sha256_of
+from stillhouse.core.artifacts import MANIFEST, Workspace, read_manifest, sha256_of
 from stillhouse.core.console import say, warn
 from stillhouse.core.errors import BadInput, nearest
 from stillhouse.core.identity import fingerprint
+from stillhouse.core.notes import sound_note
 from stillhouse.core.roles import NO_PROMPTS, Prompts, own_prompts
 from stillhouse.core.types import ScoringObjective
 from stillhouse.plan.data import Model
@@ -264,7 +265,13 @@ def delivered(sweep: Path) -> Path:
             f"The sweep must have delivered its champion, but {sweep} has not. Run the same "
             "`stillhouse sweep` again, which resumes it, or give the folder of a stage."
         )
-    stage = Path(read_json(note)["stage"])
+    content = sound_note(note)
+    if content is None:
+        raise BadInput(
+            f"{note} must say which stage the sweep delivered, but it is damaged. Run the same `stillhouse "
+            "sweep` again, which exports the student again, or give the folder of a stage."
+        )
+    stage = Path(content["stage"])
     # The workspace may have been moved since.
     return stage if (stage / PLAN).exists() else sweep.parent.parent / Stage.kind / stage.name
 

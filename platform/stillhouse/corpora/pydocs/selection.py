@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from stillhouse.core.artifacts import Workspace, locked, read_json, write_json
+from stillhouse.core.artifacts import Workspace, locked, read_json
 from stillhouse.core.errors import require
+from stillhouse.core.notes import has_note, write_note
 from stillhouse.corpora.pydocs.extraction import Progress, extract, installed_packages, packages_below
 from stillhouse.corpora.reading.ingest import note_path
 from stillhouse.corpora.tables import Texts, open_texts, write_collection, write_rows, write_texts
@@ -93,7 +94,7 @@ def pydocs(
     signature = {**sizes, "held_out_sentences": held_out_sentences, "seed": seed, "tables": tables}
     note = note_path(workspace, "pydocs-selection", signature)
     with locked(note.with_suffix(".lock")):
-        if note.exists() and _is_whole(workspace, found := _recall(read_json(note))):
+        if has_note(note) and _is_whole(workspace, found := _recall(read_json(note))):
             return found
         chosen = _Selection(workspace, {name: open_texts(workspace, t) for name, t in tables.items()}, seed)
         selected = Pydocs(
@@ -104,7 +105,7 @@ def pydocs(
             dev_sentences=chosen.held_out("dev", held_out_sentences),
             test_sentences=chosen.held_out("test", held_out_sentences),
         )
-        write_json(note, _noted(selected))
+        write_note(note, _noted(selected))
     return selected
 
 
@@ -119,7 +120,7 @@ def _note(workspace: Workspace, where: list[str] | None) -> Path:
 
 def _known_tables(workspace: Workspace, note: Path) -> dict[str, TextTable] | None:
     """The extracted tables that a note names; None if one of them no longer exists, or there is no note."""
-    if not note.exists():
+    if not has_note(note):
         return None
     tables = {
         name: TextTable(sha, f"pydocs-{name.replace('_', '-')}-all")
@@ -140,7 +141,7 @@ def _extracted(
         packages = installed_packages() if roots is None else packages_below(roots)
         tables = extract(workspace, packages, progress)
         versions = {package.name: package.version for package in packages}
-        write_json(note, {"tables": {n: t.sha256 for n, t in tables.items()}, "packages": versions})
+        write_note(note, {"tables": {n: t.sha256 for n, t in tables.items()}, "packages": versions})
     return tables
 
 

@@ -5,9 +5,10 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from stillhouse.core.artifacts import Workspace, locked, read_json, read_manifest, write_json
+from stillhouse.core.artifacts import Workspace, locked, read_json, read_manifest
 from stillhouse.core.console import Progress, say
 from stillhouse.core.identity import canonical, fingerprint
+from stillhouse.core.notes import has_note, write_note
 from stillhouse.corpora.reading.corpus import ReadOptions, SourceFile, hub_name, list_files, read_texts
 from stillhouse.corpora.tables import QUARANTINE, Rejected, write_texts
 from stillhouse.plan.data import Examples, Given, TextTable
@@ -43,7 +44,7 @@ def ingest(workspace: Workspace, source: str, options: ReadOptions, *, refresh: 
         origin = {"source": source, "files": len(files), "options": canonical(options)}
         texts = _counted(read_texts(source, options), Progress(f"reading {label}", "rows"))
         table = write_texts(workspace, label, texts, deduplicate=options.deduplicate, origin=origin)
-        write_json(note, {"table": table.sha256, "label": label, **origin})
+        write_note(note, {"table": table.sha256, "label": label, **origin})
         _report(workspace.path(table), label)
     return table
 
@@ -97,12 +98,12 @@ def read_once(
     """
     with locked(note.with_suffix(".lock")):
         known = None
-        if note.exists() and not refresh:
+        if has_note(note) and not refresh:
             known = restore_examples(workspace, read_json(note))
         if known is not None:
             return known
         made = read()
-        write_json(note, describe_examples(made))
+        write_note(note, describe_examples(made))
         return made
 
 
@@ -140,7 +141,7 @@ def _report(folder: Path, label: str) -> None:
 
 
 def _remembered(workspace: Workspace, note: Path, label: str) -> TextTable | None:
-    if not note.exists():
+    if not has_note(note):
         return None
     table = TextTable(sha256=read_json(note)["table"], label=label)
     return table if workspace.finished(table) else None

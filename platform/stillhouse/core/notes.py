@@ -1,0 +1,86 @@
+"""Small JSON files that commands keep beside artifacts, each with the checksum of its content.
+
+A note can be made again, or it is kept twice. A damaged one is put aside; it never stops a command.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from stillhouse.core.artifacts import write_json
+from stillhouse.core.console import warn
+from stillhouse.core.errors import blocked
+from stillhouse.core.integrity import OWN, is_unchanged, moved, put_aside, with_own_sum
+from stillhouse.core.redaction import redacted_json
+
+
+def write_note(path: Path, content: dict[str, Any]) -> None:
+    """Write a note atomically, secrets replaced, with the checksum of what is written."""
+    write_json(path, with_own_sum(redacted_json(content)))
+
+
+def read_note(path: Path, consequence: str) -> dict[str, Any] | None:
+    """Read a note; a damaged one is put aside, and counts as missing.
+
+    Args:
+        path: The file.
+        consequence: One sentence that says what happens without it.
+
+    Raises:
+        Hindered: The system does not let the file be read.
+    """
+    content = sound_note(path)
+    if content is None and path.exists():
+        warn(f"{path} is damaged. {moved(put_aside(path))} {consequence}")
+    return content
+
+
+def has_note(path: Path) -> bool:
+    """Whether a note exists and can be read by `read_json`; a damaged one is put aside, to be made again."""
+    sound = is_sound(path)
+    if not sound and path.exists():
+        warn(f"{path} is damaged. {moved(put_aside(path))} What it remembers is made again.")
+    return sound
+
+
+def sound_note(path: Path) -> dict[str, Any] | None:
+    """Read a note; None if it is missing or damaged. Notes of older versions have no checksum."""
+    content = json.loads(path.read_bytes()) if is_sound(path) else None
+    if not isinstance(content, dict):
+        return None
+    return {name: value for name, value in content.items() if name != OWN}
+
+
+def is_sound(path: Path) -> bool:
+    """Whether a file of JSON exists and is as it was written, as far as it has a checksum.
+
+    Raises:
+        Hindered: The system does not let the file be read.
+    """
+    try:
+        content = json.loads(path.read_bytes())
+    except (FileNotFoundError, ValueError):
+        return False
+    except OSError as error:
+        raise blocked(path, error) from None
+    return not isinstance(content, dict) or is_unchanged(content)
+
+
+def copy_of(path: Path) -> Path:
+    """Return the file of a note's copy: ``identity.copy.json`` beside ``identity.json``."""
+    return path.with_name(f"{path.stem}.copy{path.suffix}")
+
+
+def write_note_twice(path: Path, content: dict[str, Any]) -> None:
+    """Write a note and its copy."""
+    for file in (path, copy_of(path)):
+        write_note(file, content)
+
+
+def read_note_twice(path: Path) -> dict[str, Any] | None:
+    """Read a note that is kept twice, and write again what is damaged or missing of it."""
+    found = [read_note(file, "Its copy is used.") for file in (path, copy_of(path))]
+    known = next((content for content in found if content is not None), None)
+    if known is not None and None in found:
+        write_note_twice(path, known)
+    return known

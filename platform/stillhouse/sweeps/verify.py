@@ -1,0 +1,297 @@
+"""The check of a whole workspace: what every command relies on is compared with what was written.
+
+Nothing is changed unless it is to be repaired: then what can be made again is moved to the quarantine, and
+the command that needs it makes it; what cannot is replaced by its newest good copy.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from stillhouse.core.artifacts import MANIFEST, Workspace, locked, remove_leftovers
+from stillhouse.core.databases import copies_of, damage_of_database, is_good_copy, newest_copy
+from stillhouse.core.errors import BadInput
+from stillhouse.core.integrity import QUARANTINE, damaged_files, put_aside
+from stillhouse.core.notes import copy_of, is_sound, read_note_twice, sound_note
+from stillhouse.plan.data import Collection, Examples, Store, TextTable, TokenTable
+from stillhouse.plan.stage import Stage
+from stillhouse.search.study_copies import STUDY, damage_of_study, heal_study
+from stillhouse.sweeps.export import damage_of_export
+from stillhouse.sweeps.test_log import TEST_LOG, suite_in
+from stillhouse.teachers.store import verify_store
+from stillhouse.tracking.journal import damaged_lines, trial_states
+from stillhouse.tracking.location import mend, sqlite_path, tracking_uri
+from stillhouse.training.checkpoint import FOLDER as CHECKPOINTS
+from stillhouse.training.checkpoint import damage_of_checkpoint, heal, path_of, steps
+from stillhouse.training.metrics_log import parsed
+from stillhouse.training.models import DELIVERED, SWEEPS
+
+KINDS = (
+    TextTable.kind,
+    TokenTable.kind,
+    Store.kind,
+    Examples.kind,
+    Collection.kind,
+    Stage.kind,
+    "checkpoints",
+    "notes",
+    SWEEPS,
+    "exports",
+    "MLflow",
+    "test log",
+    "leftovers",
+)
+"""What is looked at, in the order of the table."""
+
+_AGAIN = {
+    TextTable.kind: "the next command that reads the corpus makes its texts again",
+    TokenTable.kind: "the next command that needs them makes the tokens again",
+    Store.kind: "the next command that needs them asks the teacher again, for the moved shards alone",
+    Examples.kind: "the next command that needs them makes the examples again",
+    Collection.kind: "the next command that needs it makes the collection again",
+    Stage.kind: "the command that trained it trains it again",
+}
+_FINAL = "cannot be mended"
+_NOTES = ("test-*.json", "teacher-dev*.json", "costs.json", "confirmed.json", "registered.json", "card.json")
+"""What commands keep in a sweep's folder and can make again."""
+
+
+@dataclass(frozen=True)
+class Checked:
+    """One thing that was looked at.
+
+    Attributes:
+        kind: One of `KINDS`.
+        path: The file or folder.
+        problems: What is wrong with it; empty if nothing is.
+        cost: What mending it costs, or why it cannot be mended; of no meaning without problems.
+        mended: Whether it has been mended.
+        note: What is worth knowing although it is no problem.
+        mend: What mends it; None if nothing can.
+    """
+
+    kind: str
+    path: Path
+    problems: tuple[str, ...] = ()
+    cost: str = ""
+    mended: bool = False
+    note: str = ""
+    mend: Callable[[], object] | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def wrong(self) -> bool:
+        """Whether there is a problem that has not been mended."""
+        return bool(self.problems) and not self.mended
+
+    def as_json(self) -> dict[str, Any]:
+        """The fields, without the function."""
+        return {
+            "kind": self.kind,
+            "path": str(self.path),
+            "problems": list(self.problems),
+            "cost": self.cost,
+            "mended": self.mended,
+            "note": self.note,
+        }
+
+
+def verify(root: Path, *, repair: bool = False) -> list[Checked]:
+    """Check everything in a workspace, and mend what can be mended if asked to.
+
+    Args:
+        root: The workspace's folder.
+        repair: Whether to mend; nothing else may write to the workspace then.
+
+    Returns:
+        Everything that was looked at, by kind and name.
+
+    Raises:
+        BadInput: There is no such folder, another version made it, or it is to be repaired and a run is going
+            on, or it cannot be written.
+    """
+    if not root.is_dir():
+        raise BadInput(f"`verify` needs a workspace, but there is no folder {root}. Give --root.")
+    workspace = Workspace(root)
+    workspace.check()
+    if not repair:
+        return list(_all(workspace))
+    held = f"{root} must have no writer while it is repaired, but a run is going on there. Wait for it."
+    with locked(root / ".lock", wait=False, held=held):
+        return [_mended(checked) for checked in _all(workspace)]
+
+
+def _mended(checked: Checked) -> Checked:
+    if checked.mend is None:
+        return checked
+    checked.mend()
+    return replace(checked, mended=bool(checked.problems))
+
+
+def _all(workspace: Workspace) -> Iterator[Checked]:
+    root = workspace.root
+    for kind in _AGAIN:
+        for folder in workspace.listed(kind):
+            yield _guarded(kind, folder, partial(_artifact, kind, folder))
+    for folder in workspace.listed(Stage.kind):
+        if steps(folder) and not (folder / MANIFEST).exists():
+            yield _guarded("checkpoints", folder / CHECKPOINTS, partial(_checkpoints, folder))
+    for path in sorted([*root.glob("sources/*.json"), *root.glob("experiments/*.json")]):
+        yield _guarded("notes", path, partial(_note, "notes", path))
+    for folder in workspace.listed(SWEEPS):
+        yield from _sweep(folder)
+    uri = tracking_uri(root)
+    database = sqlite_path(uri)
+    if database is not None and database.exists():
+        yield _guarded("MLflow", database, partial(_mlflow, database, uri))
+    if (root / TEST_LOG).exists():
+        yield _guarded("test log", root / TEST_LOG, partial(_test_log, root / TEST_LOG))
+    yield from _leftovers(root)
+
+
+def _guarded(kind: str, path: Path, look: Callable[[], Checked]) -> Checked:
+    """Look at something; what the system refuses to show is a problem, and nothing is done about it."""
+    try:
+        return look()
+    except (OSError, BadInput) as error:
+        return Checked(kind, path, (str(error),), "cannot be read, so it stays as it is")
+
+
+def _artifact(kind: str, folder: Path) -> Checked:
+    if not (folder / MANIFEST).exists():
+        return Checked(kind, folder, note="unfinished: the command that began it continues it")
+    files = damaged_files(folder)
+    problems = [f"{file} {problem}" for file, problem in files.items()]
+    if kind == Store.kind and not problems:
+        problems = verify_store(folder)
+    if problems:
+        mend = partial(_put_aside, [folder / file for file in files or (MANIFEST,)])
+        return Checked(kind, folder, tuple(problems), _AGAIN[kind], mend=mend)
+    damaged = _damaged_points(folder / "metrics.jsonl")
+    note = f"{damaged} lines of its metrics log are damaged: its curves lack these points" if damaged else ""
+    return Checked(kind, folder, note=note)
+
+
+def _checkpoints(folder: Path) -> Checked:
+    found = {path_of(folder, step): damage_of_checkpoint(path_of(folder, step)) for step in steps(folder)}
+    problems = tuple(f"{path.name} {problem}" for path, problem in found.items() if problem)
+    good = [path.stem for path, problem in found.items() if not problem]
+    last = f"{good[-1]} or an earlier one" if good else "the start"
+    if not problems:
+        return Checked("checkpoints", folder / CHECKPOINTS, note=f"training is at {good[-1]}")
+    cost = f"training continues from {last}"
+    return Checked("checkpoints", folder / CHECKPOINTS, problems, cost, mend=partial(heal, folder))
+
+
+def _sweep(folder: Path) -> Iterator[Checked]:
+    yield _guarded(SWEEPS, folder / STUDY, partial(_study, folder))
+    for path in (folder / "sweep.json", folder / "identity.json"):
+        if path.exists() or copy_of(path).exists():
+            yield _guarded(SWEEPS, path, partial(_note_twice, path))
+    for path in sorted(path for pattern in _NOTES for path in folder.glob(pattern)):
+        yield _guarded(SWEEPS, path, partial(_note, SWEEPS, path))
+    if (folder / "journal.jsonl").exists():
+        yield _guarded(SWEEPS, folder / "journal.jsonl", partial(_journal, folder))
+    if (folder / DELIVERED).exists():
+        yield _guarded("exports", folder / "export", partial(_export, folder))
+
+
+def _study(folder: Path) -> Checked:
+    path = folder / STUDY
+    altered = [copy for copy in copies_of(path) if not is_good_copy(copy)]
+    newest = newest_copy(path)
+    if path.exists():
+        problem = damage_of_study(path)
+    else:
+        problem = "is missing" if newest is not None or trial_states(folder) else ""
+    if problem and newest is None:
+        return Checked(SWEEPS, path, (problem,), f"{_FINAL}: it has no good copy")
+    if problem:
+        cost = f"{newest.name} is taken; trials that it does not know as finished run again" if newest else ""
+        return Checked(SWEEPS, path, (problem,), cost, mend=partial(heal_study, folder))
+    if altered:
+        problems = tuple(f"its copy {copy.name} was altered" for copy in altered)
+        return Checked(SWEEPS, path, problems, "the sweep copies it again", mend=partial(_put_aside, altered))
+    return Checked(SWEEPS, path, note="" if path.exists() else "no trial has begun")
+
+
+def _journal(folder: Path) -> Checked:
+    path, count = folder / "journal.jsonl", damaged_lines(folder)
+    if not count:
+        return Checked(SWEEPS, path)
+    cost = f"{_FINAL}: what they recorded is missing from MLflow unless it is recorded again"
+    return Checked(SWEEPS, path, (f"{count} of its lines are damaged",), cost)
+
+
+def _export(folder: Path) -> Checked:
+    note, export = folder / DELIVERED, folder / "export"
+    content = sound_note(note)
+    if content is None:
+        problems = [f"{note.name} is damaged"]
+    else:
+        problems = damage_of_export(export, content) if export.is_dir() else ["it is missing"]
+    if not problems:
+        return Checked("exports", export)
+    cost = "the same sweep command exports the student again"
+    return Checked("exports", export, tuple(problems), cost, mend=partial(_put_aside, [note]))
+
+
+def _note(kind: str, path: Path) -> Checked:
+    if is_sound(path):
+        return Checked(kind, path)
+    cost = "the next command that needs it makes it again"
+    return Checked(kind, path, ("is damaged",), cost, mend=partial(_put_aside, [path]))
+
+
+def _note_twice(path: Path) -> Checked:
+    damaged = [file.name for file in (path, copy_of(path)) if file.exists() and not is_sound(file)]
+    if len(damaged) == 2 or (damaged and not (path.exists() and copy_of(path).exists())):
+        return Checked(SWEEPS, path, ("is damaged, and so is its copy",), _FINAL)
+    if damaged:
+        mend = partial(read_note_twice, path)
+        return Checked(SWEEPS, path, (f"{damaged[0]} is damaged",), "the other copy is taken", mend=mend)
+    return Checked(SWEEPS, path)
+
+
+def _mlflow(path: Path, uri: str) -> Checked:
+    problem = damage_of_database(path)
+    if not problem:
+        return Checked("MLflow", path)
+    copy = newest_copy(path)
+    taken = "it is made anew" if copy is None else f"{copy.name} is taken"
+    cost = f"{taken}; each sweep sends its runs again when its command is run again"
+    return Checked("MLflow", path, (problem,), cost, mend=partial(mend, uri))
+
+
+def _test_log(path: Path) -> Checked:
+    count = sum(suite_in(line) is None for line in path.read_bytes().splitlines())
+    if not count:
+        return Checked("test log", path)
+    cost = f"{_FINAL}: each of them counts as a use of every test suite"
+    return Checked("test log", path, (f"{count} of its lines are damaged",), cost)
+
+
+def _leftovers(root: Path) -> Iterator[Checked]:
+    """Temporary files, of dead processes if nothing writes to the workspace, and what was put aside."""
+    for folder in sorted({path.parent for path in root.rglob(".*.tmp")}):
+        count = len(list(folder.glob(".*.tmp")))
+        note = f"{count} temporary files of a process that was killed or is running; --repair removes them"
+        yield Checked("leftovers", folder, note=note, mend=partial(remove_leftovers, folder))
+    aside = [path for path in (root / QUARANTINE).rglob("*") if path.is_file()]
+    if aside:
+        size = sum(path.stat().st_size for path in aside) / 1e6
+        note = f"{len(aside)} damaged files, {size:.1f} MB, that nothing reads"
+        yield Checked("leftovers", root / QUARANTINE, note=note)
+
+
+def _damaged_points(path: Path) -> int:
+    lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
+    return sum(parsed(line) is None for line in lines)
+
+
+def _put_aside(paths: Iterable[Path]) -> None:
+    for path in paths:
+        put_aside(path)
+        if path.exists():
+            raise BadInput(f"{path} is damaged and must be moved, but its folder cannot be written.")

@@ -157,7 +157,7 @@ def test_the_rollback_journal_of_a_damaged_study_is_not_played_into_the_copy(tmp
     damage(path, "no database")
     path.with_name("study.db-journal").write_bytes(b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7" + bytes(504))
     heal_study(tmp_path)
-    assert not path.with_name("study.db-journal").exists() and not damage_of_study(path)
+    assert (tmp_path / "quarantine" / "study.db-journal").exists() and not damage_of_study(path)
 
 
 def test_what_the_system_refuses_is_not_called_damaged(

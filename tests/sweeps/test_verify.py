@@ -1,4 +1,4 @@
-"""`stillhouse verify` finds every kind of damage, changes nothing unless asked to, and says what mending costs."""
+"""`stillhouse verify` finds every kind of damage, and changes nothing unless it is asked to."""
 
 import errno
 import json

@@ -152,9 +152,9 @@ def test_without_a_copy_one_message_says_so_and_nothing_is_moved(tmp_path: Path)
         heal_study(tmp_path)
 
 
-def test_the_rollback_journal_of_a_damaged_study_is_not_played_into_the_copy(tmp_path: Path) -> None:
+def test_the_rollback_journal_of_a_lost_study_is_not_played_into_the_copy(tmp_path: Path) -> None:
     path = begun(tmp_path)
-    damage(path, "no database")
+    damage(path, "missing")
     path.with_name("study.db-journal").write_bytes(b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7" + bytes(504))
     heal_study(tmp_path)
     assert (tmp_path / "quarantine" / "study.db-journal").exists() and not damage_of_study(path)

@@ -1,6 +1,8 @@
 """Artifacts are complete or absent, however the writer dies."""
 
+import multiprocessing
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -23,7 +25,7 @@ from stillhouse.core.artifacts import (
     write_json,
     write_manifest,
 )
-from stillhouse.core.errors import BadInput
+from stillhouse.core.errors import BadInput, Hindered
 from stillhouse.plan.data import TextTable
 
 PLATFORM = str(Path(__file__).resolve().parents[2] / "platform")
@@ -201,3 +203,21 @@ def test_commands_refuse_an_old_workspace_before_any_work(
     error = capsys.readouterr().err
     assert "holds artifacts but no workspace.json. Give another --root" in error
     assert os.listdir(root) == ["stores"]
+
+
+def test_a_file_that_the_system_cuts_short_is_named(tmp_path: Path) -> None:
+    """A limit of a file's size; torch reports it as an inconsistency of its own."""
+    import torch
+
+    from stillhouse.training import checkpoint
+
+    def save() -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+        with pytest.raises(Hindered, match="must be written as a whole"):
+            checkpoint.save(tmp_path, 1, {"w": torch.zeros(20_000)})
+
+    child = multiprocessing.get_context("fork").Process(target=save)
+    child.start()
+    child.join()
+    assert child.exitcode == 0 and not [path for path in tmp_path.rglob("*") if path.is_file()]

@@ -1,5 +1,6 @@
 """Error messages that a user sees, wherever the mistake was found."""
 
+import errno
 import pickle
 
 import pytest
@@ -52,3 +53,25 @@ def test_any_other_error_is_not_the_users_mistake() -> None:
 
 def test_similar_names_are_suggested() -> None:
     assert nearest("disstil", ["distil", "finetune"]) == "Did you mean distil?"
+
+
+@pytest.mark.parametrize(
+    ("number", "remedy"),
+    [
+        (errno.EIO, "Check the disk"),
+        (errno.EROFS, "Check the disk"),
+        (errno.EACCES, "Check the disk"),
+        (errno.EMFILE, "ulimit -n"),
+        (errno.EFBIG, "ulimit -f"),
+    ],
+)
+def test_a_refusal_of_the_system_names_the_file_and_what_to_do(number: int, remedy: str) -> None:
+    mistake = mistake_in(OSError(number, "refused", "runs/a.npy"))
+    assert isinstance(mistake, Hindered)
+    assert str(mistake).startswith("runs/a.npy must be accessible, but the system answered: refused.")
+    assert remedy in str(mistake) and "same command again" in str(mistake)
+
+
+def test_memory_that_is_refused_is_named() -> None:
+    for error in (MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried 9")):
+        assert "there must be enough memory" in str(mistake_in(error))

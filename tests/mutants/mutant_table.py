@@ -916,6 +916,8 @@ DATA = [
         ("max(own, asked or 0.0)", "own", "Retry-After is not heeded"),
         ("if error.code not in _REFUSED:", "if error.code:", "an answer repeats parts of a refused key"),
         ("build_opener(_NoRedirects)", "build_opener()", "another host is sent the key"),
+        ("if not np.isfinite(vectors).all() and", "if False and", "one bad answer sets a row aside"),
+        ("    if not np.isfinite(vector).all():", "    if False:", "NaN counts as a length other than 1"),
         ("redacted(text.replace(key, HIDDEN) if key else text)", "text", "an answer repeats the key"),
     ),
     *mistakes(
@@ -1414,6 +1416,31 @@ DATA = [
             "    return True",
             "an altered note is read",
         ),
+    ),
+    *mistakes(
+        "core/errors.py",
+        "core/test_errors.py",
+        ("error.errno in _REFUSALS:", "error.errno in ():", "an I/O error is a failure without advice"),
+        ("isinstance(error, MemoryError) or", "False and", "no memory is a failure without advice"),
+    ),
+    *mistakes(
+        "core/artifacts.py",
+        "core/test_artifacts.py",
+        ("if is_short_write(error):", "if False:", "a file that was cut short is torch's riddle"),
+    ),
+    *mistakes(
+        "sweeps/session.py",
+        "sweeps/test_sweep_start.py",
+        (
+            "            remove_leftovers(folder)",
+            "            assert folder",
+            "temporary files stay for ever",
+        ),
+    ),
+    *mistakes(
+        "teachers/store.py",
+        "teachers/test_store.py",
+        ("and sha256_of(folder / name) != sha256:", "and False:", "a list of rows is not compared"),
     ),
     *mistakes(
         "core/tokenizing.py",

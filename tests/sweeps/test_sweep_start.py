@@ -56,6 +56,17 @@ def options_of(folder: Path, teacher: Path, batch_size: Categorical | Int, **mor
     return SweepOptions("s", "mse", space, experiment, folder / "runs", embedding=local, **more)
 
 
+def test_what_a_killed_writer_left_is_removed_at_the_next_start(
+    tmp_path: Path, connections: list[str]
+) -> None:
+    scraps = [tmp_path / name for name in (".workspace.json.1.tmp", "sources/.a.json.2.tmp", "keep.tmp")]
+    for scrap in scraps:
+        scrap.parent.mkdir(exist_ok=True)
+        scrap.write_text("half")
+    with session(tmp_path, device="cpu", local=True):
+        assert [scrap.exists() for scrap in scraps] == [False, False, True]
+
+
 def test_too_few_rows_for_any_batch_that_may_be_drawn_are_refused_before_the_sweep_is_begun(
     tmp_path: Path, tiny_model: Path, connections: list[str]
 ) -> None:

@@ -249,6 +249,21 @@ def test_a_vector_that_is_no_number_is_set_aside(workspace: Workspace, few: Stor
     assert read_manifest(workspace.path(few))["rows"] == 22
 
 
+def test_a_vector_that_is_no_number_once_is_asked_for_again(server: Loopback) -> None:
+    def broken(content: dict[str, Any]) -> dict[str, Any]:
+        content["data"][0]["embedding"][3] = float("inf")
+        return content
+
+    client = Client(Endpoint(server.url, "large", requests=Requests(attempts=2, pause=0.001)))
+    server.faults = [changed(broken)]
+    vectors, _ = client.embed(["a", "b"])
+    np.testing.assert_allclose(vectors, [vector_of("a"), vector_of("b")], atol=1e-6)
+    assert client.count.repeated == 1
+    server.always = changed(broken)
+    with pytest.raises(Hindered, match="must answer with finite numbers"):
+        found_out(Endpoint(server.url, "large", requests=Requests(attempts=2, pause=0.001)), None)
+
+
 def test_pauses_grow_and_follow_what_is_asked(server: Loopback, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("random.uniform", lambda low, high: (low + high) / 2)
     now = [100.0]

@@ -105,6 +105,14 @@ def test_verify_reports_every_problem(folder: Path, damage: Callable[[Path], Non
     assert "part-00002" in problem and words in problem
 
 
+def test_verify_compares_the_list_of_rows_set_aside(folder: Path) -> None:
+    path = folder / "quarantine.json"
+    path.write_text(path.read_text() + " ")
+    assert verify_store(folder) == [
+        "quarantine.json was altered: its bytes differ from those that were written"
+    ]
+
+
 @pytest.mark.parametrize("damage", [truncate, Path.unlink])
 def test_an_incomplete_shard_is_refused_when_opened(folder: Path, damage: Callable[[Path], None]) -> None:
     damage(folder / "part-00002.arrow")

@@ -14,7 +14,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from stillhouse.core.errors import BadInput, Hindered, blocked, full_disk, is_full_disk
+from stillhouse.core.errors import (
+    BadInput,
+    Hindered,
+    blocked,
+    full_disk,
+    is_full_disk,
+    is_short_write,
+    short_write,
+)
 from stillhouse.core.integrity import (
     FILES,
     MANIFEST,
@@ -264,7 +272,7 @@ def replacing(path: Path) -> Iterator[Path]:
     """Yield a temporary path that durably replaces ``path`` when the block ends without an error.
 
     Raises:
-        Hindered: The disk is full.
+        Hindered: The disk is full, or the system takes only a part of the file.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
@@ -281,6 +289,8 @@ def replacing(path: Path) -> Iterator[Path]:
     except Exception as error:
         if is_full_disk(error) or free_bytes(path.parent) < _MIN_FREE_BYTES:
             raise full_disk(path) from error
+        if is_short_write(error):
+            raise short_write(path) from error
         raise
     finally:
         temporary.unlink(missing_ok=True)

@@ -2,6 +2,9 @@
 
 import errno
 
+_REFUSALS = (errno.EACCES, errno.EFBIG, errno.EIO, errno.EMFILE, errno.ENFILE, errno.EROFS)
+"""Answers of the operating system that concern the machine, not the command."""
+
 
 class BadInput(ValueError):
     """A user's mistake, described in one message. The command line prints it and exits with code 2."""
@@ -47,7 +50,8 @@ def mistake_in(error: BaseException | None) -> BadInput | None:
     """Find the user's mistake behind an error, or None if it is not a user's mistake.
 
     An error raised on a Ray worker arrives wrapped, with a traceback as its text; a full disk appears as
-    whatever error the writing library raises.
+    whatever error the writing library raises. Where the system refuses a file or memory, the user can mend
+    it.
     """
     while error is not None:
         inner = getattr(error, "cause", None)
@@ -57,6 +61,10 @@ def mistake_in(error: BaseException | None) -> BadInput | None:
             return error
         if is_full_disk(error):
             return full_disk(getattr(error, "filename", None) or "the workspace")
+        if isinstance(error, OSError) and error.errno in _REFUSALS:
+            return refused(error)
+        if isinstance(error, MemoryError) or "can't allocate memory" in str(error):
+            return _no_memory()
         error = error.__cause__ or (inner if isinstance(inner, BaseException) else None)
     return None
 
@@ -78,10 +86,42 @@ def full_disk(path: object) -> Hindered:
 
 def blocked(path: object, error: OSError) -> Hindered:
     """Make the error for a file that the operating system does not let us read; the file may be good."""
-    remedy = "Check the disk, the mount and the permissions, and run the same command again."
+    answer = error.strerror or error
+    return Hindered(f"{path} must be readable, but the system answered: {answer}. {_remedy_of(error)}")
+
+
+def refused(error: OSError) -> Hindered:
+    """Make the error for a file that the operating system does not let us read, write or rename."""
+    path, answer = error.filename or "every file of the workspace", error.strerror or error
+    return Hindered(f"{path} must be accessible, but the system answered: {answer}. {_remedy_of(error)}")
+
+
+def short_write(path: object) -> Hindered:
+    """Make the error for a file of which the system took only a part."""
+    return Hindered(
+        f"{path} must be written as a whole, but the system took only a part of it. Check the disk, the "
+        "quota and the limit of a file's size (`ulimit -f`), and run the same command again."
+    )
+
+
+def is_short_write(error: BaseException) -> bool:
+    """Whether torch found less in a file than it had written to it."""
+    return isinstance(error, RuntimeError) and "inline_container" in str(error) and "pos" in str(error)
+
+
+def _no_memory() -> Hindered:
+    return Hindered(
+        "there must be enough memory, but the system gave no more. End other programs, raise the limit "
+        "(`ulimit -v`), or give smaller batches, and run the same command again: it resumes from here."
+    )
+
+
+def _remedy_of(error: OSError) -> str:
     if error.errno in (errno.EMFILE, errno.ENFILE):
-        remedy = "Too many files are open: raise the limit (`ulimit -n 4096`) and run the same command again."
-    return Hindered(f"{path} must be readable, but the system answered: {error.strerror or error}. {remedy}")
+        return "Too many files are open: raise the limit (`ulimit -n 4096`) and run the same command again."
+    if error.errno == errno.EFBIG:
+        return "Raise the limit of a file's size (`ulimit -f unlimited`) and run the same command again."
+    return "Check the disk, the mount and the permissions, and run the same command again."
 
 
 def nearest(name: str, known: list[str]) -> str:

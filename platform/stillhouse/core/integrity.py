@@ -24,7 +24,7 @@ VERIFY = "STILLHOUSE_VERIFY"
 QUARANTINE = "quarantine"
 
 _DATA = frozenset({".npy", ".safetensors", ".parquet", ".arrow"})
-_ALSO = frozenset({"quarantine.json"})
+_ALSO = frozenset({"quarantine.json", "quarantine.jsonl"})
 _WORKSPACE = "workspace.json"
 
 _Stamp = tuple[int, int, int]

@@ -6,9 +6,12 @@ from pathlib import Path
 
 from stillhouse.cluster.connection import connect, disconnect
 from stillhouse.cluster.resources import cluster_device
-from stillhouse.core.artifacts import Workspace, locked
+from stillhouse.core.artifacts import Workspace, locked, remove_leftovers
 from stillhouse.core.console import diverted_chatter
 from stillhouse.core.signals import signals_kept
+
+_NOTES = ("sources", "experiments")
+"""Folders of small files that only the workspace's writer makes."""
 
 
 @contextlib.contextmanager
@@ -41,6 +44,9 @@ def session(
     workspace.claim()
     held = f"{root} must have one writer, but another run is going on there. Wait for it, or give --root."
     with locked(root / ".lock", wait=False, held=held), diverted_chatter(root / "logs", verbose=verbose):
+        # No other process writes files here now; folders of artifacts have locks of their own.
+        for folder in (root, *(root / name for name in _NOTES)):
+            remove_leftovers(folder)
         if check is not None:
             check()
         try:

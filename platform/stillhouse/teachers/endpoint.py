@@ -106,6 +106,9 @@ class Client:
     def embed(self, texts: Sequence[str]) -> tuple[Vectors, int]:
         """Ask for the vectors of some texts, as often as it takes and is allowed.
 
+        Where the first answer has a number that is not finite, they are asked for once more; a row whose
+        vector then has one is set aside.
+
         Returns:
             The vectors, (N, E), in the order of the texts, and the number of tokens.
 
@@ -127,6 +130,8 @@ class Client:
             self._wait()
             try:
                 vectors, tokens = self._ask(texts)
+                if not np.isfinite(vectors).all() and attempt == 0 and attempts > 1:
+                    raise _Transient("a vector that is not finite")
             except _Transient as error:
                 if attempt + 1 == attempts:
                     raise Hindered(
@@ -275,10 +280,16 @@ def found_out(endpoint: Endpoint, normalize: bool | None) -> Endpoint:
 
     Raises:
         BadInput: As of `Client.embed`.
+        Hindered: The vector is not finite.
     """
     if normalize is not None and endpoint.kept:
         return replace(endpoint, normalize=normalize, rescaled=normalize, width=endpoint.kept)
     (vector,), _ = Client(replace(endpoint, width=endpoint.kept)).embed([PROBE])
+    if not np.isfinite(vector).all():
+        raise Hindered(
+            f"{redacted(endpoint.url)} must answer with finite numbers, but the vector of a short text has "
+            "NaN or infinity. Check the model behind the endpoint, and run the same command again."
+        )
     unit = bool(abs(float(np.linalg.norm(vector)) - 1) <= UNIT_TOLERANCE)
     return replace(
         endpoint,

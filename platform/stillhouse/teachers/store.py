@@ -14,7 +14,7 @@ import torch
 
 from stillhouse.core.artifacts import MANIFEST, Workspace, read_json, read_manifest, sha256_of
 from stillhouse.core.errors import BadInput, Hindered, blocked, require
-from stillhouse.core.integrity import intact
+from stillhouse.core.integrity import FILES, intact
 from stillhouse.core.types import FloatArray, IntArray
 from stillhouse.plan.data import AnyStore, Store, StoreEnsemble, StoreMix, TableStore
 from stillhouse.teachers.build_state import QUARANTINE
@@ -305,6 +305,9 @@ def verify_store(folder: Path) -> list[str]:
     names = {shard["name"] for shard in manifest["shards"]}
     unlisted = sorted(path.name for path in folder.glob("part-*.arrow") if path.name not in names)
     problems += [f"{name} is not in the manifest" for name in unlisted]
+    for name, sha256 in manifest.get(FILES, {}).items():
+        if (folder / name).exists() and sha256_of(folder / name) != sha256:
+            problems.append(f"{name} was altered: its bytes differ from those that were written")
     return problems + list(_count_problems(folder, manifest))
 
 

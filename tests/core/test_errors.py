@@ -47,6 +47,18 @@ def test_a_full_disk_behind_another_error(raised: Exception) -> None:
     assert isinstance(mistake, Hindered) and "must be room on the disk" in str(mistake)
 
 
+@pytest.mark.parametrize(
+    "raised",
+    [
+        OSError(errno.EROFS, "Read-only file system", "/runs/.lock"),
+        RuntimeError("(sqlite3.OperationalError) attempt to write a readonly database"),
+    ],
+)
+def test_a_read_only_workspace_is_one_message(raised: Exception) -> None:
+    mistake = mistake_in(raised)
+    assert isinstance(mistake, Hindered) and "give another --root" in str(mistake)
+
+
 def test_any_other_error_is_not_the_users_mistake() -> None:
     assert mistake_in(RuntimeError("a bug")) is None
 

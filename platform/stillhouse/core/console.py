@@ -59,7 +59,7 @@ def diverted_chatter(folder: Path, *, verbose: bool) -> Iterator[None]:
         yield
         return
     sys.stderr.flush()
-    path = _log_file(folder)
+    path = _writable_log(folder)
     with path.open("a", buffering=1, encoding="utf-8") as file, _stderr_to(file), _logging_to(file):
         with _stdout_to(file):
             yield
@@ -71,14 +71,20 @@ def log_failure(error: BaseException, folder: Path) -> Path:
     Returns:
         The log file.
     """
-    try:
-        path = _log_file(folder)
-        path.touch()
-    except OSError:
-        path = _log_file(Path(tempfile.gettempdir()))
+    path = _writable_log(folder)
     with path.open("a", encoding="utf-8") as file:
         file.write(redacted("".join(traceback.format_exception(error))))
     return path
+
+
+def _writable_log(folder: Path) -> Path:
+    """This process's log file in a folder, or in that of temporary files if the folder cannot be written."""
+    try:
+        path = _log_file(folder)
+        path.touch()
+        return path
+    except OSError:
+        return _log_file(Path(tempfile.gettempdir()))
 
 
 @functools.cache

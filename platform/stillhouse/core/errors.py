@@ -63,6 +63,8 @@ def mistake_in(error: BaseException | None) -> BadInput | None:
             return full_disk(getattr(error, "filename", None) or "the workspace")
         if isinstance(error, OSError) and error.errno in _REFUSALS:
             return refused(error)
+        if "attempt to write a readonly database" in str(error):
+            return refused(OSError(errno.EROFS, "a database of it is read-only"))
         if isinstance(error, MemoryError) or "can't allocate memory" in str(error):
             return _no_memory()
         error = error.__cause__ or (inner if isinstance(inner, BaseException) else None)
@@ -74,6 +76,11 @@ def is_full_disk(error: BaseException) -> bool:
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return True
     return any(words in str(error) for words in ("No space left on device", "database or disk is full"))
+
+
+def is_refused(error: OSError) -> bool:
+    """Whether the system refuses a file or folder for good: a read-only disk, or missing permissions."""
+    return error.errno in (errno.EROFS, errno.EACCES, errno.EPERM)
 
 
 def full_disk(path: object) -> Hindered:
@@ -121,6 +128,8 @@ def _remedy_of(error: OSError) -> str:
         return "Too many files are open: raise the limit (`ulimit -n 4096`) and run the same command again."
     if error.errno == errno.EFBIG:
         return "Raise the limit of a file's size (`ulimit -f unlimited`) and run the same command again."
+    if error.errno == errno.EROFS:
+        return "Check the mount, or give another --root, and run the same command again."
     return "Check the disk, the mount and the permissions, and run the same command again."
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from stillhouse.core.artifacts import check_name, write_atomically
 from stillhouse.core.console import warn
-from stillhouse.core.errors import require
+from stillhouse.core.errors import is_refused, require
 from stillhouse.core.identity import fingerprint
 from stillhouse.reports.comparison_tables import (
     as_csv,
@@ -93,7 +93,12 @@ def compare(comparison: Comparison, root: Path, uri: str) -> dict[str, Any]:
     folder = comparison.output or root / "comparisons" / (comparison.experiment or name)
     folder.mkdir(parents=True, exist_ok=True)
     files = _write(comparison, rows, quality, folder)
-    _log(runs, comparison.title, name, files, root, uri)
+    try:
+        _log(runs, comparison.title, name, files, root, uri)
+    except OSError as error:
+        if not is_refused(error):
+            raise
+        warn(f"{root} cannot be written ({error.strerror}), so the comparison is not recorded in MLflow.")
     return {
         "folder": str(folder),
         "files": [path.name for path in files],

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from stillhouse.core.artifacts import MANIFEST, Workspace, locked, read_json, read_manifest, remove
-from stillhouse.core.errors import BadInput
+from stillhouse.core.errors import BadInput, is_refused
 from stillhouse.core.integrity import damage_of
 from stillhouse.plan.data import Collection as RetrievalCollection
 from stillhouse.plan.data import Store, TextTable, TokenTable
@@ -197,3 +197,7 @@ def _is_locked(folder: Path) -> bool:
             return False
     except BadInput:
         return True
+    except OSError as error:
+        if is_refused(error):  # No process of this user builds where nothing can be written.
+            return False
+        raise

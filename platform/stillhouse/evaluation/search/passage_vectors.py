@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from stillhouse.core.artifacts import Workspace, remove_leftovers, sealed_array, sha256_of, write_array
-from stillhouse.core.errors import BadInput
+from stillhouse.core.errors import BadInput, blocked
 from stillhouse.core.identity import fingerprint
 from stillhouse.core.types import FloatArray, IntArray
 from stillhouse.corpora.published.judged import Entry, JudgedCollection
@@ -145,6 +145,8 @@ def _opened(path: Path) -> FloatArray:
     try:
         part: FloatArray = np.load(path, mmap_mode="r")
     except (OSError, ValueError) as error:
+        if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
+            raise blocked(path, error) from None
         raise BadInput(
             f"{path} must be readable on every node that searches, but: {error}. Give a workspace that every "
             "node sees (--root), or search with --search-shards 1."

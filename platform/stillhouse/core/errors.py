@@ -129,7 +129,7 @@ def _remedy_of(error: OSError) -> str:
     if error.errno == errno.EFBIG:
         return "Raise the limit of a file's size (`ulimit -f unlimited`) and run the same command again."
     if error.errno == errno.EROFS:
-        return "Check the mount, or give another --root, and run the same command again."
+        return "Check the disk and the mount, or give another --root, and run the same command again."
     return "Check the disk, the mount and the permissions, and run the same command again."
 
 

@@ -27,7 +27,7 @@ def test_a_setting_is_prepared_from_a_text_file(prepared: Prepared, workspace: W
     setting = prepared.setting
     assert workspace.finished(setting[Sentences].only_store)
     assert setting[Sentences].rows == len(open_store(workspace, setting[Sentences].only_store)) > 60
-    assert setting.student.target is TransformerStudent and setting.student.kwargs["layers"] == (0, 2)
+    assert setting.student.target is TransformerStudent and setting.student.kwargs["layers"] == (0, 3)
     assert setting.get(Pairs) is None and setting.finetune_budget == 0
     assert setting.dev.select == "agreement_spearman_cosine"
     assert prepared.facts["sentences"] == setting[Sentences].rows and prepared.facts["pairs"] == 0
@@ -104,7 +104,7 @@ def test_a_new_budget_reuses_the_store_and_a_new_length_does_not(
 
 @pytest.mark.parametrize(
     ("changes", "layers"),
-    [({}, (0, 2)), ({"layers": "last"}, (2, 3)), ({"layers": "first", "keep": 3}, (0, 1, 2))],
+    [({}, (0, 3)), ({"layers": "last"}, (2, 3)), ({"layers": "first", "keep": 3}, (0, 1, 2))],
 )
 def test_the_student_keeps_the_requested_layers(
     changes: dict[str, object], layers: tuple[int, ...], tiny_model: Path
@@ -157,7 +157,7 @@ def test_every_field_has_a_description_and_a_path() -> None:
             needs = {"claims.path": "x"}
         if path.startswith("student."):
             needs = {"student.kind": "recurrent", "student.unit": 2}
-        if path in ("student.layers", "student.keep"):
+        if path in ("student.layers", "student.keep", "student.freeze_words"):
             needs = {"student.kind": "transformer"}
         if path in ("student.dim", "student.start"):
             needs = {"student.kind": "static"}

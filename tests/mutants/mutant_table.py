@@ -861,6 +861,11 @@ STUDENTS = [
         ("requires_grad_(not freeze_words)", "requires_grad_(freeze_words)", "frozen words are trained"),
     ),
     *mistakes(
+        "students/transformer.py",
+        "students/test_transformer.py",
+        ("index * (total - 1) // (keep - 1)", "index * total // keep", "spread without the last layer"),
+    ),
+    *mistakes(
         "experiments/students/transformer.py",
         "students/test_head.py",
         ("freeze_words=self.freeze_words,", "", "a choice that reaches no student"),

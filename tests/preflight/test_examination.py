@@ -124,7 +124,7 @@ def test_a_student_that_keeps_trained_layers_of_a_partly_random_checkpoint_is_in
             fresh = 0.02 * torch.randn(tensor.shape) if tensor.ndim == 2 else torch.zeros_like(tensor)
             weights[name] = torch.ones_like(tensor) if name.endswith("LayerNorm.weight") else fresh
     save_file(weights, folder / "model.safetensors", {"format": "pt"})
-    partly = changed(healthy, {"student.checkpoint": str(folder)})
+    partly = changed(healthy, {"student.checkpoint": str(folder), "student.layers": [0, 2]})
     assert not of(examine(partly), "weights"), "it keeps layers 0 and 2"
     findings = examine(changed(partly, {"student.layers": [0, 3]}))
     assert concerns(findings) == [("weights", "warning")] and "layer.3" in findings[0].found

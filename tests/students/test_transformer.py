@@ -113,11 +113,15 @@ def test_select_layers() -> None:
     assert select_layers("every-other", total=6, keep=3) == (0, 2, 4)
     assert select_layers("every-other", total=12, keep=4) == (0, 3, 6, 9)
     assert select_layers("every-other", total=6, keep=4) == (0, 1, 3, 4)
+    assert select_layers("spread", total=6, keep=3) == (0, 2, 5)
+    assert select_layers("spread", total=12, keep=6) == (0, 2, 4, 6, 8, 11)
+    assert select_layers("spread", total=6, keep=1) == (5,) and select_layers("spread", 1, 1) == (0,)
     assert select_layers("first", total=6, keep=2) == (0, 1)
     assert select_layers("last", total=6, keep=2) == (4, 5)
     assert select_layers([1, 5], total=6, keep=2) == (1, 5)
     assert all(
-        len(select_layers(rule, 6, 6)) == 6 for rule in ("first", "last", "every-other", list(range(6)))
+        len(select_layers(rule, 6, 6)) == 6
+        for rule in ("spread", "first", "last", "every-other", list(range(6)))
     )
 
 

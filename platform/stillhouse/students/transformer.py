@@ -169,8 +169,9 @@ def select_layers(rule: str | Sequence[int], total: int, keep: int) -> tuple[int
     """Select layers of a base model by a rule.
 
     Args:
-        rule: ``first``, ``last``, ``every-other`` (layer ⌊i · total / keep⌋ for i < keep: spread evenly from
-            layer 0 on), or a list of layers.
+        rule: ``spread`` (layer ⌊i · (total - 1) / (keep - 1)⌋ for i < keep: the first, the last, and evenly
+            between them; of one layer, the last), ``every-other`` (layer ⌊i · total / keep⌋), ``first``,
+            ``last``, or a list of layers.
         total: Number of layers of the base model.
         keep: Number of layers to keep; a list must have this length.
 
@@ -189,11 +190,17 @@ def select_layers(rule: str | Sequence[int], total: int, keep: int) -> tuple[int
             return tuple(range(keep))
         case "last":
             return tuple(range(total - keep, total))
+        case "spread":
+            return (
+                tuple(index * (total - 1) // (keep - 1) for index in range(keep))
+                if keep > 1
+                else (total - 1,)
+            )
         case "every-other":
             return tuple(index * total // keep for index in range(keep))
     raise BadInput(
-        f"`layers in (first, last, every-other)` must hold, but got layers={rule!r}. A list such as "
-        "[0, 2, 4] is accepted too."
+        f"`layers in (spread, every-other, first, last)` must hold, but got layers={rule!r}. A list such "
+        "as [0, 2, 5] is accepted too."
     )
 
 

@@ -17,7 +17,8 @@ class TransformerChoice(StudentChoice):
 
     Attributes:
         checkpoint: Name or path of the checkpoint that the student starts from; empty takes the teacher's.
-        layers: Layers to keep: ``first``, ``last``, ``every-other``, or a list of indices such as [0,2,4].
+        layers: Layers to keep: ``spread`` (the first, the last, and evenly between them), ``every-other`` (0,
+            2, 4, …), ``first``, ``last``, or a list of indices such as [0,2,5].
         keep: Number of layers that such a rule keeps; 0 keeps half.
         dropout: Dropout of the student during training; a negative value takes the checkpoint's own.
         pooling: How one vector is made of the states: ``cls``, ``mean``, ``max``, ``last`` (token) or
@@ -33,7 +34,7 @@ class TransformerChoice(StudentChoice):
     default = True
     poolings = POOLINGS
     checkpoint: str = ""
-    layers: str | tuple[int, ...] = "every-other"
+    layers: str | tuple[int, ...] = "spread"
     keep: int = 0
     dropout: float = 0.0
     pooling: str = ""

@@ -8,10 +8,10 @@ DOCS := $(VENV)/.ready-docs
 PEERS := .venv-peers
 ARGS ?=
 
-.PHONY: sweep test mutants check format docs ui bench papers peers clean help
+.PHONY: sweep test mutants faults faults-quick check format docs ui bench papers peers clean help
 
 help:            ## list the targets
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 sweep: $(READY)  ## the main job: embed, search, evaluate, export (again: resumes, or skips what is finished)
 	$(BIN)/python jobs/sweep_ibkd.py $(ARGS)
@@ -22,11 +22,18 @@ test: $(READY)   ## all tests, in two processes
 mutants: $(READY) ## make deliberate mistakes one at a time in a copy, and name those that no test notices
 	$(BIN)/python tests/mutants/run_mutants.py $(ARGS)
 
+faults: $(READY) ## inject faults into real commands and write docs/faults.md (at most 45 minutes); ARGS="--only checkpoint" for some
+	$(BIN)/python faults/run.py $(ARGS)
+
+faults-quick: $(READY) ## a part of `faults` of at most ten minutes, which writes no page
+	$(BIN)/python faults/run.py --quick $(ARGS)
+
 check: $(READY)  ## lint, format and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy platform/stillhouse jobs tests
 	MYPYPATH=benchmarks $(BIN)/mypy benchmarks
+	MYPYPATH=faults:tests $(BIN)/mypy faults
 
 format: $(READY) ## rewrite the code so that `check` accepts its format
 	$(BIN)/ruff check --fix .

@@ -1,0 +1,133 @@
+"""Inject faults into real commands, and report what was lost: `make faults`.
+
+    make faults                              the whole suite; writes docs/faults.md
+    make faults-quick                        a part of at most ten minutes, which writes nothing
+    make faults ARGS="--only checkpoint"     the faults whose name has these words; writes nothing
+    make faults ARGS="--seed 7"              other random choices
+
+The exit status is 1 if anything was not recovered.
+"""
+
+import argparse
+import json
+import os
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import asdict
+from multiprocessing import get_context
+from pathlib import Path
+
+import surroundings
+from catalogue import injections
+from injection import Injection, Result, carry_out
+from page import write_page
+from scenarios import LIMIT, Scenario, World, learn, scenarios, warm_up
+
+QUICK = 0.25
+"""Share of the injections that `--quick` makes."""
+MINUTES, QUICK_MINUTES = 40.0, 8.0
+"""Time for injections; before them, every command is run undisturbed, which takes a minute or two."""
+
+_todo: list[Injection] = []
+_known: dict[str, Scenario] = {}
+_scratch = Path()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the suite."""
+    options = parser().parse_args(arguments)
+    seed = options.seed if options.seed is not None else random.SystemRandom().randrange(10**6)
+    print(f"seed {seed}", flush=True)
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="faults-", dir=options.scratch) as name:
+        results = list(_local(Path(name), options, seed))
+    seconds = time.monotonic() - started
+    lost = [result for result in results if not result.recovered]
+    print(f"\n{len(results)} injections in {seconds:.0f} s, {len(lost)} not recovered; seed {seed}")
+    if options.json:
+        options.json.write_text(json.dumps([asdict(result) for result in results], indent=1) + "\n")
+    if not (options.only or options.scenario or options.quick):
+        limits = f"{LIMIT:g} s for a command in one process"
+        write_page(
+            surroundings.REPOSITORY / "docs" / "faults.md",
+            results,
+            seed=seed,
+            listed=len(_todo),
+            seconds=seconds,
+            limits=limits,
+        )
+        print("written: docs/faults.md")
+    return 1 if lost else 0
+
+
+def line(result: Result) -> str:
+    """One line for an injection, and more if it was not recovered."""
+    text = f"{result.fault} ({result.scenario}, {result.base}, seed {result.seed}): "
+    codes = ", ".join(map(str, result.codes))
+    if result.recovered:
+        return f"{text}ok, exit codes {codes}, {result.seconds:.1f} s"
+    problems = "\n  ".join(result.problems)
+    return f"{text}NOT RECOVERED, exit codes {codes}: {result.what}\n  {problems}\n{result.last}"
+
+
+def parser() -> argparse.ArgumentParser:
+    """Build the command line."""
+    made = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    made.add_argument("--seed", type=int, help="seed of all random choices; default: a new one, printed")
+    made.add_argument("--quick", action="store_true", help="a part of at most ten minutes")
+    made.add_argument("--only", default="", help="only faults whose name contains this")
+    made.add_argument("--scenario", default="", help="only this scenario")
+    made.add_argument("--share", type=float, default=0.0, help="share of the injections of every kind")
+    made.add_argument(
+        "--minutes", type=float, help="end after so many (40; 8 with --quick), whatever is left"
+    )
+    made.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)), help="at the same time")
+    made.add_argument("--json", type=Path, help="also write every single result here")
+    made.add_argument(
+        "--scratch", type=Path, default=Path(tempfile.gettempdir()), help="folder for workspaces"
+    )
+    return made
+
+
+def _local(folder: Path, options: argparse.Namespace, seed: int) -> Iterator[Result]:
+    """Run the scenarios of one process, in as many processes as there are cores."""
+    global _scratch
+    from stillhouse.core.console import private_environment
+
+    private_environment()
+    _scratch = folder
+    world = World(folder / "world")
+    world.write()
+    found_scenarios = [each for each in scenarios(world) if options.scenario in ("", each.name)]
+    warm_up(found_scenarios[-1], folder)
+    for scenario in found_scenarios:
+        learn(scenario, folder / "learn")
+        _known[scenario.name] = scenario
+    share = options.share or (QUICK if options.quick else 1.0)
+    found = injections(list(_known.values()), seed, share)
+    _todo.extend(each for each in found if options.only in each.fault)
+    random.Random(seed).shuffle(_todo)
+    print(f"{len(_todo)} injections into {', '.join(_known)}", flush=True)
+    deadline = time.monotonic() + 60 * (options.minutes or (QUICK_MINUTES if options.quick else MINUTES))
+    with ProcessPoolExecutor(options.processes, mp_context=get_context("fork")) as pool:
+        running = [pool.submit(_one, at) for at in range(len(_todo))]
+        for done, future in enumerate(as_completed(running), 1):
+            result = future.result()
+            print(f"{done}/{len(_todo)} {line(result)}", flush=True)
+            yield result
+            if time.monotonic() > deadline:
+                pool.shutdown(wait=True, cancel_futures=True)
+                break
+
+
+def _one(at: int) -> Result:
+    injection = _todo[at]
+    return carry_out(injection, _known[injection.scenario], _scratch)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

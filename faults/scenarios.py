@@ -1,0 +1,299 @@
+"""Scenarios: small real commands, the workspaces that they start from, and what they must give."""
+
+import contextlib
+import fcntl
+import json
+import random
+import shutil
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from children import Counters, Ended, import_all, run_function
+from services import REQUESTS, URL, endpoint_server
+from system import CALLS, Calls, dies_of
+from works import prepare_database, record_runs, runs_of, search_a_study, study_of
+
+WORDS = (
+    "model vector sentence search teacher student layer data index query house river sun moon cat mat".split()
+)
+_KINDS = ("corpora", "tokens", "stores", "examples", "collections", "stages")
+_COUNTED = ("rows", "input_rows", "table_rows", "duplicates", "quarantined", "quarantined_vectors")
+_DECIDED = ("weights_sha256", "evaluations", "metrics", "chosen_step", "steps", "examples", "files")
+LIMIT = 90.0
+"""Seconds after which one command of a scenario counts as stuck; undisturbed, none takes three."""
+
+
+@dataclass(frozen=True)
+class World:
+    """What all scenarios read: corpora, pairs, a teacher, vectors.
+
+    Attributes:
+        folder: Holds everything.
+    """
+
+    folder: Path
+
+    @property
+    def database(self) -> Path:
+        """A database with MLflow's tables and nothing in them."""
+        return self.folder / "mlflow.db"
+
+    @property
+    def teacher(self) -> Path:
+        """The teacher's folder."""
+        return self.folder / "tiny" / "model"
+
+    def write(self) -> None:
+        """Write all inputs; duplicates and texts that no reader keeps are among the lines of the corpora.
+
+        Of the vectors three are not finite: these rows are to be set aside.
+        """
+        import numpy as np
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+        from tiny_model import write_tiny_model
+
+        (self.folder / "tiny").mkdir(parents=True)
+        prepare_database(self.database)
+        write_tiny_model(self.folder / "tiny")
+        chance = random.Random(0)
+        for name, count in (("long", 4500), ("short", 500)):
+            texts = sorted({" ".join(chance.choices(WORDS, k=8)) for _ in range(count)})
+            chance.shuffle(texts)
+            (self.folder / f"{name}.txt").write_text("\n".join([*texts, *texts[:20], "", " "]) + "\n")
+        vectors = np.random.default_rng(0).normal(size=(len(texts), 16)).astype(np.float32)
+        vectors[5, 3], vectors[70, 0], vectors[200] = np.nan, np.inf, -np.inf
+        table = pa.table({"text": texts, "embedding": pa.array(list(vectors), pa.list_(pa.float32()))})
+        pq.write_table(table, self.folder / "vectors.parquet", row_group_size=100)
+        pairs = [
+            {"query": " ".join(words[:3]), "passage": " ".join(words)}
+            for words in (chance.choices(WORDS, k=8) for _ in range(60))
+        ]
+        (self.folder / "pairs.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in pairs))
+
+
+Service = Callable[[str], contextlib.AbstractContextManager[Callable[[], None]]]
+"""Starts what a command talks to, with the name of its misbehaviour or an empty one; what it yields is called
+in the command's process."""
+
+
+@contextlib.contextmanager
+def no_service(fault: str) -> Iterator[Callable[[], None]]:
+    """The service of commands that talk to nobody."""
+    assert not fault, fault
+    yield lambda: None
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One command.
+
+    Attributes:
+        name: As in the report.
+        work: Does the work in the workspace at a path and returns the exit code.
+        sign: Returns the signature of a workspace: what must be equal to an undisturbed run's.
+        service: What the command talks to.
+        bases: Folders of workspaces that an injection starts from, by name: ``prepared`` (all but the
+            stages), ``half`` (interrupted) and ``finished``; one that is not there, ``empty``, is a new one.
+        expected: Signature of the undisturbed result.
+        calls: Number of calls of each kind in an undisturbed run from each base, and its steps and files.
+        seconds: Duration of an undisturbed run from each base.
+    """
+
+    name: str
+    work: Callable[[Path], int]
+    sign: Callable[[Path], dict[str, Any]]
+    service: Service = no_service
+    bases: dict[str, Path] = field(default_factory=dict)
+    expected: dict[str, Any] = field(default_factory=dict)
+    calls: dict[str, list[int]] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def run(
+        self,
+        root: Path,
+        counters: Counters,
+        *,
+        prepare: Callable[[Calls], None] = lambda calls: None,
+        during: Callable[[int], None] | None = None,
+        misbehaves: str = "",
+        limit: float = LIMIT,
+    ) -> Ended:
+        """Run the command on a workspace; ``prepare`` may change what the child's calls do."""
+        with self.service(misbehaves) as connect:
+
+            def patch() -> None:
+                connect()
+                calls = Calls(root, counters)
+                prepare(calls)
+                calls.install()
+
+            printed = root.parent / "printed.txt"
+            return run_function(lambda: self.work(root), printed, limit=limit, prepare=patch, during=during)
+
+
+def command(name: str, *arguments: str, service: Service = no_service) -> Scenario:
+    """A `stillhouse` command in one process."""
+
+    def work(root: Path) -> int:
+        from stillhouse.cli.main import main
+
+        return main([*arguments, "--root", str(root), "--json", str(root.parent / "out.json")])
+
+    return Scenario(name, work, signature, service)
+
+
+def scenarios(world: World) -> list[Scenario]:
+    """All scenarios of one process; the last one imports most."""
+    common = ("--local", "--device", "cpu", "--max-length", "24")
+    teacher = ("--teacher", str(world.teacher), "--set", "teacher.runtime=torch")
+    long, short = (
+        ("--corpus", str(world.folder / f"{name}.txt"), "--sentences", "0", "--set", "sentences.held_out=60")
+        for name in ("long", "short")
+    )
+    pairs = ("--labelled", str(world.folder / "pairs.jsonl"), "--pairs", "0", "--set", "pairs.mined=2")
+    budget = (
+        "--distil-budget",
+        str(16 * 32),
+        "--finetune-budget",
+        str(8 * 16),
+        "--set",
+        "budget.evaluations=4",
+    )
+    batches = ("--set", "distil_batch_size=16", "--set", "finetune_batch_size=8", "--set", "student.keep=2")
+    student = ("--set", f"student.checkpoint={world.teacher}")
+    file = world.folder / "vectors.parquet"
+    vectors = ("--set", f"teacher.vectors={file}", "--set", "teacher.incomplete=true", *student)
+    asked = {"endpoint": URL, "model": "large", **REQUESTS}
+    endpoint = [part for name, value in asked.items() for part in ("--set", f"teacher.{name}={value}")]
+    return [
+        command("embed", "embed", *common, *teacher, *long),
+        command("import vectors", "embed", *common, *short, *vectors),
+        command("ask an endpoint", "embed", *common, *short, *student, *endpoint, service=endpoint_server),
+        Scenario("search a study", search_a_study, study_of),
+        Scenario("record runs", lambda root: record_runs(root, world.database), runs_of),
+        command("train", "train", "ibkd", *common, *teacher, *short, *pairs, *budget, *batches),
+    ]
+
+
+def warm_up(scenario: Scenario, folder: Path) -> None:
+    """Import in this process what a scenario's command imports, as it finds out in a child."""
+    names, root = folder / "modules.txt", folder / f"warm-up {scenario.name}" / "runs"
+    root.parent.mkdir()
+
+    def work() -> int:
+        code = scenario.work(root)
+        names.write_text("\n".join(name for name in sys.modules if name != "__main__"))
+        return code
+
+    with scenario.service("") as connect:
+        ended = run_function(work, folder / "printed.txt", limit=10 * LIMIT, prepare=connect)
+    if ended.code != 0:
+        raise RuntimeError(f"{scenario.name} must end without a fault, but: {ended.output}")
+    import_all(names)
+
+
+def learn(scenario: Scenario, folder: Path) -> None:
+    """Run a scenario undisturbed, once per base, and keep the bases.
+
+    Raises:
+        RuntimeError: The command failed without any fault, or gives another result from another base.
+    """
+    root, counters = folder / scenario.name / "runs", Counters()
+    root.parent.mkdir(parents=True)
+    names = folder / scenario.name / "replaced.txt"
+    ended = scenario.run(root, counters, prepare=lambda calls: calls.trace(names))
+    if ended.code != 0:
+        raise RuntimeError(f"{scenario.name} must end without a fault, but: {ended.output}")
+    scenario.expected.update(scenario.sign(root))
+    if not rows_add_up(scenario.expected):
+        raise RuntimeError(f"{scenario.name}: the counts must add up, but: {scenario.expected}")
+    _keep(scenario, "empty", None, counters, ended.seconds)
+    finished = root.parent / "finished"
+    shutil.copytree(root, finished)
+    prepared = root.parent / "prepared"
+    shutil.copytree(root, prepared)
+    shutil.rmtree(prepared / "stages", ignore_errors=True)
+    half = root.parent / "half" / "runs"
+    half.parent.mkdir()
+    replaced = names.read_text().split() if names.exists() else []
+    written = [at for at, name in enumerate(replaced, 1) if name.startswith(("part-", "step-"))]
+    fatal = dies_of(signal.SIGKILL)
+    if len(written) > 1:
+        scenario.run(half, Counters(), prepare=lambda calls: calls.on("replace", written[-2], after=fatal))
+    else:
+        middle = max(1, scenario.calls["empty"][CALLS.index("statement")] // 2)
+        scenario.run(half, Counters(), prepare=lambda calls: calls.on("statement", middle, before=fatal))
+    for name, base in (("prepared", prepared), ("half", half), ("finished", finished)):
+        copy, counters = root.parent / f"try-{name}" / "runs", Counters()
+        shutil.copytree(base, copy)
+        ended = scenario.run(copy, counters)
+        if ended.code != 0 or scenario.sign(copy) != scenario.expected:
+            raise RuntimeError(f"{scenario.name} from {name} must give the same result, but: {ended.output}")
+        _keep(scenario, name, base, counters, ended.seconds)
+
+
+def _keep(scenario: Scenario, name: str, base: Path | None, counters: Counters, seconds: float) -> None:
+    if base is not None:
+        scenario.bases[name] = base
+    scenario.calls[name] = [counters[place] for place in range(len(CALLS) + 2)]
+    scenario.seconds[name] = seconds
+
+
+def signature(root: Path) -> dict[str, Any]:
+    """Return what decides results in a workspace: counts, checksums, weights, curves; no times."""
+    found: dict[str, Any] = {}
+    for kind in _KINDS:
+        for path in sorted((root / kind).glob("*/manifest.json")):
+            try:
+                manifest = json.loads(path.read_bytes())
+            except ValueError:
+                manifest = {"files": "not JSON"}
+            shards = [
+                {name: shard[name] for name in ("name", "rows", "sha256") if name in shard}
+                for shard in manifest.get("shards", ())
+            ]
+            decided = {name: manifest[name] for name in (*_COUNTED, *_DECIDED) if name in manifest}
+            found[f"{kind}/{path.parent.name}"] = {**decided, "shards": shards}
+    return found
+
+
+def rows_of(result: dict[str, Any]) -> int:
+    """Rows of all stores in a signature."""
+    return sum(int(each.get("rows", 0)) for name, each in result.items() if name.startswith("stores/"))
+
+
+def rows_add_up(result: dict[str, Any]) -> bool:
+    """Whether input = stored + quarantined + duplicates holds for every store."""
+    return all(
+        each["input_rows"] == each["rows"] + each["quarantined"] + each["duplicates"]
+        for name, each in result.items()
+        if name.startswith("stores/")
+    )
+
+
+def leftovers(root: Path) -> list[str]:
+    """Name temporary files, checkpoints of finished stages, and locks that are held."""
+    found = [str(path.relative_to(root)) for path in root.rglob(".*.tmp") if "quarantine" not in path.parts]
+    for path in root.glob("stages/*/checkpoints/step-*.pt"):
+        if (path.parents[1] / "manifest.json").exists():
+            found.append(str(path.relative_to(root)))
+    for path in root.rglob("*.lock"):
+        with path.open("a") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                found.append(f"{path.relative_to(root)} is held")
+    return found
+
+
+def damaged(root: Path) -> list[str]:
+    """Name files of finished artifacts whose bytes are not those that were written."""
+    from stillhouse.core.integrity import damage_of
+
+    folders = [path.parent for kind in _KINDS for path in (root / kind).glob("*/manifest.json")]
+    return [f"{folder.parent.name}/{folder.name}: {each}" for folder in folders for each in damage_of(folder)]

@@ -1,0 +1,10 @@
+"""Where the suite finds the package and the stand-ins of the tests; imported before everything else."""
+
+import os
+import sys
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+for _name in ("tests", "platform"):
+    sys.path.insert(0, str(REPOSITORY / _name))
+os.environ.update(HF_HUB_OFFLINE="1", TOKENIZERS_PARALLELISM="false", OMP_NUM_THREADS="1")

@@ -3,13 +3,16 @@
 import errno
 import json
 import os
+import platform
 import subprocess
 import sys
 import time
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 
+import stillhouse
 from stillhouse.cli.arguments import FLAGS
 from stillhouse.cli.main import main, parser
 from stillhouse.cli.options import experiment_from, settings
@@ -58,6 +61,15 @@ def test_every_job_runs_from_the_checkout(job: str) -> None:
         check=False,
     )
     assert ran.returncode == 0 and "examples:" in ran.stdout
+
+
+def test_versions_are_printed_without_a_command(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert ended.value.code == 0
+    shown = dict(line.split(" ", 1) for line in capsys.readouterr().out.splitlines())
+    assert shown["stillhouse"] == stillhouse.__version__ and shown["python"] == platform.python_version()
+    assert shown["torch"] == metadata.version("torch") and shown["ray"] == metadata.version("ray")
 
 
 def test_nothing_heavy_is_imported_for_help() -> None:
@@ -158,7 +170,7 @@ def test_help_fits_on_one_screen(capsys: pytest.CaptureFixture[str]) -> None:
     [
         (["sweep", "ibdk"], "Did you mean ibkd"),
         (["sweep", "ibkd", "--set", "beta_1=2"], "Did you mean beta1"),
-        (["sweep", "ibkd", "--set", "beta1"], "--set takes NAME=VALUE"),
+        (["sweep", "ibkd", "--set", "beta1"], "--set must be followed by NAME=VALUE"),
         (["sweep", "ibkd", "--set", "distil_temperature=0"], "temperature > 0"),
         (["sweep", "ibkd", "--objectives", "quality,colour"], "--objectives must be quality"),
         (["sweep", "ibkd", "--objectives", "quality,size"], "the space must vary layers or projection"),
@@ -175,7 +187,7 @@ def test_help_fits_on_one_screen(capsys: pytest.CaptureFixture[str]) -> None:
         (["sweep", "mse", "--space", "search_spaces/ibkd.yaml"], "search space must be for this method"),
         (["train", "ibkd", "--local", "--corpus", "nowhere.txt"], "nowhere.txt"),
         (["train", "ibkd", "--local", "--teacher", "./no-such-model"], "no-such-model"),
-        (["train", "ibkd", "--local", "--max-length", "-1"], "max_length >= 0"),
+        (["train", "ibkd", "--local", "--max-length", "-1"], "max_length >= 3, or 0"),
         (["train", "ibkd", "--local", "--compute", "float8"], "compute in"),
         (["train", "ibkd", "--local", "--set", "layers=[5,6]"], "0 <= layer <= 5"),
         (["train", "ibkd", "--local", "--set", "gamma=true"], "gamma must be of type float"),
@@ -192,7 +204,7 @@ def test_help_fits_on_one_screen(capsys: pytest.CaptureFixture[str]) -> None:
         ([*MINE, "--teacher", "./no-such-model"], "no-such-model"),
         (["mine", "--local", "--output", "mined.csv"], "--output must be FILE.jsonl"),
         (["train", "ibkd", "--local", "--set", "pairs.minin.seed=1"], "Did you mean pairs.mining.seed"),
-        (["train", "ibkd", "--set", "gamma=1", "--set", "gamma=2"], "--set gives each name once"),
+        (["train", "ibkd", "--set", "gamma=1", "--set", "gamma=2"], "--set must give each name once"),
         (["presets", "ibdk"], "Did you mean ibkd"),
         (["presets"], "a method must be named. Such as `stillhouse presets ibkd`"),
         # K = 8 of IBKD's paper reaches the plan by either command, and its own number wins.

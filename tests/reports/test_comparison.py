@@ -208,13 +208,13 @@ def test_opening_a_test_set_is_logged_in_the_models_runs(root: Path, monkeypatch
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ([], "either runs or --experiment are given"),
+        ([], "either runs or --experiment must be given"),
         (["mor"], "Did you mean more"),
         (["trial 1"], "`trial 1` names one run"),
         (["--experiment", "nothing"], "unknown MLflow experiment `nothing`"),
-        (["one", "--format", "pdf"], "--format names some of md, csv, html"),
-        (["one", "--quality", "loss"], "--quality is one of docsearch_alignment"),
-        (["one", "--root", "nowhere"], "MLflow holds runs"),
+        (["one", "--format", "pdf"], "--format must name some of md, csv, html"),
+        (["one", "--quality", "loss"], "--quality must be one of docsearch_alignment"),
+        (["one", "--root", "nowhere"], "MLflow must hold runs"),
     ],
 )
 def test_bad_input_is_reported_in_one_line(

@@ -1,17 +1,21 @@
 """Arguments that several commands share. Nothing heavy is imported: `--help` answers at once."""
 
+import math
 import re
 from argparse import (
     SUPPRESS,
     ArgumentParser,
     BooleanOptionalAction,
+    Namespace,
     RawDescriptionHelpFormatter,
     _SubParsersAction,
 )
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
+from stillhouse.core.errors import BadInput, nearest
 from stillhouse.experiments.fields import Field, fields
 
 Commands = "_SubParsersAction[ArgumentParser]"
@@ -26,6 +30,7 @@ FLAGS: Mapping[str, str] = {
     "sources": "sentences.sources",
     "column": "sentences.column",
     "split_sentences": "sentences.split",
+    "encoding": "sentences.encoding",
     "sentences": "sentences.count",
     "labelled": "pairs.path",
     "pairs": "pairs.count",
@@ -57,7 +62,86 @@ SHOWN = (
     *("max_length", "distil_budget", "finetune_budget", "data_root", "select", "seed"),
 )
 """Flags that `--help` shows; `stillhouse fields` shows all of them."""
-_TYPES: Mapping[str, Callable[[str], Any]] = {"int": int, "float": float}
+
+
+def number(text: str) -> float:
+    """Read a finite number of the command line."""
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError("not finite")
+    return value
+
+
+_TYPES: Mapping[str, Callable[[str], Any]] = {"int": int, "float": number}
+_PROBLEMS = (
+    (r"argument (\S+): expected (?:one|at least one) argument", "{0} must be followed by a value"),
+    (r"argument (\S+): ignored explicit argument (.*)", "{0} must come without a value, but got {1}"),
+    (r"argument (\S+): invalid int value: (.*)", "{0} must be a whole number, but is {1}"),
+    (r"argument (\S+): invalid (?:number|float) value: (.*)", "{0} must be a number, but is {1}"),
+    (r"argument (\S+): invalid choice: (.*) \(choose from (.*)\)", "{0} must be one of {2}, but is {1}"),
+    (r"ambiguous option: (\S+) could match (.*)", "{0} must be written in full: it may mean {1}"),
+    (r"the following arguments are required: (.*)", "{0} must be given, but is not"),
+)
+"""What argparse says, as patterns, and what a user is told instead."""
+
+
+class CommandParser(ArgumentParser):
+    """A parser whose errors are the user's mistakes in one message, with the flags that are near."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise what argparse would print with the usage.
+
+        Raises:
+            BadInput: Always.
+        """
+        unknown = re.fullmatch(
+            r"argument COMMAND: invalid choice: '(.*)' \(choose from (.*)\)", message, re.DOTALL
+        )
+        if unknown:
+            known = re.findall(r"'([\w-]+)'", unknown[2])
+            raise BadInput(f"unknown command {unknown[1]!r}. {nearest(unknown[1], known)}{self._help()}")
+        for pattern, words in _PROBLEMS:
+            if found := re.fullmatch(pattern, message, re.DOTALL):
+                message = words.format(*found.groups())
+        raise BadInput(f"{message}.{self._help()}")
+
+    def parse_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: Namespace | None = None
+    ) -> Namespace:
+        """Parse a command line; what is not known is named with what is near.
+
+        Raises:
+            BadInput: A mistake.
+        """
+        options, rest = self.parse_known_args(args, namespace)
+        if rest:
+            chosen = self._chosen(getattr(options, "command", ""))
+            flags = [each for action in chosen._actions for each in action.option_strings]
+            raise BadInput(f"{_unknown(rest[0], flags)}{chosen._help()}")
+        return options
+
+    def _chosen(self, command: str) -> "CommandParser":
+        for action in self._actions:
+            if isinstance(action, _SubParsersAction) and command in action.choices:
+                found = action.choices[command]
+                assert isinstance(found, CommandParser)
+                return found
+        return self
+
+    def _help(self) -> str:
+        return f" See `{self.prog} --help`."
+
+
+def _unknown(given: str, flags: Iterable[str]) -> str:
+    """Say that an argument is not known, and which flags are near."""
+    if not given.startswith("-"):
+        dash = given.startswith(("\N{EN DASH}", "\N{EM DASH}", "\N{MINUS SIGN}"))
+        hint = " Write two hyphens before a flag, not a dash." if dash else " Leave it out, or quote blanks."
+        return f"the command line must not have the further argument {given!r}.{hint}"
+    name = given.partition("=")[0]
+    near = get_close_matches(name, sorted(flags), n=3, cutoff=0.7)
+    hint = f" Did you mean {' or '.join(near)}?" if near else ""
+    return f"unknown flag {name!r}.{hint} A field or hyper-parameter without a flag is given by --set."
 
 
 def new_command(
@@ -159,14 +243,14 @@ def add_where(command: ArgumentParser) -> None:
     group.add_argument("--workers", type=int, default=1, metavar="N", help="training processes per run (1)")
     group.add_argument(
         "--cpus-per-worker",
-        type=float,
+        type=number,
         default=None,
         metavar="X",
         help="CPUs of each (1; all of them for `train --local` in one process)",
     )
     group.add_argument(
         "--gpus-per-worker",
-        type=float,
+        type=number,
         default=None,
         metavar="X",
         help="GPUs of each; default: 1 where there are GPUs",

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from stillhouse.cli.arguments import add_common, new_command
-from stillhouse.core.artifacts import default_root
+from stillhouse.core.artifacts import check_name, default_root
 from stillhouse.core.console import say
-from stillhouse.core.errors import BadInput, nearest
+from stillhouse.core.errors import BadInput, nearest, require
 
 _HOST = "127.0.0.1"
 
@@ -30,6 +30,8 @@ def add(commands: "_SubParsersAction[ArgumentParser]") -> ArgumentParser:
 
 def run(options: Namespace) -> int:
     """Serve the study until Ctrl-C."""
+    require(0 <= options.port <= 65535, "--port must be a number from 0 to 65535", port=options.port)
+    check_name(options.sweep, "a sweep")
     server = dashboard_server((options.root or default_root()).resolve(), options.sweep, options.port)
     say(f"sweep {options.sweep}: http://{_HOST}:{server.server_port} (Ctrl-C ends it)")
     with server:

@@ -1,12 +1,16 @@
 """The console command, `stillhouse COMMAND`; the jobs call it too."""
 
 import os
+import platform
 import select
 import sys
 import traceback
-from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import SUPPRESS, Action, ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Sequence
+from importlib import metadata
+from typing import Any
 
+from stillhouse import __version__
 from stillhouse.cli import (
     compare,
     dashboard,
@@ -22,9 +26,10 @@ from stillhouse.cli import (
     train,
     verify,
 )
+from stillhouse.cli.arguments import CommandParser
 from stillhouse.cli.run import check_json
 from stillhouse.core.artifacts import default_root
-from stillhouse.core.console import log_failure, private_environment, warn
+from stillhouse.core.console import log_failure, private_environment, say, warn
 from stillhouse.core.errors import mistake_in
 from stillhouse.core.signals import sigterm_interrupts
 from stillhouse.experiments.experiment import Experiment
@@ -71,10 +76,11 @@ def main(arguments: Sequence[str] | None = None, *, experiment: Experiment | Non
         The exit code: 0, 1 (failed), 2 (bad input), 130 (interrupted) or 141 (the reader closed the pipe).
     """
     private_environment()
-    options = parser().parse_args(arguments)
-    options.base = experiment
+    options = Namespace(root=None, verbose=False)
     try:
-        check_json(getattr(options, "json", None))
+        options = parser().parse_args(arguments)
+        options.base = experiment
+        check_json(options.json)
         with sigterm_interrupts():
             outcome: int = options.execute(options)
         sys.stdout.flush()
@@ -95,16 +101,41 @@ def main(arguments: Sequence[str] | None = None, *, experiment: Experiment | Non
 
 def parser() -> ArgumentParser:
     """Build the parser of the whole command line."""
-    top = ArgumentParser(
+    top = CommandParser(
         prog="stillhouse",
         description="Distil a large text-embedding model into a small, fast one.",
         epilog=_EXAMPLES,
         formatter_class=RawDescriptionHelpFormatter,
     )
+    top.add_argument("--version", action=_Version, help="show the versions of the package and of its engines")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for command in COMMANDS:
         command.add(commands).set_defaults(execute=command.run)
     return top
+
+
+class _Version(Action):
+    """The flag that prints versions and ends."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, **others: Any) -> None:
+        super().__init__(option_strings, dest, nargs=0, default=SUPPRESS, **others)
+
+    def __call__(self, parser: ArgumentParser, *_: Any) -> None:
+        """Print the versions; nothing heavy is imported for them."""
+        for name, version in versions().items():
+            say(f"{name} {version}")
+        parser.exit()
+
+
+def versions() -> dict[str, str]:
+    """The versions of the package, of Python, torch and Ray."""
+    found = {"stillhouse": __version__, "python": platform.python_version()}
+    for name in ("torch", "ray"):
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            found[name] = "is not installed"
+    return found
 
 
 def _reader_left() -> bool:

@@ -33,8 +33,10 @@ def settings(pairs: list[str]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for pair in pairs:
         name, equals, text = pair.partition("=")
-        require(bool(name and equals), "--set takes NAME=VALUE", given=pair)
-        require(name not in values, "--set gives each name once", name=name)
+        fits = bool(equals) and bool(name) and name == name.strip()
+        require(fits, "--set must be followed by NAME=VALUE, without blanks", given=pair)
+        remedy = "Leave out all but one."
+        require(name not in values, "--set must give each name once", name=name, remedy=remedy)
         try:
             values[name] = json.loads(text)
         except ValueError:
@@ -63,7 +65,12 @@ def experiment_from(
     flags = flags_of(options)
     paths = {name: value for name, value in settings(getattr(options, "set", [])).items() if is_path(name)}
     both = sorted({FLAGS[name] for name in flags} & set(paths))
-    require(not both, "a field is given by its flag or by --set", both=both)
+    require(
+        not both,
+        "a field must be given once, by its flag or by --set",
+        both=both,
+        remedy="Leave out one of the two.",
+    )
     if opts_out(file or {}):
         flags.pop("data_root", None)
     given = {FLAGS[name]: value for name, value in flags.items()} | paths
@@ -82,6 +89,8 @@ def require_corpus(experiment: Experiment) -> None:
     """
     source = experiment.source
     for corpus in source.corpora if isinstance(source, Sentences) else ():
+        remedy = "Such as --corpus texts.txt, or pydocs for the documentation of the packages here."
+        require(bool(corpus.strip()), "--corpus must not be empty", corpus=corpus, remedy=remedy)
         local = bool(corpus) and corpus != "pydocs" and "://" not in corpus and not corpus.startswith("hf:")
         path = Path(corpus).expanduser()
         if local and not path.exists() and not glob.glob(str(path), recursive=True):
@@ -137,9 +146,10 @@ def need_of(options: Namespace) -> Need:
 
 def threads_of(options: Namespace) -> int:
     """CPU threads of each process of `train`, see `Where`."""
+    cpus = int(need_of(options).cpus)
     if options.cpus_per_worker is None:
         return threads_alone(local=options.local, workers=options.workers)
-    return max(1, int(need_of(options).cpus))
+    return max(1, cpus)
 
 
 def embedding_of(options: Namespace, device: str, *, local: bool) -> Embedding:
@@ -166,8 +176,9 @@ def _mappings(flag: str, text: str, example: str) -> list[Any]:
         listed = json.loads(text)
     except ValueError:
         listed = None
-    rule = f"--{flag} must be a JSON list of mappings"
-    require(isinstance(listed, list), rule, remedy=f"Such as --{flag} '{example}'.", **{flag: text})
+    rule = f"--{flag} must be a JSON list of mappings, with one at least"
+    fits = isinstance(listed, list) and bool(listed)
+    require(fits, rule, remedy=f"Such as --{flag} '{example}'.", **{flag: text})
     return list(listed or ())
 
 

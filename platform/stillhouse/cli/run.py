@@ -1,7 +1,7 @@
 """What the commands share while they run: a workspace with one writer, Ray, and the results' file."""
 
 import contextlib
-import os
+import tempfile
 from argparse import Namespace
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ from typing import Any
 from stillhouse.cli.options import device_of, root_of
 from stillhouse.core.artifacts import Workspace, without_nan, write_json
 from stillhouse.core.console import diverted_chatter
-from stillhouse.core.errors import require
+from stillhouse.core.errors import BadInput, require
 from stillhouse.sweeps.session import session
 
 
@@ -29,12 +29,27 @@ def check_json(path: Path | None) -> None:
         return
     require(not path.is_dir(), "--json must name a file", json=str(path), remedy="It is a folder.")
     parent = next(each for each in path.absolute().parents if each.exists())
-    writable = parent.is_dir() and os.access(parent, os.W_OK)
-    require(writable, "--json must name a file in a folder that can be written", json=str(path))
+    try:
+        tempfile.TemporaryFile(dir=parent).close()
+    except OSError as error:
+        raise BadInput(
+            f"--json must name a file in a folder that can be written, but {parent} cannot be: "
+            f"{error.strerror}. Give another file."
+        ) from None
 
 
 def on_ray(options: Namespace) -> contextlib.AbstractContextManager[tuple[Workspace, str]]:
-    """The workspace, locked, and the device; Ray is started unless `--local`."""
+    """The workspace, locked, and the device; Ray is started unless `--local`.
+
+    Raises:
+        BadInput: An address of a cluster is given for work that does not use Ray.
+    """
+    require(
+        not options.local or options.address is None,
+        "--address must be given only where Ray is used",
+        address=options.address,
+        remedy="Leave it out, or leave out --local; `evaluate` uses Ray with --search-shards above 1.",
+    )
     return session(
         root_of(options),
         device=device_of(options),

@@ -9,6 +9,7 @@ from stillhouse.cli.options import root_of
 from stillhouse.cli.run import write_results
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.console import say
+from stillhouse.core.errors import require
 from stillhouse.teachers.store_admin import collect as delete
 from stillhouse.teachers.store_admin import collectable, damaged, list_stores
 
@@ -35,6 +36,8 @@ def add(commands: "_SubParsersAction[ArgumentParser]") -> ArgumentParser:
 
 def run(options: Namespace) -> int:
     """Run the command."""
+    rule = "--yes must go with `store gc`, which deletes"
+    require(options.action == "gc" or not options.yes, rule, action=options.action)
     workspace = Workspace(root_of(options))
     if options.action == "gc":
         found = collect(workspace, really=options.yes)

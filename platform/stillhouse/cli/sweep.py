@@ -71,6 +71,7 @@ def run(options: Namespace) -> int:
     from stillhouse.tracking.location import tracking_uri, ui_command
 
     root, base = root_of(options), base_of(options, options.space)
+    tracking = tracking_uri(root)
     chosen = sweep_options(
         base.method,
         lambda space: experiment_from(options, space.experiment, options.base),
@@ -99,6 +100,6 @@ def run(options: Namespace) -> int:
     )
     require_corpus(chosen.experiment)
     report = sweep(chosen)
-    say(f"the runs in MLflow: make ui, or {ui_command(tracking_uri(root))}")
+    say(f"the runs in MLflow: make ui, or {ui_command(tracking)}")
     write_results(options, report)
     return 0 if report["champion"] else 1

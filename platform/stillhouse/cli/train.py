@@ -46,6 +46,7 @@ def add(commands: "_SubParsersAction[ArgumentParser]") -> ArgumentParser:
 def run(options: Namespace) -> int:
     """Run the command."""
     from stillhouse.cli.method_values import trainings_of
+    from stillhouse.search.experiment_file import load_summary
     from stillhouse.sweeps.curve import train_at
 
     shares = fractions_of(options)
@@ -56,6 +57,8 @@ def run(options: Namespace) -> int:
         variants=[training.name for training in trainings],
         remedy="Name one with --variant.",
     )
+    if options.file:
+        load_summary(options.file)
     results = []
     with on_ray(options) as (workspace, device):
         for training in trainings:

@@ -7,13 +7,14 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from stillhouse.core.console import private_variables, say, warn
 from stillhouse.core.errors import BadInput, Hindered, require
+from stillhouse.core.machine import ranks_on_loopback, variables_set
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 _FOR_WORKERS = ("TUNE_FUNCTION_THREAD_TIMEOUT_S", "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S")
@@ -43,7 +44,8 @@ def connect(address: str | None, *, nested: bool, verbose: bool) -> None:
     chatter = {"log_to_driver": verbose, "logging_level": "INFO" if verbose else "ERROR"}
     if not joins(address):
         _share_code()
-        _start_local(lambda: ray.init(address="local", include_dashboard=nested, **chatter))
+        with _on_loopback():
+            _start_local(lambda: ray.init(address="local", include_dashboard=nested, **chatter))
         return
     where = address or os.environ["RAY_ADDRESS"]
     _require_listener(where, seconds=_ANSWER_SECONDS)
@@ -79,6 +81,24 @@ def _start_local(start: Callable[[], object], *, attempts: int = 3) -> None:
         f"Ray must start within its limit, but did not in {attempts} attempts: the machine is busy ({load}). "
         "Wait for the other programs to end and run the same command again, or work without Ray (--local)."
     )
+
+
+@contextlib.contextmanager
+def _on_loopback() -> Iterator[None]:
+    """Let the node that starts within this block have the address 127.0.0.1.
+
+    Ray replaces a loopback address in ``ray.init`` by that of the machine's network, except where it takes
+    no part in a cluster, which is what this setting says; then every process of it binds to loopback.
+    """
+    from ray._private import ray_constants
+
+    enabled = ray_constants.ENABLE_RAY_CLUSTER
+    ray_constants.ENABLE_RAY_CLUSTER = False
+    try:
+        with variables_set({ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR: "0"} | ranks_on_loopback()):
+            yield
+    finally:
+        ray_constants.ENABLE_RAY_CLUSTER = enabled
 
 
 def _children() -> set[int]:

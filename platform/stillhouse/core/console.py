@@ -87,11 +87,16 @@ def _writable_log(folder: Path) -> Path:
         return _log_file(Path(tempfile.gettempdir()))
 
 
-@functools.cache
 def _log_file(folder: Path) -> Path:
-    """This process's log file in a folder, named after the time of its first use; the folder is created."""
+    """This process's log file in a folder, which is created."""
     folder.mkdir(parents=True, exist_ok=True)
-    return folder / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log"
+    return folder / _log_name(os.getpid())
+
+
+@functools.cache
+def _log_name(process: int) -> str:
+    """The name of a process's log files, after the time of the first use."""
+    return f"{time.strftime('%Y%m%d-%H%M%S')}-{process}.log"
 
 
 @contextlib.contextmanager

@@ -21,7 +21,7 @@ def require_device(device: str) -> None:
     """
     require(
         has_device(device),
-        "the device is on this machine",
+        "the device must be on this machine",
         device=device,
         remedy="Omit --device to use the best one available.",
     )

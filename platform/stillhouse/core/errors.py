@@ -1,6 +1,7 @@
 """Errors that a user can fix, in one grammar: what must hold, what was given, what to do."""
 
 import errno
+from reprlib import Repr
 
 _REFUSALS = (errno.EACCES, errno.EFBIG, errno.EIO, errno.EMFILE, errno.ENFILE, errno.EROFS)
 """Answers of the operating system that concern the machine, not the command."""
@@ -41,9 +42,20 @@ def require(condition: bool, rule: str, *, remedy: str = "", **given: object) ->
     """
     if condition:
         return
-    got = ", ".join(f"{name}={value!r}" for name, value in given.items())
+    got = ", ".join(f"{name}={_shown(value)}" for name, value in given.items())
     clause = rule if " must " in rule else f"`{rule}` must hold"
     raise BadInput(f"{clause}{f', but got {got}' if got else ''}.{f' {remedy}' if remedy else ''}")
+
+
+_BRIEF = Repr()
+_BRIEF.maxlevel, _BRIEF.maxother, _BRIEF.maxstring = 4, 400, 400
+_BRIEF.maxlist = _BRIEF.maxtuple = _BRIEF.maxdict = _BRIEF.maxset = 24
+
+
+def _shown(value: object) -> str:
+    """Show a given value, however long or deep it is."""
+    long = isinstance(value, str) and len(value) > _BRIEF.maxstring
+    return _BRIEF.repr(value) if long or isinstance(value, list | tuple | dict) else repr(value)
 
 
 def mistake_in(error: BaseException | None) -> BadInput | None:
@@ -67,6 +79,8 @@ def mistake_in(error: BaseException | None) -> BadInput | None:
             return refused(OSError(errno.EROFS, "a database of it is read-only"))
         if isinstance(error, MemoryError) or "can't allocate memory" in str(error):
             return _no_memory()
+        if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
+            return too_long(error.filename)
         error = error.__cause__ or (inner if isinstance(inner, BaseException) else None)
     return None
 
@@ -88,6 +102,16 @@ def full_disk(path: object) -> Hindered:
     return Hindered(
         f"there must be room on the disk for {path}, but it is full. Free some space and run the same "
         "command again: it resumes from here."
+    )
+
+
+def too_long(path: object) -> BadInput:
+    """Make the error for a path that is longer than the file system allows."""
+    text = str(path)
+    shown = text if len(text) <= 60 else f"{text[:40]}…"
+    return BadInput(
+        f"each name in a path must have at most 255 bytes, but {shown!r} has {len(text)} characters. Give "
+        "a shorter one."
     )
 
 

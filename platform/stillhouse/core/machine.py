@@ -1,7 +1,10 @@
 """The machine that a measurement runs on, and how busy it is."""
 
+import contextlib
 import os
 import platform
+import socket
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 _CPUINFO = Path("/proc/cpuinfo")
@@ -38,6 +41,30 @@ def available_memory() -> int:
     if limit.is_file() and used.is_file() and (most := limit.read_text().strip()) != "max":
         free.append(max(0, int(most) - int(used.read_text())))
     return min(free)
+
+
+@contextlib.contextmanager
+def variables_set(variables: Mapping[str, str]) -> Iterator[None]:
+    """Set environment variables within a block, for the processes that start there."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def ranks_on_loopback() -> dict[str, str]:
+    """The variables that keep gloo and NCCL to loopback; a variable that the user has set stays."""
+    names = {name for _, name in socket.if_nameindex()} & {"lo", "lo0"}
+    if not names:
+        return {}
+    variables = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
+    return {name: os.environ.get(name, min(names)) for name in variables}
 
 
 def _cpu() -> str:

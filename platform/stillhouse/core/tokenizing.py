@@ -172,10 +172,28 @@ def _object(path: Path) -> dict[str, Any]:
     return content
 
 
+_VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "tokenizer.model", "spiece.model")
+"""Files of which a tokenizer has one: without them transformers makes an empty one."""
+
+
+def require_vocabulary(folder: Path) -> None:
+    """Refuse the folder of a transformer without the files of a tokenizer.
+
+    Raises:
+        BadInput: It has none.
+    """
+    if not any((folder / name).is_file() for name in _VOCABULARIES):
+        raise BadInput(
+            f"{folder} must hold a tokenizer, but has no {', '.join(_VOCABULARIES)}. Copy the files of the "
+            "tokenizer into the folder, or download the model again."
+        )
+
+
 def _of_transformer(folder: Path) -> tuple[Any, int, int]:
     """Backend, maximum length of its model, and padding id."""
     from transformers import AutoTokenizer
 
+    require_vocabulary(folder)
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     except (OSError, ValueError, KeyError) as error:

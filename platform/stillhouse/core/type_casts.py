@@ -1,5 +1,6 @@
 """Conversion of values to declared types: an integer becomes a float, and nothing else is converted."""
 
+import sys
 import types
 import typing
 from collections.abc import Sequence
@@ -28,7 +29,8 @@ def fit(value: Any, hint: Any) -> Any:
         return value if isinstance(value, hint) else MISMATCH
     if hint in (int, float):
         number = isinstance(value, int | float) and not isinstance(value, bool)
-        return hint(value) if number and hint(value) == value else MISMATCH
+        finite = number and abs(value) <= sys.float_info.max
+        return hint(value) if finite and hint(value) == value else MISMATCH
     return value
 
 
@@ -59,5 +61,6 @@ def cast(value: Any, name: str, hint: Any, source: str = "") -> Any:
     plain = isinstance(hint, type) and not typing.get_args(hint)
     declared = getattr(hint, "__name__", None) if plain else str(hint)
     where = {"file": source} if source else {}
-    require(fitted is not MISMATCH, f"{name} must be of type {declared}", **where, key=name, value=value)
+    rule = f"{name} must be of type {declared}{', and finite' if hint is float else ''}"
+    require(fitted is not MISMATCH, rule, **where, key=name, value=value)
     return fitted

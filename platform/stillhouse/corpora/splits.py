@@ -33,7 +33,9 @@ def split_table(
                 return parts[0], parts[1], parts[2]
         texts = open_texts(workspace, table)
         if len(texts) < 50:
-            raise BadInput(f"a corpus must have at least 50 texts to be split, but has {len(texts)}.")
+            raise BadInput(
+                f"a corpus must have at least 50 texts to be split, but has {len(texts)}. Give more text."
+            )
         edge = int(_BUCKETS * min(0.2, held_out / len(texts)))
         ranges = {"dev": (0, edge), "test": (edge, 2 * edge), "train": (2 * edge, _BUCKETS)}
         made = {

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from stillhouse.core.errors import require
+
 
 @dataclass(frozen=True)
 class Embedding:
@@ -18,3 +20,7 @@ class Embedding:
     threads: int = 1
     local: bool = False
     device: str = "cpu"
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        require(self.actors >= 0, "actors >= 0", actors=self.actors)

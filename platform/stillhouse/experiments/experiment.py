@@ -20,6 +20,8 @@ from stillhouse.plan.stage import DevSuite
 D = TypeVar("D", bound=DataKind[Any])
 SKETCHED = "sketched"
 """What the dev suite of a sketched setting selects by."""
+_SHORTEST = 3
+"""Tokens of the shortest text: two marks and a word."""
 COMPUTE = ("auto", "float32", "bfloat16")
 
 
@@ -71,7 +73,13 @@ class Experiment:
             teachers=len(self.teacher.members),
             remedy="Select by search, or name one teacher.",
         )
-        require(self.max_length >= 0, "max_length >= 0", max_length=self.max_length)
+        require(
+            self.max_length == 0 or self.max_length >= _SHORTEST,
+            f"max_length >= {_SHORTEST}, or 0",
+            max_length=self.max_length,
+            remedy="A text has a mark at its start and one at its end.",
+        )
+        require(0 <= self.seed < 2**32, "0 <= seed < 2**32", seed=self.seed)
         require(self.compute in COMPUTE, f"compute in {COMPUTE}", compute=self.compute)
         keys = [kind.key for kind in self.data]
         require(len(set(keys)) == len(keys), "each kind of data must be given once", data=keys)
@@ -176,6 +184,28 @@ class Experiment:
         length = student.length(teacher, self.common_length(teacher))
         check_prompts(student.prompts, student.base(teacher), length, "student")
 
+    def check_lengths(self, teacher: Teacher) -> None:
+        """Refuse more tokens per text than a model has positions for, where a length is stated.
+
+        Raises:
+            BadInput: There are more.
+        """
+        from stillhouse.students.head import positions
+
+        own, student = self.teacher.max_length or self.max_length, self.student.max_length or self.max_length
+        read = [("teacher", each, own) for each in members_of(teacher) if isinstance(each, Model)]
+        if student:
+            read.append(("student", self.student.base(teacher), student))
+        for role, model, length in read:
+            most = positions(model) if length else 0
+            require(
+                most == 0 or length <= most,
+                f"the {role} must have a position for each token",
+                max_length=length,
+                positions=most,
+                remedy=f"Lower max_length or {role}.max_length.",
+            )
+
     def selectable(self) -> tuple[str, ...]:
         """Names that ``selection.by`` may have."""
         return tuple(name for kind in self.kinds for name in kind.selects())
@@ -202,6 +232,7 @@ class Experiment:
         Args:
             teacher: The teacher; the folder of a model is read for the student's layers.
         """
+        self.check_lengths(teacher)
         self.check_prompts(teacher)
         data = {kind.key: kind.sketch(self) for kind in self.kinds if kind.present(self)}
         for kind in self.kinds:

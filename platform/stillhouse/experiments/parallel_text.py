@@ -57,6 +57,18 @@ def parallel_corpora(text: str, limit: int = 0) -> "list[ParallelCorpus]":
     return corpora
 
 
+def check_files(text: str) -> None:
+    """Refuse a list of parallel corpora of which a file is missing.
+
+    Raises:
+        BadInput: See `parallel_corpora`, or there is no such file.
+    """
+    for corpus in parallel_corpora(text) if text else []:
+        for side in filter(None, (corpus.source, corpus.target)):
+            if hub_name(side) is None:
+                list_files(side, "parallel corpus")
+
+
 @dataclass(frozen=True)
 class ParallelParts:
     """Parallel text, split.

@@ -139,7 +139,12 @@ class StudentChoice:
 
 
 def dropout_of(given: float) -> float | None:
-    """The dropout to set; None leaves the checkpoint's own."""
+    """The dropout to set; None leaves the checkpoint's own.
+
+    Raises:
+        BadInput: It would drop everything.
+    """
+    require(given < 1, "student.dropout < 1", dropout=given)
     return given if given >= 0 else None
 
 

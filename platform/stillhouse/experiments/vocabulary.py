@@ -11,7 +11,7 @@ from stillhouse.core.identity import fingerprint
 from stillhouse.corpora.reading.corpus import list_files
 from stillhouse.corpora.tables import open_texts
 from stillhouse.corpora.word_vectors import count_words, write_vectors, write_vocabulary
-from stillhouse.experiments.kinds.word_vectors import FURTHER
+from stillhouse.experiments.kinds.word_vectors import COUNT, FURTHER
 from stillhouse.plan.data import Model, TextTable
 from stillhouse.teachers.weights import resolve_model
 
@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from stillhouse.core.artifacts import Workspace
 
 VERSION = 2
-
-COUNT = "count"
-"""Instead of a file of vectors: the words of the training texts, with random vectors."""
 
 DIM = 300
 """Dimension of vectors that are not read from a file, as of GloVe's."""

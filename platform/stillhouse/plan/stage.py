@@ -170,6 +170,8 @@ class Stage(Named):
             "budget >= batch_size",
             budget=self.budget,
             batch_size=self.batch_size,
+            remedy="Raise the stage's budget of examples (--distil-budget, --finetune-budget), or lower the "
+            "batch.",
         )
         require(self.accumulate >= 1, "accumulate >= 1", accumulate=self.accumulate)
         require(0 <= self.average < 1, "0 <= average < 1", average=self.average)

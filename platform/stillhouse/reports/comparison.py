@@ -51,11 +51,11 @@ class Comparison:
     def __post_init__(self) -> None:
         """Refuse contradictory or unknown options."""
         one = bool(self.runs) != bool(self.experiment)
-        require(one, "either runs or --experiment are given", runs=self.runs, experiment=self.experiment)
+        require(one, "either runs or --experiment must be given", runs=self.runs, experiment=self.experiment)
         if self.experiment:
             check_name(self.experiment, "an experiment")
         known = bool(self.formats) and all(each in FORMATS for each in self.formats)
-        require(known, f"--format names some of {', '.join(FORMATS)}", format=",".join(self.formats))
+        require(known, f"--format must name some of {', '.join(FORMATS)}", format=",".join(self.formats))
 
     @property
     def title(self) -> str:
@@ -80,13 +80,13 @@ def compare(comparison: Comparison, root: Path, uri: str) -> dict[str, Any]:
     runs = read_runs(uri, experiment=comparison.experiment, runs=comparison.runs)
     rows = entries(runs)
     _, figures = columns(rows)
-    require(bool(rows and figures), "the runs have figures", runs=len(runs))
+    require(bool(rows and figures), "the runs must have figures", runs=len(runs))
     quality = selecting(rows, comparison.quality)
     chosen = comparison.quality.replace("@", "_at_")
     known = sorted({name.split("/", 1)[1] for name in figures if "/" in name})
     require(
         not chosen or quality == chosen,
-        f"--quality is one of {', '.join(known)}",
+        f"--quality must be one of {', '.join(known)}",
         quality=comparison.quality,
     )
     name = fingerprint(sorted(run.id for run in runs if run.level != "stage"))

@@ -318,17 +318,43 @@ def read_yaml(path: Path) -> dict[Any, Any]:
     try:
         content = yaml.load(path.read_text(encoding="utf-8"), _Loader)
     except OSError as error:
-        raise BadInput(f"{path}: a search space must be a readable file: {error.strerror}.") from None
+        raise BadInput(f"{path}: an experiment file must be readable: {error.strerror}.") from None
     except UnicodeDecodeError:
-        raise BadInput(f"{path}: a search space must be UTF-8 text.") from None
+        raise BadInput(f"{path}: an experiment file must be UTF-8 text.") from None
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        raise BadInput(f"{path}{line}: a search space must be well-formed YAML: {error.problem}.") from None
+        raise BadInput(
+            f"{path}{line}: an experiment file must be well-formed YAML: {error.problem}."
+        ) from None
     except (yaml.YAMLError, ValueError, OverflowError, AttributeError) as error:
-        raise BadInput(f"{path}: a search space must be well-formed YAML: {error}.") from None
+        raise BadInput(f"{path}: an experiment file must be well-formed YAML: {error}.") from None
     except RecursionError:
-        raise BadInput(f"{path}: a search space must be nested less deeply.") from None
-    require(isinstance(content, dict), "a search space must be a mapping", file=str(path), content=content)
+        raise BadInput(f"{path}: an experiment file must be nested less deeply.") from None
+    require(
+        isinstance(content, dict),
+        "an experiment file must map names to values",
+        file=str(path),
+        content=content,
+    )
     assert isinstance(content, dict)
+    _refuse_loops(content, path, (), set())
     return content
+
+
+def _refuse_loops(value: Any, path: Path, above: tuple[int, ...], seen: set[int]) -> None:
+    """Refuse an alias within its own anchor.
+
+    Raises:
+        BadInput: There is one.
+    """
+    if not isinstance(value, dict | list):
+        return
+    if id(value) in above:
+        raise BadInput(
+            f"{path}: a value must not contain itself, but an alias names what it is part of. Write it out."
+        )
+    if id(value) not in seen:
+        seen.add(id(value))
+        for each in value.values() if isinstance(value, dict) else value:
+            _refuse_loops(each, path, (*above, id(value)), seen)

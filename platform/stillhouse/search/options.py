@@ -71,7 +71,11 @@ class SweepOptions:
     def __post_init__(self) -> None:
         """Check what concerns several options at once."""
         check_name(self.name, "a sweep")
+        if self.register:
+            check_name(self.register, "a registered model")
         require(self.trials >= 1, "trials >= 1", trials=self.trials)
+        require(self.full >= 0, "full >= 0", full=self.full)
+        require(self.at_once >= 0, "concurrency >= 0", concurrency=self.at_once)
         load_scheduler(self.scheduler)
         known = ((QUALITY,), (QUALITY, SIZE), (QUALITY, LATENCY))
         require(

@@ -237,13 +237,19 @@ def checked_layers(layers: Sequence[int], total: int) -> tuple[int, ...]:
 
 
 def _config(folder: Path) -> "PretrainedConfig":
+    from huggingface_hub.errors import StrictDataclassError
     from transformers import AutoConfig
 
     try:
         config = AutoConfig.from_pretrained(folder, local_files_only=True)
-    except (ValueError, OSError, TypeError, KeyError, AttributeError, RecursionError) as error:
+    except (
+        *(ValueError, OSError, TypeError, KeyError, AttributeError, RecursionError),
+        StrictDataclassError,
+    ) as error:
+        problem = " ".join(str(error).split())
         raise BadInput(
-            f"{folder / 'config.json'} must be one that transformers knows, but: {error}"
+            f"{folder / 'config.json'} must be one that transformers knows, but: {problem} Download or "
+            "export the model again."
         ) from None
     if config.is_encoder_decoder or not hasattr(config, "num_hidden_layers"):
         raise BadInput(
@@ -308,15 +314,21 @@ def _pretrained(folder: Path, config: "PretrainedConfig", options: dict[str, Any
             f"The weights of a model must be safetensors, but {folder} holds none. Pickled weights can run "
             "code and are not loaded; convert them first."
         )
-    model, report = AutoModel.from_pretrained(
-        folder,
-        config=config,
-        dtype=torch.float32,
-        use_safetensors=True,
-        local_files_only=True,
-        output_loading_info=True,
-        **options,
-    )
+    try:
+        model, report = AutoModel.from_pretrained(
+            folder,
+            config=config,
+            dtype=torch.float32,
+            use_safetensors=True,
+            local_files_only=True,
+            output_loading_info=True,
+            **options,
+        )
+    except (RuntimeError, ValueError, OSError) as error:
+        raise BadInput(
+            f"The weights of a model must have the shapes that its config.json states, but loading {folder} "
+            f"gave: {error}. Download or export the model again."
+        ) from error
     missing = sorted(report["missing_keys"])
     if missing:
         raise BadInput(f"The weights of a model must be complete, but in {folder} {missing[:3]} are missing.")

@@ -10,6 +10,7 @@ from stillhouse.core.artifacts import Workspace
 from stillhouse.core.console import warn
 from stillhouse.core.errors import BadInput, require
 from stillhouse.corpora.tables import open_rows
+from stillhouse.experiments.budget import Budget
 from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.search_queries import asymmetric_search
@@ -262,6 +263,7 @@ def check_plans(
         hp = hyper_parameters(method, values, preset)
         weighted(setting, values)
         probe(method, hp, setting, layers=layers)
+        method.plan(hp, _as_long_as_stated(setting, experiment.budget))
         check_fraction(method, hp, setting, experiment.budget)
         if hasattr(method, "check_given"):
             method.check_given(values, setting)
@@ -272,6 +274,15 @@ def check_plans(
         if asymmetric:
             check_plan(method.plan(hp, setting), setting.teacher_dim)
     return teacher
+
+
+def _as_long_as_stated(setting: Setting, budget: Budget) -> Setting:
+    """The setting with the lengths of stages that a user states; a stage shorter than a batch is refused."""
+    return dataclasses.replace(
+        setting,
+        distil_budget=budget.distil or setting.distil_budget,
+        finetune_budget=budget.finetune if budget.finetune > 0 else setting.finetune_budget,
+    )
 
 
 def check_rows(workspace: Workspace, stage: Stage, fraction: float) -> dict[str, int]:

@@ -11,7 +11,13 @@ from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.roles import DOCUMENT, QUERY, Prompts
 from stillhouse.core.tensors import read_tensors
-from stillhouse.core.tokenizing import FastTokenizer, first_module, is_static
+from stillhouse.core.tokenizing import (
+    FastTokenizer,
+    first_module,
+    is_static,
+    require_vocabulary,
+    transformer_part,
+)
 from stillhouse.core.types import Tokens
 from stillhouse.plan.data import Member, Model, Outside, Store
 from stillhouse.plan.stage import Stage
@@ -44,6 +50,8 @@ def load_sentence_transformer(model: Model, device: str = "cpu") -> "SentenceTra
     from sentence_transformers import SentenceTransformer
 
     check_safetensors(Path(model.path))
+    if first_module(Path(model.path)) == "Transformer":
+        require_vocabulary(transformer_part(Path(model.path)))
     try:
         with quiet():
             loaded = SentenceTransformer(
@@ -53,10 +61,10 @@ def load_sentence_transformer(model: Model, device: str = "cpu") -> "SentenceTra
                 local_files_only=True,
                 model_kwargs={"use_safetensors": True, "dtype": "float32"},
             )
-    except (OSError, ValueError, KeyError, ImportError) as error:
+    except (OSError, ValueError, KeyError, ImportError, RuntimeError) as error:
         raise BadInput(
-            f"{model.name or model.path} must be a model that sentence-transformers loads, but loading it "
-            f"gave: {error}"
+            f"{model.name or model.path} must be a model that sentence-transformers loads, with weights of "
+            f"the shapes that its config.json states, but loading it gave: {error}"
         ) from error
     if model.pooling or model.normalize is not None or model.dimension:
         _replace_head(loaded, model)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from stillhouse.core.artifacts import sha256_of
 from stillhouse.core.errors import BadInput, require
 from stillhouse.plan.data import Model
+from stillhouse.teachers.untrusted import check_links, check_modules, check_weights
 
 if TYPE_CHECKING:
     pass
@@ -144,8 +145,14 @@ def model_parts(folder: Path) -> Iterator[Path]:
 
 
 def check_safetensors(folder: Path) -> None:
-    """Check that every module with weights has them as safetensors, and that the encoder has weights."""
+    """Check that every module with weights has them as safetensors, and that the encoder has weights.
+
+    Raises:
+        BadInput: Weights are missing, pickled or incomplete, or the folder leads out of itself; see
+            `teachers.untrusted`.
+    """
     found = False
+    check_links(folder)
     for part in {folder, *(folder / module for module in _modules(folder))}:
         safe, pickled = any(part.glob("*.safetensors")), [p.name for g in _PICKLES for p in part.glob(g)]
         if pickled and not safe:
@@ -155,6 +162,8 @@ def check_safetensors(folder: Path) -> None:
                 "save it again."
             )
         found = found or safe
+        for weights in part.glob("*.safetensors"):
+            check_weights(weights)
     if not found:
         raise BadInput(
             f"A model's folder must hold its weights as *.safetensors, but {folder} has none. A repository "
@@ -171,8 +180,12 @@ def _modules(folder: Path) -> list[str]:
             )
         return []
     try:
-        return [str(module["path"]) for module in json.loads(described.read_bytes()) if module["path"]]
+        modules = list(json.loads(described.read_bytes()))
+        paths = [str(module["path"]) for module in modules if module["path"]]
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise BadInput(
-            f"{described} must be a list of modules in JSON, but reading it gave: {error!r}."
+            f"{described} must be a list of modules in JSON, but reading it gave: {error!r}. Download or "
+            "export the model again."
         ) from None
+    check_modules(described, modules)
+    return paths

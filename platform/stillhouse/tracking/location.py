@@ -30,6 +30,7 @@ ENVIRONMENT = {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
 }
 
+_SCHEMES = ("http", "https", "sqlite", "postgresql", "mysql", "mssql", "databricks")
 _ARTIFACTS = "mlartifacts"
 _LARGEST_COPY = 256_000_000
 _LOCATIONS = (
@@ -52,13 +53,13 @@ def tracking_uri(root: Path) -> str:
     """Return ``$MLFLOW_TRACKING_URI``, else ``mlflow.db`` in the workspace.
 
     Raises:
-        BadInput: A plain folder, which MLflow 3 no longer accepts.
+        BadInput: A plain folder, which MLflow 3 no longer accepts, or a scheme that it does not know.
     """
     uri = os.environ.get("MLFLOW_TRACKING_URI", "").strip() or f"sqlite:///{root.resolve() / 'mlflow.db'}"
     scheme = uri.partition("://")[0].partition("+")[0]
     require(
-        "://" in uri and scheme != "file",
-        "MLFLOW_TRACKING_URI is a database or a server",
+        "://" in uri and scheme in _SCHEMES,
+        "MLFLOW_TRACKING_URI must be the URI of a database or a server",
         MLFLOW_TRACKING_URI=redacted(uri),
         remedy="Use sqlite:////folder/mlflow.db or http://host:port; MLflow keeps no runs in plain folders.",
     )

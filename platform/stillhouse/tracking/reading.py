@@ -7,6 +7,7 @@ from typing import Any
 
 from stillhouse.core.databases import damage_of_database
 from stillhouse.core.errors import BadInput, nearest, require
+from stillhouse.core.redaction import redacted
 from stillhouse.tracking import CHAMPION_SUFFIX
 from stillhouse.tracking.location import ENVIRONMENT, sqlite_path
 
@@ -54,6 +55,23 @@ class Run:
     figures: Mapping[str, float]
 
 
+def _experiments(client: Any, uri: str) -> list[Any]:
+    """List the experiments.
+
+    Raises:
+        BadInput: The server does not answer, or is no MLflow server.
+    """
+    from mlflow.exceptions import MlflowException
+
+    try:
+        return list(client.search_experiments())
+    except MlflowException as error:
+        raise BadInput(
+            f"MLflow must answer at {redacted(uri)}, but: {redacted(str(error))[:300]}. Start the server, or "
+            "unset MLFLOW_TRACKING_URI to read the runs of the workspace."
+        ) from None
+
+
 def read_runs(uri: str, *, experiment: str = "", runs: Iterable[str] = ()) -> list[Run]:
     """Read the requested runs, each with all its descendants, oldest first.
 
@@ -68,7 +86,7 @@ def read_runs(uri: str, *, experiment: str = "", runs: Iterable[str] = ()) -> li
     path = sqlite_path(uri)
     require(
         path is None or path.exists(),
-        "MLflow holds runs",
+        "MLflow must hold runs",
         tracking=uri,
         remedy="Run a sweep first, or give --root.",
     )
@@ -79,7 +97,7 @@ def read_runs(uri: str, *, experiment: str = "", runs: Iterable[str] = ()) -> li
             "--repair`, or the command of a sweep: either takes the newest good copy of it."
         )
     client = _client(uri)
-    names = {each.experiment_id: each.name for each in client.search_experiments()}
+    names = {each.experiment_id: each.name for each in _experiments(client, uri)}
     if experiment:
         known = {name: id_ for id_, name in names.items()}
         name = next((n for n in (experiment, f"stillhouse-{experiment}") if n in known), None)

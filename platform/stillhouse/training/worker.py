@@ -4,6 +4,7 @@ import contextlib
 import os
 import shutil
 import socket
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -17,12 +18,14 @@ import torch.distributed as dist
 from stillhouse.core.artifacts import Workspace, locked
 from stillhouse.core.distributed import rank
 from stillhouse.core.errors import BadInput
+from stillhouse.core.machine import ranks_on_loopback, variables_set
 from stillhouse.plan.stage import Stage
 from stillhouse.training.fit import OnEvaluation
 from stillhouse.training.local import fit_here
 from stillhouse.training.progress import Diverged, Stopped
 from stillhouse.training.rank_sync import Interrupted, rank0_value, stop_signals
 from stillhouse.training.worker_mailbox import WorkerMailbox
+from stillhouse.training.worker_rendezvous import torch_config
 
 if TYPE_CHECKING:
     from stillhouse.training.where import Where
@@ -115,16 +118,16 @@ def free_resources(workspace: Workspace, stage: Stage) -> None:
 
 def fit_distributed_local(task: RankTask, device: str = "cpu") -> None:
     """Train on plain processes of this machine, without Ray: gloo on the CPU, nccl on GPUs."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
     owned = RankTask(task.stage, task.workspace, task.where, parent=os.getpid())
-    arguments = (owned, device, port)
     # Otherwise every rank prints that no parameter was unused.
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
-    torch.multiprocessing.start_processes(  # type: ignore[attr-defined, no-untyped-call]
-        _local_rank, arguments, nprocs=task.where.workers, start_method=START_METHOD
-    )
+    with tempfile.TemporaryDirectory(prefix="stillhouse-") as folder, variables_set(ranks_on_loopback()):
+        torch.multiprocessing.start_processes(  # type: ignore[attr-defined, no-untyped-call]
+            _local_rank,
+            (owned, device, f"file://{folder}/ranks"),
+            nprocs=task.where.workers,
+            start_method=START_METHOD,
+        )
 
 
 def train_rank(task: RankTask, device: str) -> None:
@@ -159,14 +162,14 @@ def train_rank(task: RankTask, device: str) -> None:
 
 def _through_ray(task: RankTask, device: str) -> None:
     from ray.train import FailureConfig, RunConfig, ScalingConfig
-    from ray.train.torch import TorchConfig, TorchTrainer
+    from ray.train.torch import TorchTrainer
 
     on_gpu, where, stage = device.startswith("cuda"), task.where, task.stage
     run_folder = task.workspace.root / "ray" / f"{stage.label}-{stage.fingerprint}"
     trainer = TorchTrainer(
         _ray_rank,
         train_loop_config={"task": task, "device": device},
-        torch_config=TorchConfig(backend="nccl" if on_gpu else "gloo", timeout_s=COLLECTIVE_SECONDS),
+        torch_config=torch_config("nccl" if on_gpu else "gloo", COLLECTIVE_SECONDS),
         scaling_config=ScalingConfig(
             num_workers=where.workers,
             use_gpu=on_gpu,
@@ -195,13 +198,13 @@ def _ray_rank(config: dict[str, Any]) -> None:
     train_rank(task, str(get_device()) if device.startswith("cuda") else device)
 
 
-def _local_rank(number: int, task: RankTask, device: str, port: int) -> None:
+def _local_rank(number: int, task: RankTask, device: str, meeting: str) -> None:
     on_gpu = device.startswith("cuda")
     if on_gpu:
         torch.cuda.set_device(number)
     dist.init_process_group(
         "nccl" if on_gpu else "gloo",
-        init_method=f"tcp://127.0.0.1:{port}",
+        init_method=meeting,
         rank=number,
         world_size=task.where.workers,
         timeout=timedelta(seconds=COLLECTIVE_SECONDS),

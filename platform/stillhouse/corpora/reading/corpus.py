@@ -128,6 +128,8 @@ def list_files(source: str, kind: str = "corpus") -> tuple[Any, list[SourceFile]
 
     try:
         system, files = (_remote_files if source.startswith(_REMOTE) else _local_files)(source, kind)
+    except BadInput:
+        raise
     except (OSError, ValueError) as error:
         raise BadInput(f"{source} must be readable, but listing it failed: {error}.") from error
     kept = [
@@ -228,7 +230,7 @@ def _remote_files(source: str, kind: str) -> tuple[Any, list[Any]]:
     system, path = fs.FileSystem.from_uri(f"{scheme}://{rest}")
     info = system.get_file_info(path)
     if info.type == fs.FileType.NotFound:
-        raise BadInput(f"the {kind} {source!r} does not exist.")
+        raise BadInput(f"the {kind} {source!r} does not exist. Check the address.")
     if info.type == fs.FileType.File:
         return system, [info]
     files = system.get_file_info(fs.FileSelector(path, recursive=True))

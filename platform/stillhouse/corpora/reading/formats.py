@@ -108,6 +108,8 @@ def _kind(system: Any, path: str, encoding: str) -> str:
         head: bytes = stream.read(_SNIFFED)
     if head.startswith(b"PAR1"):
         return "parquet"
+    if path.lower().endswith(".parquet"):
+        raise BadInput(f"{path} must be a Parquet file, as its name says, but is not. Rename or replace it.")
     wide = codecs.lookup(encoding).name.startswith(("utf-16", "utf-32"))
     if not wide:
         if head.startswith(_UTF16):

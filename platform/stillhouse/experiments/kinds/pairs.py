@@ -76,6 +76,13 @@ class Pairs(DataKind[PairData]):
     def _wanted(self, experiment: "Experiment") -> bool:
         return self.distilled or experiment.budget.finetune != 0
 
+    def check(self, experiment: "Experiment") -> None:
+        """Refuse missing files."""
+        from stillhouse.corpora.reading.corpus import hub_name, list_files
+
+        if self.path and hub_name(self.path) is None:
+            list_files(self.path, "file of pairs")
+
     def sketch(self, experiment: "Experiment") -> PairData:
         """Pairs that are not there."""
         texts, teacher = TextTable("placeholder"), experiment.placeholder_teacher

@@ -58,9 +58,12 @@ class Parallel(DataKind[ParallelData]):
         )
 
     def check(self, experiment: "Experiment") -> None:
-        """Refuse missing STS sets."""
+        """Refuse missing files of translations or STS sets."""
         from stillhouse.evaluation.crosslingual_sts import resolve_crosslingual_sts
+        from stillhouse.experiments.parallel_text import check_files
 
+        check_files(self.corpora)
+        check_files(self.contrast)
         if experiment.selection.by == "stsb":
             resolve_crosslingual_sts(experiment.selection.data_root, "stsb", "dev")
 

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from stillhouse.experiments.experiment import Experiment
     from stillhouse.experiments.preparation import Preparation
 
+COUNT = "count"
+"""Instead of a file of vectors: the words of the training texts, with random vectors."""
 FURTHER = 100_000
 
 
@@ -27,12 +29,19 @@ class WordVectors(DataKind[Model]):
     key = "words"
     title = "word vectors, or a task whose words are counted"
     remedy = "Give --words with a file of vectors such as GloVe's, or --task and --task-root."
-    vectors: str = "count"
+    vectors: str = COUNT
     further: int = FURTHER
 
     def __post_init__(self) -> None:
         """Check the range."""
         require(self.further >= -1, "words.further >= -1", further=self.further)
+
+    def check(self, experiment: "Experiment") -> None:
+        """Refuse a missing file."""
+        from stillhouse.corpora.reading.corpus import list_files
+
+        if self.vectors != COUNT:
+            list_files(self.vectors, "file of word vectors")
 
     def sketch(self, experiment: "Experiment") -> Model:
         """A model that stands for the vectors."""

@@ -1,0 +1,154 @@
+"""A secret at every entrance, and none in anything that is printed or written."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from bad_inputs import TEXTS  # type: ignore[import-not-found]
+from loopback import Loopback, loopback, status  # type: ignore[import-not-found]
+
+from stillhouse.cli.main import main
+
+SECRET = "hunter2hunter2"
+NOWHERE = "127.0.0.1:9"
+SMALL = ["--local", "--set", "sentences.held_out=4"]
+
+
+@pytest.fixture
+def server() -> Iterator[Loopback]:
+    """An endpoint on this machine."""
+    with loopback() as running:
+        yield running
+
+
+def leaks(folder: Path, printed: str) -> list[str]:
+    """Where the secret is: on the screen, in the name of a file, or in one."""
+    found = ["the screen"] if SECRET in printed else []
+    for path in folder.rglob("*"):
+        inside = path.is_file() and SECRET.encode() in path.read_bytes()
+        found += [str(path)] if inside or SECRET in path.name else []
+    return found
+
+
+def entrances(server: Loopback, tiny_model: Path) -> dict[str, tuple[dict[str, str], list[str], int]]:
+    """Environment, command line and exit code, by the entrance of the secret."""
+    model, corpus = ["--teacher", str(tiny_model)], ["--corpus", "texts.txt"]
+    endpoint = ["--set", f"teacher.endpoint={server.url}", "--set", "teacher.model=m"]
+    once, student = ["--set", "teacher.requests.attempts=1"], ["--student", str(tiny_model)]
+    return {
+        "key of an endpoint": (
+            {"STILLHOUSE_API_KEY": SECRET},
+            ["embed", *SMALL, *corpus, *endpoint, *student],
+            0,
+        ),
+        "key that the endpoint repeats": (
+            {"OTHER_API_KEY": SECRET},
+            [
+                "embed",
+                *SMALL,
+                *corpus,
+                *endpoint,
+                *once,
+                "--set",
+                "teacher.requests.key_variable=OTHER_API_KEY",
+            ],
+            2,
+        ),
+        "URL of an endpoint": (
+            {},
+            ["embed", *SMALL, *corpus, "--set", f"teacher.endpoint=http://a:{SECRET}@{NOWHERE}/v1"],
+            2,
+        ),
+        "user of a corpus": (
+            {},
+            ["embed", *SMALL, *model, "--corpus", f"s3://k:{SECRET}@{NOWHERE}/t.txt"],
+            2,
+        ),
+        "parameter of a corpus": (
+            {},
+            ["embed", *SMALL, *model, "--corpus", f"http://{NOWHERE}/t.txt?token={SECRET}"],
+            2,
+        ),
+        "URL of vectors": (
+            {},
+            [
+                "embed",
+                *SMALL,
+                *corpus,
+                *student,
+                "--set",
+                f"teacher.vectors=s3://k:{SECRET}@{NOWHERE}/v.parquet",
+            ],
+            2,
+        ),
+        "URL of pairs": (
+            {},
+            [
+                "train",
+                "simcse",
+                *SMALL,
+                *model,
+                *corpus,
+                "--labelled",
+                f"http://{NOWHERE}/p.jsonl?sig={SECRET}",
+            ],
+            2,
+        ),
+        "tracking URI": (
+            {"MLFLOW_TRACKING_URI": f"http://ann:{SECRET}@{NOWHERE}"},
+            ["compare", "--experiment", "ibkd"],
+            2,
+        ),
+        "tracking URI of another kind": (
+            {"MLFLOW_TRACKING_URI": f"ftp://ann:{SECRET}@{NOWHERE}"},
+            ["sweep", "ibkd"],
+            2,
+        ),
+        "address of a cluster": ({}, ["embed", *corpus, "--address", f"ray://ann:{SECRET}@nowhere"], 2),
+        "variable that is quoted": ({"WANDB_API_KEY": SECRET}, ["train", f"{SECRET}"], 2),
+        "variable in a finished run": (
+            {"HF_TOKEN": SECRET},
+            ["train", "mse", *SMALL, *model, *corpus, "--set", "batch_size=8", "--distil-budget", "16"],
+            0,
+        ),
+    }
+
+
+def test_a_secret_at_any_entrance_leaves_by_none(
+    server: Loopback,
+    tiny_model: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What fails on purpose fails, what runs runs, and the logs of both say nothing of the secret."""
+    (tmp_path / "texts.txt").write_text("\n".join(TEXTS))
+    monkeypatch.chdir(tmp_path)
+    for number, (entrance, given) in enumerate(entrances(server, tiny_model).items()):
+        environment, words, code = given
+        repeats = status(401, {"error": {"message": f"the key {SECRET} is not known"}})
+        server.always = repeats if "repeats" in entrance else None
+        with monkeypatch.context() as patch:
+            for name, value in environment.items():
+                patch.setenv(name, value)
+            report = ["--json", f"report-{number}.json", "--root", f"runs-{number}"]
+            assert main([*words, *report]) == code, entrance
+        printed = capsys.readouterr()
+        assert not leaks(tmp_path, printed.out + printed.err), entrance
+    assert any(SECRET in str(headers) for _, headers in server.seen), "the endpoint itself has the key"
+
+
+@pytest.mark.parametrize("verbose", [False, True])
+def test_an_unexpected_error_tells_no_secret(
+    verbose: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither on the screen nor in the log file that the message names."""
+
+    def fails(options: object) -> int:
+        raise RuntimeError(f"no answer of https://ann:{SECRET}@{NOWHERE}/x?token={SECRET}")
+
+    monkeypatch.setattr("stillhouse.cli.store.run", fails)
+    assert main(["store", "ls", "--root", str(tmp_path), *(["-v"] if verbose else [])]) == 1
+    printed = capsys.readouterr().err
+    assert "https://***@127.0.0.1:9" in printed and not leaks(tmp_path, printed)
+    assert verbose or any("Traceback" in path.read_text() for path in (tmp_path / "logs").iterdir())

@@ -96,7 +96,8 @@ class Workspace:
         # and finds another one's artifacts finds the marker too.
         if self.root.exists() and not self.root.is_dir():
             raise BadInput(
-                f"a workspace must be a folder that can be written, but {self.root} is a file. Give another --root."
+                f"a workspace must be a folder that can be written, but {self.root} is a file. Give another "
+                "--root."
             )
         holds = any((self.root / kind).exists() for kind in _FINGERPRINTED)
         made_by = _format_of(self.root / _MARKER)

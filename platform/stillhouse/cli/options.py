@@ -98,6 +98,8 @@ def require_corpus(experiment: Experiment) -> None:
                 f"the corpus {corpus!r} does not exist. Give a file, a folder, a glob, s3://…, gs://… or "
                 "hf:name."
             )
+    for kind in experiment.kinds:
+        kind.check_files()
 
 
 def _other_source(base: Experiment, named: set[str]) -> bool:

@@ -48,6 +48,9 @@ class DataKind(Kind[P]):
             BadInput: There is such a value.
         """
 
+    def check_files(self) -> None:
+        """Refuse missing files that are read later; commands call this before anything is loaded."""
+
     def check(self, experiment: "Experiment") -> None:
         """Refuse missing or malformed files before any work.
 

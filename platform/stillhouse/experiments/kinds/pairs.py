@@ -76,7 +76,7 @@ class Pairs(DataKind[PairData]):
     def _wanted(self, experiment: "Experiment") -> bool:
         return self.distilled or experiment.budget.finetune != 0
 
-    def check(self, experiment: "Experiment") -> None:
+    def check_files(self) -> None:
         """Refuse missing files."""
         from stillhouse.corpora.reading.corpus import hub_name, list_files
 

@@ -57,13 +57,17 @@ class Parallel(DataKind[ParallelData]):
             others=others,
         )
 
-    def check(self, experiment: "Experiment") -> None:
-        """Refuse missing files of translations or STS sets."""
-        from stillhouse.evaluation.crosslingual_sts import resolve_crosslingual_sts
+    def check_files(self) -> None:
+        """Refuse missing files of translations."""
         from stillhouse.experiments.parallel_text import check_files
 
         check_files(self.corpora)
         check_files(self.contrast)
+
+    def check(self, experiment: "Experiment") -> None:
+        """Refuse missing STS sets."""
+        from stillhouse.evaluation.crosslingual_sts import resolve_crosslingual_sts
+
         if experiment.selection.by == "stsb":
             resolve_crosslingual_sts(experiment.selection.data_root, "stsb", "dev")
 

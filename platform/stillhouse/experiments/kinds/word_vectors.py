@@ -36,7 +36,7 @@ class WordVectors(DataKind[Model]):
         """Check the range."""
         require(self.further >= -1, "words.further >= -1", further=self.further)
 
-    def check(self, experiment: "Experiment") -> None:
+    def check_files(self) -> None:
         """Refuse a missing file."""
         from stillhouse.corpora.reading.corpus import list_files
 

@@ -49,9 +49,10 @@ def garbage(path: Path, chance: random.Random) -> None:
 
 
 def half_written(path: Path, chance: random.Random) -> None:
-    """Leave the first half, and a temporary file of a killed writer beside it."""
+    """Leave the first half, and a temporary file of a killed writer beside it; a log is only appended to."""
     size = path.stat().st_size
-    shutil.copyfile(path, path.with_name(f".{path.name}.abcdefgh.tmp"))
+    if path.suffix != ".jsonl":
+        shutil.copyfile(path, path.with_name(f".{path.name}.abcdefgh.tmp"))
     os.truncate(path, size // 2)
 
 

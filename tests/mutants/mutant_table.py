@@ -830,6 +830,11 @@ STUDENTS = [
         ),
     ),
     *mistakes(
+        "tracking/journal.py",
+        "tracking/test_tracking_journal.py",
+        ("        remove_leftovers(folder)\n", "", "a killed writer's file stays for good"),
+    ),
+    *mistakes(
         "training/grouped.py",
         "training/test_grouped.py",
         (

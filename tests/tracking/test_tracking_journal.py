@@ -96,3 +96,11 @@ def test_the_stamp_of_a_folder_depends_on_its_files(tmp_path: Path) -> None:
     assert stamp(tmp_path) == before
     (tmp_path / "a").write_text("2")
     assert stamp(tmp_path) != before
+
+
+def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
+    Journal(tmp_path).close()
+    left = tmp_path / ".confirmed.json.abcdefgh.tmp"
+    left.write_text("{")
+    Journal(tmp_path).close()
+    assert not left.exists() and (tmp_path / "journal.jsonl").exists()

@@ -8,6 +8,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
+from stillhouse.core.artifacts import remove_leftovers
 from stillhouse.core.console import warn
 from stillhouse.core.notes import read_note, read_note_twice, write_note, write_note_twice
 from stillhouse.core.redaction import redacted, redacted_json
@@ -52,8 +53,12 @@ class Journal:
     """
 
     def __init__(self, folder: Path) -> None:
-        """Open the journal in ``folder``, or create it. A last line that was cut by a kill is removed."""
+        """Open the journal in ``folder``, or create it.
+
+        A last line that was cut by a kill is removed, and so are temporary files of killed processes.
+        """
         folder.mkdir(parents=True, exist_ok=True)
+        remove_leftovers(folder)
         self.folder, self.path = folder, folder / "journal.jsonl"
         self._positions, self._refusals = folder / "confirmed.json", folder / "refused.jsonl"
         self.id = _identity(folder)

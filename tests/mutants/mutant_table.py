@@ -847,6 +847,11 @@ STUDENTS = [
             "",
             "a text without tokens in a row",
         ),
+        (
+            "split(layer, torch.is_grad_enabled())[place]",
+            "split(layer, True)[place]",
+            "a loss on states that diagnostics have read has no gradient",
+        ),
     ),
     *mistakes(
         "students/cpu/packing.py",

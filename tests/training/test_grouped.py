@@ -84,6 +84,17 @@ def test_a_row_of_all_tokens_gives_the_same(
     assert len(rows) == 1, "a text without tokens has no place in a row"
 
 
+def test_states_that_diagnostics_have_read_still_have_gradients(tiny_model: Path, tokens: Tokens) -> None:
+    row = student(tiny_model)
+    prefer_quick_attention(row, "cpu")
+    encoding = encode_grouped(row, tokens, 5)
+    with torch.no_grad():
+        assert not mean_of(encoding, 0).requires_grad
+    mean_of(encoding, 0).sum().backward()  # type: ignore[no-untyped-call]
+    words = row.backbone.get_input_embeddings().weight
+    assert words.grad is not None and words.grad.abs().sum() > 0
+
+
 def test_groups_are_padded_to_their_own_longest(tokens: Tokens) -> None:
     seen = []
 

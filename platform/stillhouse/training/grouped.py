@@ -86,10 +86,13 @@ def _packs(student: PackingStudent, lengths_B: Tensor) -> bool:
 def _packed(student: PackingStudent, packing: Packing) -> list[Encoding]:
     """Encode the groups of a row."""
     states = student.run_packed(packing)
-    split = functools.cache(lambda layer: packing.split(states[layer]))
+    # One split serves all groups. What was split without gradients, for diagnostics, does not serve a loss.
+    split = functools.cache(lambda layer, with_gradient: packing.split(states[layer]))
 
     def of(place: int, group: Group) -> Encoding:
-        hidden = LazyStates(len(states), lambda layer: group.padded(split(layer)[place]))
+        hidden = LazyStates(
+            len(states), lambda layer: group.padded(split(layer, torch.is_grad_enabled())[place])
+        )
         return student(group.tokens, states=(hidden[-1], hidden))
 
     return [of(place, group) for place, group in enumerate(packing.groups)]

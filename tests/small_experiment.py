@@ -26,6 +26,7 @@ from stillhouse.experiments.kinds.parallel import Parallel
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.experiments.kinds.word_vectors import WordVectors
 from stillhouse.experiments.preparation import Prepared, prepare
+from stillhouse.experiments.students.transformer import TransformerChoice
 from stillhouse.experiments.teacher import TeacherChoice
 from stillhouse.plan.data import Examples, Mined, RankingTask, Store
 from stillhouse.plan.mining import Mining
@@ -53,6 +54,7 @@ def experiment(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> Ex
     corpus.write_text("\n".join(sentences(120)))
     return Experiment(
         teacher=TeacherChoice(str(tiny_model)),
+        student=TransformerChoice(layers="every-other"),
         data=(Sentences(corpus=str(corpus), count=0, held_out=20),),
         budget=Budget(distil=64, evaluations=2),
         max_length=16,

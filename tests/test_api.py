@@ -174,7 +174,7 @@ variants:
 scale:
   small:
     values: {batch_size: 16}
-    budget: {distil: 64}
+    budget: {distil: 512}
 search:
   space: {learning_rate: [1e-4, 1e-3]}
 """
@@ -223,7 +223,7 @@ def test_a_file_is_trained_as_by_the_command(
         assert given.finetune_learning_rate == preset[variant]
         assert given.batch_size == (16 if scale else 32)
         assert given.learning_rate == (1e-4 if variant == "cosine" else 1e-3)
-    assert command[3].budget.distil == (64 if scale else 4096)
+    assert command[3].budget.distil == (512 if scale else 4096)
     read = stillhouse.read_experiment(
         tmp_path / "file.yaml", variant=variant, scale=scale, data_root=tmp_path
     )
@@ -261,4 +261,4 @@ def test_a_sweep_of_a_file_takes_its_method_preset_and_scale(
     function, command = seen
     assert (function.method, function.preset, function.experiment) == ("mse", "paper_52m", command.experiment)
     assert (command.method, command.preset, command.space) == ("mse", "paper_52m", function.space)
-    assert function.experiment.budget.distil == 64
+    assert function.experiment.budget.distil == 512

@@ -403,7 +403,8 @@ def test_selection_is_refused_before_any_work(
     rows = [{"query": f"cat {at}", "passage": f"the cat {at}", "negative": "sun"} for at in range(40)]
     pairs.write_text("".join(json.dumps(row) + "\n" for row in rows))
     given = [str(pairs) if each == "PAIRS" else each for each in more]
-    own = [*flags[2:], "--root", str(tmp_path / "empty"), "--distil-budget", "32", "--select", "asymmetric"]
+    own = [*flags[2:], "--root", str(tmp_path / "empty"), "--distil-budget", "1024"]
+    own += ["--select", "asymmetric"]
     said = refused(capsys, "train", method, "--local", *own, *given)
     assert reason in said and "keep_projection=true" in said
     assert not (tmp_path / "empty" / "stores").exists() and not (tmp_path / "empty" / "corpora").exists()

@@ -68,7 +68,7 @@ def test_texts_are_sent_with_the_prompt_of_their_role(
 
 
 def test_what_needs_a_model_is_refused(by_endpoint: Experiment, workspace: Workspace) -> None:
-    check_plans(load_method("ibkd"), by_endpoint, [{}])
+    check_plans(load_method("ibkd"), by_endpoint, [{"distil_batch_size": 16}])
     with pytest.raises(BadInput, match=r"pkd runs or trains the teacher .* teacher='large'"):
         check_plans(load_method("pkd"), by_endpoint, [{}])
     with pytest.raises(BadInput, match=r"student\.checkpoint must be given"):

@@ -27,7 +27,7 @@ def test_a_setting_is_prepared_from_a_text_file(prepared: Prepared, workspace: W
     setting = prepared.setting
     assert workspace.finished(setting[Sentences].only_store)
     assert setting[Sentences].rows == len(open_store(workspace, setting[Sentences].only_store)) > 60
-    assert setting.student.target is TransformerStudent and setting.student.kwargs["layers"] == (0, 3)
+    assert setting.student.target is TransformerStudent and setting.student.kwargs["layers"] == (0, 2)
     assert setting.get(Pairs) is None and setting.finetune_budget == 0
     assert setting.dev.select == "agreement_spearman_cosine"
     assert prepared.facts["sentences"] == setting[Sentences].rows and prepared.facts["pairs"] == 0

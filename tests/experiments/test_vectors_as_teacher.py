@@ -87,7 +87,7 @@ def test_nothing_but_the_files_is_read_of_the_teacher(
 ) -> None:
     monkeypatch.setattr("stillhouse.teachers.runtimes.load_teacher", None)
     monkeypatch.setattr("stillhouse.students.head.own_dimension", None)
-    check_plans(load_method("ibkd"), by_vectors, [{}])
+    check_plans(load_method("ibkd"), by_vectors, [{"distil_batch_size": 16}])
     prepared = prepare(by_vectors, workspace, LOCAL)
     store = prepared.setting[Sentences].only_store
     assert len(open_store(workspace, store)) == prepared.setting[Sentences].rows

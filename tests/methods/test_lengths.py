@@ -56,14 +56,14 @@ def test_methods_take_batches_by_length_or_refuse_them(
 
 @pytest.mark.parametrize("ways", [{"budget.batch_tokens": 1024}, {"budget.length_window": 64}])
 def test_an_experiment_is_checked_before_any_work(experiment: Experiment, ways: dict[str, Any]) -> None:
-    asked = changed(experiment, ways)
+    asked = changed(experiment, {**ways, "budget.distil": 1024})
     check_plans(load_method("mse"), asked, [{}])
     check_plans(load_method("leaf"), asked, [{"cosine_weight": 1.0}])
     for name, values, reason in (("ckd", {}, "the stage"), ("leaf", {"spread_weight": 1.0}, "spread_weight")):
         with pytest.raises(BadInput, match=f"each text counts by itself, but .*{reason}"):
             check_plans(load_method(name), asked, [values])
     with pytest.raises(BadInput, match=r"batch_tokens >= 8 \* max_length"):
-        check_plans(load_method("mse"), changed(experiment, {"budget.batch_tokens": 100}), [{}])
+        check_plans(load_method("mse"), changed(asked, {"budget.batch_tokens": 100}), [{}])
     with pytest.raises(BadInput, match=r"budget\.length_window >= 0"):
         changed(experiment, {"budget.length_window": -1})
 

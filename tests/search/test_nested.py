@@ -68,6 +68,7 @@ def test_trials_of_two_workers_on_two_cpus(tmp_path: Path, tiny_model: Path, ray
         "full": 0,
         "teacher": tiny_model,
         "corpus": "words.txt",
+        "layers": "every-other",
         "distil-budget": BUDGET,
         "evaluations": EVALUATIONS,
         "set": "sentences.held_out=60",

@@ -47,6 +47,20 @@ def sentences(count: int, seed: int = 0) -> list[str]:
     return list(dict.fromkeys(candidates))[:count]
 
 
+def quick_experiment(folder: Path, teacher: Path) -> Experiment:
+    """An experiment on 120 sentences, with the teacher's first two layers and one evaluation."""
+    corpus = folder / "words.txt"
+    corpus.write_text("\n".join(sentences(120)))
+    return Experiment(
+        teacher=TeacherChoice(str(teacher)),
+        student=TransformerChoice(layers=(0, 1)),
+        data=(Sentences(str(corpus), count=0, held_out=20),),
+        budget=Budget(distil=64, evaluations=1),
+        max_length=16,
+        compute="float32",
+    )
+
+
 @pytest.fixture(scope="session")
 def experiment(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> Experiment:
     """An experiment on 120 sentences from a text file."""

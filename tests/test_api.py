@@ -8,18 +8,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from small_experiment import sentences  # type: ignore[import-not-found]
+from small_experiment import quick_experiment, sentences  # type: ignore[import-not-found]
 
 import stillhouse
 from stillhouse import (
     BadInput,
-    Budget,
     Experiment,
     Mining,
     Pairs,
     Sentences,
     TeacherChoice,
-    TransformerChoice,
 )
 from stillhouse.cli.main import main
 from stillhouse.methods import load_method, with_defaults
@@ -51,16 +49,8 @@ def test_importing_it_and_its_values_imports_nothing_heavy() -> None:
 
 @pytest.fixture
 def experiment(tmp_path: Path, tiny_model: Path) -> Experiment:
-    corpus = tmp_path / "words.txt"
-    corpus.write_text("\n".join(sentences(120)))
-    return Experiment(
-        teacher=TeacherChoice(str(tiny_model)),
-        student=TransformerChoice(layers=(0, 1)),
-        data=(Sentences(str(corpus), count=0, held_out=20),),
-        budget=Budget(distil=64, evaluations=1),
-        max_length=16,
-        compute="float32",
-    )
+    made: Experiment = quick_experiment(tmp_path, tiny_model)
+    return made
 
 
 def test_from_an_experiment_to_an_exported_student(experiment: Experiment, tmp_path: Path) -> None:

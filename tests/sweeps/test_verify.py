@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_experiment import sentences  # type: ignore[import-not-found]
+from small_experiment import quick_experiment  # type: ignore[import-not-found]
 
 import stillhouse
-from stillhouse import BadInput, Budget, Experiment, Sentences, TeacherChoice, TransformerChoice
+from stillhouse import BadInput, Experiment
 from stillhouse.cli.main import main
 from stillhouse.core.artifacts import locked, read_manifest, sha256_of
 from stillhouse.core.integrity import FILES
@@ -26,16 +26,8 @@ VALUES = {"batch_size": 16, "learning_rate": 1e-3}
 
 @pytest.fixture
 def experiment(tmp_path: Path, tiny_model: Path) -> Experiment:
-    corpus = tmp_path / "words.txt"
-    corpus.write_text("\n".join(sentences(120)))
-    return Experiment(
-        teacher=TeacherChoice(str(tiny_model)),
-        student=TransformerChoice(layers=(0, 1)),
-        data=(Sentences(str(corpus), count=0, held_out=20),),
-        budget=Budget(distil=64, evaluations=1),
-        max_length=16,
-        compute="float32",
-    )
+    made: Experiment = quick_experiment(tmp_path, tiny_model)
+    return made
 
 
 @pytest.fixture

@@ -59,17 +59,17 @@ def keep_copy(path: Path, differs: Differs | None = None) -> str:
     if problem or (newest is not None and newest.stem.endswith(digest)):
         return problem
     folder = path.parent / COPIES
-    number = 1 + max((_number(copy) for copy in _copies(path)), default=0)
+    number = 1 + max((_number(copy) for copy in copies_of(path)), default=0)
     write_atomically(folder / f"{path.stem}-{number:06d}-{digest}{path.suffix}", data)
     remove_leftovers(folder)
-    for old in _copies(path)[:-KEPT]:
+    for old in copies_of(path)[:-KEPT]:
         old.unlink(missing_ok=True)
     return ""
 
 
 def newest_copy(path: Path) -> Path | None:
     """Return the newest copy of a database whose bytes are those that were written; None if there is none."""
-    for copy in reversed(_copies(path)):
+    for copy in reversed(copies_of(path)):
         if is_good_copy(copy):
             return copy
     return None
@@ -82,7 +82,8 @@ def is_good_copy(copy: Path) -> bool:
 
 def copies_of(path: Path) -> list[Path]:
     """List the copies of a database, oldest first, good or not."""
-    return _copies(path)
+    pattern = f"{path.stem}-{'[0-9]' * 6}-{'?' * _DIGITS}{path.suffix}"
+    return sorted((path.parent / COPIES).glob(pattern))
 
 
 def damage_of_database(path: Path, differs: Differs | None = None) -> str:
@@ -172,11 +173,6 @@ def _explained(path: Path, error: sqlite3.Error) -> str:
         f"{path} must be a database that can be read, but SQLite answered: {error}. It may be good: check "
         "the disk, the mount and the permissions, and run the same command again."
     ) from error
-
-
-def _copies(path: Path) -> list[Path]:
-    pattern = f"{path.stem}-{'[0-9]' * 6}-{'?' * _DIGITS}{path.suffix}"
-    return sorted((path.parent / COPIES).glob(pattern))
 
 
 def _number(copy: Path) -> int:

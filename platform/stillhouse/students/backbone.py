@@ -213,6 +213,31 @@ def run_packed(backbone: "PreTrainedModel", positions: int, packing: Packing) ->
     return (*(state[0] for state in hidden[:-1]), states.last_hidden_state[0])
 
 
+class BackboneStudent(nn.Module):
+    """A student whose encoder is a Hugging Face model.
+
+    Attributes:
+        backbone: The model.
+        max_tokens: Number of its positions, which limits the tokens of a text.
+    """
+
+    backbone: Any
+    max_tokens: int
+
+    def embed_words(self, ids_N: Tensor) -> Tensor:
+        """Look up the word vectors of token ids, (N, H), once for several calls of `forward`."""
+        words_NH: Tensor = self.backbone.get_input_embeddings()(ids_N)
+        return words_NH
+
+    def packs(self, device: torch.device) -> bool:
+        """Whether a batch can go through the encoder as one row."""
+        return packs(self.backbone, device)
+
+    def run_packed(self, packing: Packing) -> tuple[Tensor, ...]:
+        """Compute all hidden states of a row, each (N, H), the embedding layer's first."""
+        return run_packed(self.backbone, self.max_tokens, packing)
+
+
 @functools.cache
 def _caches(forward: Callable[..., Any]) -> bool:
     return "use_cache" in inspect.signature(forward).parameters

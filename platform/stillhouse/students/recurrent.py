@@ -10,13 +10,13 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import torch
 from torch import Tensor, nn
 
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.types import Encoding, StockModule, Tokens
 from stillhouse.plan.data import Model
 from stillhouse.students.backbone import (
+    BackboneStudent,
     States,
     build_options,
     fresh,
@@ -24,14 +24,11 @@ from stillhouse.students.backbone import (
     layer_stack,
     load_backbone,
     max_tokens,
-    packs,
     quiet,
     run_backbone,
-    run_packed,
     transformer_folder,
     with_layers,
 )
-from stillhouse.students.cpu.packing import Packing
 from stillhouse.students.export.modules import STOCK, Pooling, Transformer, output_modules
 from stillhouse.students.factorised import narrow_words, words_name
 from stillhouse.students.output_head import check_states, finish
@@ -63,7 +60,7 @@ class Recurring(nn.Module):
             yield from self.children()
 
 
-class RecurrentStudent(nn.Module):
+class RecurrentStudent(BackboneStudent):
     """The first layers of an encoder, applied repeatedly with tied weights.
 
     Attributes:
@@ -143,19 +140,6 @@ class RecurrentStudent(nn.Module):
         self.max_tokens = max_tokens(backbone)
         self.tokenizer = dataclasses.replace(base, path=str(transformer_folder(base)))
         self.train()
-
-    def embed_words(self, ids_N: Tensor) -> Tensor:
-        """Look up the word vectors of token ids, (N, H), once for several calls of `forward`."""
-        words_NH: Tensor = self.backbone.get_input_embeddings()(ids_N)
-        return words_NH
-
-    def packs(self, device: torch.device) -> bool:
-        """Whether a batch can go through the encoder as one row."""
-        return packs(self.backbone, device)
-
-    def run_packed(self, packing: Packing) -> tuple[Tensor, ...]:
-        """Compute all hidden states of a row, each (N, H), the embedding layer's first."""
-        return run_packed(self.backbone, self.max_tokens, packing)
 
     def forward(
         self, tokens: Tokens, words_BTH: Tensor | None = None, states: States | None = None

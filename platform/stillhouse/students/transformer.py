@@ -13,16 +13,14 @@ from stillhouse.core.tensors import read_tensors
 from stillhouse.core.types import Encoding, StockModule, Tokens, WeightAdapter
 from stillhouse.plan.data import Model
 from stillhouse.students.backbone import (
+    BackboneStudent,
     States,
     checked_layers,
     load_backbone,
     max_tokens,
-    packs,
     run_backbone,
-    run_packed,
     transformer_folder,
 )
-from stillhouse.students.cpu.packing import Packing
 from stillhouse.students.export.modules import (
     COMPACT,
     UNTIED,
@@ -38,7 +36,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 
-class TransformerStudent(nn.Module):
+class TransformerStudent(BackboneStudent):
     """An encoder that starts from published weights.
 
     Attributes:
@@ -113,19 +111,6 @@ class TransformerStudent(nn.Module):
     def depth(self) -> int:
         """Number of layers, without the embedding layer."""
         return int(self.backbone.config.num_hidden_layers)
-
-    def embed_words(self, ids_N: Tensor) -> Tensor:
-        """Look up the word vectors of token ids, (N, H), once for several calls of `forward`."""
-        words_NH: Tensor = self.backbone.get_input_embeddings()(ids_N)
-        return words_NH
-
-    def packs(self, device: torch.device) -> bool:
-        """Whether a batch can go through the encoder as one row."""
-        return packs(self.backbone, device)
-
-    def run_packed(self, packing: Packing) -> tuple[Tensor, ...]:
-        """Compute all hidden states of a row, each (N, H), the embedding layer's first."""
-        return run_packed(self.backbone, self.max_tokens, packing)
 
     def forward(
         self, tokens: Tokens, words_BTH: Tensor | None = None, states: States | None = None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from stillhouse.cluster.connection import joins
 from stillhouse.cluster.resources import Need
-from stillhouse.core.artifacts import Workspace, default_root
+from stillhouse.core.artifacts import Workspace, root_folder
 from stillhouse.core.devices import require_device, resolve_device
 from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
@@ -419,7 +419,7 @@ def _training(
 
 def _folder(root: Path | str | None) -> Path:
 
-    return (Path(root) if root is not None else default_root()).resolve()
+    return root_folder(root)
 
 
 def _device(device: str) -> str:

@@ -77,6 +77,7 @@ def test_bad_input_leaves_nothing(workspace: Workspace, tmp_path: Path) -> None:
     [
         ("/data/wiki/*.txt.gz", "wiki"),
         ("s3://bucket/pages", "pages"),
+        ("s3://bucket/pages/*.txt?endpoint_override=127.0.0.1:9000&scheme=http", "pages"),
         ("hf:user/set-name:config:train", "set-name"),
         ("/data/wiki/**/*", "wiki"),
         ("////", "corpus"),

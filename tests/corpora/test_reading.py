@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from stillhouse.core.errors import BadInput
-from stillhouse.corpora.reading.corpus import ReadOptions, read_texts
+from stillhouse.corpora.reading.corpus import ReadOptions, list_files, read_texts, split_options
 from stillhouse.corpora.tables import Rejected
 
 ROWS = ["The first row is here.", "Second row, naïve café.", "And a third, 東京."]
@@ -68,9 +68,62 @@ def test_other_file_systems_go_through_pyarrow(tmp_path: Path) -> None:
     (tmp_path / "b.jsonl").write_text('{"text": "Two."}\n')
     assert usable(f"file://{tmp_path}") == ["One.", "Two."]
     assert usable(f"file://{tmp_path}/*.jsonl") == ["Two."]
+    assert usable(f"file://{tmp_path}/*.jsonl?use_mmap=true") == ["Two."]
     assert usable(f"file://{tmp_path}/a.txt") == ["One."]
     with pytest.raises(BadInput, match=r"the corpus .* does not exist"):
         usable(f"file://{tmp_path}/none")
+
+
+GLOBS = (
+    "*.txt",
+    "?.txt",
+    "[ab].txt",
+    "*",
+    "**",
+    "*/*.txt",
+    "**/*.txt",
+    "**/deep/*",
+    "a*/**/*.txt",
+    "**/**/c.txt",
+    ".*",
+    "**/.hidden.txt",
+    ".git/*",
+    "none*",
+)
+
+
+@pytest.mark.parametrize("pattern", GLOBS)
+def test_a_remote_glob_matches_what_a_local_one_does(tmp_path: Path, pattern: str) -> None:
+    """So `*` does not cross a `/`: the file system lists everything below, and the pattern chooses."""
+    for name in ("a.txt", "b.txt", ".hidden.txt", "ab/a.txt", "ab/deep/c.txt", "x/.hidden.txt", ".git/d.txt"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("A text.\n")
+
+    def listed(source: str) -> list[str]:
+        try:
+            return [file.path for file in list_files(source)[1]]
+        except BadInput:
+            return []
+
+    local, remote = listed(f"{tmp_path}/{pattern}"), listed(f"file://{tmp_path}/{pattern}")
+    assert remote == local
+    assert bool(local) == (pattern not in ("none*", ".*", "**/.hidden.txt")), "the test's files are matched"
+
+
+@pytest.mark.parametrize(
+    ("source", "address", "options"),
+    [
+        ("s3://b/a.txt", "s3://b/a.txt", ""),
+        ("s3://b/?.txt", "s3://b/?.txt", ""),
+        ("s3://b/year=202?/month=1/a.txt", "s3://b/year=202?/month=1/a.txt", ""),
+        ("s3://b/year=202?/month=1?/*", "s3://b/year=202?/month=1?/*", ""),
+        ("s3://b/part-?.txt?region=eu-west-1", "s3://b/part-?.txt", "?region=eu-west-1"),
+        ("s3://b/*?endpoint_override=h:1&scheme=http", "s3://b/*", "?endpoint_override=h:1&scheme=http"),
+        ("s3://b/*?endpoint_override=http://h:1/", "s3://b/*", "?endpoint_override=http://h:1/"),
+    ],
+)
+def test_options_of_a_file_system_are_no_wildcards(source: str, address: str, options: str) -> None:
+    assert split_options(source) == (address, options)
 
 
 def test_a_dataset_saved_by_the_datasets_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -905,6 +905,21 @@ DATA = [
         ('list_files(self.path, "file of scores")', "str(self.path)", "a missing file is found out late"),
     ),
     *mistakes(
+        "corpora/reading/corpus.py",
+        "corpora/test_reading.py",
+        (
+            'path_matches(file.path[start:].split("/"), parts)',
+            'fnmatch.fnmatch(file.path[start:], "/".join(parts))',
+            "a star of a remote glob crosses folders",
+        ),
+        (
+            "    address, options = split_options(source)\n",
+            '    address, options = source, ""\n',
+            "options of a file system are taken for a wildcard",
+        ),
+        ("sorted(set(matches))", "sorted(matches)", "a file that ** finds twice is read twice"),
+    ),
+    *mistakes(
         "corpora/reading/scored.py",
         "corpora/test_scored.py",
         ("[0.0, *(-_finite(margin", "[0.0, *(_finite(margin", "margins with the wrong sign"),
@@ -2463,9 +2478,28 @@ CLUSTER_AND_TRACKING = [
         "cluster/connection.py",
         "cluster/test_connection.py",
         (
-            "    _require_listener(where, seconds=_ANSWER_SECONDS)\n",
+            "    require_answer(where, seconds=_ANSWER_SECONDS)\n",
             "",
             "an address where nothing listens is left to Ray, which waits for two minutes",
+        ),
+        (
+            "{node['NodeManagerHostname']} ({node['NodeManagerAddress']})",
+            "{node['NodeID']}",
+            "a node that does not see the root is named by a hash",
+        ),
+    ),
+    *mistakes(
+        "cluster/probe.py",
+        "cluster/test_probe.py",
+        (
+            '_of_this_machine() if where == "auto" else where',
+            "where",
+            "the last cluster of this machine, which has ended, is not asked",
+        ),
+        (
+            "if error.code() == grpc.StatusCode.UNIMPLEMENTED:",
+            "if False:",
+            "the port of another service is waited for",
         ),
     ),
     *mistakes(

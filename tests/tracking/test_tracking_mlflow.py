@@ -2,6 +2,7 @@ import json
 import logging
 import shutil
 import sqlite3
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -398,3 +399,20 @@ def test_location_of_the_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "./mlruns")
     with pytest.raises(BadInput, match="a database or a server"):
         tracking_uri(tmp_path)
+
+
+@pytest.mark.parametrize("scheme", ["postgresql+psycopg", "postgresql", "mysql+nothing"])
+def test_a_database_without_its_driver_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scheme: str
+) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"{scheme}://ann:hunter2@db/mlflow")
+    with pytest.raises(BadInput, match=r"the driver of the database must.*stillhouse\[postgres\]") as refused:
+        tracking_uri(tmp_path)
+    assert "hunter2" not in str(refused.value)
+
+
+def test_a_database_with_its_driver_is_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("psycopg", reason="the extra `postgres` is not installed")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "postgresql+psycopg://ann@db/mlflow")
+    assert tracking_uri(tmp_path) == "postgresql+psycopg://ann@db/mlflow"

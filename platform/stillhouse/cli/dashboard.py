@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from stillhouse.cli.arguments import add_common, new_command
-from stillhouse.core.artifacts import check_name, default_root
+from stillhouse.cli.options import root_of
+from stillhouse.core.artifacts import check_name
 from stillhouse.core.console import say
 from stillhouse.core.errors import BadInput, nearest, require
 
@@ -32,7 +33,7 @@ def run(options: Namespace) -> int:
     """Serve the study until Ctrl-C."""
     require(0 <= options.port <= 65535, "--port must be a number from 0 to 65535", port=options.port)
     check_name(options.sweep, "a sweep")
-    server = dashboard_server((options.root or default_root()).resolve(), options.sweep, options.port)
+    server = dashboard_server(root_of(options), options.sweep, options.port)
     say(f"sweep {options.sweep}: http://{_HOST}:{server.server_port} (Ctrl-C ends it)")
     with server:
         try:

@@ -10,7 +10,7 @@ from typing import Any
 from stillhouse.cli.arguments import FLAGS
 from stillhouse.cluster.connection import joins
 from stillhouse.cluster.resources import Need
-from stillhouse.core.artifacts import default_root
+from stillhouse.core.artifacts import root_folder
 from stillhouse.core.devices import require_device, resolve_device
 from stillhouse.core.errors import BadInput, require
 from stillhouse.experiments.data_kind import data_kinds
@@ -169,8 +169,12 @@ def device_of(options: Namespace) -> str:
 
 
 def root_of(options: Namespace) -> Path:
-    """The workspace's folder."""
-    return (options.root or default_root()).resolve()
+    """The workspace's folder.
+
+    Raises:
+        BadInput: It is given as a URL.
+    """
+    return root_folder(options.root)
 
 
 def _mappings(flag: str, text: str, example: str) -> list[Any]:

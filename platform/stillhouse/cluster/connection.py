@@ -4,15 +4,13 @@ import contextlib
 import json
 import os
 import signal
-import socket
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
-from stillhouse.core.console import private_variables, say, warn
+from stillhouse.cluster.probe import no_cluster, require_answer
+from stillhouse.core.console import private_variables, warn
 from stillhouse.core.errors import BadInput, Hindered, require
 from stillhouse.core.machine import ranks_on_loopback, variables_set
 
@@ -22,7 +20,7 @@ _TOO_SLOW = "timed out during startup"
 _NEW_NODES_SECONDS = 900
 """How long nested workers wait for nodes from an autoscaler; Ray's default of a minute is too short."""
 _ANSWER_SECONDS = 15
-"""How long a cluster may take to accept a connection; `ray.init` would wait two minutes, deaf to signals."""
+"""How long a cluster may take to answer."""
 _LAST_WORDS_SECONDS = 150
 """How long a stopped trial may wait for its nested workers to write a checkpoint."""
 
@@ -47,12 +45,12 @@ def connect(address: str | None, *, nested: bool, verbose: bool) -> None:
         with _on_loopback():
             _start_local(lambda: ray.init(address="local", include_dashboard=nested, **chatter))
         return
-    where = address or os.environ["RAY_ADDRESS"]
-    _require_listener(where, seconds=_ANSWER_SECONDS)
+    where = os.environ.get("RAY_ADDRESS", "auto") if address in (None, "auto") else str(address)
+    require_answer(where, seconds=_ANSWER_SECONDS)
     try:
         ray.init(address=address or "auto", runtime_env=_workers_environment(), **chatter)
     except ConnectionError as error:
-        raise _no_cluster(where, error) from None
+        raise no_cluster(where, error) from None
     if nested:
         _require_state_api()
 
@@ -108,48 +106,6 @@ def _children() -> set[int]:
     return {int(pid) for pid, parent in pairs if int(parent) == os.getpid()}
 
 
-def _no_cluster(where: str, problem: object) -> BadInput:
-    return BadInput(f"a Ray cluster must answer at {where}, but: {problem}. Start one: `ray start --head`.")
-
-
-def _require_listener(where: str, *, seconds: float) -> None:
-    """Refuse an address at which nothing accepts a connection for ``seconds``; ``auto`` is left to Ray.
-
-    Raises:
-        BadInput: It is no address, or nothing listens there.
-    """
-    if where in ("auto", "local"):
-        return
-    host, port = _host_and_port(where)
-    deadline = time.monotonic() + seconds
-    told = False
-    while True:
-        try:
-            socket.create_connection((host, port), timeout=max(1.0, deadline - time.monotonic())).close()
-            return
-        except OSError as error:
-            if time.monotonic() >= deadline:
-                raise _no_cluster(where, error) from None
-        if not told:
-            say(f"waiting up to {seconds:.0f} s for the Ray cluster at {where}")
-            told = True
-        time.sleep(min(1.0, seconds / 10))
-
-
-def _host_and_port(where: str) -> tuple[str, int]:
-    try:
-        parts = urlsplit(where if "://" in where else f"//{where}")
-        host, port = parts.hostname, parts.port
-    except ValueError:
-        host, port = None, None
-    if host is None or port is None:
-        raise BadInput(
-            f"the address of a Ray cluster must be host:port, ray://host:port or auto, but is {where!r}. "
-            "Give it with --address, or in RAY_ADDRESS; `ray start --head` prints it."
-        )
-    return host, port
-
-
 def joins(address: str | None) -> bool:
     """Whether a command joins an existing cluster instead of starting a local one."""
     return address is not None or "RAY_ADDRESS" in os.environ
@@ -202,7 +158,7 @@ def refuse_hidden_root(root: Path) -> None:
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-    nodes = [node["NodeID"] for node in ray.nodes() if node["Alive"]]
+    nodes = [node for node in ray.nodes() if node["Alive"]]
     if len(nodes) < 2:
         return
     root.mkdir(parents=True, exist_ok=True)
@@ -211,14 +167,14 @@ def refuse_hidden_root(root: Path) -> None:
 
     try:
         for node in nodes:
-            where = NodeAffinitySchedulingStrategy(node, soft=False)
+            where = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
             on_node = ray.remote(_exists).options(num_cpus=0, scheduling_strategy=where)
             seen = ray.get(on_node.remote(str(probe)), timeout=120)
             require(
                 seen,
                 "every node of the cluster must see the workspace",
                 root=str(root),
-                node=node[:8],
+                node=f"{node['NodeManagerHostname']} ({node['NodeManagerAddress']})",
                 remedy="Give a folder on a shared file system with --root.",
             )
     finally:

@@ -21,6 +21,7 @@ from stillhouse.core.errors import (
     full_disk,
     is_full_disk,
     is_short_write,
+    require,
     short_write,
 )
 from stillhouse.core.integrity import (
@@ -185,6 +186,23 @@ def default_root() -> Path:
         return Path(os.environ["STILLHOUSE_ROOT"])
     inside_ray_job = "RAY_JOB_CONFIG_JSON_ENV_VAR" in os.environ
     return Path.home() / "stillhouse-runs" if inside_ray_job else Path("runs")
+
+
+def root_folder(root: Path | str | None) -> Path:
+    """The absolute folder of a workspace: ``root``, else the default.
+
+    Raises:
+        BadInput: It is a URL, which would become a folder of that name.
+    """
+    folder = default_root() if root is None else Path(root)
+    scheme, colon, rest = str(folder).partition(":/")  # A path has lost the second slash of `://`.
+    require(
+        not (colon and re.fullmatch(r"[A-Za-z][A-Za-z0-9.+-]+", scheme)),
+        "the workspace must be a folder, not a URL",
+        root=f"{scheme}://{rest.lstrip('/')}",
+        remedy="Give a folder of this machine, or one on a file system that all nodes mount.",
+    )
+    return folder.resolve()
 
 
 def write_atomically(path: Path, data: bytes) -> None:

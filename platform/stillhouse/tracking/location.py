@@ -18,7 +18,7 @@ from stillhouse.core.databases import (
     put_aside_database,
     take_copy,
 )
-from stillhouse.core.errors import require
+from stillhouse.core.errors import BadInput, require
 from stillhouse.core.integrity import moved
 from stillhouse.core.redaction import redacted
 
@@ -31,6 +31,7 @@ ENVIRONMENT = {
 }
 
 _SCHEMES = ("http", "https", "sqlite", "postgresql", "mysql", "mssql", "databricks")
+_NEED_DRIVERS = ("postgresql", "mysql", "mssql")
 _ARTIFACTS = "mlartifacts"
 _LARGEST_COPY = 256_000_000
 _LOCATIONS = (
@@ -53,7 +54,8 @@ def tracking_uri(root: Path) -> str:
     """Return ``$MLFLOW_TRACKING_URI``, else ``mlflow.db`` in the workspace.
 
     Raises:
-        BadInput: A plain folder, which MLflow 3 no longer accepts, or a scheme that it does not know.
+        BadInput: A plain folder, which MLflow 3 no longer accepts, a scheme that it does not know, or a
+            database whose driver is not installed.
     """
     uri = os.environ.get("MLFLOW_TRACKING_URI", "").strip() or f"sqlite:///{root.resolve() / 'mlflow.db'}"
     scheme = uri.partition("://")[0].partition("+")[0]
@@ -63,7 +65,24 @@ def tracking_uri(root: Path) -> str:
         MLFLOW_TRACKING_URI=redacted(uri),
         remedy="Use sqlite:////folder/mlflow.db or http://host:port; MLflow keeps no runs in plain folders.",
     )
+    if scheme in _NEED_DRIVERS:
+        _require_driver(uri)
     return uri
+
+
+def _require_driver(uri: str) -> None:
+    """Refuse a database that no installed package can reach; otherwise the first run would fail."""
+    from sqlalchemy.engine import make_url
+    from sqlalchemy.exc import NoSuchModuleError
+
+    try:
+        make_url(uri).get_dialect().import_dbapi()
+    except (ImportError, NoSuchModuleError) as error:
+        raise BadInput(
+            f"the driver of the database must be installed, but for MLFLOW_TRACKING_URI={redacted(uri)}: "
+            f"{error}. For Postgres: pip install 'stillhouse[postgres]', and "
+            "postgresql+psycopg://user@host/database."
+        ) from None
 
 
 def ui_command(uri: str) -> str:

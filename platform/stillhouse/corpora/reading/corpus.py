@@ -2,11 +2,12 @@
 
 Sources: text (one text per line), JSON lines, CSV, TSV, Parquet and WikiExtractor's ``<doc>`` files, plain or
 gzipped; a folder or a glob of them; MS MARCO's folder, whose passages and training queries are the texts; the
-same under ``s3://`` and ``gs://``; ``hf:name[:config][:split]``.
+same under ``s3://`` and ``gs://``, with options such as ``?region=eu-west-1``; ``hf:name[:config][:split]``.
 """
 
 import fnmatch
 import glob
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +21,8 @@ from stillhouse.corpora.tables import Rejected
 
 _REMOTE = ("s3://", "gs://", "file://")
 _HUB = "hf:"
+_OPTIONS = re.compile(r"\?[a-z_]+=[^?&*\[\]]*(&[a-z_]+=[^?&*\[\]]*)*$")
+"""The options of a file system at the end of an address."""
 DROP, CUT, PACK = "drop", "cut", "pack"
 LONGER = (DROP, CUT, PACK)
 """What may happen to texts with more words than ``max_words``."""
@@ -214,27 +217,67 @@ def _local_files(source: str, kind: str) -> tuple[Any, list[Any]]:
             f"the {kind} {source!r} does not exist. Give a file, a folder, a glob, s3://…, gs://…"
             f"{' or hf:name' if kind == 'corpus' else ''}."
         )
-    return system, list(system.get_file_info(sorted(matches)))
+    return system, list(system.get_file_info(sorted(set(matches))))
 
 
 def _remote_files(source: str, kind: str) -> tuple[Any, list[Any]]:
     from pyarrow import fs
 
-    scheme, _, rest = source.partition("://")
-    pattern = ""
-    if glob.has_magic(rest):
-        # The folder before the first wildcard is listed; the rest is matched by name.
-        parts = rest.split("/")
-        first = next(i for i, part in enumerate(parts) if glob.has_magic(part))
-        pattern, rest = rest, "/".join(parts[:first])
-    system, path = fs.FileSystem.from_uri(f"{scheme}://{rest}")
+    address, options = split_options(source)
+    folder, parts = _before_wildcards(address)
+    system, path = fs.FileSystem.from_uri(folder + options)
     info = system.get_file_info(path)
-    if info.type == fs.FileType.NotFound:
-        raise BadInput(f"the {kind} {source!r} does not exist. Check the address.")
+    absent = BadInput(f"the {kind} {source!r} does not exist. Check the address.")
+    if info.type == fs.FileType.NotFound or (parts and info.type == fs.FileType.File):
+        raise absent
     if info.type == fs.FileType.File:
         return system, [info]
-    files = system.get_file_info(fs.FileSelector(path, recursive=True))
-    return system, [file for file in files if not pattern or fnmatch.fnmatch(file.path, pattern)]
+    files = system.get_file_info(fs.FileSelector(path, recursive=len(parts) != 1 or parts == ["**"]))
+    if not parts:
+        return system, files
+    start = len(path.rstrip("/")) + 1
+    matching = [file for file in files if path_matches(file.path[start:].split("/"), parts)]
+    if not matching:
+        raise absent
+    return system, matching
+
+
+def split_options(source: str) -> tuple[str, str]:
+    """Split off the options of a file system, such as ``?region=eu-west-1&scheme=http``.
+
+    A ``?`` is otherwise a wildcard, as in ``part-?.txt``: options begin at a ``?`` after which nothing but
+    ``name=value``, joined by ``&`` and without wildcards, follows.
+
+    Returns:
+        The address, and the options with their ``?``; the second is empty if there are none.
+    """
+    found = _OPTIONS.search(source)
+    return (source[: found.start()], found[0]) if found else (source, "")
+
+
+def path_matches(names: list[str], parts: list[str]) -> bool:
+    """Whether a path matches a glob, both in parts; the rules are those of `glob.glob`.
+
+    No wildcard matches a ``/``, ``**`` matches any number of folders, and names that start with a ``.`` are
+    matched only by parts that do.
+    """
+    if not parts:
+        return not names
+    if not names:
+        return all(part == "**" for part in parts)
+    if names[0].startswith(".") and not parts[0].startswith("."):
+        return parts[0] == "**" and path_matches(names, parts[1:])
+    if parts[0] == "**":
+        return path_matches(names, parts[1:]) or path_matches(names[1:], parts)
+    return fnmatch.fnmatchcase(names[0], parts[0]) and path_matches(names[1:], parts[1:])
+
+
+def _before_wildcards(address: str) -> tuple[str, list[str]]:
+    """The folder of an address before its first wildcard, and the parts of the glob below it."""
+    scheme, _, rest = address.partition("://")
+    parts = rest.split("/")
+    first = next((i for i, part in enumerate(parts) if glob.has_magic(part)), len(parts))
+    return f"{scheme}://{'/'.join(parts[:first])}", parts[first:]
 
 
 def _read_hub(

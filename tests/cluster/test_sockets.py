@@ -1,6 +1,7 @@
 """What a run on this machine listens on: loopback alone, with Ray and without."""
 
 import ipaddress
+import json
 import os
 import subprocess
 import sys
@@ -63,14 +64,22 @@ def test_a_local_ray_listens_on_loopback_alone(
     assert os.environ.get("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER") is None, "the setting ends with the start"
 
 
-def test_ranks_of_a_local_run_listen_on_loopback_alone(tmp_path: Path, tiny_model: Path) -> None:
+@pytest.mark.parametrize(
+    "where",
+    [["--local"], pytest.param(["--cpus-per-worker", "1"], marks=pytest.mark.ray)],
+    ids=["local", "ray"],
+)
+def test_ranks_on_this_machine_listen_on_loopback_alone(
+    where: list[str], tmp_path: Path, tiny_model: Path, ray_folder: str
+) -> None:
+    """Two ranks as plain processes, and two under Ray Train, for as long as they run."""
     (tmp_path / "texts.txt").write_text("".join(f"the {a} and the {b}\n" for a in NOUNS for b in NOUNS))
     small = ["--set", "sentences.held_out=4", "--set", "batch_size=4", "--distil-budget", "200"]
-    command = ["train", "mse", "--local", "--workers", "2", "--teacher", str(tiny_model), *small]
+    command = ["train", "mse", *where, "--workers", "2", "--teacher", str(tiny_model), *small]
     run = subprocess.Popen(
         [sys.executable, "-m", "stillhouse.cli.main", *command, "--corpus", "texts.txt", "--root", "runs"],
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT / "platform")},
+        env={**os.environ, "PYTHONPATH": str(ROOT / "platform"), "RAY_TMPDIR": ray_folder},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -79,11 +88,16 @@ def test_ranks_of_a_local_run_listen_on_loopback_alone(tmp_path: Path, tiny_mode
     process = psutil.Process(run.pid)
     while run.poll() is None:
         found |= set(listening(process))
-        time.sleep(0.1)
+        time.sleep(0.3)
     output = run.communicate()[0]
     assert run.returncode == 0, output
     assert [pair for pair in found if not is_loopback(pair[0])] == []
     assert found or not ranks_on_loopback(), "the ranks' own sockets were seen"
+    if "--local" not in where:
+        assert any("RayTrainWorker" in name for _, name in found), f"no rank was seen: {found}"
+    manifests = [json.loads(path.read_text()) for path in tmp_path.glob("runs/stages/*/manifest.json")]
+    assert [manifest["workers"] for manifest in manifests] == [2]
+    assert list(tmp_path.glob("runs/ray/*")) == [], "the file by which the ranks met is gone"
 
 
 def test_addresses_are_told_apart() -> None:

@@ -161,14 +161,16 @@ def train_rank(task: RankTask, device: str) -> None:
 
 def _through_ray(task: RankTask, device: str) -> None:
     from ray.train import FailureConfig, RunConfig, ScalingConfig
-    from ray.train.torch import TorchConfig, TorchTrainer
+    from ray.train.torch import TorchTrainer
+
+    from stillhouse.training.worker_rendezvous import torch_config
 
     on_gpu, where, stage = device.startswith("cuda"), task.where, task.stage
     run_folder = task.workspace.root / "ray" / f"{stage.label}-{stage.fingerprint}"
     trainer = TorchTrainer(
         _ray_rank,
         train_loop_config={"task": task, "device": device},
-        torch_config=TorchConfig(backend="nccl" if on_gpu else "gloo", timeout_s=COLLECTIVE_SECONDS),
+        torch_config=torch_config("nccl" if on_gpu else "gloo", COLLECTIVE_SECONDS, run_folder),
         scaling_config=ScalingConfig(
             num_workers=where.workers,
             use_gpu=on_gpu,

@@ -4,13 +4,24 @@ import contextlib
 import logging
 import os
 import sys
+import time
 import warnings
 from pathlib import Path
 
 import pytest
 
 from stillhouse.core import console
-from stillhouse.core.console import Progress, diverted_chatter, log_failure, private_environment, say, warn
+from stillhouse.core.console import (
+    Progress,
+    diverted_chatter,
+    doing,
+    log_failure,
+    log_in,
+    never_silent,
+    private_environment,
+    say,
+    warn,
+)
 
 
 @pytest.fixture
@@ -45,6 +56,43 @@ def test_progress_without_a_known_total(clock: list[float], capsys: pytest.Captu
 def test_progress_that_finishes_at_once_is_still_printed(capsys: pytest.CaptureFixture[str]) -> None:
     Progress("embedding", "texts")(7, 7)
     assert capsys.readouterr().out == "  embedding: 7 of 7 texts\n"
+
+
+def test_the_rate_is_that_of_the_last_minute(clock: list[float], capsys: pytest.CaptureFixture[str]) -> None:
+    """Fast at first, then slow: the time left follows what is fast or slow now."""
+    progress = Progress("training", "examples", every_s=0)
+    for seconds, done in ((0, 0), (40, 4000), (100, 4060), (160, 4120)):
+        clock[0] = 100.0 + seconds
+        progress(done, 4240)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1] == "  training: 4,000 of 4,240 examples, 100 examples/s, 2 s left"
+    assert lines[3] == "  training: 4,120 of 4,240 examples, 1 examples/s, 2 min left"
+
+
+def test_a_silent_command_says_what_it_is_doing(capsys: pytest.CaptureFixture[str]) -> None:
+    """The innermost work that is named, only after a silence, and no longer than the block."""
+    with never_silent(every_s=0.4), never_silent(every_s=0.01), doing("preparing"):
+        for _ in range(8):
+            time.sleep(0.1)
+            say("busy")
+        assert set(capsys.readouterr().out.splitlines()) == {"busy"}
+        with doing("reading a long file"):
+            deadline = time.monotonic() + 20
+            while not (printed := capsys.readouterr().out) and time.monotonic() < deadline:
+                time.sleep(0.05)
+    assert printed.startswith("  reading a long file: for ") and printed.endswith(" s so far\n")
+    capsys.readouterr()
+    time.sleep(0.6)
+    assert not capsys.readouterr().out
+
+
+def test_the_log_is_named_only_if_something_is_in_it(tmp_path: Path) -> None:
+    assert log_in(tmp_path / "none") is None
+    with diverted_chatter(tmp_path, verbose=False):
+        assert log_in(tmp_path) is None
+        print("a library that prints")
+    (log,) = tmp_path.iterdir()
+    assert log_in(tmp_path) == log
 
 
 def test_library_output_goes_to_the_log_and_our_lines_to_the_screen(

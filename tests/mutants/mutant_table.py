@@ -2534,6 +2534,54 @@ CLUSTER_AND_TRACKING = [
             "a database that was copied alone names artifacts that do not exist",
         ),
     ),
+    *mistakes(
+        "core/console.py",
+        "core/test_console.py",
+        ("if time.monotonic() - _heard >= limit:", "if False:", "a command may be silent for ever"),
+        (
+            "        what, began = activities[-1]",
+            "        what, began = activities[0]",
+            "the outermost work is named",
+        ),
+        (
+            "while len(self.seen) > 1 and self.seen[1][0] <= now - _MINUTE_S:",
+            "while False:",
+            "the rate is that since the start",
+        ),
+    ),
+    *mistakes(
+        "training/follower.py",
+        "training/test_follower.py",
+        (
+            "if each.beside and not moved:",
+            "if False:",
+            "a diverged student of the baseline is reported for ever",
+        ),
+        (
+            "elif not self.workspace.finished(each.stage):",
+            "elif False:",
+            "a long last evaluation is not announced",
+        ),
+    ),
+    *mistakes(
+        "training/estimate.py",
+        "sweeps/test_ahead.py",
+        (
+            'json.dumps([parts["student"], parts["max_length"], columns]',
+            'json.dumps([parts["student"], parts["max_length"]]',
+            "examples of one and of three texts are taken to be equally long",
+        ),
+    ),
+    *mistakes(
+        "sweeps/ahead.py",
+        "sweeps/test_ahead.py",
+        ("duration(sum(known) / at_once)", "duration(sum(known))", "trials at once take as long as in turn"),
+        (
+            "left = max(0, options.trials - ended_trials(study))",
+            "left = options.trials",
+            "trials that have ended are announced again",
+        ),
+    ),
 ]
 MUTANTS: list[Mutant] = [
     *LOSSES,

@@ -76,6 +76,34 @@ def test_a_line_after_a_silence(
     assert capsys.readouterr().out == f"  trial 3: {seen} of {total:,} examples, 1 examples/s, {left} left\n"
 
 
+def test_what_waits_beside_others_has_lines_only_while_it_advances(
+    plan: Stage, workspace: Workspace, clock: list[float], capsys: pytest.CaptureFixture[str]
+) -> None:
+    distil, finetune = plan.chain()
+    total = plan.examples_in_all
+    following = PlanFollower(workspace, every_s=20)
+    following.follow("baseline", plan, beside=True)
+    clock[0] += 30
+    following.tell()
+    assert not capsys.readouterr().out, "it may wait for others"
+    made(workspace, distil, 2)
+    clock[0] += 30
+    following.tell()
+    assert capsys.readouterr().out.startswith(f"  baseline: {2 * distil.batch_size} of {total:,} examples")
+    clock[0] += 30
+    following.tell()
+    assert not capsys.readouterr().out, "it may have diverged"
+    write_manifest(workspace.path(distil), {})
+    made(workspace, finetune, finetune.steps)
+    clock[0] += 30
+    following.tell()
+    assert capsys.readouterr().out == f"  baseline: all {total:,} examples seen, evaluating\n"
+    write_manifest(workspace.path(finetune), {})
+    clock[0] += 30
+    following.tell()
+    assert not capsys.readouterr().out, "it is finished"
+
+
 def test_it_watches_until_the_block_ends(
     plan: Stage,
     workspace: Workspace,

@@ -8,6 +8,7 @@ import traceback
 from argparse import SUPPRESS, Action, ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Sequence
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 from stillhouse import __version__
@@ -29,8 +30,8 @@ from stillhouse.cli import (
 from stillhouse.cli.arguments import CommandParser
 from stillhouse.cli.run import check_json
 from stillhouse.core.artifacts import default_root
-from stillhouse.core.console import log_failure, private_environment, say, warn
-from stillhouse.core.errors import mistake_in
+from stillhouse.core.console import log_failure, log_in, private_environment, say, warn
+from stillhouse.core.errors import Hindered, mistake_in
 from stillhouse.core.signals import sigterm_interrupts
 from stillhouse.experiments.experiment import Experiment
 
@@ -94,6 +95,9 @@ def main(arguments: Sequence[str] | None = None, *, experiment: Experiment | Non
         mistake = mistake_in(error)
         if mistake is not None:
             warn(str(mistake))
+            log = log_in(_logs_of(options)) if isinstance(mistake, Hindered) else None
+            if log is not None:
+                warn(f"The log is in {log}.")
             return 2
         _report_failure(error, options)
         return 1
@@ -155,8 +159,13 @@ def _report_failure(error: Exception, options: Namespace) -> None:
         warn("".join(traceback.format_exception(error)))
         warn(f"failed: {text}")
         return
-    log = log_failure(error, (options.root or default_root()).resolve() / "logs")
+    log = log_failure(error, _logs_of(options))
     warn(f"failed: {type(error).__name__}: {text} The traceback is in {log}; -v shows it here.")
+
+
+def _logs_of(options: Namespace) -> Path:
+    """The folder of log files of a command."""
+    return Path(options.root or default_root()).resolve() / "logs"
 
 
 if __name__ == "__main__":

@@ -3,12 +3,13 @@
 import contextlib
 import tempfile
 from argparse import Namespace
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from stillhouse.cli.options import device_of, root_of
 from stillhouse.core.artifacts import Workspace, without_nan, write_json
-from stillhouse.core.console import diverted_chatter
+from stillhouse.core.console import diverted_chatter, doing, never_silent
 from stillhouse.core.errors import BadInput, require
 from stillhouse.sweeps.session import session
 
@@ -60,6 +61,12 @@ def on_ray(options: Namespace) -> contextlib.AbstractContextManager[tuple[Worksp
     )
 
 
-def quietly(options: Namespace) -> contextlib.AbstractContextManager[None]:
-    """Send the output of the libraries to the log, unless `-v`."""
-    return diverted_chatter(root_of(options) / "logs", verbose=options.verbose)
+@contextlib.contextmanager
+def quietly(options: Namespace) -> Iterator[None]:
+    """Send the output of the libraries to the log, unless `-v`, and never be silent for long."""
+    with (
+        diverted_chatter(root_of(options) / "logs", verbose=options.verbose),
+        never_silent(),
+        doing("working"),
+    ):
+        yield

@@ -6,8 +6,10 @@ import logging
 import os
 import sys
 import tempfile
+import threading
 import time
 import traceback
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
@@ -16,6 +18,14 @@ from stillhouse.core.redaction import redacted
 
 _screen: TextIO | None = None
 _page: TextIO | None = None
+_activities: list[tuple[str, float]] = []
+_heard = time.monotonic()
+_watching = False
+
+SILENT_S = 25.0
+"""Seconds without a line after which a command says what it is doing."""
+_MINUTE_S = 60.0
+"""Seconds over which a rate is measured."""
 
 _OFF_BY_DEFAULT = {
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -75,6 +85,15 @@ def log_failure(error: BaseException, folder: Path) -> Path:
     with path.open("a", encoding="utf-8") as file:
         file.write(redacted("".join(traceback.format_exception(error))))
     return path
+
+
+def log_in(folder: Path) -> Path | None:
+    """This process's log file in a folder, if something was written to it."""
+    for path in (folder / _log_name(os.getpid()), Path(tempfile.gettempdir()) / _log_name(os.getpid())):
+        with contextlib.suppress(OSError):
+            if path.stat().st_size:
+                return path
+    return None
 
 
 def _writable_log(folder: Path) -> Path:
@@ -152,16 +171,71 @@ class _Redacting(logging.Formatter):
 
 def say(line: str = "") -> None:
     """Print one line immediately."""
+    global _heard
+    _heard = time.monotonic()
     print(redacted(line), file=_page or sys.stdout, flush=True)
 
 
 def warn(line: str) -> None:
     """Print one line to standard error immediately."""
+    global _heard
+    _heard = time.monotonic()
     print(f"stillhouse: {redacted(line)}", file=_screen or sys.stderr, flush=True)
 
 
+@contextlib.contextmanager
+def doing(what: str) -> Iterator[None]:
+    """Name the work of this block, for the line that `never_silent` prints if it prints nothing itself.
+
+    Args:
+        what: The work, such as ``measuring the teacher``.
+    """
+    _activities.append((what, time.monotonic()))
+    try:
+        yield
+    finally:
+        _activities.pop()
+
+
+@contextlib.contextmanager
+def never_silent(*, every_s: float | None = None) -> Iterator[None]:
+    """Say what is being done whenever nothing was printed for a while; within another such block do nothing.
+
+    Args:
+        every_s: Seconds of silence before a line; None takes `SILENT_S`.
+    """
+    global _watching
+    if _watching:
+        yield
+        return
+    ended, limit = threading.Event(), SILENT_S if every_s is None else every_s
+
+    def watch() -> None:
+        while not ended.wait(min(1.0, limit / 4)):
+            if time.monotonic() - _heard >= limit:
+                _tell_activity()
+
+    thread = threading.Thread(target=watch, daemon=True)
+    _watching = True
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+        _watching = False
+
+
+def _tell_activity() -> None:
+    """Print the innermost work that is named, and for how long it has been going on."""
+    activities = tuple(_activities)
+    if activities:
+        what, began = activities[-1]
+        say(f"  {what}: for {duration(time.monotonic() - began)} so far")
+
+
 class Progress:
-    """Progress of long work: amount done, rate and time left, one line every few seconds."""
+    """Progress of long work: amount done, rate over the last minute and time left, every few seconds."""
 
     def __init__(self, what: str, unit: str, *, every_s: float = 5.0) -> None:
         """Start the clock.
@@ -172,23 +246,30 @@ class Progress:
             every_s: Seconds between lines.
         """
         self.what, self.unit, self.every_s = what, unit, every_s
-        self.started = self.last = time.monotonic()
-        self.first_done: int | None = None
+        self.last = time.monotonic()
+        self.seen: deque[tuple[float, int]] = deque()
 
     def __call__(self, done: int, total: int | None) -> None:
         """Print the progress if it is due, and always at the end; ``total`` is None if it is unknown."""
         now = time.monotonic()
-        if self.first_done is None:
-            self.first_done, self.started = done, now
+        if not self.seen:
+            self.seen.append((now, done))
         if done != total and now - self.last < self.every_s:
             return
         self.last = now
-        elapsed = max(now - self.started, 1e-9)
-        rate = (done - self.first_done) / elapsed
+        rate = self._rate(now, done)
         speed = f", {rate:,.0f} {self.unit}/s" if rate > 0 else ""
         left = f", {duration((total - done) / rate)} left" if total and rate > 0 and done < total else ""
         of = "" if total is None else f" of {total:,}"
         say(f"  {self.what}: {done:,}{of} {self.unit}{speed}{left}")
+
+    def _rate(self, now: float, done: int) -> float:
+        """The rate since the line before the last minute, or since the start."""
+        while len(self.seen) > 1 and self.seen[1][0] <= now - _MINUTE_S:
+            self.seen.popleft()
+        since, before = self.seen[0]
+        self.seen.append((now, done))
+        return (done - before) / max(now - since, 1e-9)
 
 
 def duration(seconds: float) -> str:

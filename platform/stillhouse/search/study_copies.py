@@ -60,6 +60,13 @@ def heal_study(folder: Path) -> None:
         warn(_what_was_lost(folder, path))
 
 
+def ended_trials(path: Path) -> int:
+    """How many trials of a study have ended; the study need not exist."""
+    return (
+        sum(state not in ("RUNNING", "WAITING") for state in _states(path).values()) if path.exists() else 0
+    )
+
+
 def keep_study(path: Path) -> None:
     """Keep a copy of a study as it is now; a damaged one is reported, and its last good copy stays."""
     problem = keep_copy(path, contradicts_copy)

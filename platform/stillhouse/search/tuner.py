@@ -10,7 +10,7 @@ from ray.tune import Callback
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 
 from stillhouse.core.artifacts import Workspace
-from stillhouse.core.console import say
+from stillhouse.core.console import duration, say
 from stillhouse.core.errors import BadInput
 from stillhouse.evaluation.cost import latency_ms
 from stillhouse.search.observer import Observer
@@ -62,9 +62,17 @@ def search(
 class ReportEnds(Callback):  # type: ignore[misc]
     """Reports to the observer how a trial ended according to the study."""
 
-    def __init__(self, searcher: StudySearcher, observer: Observer) -> None:
-        """Tune must call the searcher and the observer before this callback."""
+    def __init__(self, searcher: StudySearcher, observer: Observer, *, left: int, at_once: int) -> None:
+        """Tune must call the searcher and the observer before this callback.
+
+        Args:
+            searcher: Knows how the trials ended.
+            observer: Is told.
+            left: Trials that this search is to run.
+            at_once: Trials at once.
+        """
         self.searcher, self.observer = searcher, observer
+        self.left, self.at_once, self.ended, self.began = left, at_once, 0, time.monotonic()
 
     def __getstate__(self) -> dict[str, Any]:
         """Nothing: Tune pickles its callbacks for a restore that never happens."""
@@ -80,6 +88,13 @@ class ReportEnds(Callback):  # type: ignore[misc]
 
     def _report(self, trial: Any) -> None:
         self.observer.ended(next(r for r in self.searcher.records() if r.number == trial.config["trial"]))
+        self.ended += 1
+        waiting = self.left - self.ended
+        if waiting:
+            # As long as fewer have ended than run at once, the mean of those that have says little.
+            seconds = (time.monotonic() - self.began) / self.ended * waiting
+            then = f", about {duration(seconds)} left" if self.ended >= self.at_once else ""
+            say(f"  {self.ended} of {self.left} trials have ended{then}")
 
 
 def _tune(
@@ -107,7 +122,11 @@ def _tune(
         run_config=tune.RunConfig(
             name=f"{options.name}-{int(time.time())}",
             storage_path=str(scratch),
-            callbacks=[observer, ExplainErrors(searcher), ReportEnds(searcher, observer)],
+            callbacks=[
+                observer,
+                ExplainErrors(searcher),
+                ReportEnds(searcher, observer, left=left, at_once=at_once),
+            ],
             failure_config=tune.FailureConfig(max_failures=_RETRIES),
             verbose=0,
         ),

@@ -10,7 +10,7 @@ from typing import Any
 
 from stillhouse.cluster.resources import Need, concurrency
 from stillhouse.core.artifacts import Workspace, read_manifest
-from stillhouse.core.console import say
+from stillhouse.core.console import doing, say
 from stillhouse.core.roles import ASYMMETRIC
 from stillhouse.corpora.tables import open_rows
 from stillhouse.experiments.kinds.pairs import Pairs
@@ -31,7 +31,9 @@ BATCH_SIZE = 128
 class Baseline:
     """Three students, one per learning rate, trained as tasks of the cluster."""
 
-    def __init__(self, context: Context, need: Need, plan: Stage, point: dict[str, Any]) -> None:
+    def __init__(
+        self, context: Context, need: Need, plan: Stage, point: dict[str, Any], follower: PlanFollower
+    ) -> None:
         """Train what is not finished: during the trials, or before them if runs have several workers.
 
         Such runs reserve their resources themselves; a trial at the same time would wait for resources that
@@ -42,6 +44,7 @@ class Baseline:
             need: Resources of one trial.
             plan: Plan of any trial, whose amount of work is matched.
             point: Hyper-parameters of any trial, which a baseline defined by the method keeps.
+            follower: Prints how far the students are.
         """
         import ray
 
@@ -66,6 +69,9 @@ class Baseline:
             self.choices = [{**point, **own, "learning_rate": rate} for rate in rates_of(context.method)]
         train = ray.remote(_train).options(**need.options)
         missing = [values for values in self.choices if not self._finished(values)]
+        for values in missing:
+            title = f"baseline, rate {values['learning_rate']:g}"
+            follower.follow(title, self.context.plan(values), beside=True)
         at_once = concurrency(need, len(missing)) if need.nested and missing else len(missing)
         shares = [missing[start::at_once] for start in range(at_once)]
         self._running = [train.remote(share, self.context) for share in shares]
@@ -77,10 +83,7 @@ class Baseline:
         """Wait until all students are trained."""
         import ray
 
-        with PlanFollower(Workspace(Path(self.context.root))) as follower:
-            for values in self.choices:
-                if not self._finished(values):
-                    follower.follow(f"baseline, rate {values['learning_rate']:g}", self.context.plan(values))
+        with doing("waiting for the students of the baseline"):
             ray.get(self._running)
         self._running = []
 

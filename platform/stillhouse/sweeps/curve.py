@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stillhouse.core.artifacts import Workspace, read_manifest
-from stillhouse.core.console import say
+from stillhouse.core.console import doing, say
 from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.fields import changed
@@ -19,6 +19,7 @@ from stillhouse.preflight.finding import print_concerns
 from stillhouse.preflight.planned import texts_of
 from stillhouse.reports.tables import aligned
 from stillhouse.search.experiment_file import Summary
+from stillhouse.sweeps.ahead import ahead_of_training
 from stillhouse.sweeps.checks import check_rows, warn_of_few_steps
 from stillhouse.training.follower import PlanFollower
 from stillhouse.training.gradient_shares import shares_of
@@ -87,12 +88,14 @@ def train_at(
     for place, fraction in enumerate(fractions):
         given = changed(experiment, {"budget.fraction": fraction})
         again = refresh and place == 0
-        prepared = prepare(given, workspace, embedding, refresh=again, unread=skipped, teacher=teacher)
+        with doing("preparing the corpus and the teacher"):
+            prepared = prepare(given, workspace, embedding, refresh=again, unread=skipped, teacher=teacher)
         stage = method.plan(hp, prepared.setting)
         print_concerns(full_bank([stage], texts_of(prepared.setting)))
         if place == 0:
             warn_of_few_steps(method, hp, prepared.setting)
         plans.append((fraction, stage, check_rows(workspace, stage, fraction)))
+    say(ahead_of_training([stage for _, stage, _ in plans], workspace))
     points = []
     for fraction, stage, rows in plans:
         if len(plans) > 1:

@@ -9,7 +9,7 @@ import numpy as np
 from torch import nn
 
 from stillhouse.core.artifacts import Workspace, read_manifest, write_atomically, write_json
-from stillhouse.core.console import say, warn
+from stillhouse.core.console import doing, say, warn
 from stillhouse.core.devices import usable_device
 from stillhouse.core.identity import fingerprint
 from stillhouse.core.integrity import FILES
@@ -161,10 +161,11 @@ def _tested(
     say(f"test split, opened {'for the first time' if not before else f'before, {before} times'}")
     tested: dict[str, dict[str, Any]] = {}
     for who, (encoder, module) in contenders.encoders(workspace).items():
-        figures = figures_of(contenders.prepared.test, encoder, workspace)
-        if not figures and module is None:
-            continue
-        measured = _cost(encoder, module, contenders.prepared)
+        with doing(f"testing the {who}"):
+            figures = figures_of(contenders.prepared.test, encoder, workspace)
+            if not figures and module is None:
+                continue
+            measured = _cost(encoder, module, contenders.prepared)
         machine = describe_machine(int(measured["threads"])) if "threads" in measured else {}
         tested[who] = {"metrics": figures, "cost": measured, "machine": machine}
     if contenders.prepared.setting.get(Claims) is not None:
@@ -215,7 +216,8 @@ def _export(
     workspace = Workspace(Path(context.root))
     card = champion_card(name, method, contenders.prepared, champion.stage, values, tested, workspace)
     write_note(folder / CARD, card.as_json())
-    parity = export_stage(champion.folder, export, card=card, texts=_texts(champion, workspace))
+    with doing("exporting the best student"):
+        parity = export_stage(champion.folder, export, card=card, texts=_texts(champion, workspace))
     files = checksums_of_export(export)
     write_note(
         note, {"weights_sha256": sha256, "parity": parity, "stage": str(champion.folder), FILES: files}
@@ -354,7 +356,8 @@ def _teacher_dev(
         encoder = scoring_teacher(champion.stage, workspace, usable_device(context.where.device))
     if (setting.get(Claims) is not None and champion is None) or encoder is None:
         return {}
-    figures = figures_of(setting.dev, encoder, workspace)
+    with doing("measuring the teacher on the dev split"):
+        figures = figures_of(setting.dev, encoder, workspace)
     write_note(path, figures)
     return figures
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from stillhouse.core.artifacts import MANIFEST, Workspace
+from stillhouse.core.console import doing
 from stillhouse.core.errors import BadInput
 from stillhouse.core.types import Encoder, Scorer
 from stillhouse.evaluation.asymmetric import Beside, require_one_dimension
@@ -110,7 +111,8 @@ def measure_models(
         record_test_use(workspace, suite.opens, " against ".join(models))
         for name in models:
             tag_tested_runs(workspace, suite.opens, name)
-    measured = tuple(measure_suite(suite, encoder, workspace) for encoder in encoders)
+    with doing(f"measuring {' and '.join(models)}"):
+        measured = tuple(measure_suite(suite, encoder, workspace) for encoder in encoders)
     figures, calibration = dict(measured[0][0]), {}
     beside = None
     if teacher is not None and by_teacher is not None:

@@ -5,16 +5,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stillhouse.core.artifacts import Workspace
+from stillhouse.core.console import doing, say
 from stillhouse.evaluation.retrieval import DocSearch, start_search_pool
 from stillhouse.experiments.fields import stated
 from stillhouse.experiments.preparation import Prepared
-from stillhouse.plan.stage import DevSuite
+from stillhouse.plan.stage import DevSuite, Stage
 from stillhouse.search.observer import Observer, open_tracker
 from stillhouse.search.options import LATENCY, SweepOptions
 from stillhouse.search.records import TrialRecord
 from stillhouse.search.shared_stages import build_shared, first_point, some_point
+from stillhouse.search.study_copies import STUDY
 from stillhouse.search.trial import Context
 from stillhouse.search.tuner import search
+from stillhouse.sweeps.ahead import ahead_of_sweep
 from stillhouse.sweeps.baseline import Baseline, baseline_name
 from stillhouse.sweeps.contenders import Champion
 from stillhouse.sweeps.deliver import deliver
@@ -60,11 +63,17 @@ def search_and_deliver(
     tracker = open_tracker(workspace, folder, options.name)
     facts = {"baseline": baseline_name(options.method), **prepared.facts, **stated(options.experiment)}
     with Observer(options.name, context, tracker, facts) as observer:
+        say(
+            ahead_of_sweep(
+                options, context, plan, folder / STUDY, at_once, _refit_plan(prepared, context, options)
+            )
+        )
         build_shared(context, options.space, options.need)
-        baseline = Baseline(context, options.need, plan, first_point(options.space))
+        baseline = Baseline(context, options.need, plan, first_point(options.space), observer.follower)
         if LATENCY in options.objectives:
             baseline.wait()
-        records = search(options, context, folder, observer, at_once)
+        with doing("running the trials"):
+            records = search(options, context, folder, observer, at_once)
         baseline.wait()
         return deliver(
             options.name,
@@ -79,6 +88,13 @@ def search_and_deliver(
             space=options.space,
             refits=lambda: _refits(options, prepared, context, records, observer),
         )
+
+
+def _refit_plan(prepared: Prepared, context: Context, options: SweepOptions) -> Stage | None:
+    """Plan of one refit; None if the experiment asks for none."""
+    if prepared.refit is None:
+        return None
+    return dataclasses.replace(context, setting=prepared.refit).plan(some_point(options.space))
 
 
 def _refits(

@@ -7,7 +7,7 @@ from pathlib import Path
 from stillhouse.cluster.connection import connect, disconnect
 from stillhouse.cluster.resources import cluster_device
 from stillhouse.core.artifacts import Workspace, locked, remove_leftovers
-from stillhouse.core.console import diverted_chatter
+from stillhouse.core.console import diverted_chatter, doing, never_silent
 from stillhouse.core.signals import signals_kept
 
 _NOTES = ("sources", "experiments")
@@ -43,7 +43,12 @@ def session(
     workspace = Workspace(root)
     workspace.claim()
     held = f"{root} must have one writer, but another run is going on there. Wait for it, or give --root."
-    with locked(root / ".lock", wait=False, held=held), diverted_chatter(root / "logs", verbose=verbose):
+    with (
+        locked(root / ".lock", wait=False, held=held),
+        diverted_chatter(root / "logs", verbose=verbose),
+        never_silent(),
+        doing("working"),
+    ):
         # No other process writes files here now; folders of artifacts have locks of their own.
         for folder in (root, *(root / name for name in _NOTES)):
             remove_leftovers(folder)
@@ -51,7 +56,7 @@ def session(
             check()
         try:
             if not local:
-                with signals_kept():
+                with signals_kept(), doing("starting Ray, or joining its cluster"):
                     connect(address, nested=nested, verbose=verbose)
             yield workspace, cluster_device(device)
         finally:

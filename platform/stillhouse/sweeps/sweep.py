@@ -6,7 +6,7 @@ from typing import Any
 from stillhouse.cluster.connection import refuse_hidden_root
 from stillhouse.cluster.resources import concurrency
 from stillhouse.core.artifacts import Workspace, remove_leftovers
-from stillhouse.core.console import say, warn
+from stillhouse.core.console import doing, say, warn
 from stillhouse.core.errors import BadInput
 from stillhouse.core.identity import canonical, fingerprint
 from stillhouse.core.notes import read_note_twice, write_note_twice
@@ -52,7 +52,10 @@ def sweep(options: SweepOptions) -> dict[str, Any]:
         teacher = options.teacher or experiment.teacher.resolve()
         _warn_at_start(options, workspace, teacher)
         say("corpus and teacher")
-        prepared = prepare(experiment, workspace, options.embedding, refresh=options.refresh, teacher=teacher)
+        with doing("preparing the corpus and the teacher"):
+            prepared = prepare(
+                experiment, workspace, options.embedding, refresh=options.refresh, teacher=teacher
+            )
         if prepared.summary:
             say(prepared.summary)
         _check_extremes(options, prepared, workspace)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import TracebackType
 
 from stillhouse.core.artifacts import Workspace
-from stillhouse.core.console import Progress
+from stillhouse.core.console import Progress, say
 from stillhouse.plan.stage import Stage
 from stillhouse.training.metrics_log import NAME, read_lines
 
@@ -24,11 +24,15 @@ class _Followed:
         stage: The last stage of the plan.
         progress: Prints its lines.
         heard: When something was last printed about it, on the monotonic clock.
+        beside: Whether a line is printed only if it has seen more examples since the last one.
+        told: Examples that it had seen at the last line.
     """
 
     stage: Stage
     progress: Progress
     heard: float
+    beside: bool = False
+    told: int = 0
 
 
 class PlanFollower:
@@ -48,16 +52,18 @@ class PlanFollower:
         self._lock, self._ended = threading.Lock(), threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
-    def follow(self, title: str, stage: Stage) -> None:
+    def follow(self, title: str, stage: Stage, *, beside: bool = False) -> None:
         """Follow a plan from now on.
 
         Args:
             title: What its lines begin with, such as ``trial 3``.
             stage: The last stage of the plan.
+            beside: Whether it is trained beside others, so that it may wait for them or end unnoticed; then
+                lines are printed only while it advances.
         """
         progress = Progress(title, "examples", every_s=0)
         with self._lock:
-            self._followed[title] = _Followed(stage, progress, time.monotonic())
+            self._followed[title] = _Followed(stage, progress, time.monotonic(), beside)
 
     def heard(self, title: str) -> None:
         """Something else was printed about a plan."""
@@ -80,8 +86,13 @@ class PlanFollower:
         for each in due:
             with contextlib.suppress(OSError):  # what trains it will say what is wrong
                 seen, total = seen_of(each.stage, self.workspace)
-                if seen < total:  # else its last evaluation runs, or it is done
+                moved, each.told = seen != each.told, seen
+                if each.beside and not moved:
+                    continue
+                if seen < total:
                     each.progress(seen, total)
+                elif not self.workspace.finished(each.stage):
+                    say(f"  {each.progress.what}: all {total:,} examples seen, evaluating")
 
     def __enter__(self) -> "PlanFollower":
         """Begin to watch, in a thread of its own."""

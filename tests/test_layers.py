@@ -51,6 +51,7 @@ print(*(module for module in sys.modules if module.partition(".")[0] == "stillho
 """
 LATE = {
     "sweeps/sweep": "a sweep that is refused answers before Ray Tune, Optuna and MLflow load",
+    "training/worker": "how ranks meet under Ray Train needs Ray; plain processes train without it",
     "tracking/mlflow_tracker": "MLflow reads its environment variables when it is imported",
 }
 """Other modules that import within functions, and why."""

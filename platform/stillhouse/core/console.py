@@ -204,7 +204,7 @@ def never_silent(*, every_s: float | None = None) -> Iterator[None]:
     Args:
         every_s: Seconds of silence before a line; None takes `SILENT_S`.
     """
-    global _watching
+    global _watching, _heard
     if _watching:
         yield
         return
@@ -216,7 +216,7 @@ def never_silent(*, every_s: float | None = None) -> Iterator[None]:
                 _tell_activity()
 
     thread = threading.Thread(target=watch, daemon=True)
-    _watching = True
+    _watching, _heard = True, time.monotonic()
     thread.start()
     try:
         yield

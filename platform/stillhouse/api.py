@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from stillhouse.cluster.connection import joins
 from stillhouse.cluster.resources import Need
-from stillhouse.core.artifacts import Workspace, root_folder
+from stillhouse.core.artifacts import root_folder
 from stillhouse.core.devices import require_device, resolve_device
+from stillhouse.core.remotes import default_remote
 from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
-from stillhouse.sweeps.session import session
+from stillhouse.sweeps.session import opened_workspace, session
 from stillhouse.training.where import Where, threads_alone
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ def embed(
     experiment: Experiment | None = None,
     *,
     root: Path | str | None = None,
+    remote: str | None = None,
     local: bool = True,
     device: str = "auto",
     refresh: bool = False,
@@ -54,6 +56,8 @@ def embed(
     Args:
         experiment: The data and the teacher; None takes the defaults.
         root: The workspace's folder; None takes ``$STILLHOUSE_ROOT``, else ``./runs``.
+        remote: Address of the remote that keeps the workspace for all nodes; None takes
+            ``$STILLHOUSE_REMOTE``, and an empty one has none.
         local: Whether to work in this process; otherwise Ray is joined or started.
         device: ``auto``, ``cpu``, ``cuda`` or ``mps``.
         refresh: Whether corpora are read again.
@@ -68,7 +72,10 @@ def embed(
 
     experiment = experiment or Experiment()
     experiment.check()
-    with session(_folder(root), device=_device(device), local=local) as (workspace, chosen):
+    with session(_folder(root), device=_device(device), local=local, remote=_address(remote)) as (
+        workspace,
+        chosen,
+    ):
         return prepare(experiment, workspace, Embedding(local=local, device=chosen), refresh=refresh)
 
 
@@ -108,6 +115,7 @@ def train(
     values: Mapping[str, Any] | None = None,
     preset: str = "",
     root: Path | str | None = None,
+    remote: str | None = None,
     local: bool = True,
     workers: int = 1,
     device: str = "auto",
@@ -125,6 +133,8 @@ def train(
         preset: One of the method's presets, such as ``paper`` or ``repo`` (`stillhouse presets METHOD`);
             empty takes that of the file, or ``paper``.
         root: The workspace's folder; None takes ``$STILLHOUSE_ROOT``, else ``./runs``.
+        remote: Address of the remote that keeps the workspace for all nodes; None takes
+            ``$STILLHOUSE_REMOTE``, and an empty one has none.
         local: Whether to work in this process; otherwise Ray is joined or started.
         workers: Training processes; more than one needs Ray or starts plain processes.
         device: ``auto``, ``cpu``, ``cuda`` or ``mps``.
@@ -137,10 +147,13 @@ def train(
     training = _training(
         method, experiment, file, preset, scale=scale, variant=variant, data_root=data_root, values=values
     )
-    with session(_folder(root), device=_device(device), local=local, nested=workers > 1) as (
-        workspace,
-        chosen,
-    ):
+    with session(
+        _folder(root),
+        device=_device(device),
+        local=local,
+        nested=workers > 1,
+        remote=_address(remote),
+    ) as (workspace, chosen):
         (point,) = train_at(
             (training.experiment.budget.fraction,),
             training.method,
@@ -165,6 +178,7 @@ def doctor(
     values: Mapping[str, Any] | None = None,
     preset: str = "",
     root: Path | str | None = None,
+    remote: str | None = None,
     workers: int = 1,
     device: str = "auto",
 ) -> "list[Finding]":
@@ -180,6 +194,7 @@ def doctor(
         values: See `train`.
         preset: See `train`.
         root: See `train`.
+        remote: See `train`.
         workers: Training processes of the run.
         device: ``auto``, ``cpu``, ``cuda`` or ``mps``.
 
@@ -195,7 +210,10 @@ def doctor(
     plan = _training(
         method, experiment, file, preset, scale=scale, variant=variant, data_root=data_root, values=values
     )
-    with session(_folder(root), device=_device(device), local=True) as (workspace, chosen):
+    with session(_folder(root), device=_device(device), local=True, remote=_address(remote)) as (
+        workspace,
+        chosen,
+    ):
         return examine(plan.method, plan.hp, plan.experiment, workspace, device=chosen, workers=workers)
 
 
@@ -216,6 +234,7 @@ def sweep(
     name: str = "",
     register_anyway: bool = False,
     root: Path | str | None = None,
+    remote: str | None = None,
     workers: int = 1,
     device: str = "auto",
     address: str | None = None,
@@ -240,6 +259,8 @@ def sweep(
         name: Name of the sweep; empty takes the method's.
         register_anyway: Whether to register a champion that loses on the test split.
         root: The workspace's folder; None takes ``$STILLHOUSE_ROOT``, else ``./runs``.
+        remote: Address of the remote that keeps the workspace for all nodes; None takes
+            ``$STILLHOUSE_REMOTE``, and an empty one has none.
         workers: Training processes per trial.
         device: ``auto``, ``cpu``, ``cuda`` or ``mps``.
         address: Address of a Ray cluster; None takes the job's, or starts a local one.
@@ -281,6 +302,7 @@ def sweep(
             address=address,
             verbose=verbose,
             register_anyway=register_anyway,
+            remote=_address(remote),
         )
     )
 
@@ -292,6 +314,7 @@ def evaluate(
     final: bool = False,
     documents_by: str | Path | None = None,
     root: Path | str | None = None,
+    remote: str | None = None,
     device: str = "auto",
 ) -> dict[str, float]:
     """Measure a model on an experiment's dev split, or on its locked test split.
@@ -303,6 +326,8 @@ def evaluate(
         documents_by: Also search documents that this model embeds, with the model's queries: ``teacher`` for
             a stage's own teacher, or a model's name or path.
         root: The workspace's folder; None takes ``$STILLHOUSE_ROOT``, else ``./runs``.
+        remote: Address of the remote that keeps the workspace for all nodes; None takes
+            ``$STILLHOUSE_REMOTE``, and an empty one has none.
         device: ``auto``, ``cpu``, ``cuda`` or ``mps``.
 
     Returns:
@@ -315,7 +340,10 @@ def evaluate(
     """
     from stillhouse.sweeps.measuring import measure_models
 
-    with session(_folder(root), device=_device(device), local=True) as (workspace, chosen):
+    with session(_folder(root), device=_device(device), local=True, remote=_address(remote)) as (
+        workspace,
+        chosen,
+    ):
         found = measure_models(
             experiment or Experiment(),
             [str(model)],
@@ -334,6 +362,7 @@ def export(
     *,
     form: str = "sentence-transformers",
     root: Path | str | None = None,
+    remote: str | None = None,
 ) -> float:
     """Write a trained student in a form that others load.
 
@@ -343,6 +372,7 @@ def export(
         folder: Where to write.
         form: ``sentence-transformers``, ``onnx``, ``onnx-int8``, ``compact`` or ``asymmetric``.
         root: The workspace's folder, in which names are looked up.
+        remote: See `embed`.
 
     Returns:
         The lowest cosine between vectors of the exported and the trained student.
@@ -353,7 +383,9 @@ def export(
     from stillhouse.sweeps.export import export_stage
     from stillhouse.training.models import stage_of
 
-    return export_stage(stage_of(str(stage), Workspace(_folder(root))), Path(folder), form=form)
+    return export_stage(
+        stage_of(str(stage), opened_workspace(_folder(root), _address(remote))), Path(folder), form=form
+    )
 
 
 def verify(root: Path | str | None = None, *, repair: bool = False) -> "list[Checked]":
@@ -376,12 +408,19 @@ def verify(root: Path | str | None = None, *, repair: bool = False) -> "list[Che
     return verified(_folder(root), repair=repair)
 
 
-def load(model: str | Path, *, root: Path | str | None = None, device: str = "auto") -> "Encoder":
+def load(
+    model: str | Path,
+    *,
+    root: Path | str | None = None,
+    remote: str | None = None,
+    device: str = "auto",
+) -> "Encoder":
     """Open a model that encodes texts: ``load(folder).encode(texts)`` gives vectors, (N, D).
 
     Args:
         model: A sweep's or a stage's name or folder, an export in any form, or a model's name or path.
         root: The workspace's folder, in which the names of sweeps and stages are looked up.
+        remote: See `embed`.
         device: ``auto``, ``cpu``, ``cuda`` or ``mps``.
 
     Raises:
@@ -389,7 +428,9 @@ def load(model: str | Path, *, root: Path | str | None = None, device: str = "au
     """
     from stillhouse.training.models import open_model
 
-    encoder: Encoder = open_model(str(model), Workspace(_folder(root)), _device(device))
+    encoder: Encoder = open_model(
+        str(model), opened_workspace(_folder(root), _address(remote)), _device(device)
+    )
     return encoder
 
 
@@ -415,6 +456,10 @@ def _training(
     if experiment is None:
         experiment = experiment_in(run, data_root=str(data_root)) if file is not None else Experiment()
     return training_of(run, experiment, values=values, source=str(file or ""), values_source="values")
+
+
+def _address(remote: str | None) -> str:
+    return default_remote() if remote is None else str(remote)
 
 
 def _folder(root: Path | str | None) -> Path:

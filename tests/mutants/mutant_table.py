@@ -2473,6 +2473,116 @@ PREFLIGHT = [
         ("return int(has_errors(every))", "return 0", "errors do not reach the exit code"),
     ),
 ]
+REMOTES = [
+    *mistakes(
+        "core/remotes.py",
+        "core/test_remotes.py",
+        (
+            "        self.put_all(found, files, key)\n        self.complete(files, key)",
+            "        self.complete(files, key)\n        self.put_all(found, files, key)",
+            "the manifest is published before the files",
+        ),
+        (
+            "            if digest == file.sha256:\n                return",
+            "            return",
+            "what arrives is not compared with the manifest",
+        ),
+        (
+            "for name in sorted(left, key=lambda name: name == MANIFEST):",
+            "for name in sorted(left):",
+            "the manifest of a fetched artifact appears before its files",
+        ),
+        (
+            "            if not is_unchanged(content):",
+            "            if False:",
+            "an altered manifest of a remote is believed",
+        ),
+        (
+            "if there.get(file.place(name)) != file.bytes}",
+            "}",
+            "what a killed publication has sent is sent again",
+        ),
+        (
+            "return error.errno not in _FOR_GOOD and not any(",
+            "return error.errno in _FOR_GOOD or not any(",
+            "a full remote is asked again and again",
+        ),
+    ),
+    *mistakes(
+        "core/artifacts.py",
+        "core/test_remotes.py",
+        (
+            "            if free and not (folder",
+            "            if not (folder",
+            "an artifact is fetched into the folder in which another process makes it",
+        ),
+        (
+            "        if whole:\n            self.publish(artifact)",
+            "        if whole:\n            self.key(artifact)",
+            "what a killed process finished but did not publish never is",
+        ),
+    ),
+    *mistakes(
+        "teachers/shards.py",
+        "teachers/test_remote_store.py",
+        (
+            "    publish_shard(work, shard, rejected)\n    return shard",
+            "    return shard",
+            "a shard is on the node that made it alone",
+        ),
+        (
+            "if OWN in note and is_unchanged(note) else None",
+            "",
+            "a damaged note of a published shard is believed",
+        ),
+    ),
+    *mistakes(
+        "teachers/build_state.py",
+        "teachers/test_remote_store.py",
+        (
+            "    if all((folder / part_name(shard.part)).exists() for shard in shards):",
+            "    if shards:",
+            "a store whose shards are on other nodes counts as finished here",
+        ),
+    ),
+    *mistakes(
+        "training/published_run.py",
+        "training/test_published_run.py",
+        (
+            "        if (self.folder / NAME).exists():",
+            "        if False:",
+            "a stage that goes on elsewhere has lost its first metrics",
+        ),
+        (
+            "        self.workspace.publish(self.stage)\n        self.remote.remove(self.key)",
+            "        self.workspace.publish(self.stage)",
+            "checkpoints of finished stages stay in the remote for ever",
+        ),
+    ),
+    *mistakes(
+        "search/published_sweep.py",
+        "search/test_published_sweep.py",
+        (
+            "theirs is None or _finished(theirs) <=",
+            "theirs is None or _finished(theirs) >=",
+            "an older study of the remote replaces a newer one",
+        ),
+        (
+            '"confirmed.json")',
+            '"confirmations")',
+            "runs that an earlier head's local database has are not sent to a new head's",
+        ),
+    ),
+    *mistakes(
+        "search/trial.py",
+        "search/test_published_sweep.py",
+        (
+            "Workspace(Path(self.root), self.remote)",
+            "Workspace(Path(self.root))",
+            "trials know nothing of the remote",
+        ),
+    ),
+]
 CLUSTER_AND_TRACKING = [
     *mistakes(
         "cluster/connection.py",
@@ -2595,4 +2705,5 @@ MUTANTS: list[Mutant] = [
     *SEARCH,
     *PREFLIGHT,
     *CLUSTER_AND_TRACKING,
+    *REMOTES,
 ]

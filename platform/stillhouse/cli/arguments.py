@@ -268,6 +268,18 @@ def add_common(command: ArgumentParser) -> None:
     group.add_argument(
         "--root", type=Path, metavar="DIR", help="workspace; default: $STILLHOUSE_ROOT, else ./runs"
     )
+    group.add_argument(
+        "--remote",
+        metavar="URL",
+        help="where it is kept for all nodes: s3://…, gs://…, az://…, a mounted folder; "
+        "default: $STILLHOUSE_REMOTE",
+    )
+    group.add_argument(
+        "--cache-gb",
+        type=number,
+        metavar="X",
+        help="gigabytes that this node keeps of the remote; default: $STILLHOUSE_CACHE_GB, else no limit",
+    )
     group.add_argument("--json", type=Path, metavar="FILE", help="also write the results there as JSON")
     group.add_argument("-v", "--verbose", action="store_true", help="show the output of the libraries")
 

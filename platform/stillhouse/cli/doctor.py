@@ -4,7 +4,7 @@ from argparse import ArgumentParser, Namespace, _SubParsersAction
 from dataclasses import asdict
 
 from stillhouse.cli.arguments import add_experiment, add_local, add_method, add_where, new_command
-from stillhouse.cli.options import device_of, root_of
+from stillhouse.cli.options import device_of, remote_of, root_of
 from stillhouse.cli.run import write_results
 from stillhouse.core.console import say
 from stillhouse.preflight.finding import LEVELS, has_errors
@@ -44,7 +44,13 @@ def run(options: Namespace) -> int:
 
     trainings = trainings_of(options)
     reports, every = [], []
-    where = session(root_of(options), device=device_of(options), local=True, verbose=options.verbose)
+    where = session(
+        root_of(options),
+        device=device_of(options),
+        local=True,
+        verbose=options.verbose,
+        remote=remote_of(options),
+    )
     with where as (workspace, device):
         for training in trainings:
             if training.name:

@@ -4,11 +4,11 @@ from argparse import ArgumentParser, Namespace, _SubParsersAction
 from pathlib import Path
 
 from stillhouse.cli.arguments import add_common, new_command
-from stillhouse.cli.options import root_of
+from stillhouse.cli.options import remote_of, root_of
 from stillhouse.cli.run import quietly, write_results
-from stillhouse.core.artifacts import Workspace
 from stillhouse.core.console import say
 from stillhouse.core.errors import require
+from stillhouse.sweeps.session import opened_workspace
 
 
 def add(commands: "_SubParsersAction[ArgumentParser]") -> ArgumentParser:
@@ -50,7 +50,7 @@ def run(options: Namespace) -> int:
 
     known = (*FORMATS, ROUTED, *SCORE_FORMS, "list")
     require(options.format in known, f"format in {known}", format=options.format)
-    workspace = Workspace(root_of(options))
+    workspace = opened_workspace(root_of(options), remote_of(options))
     stage = stage_of(options.stage, workspace)
     if options.format == "list":
         with quietly(options):

@@ -2,6 +2,7 @@
 
 import glob
 import json
+import os
 from argparse import Namespace
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,8 +12,10 @@ from stillhouse.cli.arguments import FLAGS
 from stillhouse.cluster.connection import joins
 from stillhouse.cluster.resources import Need
 from stillhouse.core.artifacts import root_folder
+from stillhouse.core.cache import LIMIT, limit_bytes
 from stillhouse.core.devices import require_device, resolve_device
 from stillhouse.core.errors import BadInput, require
+from stillhouse.core.remotes import default_remote
 from stillhouse.experiments.data_kind import data_kinds
 from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
@@ -175,6 +178,18 @@ def root_of(options: Namespace) -> Path:
         BadInput: It is given as a URL.
     """
     return root_folder(options.root)
+
+
+def remote_of(options: Namespace) -> str:
+    """The address of the workspace's remote; empty if it has none. The limit of the cache becomes the node's.
+
+    Raises:
+        BadInput: The limit of the cache is no number of gigabytes.
+    """
+    if options.cache_gb is not None:
+        os.environ[LIMIT] = str(options.cache_gb)  # which the processes of this node inherit
+    limit_bytes()
+    return str(default_remote() if options.remote is None else options.remote)
 
 
 def _mappings(flag: str, text: str, example: str) -> list[Any]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from stillhouse.cli.options import device_of, root_of
+from stillhouse.cli.options import device_of, remote_of, root_of
 from stillhouse.core.artifacts import Workspace, without_nan, write_json
 from stillhouse.core.console import diverted_chatter, doing, never_silent
 from stillhouse.core.errors import BadInput, require
@@ -58,6 +58,7 @@ def on_ray(options: Namespace) -> contextlib.AbstractContextManager[tuple[Worksp
         address=options.address,
         nested=options.workers > 1,
         verbose=options.verbose,
+        remote=remote_of(options),
     )
 
 

@@ -3,7 +3,7 @@
 from argparse import SUPPRESS, ArgumentParser, Namespace, _SubParsersAction
 
 from stillhouse.cli.arguments import add_experiment, add_method, add_where, new_command
-from stillhouse.cli.options import device_of, experiment_from, need_of, require_corpus, root_of
+from stillhouse.cli.options import device_of, experiment_from, need_of, remote_of, require_corpus, root_of
 from stillhouse.cli.run import write_results
 from stillhouse.core.console import say
 from stillhouse.search.samplers import known_samplers
@@ -97,6 +97,7 @@ def run(options: Namespace) -> int:
         register_anyway=options.register_anyway,
         refresh=options.refresh,
         verbose=options.verbose,
+        remote=remote_of(options),
     )
     require_corpus(chosen.experiment)
     report = sweep(chosen)

@@ -175,7 +175,7 @@ def refuse_hidden_root(root: Path) -> None:
                 "every node of the cluster must see the workspace",
                 root=str(root),
                 node=f"{node['NodeManagerHostname']} ({node['NodeManagerAddress']})",
-                remedy="Give a folder on a shared file system with --root.",
+                remedy="Give a folder on a shared file system with --root, or keep it in a --remote.",
             )
     finally:
         probe.unlink(missing_ok=True)

@@ -10,10 +10,12 @@ import os
 import re
 import shutil
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from stillhouse.core.cache import make_room, use
 from stillhouse.core.errors import (
     BadInput,
     Hindered,
@@ -38,6 +40,7 @@ from stillhouse.core.integrity import (
     with_own_sum,
 )
 from stillhouse.core.redaction import redacted_json
+from stillhouse.core.remotes import Remote
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -54,8 +57,15 @@ _MIN_FREE_BYTES = 1 << 16
 _LONGEST_NAME = 100
 _SEAL = b"stillhouse sha256 "
 
+FETCHING = "fetching"
+"""Folder of what is on its way from the remote."""
+
 _claimed: set[Path] = set()
 """Workspaces whose marker this process has read or written."""
+_published: set[tuple[Remote, str]] = set()
+"""Artifacts that this process knows to be in a remote."""
+_held: dict[Path, int] = {}
+"""Locks that this process holds, with the thread that does."""
 
 
 class Artifact(Protocol):
@@ -83,9 +93,15 @@ class Workspace:
 
     A file in it states its format. It is written when the first artifact's path is needed, before the
     artifact itself; a workspace of another format is refused.
+
+    Attributes:
+        root: The folder, which is a node's own where there is a remote.
+        remote: Where artifacts are kept for all nodes. What is finished is published there, and what is
+            missing in ``root`` is fetched when its path is asked for. None keeps everything in ``root``.
     """
 
     root: Path
+    remote: Remote | None = None
 
     def check(self) -> None:
         """Refuse a workspace of another format; one that holds no artifacts yet is accepted.
@@ -136,17 +152,75 @@ class Workspace:
         self.claim()
         return self.root / kind
 
-    def path(self, artifact: Artifact) -> Path:
-        """The folder of an artifact, finished or not."""
+    def place(self, artifact: Artifact) -> Path:
+        """The folder of an artifact, finished or not, as it is on this disk."""
         return self.folder(artifact.kind) / f"{artifact.label}-{artifact.fingerprint}"
 
-    def finished(self, artifact: Artifact) -> bool:
-        """Whether the artifact exists, is complete and has the bytes that were written.
+    def path(self, artifact: Artifact) -> Path:
+        """The folder of an artifact, finished or not; a finished one of the remote is fetched.
 
-        A damaged file is reported and put aside, so that the artifact counts as unfinished. Only the shards
-        of stores, which may be larger than memory, are compared later, when they are first read.
+        Raises:
+            Hindered: What the remote has is damaged, or it does not answer.
         """
-        return is_whole(self.path(artifact), contents=artifact.kind not in _LARGE and checks_contents())
+        folder = self.place(artifact)
+        if self.remote is not None:
+            use(folder)
+            if not (folder / MANIFEST).exists():
+                self._fetch(self.remote, folder)
+        return folder
+
+    def finished(self, artifact: Artifact) -> bool:
+        """Whether the artifact exists, here or in the remote, complete and with the bytes that were written.
+
+        A damaged file is reported and put aside, so that the artifact counts as unfinished, or is fetched
+        again. Only the shards of stores, which may be larger than memory, are compared later, when they are
+        first read. What is finished here but not in the remote is published.
+        """
+        contents = artifact.kind not in _LARGE and checks_contents()
+        whole = is_whole(self.path(artifact), contents=contents)
+        if not whole and self.remote is not None:
+            whole = is_whole(self.path(artifact), contents=contents)
+        if whole:
+            self.publish(artifact)
+        return whole
+
+    def publish(self, artifact: Artifact) -> None:
+        """Publish a finished artifact, unless there is no remote or it is there.
+
+        Raises:
+            Hindered: The remote does not take it.
+        """
+        key = self.key(artifact)
+        if self.remote is None or (self.remote, key) in _published:
+            return
+        self.remote.publish(self.place(artifact), key)
+        _published.add((self.remote, key))
+        make_room(self.root, self.remote.has)
+
+    def obtain(self, kind: str, name: str) -> None:
+        """Fetch a finished artifact by its folder's name, if the remote has it and this node has not."""
+        folder = self.root / kind / name
+        if self.remote is not None:
+            use(folder)
+            if not (folder / MANIFEST).exists():
+                self.claim()
+                self._fetch(self.remote, folder)
+
+    def key(self, artifact: Artifact) -> str:
+        """The name of an artifact's folder in the remote."""
+        return f"{artifact.kind}/{artifact.label}-{artifact.fingerprint}"
+
+    def _fetch(self, remote: Remote, folder: Path) -> None:
+        """Fetch an artifact, once for all processes of this node; what is being made here is left alone."""
+        key = f"{folder.parent.name}/{folder.name}"
+        if not remote.has(key):
+            return
+        scratch = self.root / FETCHING / key
+        with locked(scratch.with_name(f"{scratch.name}.lock")), _unless_busy(lock_of(folder)) as free:
+            # Another process may have fetched it meanwhile.
+            if free and not (folder / MANIFEST).exists() and remote.fetch(key, folder, scratch):
+                _published.add((remote, key))
+        make_room(self.root, remote.has)
 
     def listed(self, kind: str) -> list[Path]:
         """Every artifact folder of a kind, finished or not, sorted by name."""
@@ -200,7 +274,7 @@ def root_folder(root: Path | str | None) -> Path:
         not (colon and re.fullmatch(r"[A-Za-z][A-Za-z0-9.+-]+", scheme)),
         "the workspace must be a folder, not a URL",
         root=f"{scheme}://{rest.lstrip('/')}",
-        remedy="Give a folder of this machine, or one on a file system that all nodes mount.",
+        remedy="Give a folder of this machine, and this address with --remote.",
     )
     return folder.resolve()
 
@@ -333,10 +407,15 @@ def write_manifest(folder: Path, content: dict[str, Any]) -> None:
 
     The checksums of its files, and of the content itself, are added.
     """
+    write_atomically(folder / MANIFEST, manifest_of(folder, content))
+
+
+def manifest_of(folder: Path, content: dict[str, Any]) -> bytes:
+    """Return the manifest that `write_manifest` writes."""
     files = sums_of(folder, known=stated_sums(content))
     # The content's checksum is that of what is written.
     hidden = redacted_json({**content, **({FILES: files} if files else {})})
-    write_atomically(folder / MANIFEST, _encoded(with_own_sum(hidden)))
+    return _encoded(with_own_sum(hidden))
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
@@ -418,7 +497,31 @@ def locked(path: Path, *, wait: bool = True, held: str = "") -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except BlockingIOError:
             raise BadInput(held or f"{path} must be free, but another process holds it.") from None
-        yield
+        _held[path] = threading.get_ident()
+        try:
+            yield
+        finally:
+            del _held[path]
+
+
+def lock_of(folder: Path) -> Path:
+    """Return the lock file of whoever makes the artifact of a folder."""
+    return folder.with_suffix(".lock")
+
+
+@contextlib.contextmanager
+def _unless_busy(path: Path) -> Iterator[bool]:
+    """Hold a lock, unless this thread does already; yields False if another holds it."""
+    if _held.get(path) == threading.get_ident():
+        yield True
+        return
+    with contextlib.ExitStack() as held:
+        try:
+            held.enter_context(locked(path, wait=False))
+        except BadInput:
+            yield False
+            return
+        yield True
 
 
 def remove(folder: Path) -> None:

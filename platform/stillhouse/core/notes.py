@@ -3,15 +3,56 @@
 A note can be made again, or it is kept twice. A damaged one is put aside; it never stops a command.
 """
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
 
-from stillhouse.core.artifacts import write_json
+from stillhouse.core.artifacts import Workspace, write_atomically, write_json
 from stillhouse.core.console import warn
 from stillhouse.core.errors import blocked
 from stillhouse.core.integrity import OWN, is_unchanged, moved, put_aside, with_own_sum
 from stillhouse.core.redaction import redacted_json
+
+NOTES = ("sources", "experiments")
+"""Folders of notes, by whose names others can tell what they are about: what a source was read into."""
+
+_synced: dict[Path, bytes] = {}
+"""Digests of the notes that this process has fetched or published."""
+
+
+def fetch_notes(workspace: Workspace) -> None:
+    """Fetch the notes that the workspace's remote has and this node has not.
+
+    Raises:
+        Hindered: The remote does not answer.
+    """
+    if workspace.remote is None:
+        return
+    for kind in NOTES:
+        for name in workspace.remote.names(kind):
+            path = workspace.root / kind / name
+            if not path.exists() and (data := workspace.remote.read(f"{kind}/{name}")) is not None:
+                write_atomically(path, data)
+                _synced[path] = hashlib.sha256(data).digest()
+
+
+def publish_notes(workspace: Workspace) -> None:
+    """Publish the notes that the remote does not have, or that have been written anew.
+
+    Raises:
+        Hindered: The remote does not take them.
+    """
+    if workspace.remote is None:
+        return
+    for kind in NOTES:
+        there = set(workspace.remote.names(kind))
+        for path in sorted((workspace.root / kind).glob("[!.]*.json")):
+            data = path.read_bytes()
+            digest, known = hashlib.sha256(data).digest(), _synced.get(path)
+            if path.name not in there or known not in (None, digest):
+                workspace.remote.write(f"{kind}/{path.name}", data)
+            _synced[path] = digest
 
 
 def write_note(path: Path, content: dict[str, Any]) -> None:

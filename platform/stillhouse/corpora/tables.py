@@ -272,6 +272,7 @@ def _publish(workspace: Workspace, label: str, folder: Path, manifest: dict[str,
             shutil.rmtree(target, ignore_errors=True)
             folder.rename(target)
             write_manifest(target, manifest)
+            workspace.publish(table)
     return table
 
 
@@ -528,3 +529,4 @@ def _write_arrays(
         for name, array in arrays.items():
             write_array(folder / f"{name}.npy", array)
         write_manifest(folder, manifest)
+        workspace.publish(artifact)

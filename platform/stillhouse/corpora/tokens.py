@@ -63,6 +63,7 @@ def build_tokens(
             "plan": canonical(token_table),
         }
         write_manifest(folder, content)
+        workspace.publish(token_table)
 
 
 class TokenReader:

@@ -139,7 +139,8 @@ def _build(workspace: Workspace, pool: Pool) -> None:
         **{name: len(each) for name, each in chosen.items()},
         "plan": canonical(pool),
     }
-    write_manifest(workspace.path(pool), made)
+    write_manifest(workspace.place(pool), made)
+    workspace.publish(pool)
 
 
 def _near_by_teacher(workspace: Workspace, pool: Pool, query_rows: IntArray) -> IntArray:

@@ -178,6 +178,7 @@ def build_mined(
             make = spread(miner) if spread else lambda starts: miner.parts(starts, device)
             found = np.asarray(in_parts(folder, len(miner.query), miner.at_once, make, progress), np.int64)
             _finish(folder, examples, miner, found, without_vector)
+            workspace.publish(examples)
             remove_parts(folder)
 
 

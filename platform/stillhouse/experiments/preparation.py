@@ -11,7 +11,7 @@ from stillhouse.cluster.resources import teacher_actors
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.console import Progress, say
 from stillhouse.core.identity import Spec, canonical, fingerprint
-from stillhouse.core.notes import has_note, write_note
+from stillhouse.core.notes import has_note, publish_notes, write_note
 from stillhouse.core.roles import PLAIN
 from stillhouse.corpora.pydocs.selection import pydocs
 from stillhouse.corpora.tables import open_rows, open_texts
@@ -406,7 +406,9 @@ def prepare(
             its weights or vectors, or asks its endpoint.
     """
     read = unread or Unread()
-    return Preparation(experiment, workspace, embedding, refresh, training, read, teacher).finish()
+    prepared = Preparation(experiment, workspace, embedding, refresh, training, read, teacher).finish()
+    publish_notes(workspace)
+    return prepared
 
 
 def read_pydocs(experiment: Experiment, workspace: Workspace, *, refresh: bool) -> Any:

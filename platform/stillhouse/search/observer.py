@@ -52,7 +52,7 @@ class Observer(Callback):  # type: ignore[misc]
             facts: Facts about the data, logged as parameters of the sweep's run.
         """
         self.name, self.context, self.tracker = name, context, tracker
-        self.workspace = Workspace(Path(context.root))
+        self.workspace = context.workspace
         self.tail = MetricsTail(tracker.metrics)
         self.key: Key = (name,)
         tracker.run(

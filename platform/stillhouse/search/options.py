@@ -26,7 +26,7 @@ class SweepOptions:
         method: Name of the method.
         space: The search space, checked against the method.
         experiment: Settings that all trials share.
-        root: Folder of the workspace.
+        root: Folder of the workspace; a node's own where there is a remote.
         preset: Preset of the hyper-parameters that the space does not name.
         trials: Number of trials in all, those of earlier runs included.
         sampler: Name of the sampler, a file of `stillhouse.search.samplers`.
@@ -44,6 +44,7 @@ class SweepOptions:
         refresh: Whether to read the corpus again.
         verbose: Whether to show the libraries' output.
         teacher: The experiment's teacher, where it has been found already; None finds it.
+        remote: Address of the remote in which artifacts are kept for all nodes; empty for none.
     """
 
     name: str
@@ -67,6 +68,7 @@ class SweepOptions:
     refresh: bool = False
     verbose: bool = False
     teacher: Teacher | None = None
+    remote: str = ""
 
     def __post_init__(self) -> None:
         """Check what concerns several options at once."""

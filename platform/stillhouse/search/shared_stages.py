@@ -1,11 +1,9 @@
 """Stages and teacher recordings that all trials share: built once, before the trials, where trials run."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from stillhouse.cluster.resources import Need, call
-from stillhouse.core.artifacts import Workspace
 from stillhouse.core.console import say
 from stillhouse.core.devices import resolve_device, usable_device
 from stillhouse.core.errors import require
@@ -25,7 +23,7 @@ def build_shared(context: Context, space: Space, need: Need) -> list[Stage]:
     Raises:
         BadInput: A stage diverged, as it would in every trial.
     """
-    workspace = Workspace(Path(context.root))
+    workspace = context.workspace
     stages = shared_stages(context, space)
     for stage in stages:
         if not workspace.finished(stage):
@@ -49,13 +47,13 @@ def build_shared(context: Context, space: Space, need: Need) -> list[Stage]:
 def _record(examples: Examples, context: Context) -> None:
     """Record the teacher's output for every example."""
     device = usable_device(resolve_device(context.where.device))
-    build_examples(Workspace(Path(context.root)), examples, device=device)
+    build_examples(context.workspace, examples, device=device)
 
 
 def build_stage(stage: Stage, context: Context) -> str:
     """Train a stage and those before it; return why it diverged, or an empty string."""
     try:
-        run(stage, Workspace(Path(context.root)), where=context.where)
+        run(stage, context.workspace, where=context.where)
     except Diverged as diverged:
         return str(diverged)
     return ""

@@ -20,9 +20,10 @@ _REMEDY = (
     "Put a copy of your own in its place, or give another --name: the new sweep finds the stages of all "
     "points that it shares with this one."
 )
-_FINISHED = "('COMPLETE', 'PRUNED', 'FAIL')"
+FINISHED = "('COMPLETE', 'PRUNED', 'FAIL')"
+"""States of trials that have ended, as SQL."""
 _STATES = "('COMPLETE', 'PRUNED', 'FAIL', 'RUNNING', 'WAITING')"
-_IN_FINISHED = f"trial_id IN (SELECT trial_id FROM copy.trials WHERE state IN {_FINISHED})"
+_IN_FINISHED = f"trial_id IN (SELECT trial_id FROM copy.trials WHERE state IN {FINISHED})"
 _FINAL = (
     ("studies", "*", "1"),
     ("study_directions", "*", "1"),

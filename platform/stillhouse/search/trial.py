@@ -9,6 +9,7 @@ from typing import Any
 
 from stillhouse.core.artifacts import Workspace, read_manifest
 from stillhouse.core.errors import Hindered, mistake_in
+from stillhouse.core.remotes import Remote
 from stillhouse.experiments.teacher_weights import weighted
 from stillhouse.methods import hyper_parameters, load_method
 from stillhouse.plan.setting import Setting
@@ -31,6 +32,7 @@ class Context:
         root: Folder of the workspace.
         where: Device, threads and workers.
         quality: The dev metric that is maximised.
+        remote: Where artifacts are kept for all nodes; None if ``root`` is seen by all of them.
     """
 
     method: str
@@ -39,6 +41,12 @@ class Context:
     root: str
     where: Where
     quality: str
+    remote: Remote | None = None
+
+    @property
+    def workspace(self) -> Workspace:
+        """The workspace, on whichever node asks."""
+        return Workspace(Path(self.root), self.remote)
 
     def plan(self, values: dict[str, Any]) -> Stage:
         """Plan the last stage for some hyper-parameters."""
@@ -95,7 +103,7 @@ def follow(values: dict[str, Any], context: Context, report: Report) -> None:
         return False
 
     try:
-        folder = run(stage, Workspace(Path(context.root)), where=context.where, on_evaluation=listen)
+        folder = run(stage, context.workspace, where=context.where, on_evaluation=listen)
     except Diverged as diverged:
         last[context.quality] = math.nan
         report(result(None, reason=str(diverged)))

@@ -2,6 +2,7 @@
 
 import shutil
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,10 @@ from stillhouse.core.artifacts import Workspace
 from stillhouse.core.console import duration, say
 from stillhouse.core.errors import BadInput
 from stillhouse.evaluation.cost import latency_ms
+from stillhouse.plan.stage import Stage
 from stillhouse.search.observer import Observer
 from stillhouse.search.options import LATENCY, SIZE, SweepOptions
+from stillhouse.search.published_sweep import PublishedSweep
 from stillhouse.search.records import TrialRecord
 from stillhouse.search.scheduler import StudyScheduler
 from stillhouse.search.schedulers import load_scheduler
@@ -40,6 +43,8 @@ def search(
     """
     budget = _examples(context, next(options.space.probes()))
     searcher = _searcher(options, context, folder, budget)
+    published = PublishedSweep(context.workspace, folder)
+    published.publish()
     known = searcher.records()
     left = options.trials - sum(record.state != "RUNNING" for record in known)
     say(_announce(options, budget, len(known), left))
@@ -47,7 +52,7 @@ def search(
         say(_describe_first(options, context))
     if left > 0:
         scheduler = _scheduler(options, context.quality, budget, known)
-        _tune(options, context, folder, observer, searcher, scheduler, left, at_once)
+        _tune(options, context, folder, observer, searcher, scheduler, left, at_once, published)
     records = searcher.records()
     if options.need.nested:
         _free_resources(context, records)
@@ -60,9 +65,17 @@ def search(
 
 
 class ReportEnds(Callback):  # type: ignore[misc]
-    """Reports to the observer how a trial ended according to the study."""
+    """Reports to the observer how a trial ended according to the study, which is then published."""
 
-    def __init__(self, searcher: StudySearcher, observer: Observer, *, left: int, at_once: int) -> None:
+    def __init__(
+        self,
+        searcher: StudySearcher,
+        observer: Observer,
+        *,
+        left: int,
+        at_once: int,
+        published: PublishedSweep,
+    ) -> None:
         """Tune must call the searcher and the observer before this callback.
 
         Args:
@@ -70,8 +83,9 @@ class ReportEnds(Callback):  # type: ignore[misc]
             observer: Is told.
             left: Trials that this search is to run.
             at_once: Trials at once.
+            published: Publishes the sweep.
         """
-        self.searcher, self.observer = searcher, observer
+        self.searcher, self.observer, self.published = searcher, observer, published
         self.left, self.at_once, self.ended, self.began = left, at_once, 0, time.monotonic()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -88,6 +102,7 @@ class ReportEnds(Callback):  # type: ignore[misc]
 
     def _report(self, trial: Any) -> None:
         self.observer.ended(next(r for r in self.searcher.records() if r.number == trial.config["trial"]))
+        self.published.publish()
         self.ended += 1
         waiting = self.left - self.ended
         if waiting:
@@ -106,6 +121,7 @@ def _tune(
     scheduler: TrialScheduler,
     left: int,
     at_once: int,
+    published: PublishedSweep,
 ) -> None:
     scratch = folder / "tune"
     shutil.rmtree(scratch, ignore_errors=True)
@@ -125,7 +141,7 @@ def _tune(
             callbacks=[
                 observer,
                 ExplainErrors(searcher),
-                ReportEnds(searcher, observer, left=left, at_once=at_once),
+                ReportEnds(searcher, observer, left=left, at_once=at_once, published=published),
             ],
             failure_config=tune.FailureConfig(max_failures=_RETRIES),
             verbose=0,
@@ -149,7 +165,7 @@ def _searcher(options: SweepOptions, context: Context, folder: Path, budget: int
         objective=context.quality,
         objectives=objectives,
         full_budget=budget,
-        measure=_latency if LATENCY in options.objectives else None,
+        measure=partial(_latency, context.workspace) if LATENCY in options.objectives else None,
     )
 
 
@@ -161,14 +177,15 @@ def _scheduler(options: SweepOptions, quality: str, budget: int, known: list[Tri
     return StudyScheduler(rule, quality, full_budget=budget, at_least_full=options.full, history=known)
 
 
-def _latency(result: dict[str, Any]) -> dict[str, float]:
+def _latency(workspace: Workspace, result: dict[str, Any]) -> dict[str, float]:
     """Measure the latency in the driver, while no trial runs."""
+    workspace.obtain(Stage.kind, Path(result["folder"]).name)
     return {"latency_ms_p50": latency_ms(encoder_in(Path(result["folder"])))["p50"]}
 
 
 def _free_resources(context: Context, records: list[TrialRecord]) -> None:
     """Free the resources of trials whose process was killed when the last of them was stopped."""
-    workspace = Workspace(Path(context.root))
+    workspace = context.workspace
     for record in records:
         for stage in context.plan(dict(record.hyper_parameters)).chain():
             free_resources(workspace, stage)

@@ -30,7 +30,7 @@ def ahead_of_sweep(
         at_once: Trials at once.
         refit: Plan of one refit; None if there is none.
     """
-    workspace = Workspace(Path(context.root))
+    workspace = context.workspace
     left = max(0, options.trials - ended_trials(study))
     if not left:
         return f"ahead: all {options.trials} trials have ended, so only what is not finished of the rest"

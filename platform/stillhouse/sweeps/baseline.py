@@ -5,7 +5,6 @@ It is the MSE student, or the baseline that a method defines: for retrieval KD t
 
 import dataclasses
 import math
-from pathlib import Path
 from typing import Any
 
 from stillhouse.cluster.resources import Need, concurrency
@@ -89,7 +88,7 @@ class Baseline:
 
     def best(self) -> tuple[Stage, dict[str, Any]] | None:
         """The stage with the best dev metric and its hyper-parameters; None if all students diverged."""
-        workspace = Workspace(Path(self.context.root))
+        workspace = self.context.workspace
 
         def quality(values: dict[str, Any]) -> float:
             metrics = read_manifest(workspace.path(self.context.plan(values)))["metrics"]
@@ -102,7 +101,7 @@ class Baseline:
         return self.context.plan(chosen), chosen
 
     def _finished(self, values: dict[str, Any]) -> bool:
-        return Workspace(Path(self.context.root)).finished(self.context.plan(values))
+        return self.context.workspace.finished(self.context.plan(values))
 
 
 def baseline_name(method: str) -> str:
@@ -126,7 +125,7 @@ def equal_work(context: Context, plan: Stage) -> Setting:
 
     An example of several texts counts as often: one of fine-tuning has a query, a passage and K negatives.
     """
-    workspace = Workspace(Path(context.root))
+    workspace = context.workspace
     texts = sum(part.budget * texts_of(part.examples, workspace) for part in plan.chain())
     setting = context.setting.having(Pairs, None)
     return dataclasses.replace(setting, distil_budget=texts, finetune_budget=0)

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from stillhouse.core.artifacts import Workspace
 from stillhouse.core.devices import usable_device
 from stillhouse.core.identity import fingerprint
 from stillhouse.core.notes import read_note, write_note
@@ -34,7 +33,7 @@ def costs_of(
         context: What all trials share.
         folder: The sweep's folder, where the costs of other architectures are kept.
     """
-    workspace, path = Workspace(Path(context.root)), folder / "costs.json"
+    workspace, path = context.workspace, folder / "costs.json"
     known: dict[str, dict[str, float]] = read_note(path, "The costs are measured again.") or {}
     known[fingerprint(champion.stage.student)] = {name: measured[name] for name in COSTS}
     for record in records:

@@ -86,7 +86,7 @@ def deliver(
     Returns:
         The content of `--json`. ``champion`` is None when no trial ran to its end.
     """
-    workspace = Workspace(Path(context.root))
+    workspace = context.workspace
     say()
     champion = _choose(records, context, workspace)
     teacher_dev = _teacher_dev(prepared, context, folder, champion)
@@ -213,7 +213,7 @@ def _export(
             return export, float(made["parity"])
         warn(f"{export}: {'; '.join(damaged)}. The student is exported again.")
     method, values = load_method(context.method), dict(champion.record.hyper_parameters)
-    workspace = Workspace(Path(context.root))
+    workspace = context.workspace
     card = champion_card(name, method, contenders.prepared, champion.stage, values, tested, workspace)
     write_note(folder / CARD, card.as_json())
     with doing("exporting the best student"):
@@ -339,7 +339,7 @@ def _teacher_dev(
     prepared: Prepared, context: Context, folder: Path, champion: Champion | None
 ) -> dict[str, float]:
     """Measure the teacher on the dev suite, once: the reference for the share that the trials keep."""
-    setting, workspace = prepared.setting, Workspace(Path(context.root))
+    setting, workspace = prepared.setting, context.workspace
     taught_by = setting.teacher if champion is None else teacher_of(champion.stage, setting)
     # Where weights of teachers are searched, further trials may end with others.
     own = "" if taught_by == setting.teacher else f"-{fingerprint(taught_by)}"

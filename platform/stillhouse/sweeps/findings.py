@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stillhouse.core.artifacts import Workspace
 from stillhouse.experiments.teacher_weights import is_weight, weights_of
 from stillhouse.methods import hyper_parameters, load_method
 from stillhouse.reports.gradient_shares import (
@@ -92,7 +91,7 @@ def findings_of(context: Context, space: Space, records: Sequence[TrialRecord], 
         records: All trials; those that were stopped or failed count as far as they came.
         study: The file of their study.
     """
-    workspace = Workspace(Path(context.root))
+    workspace = context.workspace
     points = [dict(record.hyper_parameters) for record in records]
     trials = [shares_of(context.plan(point), workspace) for point in points]
     preset = hyper_parameters(load_method(context.method), dict(space.fixed), context.preset)

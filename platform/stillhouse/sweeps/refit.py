@@ -8,7 +8,6 @@ the best dev figure is delivered.
 import dataclasses
 import math
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from stillhouse.cluster.resources import Need, largest_share
@@ -48,7 +47,7 @@ def refit(
     context = dataclasses.replace(
         context, where=dataclasses.replace(context.where, search=None, threads=threads)
     )
-    workspace = Workspace(Path(context.root))
+    workspace = context.workspace
     plans = [(record, context.plan(dict(record.hyper_parameters))) for record in chosen]
     missing = [(record, stage) for record, stage in plans if not workspace.finished(stage)]
     numbers = ", ".join(str(record.number) for record, _ in plans)

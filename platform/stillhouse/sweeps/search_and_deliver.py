@@ -12,6 +12,7 @@ from stillhouse.experiments.preparation import Prepared
 from stillhouse.plan.stage import DevSuite, Stage
 from stillhouse.search.observer import Observer, open_tracker
 from stillhouse.search.options import LATENCY, SweepOptions
+from stillhouse.search.published_sweep import PublishedSweep
 from stillhouse.search.records import TrialRecord
 from stillhouse.search.shared_stages import build_shared, first_point, some_point
 from stillhouse.search.study_copies import STUDY
@@ -56,6 +57,7 @@ def search_and_deliver(
         root=str(workspace.root),
         where=where,
         quality=prepared.setting.dev.select,
+        remote=workspace.remote,
     )
     plan = context.plan(some_point(options.space))
     # A labelled task has its own metric, which the last stage selects by.
@@ -75,7 +77,7 @@ def search_and_deliver(
         with doing("running the trials"):
             records = search(options, context, folder, observer, at_once)
         baseline.wait()
-        return deliver(
+        delivered = deliver(
             options.name,
             options.register or f"stillhouse-{options.name}",
             prepared,
@@ -88,6 +90,8 @@ def search_and_deliver(
             space=options.space,
             refits=lambda: _refits(options, prepared, context, records, observer),
         )
+    PublishedSweep(workspace, folder).publish()
+    return delivered
 
 
 def _refit_plan(prepared: Prepared, context: Context, options: SweepOptions) -> Stage | None:

@@ -6,12 +6,23 @@ from pathlib import Path
 
 from stillhouse.cluster.connection import connect, disconnect
 from stillhouse.cluster.resources import cluster_device
-from stillhouse.core.artifacts import Workspace, locked, remove_leftovers
+from stillhouse.core.artifacts import FORMAT, Workspace, locked, remove_leftovers
 from stillhouse.core.console import diverted_chatter, doing, never_silent
+from stillhouse.core.notes import NOTES, fetch_notes, publish_notes
+from stillhouse.core.remotes import remote_at
 from stillhouse.core.signals import signals_kept
 
-_NOTES = ("sources", "experiments")
-"""Folders of small files that only the workspace's writer makes."""
+
+def opened_workspace(root: Path, remote: str = "") -> Workspace:
+    """Return the workspace of a folder, with its remote if an address is given.
+
+    Raises:
+        BadInput: The remote cannot be read and written.
+    """
+    place = remote_at(remote)
+    if place is not None:
+        place.check(FORMAT)
+    return Workspace(root, place)
 
 
 @contextlib.contextmanager
@@ -24,6 +35,7 @@ def session(
     nested: bool = False,
     verbose: bool = False,
     check: Callable[[], None] | None = None,
+    remote: str = "",
 ) -> Iterator[tuple[Workspace, str]]:
     """Yield the workspace, locked, and the device.
 
@@ -36,11 +48,12 @@ def session(
         verbose: Whether the output of the libraries is shown.
         check: Called once the workspace is locked, before Ray starts, to refuse what contradicts the
             workspace's content; None checks nothing.
+        remote: Address of the remote in which artifacts are kept for all nodes; empty for none.
 
     Raises:
-        BadInput: Another run writes the workspace, or ``check`` refuses.
+        BadInput: Another run writes the workspace, the remote cannot be used, or ``check`` refuses.
     """
-    workspace = Workspace(root)
+    workspace = opened_workspace(root, remote)
     workspace.claim()
     held = f"{root} must have one writer, but another run is going on there. Wait for it, or give --root."
     with (
@@ -50,8 +63,9 @@ def session(
         doing("working"),
     ):
         # No other process writes files here now; folders of artifacts have locks of their own.
-        for folder in (root, *(root / name for name in _NOTES)):
+        for folder in (root, *(root / name for name in NOTES)):
             remove_leftovers(folder)
+        fetch_notes(workspace)
         if check is not None:
             check()
         try:
@@ -59,6 +73,7 @@ def session(
                 with signals_kept(), doing("starting Ray, or joining its cluster"):
                     connect(address, nested=nested, verbose=verbose)
             yield workspace, cluster_device(device)
+            publish_notes(workspace)
         finally:
             if not local:
                 disconnect()

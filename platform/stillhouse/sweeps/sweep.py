@@ -10,6 +10,7 @@ from stillhouse.core.console import doing, say, warn
 from stillhouse.core.errors import BadInput
 from stillhouse.core.identity import canonical, fingerprint
 from stillhouse.core.notes import read_note_twice, write_note_twice
+from stillhouse.core.remotes import remote_at
 from stillhouse.experiments.preparation import Prepared, prepare
 from stillhouse.experiments.sentence_tables import AGREEMENT
 from stillhouse.experiments.teacher_weights import is_weight, weighted
@@ -20,6 +21,7 @@ from stillhouse.preflight.examination import at_start
 from stillhouse.preflight.finding import print_concerns
 from stillhouse.preflight.planned import texts_of
 from stillhouse.search.options import LATENCY, SweepOptions
+from stillhouse.search.published_sweep import PublishedSweep
 from stillhouse.search.study_copies import STUDY, heal_study
 from stillhouse.sweeps.checks import check_rows, warn_of_few_steps
 from stillhouse.sweeps.session import session
@@ -44,10 +46,12 @@ def sweep(options: SweepOptions) -> dict[str, Any]:
         nested=options.need.workers > 1,
         verbose=options.verbose,
         check=lambda: _check_folder(options),
+        remote=options.remote,
     ) as (workspace, device):
         options = options.on(device)
         at_once = _at_once(options)
-        refuse_hidden_root(options.root)
+        if workspace.remote is None:
+            refuse_hidden_root(options.root)
         experiment = options.experiment
         teacher = options.teacher or experiment.teacher.resolve()
         _warn_at_start(options, workspace, teacher)
@@ -120,7 +124,9 @@ def open_sweep(options: SweepOptions, prepared: Prepared, workspace: Workspace) 
 
 
 def _check_folder(options: SweepOptions) -> None:
-    """Refuse another search under an existing name, and heal the study of the same one."""
+    """Refuse another search under an existing name, and heal or fetch the study of the same one."""
+    workspace = Workspace(options.root.resolve(), remote_at(options.remote))
+    PublishedSweep(workspace, _folder(options)).restore()
     check_same_sweep(options)
     heal_study(_folder(options))
 

@@ -1,5 +1,6 @@
 """The state of a store under construction: its finished shards, and the manifest that completes it."""
 
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -7,18 +8,20 @@ import numpy as np
 import pyarrow as pa
 
 from stillhouse.core.artifacts import (
-    Workspace,
+    MANIFEST,
+    manifest_of,
     read_json,
     read_manifest,
     remove_leftovers,
     sha256_of,
+    write_atomically,
     write_json,
-    write_manifest,
 )
 from stillhouse.core.console import warn
 from stillhouse.core.errors import BadInput, blocked
 from stillhouse.core.identity import canonical
 from stillhouse.core.integrity import moved, put_aside
+from stillhouse.core.remotes import File, Remote
 from stillhouse.plan.data import Endpoint, Model, VectorFiles
 from stillhouse.teachers.shards import (
     ARROW_TYPE,
@@ -26,6 +29,8 @@ from stillhouse.teachers.shards import (
     Work,
     digest_of,
     part_name,
+    publish_shard,
+    published_shards,
     quarantine_name,
     shard_rows,
 )
@@ -49,6 +54,8 @@ class Build:
         remove_leftovers(work.folder)
         found = (_found(work, index, rows) for index, rows in enumerate(self._table_rows))
         self._shards = {shard.part: shard for shard in found if shard is not None}
+        self._published = published_shards(work)
+        self._shards = {part: shard for part, (shard, _) in self._published.items()} | self._shards
 
     @property
     def total(self) -> int:
@@ -70,20 +77,43 @@ class Build:
         self._seconds += shard.seconds
 
     def finish(self) -> None:
-        """Mark the store as finished."""
-        finish(self.work, [self._shards[index] for index in sorted(self._shards)], self._seconds)
+        """Mark the store as finished, in the remote too if there is one.
+
+        Shards that other nodes have written are not here. Where there are such, the store is finished in the
+        remote alone, and fetched by whoever reads it.
+        """
+        shards = [self._shards[index] for index in sorted(self._shards)]
+        self._publish_missing(shards)
+        made_elsewhere = published_shards(self.work)
+        rejected = [
+            row
+            for shard in shards
+            for row in (
+                made_elsewhere[shard.part][1]
+                if shard.part in made_elsewhere
+                else _quarantine(self.work.folder, shard.part)
+            )
+        ]
+        finish(self.work, shards, rejected, self._seconds)
+
+    def _publish_missing(self, shards: list[Shard]) -> None:
+        """Publish what an earlier run made here and did not publish."""
+        for shard in shards:
+            known = self._published.get(shard.part)
+            if not shard.seconds and (known is None or known[0].sha256 != shard.sha256):
+                publish_shard(self.work, shard, _quarantine(self.work.folder, shard.part))
 
 
-def finish(work: Work, shards: list[Shard], seconds: float) -> None:
-    """Collect the quarantine, check that every input row is accounted for, and mark the store as finished.
+def finish(work: Work, shards: list[Shard], rejected: list[dict[str, Any]], seconds: float) -> None:
+    """Check that every input row is accounted for, and mark the store as finished.
 
     Args:
         work: The store that was built.
         shards: All shards, in order.
+        rejected: The rows of all shards that have no vector, in order.
         seconds: Time of the teacher, summed over all actors of the last run.
     """
     store, folder, texts = work.store, work.folder, read_manifest(work.texts_folder)
-    rejected = [row for shard in shards for row in _quarantine(folder, shard.part)]
     stored, unread = sum(shard.rows for shard in shards), int(texts["quarantined"])
     accounted = stored + len(rejected) + unread + texts["duplicates"]
     assert len(shards) == len(texts["shards"]) and texts["input_rows"] == accounted, (
@@ -109,7 +139,22 @@ def finish(work: Work, shards: list[Shard], seconds: float) -> None:
         "shards": _described(work, shards),
         "plan": canonical(store),
     }
-    write_manifest(folder, content)
+    manifest = manifest_of(folder, content)
+    if work.remote is not None:
+        _complete(work, work.remote, shards, manifest)
+    if all((folder / part_name(shard.part)).exists() for shard in shards):
+        write_atomically(folder / MANIFEST, manifest)
+
+
+def _complete(work: Work, remote: Remote, shards: list[Shard], manifest: bytes) -> None:
+    """Complete a store of the remote, all shards of which are there."""
+    key = work.workspace.key(work.store)
+    small = {QUARANTINE: (work.folder / QUARANTINE).read_bytes(), MANIFEST: manifest}
+    files = {part_name(shard.part): File(shard.sha256, shard.bytes) for shard in shards}
+    for name, data in small.items():
+        files[name] = File(hashlib.sha256(data).hexdigest(), len(data))
+        remote.write(f"{key}/{files[name].place(name)}", data)
+    remote.complete(files, key)
 
 
 def _described(work: Work, shards: list[Shard]) -> list[dict[str, Any]]:
@@ -135,7 +180,7 @@ def _identity(work: Work) -> dict[str, str]:
         return {"name": teacher.name, "sha256": teacher.sha256}
     if isinstance(teacher, Model):
         return {"name": teacher.name or Path(teacher.path).name, "sha256": teacher.sha256}
-    weights = read_manifest(Workspace(work.root).path(teacher)).get("weights_sha256", "")
+    weights = read_manifest(work.workspace.path(teacher)).get("weights_sha256", "")
     return {"name": f"{teacher.label}-{teacher.fingerprint}", "sha256": weights}
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from stillhouse.core.artifacts import Workspace, locked
+from stillhouse.core.artifacts import Workspace, lock_of, locked
 from stillhouse.core.errors import BadInput, mistake_in, require
 from stillhouse.plan.data import Endpoint, Model, Outside, Store, VectorFiles
 from stillhouse.teachers.build_state import Build
@@ -72,7 +72,8 @@ def build_stores(
     """Embed text tables with one pool of teachers, unless finished; other processes wait for them.
 
     Args:
-        workspace: Holds the texts and receives the vectors; every worker must see it under the same path.
+        workspace: Holds the texts and receives the vectors. Every worker must see it under the same path,
+            unless it has a remote.
         stores: The stores to build.
         actors: Number of processes that hold the teacher.
         threads: Threads per process.
@@ -97,7 +98,7 @@ def build_stores(
             )
     with contextlib.ExitStack() as locks:
         for _, store in sorted(unfinished.items()):
-            locks.enter_context(locked(workspace.path(store).with_suffix(".lock")))
+            locks.enter_context(locked(lock_of(workspace.place(store))))
         left = [store for store in unfinished.values() if not workspace.finished(store)]
         builds = [Build(_work(workspace, store, device, threads, batch_tokens)) for store in left]
         missing = [(number, part) for number, build in enumerate(builds) for part in build.missing()]
@@ -139,7 +140,7 @@ def _has_bfloat16(kind: str) -> bool:
 
 def _work(workspace: Workspace, store: Store, device: str, threads: int, batch_tokens: int) -> Work:
     if isinstance(store.teacher, Outside):
-        return Work(store, workspace.root.resolve())
+        return Work(store, workspace.root.resolve(), remote=workspace.remote)
     resolve_compute(device, store.compute)
     require_runtime(store.runtime, device, store.compute)
     if isinstance(store.teacher, Model):
@@ -151,6 +152,7 @@ def _work(workspace: Workspace, store: Store, device: str, threads: int, batch_t
         device,
         threads,
         batch_tokens,
+        workspace.remote,
     )
 
 

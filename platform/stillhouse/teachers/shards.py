@@ -6,6 +6,7 @@ number of actors nor their order changes them.
 
 import functools
 import hashlib
+import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ import torch
 
 from stillhouse.core.artifacts import Workspace, read_manifest, replacing, sha256_of, write_json
 from stillhouse.core.identity import fingerprint
+from stillhouse.core.integrity import OWN, is_unchanged, with_own_sum
+from stillhouse.core.remotes import File, Remote
 from stillhouse.core.tokenizing import FastTokenizer, Ids, Offsets
 from stillhouse.core.types import IntArray
 from stillhouse.corpora.tables import Texts
@@ -26,6 +29,8 @@ from stillhouse.plan.data import Model, Store
 from stillhouse.teachers.forward import Vectors
 from stillhouse.teachers.runtimes import Running, start
 from stillhouse.teachers.weights import on_this_machine
+
+_NOTE = ".shard.json"
 
 ARROW_TYPE = {"float16": pa.float16(), "float32": pa.float32()}
 """Maps a store's dtype to the type of its values on the disk."""
@@ -42,6 +47,7 @@ class Work:
         device: Device that the teacher runs on.
         threads: Threads per process that runs the teacher; 0 keeps the current number.
         batch_tokens: Tokens per batch, padding included; 0 takes what suits the device and the runtime.
+        remote: Where every shard is published when it is written; None if all processes see ``root``.
     """
 
     store: Store
@@ -50,16 +56,22 @@ class Work:
     device: str = "cpu"
     threads: int = 0
     batch_tokens: int = 0
+    remote: Remote | None = None
+
+    @property
+    def workspace(self) -> Workspace:
+        """The workspace, on whichever node asks."""
+        return Workspace(self.root, self.remote)
 
     @property
     def folder(self) -> Path:
-        """The folder of the shards."""
-        return Workspace(self.root).path(self.store)
+        """The folder of the shards that were made on this node."""
+        return self.workspace.place(self.store)
 
     @property
     def texts_folder(self) -> Path:
-        """The folder of the texts."""
-        return Workspace(self.root).path(self.store.texts)
+        """The folder of the texts, which are fetched if this node does not have them."""
+        return self.workspace.path(self.store.texts)
 
 
 class Shard(NamedTuple):
@@ -89,6 +101,11 @@ class Shard(NamedTuple):
 def part_name(index: int) -> str:
     """Return the file name of a shard."""
     return f"part-{index:05d}.arrow"
+
+
+def note_name(index: int) -> str:
+    """Return the name of the note that says that a shard has been published."""
+    return f"part-{index:05d}{_NOTE}"
 
 
 def quarantine_name(index: int) -> str:
@@ -140,7 +157,7 @@ class ShardEmbedder:
             torch.set_num_threads(work.threads)
         self._work = work
         threads = torch.get_num_threads()
-        self.running = running or start(work.store, Workspace(work.root), work.device, threads)
+        self.running = running or start(work.store, work.workspace, work.device, threads)
         pad_id = _tokenizer_of(work).pad_id
         self._forward = self.running.forward(work.store, pad_id, work.device, work.batch_tokens)
 
@@ -179,7 +196,47 @@ def write_shard(
     kept = np.setdiff1d(np.arange(len(vectors_NE)), np.fromiter(reasons, np.int64, len(reasons)))
     size, sha256 = _write(folder / part_name(index), first + kept, stored_NE[kept], tokens, store.dtype)
     seconds = time.perf_counter() - start
-    return Shard(index, len(kept), len(rejected), vectors_NE.shape[1], tokens, size, sha256, seconds)
+    shard = Shard(index, len(kept), len(rejected), vectors_NE.shape[1], tokens, size, sha256, seconds)
+    publish_shard(work, shard, rejected)
+    return shard
+
+
+def publish_shard(work: Work, shard: Shard, rejected: list[dict[str, Any]]) -> None:
+    """Publish a shard as soon as it is written, so that no other node makes it again: its file, then a note.
+
+    Args:
+        work: The store that it belongs to; nothing happens if it has no remote.
+        shard: The shard.
+        rejected: Its rows without a vector.
+
+    Raises:
+        Hindered: The remote does not take it.
+    """
+    if work.remote is None:
+        return
+    key, name = work.workspace.key(work.store), part_name(shard.part)
+    files = {name: File(shard.sha256, shard.bytes)}
+    work.remote.put_all({name: work.folder / name}, files, key)
+    note = with_own_sum({"shard": shard._replace(seconds=0.0)._asdict(), "rejected": rejected})
+    work.remote.write(f"{key}/{note_name(shard.part)}", json.dumps(note).encode())
+
+
+def published_shards(work: Work) -> dict[int, tuple[Shard, list[dict[str, Any]]]]:
+    """Return the shards of an unfinished store that the remote has, with their rows without a vector."""
+    if work.remote is None:
+        return {}
+    key = work.workspace.key(work.store)
+    notes = (work.remote.read(f"{key}/{name}") for name in work.remote.names(key) if name.endswith(_NOTE))
+    return {shard.part: (shard, rejected) for shard, rejected in filter(None, map(_read_note, notes))}
+
+
+def _read_note(data: bytes | None) -> tuple[Shard, list[dict[str, Any]]] | None:
+    """Read the note of a published shard; None if it is damaged, so that the shard is made again."""
+    try:
+        note = json.loads(data or b"")
+        return (Shard(**note["shard"]), note["rejected"]) if OWN in note and is_unchanged(note) else None
+    except (ValueError, TypeError, KeyError):
+        return None
 
 
 class Embedders:

@@ -5,6 +5,7 @@ import errno
 import hashlib
 import pickle
 import random
+import re
 import zipfile
 import zlib
 from collections.abc import Collection, Iterator, Mapping
@@ -96,7 +97,12 @@ def _missing_best(folder: Path, step: int, good: Collection[int]) -> str:
 
 def steps(folder: Path) -> list[int]:
     """List the steps that have a checkpoint, in order."""
-    return sorted(int(path.stem.removeprefix("step-")) for path in (folder / FOLDER).glob("step-*.pt"))
+    return sorted(map(step_of, (folder / FOLDER).glob("step-*.pt")))
+
+
+def step_of(path: Path) -> int:
+    """Return the step of a checkpoint by the name of its file; -1 if it is no checkpoint."""
+    return int(path.stem.removeprefix("step-")) if re.fullmatch(r"step-\d+\.pt", path.name) else -1
 
 
 def path_of(folder: Path, step: int) -> Path:

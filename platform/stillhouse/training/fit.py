@@ -28,6 +28,7 @@ from stillhouse.training.metrics_log import NAME, MetricsLog
 from stillhouse.training.module import StudentAndObjective, build_module, distributed
 from stillhouse.training.prefetch import batches, rank_share
 from stillhouse.training.progress import Diverged, Evaluation, Progress, Stopped, evaluation_due, selecting
+from stillhouse.training.published_run import PublishedRun
 from stillhouse.training.rank_sync import (
     Interrupted,
     any_rank,
@@ -66,6 +67,7 @@ def fit(
     checkpoint_seconds: float = 60.0,
     keep: int = 1,
     stop_requested: Callable[[], bool] | None = None,
+    published: PublishedRun | None = None,
 ) -> None:
     """Train a stage to its end, continuing from its newest checkpoint.
 
@@ -87,6 +89,7 @@ def fit(
         keep: Number of best checkpoints kept in addition to the last one during training; a stage with a
             soup keeps as many as that needs.
         stop_requested: Called between steps; returning True checkpoints and ends the run, as a signal does.
+        published: Keeps the checkpoints in the workspace's remote; None if there is none.
 
     Raises:
         Diverged: The loss is not finite, or the student collapsed.
@@ -95,6 +98,8 @@ def fit(
         BadInput: The batch cannot be divided evenly, or the selecting metric is not measured.
     """
     rank_share(stage)
+    if published is not None:
+        on_rank0(published.restore)
     on_rank0(lambda: checkpoint.heal(folder))
     module = build_module(stage, table.teacher_dim, first_weights, live_weights, first_objective)
     if isinstance(module.objective, FittedObjective) and not checkpoint.steps(folder):
@@ -102,7 +107,7 @@ def fit(
     if isinstance(module.objective, RemarkingObjective) and rank() == 0 and not checkpoint.steps(folder):
         for line in module.objective.remarks(table.values):
             warn(line)
-    loop = _Loop(stage, table, folder, device, module, checkpoint_seconds, keep, held_out)
+    loop = _Loop(stage, table, folder, device, module, checkpoint_seconds, keep, held_out, published)
     try:
         if loop.progress.ended(stage, loop.batching):
             loop.finish(evaluate)
@@ -116,6 +121,8 @@ def fit(
             )
     finally:
         loop.metrics_log.close()
+        if published is not None:
+            published.close()
 
 
 class _Loop:
@@ -131,8 +138,9 @@ class _Loop:
         checkpoint_seconds: float,
         keep: int,
         held_out: TrainingTable | None,
+        published: PublishedRun | None,
     ) -> None:
-        self.held_out = held_out
+        self.held_out, self.published = held_out, published
         self.batching = Batching(stage, table)
         self.stage, self.table, self.folder, self.device = stage, table, folder, device
         self.checkpoint_seconds, self.keep = checkpoint_seconds, max(keep, stage.soup)
@@ -205,6 +213,8 @@ class _Loop:
         )
         write_manifest(self.folder, manifest)
         shutil.rmtree(self.folder / checkpoint.FOLDER, ignore_errors=True)
+        if self.published is not None:
+            self.published.finished()
         return self.progress.curve[-1]
 
     def _mean_of_best(self) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
@@ -359,6 +369,8 @@ class _Loop:
         needed = self._needed()
         checkpoint.prune(self.folder, needed | self._before)
         self._before = needed
+        if self.published is not None:
+            self.published.checkpoint()
 
     def _resume(self) -> None:
         newest = rank0_value(max(checkpoint.steps(self.folder), default=None))

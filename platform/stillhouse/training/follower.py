@@ -8,6 +8,7 @@ from types import TracebackType
 
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.console import Progress, say
+from stillhouse.core.errors import BadInput
 from stillhouse.plan.stage import Stage
 from stillhouse.training.metrics_log import NAME, read_lines
 
@@ -84,7 +85,7 @@ class PlanFollower:
             for each in due:
                 each.heard = now
         for each in due:
-            with contextlib.suppress(OSError):  # what trains it will say what is wrong
+            with contextlib.suppress(OSError, BadInput):  # what trains it will say what is wrong
                 seen, total = seen_of(each.stage, self.workspace)
                 moved, each.told = seen != each.told, seen
                 if each.beside and not moved:
@@ -118,5 +119,5 @@ def seen_of(stage: Stage, workspace: Workspace) -> tuple[int, int]:
         if workspace.finished(part):
             seen += part.examples_seen
         else:
-            seen += max((line["examples"] for line in read_lines(workspace.path(part) / NAME)), default=0)
+            seen += max((line["examples"] for line in read_lines(workspace.place(part) / NAME)), default=0)
     return seen, stage.examples_in_all

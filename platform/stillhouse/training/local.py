@@ -20,6 +20,7 @@ from stillhouse.training.facts import write_facts
 from stillhouse.training.fit import OBJECTIVE, STUDENT, OnEvaluation, fit
 from stillhouse.training.held_out import held_out_tokens, open_held_out
 from stillhouse.training.pair_scores import build_scored
+from stillhouse.training.published_run import published_run
 from stillhouse.training.recording import build_recorded
 from stillhouse.training.table import live_reader, open_table, student_reader
 from stillhouse.training.watch import Evaluate
@@ -80,7 +81,7 @@ def fit_here(
     fit(
         stage,
         open_table(workspace, stage, student, live),
-        workspace.path(stage),
+        workspace.place(stage),
         device=device,
         evaluate=dev_suite(stage, workspace, where),
         held_out=held_out,
@@ -90,6 +91,7 @@ def fit_here(
         live_weights=_weights(workspace, stage.live.start_from if stage.live else None),
         checkpoint_seconds=where.checkpoint_seconds,
         stop_requested=stop_requested,
+        published=published_run(stage, workspace),
     )
 
 

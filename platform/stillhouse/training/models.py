@@ -293,6 +293,8 @@ def form_of(folder: Path) -> str:
 def _stage_of(path: Path, workspace: Workspace | None) -> Path | None:
     """Find the stage of a path or of a name in the workspace; that of a sweep is what it delivered."""
     home = workspace.root if workspace else None
+    if workspace is not None and len(path.parts) == 1:
+        workspace.obtain(Stage.kind, path.name)
     for folder in (path, *([home / Stage.kind / path, home / SWEEPS / path] if home else [])):
         if (folder / PLAN).exists():
             return folder

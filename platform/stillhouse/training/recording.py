@@ -83,6 +83,7 @@ def record(
         for name, array in {**rows, **values, value: outputs}.items():
             write_array(folder / f"{name}.npy", array)
         write_manifest(folder, {"rows": count, "plan": canonical(examples)})
+        workspace.publish(examples)
         remove_parts(folder)
 
 

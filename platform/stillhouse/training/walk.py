@@ -61,7 +61,7 @@ def run(
 
 
 def _run_one(stage: Stage, workspace: Workspace, where: Where, on_evaluation: OnEvaluation | None) -> None:
-    folder = workspace.path(stage)
+    folder = workspace.place(stage)
     if not workspace.finished(stage):
         with locked(folder.with_suffix(".lock")):
             if not workspace.finished(stage):

@@ -7,7 +7,7 @@ import socket
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -74,7 +74,7 @@ def fit_with_workers(
     """
     import ray
 
-    task = RankTask(stage, Workspace(workspace.root.resolve()), where)
+    task = RankTask(stage, replace(workspace, root=workspace.root.resolve()), where)
     start = _through_ray if ray.is_initialized() else fit_distributed_local
     mailbox = WorkerMailbox(task.workspace.path(stage))
     free_resources(task.workspace, stage)

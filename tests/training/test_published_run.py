@@ -1,0 +1,178 @@
+"""A stage that is killed on one node goes on from its checkpoint on another, to the same weights."""
+
+import multiprocessing
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from metrics_lines import read_metrics  # type: ignore[import-not-found]
+from stand_ins import dev, stage, table, weight_figure  # type: ignore[import-not-found]
+
+from stillhouse.core.artifacts import Workspace, read_manifest
+from stillhouse.core.errors import Hindered
+from stillhouse.core.remotes import Remote
+from stillhouse.plan.stage import Stage
+from stillhouse.training import checkpoint
+from stillhouse.training.fit import fit
+from stillhouse.training.published_run import PublishedRun
+from stillhouse.training.rank_sync import Interrupted
+
+pytestmark = pytest.mark.usefixtures("one_thread", "bare_encoder")
+
+
+@pytest.fixture
+def remote(tmp_path: Path) -> Remote:
+    (tmp_path / "mounted").mkdir()
+    return Remote(str(tmp_path / "mounted"))
+
+
+def plan() -> Stage:
+    result: Stage = stage(budget=8 * 120, dev=dev(), evaluate_every=8 * 30, accumulate=2)
+    return result
+
+
+def train(workspace: Workspace, **more: Any) -> Path:
+    run = None if workspace.remote is None else PublishedRun(plan(), workspace, workspace.remote)
+    folder = workspace.place(plan())
+    fit(plan(), table(), folder, evaluate=weight_figure, checkpoint_seconds=0.02, published=run, **more)
+    return folder
+
+
+@pytest.fixture
+def straight(tmp_path: Path) -> Path:
+    return train(Workspace(tmp_path / "straight"))
+
+
+def same(one: Path, other: Path) -> bool:
+    first, second = read_manifest(one), read_manifest(other)
+    lines = [
+        [
+            (line["step"], line["metrics"]["loss"])
+            for line in read_metrics(folder / "metrics.jsonl")
+            if "loss" in line["metrics"]
+        ]
+        for folder in (one, other)
+    ]
+    parts = ("weights_sha256", "evaluations")
+    return all(first[part] == second[part] for part in parts) and lines[0] == lines[1]
+
+
+def key() -> str:
+    return f"checkpoints/{plan().label}-{plan().fingerprint}"
+
+
+def newest(remote: Remote) -> int:
+    listed = remote.listed(key()) or {}
+    return max((checkpoint.step_of(Path(name)) for name in listed), default=-1)
+
+
+def slowly(workspace: Workspace) -> None:
+    def stop_requested() -> bool:
+        time.sleep(0.02)
+        return False
+
+    train(workspace, stop_requested=stop_requested)
+
+
+def test_a_stage_that_is_killed_here_goes_on_there(remote: Remote, straight: Path, tmp_path: Path) -> None:
+    one = Workspace(tmp_path / "one", remote)
+    process = multiprocessing.get_context("fork").Process(target=slowly, args=(one,))
+    process.start()
+    deadline = time.monotonic() + 300
+    while newest(remote) < 35:
+        assert process.is_alive() and time.monotonic() < deadline
+        time.sleep(0.01)
+    process.kill()
+    process.join()
+    at = newest(remote)
+    assert 35 <= at < 120 and not remote.has(one.key(plan()))
+    began: list[int] = []
+
+    def counted() -> bool:
+        began.append(1)
+        return False
+
+    two = Workspace(tmp_path / "two", remote)
+    PublishedRun(plan(), two, remote).restore()
+    assert checkpoint.steps(two.place(plan()))[-1] == at, "the newest one wins"
+    folder = train(two, stop_requested=counted)
+    assert len(began) < 120 - at + 1, "the steps before it are not trained again"
+    assert same(folder, straight)
+    assert remote.has(two.key(plan())) and newest(remote) == -1, "checkpoints of a finished stage are removed"
+    assert same(Workspace(tmp_path / "three", remote).path(plan()), straight)
+
+
+def test_a_node_with_a_newer_checkpoint_keeps_it(remote: Remote, straight: Path, tmp_path: Path) -> None:
+    one, two = Workspace(tmp_path / "one", remote), Workspace(tmp_path / "two", remote)
+    for workspace, after in ((one, 3), (two, 9)):
+        calls = iter(range(1000))
+        with pytest.raises(Interrupted):
+            train(workspace, stop_requested=lambda calls=calls, after=after: next(calls) >= after)
+    reached = checkpoint.steps(two.place(plan()))[-1]
+    assert newest(remote) == reached > checkpoint.steps(one.place(plan()))[-1] > 0
+    one_again = PublishedRun(plan(), one, remote)
+    one_again.restore()
+    assert checkpoint.steps(one.place(plan()))[-1] == reached
+    remote.remove("checkpoints")
+    one_again.checkpoint()
+    one_again.close()
+    assert newest(remote) == reached
+    assert same(train(one), straight)
+
+
+def test_old_checkpoints_are_removed_from_the_remote(remote: Remote, tmp_path: Path) -> None:
+    one, calls = Workspace(tmp_path / "one", remote), iter(range(1000))
+    with pytest.raises(Interrupted):
+        train(one, stop_requested=lambda: next(calls) >= 100)
+    listed = remote.listed(key()) or {}
+    assert {file.place(name) for name, file in listed.items()} == set(remote._sizes(key())) - {
+        "manifest.json"
+    }
+    assert not list(one.place(plan()).glob(".publishing-*")), "nothing is left on the disk"
+
+
+def test_a_remote_that_fails_does_not_stop_the_training(
+    remote: Remote,
+    straight: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def refuse(*arguments: object) -> None:
+        raise Hindered("the remote must answer, but does not")
+
+    one = Workspace(tmp_path / "one", remote)
+    with monkeypatch.context() as patched:
+        patched.setattr(Remote, "put_all", refuse)
+        with pytest.raises(Hindered, match="must answer"):
+            train(one)
+    assert capsys.readouterr().err.count("its checkpoints are on this node alone for now") == 1
+    assert same(one.place(plan()), straight)
+    assert one.finished(plan()) and remote.has(one.key(plan())), "published by whoever asks next"
+
+
+def test_while_one_is_published_only_the_newest_waits(
+    remote: Remote, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, release, published = Workspace(tmp_path / "one", remote), threading.Event(), []
+    run = PublishedRun(plan(), one, remote)
+
+    def slow(snapshot: Path) -> None:
+        published.append(sorted(path.name for path in (snapshot / "checkpoints").iterdir()))
+        release.wait(30)
+
+    monkeypatch.setattr(run, "_publish", slow)
+    for step in (1, 2, 3):
+        checkpoint.save(one.place(plan()), step, {"step": step})
+        run.checkpoint()
+        while not published:
+            time.sleep(0.001)
+        checkpoint.prune(one.place(plan()), {step})
+    release.set()
+    run.close()
+    assert (
+        published == [["step-000000001.pt"], ["step-000000003.pt"]] or published[1][-1] == "step-000000003.pt"
+    )
+    assert len(published) == 2

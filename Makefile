@@ -5,10 +5,11 @@ FAISS ?= cpu
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready-$(FAISS)
 DOCS := $(VENV)/.ready-docs
+CLUSTERS := $(VENV)/.ready-clusters
 PEERS := .venv-peers
 ARGS ?=
 
-.PHONY: sweep test mutants faults faults-quick check format docs ui bench papers peers clean help
+.PHONY: sweep test cluster-test mutants faults faults-quick check format docs ui bench papers peers clean help
 
 help:            ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -18,6 +19,9 @@ sweep: $(READY)  ## the main job: embed, search, evaluate, export (again: resume
 
 test: $(READY)   ## all tests, in two processes
 	$(BIN)/python -m pytest tests --numprocesses 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+
+cluster-test: $(CLUSTERS) ## every file of clusters/ against a simulated AWS, Google Cloud's API and Kubernetes' schemas
+	$(BIN)/python -m pytest tests/clusters $(ARGS)
 
 mutants: $(READY) ## make deliberate mistakes one at a time in a copy, and name those that no test notices
 	$(BIN)/python tests/mutants/run_mutants.py $(ARGS)
@@ -71,6 +75,11 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt torch
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
 	    --editable '.[$(FAISS),demo,dev]'
+	touch $@
+
+$(CLUSTERS): $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
+	    --editable '.[$(FAISS),cluster-test]'
 	touch $@
 
 $(DOCS): $(READY)

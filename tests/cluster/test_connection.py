@@ -68,7 +68,7 @@ def test_trials_that_never_fit_are_refused(
 def test_the_launched_cluster_can_grow_to_the_size_in_its_file(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ray 2.60 has no API for its autoscaler's limit; the launcher leaves its file on the head node."""
     grown = launched(ROOT / "cluster.yaml")
-    assert ({"CPU": 0.0}, 1.0) in grown and ({"CPU": 16.0, "GPU": 1.0}, 8.0) in grown
+    assert ({"CPU": 0.0}, 1.0) in grown and grown.count(({"CPU": 16.0, "GPU": 1.0}, 4.0)) == 3
     monkeypatch.setattr(room, "nodes_up", lambda: HEAD)
     monkeypatch.setattr(room, "nodes_to_come", lambda: grown)
     assert concurrency(Need(workers=4, cpus=4, gpus=1), 0) == 3

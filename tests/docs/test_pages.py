@@ -24,7 +24,7 @@ PACKAGE = ROOT / "platform" / "stillhouse"
 DOCS = ROOT / "docs"
 PAGES = sorted([*DOCS.rglob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md"])
 ROOMS = {path.name for path in PACKAGE.iterdir() if (path / "__init__.py").exists()}
-TOP = ("platform", "docs", "tests", "jobs", "search_spaces", "benchmarks", "faults", ".ci")
+TOP = ("platform", "docs", "tests", "jobs", "clusters", "search_spaces", "benchmarks", "faults", ".ci")
 
 FENCE = re.compile(r"^ *```(\w*)[^\n]*\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
@@ -176,9 +176,9 @@ def test_make_targets_exist(page: Path) -> None:
     text = page.read_text()
     blocks = [line for _, block in FENCE.findall(text) for line in block.splitlines()]
     codes = [*INLINE.findall(prose(text)), *blocks]
-    allowed = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    allowed = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     for code in codes:
-        if match := re.match(r"make ((?:[A-Z]+=\S+ )*)([a-z]+)\b", code):
+        if match := re.match(r"make ((?:[A-Z]+=\S+ )*)([a-z-]+)\b", code):
             assert match[2] in allowed, f"{code}: the Makefile has no such target"
 
 

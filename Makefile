@@ -9,7 +9,7 @@ CLUSTERS := $(VENV)/.ready-clusters
 PEERS := .venv-peers
 ARGS ?=
 
-.PHONY: sweep test cluster-test mutants faults faults-quick check format docs ui bench papers peers clean help
+.PHONY: sweep test cluster-test mutants faults faults-quick fuzz check format docs ui bench papers peers clean help
 
 help:            ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -32,12 +32,16 @@ faults: $(READY) ## inject faults into real commands and write docs/faults.md (a
 faults-quick: $(READY) ## a part of `faults` of at most ten minutes, which writes no page
 	$(BIN)/python faults/run.py --quick $(ARGS)
 
+fuzz: $(READY)   ## give damaged files and command lines to every reader for an hour; ARGS="--minutes 5" for less
+	$(BIN)/python fuzz/run.py $(ARGS)
+
 check: $(READY)  ## lint, format and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy platform/stillhouse jobs tests
 	MYPYPATH=benchmarks $(BIN)/mypy benchmarks
 	MYPYPATH=faults:tests $(BIN)/mypy faults
+	MYPYPATH=fuzz $(BIN)/mypy fuzz
 
 format: $(READY) ## rewrite the code so that `check` accepts its format
 	$(BIN)/ruff check --fix .

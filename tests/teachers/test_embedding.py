@@ -109,12 +109,13 @@ def test_a_shard_of_another_text_length_or_dtype_is_rebuilt(workspace: Workspace
 
 
 def failing(encoder: Callable[[Tokens], Tensor]) -> Callable[[Tokens], Tensor]:
-    """Return a teacher that gives NaN for texts of 32 tokens and a huge number for texts of 8."""
+    """Return a teacher that gives NaN for texts of 32 tokens, a huge number for 8, only zeros for 7."""
 
     def forward(tokens: Tokens) -> Tensor:
         vectors, lengths = encoder(tokens).clone(), tokens.attention_mask_BT.sum(1)
         vectors[lengths == 32, 3] = float("nan")
         vectors[lengths == 8, 0] = 1e6
+        vectors[lengths == 7] = 0
         return vectors
 
     return forward
@@ -132,6 +133,7 @@ def test_unstorable_vectors_are_quarantined(
     reasons = {row["row"]: row["reason"] for row in rejected}
     assert reasons[43] == "the teacher's vector holds NaN or infinity"
     assert any("1e+06 does not fit in float16" in reason for reason in reasons.values())
+    assert any("has only zeros" in reason for reason in reasons.values())
     assert manifest["rows"] == 44 - len(rejected)
     assert manifest["input_rows"] == manifest["rows"] + manifest["quarantined"] + manifest["duplicates"]
     reader = open_store(workspace, store)

@@ -262,6 +262,7 @@ BAD: Mapping[str, tuple[Callable[[Path], None], str]] = {
     ),
     "not a number": (without([[1.0, 0.0], [NAN, 1.0], [0.6, 0.8]]), r"finite numbers.*1 row \('text 1'\)"),
     "infinite": (without([[1.0, 0.0], [0.0, 1.0], [0.0, float("inf")]]), r"finite.*1 row \('text 2'\)"),
+    "only zeros": (without([[1.0, 0.0], [0.0, 0.0], [0.6, 0.8]]), r"1 row \('text 1'\).*only zeros"),
     "no vector": (without([[1.0, 0.0], None, [0.6, 0.8]]), r"finite.*1 row \('text 1'\).* or no vector"),
     "no number": (without([[1.0, 0.0], [0.0, 1.0], [None, 1.0]]), r"finite.*1 row \('text 2'\)"),
     "another dimension": (

@@ -42,7 +42,7 @@ def settings(pairs: list[str]) -> dict[str, Any]:
         require(name not in values, "--set must give each name once", name=name, remedy=remedy)
         try:
             values[name] = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             values[name] = text
     return values
 
@@ -195,7 +195,7 @@ def remote_of(options: Namespace) -> str:
 def _mappings(flag: str, text: str, example: str) -> list[Any]:
     try:
         listed = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         listed = None
     rule = f"--{flag} must be a JSON list of mappings, with one at least"
     fits = isinstance(listed, list) and bool(listed)
@@ -206,7 +206,7 @@ def _mappings(flag: str, text: str, example: str) -> list[Any]:
 def _layers(text: str) -> tuple[int, ...]:
     try:
         listed = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         listed = None
     whole = isinstance(listed, list) and all(type(layer) is int for layer in listed)
     require(whole, "--layers must be a rule, or a list of integers such as [0,2,4]", layers=text)

@@ -11,6 +11,7 @@ import re
 import shutil
 import tempfile
 import threading
+import tokenize
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -56,6 +57,8 @@ _LARGE = frozenset({"stores"})
 _MIN_FREE_BYTES = 1 << 16
 _LONGEST_NAME = 100
 _SEAL = b"stillhouse sha256 "
+_NO_ARRAY = (FileNotFoundError, ValueError, EOFError, SyntaxError, tokenize.TokenError, RecursionError)
+"""What NumPy raises at a file that is no array; it parses the header as Python."""
 
 FETCHING = "fetching"
 """Folder of what is on its way from the remote."""
@@ -250,7 +253,7 @@ def _format_of(marker: Path) -> Any:
         return json.loads(marker.read_bytes())["format"]
     except FileNotFoundError:
         return None
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         return "unknown"
 
 
@@ -322,7 +325,7 @@ def mapped_array(path: Path) -> "npt.NDArray[Any]":
 
     try:
         array: npt.NDArray[Any] = np.load(intact(path), mmap_mode="r", allow_pickle=False)
-    except (FileNotFoundError, ValueError, EOFError) as error:
+    except _NO_ARRAY as error:
         raise Hindered(
             f"{path} must be a complete array, but: {error}. Remove the {MANIFEST} beside it and run the "
             "same command again: it makes what is missing."
@@ -346,7 +349,7 @@ def sealed_array(path: Path) -> "npt.NDArray[Any] | None":
             return array
     except FileNotFoundError:
         return None
-    except (ValueError, EOFError):
+    except _NO_ARRAY:
         pass
     except OSError as error:
         raise blocked(path, error) from None
@@ -470,7 +473,7 @@ def _parsed(path: Path) -> Any:
         raise BadInput(
             f"{path} must exist, but it does not: this folder is unfinished or was removed."
         ) from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BadInput(
             f"{path} must be JSON, but reading it gave: {error}. Remove this file and run the same command "
             "again."

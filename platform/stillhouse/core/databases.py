@@ -4,6 +4,7 @@ A copy lies in the folder ``copies`` beside the database, and its name ends with
 that it needs no second file: ``copies/study-000017-0123456789abcdef.db``.
 """
 
+import functools
 import hashlib
 import sqlite3
 from collections.abc import Callable
@@ -148,6 +149,8 @@ def _opened(path: Path) -> sqlite3.Connection:
 
 
 def _problem(connection: sqlite3.Connection, newest: Path | None, differs: Differs | None) -> str:
+    # The answer may quote damaged text.
+    connection.text_factory = functools.partial(str, encoding="utf-8", errors="replace")
     check = "quick_check" if differs is None else "integrity_check"
     (found,) = connection.execute(f"PRAGMA {check}(1)").fetchone()
     if found != "ok":

@@ -17,6 +17,10 @@ from stillhouse.core.errors import BadInput, nearest
 T = TypeVar("T")
 
 
+_FORMS = ({"float"}, {"enum"}, {"call", "version", "with"}, {"value", "version", "with"})
+"""Names in the JSON of numbers, members of enumerations, specs and frozen dataclasses."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Spec(Generic[T]):
     """A class (or function) with keyword arguments, which is fingerprinted now and called later.
@@ -87,7 +91,13 @@ def canonical(value: object) -> Any:
     if isinstance(value, tuple | list):
         return [canonical(item) for item in value]
     if isinstance(value, Mapping):
-        return {str(key): canonical(item) for key, item in value.items()}
+        content = {str(key): canonical(item) for key, item in value.items()}
+        if len(content) < len(value) or set(content) in _FORMS:
+            raise BadInput(
+                "a mapping that names an artifact must have names that differ as text, and others than "
+                f"numbers and specs have in JSON, but got {value!r}. Rename its keys."
+            )
+        return content
     if isinstance(value, Spec):
         return {"call": _name(value.target), "version": _version(value.target), "with": _bound(value)}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):

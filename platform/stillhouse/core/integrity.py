@@ -107,7 +107,7 @@ def is_whole(folder: Path, *, contents: bool) -> bool:
         unchanged = isinstance(manifest, dict) and is_unchanged(manifest)
     except FileNotFoundError:
         return False
-    except ValueError:
+    except (ValueError, RecursionError):
         unchanged = False
     if not unchanged:
         warn(f"{path} is damaged: {moved(put_aside(path))} {folder.name} is made again.")
@@ -137,7 +137,7 @@ def damaged_files(folder: Path) -> dict[str, str]:
     """
     try:
         manifest = json.loads((folder / MANIFEST).read_bytes())
-    except (FileNotFoundError, ValueError) as error:
+    except (FileNotFoundError, ValueError, RecursionError) as error:
         return {MANIFEST: f"cannot be read: {error}"}
     except OSError as error:
         raise blocked(folder / MANIFEST, error) from None
@@ -233,7 +233,7 @@ def _manifest_beside(path: Path) -> dict[str, Any] | None:
         known = _manifests.get(manifest)
         if known is None or known[0] != stamp:
             known = _manifests[manifest] = stamp, json.loads(manifest.read_bytes())
-    except (FileNotFoundError, NotADirectoryError, ValueError):
+    except (FileNotFoundError, NotADirectoryError, ValueError, RecursionError):
         return None
     return known[1] if isinstance(known[1], dict) else None
 

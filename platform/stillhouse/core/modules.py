@@ -1,6 +1,7 @@
 """Parts of the package that are found by file name, so that adding one is adding a file."""
 
 import importlib
+import os
 import pkgutil
 from collections.abc import Iterable
 from typing import Any
@@ -13,8 +14,15 @@ def module_names(folders: Iterable[str]) -> list[str]:
 
     Args:
         folders: The package's ``__path__``.
+
+    Raises:
+        OSError: The system does not let a folder be read, which `pkgutil` takes for an empty one.
     """
-    return sorted(module.name for module in pkgutil.iter_modules(folders))
+    names = sorted(module.name for module in pkgutil.iter_modules(folders))
+    if not names:
+        for folder in folders:
+            os.listdir(folder)
+    return names
 
 
 def load_module(package: str, names: list[str], name: str, kind: str) -> Any:

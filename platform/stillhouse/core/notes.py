@@ -100,7 +100,7 @@ def is_sound(path: Path) -> bool:
     """
     try:
         content = json.loads(path.read_bytes())
-    except (FileNotFoundError, ValueError):
+    except (FileNotFoundError, ValueError, RecursionError):
         return False
     except OSError as error:
         raise blocked(path, error) from None

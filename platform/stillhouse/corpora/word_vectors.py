@@ -8,7 +8,6 @@ Texts are split as in the Penn Treebank and GloVe: ``don't`` into ``do`` and ``n
 hardly ever in a vocabulary, but its parts are.
 """
 
-import gzip
 import itertools
 import json
 from collections import Counter
@@ -21,6 +20,7 @@ import numpy.typing as npt
 
 from stillhouse.core.artifacts import write_atomically, write_json
 from stillhouse.core.errors import BadInput, require
+from stillhouse.corpora.reading.formats import numbered_lines
 
 PAD, UNKNOWN, MASK = "[PAD]", "[UNK]", "[MASK]"
 SPECIAL = (PAD, UNKNOWN, MASK)
@@ -157,7 +157,7 @@ def _lowered(
 def _json_rows(path: Path) -> Iterator[tuple[str, Matrix]]:
     try:
         content = json.loads(path.read_bytes())
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BadInput(f"{path} must be JSON, but is not: {error}.") from None
     if not isinstance(content, dict) or not content:
         raise BadInput(f"{path} must be an object of words to vectors, but is not.")
@@ -169,22 +169,13 @@ def _json_rows(path: Path) -> Iterator[tuple[str, Matrix]]:
 def _text_rows(path: Path) -> Iterator[tuple[str, Matrix]]:
     """Read the text format. Some words contain spaces, so the numbers are taken from the right."""
     dim = 0
-    for at, line in _lines(path):
+    for at, line in numbered_lines(path):
         fields = line.rstrip("\r\n ").split(" ")
         if at == 1 and len(fields) == 2:
             continue  # word2vec's format begins with the shape
         dim = dim or len(fields) - 1
         word = " ".join(fields[: len(fields) - dim])
         yield word, _vector(fields[len(fields) - dim :], dim, f"{path}, line {at}")
-
-
-def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    opened = gzip.open if path.suffix == ".gz" else open
-    try:
-        with opened(path, "rt", encoding="utf-8", newline="\n") as lines:
-            yield from enumerate(lines, start=1)
-    except (UnicodeDecodeError, EOFError, OSError) as error:
-        raise BadInput(f"{path} must be complete UTF-8 text, but reading it failed: {error}.") from None
 
 
 def _vector(numbers: Any, dim: int, where: str) -> Matrix:

@@ -5,13 +5,13 @@ no model and no download besides WordNet itself, and is sufficient for drawing a
 a real tagger can be used instead wherever a tagger is expected.
 """
 
-import gzip
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from stillhouse.core.errors import BadInput
+from stillhouse.corpora.reading.formats import numbered_lines
 
 FUNCTION_WORDS = frozenset(
     """
@@ -121,22 +121,20 @@ def wordnet_files(folder: str | Path) -> list[Path]:
 
 def _synsets(file: Path) -> Iterator[Synset]:
     """Read the synsets of a file. PyYAML would take a minute; reading two fields by hand takes seconds."""
-    opened = gzip.open if file.suffix == ".gz" else open
     name, part, members, field = "", "", list[str](), ""
-    with opened(file, "rt", encoding="utf-8", newline="\n") as lines:
-        for line in (*lines, "end:\n"):
-            line = line.rstrip("\r\n")
-            if line and not line.startswith((" ", "#")):
-                if name:
-                    yield _checked(file, name, part, members)
-                name, part, members, field = line, "", [], ""
-            elif line.startswith("  ") and line[2:3].isalpha():
-                field, _, value = line.strip().partition(":")
-                part = value.strip() if field == "partOfSpeech" else part
-            elif field == "members" and line.startswith("  - "):
-                members.append(line[4:])
-            elif field == "members" and members:
-                members[-1] += " " + line.strip()
+    for line in (*(text for _, text in numbered_lines(file)), "end:\n"):
+        line = line.rstrip("\r\n")
+        if line and not line.startswith((" ", "#")):
+            if name:
+                yield _checked(file, name, part, members)
+            name, part, members, field = line, "", [], ""
+        elif line.startswith("  ") and line[2:3].isalpha():
+            field, _, value = line.strip().partition(":")
+            part = value.strip() if field == "partOfSpeech" else part
+        elif field == "members" and line.startswith("  - "):
+            members.append(line[4:])
+        elif field == "members" and members:
+            members[-1] += " " + line.strip()
 
 
 def _checked(file: Path, name: str, part: str, members: list[str]) -> Synset:
@@ -145,14 +143,17 @@ def _checked(file: Path, name: str, part: str, members: list[str]) -> Synset:
             f"{file}, {name} must have members and a part of speech (n, v, a, s, r), but has {len(members)} "
             f"members and {part!r}."
         )
-    return Synset(part, tuple(_scalar(member) for member in members))
+    return Synset(part, tuple(_scalar(member, f"{file}, {name}") for member in members))
 
 
-def _scalar(text: str) -> str:
+def _scalar(text: str, where: str) -> str:
     """Parse a YAML scalar, plain or in quotation marks."""
     import yaml
 
-    return str(yaml.safe_load(text)) if text[:1] in "'\"" else text
+    try:
+        return str(yaml.safe_load(text)) if text[:1] in "'\"" else text
+    except (yaml.YAMLError, ValueError) as error:
+        raise BadInput(f"{where} must have members in YAML, but {text!r} is not: {error}.") from None
 
 
 def _most_frequent(counts: Counter[str]) -> str:

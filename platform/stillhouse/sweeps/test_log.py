@@ -43,7 +43,7 @@ def suite_in(line: bytes) -> str | None:
     """The suite that a line of the log names; None if the line is damaged."""
     try:
         return str(json.loads(line)["suite"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None
 
 

@@ -279,6 +279,8 @@ def _faults(vectors_NE: Vectors, stored_NE: npt.NDArray[Any]) -> dict[int, str]:
     faults = {int(row): "the teacher's vector holds NaN or infinity" for row in np.flatnonzero(~finite)}
     for row in np.flatnonzero(overflow):
         faults[int(row)] = f"a value of {np.abs(vectors_NE[row]).max():g} does not fit in {stored_NE.dtype}"
+    for row in np.flatnonzero(~stored_NE.any(axis=1)):
+        faults[int(row)] = "the teacher's vector has only zeros, and so no direction"
     return faults
 
 

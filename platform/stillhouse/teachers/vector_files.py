@@ -148,7 +148,7 @@ class Found:
     Attributes:
         vectors_NE: A vector per distinct text, by role; zero where there is none.
         filled_N: Whether a text has a vector, by role.
-        broken: Number of texts whose vector holds NaN, infinity or nothing at all, and examples.
+        broken: Number of texts whose vector holds NaN, infinity, only zeros or nothing at all, and examples.
         twice: Number of texts with several different vectors, and examples.
         rows: Number of rows of the files.
         others: Number of rows whose text was not asked for.
@@ -185,8 +185,9 @@ class Found:
             )
         if self.broken.number and not vectors.incomplete:
             raise BadInput(
-                f"vectors must be finite numbers, but {self.broken} in {vectors.source} has NaN, infinity or "
-                "no vector. Remove these rows, and set teacher.incomplete=true to train without their texts."
+                f"vectors must be finite numbers and not all zero, but {self.broken} in {vectors.source} has "
+                "NaN, infinity, only zeros or no vector. Remove these rows, and set teacher.incomplete=true "
+                "to train without their texts."
             )
 
 
@@ -417,7 +418,7 @@ def _batches(
             else:
                 stream = pa.ipc.open_stream(file)
                 yield stream.schema, iter(stream)
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise BadInput(
             f"{path} must be a complete Parquet or Arrow file, but reading it failed: {error}."
         ) from None
@@ -486,7 +487,7 @@ def _values(
 ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.bool_]]:
     """Return the vectors of a batch, (N, E), zero where they are not good, and whether each is good.
 
-    A good vector is there, and all of its numbers are finite.
+    A good vector is there, and its numbers are finite and not all zero: a vector of zeros has no direction.
     """
     column = batch[columns.vector]
     lengths = column.value_lengths().fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
@@ -503,7 +504,7 @@ def _values(
         # A flattened list leaves null rows out; a null number becomes NaN.
         flat = column.filter(pa.array(there)).flatten().to_numpy(zero_copy_only=False)
         values_NE[there] = flat.astype(np.float32).reshape(-1, width)
-    good = there & np.isfinite(values_NE).all(axis=1)
+    good = there & np.isfinite(values_NE).all(axis=1) & values_NE.any(axis=1)
     values_NE[~good] = 0
     return values_NE, good
 

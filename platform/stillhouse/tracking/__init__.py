@@ -192,7 +192,7 @@ def _row(line: bytes) -> Row | None:
         entry = json.loads(line)
         metrics = {"examples": entry["examples"], **entry["metrics"]}
         return Row(int(entry["step"]), float(entry["time"]), {k: float(v) for k, v in metrics.items()})
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None
 
 

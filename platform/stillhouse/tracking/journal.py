@@ -227,7 +227,7 @@ def _parsed(line: bytes) -> Entry | None:
         entry = json.loads(line)
         needed = _FIELDS[entry["do"]]
         whole = isinstance(entry["key"], list) and isinstance(entry["time"], int) and needed <= set(entry)
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None
     rows = entry.get("rows", [])
     whole = whole and isinstance(rows, list) and all(isinstance(r, list) and len(r) == 3 for r in rows)

@@ -46,7 +46,7 @@ def _seconds_per_example(workspace: Workspace) -> dict[str, float]:
             plan = json.loads((path.parent / PLAN).read_text(encoding="utf-8"))
             manifest = json.loads(path.read_text(encoding="utf-8"))
             rates.setdefault(_likeness(plan), manifest["seconds"] / manifest["examples"])
-        except (OSError, ValueError, KeyError, TypeError, ArithmeticError):
+        except (OSError, ValueError, KeyError, TypeError, ArithmeticError, RecursionError):
             continue  # an estimate needs no file that is damaged or of another version
     return rates
 

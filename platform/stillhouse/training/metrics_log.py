@@ -72,7 +72,7 @@ def parsed(line: bytes) -> dict[str, Any] | None:
         return None
     try:
         entry = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     whole = isinstance(entry, dict) and isinstance(entry.get("step"), int) and "metrics" in entry
     return entry if whole else None

@@ -257,7 +257,7 @@ def _claims(path: Path) -> list[Any]:
     if text.startswith("["):
         try:
             whole: list[Any] = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise BadInput(f"{path} must be JSON, but reading it failed: {error}.") from None
         return whole
     return list(_json_lines(text, path))
@@ -291,7 +291,7 @@ def _json_lines(text: str, path: Path) -> Iterator[Any]:
         if line.strip():
             try:
                 yield json.loads(line)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise BadInput(f"{path} must be JSON lines, but line {number} is not: {error}.") from None
 
 

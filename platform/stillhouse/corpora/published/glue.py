@@ -198,7 +198,7 @@ def _json_rows(path: Path, text: str, task: Task) -> list[Row]:
     """Read objects with ``label`` and ``sentence`` ("first sentence: …", and on another line "second …")."""
     try:
         content: Any = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BadInput(f"{path} must be JSON, but is not: {error}.") from None
     if not isinstance(content, list):
         raise BadInput(f"{path} must be a list of objects, but is {type(content).__name__}.")

@@ -14,6 +14,7 @@ texts that are named are held in memory.
 """
 
 import gzip
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -149,6 +150,13 @@ def _named(file: Path, names: set[str]) -> dict[str, str]:
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    try:
+        yield from _filled_lines(path)
+    except (OSError, EOFError, zlib.error) as error:
+        raise BadInput(f"{path} must be readable, but reading it failed: {error}.") from None
+
+
+def _filled_lines(path: Path) -> Iterator[tuple[int, str]]:
     with gzip.open(path, "rb") if path.name.endswith(".gz") else path.open("rb") as file:
         for at, line in enumerate(file, start=1):
             try:

@@ -2,11 +2,14 @@
 
 import codecs
 import csv
+import gzip
 import io
 import json
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from stillhouse.core.errors import BadInput, nearest
@@ -101,6 +104,20 @@ def field(row: Mapping[str, Any], column: str) -> str | Rejected:
         return Rejected(str(dict(row)), f"no {column}")
     value = row[column]
     return value if isinstance(value, str) else Rejected(repr(value), f"{column} is not text")
+
+
+def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Read the lines of a UTF-8 text file, plain or gzipped by its name, with their numbers from 1.
+
+    Raises:
+        BadInput: If it is not UTF-8, cut, or cannot be read.
+    """
+    opened = gzip.open if path.suffix == ".gz" else open
+    try:
+        with opened(path, "rt", encoding="utf-8", newline="\n") as lines:
+            yield from enumerate(lines, start=1)
+    except (UnicodeDecodeError, EOFError, OSError, zlib.error) as error:
+        raise BadInput(f"{path} must be complete UTF-8 text, but reading it failed: {error}.") from None
 
 
 def _kind(system: Any, path: str, encoding: str) -> str:
@@ -222,14 +239,50 @@ def _delimited(
     csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
     stream.reconfigure(newline="")
     with stream:
-        rows = csv.DictReader(stream, delimiter=delimiter)
+        lines = _Lines(stream)
+        rows = csv.DictReader(lines, delimiter=delimiter)
         try:
-            picked = pick_column(list(rows.fieldnames or []), column, path)
+            columns = list(rows.fieldnames or [])
+            lines.require_closed_quote(path)
+            picked = pick_column(columns, column, path)
             for row in rows:
-                ragged = _ragged(row, len(rows.fieldnames or []))
+                lines.require_closed_quote(path)
+                ragged = _ragged(row, len(columns))
                 yield Rejected(str(row.get(picked) or ""), ragged) if ragged else field(row, picked)
         except csv.Error as error:
             raise BadInput(f"{path} must be CSV, but line {rows.line_num} is not: {error}.") from None
+
+
+class _Lines:
+    """The lines of a CSV file, with the place where the row began that is being read."""
+
+    def __init__(self, lines: Iterable[str]) -> None:
+        self._lines = enumerate(lines, start=1)
+        self._first, self._ended = 0, False
+
+    def __iter__(self) -> "_Lines":
+        return self
+
+    def __next__(self) -> str:
+        for number, line in self._lines:
+            self._first = self._first or number
+            return line
+        self._ended = True
+        raise StopIteration
+
+    def require_closed_quote(self, path: str) -> None:
+        """Refuse a row that is complete only because the file ended; call it after each row.
+
+        Python asks for a line after the last one only within quotation marks, and the row then has swallowed
+        all rows after the mark.
+        """
+        if self._ended and self._first:
+            raise BadInput(
+                f"{path} must close every quotation mark, but one in the row that begins on line "
+                f"{self._first} is never closed, and the rest of the file would be its text. Close it, or "
+                'write a mark that belongs to the text twice, as "".'
+            )
+        self._first = 0
 
 
 def _ragged(row: Mapping[Any, Any], columns: int) -> str:
@@ -255,5 +308,5 @@ def _parquet(system: Any, path: str, column: str | None) -> Iterator[str | Rejec
             for batch in table.iter_batches(columns=[picked]):
                 for text in batch.column(0).to_pylist():
                     yield Rejected("", f"no {picked}") if text is None else text
-    except pa.ArrowException as error:
+    except (pa.ArrowException, UnicodeDecodeError) as error:
         raise BadInput(f"{path} must be a complete Parquet file, but reading it failed: {error}.") from None

@@ -294,7 +294,7 @@ def _json_rows(source: str, file: str) -> Iterator[tuple[str, Row]]:
 def _object(line: str, where: str) -> Row:
     try:
         row = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BadInput(f"{where} must be one JSON object, but is not: {error}.") from None
     if not isinstance(row, dict):
         raise BadInput(f"{where} must be one JSON object, but is {line.strip():.60}.")

@@ -28,6 +28,7 @@ from stillhouse.core.artifacts import (
     read_json,
     read_manifest,
     sealed_array,
+    sha256_of,
     write_array,
     write_manifest,
 )
@@ -203,7 +204,7 @@ def _collections() -> Iterable[Target]:
     yield Target("FEVER", (fever,), lambda folder: read_fever(*fever_files(str(folder))))
     glue = (
         {"train.tsv": b"index\tsentence1\tsentence2\tlabel\n0\ta\tb\tentailment\n"},
-        {"train.json": _json_lines([{"sentence1": "a", "sentence2": "b", "label": 0}])},
+        {"train.json": b'[{"sentence": "first: a\\nsecond: b", "label": "entailment"}]'},
     )
     yield Target("GLUE", glue, lambda folder: read_task(resolve_task("rte", folder, "train")))
     polar = {"CR/custrev.pos": b"good one\nfine\n", "CR/custrev.neg": b"bad one\nworse\n"}
@@ -211,10 +212,13 @@ def _collections() -> Iterable[Target]:
 
 
 def _experiments() -> Iterable[Target]:
-    files = sorted((REPOSITORY / "search_spaces").rglob("*.yaml"))
-    seeds = tuple({"a.yaml": path.read_bytes()} for path in files)
-    yield Target("experiment files", seeds, lambda folder: load_runs(folder / "a.yaml"))
-    yield Target("search spaces", seeds, lambda folder: load_space(folder / "a.yaml", scale=""))
+    paths = sorted((REPOSITORY / "search_spaces").rglob("*.yaml"))
+    seeds = tuple({"a.yaml": path.read_bytes()} for path in paths)
+    yield Target(
+        "experiment files", seeds, lambda folder: load_runs(folder / "a.yaml", data_root=str(folder))
+    )
+    own = tuple(files for path, files in zip(paths, seeds, strict=True) if path.parent.name != "papers")
+    yield Target("search spaces", own, lambda folder: load_space(folder / "a.yaml", data_root=str(folder)))
     yield Target("summaries", seeds, lambda folder: load_summary(folder / "a.yaml"))
     fields = {
         "set.json": json.dumps(
@@ -265,7 +269,7 @@ def _commands() -> Target:
         "train ibkd --local --set distil_learning_rate=3e-4 --workers 2 --preset repo --fractions 1,0.3",
         "sweep ibkd --trials 30 --corpus a.txt --objectives quality,size --concurrency 2 --section space",
         "sweep mse --sampler random --scheduler none --cpus-per-worker 2 --gpus-per-worker 0.5 --refit 100",
-        "embed --corpus a.jsonl --column body --teacher x --pooling mean --max-length 64 --set seed=3",
+        "embed --corpus a.jsonl --column body --teacher x --max-length 64 --set seed=3",
         "evaluate model --suite sts,retrieval --data d --final --against other --json out.json",
         "mine --labelled pairs.jsonl --negatives 4 --output mined.jsonl",
         "export stage out --format onnx",
@@ -327,8 +331,10 @@ def _read_fields(folder: Path) -> None:
 
 
 def _write_manifest(folder: Path) -> None:
-    shards = [{"name": "part-00000.arrow", "rows": 2, "bytes": 9, "sha256": "0" * 64}]
-    (folder / "a.npy").write_bytes(b"data")
+    part = folder / "part-00000.arrow"
+    for path in (part, folder / "a.npy"):
+        path.write_bytes(b"some data")
+    shards = [{"name": part.name, "rows": 2, "bytes": 9, "sha256": sha256_of(part)}]
     write_manifest(folder, {"rows": 2, "shards": shards, "metrics": {"m": 0.5}})
 
 

@@ -284,6 +284,12 @@ def test_bad_rows_are_refused_before_a_shard_is_written(
     assert not list((workspace.root / "stores").glob("*/*"))
 
 
+def test_a_file_without_any_vector_is_refused(tmp_path: Path) -> None:
+    without([None, None])(tmp_path / "none.parquet")
+    with pytest.raises(BadInput, match="must hold vectors, but every file is empty or has none"):
+        find_vectors(str(tmp_path / "none.parquet"))
+
+
 def test_a_later_file_of_another_dimension_is_refused(workspace: Workspace, tmp_path: Path) -> None:
     pq.write_table(table(["a"], np.ones((1, 4), np.float32)), tmp_path / "1.parquet")
     pq.write_table(table(["b"], np.ones((1, 3), np.float32)), tmp_path / "2.parquet")

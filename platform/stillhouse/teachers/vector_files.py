@@ -503,7 +503,7 @@ def _values(
     with np.errstate(over="ignore"):
         # A flattened list leaves null rows out; a null number becomes NaN.
         flat = column.filter(pa.array(there)).flatten().to_numpy(zero_copy_only=False)
-        values_NE[there] = flat.astype(np.float32).reshape(-1, width)
+        values_NE[there] = flat.astype(np.float32).reshape(int(there.sum()), width)
     good = there & np.isfinite(values_NE).all(axis=1) & values_NE.any(axis=1)
     values_NE[~good] = 0
     return values_NE, good

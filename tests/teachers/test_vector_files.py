@@ -285,7 +285,8 @@ def test_bad_rows_are_refused_before_a_shard_is_written(
 
 
 def test_a_file_without_any_vector_is_refused(tmp_path: Path) -> None:
-    without([None, None])(tmp_path / "none.parquet")
+    vectors = pa.array([None, []], pa.list_(pa.float32()))
+    pq.write_table(pa.table({"text": ["a", "b"], "embedding": vectors}), tmp_path / "none.parquet")
     with pytest.raises(BadInput, match="must hold vectors, but every file is empty or has none"):
         find_vectors(str(tmp_path / "none.parquet"))
 

@@ -24,7 +24,18 @@ PACKAGE = ROOT / "platform" / "stillhouse"
 DOCS = ROOT / "docs"
 PAGES = sorted([*DOCS.rglob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md"])
 ROOMS = {path.name for path in PACKAGE.iterdir() if (path / "__init__.py").exists()}
-TOP = ("platform", "docs", "tests", "jobs", "clusters", "search_spaces", "benchmarks", "faults", "fuzz", ".ci")
+TOP = (
+    "platform",
+    "docs",
+    "tests",
+    "jobs",
+    "clusters",
+    "search_spaces",
+    "benchmarks",
+    "faults",
+    "fuzz",
+    ".ci",
+)
 
 FENCE = re.compile(r"^ *```(\w*)[^\n]*\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")

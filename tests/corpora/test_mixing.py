@@ -117,6 +117,19 @@ def test_a_source_smaller_than_its_share_is_reported_and_the_others_give_the_res
     assert sum(part[1] for split in (few.train, few.dev, few.test) for part in split if part) == 1010
 
 
+def test_sources_of_one_corpus_are_told_apart(
+    tmp_path: Path, workspace: Workspace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = corpus(
+        tmp_path, "a", [f"The {row} dogs run far. The {row} cats sleep long." for row in range(100)]
+    )
+    options = (ReadOptions(split_sentences=True), ReadOptions(max_words=3, longer="cut"), ReadOptions())
+    mix_texts(workspace, [MixSource(name, 1, option) for option in options], count=150, held_out=10)
+    told = capsys.readouterr().out.splitlines()
+    ends = ["(sentences)", "(1 to 3 words, longer: cut)", ""]
+    assert [f"    50 of {name} {end}".rstrip() for end in ends] == told[-3:]
+
+
 def test_a_table_is_a_source_and_no_share_is_no_source(tmp_path: Path, workspace: Workspace) -> None:
     table = write_texts(workspace, "docs", named("docs", 100))
     gone = MixSource(str(tmp_path / "missing.txt"), 0.0)

@@ -95,6 +95,16 @@ def test_the_folder_of_the_data_must_be_given(path: Path, monkeypatch: pytest.Mo
     assert load_runs(path, data_root="/data")[0].experiment["sentences"]["corpus"] == "/data/texts.txt"
 
 
+def test_the_folder_of_the_data_is_filled_in_for_every_source(path: Path) -> None:
+    sources = "{sources: [{corpus: $STILLHOUSE_DATA/a.txt, share: 2}, {corpus: pydocs}], count: 9}"
+    path.write_text(f"method: mse\nsentences: {sources}\n", encoding="utf-8")
+    (run,) = load_runs(path, data_root="/data")
+    assert run.experiment["sentences"]["sources"] == [
+        {"corpus": "/data/a.txt", "share": 2},
+        {"corpus": "pydocs"},
+    ]
+
+
 @pytest.mark.parametrize(
     "text",
     ["? [a, b]\n: 1\n", "? {a: 1}\n: 2\n", "~: 1\n", "2001-01-01: 1\n", "[" * 3000, "{a: " * 3000,

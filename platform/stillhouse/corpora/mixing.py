@@ -45,6 +45,19 @@ class MixSource:
         return self.corpus if isinstance(self.corpus, str) else self.corpus.label
 
     @property
+    def described(self) -> str:
+        """The name with how it is read, as one corpus may be several sources of a mix."""
+        if not isinstance(self.corpus, str):
+            return self.name
+        usual, options = ReadOptions(), self.options
+        how = ["sentences"] if options.split_sentences else []
+        if (options.min_words, options.max_words) != (usual.min_words, usual.max_words):
+            how.append(f"{options.min_words} to {options.max_words:,} words")
+        if options.longer != usual.longer:
+            how.append(f"longer: {options.longer}")
+        return f"{self.name} ({', '.join(how)})" if how else self.name
+
+    @property
     def label(self) -> str:
         """A readable name, fit for a file name."""
         return corpus_label(self.corpus) if isinstance(self.corpus, str) else self.corpus.label
@@ -192,19 +205,19 @@ class _Reading:
                 )
             if number < wanted:
                 warn(
-                    f"note: {source.name} has {number:,} texts, fewer than the {wanted:,} of its share; the "
-                    "other sources give the rest as far as they go."
+                    f"note: {source.described} has {number:,} texts, fewer than the {wanted:,} of its "
+                    "share; the other sources give the rest as far as they go."
                 )
-        parts = ", ".join(
-            f"{number:,} of {source.name}"
+        parts = [
+            f"\n    {number:,} of {source.described}"
             for source, number in zip(self.sources, self.counts, strict=True)
             if number
-        )
+        ]
         total = sum(self.counts)
         require(
             total >= LEAST_TEXTS, f"texts of a mix >= {LEAST_TEXTS}", texts=total, remedy="Give more text."
         )
-        say(f"  mix of {total:,} texts: {parts}")
+        say(f"  mix of {total:,} texts:{''.join(parts)}")
 
 
 def _divided(workspace: Workspace, pools: Sequence[tuple[TextTable, int] | None], held_out: int) -> Mixed:

@@ -265,6 +265,8 @@ def _with_data(fields: Any, data_root: str, file: str) -> Any:
     """The same fields with the folder that ``$STILLHOUSE_DATA`` stands for."""
     if isinstance(fields, Mapping):
         return {name: _with_data(value, data_root, file) for name, value in fields.items()}
+    if isinstance(fields, list):
+        return [_with_data(value, data_root, file) for value in fields]
     if not isinstance(fields, str) or f"${DATA_ROOT}" not in fields:
         return fields
     folder = data_root or os.environ.get(DATA_ROOT, "")

@@ -183,3 +183,34 @@ def test_a_bad_corpus_is_one_message(
     report = capsys.readouterr().err.splitlines()
     assert len(report) == 1 and message in report[0]
     assert not list((tmp_path / "runs").glob("stores/*"))
+
+
+def test_the_texts_of_every_variant_of_a_file_are_embedded(
+    tmp_path: Path, tiny_model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "other.txt").write_text("\n".join(f"A dog barks {i} times." for i in range(70)))
+    path = tmp_path / "file.yaml"
+    path.write_text(
+        f"""
+method: mse
+teacher: {{name: {tiny_model}}}
+max_length: 16
+sentences: {{count: 0, held_out: 10}}
+variants:
+  cats: {{sentences: {{corpus: {text(tmp_path)}}}}}
+  dogs: {{sentences: {{corpus: {tmp_path}/other.txt}}}}
+scale:
+  small: {{variants: {{dogs: {{sentences: {{held_out: 5}}}}}}}}
+"""
+    )
+    root, report = tmp_path / "runs", tmp_path / "report.json"
+    flags = ("--local", "--root", str(root), "--json", str(report))
+    assert main(["embed", "--file", str(path), *flags]) == 0
+    told = json.loads(report.read_text())
+    assert told["dogs"]["sentences"] == 54 and told["cats"]["corpus"].endswith("c.txt")
+    assert sum(store.rows for store in list_stores(Workspace(root))) == len(ROWS) + 70
+    assert main(["embed", "--file", str(path), "--scale", "small", "--variant", "dogs", *flags]) == 0
+    assert json.loads(report.read_text())["sentences"] == 57, "fewer are held out"
+    capsys.readouterr()
+    assert main(["embed", "--variant", "dogs", *flags]) == 2
+    assert "--file" in capsys.readouterr().err

@@ -174,8 +174,21 @@ def add_method(command: ArgumentParser) -> None:
         "method", nargs="?", help="a method, such as ibkd, ckd or mse; default: the experiment file's"
     )
     command.add_argument("--preset", help="paper (default) or another one (`stillhouse presets METHOD`)")
+    add_scale(command)
+
+
+def add_scale(command: ArgumentParser) -> None:
+    """Add the scale of an experiment file."""
     command.add_argument(
         "--scale", default="", metavar="NAME", help="a scale of the experiment file, such as small"
+    )
+
+
+def add_file(command: ArgumentParser) -> None:
+    """Add the experiment file and its variants."""
+    command.add_argument("--file", metavar="FILE", help="experiment file; its `search` part is not read")
+    command.add_argument(
+        "--variant", default="", metavar="NAME[,NAME]", help="variants of the file; default: all of them"
     )
 
 

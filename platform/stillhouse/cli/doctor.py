@@ -3,7 +3,7 @@
 from argparse import ArgumentParser, Namespace, _SubParsersAction
 from dataclasses import asdict
 
-from stillhouse.cli.arguments import add_experiment, add_local, add_method, add_where, new_command
+from stillhouse.cli.arguments import add_experiment, add_file, add_local, add_method, add_where, new_command
 from stillhouse.cli.options import device_of, remote_of, root_of
 from stillhouse.cli.run import write_results
 from stillhouse.core.console import say
@@ -23,10 +23,7 @@ def add(commands: "_SubParsersAction[ArgumentParser]") -> ArgumentParser:
     )
     add_method(command)
     add_local(command)  # As it always does: the arguments of `train` serve as they are.
-    command.add_argument("--file", metavar="FILE", help="experiment file; its `search` part is not read")
-    command.add_argument(
-        "--variant", default="", metavar="NAME[,NAME]", help="variants of the file; default: all of them"
-    )
+    add_file(command)
     add_experiment(command, method=True)
     add_where(command)
     command.set_defaults(local=True)

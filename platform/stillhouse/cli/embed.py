@@ -1,11 +1,15 @@
 """`stillhouse embed`: read a corpus and run the teacher over it once."""
 
 from argparse import ArgumentParser, Namespace, _SubParsersAction
+from typing import TYPE_CHECKING, Any
 
-from stillhouse.cli.arguments import add_experiment, add_local, add_where, new_command
+from stillhouse.cli.arguments import add_experiment, add_file, add_local, add_scale, add_where, new_command
 from stillhouse.cli.options import embedding_of, experiment_from, require_corpus
 from stillhouse.cli.run import on_ray, write_results
 from stillhouse.core.console import say
+
+if TYPE_CHECKING:
+    from stillhouse.experiments.experiment import Experiment
 
 
 def add(commands: "_SubParsersAction[ArgumentParser]") -> ArgumentParser:
@@ -14,11 +18,15 @@ def add(commands: "_SubParsersAction[ArgumentParser]") -> ArgumentParser:
         commands,
         "embed",
         "read a corpus and run the teacher over it once",
-        "stillhouse embed --corpus 'texts/*.jsonl' --column body --sentences 0\n  stillhouse embed --local",
+        "stillhouse embed --corpus 'texts/*.jsonl' --column body --sentences 0\n  stillhouse embed --local\n"
+        "  stillhouse embed --file search_spaces/recipes/search.yaml --variant recipe",
     )
     add_local(command)
+    add_file(command)
+    add_scale(command)
     add_experiment(command)
     add_where(command)
+    command.set_defaults(method=None, preset=None)  # The texts of a file are read whatever its method is.
     return command
 
 
@@ -26,12 +34,29 @@ def run(options: Namespace) -> int:
     """Run the command."""
     from stillhouse.experiments.preparation import prepare
 
-    experiment = experiment_from(options, base=options.base)
-    require_corpus(experiment)
+    experiments = _experiments(options)
+    facts: dict[str, dict[str, Any]] = {}
     with on_ray(options) as (workspace, device):
         embedding = embedding_of(options, device, local=options.local)
-        prepared = prepare(experiment, workspace, embedding, refresh=options.refresh)
-    for name, value in prepared.facts.items():
-        say(f"  {name}: {value}")
-    write_results(options, prepared.facts)
+        for variant, experiment in experiments.items():
+            if variant:
+                say(f"variant {variant}")
+            prepared = prepare(experiment, workspace, embedding, refresh=options.refresh)
+            facts[variant] = prepared.facts
+            for name, value in prepared.facts.items():
+                say(f"  {name}: {value}")
+    write_results(options, facts if len(facts) > 1 else next(iter(facts.values())))
     return 0
+
+
+def _experiments(options: Namespace) -> "dict[str, Experiment]":
+    """The experiment of the command line, or those of a file's variants by name."""
+    from stillhouse.cli.method_values import trainings_of
+    from stillhouse.sweeps.runs import refuse_without_file
+
+    if options.file:
+        return {training.name: training.experiment for training in trainings_of(options)}
+    refuse_without_file(scale=options.scale, variant=options.variant)
+    experiment = experiment_from(options, base=options.base)
+    require_corpus(experiment)
+    return {"": experiment}

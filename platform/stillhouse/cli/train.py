@@ -4,7 +4,7 @@ from argparse import ArgumentParser, Namespace, _SubParsersAction
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from stillhouse.cli.arguments import add_experiment, add_local, add_method, add_where, new_command
+from stillhouse.cli.arguments import add_experiment, add_file, add_local, add_method, add_where, new_command
 from stillhouse.cli.options import embedding_of, fractions_of, threads_of
 from stillhouse.cli.run import on_ray, write_results
 from stillhouse.core.console import say
@@ -29,10 +29,7 @@ def add(commands: "_SubParsersAction[ArgumentParser]") -> ArgumentParser:
     )
     add_method(command)
     add_local(command)
-    command.add_argument("--file", metavar="FILE", help="experiment file; its `search` part is not read")
-    command.add_argument(
-        "--variant", default="", metavar="NAME[,NAME]", help="variants of the file; default: all of them"
-    )
+    add_file(command)
     command.add_argument(
         "--fractions",
         metavar="X[,X]",

@@ -105,7 +105,7 @@ def chosen_runs(
         BadInput: No method is named, or the file has no such variant or scale.
     """
     if file is None:
-        _refuse_without_file(scale=scale, variant=",".join(variants))
+        refuse_without_file(scale=scale, variant=",".join(variants))
         return (_without_file(method, preset, "train", "--file FILE"),)
     runs = load_runs(file, scale=scale, data_root=data_root)
     chosen = variants_named(runs, list(variants), str(file))
@@ -144,7 +144,7 @@ def base_run(
         BadInput: No method is named, or the file has no such scale.
     """
     if file is None:
-        _refuse_without_file(scale=scale)
+        refuse_without_file(scale=scale)
         return _without_file(method, preset, "sweep", "--space FILE")
     return _named(load_base(file, scale=scale, data_root=data_root), method, preset)
 
@@ -175,7 +175,12 @@ def _named(run: Run, method: str, preset: str) -> Run:
     return replace(run, preset=preset or run.preset)
 
 
-def _refuse_without_file(**given: str) -> None:
+def refuse_without_file(**given: str) -> None:
+    """Refuse what only an experiment file has.
+
+    Raises:
+        BadInput: One of the flags is given, by its name.
+    """
     for name, value in given.items():
         require(
             not value,

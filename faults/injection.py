@@ -60,8 +60,8 @@ class Result:
         lost: Rows of stores that are missing at the end.
         doubled: Rows of stores that are there too often.
         equal: Whether counts, checksums, curves and weights are those of the undisturbed run.
-        steps: Optimiser steps done more often than in the undisturbed run.
-        files: Files written more often than in the undisturbed run.
+        steps: Optimiser steps done more often than in the undisturbed run; None if they were not counted.
+        files: Files written more often than in the undisturbed run; None if they were not counted.
         seconds: Duration of all attempts.
         stall: How much longer the longest attempt took than the undisturbed run.
         last: End of the output of the attempt that shows the problem.
@@ -78,8 +78,8 @@ class Result:
     lost: int = 0
     doubled: int = 0
     equal: bool = True
-    steps: int = 0
-    files: int = 0
+    steps: int | None = 0
+    files: int | None = 0
     seconds: float = 0.0
     stall: float = 0.0
     last: str = ""

@@ -28,16 +28,22 @@ After every injection all of this must hold, otherwise it counts as not recovere
 * No process, held lock, temporary file or checkpoint of a finished stage is left.
 * A file that the command did not read, and that is therefore still damaged, is reported by
   `stillhouse store verify`.
+
+A sweep on Ray is disturbed by one fault after another, start after start of the same command, until it has
+finished. The command must notice the death of one of Ray's own processes and end within {notice}. What is
+there in the end (all trials with their curves and weights, the champion, the runs in MLflow) counts for every
+fault of such a chain: if it differs from the undisturbed sweep, none of them was recovered.
 """
 _COLUMNS = """\
 *Work repeated* is what all attempts together did more often than the undisturbed run, at most: optimiser
 steps, and files written. *Longest stall* is how much longer the longest attempt took than the undisturbed
-run; it includes what had to be made again.
+run; it includes what had to be made again. For a sweep on Ray it is the time from the fault to the end of
+the command, for faults that end it.
 """
 
 
 def write_page(
-    path: Path, results: Sequence[Result], *, seed: int, listed: int, seconds: float, limits: str
+    path: Path, results: Sequence[Result], *, seed: int, listed: int, seconds: float, limits: str, notice: str
 ) -> None:
     """Write the report of a run.
 
@@ -48,11 +54,12 @@ def write_page(
         listed: How many injections the seed lists; there are fewer results if the time was up before.
         seconds: How long it took.
         limits: How long one attempt may take, in words.
+        notice: Within which time a command must end whose Ray has died, in words.
     """
     machine = describe_machine(1)
     lost = [result for result in results if not result.recovered]
     rows = sum(result.lost + result.doubled for result in results)
-    parts = [_HEAD.format(limits=limits)]
+    parts = [_HEAD.format(limits=limits, notice=notice)]
     done = f"{len(results)} injections, {len(results) - len(lost)} recovered, {rows} rows lost or doubled."
     if len(results) < listed:
         done += (
@@ -103,10 +110,18 @@ def _row(fault: str, results: Sequence[Result]) -> str:
     recovered = sum(result.recovered for result in results)
     equal = sum(result.equal for result in results)
     rows = sum(result.lost + result.doubled for result in results)
-    steps, files = (max(getattr(result, name) for result in results) for name in ("steps", "files"))
-    work = ", ".join(_counted(((steps, "step"), (files, "file")))) or "none"
     stall = max(result.stall for result in results)
-    return f"| {fault} | {times} | {recovered} | {rows} | {equal} of {times} | {work} | {stall:.1f} s |"
+    counts = f"{times} | {recovered} | {rows} | {equal} of {times}"
+    return f"| {fault} | {counts} | {_work(results)} | {stall:.1f} s |"
+
+
+def _work(results: Sequence[Result]) -> str:
+    """What was done more often than in the undisturbed run, at most."""
+    steps = [result.steps for result in results if result.steps is not None]
+    files = [result.files for result in results if result.files is not None]
+    if not steps and not files:
+        return "not counted"
+    return ", ".join(_counted(((max(steps), "step"), (max(files), "file")))) or "none"
 
 
 def _counted(amounts: Iterable[tuple[int, str]]) -> list[str]:

@@ -22,6 +22,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 import surroundings
+import sweeps
 from catalogue import injections
 from injection import Injection, Result, carry_out
 from page import write_page
@@ -29,8 +30,11 @@ from scenarios import LIMIT, Scenario, World, learn, scenarios, warm_up
 
 QUICK = 0.25
 """Share of the injections that `--quick` makes."""
-MINUTES, QUICK_MINUTES = 40.0, 8.0
-"""Time for injections; before them, every command is run undisturbed, which takes a minute or two."""
+MINUTES, QUICK_MINUTES = 27.0, 8.0
+"""Time for injections into commands in one process; before them, every command is run undisturbed, which
+takes a minute or two."""
+RAY_MINUTES = 6.0
+"""Within this time after the undisturbed sweep on Ray another chain of disturbed ones is begun."""
 
 _todo: list[Injection] = []
 _known: dict[str, Scenario] = {}
@@ -44,21 +48,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(f"seed {seed}", flush=True)
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="faults-", dir=options.scratch) as name:
-        results = list(_local(Path(name), options, seed))
+        folder = Path(name)
+        world = World(folder / "world")
+        world.write()
+        results: list[Result] = []
+        if options.scenario != sweeps.NAME:
+            results += _in_one_process(world, folder, options, seed)
+        left_out = len(_todo) - len(results)
+        if not options.quick and options.scenario in ("", sweeps.NAME):
+            results += _on_ray(world, options.only, seed)
     seconds = time.monotonic() - started
     lost = [result for result in results if not result.recovered]
     print(f"\n{len(results)} injections in {seconds:.0f} s, {len(lost)} not recovered; seed {seed}")
     if options.json:
         options.json.write_text(json.dumps([asdict(result) for result in results], indent=1) + "\n")
     if not (options.only or options.scenario or options.quick):
-        limits = f"{LIMIT:g} s for a command in one process"
+        limits = f"{LIMIT:g} s for a command in one process, {sweeps.LIMIT:g} s for a sweep on Ray"
         write_page(
             surroundings.REPOSITORY / "docs" / "faults.md",
             results,
             seed=seed,
-            listed=len(_todo),
+            listed=len(results) + left_out,
             seconds=seconds,
             limits=limits,
+            notice=f"{sweeps.NOTICE:g} s",
         )
         print("written: docs/faults.md")
     return 1 if lost else 0
@@ -80,7 +93,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--seed", type=int, help="seed of all random choices; default: a new one, printed")
     made.add_argument("--quick", action="store_true", help="a part of at most ten minutes")
     made.add_argument("--only", default="", help="only faults whose name contains this")
-    made.add_argument("--scenario", default="", help="only this scenario")
+    made.add_argument("--scenario", default="", help=f"only this scenario; {sweeps.NAME!r} is one")
     made.add_argument("--share", type=float, default=0.0, help="share of the injections of every kind")
     made.add_argument(
         "--minutes", type=float, help="end after so many (40; 8 with --quick), whatever is left"
@@ -93,15 +106,13 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
-def _local(folder: Path, options: argparse.Namespace, seed: int) -> Iterator[Result]:
-    """Run the scenarios of one process, in as many processes as there are cores."""
+def _in_one_process(world: World, folder: Path, options: argparse.Namespace, seed: int) -> Iterator[Result]:
+    """Inject into the commands that run in one process, as many at the same time as there are cores."""
     global _scratch
     from stillhouse.core.console import private_environment
 
     private_environment()
     _scratch = folder
-    world = World(folder / "world")
-    world.write()
     found_scenarios = [each for each in scenarios(world) if options.scenario in ("", each.name)]
     warm_up(found_scenarios[-1], folder)
     for scenario in found_scenarios:
@@ -122,6 +133,20 @@ def _local(folder: Path, options: argparse.Namespace, seed: int) -> Iterator[Res
             if time.monotonic() > deadline:
                 pool.shutdown(wait=True, cancel_futures=True)
                 break
+
+
+def _on_ray(world: World, only: str, seed: int) -> Iterator[Result]:
+    """Disturb sweeps on Ray."""
+    print(f"{sweeps.NAME}, undisturbed", flush=True)
+    expected, seconds = sweeps.undisturbed(world)
+    print(f"{sweeps.NAME}: {seconds:.0f} s undisturbed; now one fault after another", flush=True)
+    deadline = time.monotonic() + 60 * RAY_MINUTES
+    number = 0
+    while number == 0 or time.monotonic() < deadline:
+        for result in sweeps.chain(world, seed + number, expected, only):
+            print(line(result), flush=True)
+            yield result
+        number += 1
 
 
 def _one(at: int) -> Result:

@@ -26,6 +26,8 @@ from injection import Result
 from scenarios import World, damaged, leftovers, rows_add_up, rows_of, signature
 from surroundings import REPOSITORY
 
+NAME = "a sweep on Ray"
+"""Name in the report."""
 TRIALS = 4
 LIMIT = 240.0
 """Seconds that one start of a sweep may take; undisturbed, it takes about one minute on one core."""
@@ -55,7 +57,8 @@ class Target:
         process: Part of the name of the process; empty for the driver.
         number: The signal; after SIGSTOP comes SIGCONT.
         codes: Exit codes that the command may have; empty if it is to go on.
-        when: A file that must be there first, as a pattern in the workspace; empty for any moment.
+        when: A file that must be new, as a pattern in the workspace; empty for any moment.
+        trials: How many trials must be complete first.
     """
 
     fault: str
@@ -63,19 +66,23 @@ class Target:
     number: signal.Signals
     codes: tuple[int, ...]
     when: str = ""
+    trials: int = 0
 
 
 _KILL, _STOP, _TERM = signal.SIGKILL, signal.SIGSTOP, signal.SIGTERM
+_STEP = "stages/*/checkpoints/step-*"
 TARGETS = (
     Target("SIGKILL of a teacher actor", "ray::MapWorker", _KILL, ()),
     Target("SIGKILL of the driver while it embeds", "", _KILL, (-_KILL,), "stores/*/part-*"),
     Target("SIGSTOP and SIGCONT of the trial's worker", "ray::ImplicitFunc", _STOP, ()),
     Target("SIGKILL of the trial's worker", "ray::ImplicitFunc", _KILL, ()),
-    Target("SIGKILL of the driver in a trial", "", _KILL, (-_KILL,), "stages/*/checkpoints/step-*"),
-    Target("SIGKILL of the raylet", "raylet/raylet", _KILL, (1, 2), "stages/*/checkpoints/step-*"),
-    Target("SIGSTOP and SIGCONT of the driver", "", _STOP, (), "stages/*/checkpoints/step-*"),
-    Target("SIGKILL of the GCS", "gcs_server", _KILL, (1, 2), "stages/*/checkpoints/step-*"),
-    Target("SIGTERM of the driver in a trial", "", _TERM, (130,), "stages/*/checkpoints/step-*"),
+    Target("SIGKILL of the driver in a trial", "", _KILL, (-_KILL,), _STEP),
+    Target("SIGKILL of the raylet", "raylet/raylet", _KILL, (1, 2), _STEP),
+    Target("SIGSTOP and SIGCONT of the driver", "", _STOP, (), _STEP),
+    Target("SIGKILL of the GCS", "gcs_server", _KILL, (1, 2), _STEP),
+    Target("SIGTERM of the driver in a trial", "", _TERM, (130,), _STEP),
+    Target("SIGKILL of the driver in a refit", "", _KILL, (-_KILL,), _STEP, TRIALS),
+    Target("SIGKILL of the trial's worker in a refit", "ray::ImplicitFunc", _KILL, (), _STEP, TRIALS),
     Target("SIGKILL of the driver in the final test", "", _KILL, (-_KILL,), "openings.jsonl"),
 )
 
@@ -144,6 +151,11 @@ class Sweep:
                 start_new_session=True,
             )
 
+    def complete(self) -> int:
+        """Number of complete trials."""
+        found = _query(self.root / "sweeps/ibkd/study.db", "select state from trials")
+        return sum(state == "COMPLETE" for (state,) in found)
+
     def processes(self, name: str = "") -> list[psutil.Process]:
         """All live processes of the command, or those whose name or program contains ``name``."""
         found = []
@@ -206,14 +218,22 @@ def sweep_signature(root: Path, report: Path) -> dict[str, Any]:
 
 def _runs(database: Path) -> list[Any]:
     """Every run of MLflow by name, with its state and the number of values of its metrics."""
-    if not database.exists():
-        return []
     question = (
         "select name, status, (select count(*) from metrics m "
         "where m.run_uuid = r.run_uuid and key = 'loss') from runs r where lifecycle_stage = 'active'"
     )
+    return sorted(_query(database, question))
+
+
+def _query(database: Path, question: str) -> list[tuple[Any, ...]]:
+    """The rows that an SQLite file answers with; none while the file or its tables do not exist."""
+    if not database.exists():
+        return []
     with contextlib.closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True, timeout=30)) as opened:
-        return sorted(tuple(row) for row in opened.execute(question))
+        try:
+            return opened.execute(question).fetchall()
+        except sqlite3.OperationalError:
+            return []
 
 
 def undisturbed(world: World) -> tuple[dict[str, Any], float]:
@@ -231,15 +251,22 @@ def undisturbed(world: World) -> tuple[dict[str, Any], float]:
         return sweep_signature(sweep.root, sweep.folder / "out.json"), time.monotonic() - started
 
 
-def chain(world: World, seed: int, expected: dict[str, Any], seconds: float) -> list[Result]:
-    """Disturb one sweep by all targets in turn; one result per target that could be disturbed."""
+def chain(world: World, seed: int, expected: dict[str, Any], only: str = "") -> list[Result]:
+    """Disturb one sweep by all targets in turn; one result per target that could be disturbed.
+
+    Args:
+        world: The corpus and the teacher.
+        seed: Seed of the moments.
+        expected: Signature of the undisturbed sweep.
+        only: Only targets whose fault contains this.
+    """
     chance = random.Random(f"sweep {seed}")
     with a_sweep(world) as sweep:
         results, process, started = [], sweep.start(), time.monotonic()
-        for target in TARGETS:
+        for target in (each for each in TARGETS if only in each.fault):
             if process.poll() is not None and process.returncode == 0:
                 break
-            result = Result(target.fault, "sweep on Ray", "the one before", seed, "")
+            result = Result(target.fault, NAME, "the one before", seed, "", steps=None, files=None)
             problems: list[str] = []
             if process.poll() is not None:
                 process, started = sweep.start(), time.monotonic()
@@ -258,17 +285,19 @@ def chain(world: World, seed: int, expected: dict[str, Any], seconds: float) -> 
             results.append(
                 replace(result, codes=codes, problems=tuple(problems), seconds=ran, stall=stall, last=last)
             )
-        return _finished(sweep, process, results, expected, seconds)
+        return _finished(sweep, process, results, expected)
 
 
 def _wait_for(
     sweep: Sweep, process: "subprocess.Popen[str]", target: Target, chance: random.Random
 ) -> psutil.Process | None:
     """Wait for the moment and the process; None if the command ends before."""
-    before = {path for path in sweep.root.glob(target.when)} if target.when else set()
+    before = set(sweep.root.glob(target.when)) if target.when and not target.trials else set()
     deadline = time.monotonic() + LIMIT
     while process.poll() is None and time.monotonic() < deadline:
-        reached = not target.when or bool({*sweep.root.glob(target.when)} - before)
+        reached = sweep.complete() >= target.trials and (
+            not target.when or bool({*sweep.root.glob(target.when)} - before)
+        )
         found = sweep.processes(target.process) if reached and target.process else []
         if reached and (found or not target.process):
             time.sleep(chance.uniform(0.0, 0.5))
@@ -312,7 +341,6 @@ def _finished(
     process: "subprocess.Popen[str]",
     results: list[Result],
     expected: dict[str, Any],
-    seconds: float,
 ) -> list[Result]:
     """Let the sweep finish, check what is there, and note what is wrong with each result."""
     problems: list[str] = []

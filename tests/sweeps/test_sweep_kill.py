@@ -30,11 +30,10 @@ from stillhouse.experiments.kinds.sentences import Sentences
 
 ROOT = Path(__file__).resolve().parents[2]
 TRIALS, TEXTS = 4, 9000
-REFIT = 32 * 1500
-"""Examples of a refit, more than twelve times those of a trial."""
+REFIT = 32 * 600
+"""Examples of the refit, five times those of a trial."""
 PATIENCE = 500.0
 """Seconds after which a job counts as stuck; on an idle machine none takes a minute."""
-REFIT_KILLS = int(os.environ.get("STILLHOUSE_REFIT_KILLS", "3"))
 CHAMPION = " (champion)"
 """Suffix of the name of the best trial's run."""
 SPACE = """
@@ -64,12 +63,10 @@ class Job:
     folder: Path
     teacher: Path
     outputs: list[str] = field(default_factory=list)
-    name: str = "runs"
-    more: tuple[str, ...] = ()
 
     @property
     def root(self) -> Path:
-        return self.folder / self.name
+        return self.folder / "runs"
 
     def arguments(self, space: str = "space.yaml") -> list[str]:
         flags = {
@@ -88,14 +85,13 @@ class Job:
             "max-length": 24,
             "compute": "float32",
             "device": "cpu",
-            "refit-top": 0,
+            "refit-top": 1,
         }
-        keep = ["--set", "student.keep=2"]
+        sets = {"student.keep": 2, "budget.refit.distil": REFIT, "budget.refit.evaluations": 10}
         return [
             "--no-asha",
-            *keep,
+            *(part for name, value in sets.items() for part in ("--set", f"{name}={value}")),
             *(part for name, value in flags.items() for part in (f"--{name}", str(value))),
-            *self.more,
         ]
 
     def start(self) -> "subprocess.Popen[str]":
@@ -180,9 +176,9 @@ def query(database: Path, question: str) -> list[tuple[Any, ...]]:
             return []
 
 
-@contextlib.contextmanager
-def a_job(teacher: Path) -> Iterator[Job]:
-    """A job with its corpus and its space; all of its processes are ended, and its folder is removed."""
+@pytest.fixture(scope="module")
+def job(tiny_model: Path) -> Iterator[Job]:
+    """The job with its corpus and its space; all of its processes are ended, and its folder is removed."""
     folder = Path(tempfile.mkdtemp(prefix="sk-", dir="/tmp"))
     (folder / "r").mkdir()
     chance = random.Random(0)
@@ -191,7 +187,7 @@ def a_job(teacher: Path) -> Iterator[Job]:
     (folder / "space.yaml").write_text(SPACE)
     (folder / "other.yaml").write_text(SPACE.replace("0.2]", "0.5]"))
     try:
-        yield Job(folder, teacher)
+        yield Job(folder, tiny_model)
     finally:
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error):
@@ -201,19 +197,15 @@ def a_job(teacher: Path) -> Iterator[Job]:
 
 
 @pytest.fixture(scope="module")
-def job(tiny_model: Path) -> Iterator[Job]:
-    with a_job(tiny_model) as command:
-        yield command
-
-
-@pytest.fixture(scope="module")
 def straight(job: Job) -> dict[str, Any]:
     """The same search undisturbed, one trial after the other in this process."""
     import torch
 
     from stillhouse.experiments.embedding import Embedding
     from stillhouse.experiments.preparation import prepare
+    from stillhouse.search.records import best_records
     from stillhouse.search.searcher import StudySearcher
+    from stillhouse.search.shared_stages import build_stage
     from stillhouse.search.trial import Context, follow
     from stillhouse.training.where import Where
 
@@ -250,13 +242,21 @@ def straight(job: Job) -> dict[str, Any]:
         for report in reports:
             search.on_trial_result("one", report)
         search.on_trial_complete("one", reports[-1])
+    longer = replace(context, setting=prepared.refit)
+    refit = longer.plan(dict(best_records(search.records())[0].hyper_parameters))
+    assert build_stage(refit, longer) == ""
     torch.set_num_threads(threads)
-    return {"records": search.records(), "store": setting[Sentences].store, "workspace": workspace}
+    return {
+        "records": search.records(),
+        "refit": workspace.path(refit),
+        "store": setting[Sentences].store,
+        "workspace": workspace,
+    }
 
 
 @pytest.fixture(scope="module")
 def resumed(job: Job) -> dict[str, Any]:
-    """The job interrupted four times, and the report of the fifth start."""
+    """The job interrupted five times, and the report of the sixth start."""
 
     def embedding() -> bool:
         return job.found("stores/*/part-*") >= 1
@@ -270,12 +270,16 @@ def resumed(job: Job) -> dict[str, Any]:
     def in_a_later_trial() -> bool:
         return job.states()["RUNNING"] == 1 and job.complete() >= 1 and training()
 
+    def refitting() -> bool:
+        return job.complete() == TRIALS and training()
+
     ends = []
     for reached, number, code in (
         (embedding, signal.SIGKILL, -signal.SIGKILL),
         (training, signal.SIGKILL, -signal.SIGKILL),
         (between_trials, signal.SIGTERM, 130),
         (in_a_later_trial, signal.SIGINT, 130),
+        (refitting, signal.SIGKILL, -signal.SIGKILL),
     ):
         process = job.start_until(reached)
         start_time = time.monotonic()
@@ -311,6 +315,14 @@ def test_the_trials_are_those_of_an_undisturbed_search(
     ]
     assert len(expected) == TRIALS
     assert [output(trial) for trial in resumed["report"]["trials"]] == expected
+
+
+@pytest.mark.ray
+def test_the_refit_is_an_undisturbed_one(straight: dict[str, Any], resumed: dict[str, Any]) -> None:
+    champion, expected = resumed["report"]["champion"], read_manifest(straight["refit"])
+    assert expected["examples"] == REFIT and champion["refitted"]
+    assert champion["weights_sha256"] == expected["weights_sha256"]
+    assert champion["dev"] == expected["metrics"]
 
 
 @pytest.mark.ray
@@ -373,25 +385,6 @@ def test_ctrl_c_and_sigterm_end_the_job_cleanly(resumed: dict[str, Any]) -> None
 
 
 @pytest.mark.ray
-def test_the_same_command_again_is_quick_and_changes_nothing(job: Job, resumed: dict[str, Any]) -> None:
-    before, runs = contents(job.root), query(job.root / "mlflow.db", "select * from runs")
-    start_time = time.monotonic()
-    assert job.ended(job.start()) == 0, job.outputs[-1]
-    assert time.monotonic() - start_time < 60
-    assert contents(job.root) == before
-    assert query(job.root / "mlflow.db", "select * from runs") == runs
-    assert read_json(job.folder / "out.json") == resumed["report"]
-
-
-def contents(root: Path) -> dict[str, str]:
-    """Return the hash of every file except logs and databases."""
-    files = (
-        path for path in root.rglob("*") if path.is_file() and path.suffix not in (".log", ".db", ".lock")
-    )
-    return {str(path.relative_to(root)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
-
-
-@pytest.mark.ray
 def test_damaged_databases_and_notes_cost_no_trial_and_no_run(job: Job, resumed: dict[str, Any]) -> None:
     runs = query(job.root / "mlflow.db", "select run_uuid, name, status from runs order by run_uuid")
     sweep = job.root / "sweeps" / "ibkd"
@@ -408,8 +401,25 @@ def test_damaged_databases_and_notes_cost_no_trial_and_no_run(job: Job, resumed:
     assert job.states() == {"COMPLETE": TRIALS}
     assert read_json(job.folder / "out.json") == resumed["report"]
     assert runs == query(job.root / "mlflow.db", "select run_uuid, name, status from runs order by run_uuid")
-    assert job.ended(job.start()) == 0
-    assert "damaged" not in job.outputs[-1]
+
+
+@pytest.mark.ray
+def test_the_same_command_again_is_quick_and_changes_nothing(job: Job, resumed: dict[str, Any]) -> None:
+    before, runs = contents(job.root), query(job.root / "mlflow.db", "select * from runs")
+    start_time = time.monotonic()
+    assert job.ended(job.start()) == 0, job.outputs[-1]
+    assert time.monotonic() - start_time < 60 and "damaged" not in job.outputs[-1]
+    assert contents(job.root) == before
+    assert query(job.root / "mlflow.db", "select * from runs") == runs
+    assert read_json(job.folder / "out.json") == resumed["report"]
+
+
+def contents(root: Path) -> dict[str, str]:
+    """Return the hash of every file except logs and databases."""
+    files = (
+        path for path in root.rglob("*") if path.is_file() and path.suffix not in (".log", ".db", ".lock")
+    )
+    return {str(path.relative_to(root)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
 @pytest.mark.ray
@@ -425,95 +435,3 @@ def test_another_space_under_the_same_name_is_refused(job: Job, resumed: dict[st
     assert main(["sweep", "ibkd", *job.arguments("other.yaml")]) == 2
     assert "but the space of sweep 'ibkd' differs" in capsys.readouterr().err
     assert contents(job.root) == before
-
-
-@pytest.fixture(scope="module")
-def refits(tiny_model: Path) -> Iterator[dict[str, Any]]:
-    """A finished search of one trial, and its refit: undisturbed in a copy, and killed in the middle."""
-    with a_job(tiny_model) as job:
-        searched = replace(job, more=("--trials", "1"))
-        assert searched.ended(searched.start()) == 0, searched.outputs[-1]
-        yield killed_refits(searched)
-
-
-def killed_refits(job: Job) -> dict[str, Any]:
-    """Refit the best trial of a finished search in a copy of its workspace, and there with kills."""
-    sets = {"distil": REFIT, "evaluations": 25}
-    flags = [part for name, value in sets.items() for part in ("--set", f"budget.refit.{name}={value}")]
-    more = (*job.more, "--refit-top", "1", *flags)
-    shutil.copytree(job.root, job.folder / "calm")
-    calm, killed = (replace(job, name=name, more=more, outputs=[]) for name in ("calm", job.name))
-    assert calm.ended(calm.start()) == 0, calm.outputs[-1]
-    undisturbed = read_json(job.folder / "out.json")
-    before, chance = set(job.root.glob("stages/*")), random.Random(1)
-    moments: list[int] = []
-
-    def newest() -> int:
-        """The last checkpoint of the refit, by its step; -1 before the refit."""
-        found = [path for path in killed.root.glob("stages/*") if path not in before]
-        steps = [
-            int(path.stem.removeprefix("step-"))
-            for each in found
-            for path in each.glob("checkpoints/step-*.pt")
-        ]
-        return max(steps, default=0 if found else -1)
-
-    while len(moments) < REFIT_KILLS:
-        start = newest()
-        process = killed.start_until(lambda start=start: newest() > max(start, 0))  # type: ignore[misc]
-        time.sleep(chance.uniform(0.0, 0.4))
-        if process.poll() is None:
-            moments.append(newest())
-        process.send_signal(signal.SIGKILL)
-        assert killed.ended(process) == -signal.SIGKILL, killed.outputs[-1]
-        assert killed.nothing_is_left(), killed.processes()
-    assert killed.ended(killed.start()) == 0, killed.outputs[-1]
-    print(
-        f"{len(moments)} kills in the middle of a refit of {REFIT // 32} steps, after checkpoints {moments}"
-    )
-    return {
-        "calm": undisturbed,
-        "killed": read_json(job.folder / "out.json"),
-        "moments": moments,
-        "job": killed,
-    }
-
-
-@pytest.mark.ray
-def test_a_refit_that_was_killed_is_the_undisturbed_one(refits: dict[str, Any]) -> None:
-    """Weights, dev figures and test figures; the trials are untouched."""
-    calm, killed = refits["calm"], refits["killed"]
-    assert len(refits["moments"]) == REFIT_KILLS and all(0 < step < REFIT // 32 for step in refits["moments"])
-    assert killed["champion"]["refitted"] and calm["champion"]["refitted"]
-    for name in ("weights_sha256", "dev", "metrics", "hyper_parameters", "trial"):
-        assert killed["champion"][name] == calm["champion"][name], name
-    assert killed["trials"] == calm["trials"] and killed["trial"]["metrics"] == calm["trial"]["metrics"]
-
-
-@pytest.mark.ray
-def test_no_line_of_a_killed_refit_is_lost_or_doubled(refits: dict[str, Any]) -> None:
-    job: Job = refits["job"]
-    database = job.root / "mlflow.db"
-    names = dict(query(database, "select run_uuid, name from runs where lifecycle_stage = 'active'"))
-    parents = dict(query(database, "select run_uuid, value from tags where key = 'mlflow.parentRunId'"))
-    of_refit = [run for run, name in names.items() if name.startswith("refit of trial ")]
-    assert len(of_refit) == 1
-    (stage,) = [run for run, parent in parents.items() if parent == of_refit[0]]
-    logged = query(
-        database,
-        f"select step, count(*) from metrics where run_uuid = '{stage}' and key = 'loss' group by step",
-    )
-    assert {count for _, count in logged} == {1}
-    (folder,) = [
-        path.parent
-        for path in job.root.glob("stages/*/manifest.json")
-        if read_manifest(path.parent)["examples"] == REFIT
-    ]
-    lines = [line["step"] for line in read_metrics(folder / "metrics.jsonl") if "loss" in line["metrics"]]
-    assert lines == sorted(set(lines)) and sorted(step for step, _ in logged) == lines
-    calm = job.folder / "calm" / "stages" / folder.name
-    assert lines == [
-        line["step"] for line in read_metrics(calm / "metrics.jsonl") if "loss" in line["metrics"]
-    ]
-    assert job.found("stages/*/checkpoints/*") == 0 and job.found("**/*.tmp") == 0
-    assert main(["store", "verify", "--root", str(job.root)]) == 0

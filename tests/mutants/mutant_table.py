@@ -2683,6 +2683,38 @@ CLUSTER_AND_TRACKING = [
         ),
     ),
     *mistakes(
+        "search/experiment_file.py",
+        "search/test_experiment_file.py",
+        (
+            "return [_with_data(value, data_root, file) for value in fields]",
+            "return fields",
+            "the data root stands in no source of a mix",
+        ),
+    ),
+    *mistakes(
+        "cli/embed.py",
+        "cli/test_cli_corpora.py::test_the_texts_of_every_variant_of_a_file_are_embedded",
+        (
+            "facts[variant] = prepared.facts",
+            'facts[""] = prepared.facts',
+            "of a file's variants only the last is reported",
+        ),
+        (
+            "        return {training.name: training.experiment for training in trainings_of(options)}",
+            "        return {each.name: each.experiment for each in trainings_of(options)[:1]}",
+            "only the first variant of a file is embedded",
+        ),
+    ),
+    *mistakes(
+        "corpora/mixing.py",
+        "corpora/test_mixing.py::test_sources_of_one_corpus_are_told_apart",
+        (
+            'how.append(f"longer: {options.longer}")',
+            "pass",
+            "two sources of one corpus have the same name",
+        ),
+    ),
+    *mistakes(
         "sweeps/ahead.py",
         "sweeps/test_ahead.py",
         ("duration(sum(known) / at_once)", "duration(sum(known))", "trials at once take as long as in turn"),

@@ -242,7 +242,9 @@ def straight(job: Job) -> dict[str, Any]:
         for report in reports:
             search.on_trial_result("one", report)
         search.on_trial_complete("one", reports[-1])
-    longer = replace(context, setting=prepared.refit)
+    # After the search nothing else runs, so a refit has all cores of the machine.
+    where = replace(context.where, threads=os.cpu_count() or 1)
+    longer = replace(context, setting=prepared.refit, where=where)
     refit = longer.plan(dict(best_records(search.records())[0].hyper_parameters))
     assert build_stage(refit, longer) == ""
     torch.set_num_threads(threads)
@@ -352,6 +354,8 @@ def test_every_trial_has_one_run(job: Job, resumed: dict[str, Any]) -> None:
     expected = [sweep]
     for number in range(TRIALS):
         expected += [f"trial {number} < {sweep}", f"distil < trial {number} < {sweep}"]
+    refit = f"refit of trial {resumed['report']['champion']['trial']} < {sweep}"
+    expected += [refit, f"distil < {refit}"]
     assert chains == Counter(expected)
     steps = query(database, "select run_uuid, key, step, count(*) from metrics group by 1, 2, 3")
     assert {count for *_, count in steps} == {1}
@@ -360,7 +364,7 @@ def test_every_trial_has_one_run(job: Job, resumed: dict[str, Any]) -> None:
         sum("loss" in line["metrics"] for line in read_metrics(path))
         for path in job.root.glob("stages/distil-*/metrics.jsonl")
     ]
-    assert sorted(logged.values()) == sorted(lines) and len(lines) == TRIALS
+    assert sorted(logged.values()) == sorted(lines) and len(lines) == TRIALS + 1
 
 
 def chain(run: str, names: dict[str, str], parents: dict[str, str]) -> list[str]:

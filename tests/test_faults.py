@@ -204,7 +204,9 @@ def test_the_page_states_what_was_run(suite: Any, tmp_path: Path) -> None:
             "a flip", "embed", "finished", 2, "x", (1, 0), problems=("it ended with 1",), lost=3, equal=False
         ),
     ]
-    suite["page"].write_page(tmp_path / "faults.md", results, seed=7, listed=5, seconds=60.0, limits="90 s", notice="5 s")
+    suite["page"].write_page(
+        tmp_path / "faults.md", results, seed=7, listed=5, seconds=60.0, limits="90 s", notice="5 s"
+    )
     text = (tmp_path / "faults.md").read_text()
     assert "**2 injections, 1 recovered, 3 rows lost or doubled. The time was up before the other 3" in text
     assert "| a flip | 2 | 1 | 3 | 1 of 2 | 2 files | 0.2 s |" in text

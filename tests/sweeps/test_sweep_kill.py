@@ -242,6 +242,7 @@ def straight(job: Job) -> dict[str, Any]:
         for report in reports:
             search.on_trial_result("one", report)
         search.on_trial_complete("one", reports[-1])
+    assert prepared.refit is not None
     # After the search nothing else runs, so a refit has all cores of the machine.
     where = replace(context.where, threads=os.cpu_count() or 1)
     longer = replace(context, setting=prepared.refit, where=where)

@@ -2686,8 +2686,8 @@ CLUSTER_AND_TRACKING = [
         "search/experiment_file.py",
         "search/test_experiment_file.py",
         (
-            "return [_with_data(value, data_root, file) for value in fields]",
-            "return fields",
+            "else [_with_data(value, data_root, file, known) for value in fields]",
+            "else fields",
             "the data root stands in no source of a mix",
         ),
     ),

@@ -261,12 +261,20 @@ def _fields(content: Mapping[Any, Any], file: str) -> dict[str, Any]:
     return {str(key): value for key, value in content.items() if key not in _BESIDE_FIELDS}
 
 
-def _with_data(fields: Any, data_root: str, file: str) -> Any:
-    """The same fields with the folder that ``$STILLHOUSE_DATA`` stands for."""
-    if isinstance(fields, Mapping):
-        return {name: _with_data(value, data_root, file) for name, value in fields.items()}
-    if isinstance(fields, list):
-        return [_with_data(value, data_root, file) for value in fields]
+def _with_data(fields: Any, data_root: str, file: str, known: dict[int, Any] | None = None) -> Any:
+    """The same fields with the folder that ``$STILLHOUSE_DATA`` stands for.
+
+    A value that a file names several times by an alias is copied once: its copies may be beyond number.
+    """
+    known = {} if known is None else known
+    if isinstance(fields, Mapping | list):
+        if id(fields) not in known:
+            known[id(fields)] = (
+                {name: _with_data(value, data_root, file, known) for name, value in fields.items()}
+                if isinstance(fields, Mapping)
+                else [_with_data(value, data_root, file, known) for value in fields]
+            )
+        return known[id(fields)]
     if not isinstance(fields, str) or f"${DATA_ROOT}" not in fields:
         return fields
     folder = data_root or os.environ.get(DATA_ROOT, "")

@@ -17,10 +17,6 @@ from stillhouse.core.errors import BadInput, nearest
 T = TypeVar("T")
 
 
-_FORMS = ({"float"}, {"enum"}, {"call", "version", "with"}, {"value", "version", "with"})
-"""Names in the JSON of numbers, members of enumerations, specs and frozen dataclasses."""
-
-
 @dataclasses.dataclass(frozen=True)
 class Spec(Generic[T]):
     """A class (or function) with keyword arguments, which is fingerprinted now and called later.
@@ -75,6 +71,8 @@ def fingerprint(value: object) -> str:
 def canonical(value: object) -> Any:
     """Convert a value to the JSON form that is fingerprinted, and that manifests keep.
 
+    What has that form already stays as it is, so a value and its JSON are one and the same.
+
     A frozen dataclass contributes its name, its ``version`` and its fields. A field with
     ``metadata={"identity": False}`` is left out; one with ``{"identity": "unless_default"}`` is left out when
     it has its default value.
@@ -92,10 +90,10 @@ def canonical(value: object) -> Any:
         return [canonical(item) for item in value]
     if isinstance(value, Mapping):
         content = {str(key): canonical(item) for key, item in value.items()}
-        if len(content) < len(value) or set(content) in _FORMS:
+        if len(content) < len(value):
             raise BadInput(
-                "a mapping that names an artifact must have names that differ as text, and others than "
-                f"numbers and specs have in JSON, but got {value!r}. Rename its keys."
+                "a mapping that names an artifact must have names that differ as text, but got "
+                f"{value!r}. Rename its keys."
             )
         return content
     if isinstance(value, Spec):

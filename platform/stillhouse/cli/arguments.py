@@ -284,8 +284,7 @@ def add_common(command: ArgumentParser) -> None:
     group.add_argument(
         "--remote",
         metavar="URL",
-        help="where it is kept for all nodes: s3://…, gs://…, az://…, a mounted folder; "
-        "default: $STILLHOUSE_REMOTE",
+        help="kept there for all nodes: s3://…, gs://…, az://… or a folder; default: $STILLHOUSE_REMOTE",
     )
     group.add_argument(
         "--cache-gb",

@@ -217,7 +217,7 @@ def _experiments() -> Iterable[Target]:
     yield Target(
         "experiment files", seeds, lambda folder: load_runs(folder / "a.yaml", data_root=str(folder))
     )
-    own = tuple(files for path, files in zip(paths, seeds, strict=True) if path.parent.name != "papers")
+    own = tuple(files for files in seeds if b"\nsearch:" in files["a.yaml"])
     yield Target("search spaces", own, lambda folder: load_space(folder / "a.yaml", data_root=str(folder)))
     yield Target("summaries", seeds, lambda folder: load_summary(folder / "a.yaml"))
     fields = {

@@ -7,9 +7,10 @@ READY := $(VENV)/.ready-$(FAISS)
 DOCS := $(VENV)/.ready-docs
 CLUSTERS := $(VENV)/.ready-clusters
 PEERS := .venv-peers
+AUDIT := .venv-audit
 ARGS ?=
 
-.PHONY: sweep test cluster-test mutants faults faults-quick fuzz check format docs ui bench papers peers clean help
+.PHONY: sweep test test-long cluster-test mutants faults faults-quick fuzz check format docs sbom audit lock ui bench papers peers clean help
 
 help:            ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -17,8 +18,11 @@ help:            ## list the targets
 sweep: $(READY)  ## the main job: embed, search, evaluate, export (again: resumes, or skips what is finished)
 	$(BIN)/python jobs/sweep_ibkd.py $(ARGS)
 
-test: $(READY)   ## all tests, in two processes
-	$(BIN)/python -m pytest tests --numprocesses 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+test: $(READY)   ## the tests, in three processes
+	$(BIN)/python -m pytest tests -m "not long" --numprocesses 3 --dist loadfile --no-loadscope-reorder $(ARGS)
+
+test-long: $(READY) ## the other tests: more sweeps on Ray, every family of models in slow runtimes, the runner of `mutants`
+	$(BIN)/python -m pytest tests -m long --numprocesses 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 cluster-test: $(CLUSTERS) ## every file of clusters/ against a simulated AWS, Google Cloud's API and Kubernetes' schemas
 	$(BIN)/python -m pytest tests/clusters $(ARGS)
@@ -50,6 +54,31 @@ format: $(READY) ## rewrite the code so that `check` accepts its format
 docs: $(DOCS)    ## build the documentation site in build/site; only its packages are downloaded, once
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict $(ARGS)
 	@echo "written: build/site/index.html"
+
+sbom: $(READY) $(AUDIT)/.ready ## write build/sbom.json: every installed package with version and licence (CycloneDX)
+	mkdir -p build
+	$(AUDIT)/bin/cyclonedx-py environment $(BIN)/python --pyproject pyproject.toml --output-reproducible \
+	    --output-file build/sbom.json $(ARGS)
+	@echo "written: build/sbom.json"
+
+audit: $(READY) $(AUDIT)/.ready ## ask PyPI which installed packages have known vulnerabilities
+	$(AUDIT)/bin/pip-audit --path "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" \
+	    --progress-spinner off $(ARGS)
+
+LOCK := $(AUDIT)/bin/uv pip compile --no-config --constraint constraints.txt --generate-hashes --universal \
+    --python-version 3.11 --no-annotate --custom-compile-command "make lock" --quiet
+CUDA := ^(torch|triton|nvidia-[a-z0-9-]+|cuda-[a-z]+)
+
+lock: $(AUDIT)/.ready ## write requirements/: the versions of constraints.txt with the checksum of every file on PyPI
+	mkdir -p requirements
+	echo torch | $(LOCK) - --output-file requirements/torch.txt
+	$(LOCK) pyproject.toml --extra $(FAISS) --extra demo --extra dev --output-file requirements/rest.txt \
+	    $$(grep -oE '$(CUDA)' requirements/torch.txt | sed 's/^/--no-emit-package /')
+
+$(AUDIT)/.ready:
+	test -x $(AUDIT)/bin/python || $(PYTHON) -m venv $(AUDIT)
+	$(AUDIT)/bin/python -m pip install --quiet --disable-pip-version-check 'cyclonedx-bom>=7.5,<8' 'pip-audit>=2.10,<3' 'uv>=0.9,<1'
+	touch $@
 
 bench: $(READY) peers ## measure every claim of docs/benchmarks.md again; quick: make bench ARGS=--quick
 	$(BIN)/python benchmarks/run.py $(ARGS)

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from children import STILL_RUNNING
 from damage import DAMAGES
 from injection import Injection
-from scenarios import Scenario, no_service, signature
-from services import LASTING, MISBEHAVIOURS, REFUSES
+from scenarios import SERVED, Scenario, no_service, signature
+from services import AT, LASTING, MISBEHAVIOURS, REFUSES, TRACKING_MISDEEDS, TRACKING_REQUESTS
 from system import (
     CALLS,
     ERRORS,
@@ -98,7 +99,9 @@ def injections(scenarios: list[Scenario], seed: int, share: float) -> list[Injec
         if scenario.sign is signature:
             every += [*_errors(scenario), *_limits(scenario)]
         every += [*_time(scenario), *_machine(scenario)]
-        if scenario.service is not no_service:
+        if scenario.name == SERVED:
+            every = _tracking(scenario)
+        elif scenario.service is not no_service:
             every += _services(scenario)
         if scenario.calls["prepared"][STEPS]:
             every += _numbers(scenario)
@@ -252,6 +255,27 @@ def _misbehaving(scenario: Scenario, name: str, misbehaviour: str) -> Callable[[
     )
 
 
+def _tracking(scenario: Scenario) -> list[Made]:
+    """A tracking server that misbehaves once, or always; files and deaths are those of the other."""
+    found: list[Made] = [(_misrecorded(scenario, REFUSES, always=True), 2.0)]
+    for name in TRACKING_MISDEEDS:
+        found += [
+            (_misrecorded(scenario, name, always=False), 3.0),
+            (_misrecorded(scenario, name, always=True), 1.0),
+        ]
+    return found
+
+
+def _misrecorded(scenario: Scenario, name: str, *, always: bool) -> Callable[[int], Injection]:
+    def made(seed: int) -> Injection:
+        first = random.Random(seed).randint(1, TRACKING_REQUESTS)
+        full = f"{name}{LASTING}" if always else f"{name}{AT}{first}"
+        fault = f"a tracking server {name}"
+        return Injection(fault, scenario.name, "empty", seed, misbehaves=full, limit=60.0)
+
+    return made
+
+
 def _numbers(scenario: Scenario) -> Iterator[Made]:
     """Numbers that are not finite, in gradients and in weights."""
     for name, value in (("NaN", float("nan")), ("infinity", float("inf"))):
@@ -268,6 +292,10 @@ def _not_finite(scenario: Scenario, name: str, value: float, where: str) -> Call
     return lambda seed: Injection(
         f"{name} in the {where}", scenario.name, "prepared", seed, prepare=prepare, allowed=(0, 1, 2)
     )
+
+
+ABORTS = (-signal.SIGABRT, -signal.SIGSEGV, 127)
+"""How compiled libraries, and the loader of libraries, end a process that they cannot give memory."""
 
 
 def _machine(scenario: Scenario) -> Iterator[Made]:
@@ -287,4 +315,15 @@ def _machine(scenario: Scenario) -> Iterator[Made]:
         ),
         3.0,
     )
-    yield lambda seed: Injection("too little memory", scenario.name, "empty", seed, prepare=scarce), 4.0
+    yield (
+        lambda seed: Injection(
+            "too little memory",
+            scenario.name,
+            "empty",
+            seed,
+            prepare=scarce,
+            allowed=(0, 2, STILL_RUNNING, *ABORTS),
+            rounds=True,
+        ),
+        4.0,
+    )

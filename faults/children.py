@@ -14,6 +14,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from stillhouse.core.errors import mistake_in
+from stillhouse.core.signals import lost_threads_end
+
 STILL_RUNNING = -1000
 """Exit code of a command that was ended because it exceeded its limit."""
 _COUNTERS = 16
@@ -120,11 +123,17 @@ def _be_the_child(work: Callable[[], int], printed: Path, prepare: Callable[[], 
         signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         prepare()
-        code = work()
+        with lost_threads_end():
+            code = work()
     except SystemExit as leaving:
         code = leaving.code if isinstance(leaving.code, int) else 1
-    except BaseException:
-        traceback.print_exc()
+    except BaseException as error:
+        mistake = mistake_in(error)  # as a command does: parts of one are run here too
+        if mistake is None:
+            traceback.print_exc()
+        else:
+            code = 2
+            print(mistake, file=sys.stderr)
     finally:
         with contextlib.suppress(BaseException):
             sys.stdout.flush()

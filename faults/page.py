@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from injection import Result
+from scenarios import SAME
 
 from stillhouse.core.machine import describe_machine
 
@@ -21,9 +22,14 @@ After every injection all of this must hold, otherwise it counts as not recovere
 
 * The same command finishes within five attempts, and no attempt takes longer than its limit ({limits}).
 * An attempt ends with exit code 0, with 2 and one message, or with the code of the signal that ended it. 1, a
-  failure without advice, is allowed only where a number that is not finite ends a training run.
+  failure without advice, is allowed only where a number that is not finite ends a training run, and where one
+  of Ray's own processes was ended. Where memory is short, a compiled library may abort the process,
+  and Python may wait without end for a thread that could not begin: the command then ends itself or, where
+  not even that finds memory, the suite ends it.
 * All counts, checksums, evaluations and weights are those of the undisturbed run, bit for bit (one thread,
-  one trial at a time).
+  one trial at a time). With too little memory oneDNN takes other kernels, which round differently: there,
+  what is not equal in the table has the same counts, and every vector a cosine of {same} or more with its
+  own.
 * For every store, input = stored + quarantined + duplicates.
 * No process, held lock, temporary file or checkpoint of a finished stage is left.
 * A file that the command did not read, and that is therefore still damaged, is reported by
@@ -59,7 +65,7 @@ def write_page(
     machine = describe_machine(1)
     lost = [result for result in results if not result.recovered]
     rows = sum(result.lost + result.doubled for result in results)
-    parts = [_HEAD.format(limits=limits, notice=notice)]
+    parts = [_HEAD.format(limits=limits, notice=notice, same=SAME)]
     done = f"{len(results)} injections, {len(results) - len(lost)} recovered, {rows} rows lost or doubled."
     if len(results) < listed:
         done += (

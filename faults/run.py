@@ -9,9 +9,11 @@ The exit status is 1 if anything was not recovered.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import random
+import signal
 import sys
 import tempfile
 import time
@@ -21,12 +23,15 @@ from dataclasses import asdict
 from multiprocessing import get_context
 from pathlib import Path
 
+import psutil
 import surroundings
 import sweeps
 from catalogue import injections
 from injection import Injection, Result, carry_out
 from page import write_page
 from scenarios import LIMIT, Scenario, World, learn, scenarios, warm_up
+
+from stillhouse.core.signals import sigterm_interrupts
 
 QUICK = 0.25
 """Share of the injections that `--quick` makes."""
@@ -44,6 +49,15 @@ _scratch = Path()
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the suite."""
     options = parser().parse_args(arguments)
+    with sigterm_interrupts():
+        try:
+            return _run(options)
+        except KeyboardInterrupt:
+            print("interrupted")
+            return 130
+
+
+def _run(options: argparse.Namespace) -> int:
     seed = options.seed if options.seed is not None else random.SystemRandom().randrange(10**6)
     print(f"seed {seed}", flush=True)
     started = time.monotonic()
@@ -55,7 +69,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.scenario != sweeps.NAME:
             results += _in_one_process(world, folder, options, seed)
         left_out = len(_todo) - len(results)
-        if not options.quick and options.scenario in ("", sweeps.NAME):
+        aimed = any(options.only in target.fault for target in sweeps.TARGETS)
+        if aimed and not options.quick and options.scenario in ("", sweeps.NAME):
             results += _on_ray(world, options.only, seed)
     seconds = time.monotonic() - started
     lost = [result for result in results if not result.recovered]
@@ -96,7 +111,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--scenario", default="", help=f"only this scenario; {sweeps.NAME!r} is one")
     made.add_argument("--share", type=float, default=0.0, help="share of the injections of every kind")
     made.add_argument(
-        "--minutes", type=float, help="end after so many (40; 8 with --quick), whatever is left"
+        "--minutes", type=float, help="end the part in one process after so many (27; 8 with --quick)"
     )
     made.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)), help="at the same time")
     made.add_argument("--json", type=Path, help="also write every single result here")
@@ -124,15 +139,27 @@ def _in_one_process(world: World, folder: Path, options: argparse.Namespace, see
     random.Random(seed).shuffle(_todo)
     print(f"{len(_todo)} injections into {', '.join(_known)}", flush=True)
     deadline = time.monotonic() + 60 * (options.minutes or (QUICK_MINUTES if options.quick else MINUTES))
-    with ProcessPoolExecutor(options.processes, mp_context=get_context("fork")) as pool:
+    with ProcessPoolExecutor(
+        options.processes,
+        mp_context=get_context("fork"),
+        initializer=signal.signal,
+        initargs=(signal.SIGTERM, signal.SIG_DFL),  # Commands are forked from these processes.
+    ) as pool:
         running = [pool.submit(_one, at) for at in range(len(_todo))]
-        for done, future in enumerate(as_completed(running), 1):
-            result = future.result()
-            print(f"{done}/{len(_todo)} {line(result)}", flush=True)
-            yield result
-            if time.monotonic() > deadline:
-                pool.shutdown(wait=True, cancel_futures=True)
-                break
+        try:
+            for done, future in enumerate(as_completed(running), 1):
+                result = future.result()
+                print(f"{done}/{len(_todo)} {line(result)}", flush=True)
+                yield result
+                if time.monotonic() > deadline:
+                    break
+        except KeyboardInterrupt:
+            for child in psutil.Process().children(recursive=True):
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    child.kill()
+            raise
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
 
 
 def _on_ray(world: World, only: str, seed: int) -> Iterator[Result]:

@@ -7,22 +7,25 @@ import random
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from children import Counters, Ended, import_all, run_function
-from services import REQUESTS, URL, endpoint_server
+from services import REQUESTS, TRACKING_URL, URL, endpoint_server, tracking_server
 from system import CALLS, Calls, dies_of
-from works import prepare_database, record_runs, runs_of, search_a_study, study_of
+from works import copy_database, prepare_database, record_runs, runs_of, search_a_study, study_of
 
+SERVED = "record runs at a server"
 WORDS = (
     "model vector sentence search teacher student layer data index query house river sun moon cat mat".split()
 )
 _KINDS = ("corpora", "tokens", "stores", "examples", "collections", "stages")
 _COUNTED = ("rows", "input_rows", "table_rows", "duplicates", "quarantined", "quarantined_vectors")
 _DECIDED = ("weights_sha256", "evaluations", "metrics", "chosen_step", "steps", "examples", "files")
+SAME = 0.9999
+"""Cosine of two vectors of one text that differ by the rounding of bfloat16 alone."""
 LIMIT = 90.0
 """Seconds after which one command of a scenario counts as stuck; undisturbed, none takes three."""
 
@@ -76,13 +79,13 @@ class World:
         (self.folder / "pairs.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in pairs))
 
 
-Service = Callable[[str], contextlib.AbstractContextManager[Callable[[], None]]]
-"""Starts what a command talks to, with the name of its misbehaviour or an empty one; what it yields is called
-in the command's process."""
+Service = Callable[[str, Path], contextlib.AbstractContextManager[Callable[[], None]]]
+"""Starts what a command talks to, with the name of its misbehaviour or an empty one, and the workspace; what
+it yields is called in the command's process."""
 
 
 @contextlib.contextmanager
-def no_service(fault: str) -> Iterator[Callable[[], None]]:
+def no_service(fault: str, _root: Path) -> Iterator[Callable[[], None]]:
     """The service of commands that talk to nobody."""
     assert not fault, fault
     yield lambda: None
@@ -124,7 +127,7 @@ class Scenario:
         limit: float = LIMIT,
     ) -> Ended:
         """Run the command on a workspace; ``prepare`` may change what the child's calls do."""
-        with self.service(misbehaves) as connect:
+        with self.service(misbehaves, root) as connect:
 
             def patch() -> None:
                 connect()
@@ -166,6 +169,13 @@ def scenarios(world: World) -> list[Scenario]:
     )
     batches = ("--set", "distil_batch_size=16", "--set", "finetune_batch_size=8", "--set", "student.keep=2")
     student = ("--set", f"student.checkpoint={world.teacher}")
+
+    @contextlib.contextmanager
+    def served(fault: str, root: Path) -> Iterator[Callable[[], None]]:
+        copy_database(world.database, root)  # The server's, which is there before the command.
+        with tracking_server(fault, root) as connect:
+            yield connect
+
     file = world.folder / "vectors.parquet"
     vectors = ("--set", f"teacher.vectors={file}", "--set", "teacher.incomplete=true", *student)
     asked = {"endpoint": URL, "model": "large", **REQUESTS}
@@ -176,6 +186,7 @@ def scenarios(world: World) -> list[Scenario]:
         command("ask an endpoint", "embed", *common, *short, *student, *endpoint, service=endpoint_server),
         Scenario("search a study", search_a_study, study_of),
         Scenario("record runs", lambda root: record_runs(root, world.database), runs_of),
+        Scenario(SERVED, lambda root: record_runs(root, world.database, TRACKING_URL), runs_of, served),
         command("train", "train", "ibkd", *common, *teacher, *short, *pairs, *budget, *batches),
     ]
 
@@ -190,7 +201,7 @@ def warm_up(scenario: Scenario, folder: Path) -> None:
         names.write_text("\n".join(name for name in sys.modules if name != "__main__"))
         return code
 
-    with scenario.service("") as connect:
+    with scenario.service("", root) as connect:
         ended = run_function(work, folder / "printed.txt", limit=10 * LIMIT, prepare=connect)
     if ended.code != 0:
         raise RuntimeError(f"{scenario.name} must end without a fault, but: {ended.output}")
@@ -274,6 +285,32 @@ def rows_add_up(result: dict[str, Any]) -> bool:
         for name, each in result.items()
         if name.startswith("stores/")
     )
+
+
+def same_to_rounding(root: Path, undisturbed: Path, keys: Collection[str]) -> bool:
+    """Whether artifacts have the same counts, and every vector a cosine of `SAME` with its own at least."""
+    from stillhouse.teachers.agreement import lowest_cosine
+
+    ours, theirs = signature(root), signature(undisturbed)
+    counts = [{name: of.get(key, {}).get(name) for key in keys for name in _COUNTED} for of in (ours, theirs)]
+    if counts[0] != counts[1] or not all(key in ours and key in theirs for key in keys):
+        return False
+    return all(
+        lowest_cosine(_vectors(root / key), _vectors(undisturbed / key)) >= SAME
+        for key in keys
+        if key.startswith("stores/")
+    )
+
+
+def _vectors(store: Path) -> Any:
+    import numpy as np
+    import pyarrow as pa
+
+    parts = [
+        pa.ipc.open_file(str(path)).read_all()["embedding"] for path in sorted(store.glob("part-*.arrow"))
+    ]
+    rows = [part.combine_chunks() for part in parts]
+    return np.concatenate([np.asarray(row.flatten()).reshape(len(row), -1) for row in rows])
 
 
 def leftovers(root: Path) -> list[str]:

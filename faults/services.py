@@ -1,11 +1,13 @@
 """Servers that commands talk to, each in a process of its own, and how they misbehave."""
 
 import contextlib
+import io
 import os
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 from loopback import Fault, Handler, Loopback, answer, changed, hangs_up, status, too_late
@@ -77,7 +79,7 @@ LASTING = ", always"
 
 
 @contextlib.contextmanager
-def endpoint_server(fault: str) -> Iterator[Callable[[], None]]:
+def endpoint_server(fault: str, _root: Path) -> Iterator[Callable[[], None]]:
     """Run an endpoint that misbehaves as named, or well; see `scenarios.Service`."""
     server = Loopback()
     port = server.server_address[1]
@@ -99,8 +101,14 @@ def endpoint_server(fault: str) -> Iterator[Callable[[], None]]:
             server.serve_forever(poll_interval=0.05)
         os._exit(0)
     server.socket.close()
-    try:
+    with _ended_afterwards(child):
         yield lambda: _lead_to(port)
+
+
+@contextlib.contextmanager
+def _ended_afterwards(child: int) -> Iterator[None]:
+    try:
+        yield
     finally:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
@@ -115,3 +123,172 @@ def _lead_to(port: int) -> None:
         return original(real, *arguments, **named)
 
     socket.create_connection = connect  # type: ignore[assignment]
+
+
+TRACKING_URL = "http://127.0.0.1:9"
+"""Where commands look for the tracking server: a journal counts what it has sent by this address."""
+TRACKING_TIMEOUT = 4.0
+TRACKING_REQUESTS = 15
+"""Requests of one recording among which the first is chosen that is not answered well."""
+AT = " at request "
+"""Before the number of the request, in a misbehaviour's full name."""
+
+Application = Callable[[dict[str, Any], Any], Iterable[bytes]]
+Misdeed = Callable[[Application, dict[str, Any], Any], Iterable[bytes]]
+"""What a tracking server does with a request; like an application, with the right one before it."""
+
+
+def _answers(code: str, content: bytes, kind: str = "application/json") -> Misdeed:
+    """Answer without doing anything."""
+
+    def misdeed(_right: Application, _request: dict[str, Any], start: Any) -> Iterable[bytes]:
+        start(code, [("Content-Type", kind), ("Content-Length", str(len(content)))])
+        return [content]
+
+    return misdeed
+
+
+def _done(right: Application, request: dict[str, Any], body: bytes) -> tuple[Any, bytes]:
+    """Let the application do what is asked; its status with headers, and its answer."""
+    said: list[Any] = []
+    answered = right({**request, "wsgi.input": io.BytesIO(body)}, lambda *start, **_: said.append(start))
+    return said[0], b"".join(answered)
+
+
+def _body_of(request: dict[str, Any]) -> bytes:
+    return bytes(request["wsgi.input"].read(int(request.get("CONTENT_LENGTH") or 0)))
+
+
+def _hangs(right: Application, request: dict[str, Any], start: Any) -> Iterable[bytes]:
+    """Do it when nobody waits any more."""
+    time.sleep(1.5 * TRACKING_TIMEOUT)
+    return right(request, start)
+
+
+def _does_it_and_hangs_up(right: Application, request: dict[str, Any], start: Any) -> Iterable[bytes]:
+    _done(right, request, _body_of(request))
+    return _hangs_up(right, request, start)
+
+
+def _hangs_up(_right: Application, request: dict[str, Any], start: Any) -> Iterable[bytes]:
+    request["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
+    start("200 OK", [])
+    return []
+
+
+def _does_it_twice(right: Application, request: dict[str, Any], start: Any) -> Iterable[bytes]:
+    body = _body_of(request)
+    _done(right, request, body)
+    (status_line, headers, *_), content = _done(right, request, body)
+    start(status_line, headers)
+    return [content]
+
+
+def _tells_it_twice(right: Application, request: dict[str, Any], start: Any) -> Iterable[bytes]:
+    """Send the answer two times over one connection, the second right behind the first.
+
+    One that comes when the next request is under way would be taken for that request's, by any client.
+    """
+    (status_line, headers, *_), content = _done(right, request, _body_of(request))
+    head = "".join(f"{name}: {value}\r\n" for name, value in headers)
+    start(status_line, headers)
+    return [content + f"HTTP/1.1 {status_line}\r\n{head}\r\n".encode() + content]
+
+
+def _is_killed(_right: Application, _request: dict[str, Any], _start: Any) -> Iterable[bytes]:
+    os.kill(os.getpid(), signal.SIGKILL)
+    raise AssertionError
+
+
+def _is_stopped(right: Application, request: dict[str, Any], start: Any) -> Iterable[bytes]:
+    """Stand still for a while, as a paused process does, and go on."""
+    server = os.getpid()
+    if os.fork() == 0:
+        time.sleep(1.5 * TRACKING_TIMEOUT)
+        os.kill(server, signal.SIGCONT)
+        os._exit(0)
+    os.kill(server, signal.SIGSTOP)
+    return right(request, start)
+
+
+TRACKING_MISDEEDS: dict[str, Misdeed] = {
+    "is too busy (429)": _answers("429 TOO MANY REQUESTS", b"{}"),
+    "fails (500)": _answers("500 INTERNAL SERVER ERROR", b'{"error_code": "INTERNAL_ERROR"}'),
+    "is overloaded (503)": _answers("503 SERVICE UNAVAILABLE", b"<html>busy</html>", "text/html"),
+    "refuses the key (401)": _answers("401 UNAUTHORIZED", b"{}"),
+    "answers with a web page": _answers("200 OK", b"<html>sign in</html>", "text/html"),
+    "answers with half of the JSON": _answers("200 OK", b'{"run": {"info": {"run_'),
+    "answers with another thing": _answers("200 OK", b"[]"),
+    "hangs": _hangs,
+    "hangs up": _hangs_up,
+    "does what is asked and hangs up": _does_it_and_hangs_up,
+    "does what is asked twice": _does_it_twice,
+    "answers twice": _tells_it_twice,
+    "dies (SIGKILL)": _is_killed,
+    "stands still (SIGSTOP and SIGCONT)": _is_stopped,
+}
+"""What a tracking server does with one request, or with every one, by its name in the report."""
+
+
+@contextlib.contextmanager
+def tracking_server(fault: str, root: Path) -> Iterator[Callable[[], None]]:
+    """Run MLflow's own server over the workspace's database; see `scenarios.Service`."""
+    from mlflow.server import app
+
+    listening = socket.create_server(("127.0.0.1", 0))
+    port = listening.getsockname()[1]
+    child = os.fork()
+    if child == 0:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        with open(os.devnull, "w") as nowhere:
+            os.dup2(nowhere.fileno(), 1)
+            os.dup2(nowhere.fileno(), 2)
+        if fault == f"{REFUSES}{LASTING}":
+            listening.close()
+            time.sleep(600)
+        _serve(app.wsgi_app, listening, root / "mlflow.db", fault)
+    listening.close()
+    with _ended_afterwards(child):
+        yield lambda: _lead_urllib3_to(port)
+
+
+def _serve(right: Application, listening: socket.socket, database: Path, fault: str) -> None:
+    """Answer requests, one thread each, with MLflow's application; never returns."""
+    from mlflow.server.handlers import initialize_backend_stores
+    from werkzeug.serving import WSGIRequestHandler, make_server
+
+    class Kept(WSGIRequestHandler):
+        """Keeps connections open, as the real server does."""
+
+        protocol_version = "HTTP/1.1"
+
+    initialize_backend_stores(f"sqlite:///{database}", default_artifact_root=str(database.parent / "files"))
+    name, _, first = fault.removesuffix(LASTING).partition(AT)
+    asked = 0
+
+    def application(request: dict[str, Any], start: Any) -> Iterable[bytes]:
+        nonlocal asked
+        asked += 1
+        aimed = fault.endswith(LASTING) or (first and asked == int(first))
+        if name and aimed:
+            return TRACKING_MISDEEDS[name](right, request, start)
+        return right(request, start)
+
+    server = make_server(
+        "127.0.0.1", 0, application, threaded=True, request_handler=Kept, fd=listening.fileno()
+    )
+    server.serve_forever(poll_interval=0.05)
+    os._exit(0)
+
+
+def _lead_urllib3_to(port: int) -> None:
+    """Let this process find another port where it looks for the tracking server's."""
+    from urllib3.util import connection
+
+    original = connection.create_connection
+
+    def connect(address: tuple[str, int], *arguments: Any, **named: Any) -> socket.socket:
+        real = (address[0], port) if address == ("127.0.0.1", 9) else address
+        return original(real, *arguments, **named)
+
+    connection.create_connection = connect

@@ -6,11 +6,9 @@ What is there in the end is compared with a sweep that nobody disturbed.
 
 import contextlib
 import json
-import os
 import random
 import shutil
 import signal
-import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -25,6 +23,7 @@ import psutil
 from injection import Result
 from scenarios import World, damaged, leftovers, rows_add_up, rows_of, signature
 from surroundings import REPOSITORY
+from sweep_processes import environment_of, processes_of, query
 
 NAME = "a sweep on Ray"
 """Name in the report."""
@@ -44,8 +43,6 @@ search:
   first: {distil_learning_rate: 1e-3, distil_temperature: 0.1}
   fixed: {distil_batch_size: 32}
 """
-_LATE = ("ray::DashboardAgent", "ray::RuntimeEnvAgent")
-"""After a SIGKILL, these retry for a minute to report to a control store that is gone."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +106,7 @@ class Sweep:
     def start(self) -> "subprocess.Popen[str]":
         """Start the command in a session of its own, with one thread and one trial at a time."""
         (self.folder / "space.yaml").write_text(_SPACE)
-        (self.folder / "ray").mkdir(exist_ok=True)
+        (self.folder / "r").mkdir(exist_ok=True)
         flags = {
             "root": self.root,
             "json": self.folder / "out.json",
@@ -131,19 +128,12 @@ class Sweep:
         command = [sys.executable, str(REPOSITORY / "jobs" / "sweep_ibkd.py"), "--no-asha"]
         command += [part for name, value in flags.items() for part in (f"--{name}", str(value))]
         command += [part for each in sets for part in ("--set", each)]
-        environment = {
-            "PATH": os.environ["PATH"],
-            "HOME": str(self.folder),
-            "RAY_TMPDIR": str(self.folder / "ray"),
-            "HF_HUB_OFFLINE": "1",
-            "OMP_NUM_THREADS": "1",
-        }
         log = (self.folder / f"start-{len(self.outputs)}.txt").open("w")
         self.outputs.append(log.name)
         with log:
             return subprocess.Popen(
                 command,
-                env=environment,
+                env=environment_of(self.folder),
                 cwd=self.folder,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -153,25 +143,20 @@ class Sweep:
 
     def complete(self) -> int:
         """Number of complete trials."""
-        found = _query(self.root / "sweeps/ibkd/study.db", "select state from trials")
+        found = query(self.root / "sweeps/ibkd/study.db", "select state from trials")
         return sum(state == "COMPLETE" for (state,) in found)
 
     def processes(self, name: str = "") -> list[psutil.Process]:
         """All live processes of the command, or those whose name or program contains ``name``."""
-        found = []
-        for process in psutil.process_iter():
-            with contextlib.suppress(psutil.Error):
-                words = process.cmdline()
-                ours = [*words, process.environ().get("RAY_TMPDIR", "")]
-                if not any(str(self.folder) in word for word in ours) or process.status() == "zombie":
-                    continue
-                if name in " ".join(words[:1]) and process.name() not in _LATE:
-                    found.append(process)
-        return found
+        return processes_of(self.folder, name)
 
     def last_words(self) -> str:
         """The end of what the newest start printed."""
         return Path(self.outputs[-1]).read_text(errors="replace")[-1500:] if self.outputs else ""
+
+    def last_line(self) -> str:
+        """The last line that the newest start printed."""
+        return (self.last_words().strip().splitlines() or [""])[-1]
 
     def end(self) -> None:
         """End every process of the command."""
@@ -222,18 +207,7 @@ def _runs(database: Path) -> list[Any]:
         "select name, status, (select count(*) from metrics m "
         "where m.run_uuid = r.run_uuid and key = 'loss') from runs r where lifecycle_stage = 'active'"
     )
-    return sorted(_query(database, question))
-
-
-def _query(database: Path, question: str) -> list[tuple[Any, ...]]:
-    """The rows that an SQLite file answers with; none while the file or its tables do not exist."""
-    if not database.exists():
-        return []
-    with contextlib.closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True, timeout=30)) as opened:
-        try:
-            return opened.execute(question).fetchall()
-        except sqlite3.OperationalError:
-            return []
+    return sorted(query(database, question))
 
 
 def undisturbed(world: World) -> tuple[dict[str, Any], float]:
@@ -321,7 +295,7 @@ def _ended(sweep: Sweep, process: "subprocess.Popen[str]", target: Target) -> li
         code = process.wait(NOTICE)
         if code not in target.codes:
             problems.append(f"the command ended with exit code {code}")
-        if code in (1, 2) and not sweep.last_words().strip():
+        if code in (1, 2) and not sweep.last_line().startswith("stillhouse: "):
             problems.append("the command said nothing about its end")
     except subprocess.TimeoutExpired:
         problems.append(f"the command had not ended {NOTICE:g} s later")

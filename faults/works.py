@@ -2,10 +2,13 @@
 
 import contextlib
 import math
+import os
 import shutil
 import sqlite3
 from pathlib import Path
 from typing import Any
+
+from services import TRACKING_TIMEOUT
 
 TRIALS, STEPS_PER_RUN = 6, 15
 _EXPERIMENT = "faults"
@@ -55,22 +58,30 @@ def _searcher(root: Path) -> Any:
     return StudySearcher(root / "study.db", space, trials=TRIALS, objective="q", full_budget=100, seed=3)
 
 
-def record_runs(root: Path, empty: Path) -> int:
-    """Record a sweep's runs in the workspace's SQLite database, as the driver of a sweep does.
-
-    Args:
-        root: The workspace.
-        empty: A database with MLflow's tables, whose making takes seconds.
-    """
-    from stillhouse.tracking import Row
-    from stillhouse.tracking.mlflow_tracker import MLflowTracker
-
+def copy_database(empty: Path, root: Path) -> Path:
+    """Let a workspace have a database with MLflow's tables, whose making takes seconds; return its path."""
     database = root / "mlflow.db"
     if not database.exists():
         root.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(empty, root / ".mlflow.db.copy")
         (root / ".mlflow.db.copy").rename(database)
-    tracker = MLflowTracker(f"sqlite:///{database}", _EXPERIMENT, root / "sweeps" / "s1")
+    return database
+
+
+def record_runs(root: Path, empty: Path, uri: str = "") -> int:
+    """Record a sweep's runs in the workspace's SQLite database, as the driver of a sweep does.
+
+    Args:
+        root: The workspace.
+        empty: A database with MLflow's tables, whose making takes seconds.
+        uri: The server that they are sent to instead.
+    """
+    from stillhouse.tracking import Row
+    from stillhouse.tracking.mlflow_tracker import MLflowTracker
+
+    os.environ["MLFLOW_HTTP_REQUEST_TIMEOUT"] = f"{TRACKING_TIMEOUT:g}"
+    uri = uri or f"sqlite:///{copy_database(empty, root)}"
+    tracker = MLflowTracker(uri, _EXPERIMENT, root / "sweeps" / "s1")
     tracker.run(_SWEEP, "sweep")
     for number in range(TRIALS):
         key = (*_SWEEP, f"t{number}")
@@ -88,7 +99,8 @@ def runs_of(root: Path) -> dict[str, Any]:
     if not path.exists():
         return {}
     with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=30)) as database:
-        runs = database.execute("select run_uuid, name, status from runs order by name, run_uuid").fetchall()
+        runs = database.execute("""select run_uuid, name, status from runs
+            where lifecycle_stage = 'active' order by name, run_uuid""").fetchall()
         found: dict[str, Any] = {}
         for at, (run, name, status) in enumerate(runs):
             values = database.execute(

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from stillhouse.core.artifacts import (
@@ -211,3 +212,23 @@ def test_the_page_states_what_was_run(suite: Any, tmp_path: Path) -> None:
     assert "**2 injections, 1 recovered, 3 rows lost or doubled. The time was up before the other 3" in text
     assert "| a flip | 2 | 1 | 3 | 1 of 2 | 2 files | 0.2 s |" in text
     assert "a flip (embed, seed 2): x. Exit codes 1, 0. it ended with 1." in text
+
+
+def test_vectors_may_differ_by_rounding_and_by_no_more(suite: Any, tmp_path: Path) -> None:
+    def store(name: str, vectors: list[list[float]], **counts: int) -> Path:
+        folder = tmp_path / name / "stores" / "store-0"
+        folder.mkdir(parents=True)
+        rows = pa.array(vectors, pa.list_(pa.float16(), 2))
+        with pa.ipc.new_file(str(folder / "part-00000.arrow"), pa.schema([("embedding", rows.type)])) as out:
+            out.write_batch(pa.record_batch([rows], ["embedding"]))
+        write_manifest(folder, {"rows": len(vectors), "input_rows": 2, "duplicates": 0, **counts})
+        return tmp_path / name
+
+    same = suite["scenarios"].same_to_rounding
+    first = store("first", [[0.6, 0.8], [1.0, 0.0]])
+    keys = ["stores/store-0"]
+    assert same(store("rounded", [[0.603, 0.797], [1.0, 0.0]]), first, keys)
+    assert not same(store("swapped", [[1.0, 0.0], [0.6, 0.8]]), first, keys)
+    assert not same(store("shorter", [[0.6, 0.8]]), first, keys)
+    assert not same(store("counted", [[0.6, 0.8], [1.0, 0.0]], duplicates=1), first, keys)
+    assert not same(first, first, ["stages/mse-0"]), "what is not there is not the same"

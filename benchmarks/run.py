@@ -25,7 +25,7 @@ SCRIPTS = {
     "Training": ("step", "loop", "lengths", "terms", "ddp"),
     "Sweeps": ("sweep", "overhead", "trial_start", "nested"),
     "Search": ("search",),
-    "Stores and commands": ("store", "imports"),
+    "Stores and commands": ("store", "checking", "imports"),
     "On a GPU": ("gpu",),
 }
 LIMIT_SECONDS = 600

@@ -14,6 +14,7 @@ import pytest
 
 from stillhouse.cluster import connection as cluster
 from stillhouse.cluster import resources as room
+from stillhouse.cluster.membership import nodes_alive
 from stillhouse.cluster.resources import Need, Nodes, concurrency, launched
 from stillhouse.core.errors import BadInput
 
@@ -186,11 +187,17 @@ class OnNode:
 
 
 def test_a_node_without_the_root_is_named_by_host_and_address(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ids = {"a" * 56: ("head", "10.0.0.4"), "b" * 56: ("gpu-1", "10.0.0.7")}
     nodes = [
-        {"Alive": True, "NodeID": node, "NodeManagerHostname": host, "NodeManagerAddress": address}
+        {
+            "Alive": True,
+            "NodeID": node,
+            "NodeManagerHostname": host,
+            "NodeManagerAddress": address,
+            "Resources": {"CPU": 4.0},
+        }
         for node, (host, address) in ids.items()
     ]
     monkeypatch.setattr("ray.nodes", lambda: nodes)
@@ -203,3 +210,7 @@ def test_a_node_without_the_root_is_named_by_host_and_address(
     ):
         cluster.refuse_hidden_root(tmp_path)
     assert not list(tmp_path.iterdir()), "the file that nodes look for is removed"
+    for node in nodes_alive():
+        cluster.warn_of_hidden_root(node, tmp_path)
+    said = capsys.readouterr().err
+    assert "node gpu-1 (10.0.0.7) does not see the workspace" in said and "head" not in said

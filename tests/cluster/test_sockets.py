@@ -1,16 +1,15 @@
 """What a run on this machine listens on: loopback alone, with Ray and without."""
 
-import ipaddress
 import json
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
+from listening import is_loopback, listening, seen_while_it_runs  # type: ignore[import-not-found]
 
 from stillhouse.core.machine import ranks_on_loopback
 from stillhouse.sweeps.session import session
@@ -18,26 +17,6 @@ from stillhouse.sweeps.session import session
 ROOT = Path(__file__).resolve().parents[2]
 PARTS = ("gcs_server", "raylet", "dashboard", "DashboardAgent", "RuntimeEnvAgent")
 NOUNS = ("cat", "dog", "river", "house", "list", "water", "sun", "moon")
-
-
-def listening(process: psutil.Process) -> Iterator[tuple[str, str]]:
-    """Yield the address and the name of every listening socket of a process and of what it has started."""
-    for each in (process, *process.children(recursive=True)):
-        try:
-            name = " ".join(each.cmdline())
-            connections = each.net_connections(kind="inet")
-        except (psutil.NoSuchProcess, psutil.AccessDenied):
-            continue
-        for connection in connections:
-            if connection.status == psutil.CONN_LISTEN:
-                yield str(connection.laddr.ip), name
-
-
-def is_loopback(address: str) -> bool:
-    """Whether an address is of this machine alone, also written as an IPv6 address."""
-    ip = ipaddress.ip_address(address)
-    mapped = getattr(ip, "ipv4_mapped", None)
-    return bool((mapped or ip).is_loopback)
 
 
 @pytest.mark.ray
@@ -64,37 +43,24 @@ def test_a_local_ray_listens_on_loopback_alone(
     assert os.environ.get("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER") is None, "the setting ends with the start"
 
 
-@pytest.mark.parametrize(
-    "where",
-    [["--local"], pytest.param(["--cpus-per-worker", "1"], marks=pytest.mark.ray)],
-    ids=["local", "ray"],
-)
-def test_ranks_on_this_machine_listen_on_loopback_alone(
-    where: list[str], tmp_path: Path, tiny_model: Path, ray_folder: str
-) -> None:
-    """Two ranks as plain processes, and two under Ray Train, for as long as they run."""
+def test_ranks_on_this_machine_listen_on_loopback_alone(tmp_path: Path, tiny_model: Path) -> None:
+    """Two ranks as plain processes, as long as they run; for Ray Train see `search/test_nested.py`."""
     (tmp_path / "texts.txt").write_text("".join(f"the {a} and the {b}\n" for a in NOUNS for b in NOUNS))
     small = ["--set", "sentences.held_out=4", "--set", "batch_size=4", "--distil-budget", "200"]
-    command = ["train", "mse", *where, "--workers", "2", "--teacher", str(tiny_model), *small]
+    command = ["train", "mse", "--local", "--workers", "2", "--teacher", str(tiny_model), *small]
     run = subprocess.Popen(
         [sys.executable, "-m", "stillhouse.cli.main", *command, "--corpus", "texts.txt", "--root", "runs"],
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT / "platform"), "RAY_TMPDIR": ray_folder},
+        env={**os.environ, "PYTHONPATH": str(ROOT / "platform")},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
     )
-    found: set[tuple[str, str]] = set()
-    process = psutil.Process(run.pid)
-    while run.poll() is None:
-        found |= set(listening(process))
-        time.sleep(0.3)
+    found = seen_while_it_runs(run)
     output = run.communicate()[0]
     assert run.returncode == 0, output
     assert [pair for pair in found if not is_loopback(pair[0])] == []
     assert found or not ranks_on_loopback(), "the ranks' own sockets were seen"
-    if "--local" not in where:
-        assert any("RayTrainWorker" in name for _, name in found), f"no rank was seen: {found}"
     manifests = [json.loads(path.read_text()) for path in tmp_path.glob("runs/stages/*/manifest.json")]
     assert [manifest["workers"] for manifest in manifests] == [2]
     assert list(tmp_path.glob("runs/ray/*")) == [], "the file by which the ranks met is gone"

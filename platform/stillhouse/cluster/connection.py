@@ -5,22 +5,31 @@ import json
 import os
 import signal
 import subprocess
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from stillhouse.cluster.membership import Node, nodes_alive
 from stillhouse.cluster.probe import no_cluster, require_answer
 from stillhouse.core.console import private_variables, warn
 from stillhouse.core.errors import BadInput, Hindered, require
+from stillhouse.core.integrity import VERIFY
 from stillhouse.core.machine import ranks_on_loopback, variables_set
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 _FOR_WORKERS = ("TUNE_FUNCTION_THREAD_TIMEOUT_S", "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S")
+RUNS = "ray"
+"""Folder of a workspace in which Ray Train keeps what it needs during a run, and nothing afterwards."""
 _TOO_SLOW = "timed out during startup"
 _NEW_NODES_SECONDS = 900
 """How long nested workers wait for nodes from an autoscaler; Ray's default of a minute is too short."""
 _ANSWER_SECONDS = 15
 """How long a cluster may take to answer."""
+_SHARE = "Give a folder on a shared file system with --root, or keep it in a --remote."
+_LOOK_SECONDS = 0.5
+_leaving = threading.Event()
+"""Ends the watch over the newest local Ray; each has an event of its own."""
 _LAST_WORDS_SECONDS = 150
 """How long a stopped trial may wait for its nested workers to write a checkpoint."""
 
@@ -44,6 +53,7 @@ def connect(address: str | None, *, nested: bool, verbose: bool) -> None:
         _share_code()
         with _on_loopback():
             _start_local(lambda: ray.init(address="local", include_dashboard=nested, **chatter))
+        _end_with_ray()
         return
     where = os.environ.get("RAY_ADDRESS", "auto") if address in (None, "auto") else str(address)
     require_answer(where, seconds=_ANSWER_SECONDS)
@@ -123,6 +133,7 @@ def _workers_environment() -> dict[str, Any]:
     """The package and this process's relevant variables for remote workers; a job's own take precedence."""
     variables = {name: value for name, value in private_variables().items() if not name.startswith("RAY_")}
     variables |= {name: os.environ[name] for name in _FOR_WORKERS}
+    variables |= {name: os.environ[name] for name in (VERIFY,) if name in os.environ}
     job = json.loads(os.environ.get("RAY_JOB_CONFIG_JSON_ENV_VAR", "{}")).get("runtime_env") or {}
     added = {name: value for name, value in variables.items() if name not in (job.get("env_vars") or {})}
     return {"py_modules": [str(_PACKAGE)], "env_vars": added}
@@ -142,10 +153,39 @@ def _require_state_api() -> None:
         ) from None
 
 
+def _end_with_ray() -> None:
+    """End this process, with a message and exit code 2, when a process of the local Ray is lost.
+
+    Ray itself ends the process without a word, after up to a minute.
+    """
+    global _leaving
+    from ray._private import ray_constants, worker
+
+    _leaving = leaving = threading.Event()
+    processes = worker._global_node.all_processes
+    watched = {
+        kind: [each.process for each in processes.get(kind, ())]
+        for kind in (ray_constants.PROCESS_TYPE_RAYLET, ray_constants.PROCESS_TYPE_GCS_SERVER)
+    }
+
+    def watch() -> None:
+        while not leaving.wait(_LOOK_SECONDS):
+            for kind, started in watched.items():
+                if any(process.poll() is not None for process in started) and not leaving.is_set():
+                    warn(
+                        f"Ray's process {kind} has ended: something killed it, or memory ran out. Run the "
+                        "same command again: it resumes from here."
+                    )
+                    os._exit(2)
+
+    threading.Thread(target=watch, name="local Ray", daemon=True).start()
+
+
 def disconnect() -> None:
     """Leave the cluster; a local one ends."""
     import ray
 
+    _leaving.set()
     ray.shutdown()
 
 
@@ -155,28 +195,37 @@ def refuse_hidden_root(root: Path) -> None:
     Raises:
         BadInput: A node does not find a file that the driver has just written there.
     """
+    nodes = nodes_alive()
+    if len(nodes) < 2:
+        return
+    for node in nodes:
+        require(
+            sees(node, root),
+            "every node of the cluster must see the workspace",
+            root=str(root),
+            node=node.name,
+            remedy=_SHARE,
+        )
+
+
+def warn_of_hidden_root(node: Node, root: Path) -> None:
+    """Warn if a node that has joined later cannot see the workspace."""
+    if not sees(node, root):
+        warn(f"node {node.name} does not see the workspace {root}: what is placed there fails. {_SHARE}")
+
+
+def sees(node: Node, root: Path) -> bool:
+    """Whether a node finds a file that this process has just written into a folder."""
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-    nodes = [node for node in ray.nodes() if node["Alive"]]
-    if len(nodes) < 2:
-        return
     root.mkdir(parents=True, exist_ok=True)
-    probe = root / f".seen-{os.getpid()}"
+    probe = root / f".seen-{os.getpid()}-{node.id}"
     probe.touch()
-
     try:
-        for node in nodes:
-            where = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-            on_node = ray.remote(_exists).options(num_cpus=0, scheduling_strategy=where)
-            seen = ray.get(on_node.remote(str(probe)), timeout=120)
-            require(
-                seen,
-                "every node of the cluster must see the workspace",
-                root=str(root),
-                node=f"{node['NodeManagerHostname']} ({node['NodeManagerAddress']})",
-                remedy="Give a folder on a shared file system with --root, or keep it in a --remote.",
-            )
+        where = NodeAffinitySchedulingStrategy(node.id, soft=False)
+        on_node = ray.remote(_exists).options(num_cpus=0, scheduling_strategy=where)
+        return bool(ray.get(on_node.remote(str(probe)), timeout=120))
     finally:
         probe.unlink(missing_ok=True)
 

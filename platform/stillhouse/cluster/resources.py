@@ -100,9 +100,9 @@ def concurrency(need: Need, limit: int) -> int:
         capacity >= need.workers,
         "the workers of a trial must fit on the cluster",
         workers=need.workers,
-        each=_in_words(need.worker),
+        each=in_words(need.worker),
         fit=capacity,
-        nodes="; ".join(f"{count:g} x {_in_words(shape)}" for shape, count in grown or up) or "none",
+        nodes="; ".join(f"{count:g} x {in_words(shape)}" for shape, count in grown or up) or "none",
         remedy="Lower --workers or the resources of a worker, or use a larger cluster.",
     )
     fits = capacity // need.workers
@@ -196,5 +196,7 @@ def _fitting(worker: dict[str, float], shape: dict[str, float], nodes: float) ->
     return int(min(one * nodes, _MOST)) if one else 0
 
 
-def _in_words(resources: Mapping[str, float]) -> str:
-    return " + ".join(f"{amount:g} {name}" for name, amount in resources.items() if amount) or "nothing"
+def in_words(resources: Mapping[str, Any]) -> str:
+    """The CPUs and GPUs among resources, such as ``4 CPU + 1 GPU``."""
+    room = _shape(resources)
+    return " + ".join(f"{amount:g} {name}" for name, amount in room.items() if amount) or "nothing"

@@ -1,0 +1,93 @@
+"""Nodes that join a cluster, and nodes that it loses, told while a command runs."""
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from stillhouse.cluster.resources import in_words
+from stillhouse.core.console import say, warn
+
+EVERY_S = 5.0
+"""Seconds between two looks at the cluster."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node that is alive.
+
+    Attributes:
+        id: Its id in Ray.
+        name: Host name and address.
+        room: What it has for work, in words.
+    """
+
+    id: str
+    name: str
+    room: str
+
+
+def nodes_alive() -> list[Node]:
+    """The nodes of the cluster that this process has joined."""
+    import ray
+
+    return [_described(node) for node in ray.nodes() if node["Alive"]]
+
+
+def _described(node: Mapping[str, Any]) -> Node:
+    name = f"{node['NodeManagerHostname']} ({node['NodeManagerAddress']})"
+    return Node(node["NodeID"], name, in_words(node["Resources"]))
+
+
+class Membership:
+    """Compares the nodes of the cluster with those of the last look, and tells what has changed.
+
+    Args:
+        nodes: Returns the nodes that are alive.
+        on_join: Called with every node that has joined.
+    """
+
+    def __init__(
+        self,
+        nodes: Callable[[], Sequence[Node]] = nodes_alive,
+        on_join: Callable[[Node], None] = lambda node: None,
+    ) -> None:
+        self.nodes, self.on_join = nodes, on_join
+        self._known = {node.id: node for node in nodes()}
+
+    def look(self) -> None:
+        """Tell of each node that has joined or was lost since the last look."""
+        now = {node.id: node for node in self.nodes()}
+        before, self._known = self._known, now
+        count = f"{len(now)} node{'s' if len(now) != 1 else ''}"
+        for id in before.keys() - now.keys():
+            node = before[id]
+            warn(
+                f"node {node.name} with {node.room} was lost, {count} left: what ran there goes on elsewhere."
+            )
+        for id in now.keys() - before.keys():
+            say(f"  node {now[id].name} joined with {now[id].room}: {count}")
+            self.on_join(now[id])
+
+
+@contextlib.contextmanager
+def nodes_watched(
+    on_join: Callable[[Node], None] = lambda node: None, *, every_s: float = EVERY_S
+) -> Iterator[None]:
+    """Tell of nodes that join and leave while the block runs."""
+    membership, ended = Membership(on_join=on_join), threading.Event()
+
+    def watch() -> None:
+        while not ended.wait(every_s):
+            # A cluster that no longer answers is what ends the command, with its own message.
+            with contextlib.suppress(Exception):
+                membership.look()
+
+    thread = threading.Thread(target=watch, name="nodes", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join(2 * every_s)

@@ -1,0 +1,64 @@
+"""Nodes that join a cluster and nodes that it loses are told, each once."""
+
+import tempfile
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from stillhouse.cluster.membership import Membership, Node, nodes_watched
+
+HEAD = Node("a", "head (10.0.0.4)", "nothing")
+BIG, SMALL = Node("b", "gpu-1 (10.0.0.7)", "16 CPU + 1 GPU"), Node("c", "cpu-1 (10.0.0.9)", "2 CPU")
+
+
+def test_what_has_changed_since_the_last_look_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
+    alive, joined = [HEAD, SMALL], list[Node]()
+    membership = Membership(lambda: alive, joined.append)
+    membership.look()
+    assert capsys.readouterr() == ("", "")
+    alive = [HEAD, BIG]
+    membership.look()
+    said = capsys.readouterr()
+    assert said.out == "  node gpu-1 (10.0.0.7) joined with 16 CPU + 1 GPU: 2 nodes\n"
+    lost = "node cpu-1 (10.0.0.9) with 2 CPU was lost, 2 nodes left: what ran there goes on elsewhere."
+    assert said.err == f"stillhouse: {lost}\n"
+    assert joined == [BIG]
+    membership.look()
+    assert capsys.readouterr() == ("", "")
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+
+
+@pytest.mark.long
+def test_real_raylets_come_and_go(capsys: pytest.CaptureFixture[str]) -> None:
+    import ray
+    from ray.cluster_utils import Cluster
+
+    said = ""
+
+    def heard(words: str) -> bool:
+        nonlocal said
+        said += "".join(capsys.readouterr())
+        return words in said
+
+    joined: list[Any] = []
+    with tempfile.TemporaryDirectory(prefix="m") as short:
+        cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "temp_dir": short})
+        try:
+            ray.init(address=cluster.address, logging_level="ERROR", log_to_driver=False)
+            with nodes_watched(joined.append, every_s=0.2):
+                node = cluster.add_node(num_cpus=3)
+                wait_for(lambda: heard("joined with 3 CPU: 2 nodes"))
+                cluster.remove_node(node, allow_graceful=False)
+                wait_for(lambda: heard("with 3 CPU was lost, 1 node left"))
+        finally:
+            ray.shutdown()
+            cluster.shutdown()
+    assert [each.room for each in joined] == ["3 CPU"]

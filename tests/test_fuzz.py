@@ -86,6 +86,26 @@ def test_what_was_mended_stays_so(case: str, fuzz: dict[str, Any], tmp_path: Pat
     assert crash is None, crash.details
 
 
+@pytest.mark.parametrize(
+    ("seed", "target", "number"),
+    [
+        (22, "databases", 108),
+        (21, "FEVER", 1854),
+        (21, "arrays", 560),
+        (24, "arrays", 2686),
+        (23, "scored text", 2680),
+        (22, "weights", 23749),
+        (23, "manifests", 5219),
+    ],
+)
+def test_inputs_that_crashed_once_do_not(
+    fuzz: dict[str, Any], tmp_path: Path, seed: int, target: str, number: int
+) -> None:
+    (found,) = (each for each in fuzz["targets"].targets() if each.name == target)
+    crash = fuzz["run"].attempt(found, seed, number, tmp_path)
+    assert crash is None, crash.details
+
+
 def test_the_valid_files_are_read_without_an_error(fuzz: dict[str, Any], tmp_path: Path) -> None:
     """Otherwise the inputs would be refused at the door, and test nothing."""
     refused = []

@@ -81,6 +81,9 @@ def test_bad_input_leaves_nothing(workspace: Workspace, tmp_path: Path) -> None:
         ("hf:user/set-name:config:train", "set-name"),
         ("/data/wiki/**/*", "wiki"),
         ("////", "corpus"),
+        ("s3://AKIAKEY:hunter2hunter2@bucket", "bucket"),
+        ("s3://AKIAKEY:hunter2hunter2@bucket/*.txt", "bucket"),
+        ("s3://AKIAKEY:hunter2hunter2@bucket/pages/*.txt", "pages"),
     ],
 )
 def test_labels(source: str, label: str) -> None:

@@ -1,5 +1,7 @@
+import errno
 import pickle
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -91,6 +93,40 @@ def test_a_truncated_file_is_refused(workspace: Workspace, tiny_model: Path, fil
     path.write_bytes(path.read_bytes()[:-4])
     with pytest.raises(BadInput, match=file):
         open_tokens(workspace, table)
+
+
+@pytest.mark.parametrize("file", ["ids.npy", "offsets.npy"])
+def test_a_flipped_bit_is_refused(workspace: Workspace, tiny_model: Path, file: str) -> None:
+    table = token_table(workspace, tiny_model)
+    build_tokens(workspace, table)
+    path = workspace.path(table) / file
+    content = bytearray(path.read_bytes())
+    content[-3] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(BadInput, match=f"{file} must be as it was written"):
+        open_tokens(workspace, table)
+
+
+def test_a_refusal_of_the_system_is_no_damage(
+    workspace: Workspace, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The advice was to remove a good folder where too many files were open."""
+    table = token_table(workspace, tiny_model)
+    build_tokens(workspace, table)
+    opened, folder = open, workspace.path(table)
+
+    def too_many(file: Any, *arguments: Any, **named: Any) -> Any:
+        if str(file).endswith("ids.npy"):
+            raise OSError(errno.EMFILE, "Too many open files", str(file))
+        return opened(file, *arguments, **named)
+
+    monkeypatch.setattr("builtins.open", too_many)
+    monkeypatch.setattr("io.open", too_many)
+    with pytest.raises(BadInput) as refused:
+        open_tokens(workspace, table)
+    monkeypatch.undo()
+    assert "ulimit -n" in str(refused.value) and "emove" not in str(refused.value)
+    assert open_tokens(workspace, table) is not None and (folder / "ids.npy").exists()
 
 
 def test_an_unfinished_table_is_refused(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ hardly ever in a vocabulary, but its parts are.
 """
 
 import itertools
-import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
@@ -20,6 +19,7 @@ import numpy.typing as npt
 
 from stillhouse.core.artifacts import write_atomically, write_json
 from stillhouse.core.errors import BadInput, require
+from stillhouse.core.json_text import parse_json
 from stillhouse.corpora.reading.formats import numbered_lines
 
 PAD, UNKNOWN, MASK = "[PAD]", "[UNK]", "[MASK]"
@@ -156,8 +156,8 @@ def _lowered(
 
 def _json_rows(path: Path) -> Iterator[tuple[str, Matrix]]:
     try:
-        content = json.loads(path.read_bytes())
-    except (ValueError, RecursionError) as error:
+        content = parse_json(path.read_bytes())
+    except ValueError as error:
         raise BadInput(f"{path} must be JSON, but is not: {error}.") from None
     if not isinstance(content, dict) or not content:
         raise BadInput(f"{path} must be an object of words to vectors, but is not.")

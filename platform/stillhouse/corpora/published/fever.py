@@ -10,7 +10,6 @@ Pages are FEVER's JSON lines (``id``, ``text``) or WikiExtractor's ``<doc … ti
 
 import hashlib
 import html
-import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from stillhouse.core.errors import BadInput, require
+from stillhouse.core.json_text import parse_json
 from stillhouse.corpora.reading.sentences import clean, dedup_key
 
 SPLITS = ("train", "dev", "test")
@@ -224,7 +224,7 @@ def _evidence(record: Any, path: Path, place: int) -> _Evidence:
             names = [part[2] for group in record["evidence"] for part in group if part[2] is not None]
         titles = {page_title(name) for name in names}
         return _Evidence(int(record["id"]), clean(record["claim"]), str(record["label"]), titles)
-    except (KeyError, TypeError, IndexError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, IndexError, ValueError, OverflowError, AttributeError) as error:
         raise BadInput(
             f"{path} must have claims with id, claim, label and evidence (or evidence_pages), but claim "
             f"number {place} gave {type(error).__name__}: {error}."
@@ -256,8 +256,8 @@ def _claims(path: Path) -> list[Any]:
     text = _text(path)
     if text.startswith("["):
         try:
-            whole: list[Any] = json.loads(text)
-        except (ValueError, RecursionError) as error:
+            whole: list[Any] = parse_json(text)
+        except ValueError as error:
             raise BadInput(f"{path} must be JSON, but reading it failed: {error}.") from None
         return whole
     return list(_json_lines(text, path))
@@ -290,8 +290,8 @@ def _json_lines(text: str, path: Path) -> Iterator[Any]:
     for number, line in enumerate(text.split("\n"), start=1):
         if line.strip():
             try:
-                yield json.loads(line)
-            except (ValueError, RecursionError) as error:
+                yield parse_json(line)
+            except ValueError as error:
                 raise BadInput(f"{path} must be JSON lines, but line {number} is not: {error}.") from None
 
 

@@ -5,13 +5,13 @@ Quotation marks are plain text in all of these files.
 """
 
 import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from stillhouse.core.errors import BadInput, nearest
+from stillhouse.core.json_text import parse_json
 
 
 class Row(NamedTuple):
@@ -197,8 +197,8 @@ def _place(path: Path, header: list[str], name: str) -> int:
 def _json_rows(path: Path, text: str, task: Task) -> list[Row]:
     """Read objects with ``label`` and ``sentence`` ("first sentence: …", and on another line "second …")."""
     try:
-        content: Any = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        content: Any = parse_json(text)
+    except ValueError as error:
         raise BadInput(f"{path} must be JSON, but is not: {error}.") from None
     if not isinstance(content, list):
         raise BadInput(f"{path} must be a list of objects, but is {type(content).__name__}.")

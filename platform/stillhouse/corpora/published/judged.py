@@ -9,7 +9,6 @@ A passage is title + " " + text. Empty passages cannot be found, so they are lef
 """
 
 import csv
-import json
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stillhouse.core.errors import BadInput
+from stillhouse.core.json_text import parse_json
 from stillhouse.corpora.published.smart_format import read_sentences, read_smart, read_tagged
 
 PLACES = ("retrieval", "beir", ".")
@@ -299,9 +299,9 @@ def _beir(path: Path) -> Iterator[Entry]:
         if not line.strip():
             continue
         try:
-            row: dict[str, Any] = json.loads(line)
+            row: dict[str, Any] = parse_json(line)
             name, text = str(row["_id"]), str(row["text"])
-        except (ValueError, KeyError, TypeError, RecursionError):
+        except (ValueError, KeyError, TypeError):
             raise BadInput(f"{path}, line {at}: must be a JSON object with `_id` and `text`.") from None
         title = str(row.get("title") or "")
         yield Entry(name, f"{title} {text}".strip(), at, text.strip() if title.strip() else "")

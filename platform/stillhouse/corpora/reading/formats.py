@@ -4,7 +4,6 @@ import codecs
 import csv
 import gzip
 import io
-import json
 import re
 import sys
 import zlib
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from stillhouse.core.errors import BadInput, nearest
+from stillhouse.core.json_text import parse_json
 from stillhouse.corpora.published.msmarco import has_texts
 from stillhouse.corpora.tables import Rejected
 
@@ -214,8 +214,8 @@ def _json(stream: io.TextIOWrapper, path: str, column: str | None) -> Iterator[s
                 yield line.rstrip("\n")
                 continue
             try:
-                row = json.loads(line)
-            except (ValueError, RecursionError):
+                row = parse_json(line)
+            except ValueError:
                 yield Rejected(line.rstrip("\n"), "not JSON")
                 continue
             if not isinstance(row, dict):

@@ -9,6 +9,7 @@ from stillhouse.core.artifacts import Workspace, locked, read_json, read_manifes
 from stillhouse.core.console import Progress, say
 from stillhouse.core.identity import canonical, fingerprint
 from stillhouse.core.notes import has_note, write_note
+from stillhouse.core.redaction import redacted
 from stillhouse.corpora.reading.corpus import (
     ReadOptions,
     SourceFile,
@@ -157,6 +158,7 @@ def _remembered(workspace: Workspace, note: Path, label: str) -> TextTable | Non
 def corpus_label(source: str) -> str:
     """Make a label from the last meaningful part of the source, fit for a file name."""
     name = source.removeprefix("hf:").split(":")[0] if hub_name(source) else split_options(source)[0]
+    name = redacted(name)
     parts = [part for part in re.split(r"[/\\]", name) if part and not re.fullmatch(r"[*?.]+|\*\..*", part)]
     stem = parts[-1].removesuffix(".gz").rsplit(".", 1)[0] if parts else ""
     return re.sub(r"[^A-Za-z0-9_-]+", "-", stem).strip("-")[:40] or "corpus"

@@ -14,7 +14,6 @@ Margins m are kept as the scores 0 and −m. Every loss on scores here compares 
 other, so that a constant added to them changes nothing.
 """
 
-import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ import numpy as np
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.console import Progress, say
 from stillhouse.core.errors import BadInput
+from stillhouse.core.json_text import parse_json
 from stillhouse.corpora.reading.corpus import hub_name, list_files
 from stillhouse.corpora.reading.formats import open_text
 from stillhouse.corpora.reading.ingest import note_path, read_once
@@ -186,6 +186,13 @@ def _scored(query: Any, candidates: Sequence[Candidate], where: str) -> ScoredRo
     return ScoredRow(texts[0], tuple(texts[1:]), tuple(_finite(score, where) for _, score in candidates))
 
 
+def _is_finite(score: float) -> bool:
+    try:
+        return math.isfinite(score)
+    except OverflowError:  # a whole number of hundreds of digits
+        return False
+
+
 def _finite(score: Any, where: str) -> float:
     number = isinstance(score, int | float) and not isinstance(score, bool)
     if isinstance(score, str):  # Files with plain columns have nothing else.
@@ -193,7 +200,7 @@ def _finite(score: Any, where: str) -> float:
             score, number = float(score), True
         except ValueError:
             number = False
-    if not number or not math.isfinite(score):
+    if not number or not _is_finite(score):
         raise BadInput(
             f"{where} must have finite numbers as scores, but one is {score!r}. Score the file again, in "
             "full precision."
@@ -293,8 +300,8 @@ def _json_rows(source: str, file: str) -> Iterator[tuple[str, Row]]:
 
 def _object(line: str, where: str) -> Row:
     try:
-        row = json.loads(line)
-    except (ValueError, RecursionError) as error:
+        row = parse_json(line)
+    except ValueError as error:
         raise BadInput(f"{where} must be one JSON object, but is not: {error}.") from None
     if not isinstance(row, dict):
         raise BadInput(f"{where} must be one JSON object, but is {line.strip():.60}.")

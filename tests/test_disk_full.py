@@ -9,10 +9,10 @@ import pytest
 import torch
 from metrics_lines import read_metrics  # type: ignore[import-not-found]
 
-from stillhouse.core.artifacts import Workspace, replacing, write_manifest
+from stillhouse.core.artifacts import Workspace, replacing, write_atomically, write_manifest
 from stillhouse.core.errors import Hindered, mistake_in
 from stillhouse.corpora.tables import write_texts
-from stillhouse.teachers.shards import _write as write_shard
+from stillhouse.teachers.shards import encoded
 from stillhouse.training import checkpoint
 from stillhouse.training.metrics_log import MetricsLog
 
@@ -39,7 +39,7 @@ def numpy_file(path: Path) -> None:
 
 
 def shard(path: Path) -> None:
-    write_shard(path, np.arange(2000), np.zeros((2000, 200), np.float16), 0, "float16")
+    write_atomically(path, encoded(np.arange(2000), np.zeros((2000, 200), np.float16), 0, "float16"))
 
 
 WRITERS: dict[str, Callable[[Path], None]] = {

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import stillhouse
+from stillhouse.cli import store
 from stillhouse.cli.arguments import FLAGS
 from stillhouse.cli.main import main, parser
 from stillhouse.cli.options import experiment_from, settings
@@ -157,11 +158,29 @@ def test_a_field_can_be_set_by_path_flag_or_file() -> None:
     assert experiment_from(plain, base=base).get(Sentences) == Sentences("a.txt", count=5)
 
 
+def test_the_rule_of_comparing_holds_for_the_command_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rules: list[str | None] = []
+    monkeypatch.delenv("STILLHOUSE_VERIFY", raising=False)
+
+    def run(options: object) -> int:
+        rules.append(os.environ.get("STILLHOUSE_VERIFY"))
+        return 0
+
+    monkeypatch.setattr(store, "run", run)
+    root = ["--root", str(tmp_path)]
+    assert main(["store", "ls", *root, "--verify", "once"]) == 0 == main(["store", "ls", *root])
+    assert rules == ["once", None]
+    assert main(["store", "ls", *root, "--verify", "now"]) == 2
+    assert "always" in capsys.readouterr().err
+
+
 def test_help_fits_on_one_screen(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["sweep", "--help"])
     text = capsys.readouterr().out
-    assert len(text.splitlines()) <= 62 and max(map(len, text.splitlines())) <= 120
+    assert len(text.splitlines()) <= 60 and max(map(len, text.splitlines())) <= 120
     assert "stillhouse fields" in text
 
 

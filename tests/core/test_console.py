@@ -4,6 +4,7 @@ import contextlib
 import logging
 import os
 import sys
+import tempfile
 import time
 import warnings
 from pathlib import Path
@@ -174,3 +175,12 @@ def test_settings_of_the_user_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     private_environment()
     assert os.environ["RAY_USAGE_STATS_ENABLED"] == "1"
     assert os.environ["MLFLOW_DISABLE_TELEMETRY"] == "true"
+
+
+def test_a_failure_whose_folder_cannot_be_written_is_logged_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    (tmp_path / "file").write_text("")
+    path = log_failure(ValueError("unexpected"), tmp_path / "file" / "logs")
+    assert path.parent == tmp_path and "unexpected" in path.read_text()

@@ -2,6 +2,7 @@
 
 import errno
 import pickle
+import resource
 
 import pytest
 
@@ -84,6 +85,20 @@ def test_a_refusal_of_the_system_names_the_file_and_what_to_do(number: int, reme
     assert remedy in str(mistake) and "same command again" in str(mistake)
 
 
+def test_an_error_inside_of_compiled_code_is_about_memory_only_where_it_is_limited(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    errors = (SystemError("error return without exception set"), RuntimeError("could not create a primitive"))
+    for limit, found in ((1 << 30, True), (resource.RLIM_INFINITY, False)):
+        monkeypatch.setattr(resource, "getrlimit", lambda _, limit=limit: (limit, limit))
+        assert all((mistake_in(error) is not None) == found for error in errors)
+
+
 def test_memory_that_is_refused_is_named() -> None:
-    for error in (MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried 9")):
+    said = (
+        "DefaultCPUAllocator: can't allocate memory: you tried 9",
+        "can't start new thread",
+        "libcrypto.so.3: failed to map segment from shared object",
+    )
+    for error in (MemoryError(), *map(RuntimeError, said)):
         assert "there must be enough memory" in str(mistake_in(error))

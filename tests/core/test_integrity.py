@@ -11,6 +11,7 @@ from stillhouse.core import integrity
 from stillhouse.core.artifacts import (
     Workspace,
     mapped_array,
+    read_json,
     read_manifest,
     sealed_array,
     write_array,
@@ -18,6 +19,7 @@ from stillhouse.core.artifacts import (
     write_manifest,
 )
 from stillhouse.core.errors import BadInput, Hindered
+from stillhouse.core.notes import has_note, read_note, write_note
 from stillhouse.core.tensors import read_tensors
 from stillhouse.corpora.reading.corpus import ReadOptions
 from stillhouse.corpora.reading.ingest import ingest
@@ -156,8 +158,43 @@ def test_checking_can_be_turned_off(workspace: Workspace, monkeypatch: pytest.Mo
     monkeypatch.setenv("STILLHOUSE_VERIFY", "never")
     open_rows(workspace, examples)
     monkeypatch.setenv("STILLHOUSE_VERIFY", "sometimes")
-    with pytest.raises(BadInput, match="`always` or `never`"):
+    with pytest.raises(BadInput, match="`always`, `once` or `never`"):
         open_rows(workspace, examples)
+
+
+def test_what_one_process_has_compared_may_count_for_all(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With ``once``, until a file is replaced; another checksum or a damaged line counts for nothing."""
+    hashed: list[str] = []
+    original = integrity.sha256_of
+
+    def counted(path: Path) -> str:
+        hashed.append(path.name)
+        return original(path)
+
+    def in_a_new_process() -> bool:
+        for memory in (integrity._compared, integrity._records, integrity._manifests):
+            memory.clear()
+        hashed.clear()
+        return workspace.finished(examples)
+
+    table = write_texts(workspace, "numbers", TEXTS)
+    examples = write_rows(workspace, {"query": table}, {"query": np.arange(5)}, "rows")
+    record, path = workspace.root / "compared.jsonl", workspace.path(examples) / "query.npy"
+    monkeypatch.setattr(integrity, "sha256_of", counted)
+    assert in_a_new_process() and hashed == ["query.npy"] and not record.exists()
+    monkeypatch.setenv("STILLHOUSE_VERIFY", "once")
+    assert in_a_new_process() and hashed == ["query.npy"]
+    assert in_a_new_process() and hashed == [] and len(record.read_text().splitlines()) == 1
+    record.write_text("no JSON\n[]\n7\n" + record.read_text().replace(original(path), "0" * 64))
+    assert in_a_new_process() and hashed == ["query.npy"]
+    assert in_a_new_process() and hashed == []
+    monkeypatch.setenv("STILLHOUSE_VERIFY", "always")
+    assert in_a_new_process() and hashed == ["query.npy"]
+    monkeypatch.setenv("STILLHOUSE_VERIFY", "once")
+    write_array(path, np.arange(5) + 1)
+    assert not in_a_new_process() and hashed == ["query.npy"]
 
 
 def test_an_artifact_without_checksums_is_read_and_reported_once(
@@ -194,3 +231,32 @@ def test_a_sealed_array_is_an_ordinary_npy_file(tmp_path: Path) -> None:
     np.testing.assert_array_equal(sealed_array(tmp_path / "a.npy"), values)
     write_array(tmp_path / "a.npy", values)
     assert sealed_array(tmp_path / "a.npy") is None, "of an older version, without a seal"
+
+
+def test_the_manifest_or_note_of_another_is_damage(workspace: Workspace, tmp_path: Path) -> None:
+    tables = [write_texts(workspace, name, [f"{name} {text}" for text in TEXTS]) for name in ("a", "b")]
+    files = [workspace.path(table) / "manifest.json" for table in tables]
+    first, second = (file.read_bytes() for file in files)
+    files[0].write_bytes(second)
+    assert integrity.damaged_files(files[0].parent) == {"manifest.json": "was altered"}
+    with pytest.raises(BadInput, match="must be as it was written"):
+        read_manifest(files[0].parent)
+    assert not workspace.finished(tables[0]) and workspace.finished(tables[1])
+    elsewhere = tmp_path / "another name"
+    elsewhere.mkdir()
+    (elsewhere / "manifest.json").write_bytes(first)
+    assert "artifact" not in read_manifest(elsewhere), "outside of a workspace a folder may have any name"
+    notes = [workspace.root / "sources" / f"{name}.json" for name in ("a", "b")]
+    for note in notes:
+        write_note(note, {"what": note.stem})
+    notes[0].write_bytes(notes[1].read_bytes())
+    assert not has_note(notes[0]) and not notes[0].exists()
+    assert read_note(notes[1], "") == read_json(notes[1]) == {"what": "b"}
+
+
+def test_what_a_killed_writer_left_is_gone_when_the_artifact_is_finished(workspace: Workspace) -> None:
+    folder = workspace.path(TextTable("0", "words"))
+    folder.mkdir(parents=True)
+    (folder / ".ids.npy.abc.tmp").write_bytes(b"0")
+    write_manifest(folder, {"rows": 0})
+    assert [path.name for path in folder.iterdir()] == ["manifest.json"]

@@ -1,7 +1,9 @@
-"""SIGTERM acts like Ctrl-C while a command runs, and handlers changed by libraries are restored."""
+"""SIGTERM acts like Ctrl-C while a command runs, and no command waits for a thread that never began."""
 
 import os
 import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -30,3 +32,29 @@ def test_a_terminated_command_says_how_to_resume(
     monkeypatch.setattr("stillhouse.cli.store.run", lambda options: os.kill(os.getpid(), signal.SIGTERM))
     assert main(["store", "ls"]) == 130
     assert "interrupted. The same command resumes from here." in capsys.readouterr().err
+
+
+_LOST_THREAD = """
+import sys, threading
+from stillhouse.cli import store
+from stillhouse.cli.main import main
+
+def no_memory(self):
+    raise MemoryError
+
+def start_a_thread(options):
+    threading.Thread._set_ident = no_memory  # the first thing that a new thread does
+    threading.Thread(target=print).start()
+
+store.run = start_a_thread
+sys.exit(main(["store", "ls"]))
+"""
+
+
+def test_a_thread_that_dies_before_it_begins_ends_the_command() -> None:
+    """Python waits for it without a limit."""
+    ended = subprocess.run(
+        [sys.executable, "-c", _LOST_THREAD], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert ended.returncode == 2, ended.stderr
+    assert "must be enough memory" in ended.stderr and "Traceback" not in ended.stderr

@@ -34,6 +34,7 @@ TOP = (
     "benchmarks",
     "faults",
     "fuzz",
+    "requirements",
     ".ci",
 )
 

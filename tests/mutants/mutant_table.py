@@ -588,6 +588,11 @@ METHODS = [
         ),
     ),
     *mistakes(
+        "cluster/membership.py",
+        "cluster/test_membership.py",
+        ("before, self._known = self._known, now", "before = self._known", "a node is told again and again"),
+    ),
+    *mistakes(
         "training/follower.py",
         "training/test_follower.py",
         (
@@ -804,6 +809,20 @@ STUDENTS = [
         ("keepdim=True) - self._after", "keepdim=True)", "the special token at the end counts"),
     ),
     *mistakes(
+        "students/head.py",
+        "students/test_head.py",
+        (
+            "return _positions(model.path, stamp)",
+            "return _positions(model.path, ())",
+            "old positions are kept",
+        ),
+    ),
+    *mistakes(
+        "training/worker.py",
+        "training/test_walk.py",
+        ("    os._exit(0)\n", "", "a rank that has finished dies with its interpreter"),
+    ),
+    *mistakes(
         "training/soup.py",
         "training/test_soup.py",
         ("if name in trained", "if name", "a memory bank is averaged"),
@@ -931,7 +950,7 @@ DATA = [
             "[positives[0], *negatives], where) for positive",
             "one",
         ),
-        ("not math.isfinite(score)", "math.isinf(score)", "NaN as a score"),
+        ("return math.isfinite(score)", "return not math.isinf(score)", "NaN as a score"),
         (
             "np.array([row.scores[: 1 + width]",
             "np.array([row.scores[-1 - width :]",
@@ -1417,6 +1436,21 @@ DATA = [
             "an unfinished folder is trusted",
         ),
         ("        if sha256_of(path) != expected:", "        if False:", "damaged files are read"),
+        (
+            "    return bool(stated == folder.name) or",
+            "    return True or",
+            "the manifest of another is read",
+        ),
+        (
+            "self.known.get(self._name(path)) == [*stamp, expected]",
+            "self._name(path) in self.known",
+            "a replaced file counts as compared by another process",
+        ),
+        (
+            'if rule == "once" else None',
+            'if rule != "never" else None',
+            "what one process has compared counts for all, unasked",
+        ),
     ),
     *mistakes(
         "core/databases.py",
@@ -1440,12 +1474,9 @@ DATA = [
     ),
     *mistakes(
         "core/notes.py",
-        "sweeps/test_verify.py",
-        (
-            "    return not isinstance(content, dict) or is_unchanged(content)",
-            "    return True",
-            "an altered note is read",
-        ),
+        "sweeps/test_verify.py core/test_integrity.py",
+        ("return is_unchanged(content) and", "return", "an altered note is read"),
+        (" and content.get(NOTE, path.name) == path.name", "", "the note of another is read"),
     ),
     *mistakes(
         "core/errors.py",
@@ -1465,6 +1496,58 @@ DATA = [
             "            remove_leftovers(folder)",
             "            assert folder",
             "temporary files stay for ever",
+        ),
+        (
+            "            remove_unfinished(folder)",
+            "            assert folder",
+            "old checkpoints stay for ever",
+        ),
+    ),
+    *mistakes(
+        "core/artifacts.py",
+        "corpora/test_tokens.py",
+        (
+            "    intact(path)\n    try:\n        array",
+            "    try:\n        intact(path)\n        array",
+            "a file that cannot be opened is to be made again",
+        ),
+    ),
+    *mistakes(
+        "corpora/reading/ingest.py",
+        "corpora/test_ingest.py",
+        ("    name = redacted(name)\n", "", "a password becomes a folder's name"),
+    ),
+    *mistakes(
+        "reports/model_card.py",
+        "reports/test_escaping.py",
+        ("prompts=in_markdown(export.prompts)", "prompts=export.prompts", "a prompt writes into the card"),
+    ),
+    *mistakes(
+        "core/signals.py",
+        "core/test_signals.py",
+        ("and _is_of_memory(lost.exc_value)", "and False", "a command waits for a dead thread for ever"),
+    ),
+    *mistakes(
+        "training/fit.py",
+        "training/test_fit.py",
+        ("                    watchdog.rest()\n", "", "a long evaluation ends its process"),
+    ),
+    *mistakes(
+        "training/local.py",
+        "training/test_walk.py",
+        (
+            "if where.workers == 1 else 0.0",
+            "if where.workers > 1 else 0.0",
+            "ranks are ended, one process is not",
+        ),
+    ),
+    *mistakes(
+        "training/follower.py",
+        "training/test_follower.py",
+        (
+            "                    each.moved = now\n",
+            "                    pass\n",
+            "what goes on is called stalled",
         ),
     ),
     *mistakes(
@@ -2592,6 +2675,10 @@ CLUSTER_AND_TRACKING = [
             "",
             "an address where nothing listens is left to Ray, which waits for two minutes",
         ),
+    ),
+    *mistakes(
+        "cluster/membership.py",
+        "cluster/test_connection.py",
         (
             "{node['NodeManagerHostname']} ({node['NodeManagerAddress']})",
             "{node['NodeID']}",

@@ -47,12 +47,14 @@ def mistake(old: str, new: str, reason: str = "wrong") -> Mutant:
     return Mutant("platform/sums.py", old, new, reason, ("tests/test_sums.py",))
 
 
+@pytest.mark.long
 def test_what_a_test_notices_is_killed(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run([mistake("a + b", "a - b")], repository, workers=1) == 0
     assert "by tests/test_sums.py::test_add" in capsys.readouterr().out
     assert (repository / "platform" / "sums.py").read_text().count("a + b") == 1, "only the copy changes"
 
 
+@pytest.mark.long
 def test_what_no_test_notices_survives(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
     mutants = [
         mistake("a + b", "a - b"),
@@ -68,6 +70,7 @@ def test_what_no_test_notices_survives(repository: Path, capsys: pytest.CaptureF
     )
 
 
+@pytest.mark.long
 def test_what_cannot_be_tested_is_not_killed(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
     mutants = [mistake("def add", "def sub", "no such name"), mistake("a + b", "-1", "endless")]
     assert run(mutants, repository, workers=1, limit=12, check=False) == 1

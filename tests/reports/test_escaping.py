@@ -17,7 +17,7 @@ EVIL = 'a"); import os # `x`\n# Heading <script>alert(1)</script> [x](javascript
 
 def test_a_card_of_hostile_names_has_no_markup_of_theirs() -> None:
     card = Card(EVIL, EVIL, EVIL, EVIL, EVIL, EVIL, sources={EVIL: EVIL}, hyper_parameters={EVIL: EVIL})
-    text = model_card(card, Deployed("sentence-transformers", EVIL, 8, 16, 1.0))
+    text = model_card(card, Deployed("sentence-transformers", EVIL, 8, 16, 1.0, prompts=EVIL))
     outside_code = re.sub(r"`[^`]*`", "", text.partition("## How to use")[0]).split("---", 2)[2]
     assert "<script" not in outside_code and "](javascript" not in outside_code
     headings = [line for line in text.split("---", 2)[2].splitlines() if line.startswith("#")]
@@ -39,6 +39,15 @@ def test_a_card_of_hostile_names_has_no_markup_of_theirs() -> None:
 
     exec(code, {**names, "SentenceTransformer": Model})
     assert opened == [EVIL], "the path is data, whatever is in it"
+
+
+def test_a_card_tells_no_secret() -> None:
+    secret = "s3://AKIAKEY:hunter2hunter2@bucket/pages?token=hunter3hunter3"
+    told = {secret: secret}
+    card = Card(secret, secret, secret, secret, secret, secret, sources=told, hyper_parameters=told)
+    for form in ("sentence-transformers", "onnx", "compact"):
+        text = model_card(card, Deployed(form, secret, 8, 16, 1.0, prompts=secret))
+        assert "bucket" in text and not re.search("AKIAKEY|hunter", text), form
 
 
 def test_ordinary_texts_are_left_as_they_are() -> None:

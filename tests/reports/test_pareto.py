@@ -23,6 +23,7 @@ search:
 
 
 @pytest.mark.ray
+@pytest.mark.long
 def test_the_front_of_quality_and_latency(tmp_path: Path, tiny_model: Path, ray_folder: str) -> None:
     random = np.random.default_rng(0)
     nouns = "cat dog sat mat house river water sun moon red green blue fast slow array list text".split()

@@ -11,6 +11,7 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
+from listening import is_loopback, seen_while_it_runs  # type: ignore[import-not-found]
 
 ROOT = Path(__file__).resolve().parents[2]
 BUDGET, BATCH, EVALUATIONS = 1024, 32, 4
@@ -56,8 +57,12 @@ def words(count: int) -> str:
 
 
 @pytest.mark.ray
+@pytest.mark.long
 def test_trials_of_two_workers_on_two_cpus(tmp_path: Path, tiny_model: Path, ray_folder: str) -> None:
-    """One trial completes and one is stopped: no resources stay reserved and no metric is written twice."""
+    """One trial completes and one is stopped.
+
+    No resources stay reserved, no metric is written twice, and no process listens beyond this machine.
+    """
     (tmp_path / "words.txt").write_text(words(600))
     (tmp_path / "space.yaml").write_text(SPACE)
     flags = {
@@ -79,7 +84,7 @@ def test_trials_of_two_workers_on_two_cpus(tmp_path: Path, tiny_model: Path, ray
     }
     environment = {
         **os.environ,
-        "PYTHONPATH": str(ROOT / "platform"),
+        "PYTHONPATH": os.pathsep.join((str(ROOT / "platform"), str(ROOT / "tests"))),
         "RAY_AUTH_MODE": "disabled",
         "RAY_TMPDIR": ray_folder,
         "OMP_NUM_THREADS": "1",
@@ -91,10 +96,16 @@ def test_trials_of_two_workers_on_two_cpus(tmp_path: Path, tiny_model: Path, ray
         "ibkd",
         *(text for name, value in flags.items() for text in (f"--{name}", str(value))),
     ]
-    ran = subprocess.run(
-        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=400, check=False
-    )
-    assert ran.returncode == 0, ran.stdout + ran.stderr
+    with (tmp_path / "output.txt").open("w") as output:
+        ran = subprocess.Popen(
+            command, cwd=tmp_path, env=environment, stdout=output, stderr=subprocess.STDOUT, text=True
+        )
+        sockets = seen_while_it_runs(ran)
+    assert ran.returncode == 0, (tmp_path / "output.txt").read_text()
+
+    assert [pair for pair in sockets if not is_loopback(pair[0])] == []
+    assert any("RayTrainWorker" in name for _, name in sockets), f"no rank was seen: {sockets}"
+    assert list(tmp_path.glob("runs/ray/*")) == [], "the file by which the ranks met is gone"
 
     states = json.loads((tmp_path / "placement_groups.json").read_text())
     assert len(states) >= 3 and set(states) == {"REMOVED"}

@@ -193,6 +193,7 @@ def test_a_shorter_vector_has_length_one_where_the_whole_one_has(
         TeacherChoice(str(folder), dimension=33).published()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", FAMILIES)
 def test_openvino_gives_the_vectors_of_pytorch_or_says_why_not(
     name: str, make_family: Callable[[str], Path], workspace: Workspace

@@ -354,14 +354,22 @@ def test_a_student_of_another_checkpoint_pools_as_the_teacher(
     assert TransformerChoice().length(teacher, 40) == 40
 
 
-def test_lengths_are_those_of_the_folder(make_teacher: MakeTeacher, make_model: MakeModel) -> None:
+def test_lengths_are_those_of_the_folder(
+    make_teacher: MakeTeacher, make_model: MakeModel, tmp_path: Path
+) -> None:
     teacher = TeacherChoice(str(make_teacher("bert", "cls", length=24))).published()
     assert Experiment(teacher=TeacherChoice(teacher.path)).lengths(teacher) == (24,)
     assert Experiment(teacher=TeacherChoice(teacher.path), max_length=16).lengths(teacher) == (16,)
     setting = Experiment(student=TransformerChoice(max_length=12)).sketch(teacher)
     assert setting.max_length == 12
-    raw = resolve_model(make_model("roberta").path)
+    shutil.copytree(make_model("roberta").path, tmp_path / "raw")
+    raw = resolve_model(str(tmp_path / "raw"))
     assert published_length(raw) == 62  # 64 positions, less the two before the first token
+    config = Path(raw.path) / "config.json"
+    config.write_text(
+        config.read_text().replace('"max_position_embeddings": 64', '"max_position_embeddings": 80')
+    )
+    assert published_length(raw) == 78, "a configuration that has changed is read again"
 
 
 @pytest.mark.parametrize("side", ["left", "right"])

@@ -74,7 +74,9 @@ def assert_exported(student: nn.Module, base: Model, folder: Path) -> None:
     assert exported.dim == student.dim and exported.encode([]).shape == (0, exported.dim)
 
 
-@pytest.mark.parametrize("kind", ["bert", "mpnet", "modernbert"])
+@pytest.mark.parametrize(
+    "kind", ["bert", *(pytest.param(kind, marks=pytest.mark.long) for kind in ("mpnet", "modernbert"))]
+)
 def test_transformer_architectures(kind: str, make_model: MakeModel, tmp_path: Path) -> None:
     base = make_model(kind)
     assert_exported(TransformerStudent(base, layers=(0, 2), projection=8), base, tmp_path / "onnx")

@@ -46,7 +46,13 @@ def exported(kind: str, form: str, make_model: MakeModel, folder: Path) -> Stude
 
 @pytest.mark.parametrize(
     ("kind", "form"),
-    [("bert", ONNX), ("bert", ONNX_INT8), ("modernbert", ONNX), ("recurrent", ONNX), ("cls", ONNX_INT8)],
+    [
+        ("bert", ONNX),
+        ("bert", ONNX_INT8),
+        pytest.param("modernbert", ONNX, marks=pytest.mark.long),
+        ("recurrent", ONNX),
+        ("cls", ONNX_INT8),
+    ],
 )
 def test_the_backend_gives_the_same_vectors(
     kind: str, form: str, backend: list[Path], make_model: MakeModel, tmp_path: Path

@@ -16,7 +16,7 @@ from stillhouse.search.options import SweepOptions
 from stillhouse.search.space import Categorical, Space
 from stillhouse.sweeps.sweep import sweep
 
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.ray, pytest.mark.long]
 
 
 def states(root: Path) -> Counter[str]:

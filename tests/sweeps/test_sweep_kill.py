@@ -9,7 +9,6 @@ import os
 import random
 import shutil
 import signal
-import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -23,6 +22,7 @@ from typing import Any
 import psutil
 import pytest
 from metrics_lines import read_metrics  # type: ignore[import-not-found]
+from sweep_processes import environment_of, processes_of, query  # type: ignore[import-not-found]
 
 from stillhouse.cli.main import main
 from stillhouse.core.artifacts import Workspace, locked, read_json, read_manifest
@@ -95,16 +95,9 @@ class Job:
         ]
 
     def start(self) -> "subprocess.Popen[str]":
-        environment = {
-            "PATH": os.environ["PATH"],
-            "HOME": str(self.folder),
-            "RAY_TMPDIR": str(self.folder / "r"),
-            "HF_HUB_OFFLINE": "1",
-            "OMP_NUM_THREADS": "1",
-        }
         return subprocess.Popen(
             [sys.executable, str(ROOT / "jobs" / "sweep_ibkd.py"), *self.arguments()],
-            env=environment,
+            env=environment_of(self.folder),
             cwd=self.folder,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -140,22 +133,8 @@ class Job:
         return Counter(state for (state,) in rows)
 
     def processes(self) -> list[psutil.Process]:
-        """Return all live processes started for this job, except Ray's agents.
-
-        After a SIGKILL those two retry for a minute to report the raylet's end to a dead control store.
-        """
-        live = []
-        for process in psutil.process_iter():
-            with contextlib.suppress(psutil.Error):
-                words = [*process.cmdline(), process.environ().get("RAY_TMPDIR", "")]
-                late = process.name() in ("ray::DashboardAgent", "ray::RuntimeEnvAgent")
-                if (
-                    any(str(self.folder) in part for part in words)
-                    and process.status() != "zombie"
-                    and not late
-                ):
-                    live.append(process)
-        return live
+        """Return all live processes started for this job."""
+        return list(processes_of(self.folder))
 
     def nothing_is_left(self, seconds: float = 60) -> bool:
         """Return whether all processes end in time."""
@@ -163,17 +142,6 @@ class Job:
         while self.processes() and time.monotonic() < deadline:
             time.sleep(0.2)
         return not self.processes()
-
-
-def query(database: Path, question: str) -> list[tuple[Any, ...]]:
-    """Query an SQLite file; return nothing while the file or table does not exist."""
-    if not database.exists():
-        return []
-    with contextlib.closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True, timeout=10)) as connection:
-        try:
-            return connection.execute(question).fetchall()
-        except sqlite3.OperationalError:
-            return []
 
 
 @pytest.fixture(scope="module")
@@ -259,16 +227,13 @@ def straight(job: Job) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def resumed(job: Job) -> dict[str, Any]:
-    """The job interrupted five times, and the report of the sixth start."""
+    """The job interrupted four times, and the report of the fifth start."""
 
     def embedding() -> bool:
         return job.found("stores/*/part-*") >= 1
 
     def training() -> bool:
         return job.found("stages/distil-*/checkpoints/step-*.pt") >= 1
-
-    def between_trials() -> bool:
-        return job.complete() >= 1
 
     def in_a_later_trial() -> bool:
         return job.states()["RUNNING"] == 1 and job.complete() >= 1 and training()
@@ -279,10 +244,9 @@ def resumed(job: Job) -> dict[str, Any]:
     ends = []
     for reached, number, code in (
         (embedding, signal.SIGKILL, -signal.SIGKILL),
-        (training, signal.SIGKILL, -signal.SIGKILL),
-        (between_trials, signal.SIGTERM, 130),
-        (in_a_later_trial, signal.SIGINT, 130),
-        (refitting, signal.SIGKILL, -signal.SIGKILL),
+        (training, signal.SIGINT, 130),
+        (in_a_later_trial, signal.SIGKILL, -signal.SIGKILL),
+        (refitting, signal.SIGTERM, 130),
     ):
         process = job.start_until(reached)
         start_time = time.monotonic()

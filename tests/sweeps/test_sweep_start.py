@@ -1,6 +1,8 @@
 """The start of a sweep, up to its first trial: one writer, the same search, and enough rows, without Ray."""
 
+import contextlib
 import dataclasses
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +10,7 @@ import pytest
 from small_experiment import sentences  # type: ignore[import-not-found]
 
 from stillhouse import BadInput, Budget, Experiment, Sentences, TeacherChoice, TransformerChoice, train
-from stillhouse.core.artifacts import locked, write_json
+from stillhouse.core.artifacts import Workspace, locked, write_json
 from stillhouse.experiments.embedding import Embedding
 from stillhouse.plan.data import Teacher
 from stillhouse.search.options import SweepOptions
@@ -138,3 +140,57 @@ def test_a_workspace_has_one_writer_and_is_checked_before_ray_is_started(
     with session(tmp_path, device="cpu", local=False, check=lambda: None) as (workspace, device):
         assert (workspace.root, device) == (tmp_path, "cpu")
     assert connections == ["connected", "left"]
+
+
+def test_what_ray_train_leaves_behind_is_removed_at_the_end(tmp_path: Path) -> None:
+    """Tune ends a trial that does not stop in time, and its run of Ray Train cannot tidy up."""
+    left = tmp_path / "runs" / "ray" / "distil-0" / "ranks-0"
+    with pytest.raises(KeyError), session(tmp_path / "runs", device="cpu", local=True):
+        left.parent.mkdir(parents=True)
+        left.write_bytes(b"0")
+        raise KeyError
+    assert not (tmp_path / "runs" / "ray").exists()
+
+
+def test_what_killed_writers_left_in_finished_artifacts_is_removed_at_the_start(tmp_path: Path) -> None:
+    Workspace(tmp_path / "runs").claim()
+    finished, unfinished = (tmp_path / "runs" / "stages" / name for name in ("mse-0", "mse-1"))
+    for folder in (finished, unfinished):
+        folder.mkdir(parents=True)
+        (folder / ".plan.json.abc.tmp").write_bytes(b"0")
+        for part in ("checkpoints/step-000000004.pt", "parts/000000000000.npy"):
+            (folder / part).parent.mkdir()
+            (folder / part).write_bytes(b"0")
+    write_json(finished / "manifest.json", {})
+    with session(tmp_path / "runs", device="cpu", local=True):
+        pass
+    assert [path.name for path in finished.iterdir()] == ["manifest.json"]
+    assert len(list(unfinished.iterdir())) == 3, "its own writer, which holds its lock, does that"
+
+
+@pytest.mark.parametrize(("remote", "asked"), [("", 1), ("/mnt/remote", 0)])
+def test_a_node_that_joins_later_must_see_the_root_unless_there_is_a_remote(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, remote: str, asked: int
+) -> None:
+    checked: list[Any] = []
+    watching: list[Any] = []
+
+    @contextlib.contextmanager
+    def watched(on_join: Callable[[Any], None]) -> Iterator[None]:
+        watching.append(on_join)
+        yield
+
+    monkeypatch.setattr(session_module, "connect", lambda *_, **__: None)
+    monkeypatch.setattr(session_module, "disconnect", lambda: None)
+    monkeypatch.setattr(session_module, "cluster_device", lambda device: device)
+    monkeypatch.setattr(session_module, "nodes_watched", watched)
+    monkeypatch.setattr(
+        session_module, "warn_of_hidden_root", lambda *node_and_root: checked.append(node_and_root)
+    )
+    monkeypatch.setattr(session_module, "opened_workspace", lambda root, _: Workspace(root))
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    with session(tmp_path, device="cpu", local=False):
+        assert not watching, "a local cluster has one node"
+    with session(tmp_path, device="cpu", local=False, address="auto", remote=remote):
+        watching[0]("node")
+    assert checked == [("node", tmp_path)] * asked

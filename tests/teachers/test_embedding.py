@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 from local_ray import local_ray  # type: ignore[import-not-found]
@@ -97,6 +98,21 @@ def test_only_missing_shards_are_built(
     assert built_shards == [1, 3]
     assert not list(folder.glob(".*"))
     assert read_manifest(folder)["rows_this_run"] == 20
+
+
+def test_a_shard_with_other_bytes_beside_its_vectors_is_written_again(
+    workspace: Workspace, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A flipped bit in what nobody reads must not give the finished store another checksum."""
+    whole, folder = build(workspace, store), workspace.path(store)
+    (folder / "manifest.json").unlink()
+    with pa.ipc.open_file(folder / "part-00002.arrow") as reader:
+        batch, notes = reader.get_batch(0), {**reader.schema.metadata, b"nobody": b"reads this"}
+    with pa.ipc.new_file(folder / "part-00002.arrow", batch.schema.with_metadata(notes)) as writer:
+        writer.write_batch(pa.record_batch(batch.columns, schema=batch.schema.with_metadata(notes)))
+    assert (folder / "part-00002.arrow").read_bytes() != whole["part-00002.arrow"]
+    monkeypatch.setattr(embed, "tokenise", None)
+    assert build(workspace, store) == whole
 
 
 def test_a_shard_of_another_text_length_or_dtype_is_rebuilt(workspace: Workspace, store: Store) -> None:

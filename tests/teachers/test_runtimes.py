@@ -96,6 +96,7 @@ def test_least_cosine() -> None:
     assert np.isnan(lowest_cosine(ones, ones[:, :2])) and np.isnan(lowest_cosine(ones, ones * np.nan))
 
 
+@pytest.mark.long
 def test_torch_compile_runs_the_same_teacher(
     workspace: Workspace, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -251,6 +251,36 @@ def test_the_duplicate_run_of_a_hung_call_is_removed(root: Path, opened: Open) -
     assert [step for step, _, _ in history(root, found["distil"], "loss")] == [0, 1, 2, 3]
 
 
+@pytest.mark.parametrize("first", [True, False])
+def test_a_run_that_a_proxy_has_made_twice_is_there_once(
+    root: Path, opened: Open, monkeypatch: pytest.MonkeyPatch, first: bool
+) -> None:
+    """Every call succeeds, so nothing is in doubt."""
+    from mlflow import MlflowClient
+
+    create = MlflowClient.create_run
+
+    def twice(self: Any, *arguments: Any, **named: Any) -> Any:
+        made = [create(self, *arguments, **named) for _ in range(2)]
+        return made[0 if first else 1]
+
+    monkeypatch.setattr(MlflowClient, "create_run", twice)
+    tracker = opened()
+    tracker.run(SWEEP, "sweep")  # Without parameters: it is as empty as its double.
+    tracker.run(TRIAL, "trial 0", parameters={"rate": 1})
+    tracker.metrics(TRIAL, [Row(1, 1e9, {"loss": 1.0})])
+    tracker.finish(TRIAL)
+    tracker.finish(SWEEP)
+    assert tracker.close() == ""
+    found = runs(root)
+    assert {name: run.info.status for name, run in found.items()} == {
+        "sweep": "FINISHED",
+        "trial 0": "FINISHED",
+    }
+    assert found["trial 0"].data.tags["mlflow.parentRunId"] == found["sweep"].info.run_id
+    assert found["trial 0"].data.metrics == {"loss": 1.0}
+
+
 def test_an_unanswered_call_that_was_carried_out_makes_no_duplicate(
     root: Path, opened: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,4 +1,5 @@
 import json
+import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -7,10 +8,12 @@ import pytest
 import torch
 from metrics_lines import read_metrics  # type: ignore[import-not-found]
 from stand_ins import Classes, Flatten, Regress, Tiny, dev, stage, table, tensors, weight_figure  # type: ignore[import-not-found]
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from stillhouse.core.artifacts import read_manifest
 from stillhouse.core.errors import BadInput
 from stillhouse.core.identity import spec
+from stillhouse.core.watchdog import Watchdog
 from stillhouse.plan.stage import Optimizer
 from stillhouse.training import checkpoint, watch
 from stillhouse.training.fit import Diverged, Evaluation, Interrupted, Stopped, fit
@@ -106,6 +109,23 @@ def test_the_best_checkpoint_is_kept(tmp_path: Path) -> None:
     assert [point["examples"] for point in manifest["evaluations"]] == [120, 240, 360, 480]
 
 
+def test_every_step_feeds_the_watchdog_and_an_evaluation_may_take_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fed: list[str] = []
+    monkeypatch.setattr(Watchdog, "feed", lambda dog: fed.append(f"step, {dog.limit_s:g} s"))
+    monkeypatch.setattr(Watchdog, "rest", lambda dog: fed.append("rest"))
+
+    def evaluate(_encoder: Any) -> dict[str, float]:
+        fed.append("evaluation")
+        return {"figure": 0.5}
+
+    plan = stage(budget=240, dev=dev(), evaluate_every=120)
+    fit(plan, table(), tmp_path, evaluate=evaluate, step_limit_s=7.0)
+    half = ["step, 7 s"] * (120 // plan.batch_size) + ["rest", "evaluation"]
+    assert fed[: 2 * len(half)] == [*half, *half] and fed[-1] == "rest"
+
+
 def test_without_dev_the_last_checkpoint_is_kept(tmp_path: Path) -> None:
     fit(stage(evaluate_every=120), table(), tmp_path)
     manifest = read_manifest(tmp_path)
@@ -132,6 +152,28 @@ def test_nan_ends_the_stage_with_a_reason(tmp_path: Path) -> None:
     with pytest.raises(Diverged, match=r"must be finite, but at step 12 of 60 .*loss/mse=nan"):
         fit(plan, table(), tmp_path)
     assert not (tmp_path / "manifest.json").exists()
+
+
+def test_weights_that_are_not_finite_are_in_no_checkpoint(tmp_path: Path) -> None:
+    """The same stage, begun again without the fault, ends with the weights of one without it."""
+    seen = [0]
+
+    def spoil(optimizer: Any, *_: Any) -> None:
+        seen[0] += 1
+        if seen[0] == 23:
+            optimizer.param_groups[0]["params"][0].data.view(-1)[0] = math.inf
+
+    plan = stage(evaluate_every=96)
+    handle = register_optimizer_step_post_hook(spoil)
+    try:
+        with pytest.raises(Diverged, match=r"the weights must be finite, but at step 23 of 60"):
+            fit(plan, table(), tmp_path / "spoilt", checkpoint_seconds=0.0)
+    finally:
+        handle.remove()
+    for name in ("spoilt", "whole"):
+        fit(plan, table(), tmp_path / name)
+    spoilt, whole = (read_manifest(tmp_path / name)["weights_sha256"] for name in ("spoilt", "whole"))
+    assert spoilt == whole
 
 
 def test_a_collapse_ends_the_stage_with_a_reason(tmp_path: Path) -> None:

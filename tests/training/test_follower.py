@@ -76,6 +76,27 @@ def test_a_line_after_a_silence(
     assert capsys.readouterr().out == f"  trial 3: {seen} of {total:,} examples, 1 examples/s, {left} left\n"
 
 
+def test_what_stands_still_has_no_estimate(
+    plan: Stage, workspace: Workspace, clock: list[float], capsys: pytest.CaptureFixture[str]
+) -> None:
+    distil, _ = plan.chain()
+    following = PlanFollower(workspace, every_s=20)
+    following.follow("trial 3", plan)
+    lines = []
+    for turn in range(9):
+        made(workspace, distil, min(turn, 1) + 1)
+        clock[0] += 20
+        following.tell()
+        lines.append(capsys.readouterr().out)
+    assert "no news" not in lines[6] and "left" in lines[1]
+    seen, total = 2 * distil.batch_size, plan.examples_in_all
+    assert lines[7] == f"  trial 3: {seen} of {total:,} examples, no news for {duration(120)}\n"
+    made(workspace, distil, 3)
+    clock[0] += 20
+    following.tell()
+    assert "no news" not in capsys.readouterr().out, "it goes on"
+
+
 def test_what_waits_beside_others_has_lines_only_while_it_advances(
     plan: Stage, workspace: Workspace, clock: list[float], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -25,7 +25,7 @@ from stillhouse.plan.mining import Mining
 from stillhouse.plan.stage import DevSuite, Optimizer, Stage
 from stillhouse.students.transformer import TransformerStudent
 from stillhouse.teachers.weights import resolve_model
-from stillhouse.training import checkpoint
+from stillhouse.training import checkpoint, local
 from stillhouse.training.gradient_shares import logged_shares
 from stillhouse.training.models import encoder_in, open_model
 from stillhouse.training.progress import Diverged, Evaluation, Stopped
@@ -207,6 +207,20 @@ def test_an_upstream_stage_is_built_once(
     assert len(workspace.listed("stages")) == 3
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_one_process_alone_has_a_limit_for_a_step(
+    workers: int, workspace: Workspace, distil: Callable[..., Stage], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ranks wait for each other in a step, and Ray Train watches them."""
+    short = distil()
+    given: dict[str, Any] = {}
+    monkeypatch.setattr(local, "fit", lambda *_, **named: given.update(named))
+    local.prepare(short, workspace, device="cpu", threads=1)
+    where = Where(device="cpu", threads=1, workers=workers, step_limit_s=9.0)
+    local.fit_here(short, workspace, where, device="cpu")
+    assert given["step_limit_s"] == (9.0 if workers == 1 else 0.0)
+
+
 @pytest.mark.usefixtures("forked")
 @pytest.mark.parametrize("average", [0.0, 0.9])
 def test_two_processes_at_half_the_batch_equal_one(
@@ -258,6 +272,18 @@ def test_two_processes_stop_together_and_resume(workspace: Workspace, distil: Ca
     evaluations: list[Evaluation] = []
     run(plan, workspace, where=two, on_evaluation=recording_to(evaluations))
     assert [e.examples for e in evaluations] == [80 * n for n in range(1, 13)]
+
+
+def test_a_rank_that_has_finished_does_not_die_with_its_interpreter(
+    workspace: Workspace, distil: Callable[..., Stage], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Threads of gloo abort a process whose interpreter ends at the wrong moment; here, each is."""
+    dying = "import atexit, os, sys\nif '--multiprocessing-fork' in sys.argv: atexit.register(os.abort)\n"
+    (tmp_path / "sitecustomize.py").write_text(dying)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    plan = distil(budget=16 * 2)
+    run(plan, workspace, where=Where("cpu", threads=1, workers=2))
+    assert workspace.finished(plan)
 
 
 @pytest.mark.usefixtures("forked")

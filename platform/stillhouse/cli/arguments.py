@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from stillhouse.core.errors import BadInput, nearest
+from stillhouse.core.integrity import COMPARING
 from stillhouse.experiments.fields import Field, fields
 
 Commands = "_SubParsersAction[ArgumentParser]"
@@ -279,18 +280,22 @@ def add_common(command: ArgumentParser) -> None:
     """Add the workspace, the results' file, and how much is printed."""
     group = command.add_argument_group("output")
     group.add_argument(
-        "--root", type=Path, metavar="DIR", help="workspace; default: $STILLHOUSE_ROOT, else ./runs"
+        "--root",
+        type=Path,
+        metavar="DIR",
+        help="workspace; default: $STILLHOUSE_ROOT, else ./runs (checked as --verify says)",
     )
+    group.add_argument("--verify", choices=COMPARING, help=SUPPRESS)  # For the line of --root, as below.
     group.add_argument(
         "--remote",
         metavar="URL",
-        help="kept there for all nodes: s3://…, gs://…, az://… or a folder; default: $STILLHOUSE_REMOTE",
+        help="kept there for all nodes: s3://…, gs://…, az://…, a folder; here at most --cache-gb X",
     )
     group.add_argument(
         "--cache-gb",
         type=number,
         metavar="X",
-        help="gigabytes that this node keeps of the remote; default: $STILLHOUSE_CACHE_GB, else no limit",
+        help=SUPPRESS,  # The line of --remote names it, so that the help fits on a screen.
     )
     group.add_argument("--json", type=Path, metavar="FILE", help="also write the results there as JSON")
     group.add_argument("-v", "--verbose", action="store_true", help="show the output of the libraries")

@@ -32,7 +32,9 @@ from stillhouse.cli.run import check_json
 from stillhouse.core.artifacts import default_root
 from stillhouse.core.console import log_failure, log_in, private_environment, say, warn
 from stillhouse.core.errors import Hindered, mistake_in
-from stillhouse.core.signals import sigterm_interrupts
+from stillhouse.core.integrity import VERIFY
+from stillhouse.core.machine import variables_set
+from stillhouse.core.signals import lost_threads_end, sigterm_interrupts
 from stillhouse.experiments.experiment import Experiment
 
 COMMANDS = (
@@ -82,7 +84,8 @@ def main(arguments: Sequence[str] | None = None, *, experiment: Experiment | Non
         options = parser().parse_args(arguments)
         options.base = experiment
         check_json(options.json)
-        with sigterm_interrupts():
+        chosen = getattr(options, "verify", None)
+        with sigterm_interrupts(), lost_threads_end(), variables_set({VERIFY: chosen} if chosen else {}):
             outcome: int = options.execute(options)
         sys.stdout.flush()
         return outcome

@@ -1,7 +1,6 @@
 """From parsed arguments to our own values, each checked before any work."""
 
 import glob
-import json
 import os
 from argparse import Namespace
 from collections.abc import Mapping
@@ -15,6 +14,7 @@ from stillhouse.core.artifacts import root_folder
 from stillhouse.core.cache import LIMIT, limit_bytes
 from stillhouse.core.devices import require_device, resolve_device
 from stillhouse.core.errors import BadInput, require
+from stillhouse.core.json_text import parse_json
 from stillhouse.core.remotes import default_remote
 from stillhouse.experiments.data_kind import data_kinds
 from stillhouse.experiments.embedding import Embedding
@@ -41,8 +41,8 @@ def settings(pairs: list[str]) -> dict[str, Any]:
         remedy = "Leave out all but one."
         require(name not in values, "--set must give each name once", name=name, remedy=remedy)
         try:
-            values[name] = json.loads(text)
-        except (ValueError, RecursionError):
+            values[name] = parse_json(text)
+        except ValueError:
             values[name] = text
     return values
 
@@ -194,8 +194,8 @@ def remote_of(options: Namespace) -> str:
 
 def _mappings(flag: str, text: str, example: str) -> list[Any]:
     try:
-        listed = json.loads(text)
-    except (ValueError, RecursionError):
+        listed = parse_json(text)
+    except ValueError:
         listed = None
     rule = f"--{flag} must be a JSON list of mappings, with one at least"
     fits = isinstance(listed, list) and bool(listed)
@@ -205,8 +205,8 @@ def _mappings(flag: str, text: str, example: str) -> list[Any]:
 
 def _layers(text: str) -> tuple[int, ...]:
     try:
-        listed = json.loads(text)
-    except (ValueError, RecursionError):
+        listed = parse_json(text)
+    except ValueError:
         listed = None
     whole = isinstance(listed, list) and all(type(layer) is int for layer in listed)
     require(whole, "--layers must be a rule, or a list of integers such as [0,2,4]", layers=text)

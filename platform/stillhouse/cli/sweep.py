@@ -16,8 +16,7 @@ def add(commands: "_SubParsersAction[ArgumentParser]") -> ArgumentParser:
         commands,
         "sweep",
         "search a method's hyper-parameters, and deliver the best student",
-        "stillhouse sweep ibkd --corpus 'texts/*.jsonl' --column body --labelled pairs.jsonl\n"
-        "  stillhouse sweep ibkd --objectives quality,size --space search_spaces/ibkd_pareto.yaml",
+        "stillhouse sweep ibkd --corpus 'texts/*.jsonl' --column body --labelled pairs.jsonl",
     )
     add_method(command)
     search = command.add_argument_group("search")

@@ -28,11 +28,13 @@ from stillhouse.core.errors import (
     short_write,
 )
 from stillhouse.core.integrity import (
+    ARTIFACT,
     FILES,
     MANIFEST,
+    NOTE,
     OWN,
-    checks_contents,
     intact,
+    is_of,
     is_unchanged,
     is_whole,
     sha256_of,
@@ -40,6 +42,7 @@ from stillhouse.core.integrity import (
     sums_of,
     with_own_sum,
 )
+from stillhouse.core.json_text import parse_json
 from stillhouse.core.redaction import redacted_json
 from stillhouse.core.remotes import Remote
 
@@ -50,6 +53,8 @@ __all__ = ["MANIFEST", "sha256_of"]  # Defined in `core.integrity`.
 
 FORMAT = 2
 """Version of the workspace's layout and of the fingerprints in it; raised when older ones cannot be read."""
+CHECKPOINTS, PARTS = "checkpoints", "parts"
+"""Subfolders that an artifact has only while it is made."""
 _MARKER = "workspace.json"
 _FINGERPRINTED = ("corpora", "tokens", "stores", "examples", "collections", "stages", "sweeps")
 """Folders whose content depends on the format. Version 0.1 did not mark its workspaces."""
@@ -57,7 +62,15 @@ _LARGE = frozenset({"stores"})
 _MIN_FREE_BYTES = 1 << 16
 _LONGEST_NAME = 100
 _SEAL = b"stillhouse sha256 "
-_NO_ARRAY = (FileNotFoundError, ValueError, EOFError, SyntaxError, tokenize.TokenError, RecursionError)
+_NO_ARRAY = (
+    FileNotFoundError,
+    ValueError,
+    TypeError,
+    EOFError,
+    SyntaxError,
+    tokenize.TokenError,
+    RecursionError,
+)
 """What NumPy raises at a file that is no array; it parses the header as Python."""
 
 FETCHING = "fetching"
@@ -157,7 +170,8 @@ class Workspace:
 
     def place(self, artifact: Artifact) -> Path:
         """The folder of an artifact, finished or not, as it is on this disk."""
-        return self.folder(artifact.kind) / f"{artifact.label}-{artifact.fingerprint}"
+        self.claim()
+        return self.root / self.key(artifact)
 
     def path(self, artifact: Artifact) -> Path:
         """The folder of an artifact, finished or not; a finished one of the remote is fetched.
@@ -166,10 +180,7 @@ class Workspace:
             Hindered: What the remote has is damaged, or it does not answer.
         """
         folder = self.place(artifact)
-        if self.remote is not None:
-            use(folder)
-            if not (folder / MANIFEST).exists():
-                self._fetch(self.remote, folder)
+        self.obtain(artifact.kind, folder.name)
         return folder
 
     def finished(self, artifact: Artifact) -> bool:
@@ -179,7 +190,7 @@ class Workspace:
         again. Only the shards of stores, which may be larger than memory, are compared later, when they are
         first read. What is finished here but not in the remote is published.
         """
-        contents = artifact.kind not in _LARGE and checks_contents()
+        contents = artifact.kind not in _LARGE
         whole = is_whole(self.path(artifact), contents=contents)
         if not whole and self.remote is not None:
             whole = is_whole(self.path(artifact), contents=contents)
@@ -250,10 +261,10 @@ def check_name(name: str, what: str) -> None:
 def _format_of(marker: Path) -> Any:
     """The format that a marker states; None without a marker."""
     try:
-        return json.loads(marker.read_bytes())["format"]
+        return parse_json(marker.read_bytes())["format"]
     except FileNotFoundError:
         return None
-    except (ValueError, TypeError, KeyError, RecursionError):
+    except (ValueError, TypeError, KeyError):
         return "unknown"
 
 
@@ -323,8 +334,9 @@ def mapped_array(path: Path) -> "npt.NDArray[Any]":
     """
     import numpy as np  # Not needed by `--help` and other quick commands.
 
+    intact(path)
     try:
-        array: npt.NDArray[Any] = np.load(intact(path), mmap_mode="r", allow_pickle=False)
+        array: npt.NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
     except _NO_ARRAY as error:
         raise Hindered(
             f"{path} must be a complete array, but: {error}. Remove the {MANIFEST} beside it and run the "
@@ -396,6 +408,12 @@ def replacing(path: Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
+def remove_unfinished(folder: Path) -> None:
+    """Remove what an artifact has only while it is made; call it when its manifest is written."""
+    for name in (CHECKPOINTS, PARTS):
+        shutil.rmtree(folder / name, ignore_errors=True)
+
+
 def remove_leftovers(folder: Path) -> None:
     """Remove the temporary files and folders of a killed process; call it under the folder's lock."""
     for leftover in folder.glob(".*.tmp"):
@@ -408,8 +426,9 @@ def remove_leftovers(folder: Path) -> None:
 def write_manifest(folder: Path, content: dict[str, Any]) -> None:
     """Declare a folder finished; call it last, when everything else is on disk.
 
-    The checksums of its files, and of the content itself, are added.
+    The checksums of its files, and of the content itself, are added; what a killed writer left is removed.
     """
+    remove_leftovers(folder)
     write_atomically(folder / MANIFEST, manifest_of(folder, content))
 
 
@@ -417,7 +436,7 @@ def manifest_of(folder: Path, content: dict[str, Any]) -> bytes:
     """Return the manifest that `write_manifest` writes."""
     files = sums_of(folder, known=stated_sums(content))
     # The content's checksum is that of what is written.
-    hidden = redacted_json({**content, **({FILES: files} if files else {})})
+    hidden = redacted_json({**content, **({FILES: files} if files else {}), ARTIFACT: folder.name})
     return _encoded(with_own_sum(hidden))
 
 
@@ -428,12 +447,12 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         BadInput: The manifest is missing, not JSON, or not as it was written.
     """
     manifest: dict[str, Any] = _parsed(folder / MANIFEST)
-    if not isinstance(manifest, dict) or not is_unchanged(manifest):
+    if not (isinstance(manifest, dict) and is_unchanged(manifest) and is_of(manifest, folder)):
         raise BadInput(
             f"{folder / MANIFEST} must be as it was written, but it was altered. Remove it and run the "
             "command that made it again: it makes what is missing."
         )
-    return {name: value for name, value in manifest.items() if name != OWN}
+    return {name: value for name, value in manifest.items() if name not in (ARTIFACT, OWN)}
 
 
 def write_json(path: Path, content: object) -> None:
@@ -455,7 +474,7 @@ def without_nan(content: Any) -> Any:
 
 
 def read_json(path: Path) -> Any:
-    """Read JSON, without the checksum of its content if it states one.
+    """Read JSON, without the checksum of its content, and a note's name, if it states them.
 
     Raises:
         BadInput: The file is missing or not JSON.
@@ -463,17 +482,18 @@ def read_json(path: Path) -> Any:
     content = _parsed(path)
     if not isinstance(content, dict):
         return content
-    return {name: value for name, value in content.items() if name != OWN}
+    ours = (OWN, NOTE) if OWN in content else ()
+    return {name: value for name, value in content.items() if name not in ours}
 
 
 def _parsed(path: Path) -> Any:
     try:
-        return json.loads(path.read_bytes())
+        return parse_json(path.read_bytes())
     except FileNotFoundError:
         raise BadInput(
             f"{path} must exist, but it does not: this folder is unfinished or was removed."
         ) from None
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise BadInput(
             f"{path} must be JSON, but reading it gave: {error}. Remove this file and run the same command "
             "again."

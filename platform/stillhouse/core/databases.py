@@ -152,7 +152,10 @@ def _problem(connection: sqlite3.Connection, newest: Path | None, differs: Diffe
     # The answer may quote damaged text.
     connection.text_factory = functools.partial(str, encoding="utf-8", errors="replace")
     check = "quick_check" if differs is None else "integrity_check"
-    (found,) = connection.execute(f"PRAGMA {check}(1)").fetchone()
+    try:
+        (found,) = connection.execute(f"PRAGMA {check}(1)").fetchone()
+    except UnicodeDecodeError:  # An error whose words quote damaged text.
+        return "is damaged (its schema is not text)"
     if found != "ok":
         return f"is damaged ({' '.join(str(found).split())})"
     if newest is None or differs is None:

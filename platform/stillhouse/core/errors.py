@@ -1,6 +1,7 @@
 """Errors that a user can fix, in one grammar: what must hold, what was given, what to do."""
 
 import errno
+import resource
 from reprlib import Repr
 
 _REFUSALS = (errno.EACCES, errno.EFBIG, errno.EIO, errno.EMFILE, errno.ENFILE, errno.EROFS)
@@ -58,6 +59,18 @@ def _shown(value: object) -> str:
     return _BRIEF.repr(value) if long or isinstance(value, list | tuple | dict) else repr(value)
 
 
+_NO_MEMORY = (
+    "can't allocate memory",
+    "Cannot allocate memory",
+    "can't start new thread",
+    "failed to map segment from shared object",
+)
+"""What torch, the system, Python and its loader say where there is no more memory."""
+_NO_PRIMITIVE = "could not create a primitive"
+"""What oneDNN says then, and where it does not know an operation. Python raises a `SystemError` where memory
+ended inside of compiled code that does not look."""
+
+
 def mistake_in(error: BaseException | None) -> BadInput | None:
     """Find the user's mistake behind an error, or None if it is not a user's mistake.
 
@@ -77,8 +90,8 @@ def mistake_in(error: BaseException | None) -> BadInput | None:
             return refused(error)
         if "attempt to write a readonly database" in str(error):
             return refused(OSError(errno.EROFS, "a database of it is read-only"))
-        if isinstance(error, MemoryError) or "can't allocate memory" in str(error):
-            return _no_memory()
+        if isinstance(error, MemoryError) or _is_short_of_memory(error):
+            return no_memory()
         if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
             return too_long(error.filename)
         error = error.__cause__ or (inner if isinstance(inner, BaseException) else None)
@@ -140,7 +153,16 @@ def is_short_write(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and "inline_container" in str(error) and "pos" in str(error)
 
 
-def _no_memory() -> Hindered:
+def _is_short_of_memory(error: BaseException) -> bool:
+    said = str(error)
+    if any(words in said for words in _NO_MEMORY):
+        return True
+    limited = resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
+    return limited and (_NO_PRIMITIVE in said or isinstance(error, SystemError))
+
+
+def no_memory() -> Hindered:
+    """Make the error for memory that the system refuses."""
     return Hindered(
         "there must be enough memory, but the system gave no more. End other programs, raise the limit "
         "(`ulimit -v`), or give smaller batches, and run the same command again: it resumes from here."

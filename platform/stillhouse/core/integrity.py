@@ -1,8 +1,9 @@
 """Integrity of finished artifacts: every file that decides a result is compared with its checksum when read.
 
 A manifest states the SHA-256 of each of its files, and of its own content. A file is compared once per
-process, at its first use, and again only if it was replaced. What differs is put aside, with the manifest:
-the artifact then counts as unfinished, and the command that needs it makes it again.
+process, at its first use, and again only if it was replaced; `COMPARING` lists what else can be chosen. What
+differs is put aside, with the manifest: the artifact then counts as unfinished, and the command that needs it
+makes it again.
 """
 
 import contextlib
@@ -10,17 +11,25 @@ import hashlib
 import json
 import os
 from collections.abc import Container, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from stillhouse.core.console import warn
 from stillhouse.core.errors import BadInput, Hindered, blocked
+from stillhouse.core.json_text import parse_json
 
 MANIFEST = "manifest.json"
-FILES, OWN = "files", "manifest_sha256"
-"""Keys of a manifest: the checksums of the files by name, and the checksum of everything else in it."""
+FILES, ARTIFACT, OWN = "files", "artifact", "manifest_sha256"
+"""Keys of a manifest: the checksums of the files by name, its folder's name, the checksum of all of this."""
+NOTE = "note_of"
+"""Key of a note's own name, next to its checksum: one that has the content of another is damaged."""
 VERIFY = "STILLHOUSE_VERIFY"
-"""Environment variable: ``always`` (the default) compares every file once per process, ``never`` none."""
+"""Environment variable with one of `COMPARING`; ``--verify`` sets it for a command and its workers."""
+COMPARING = ("always", "once", "never")
+"""Every process compares a file at its first use; only the first process of a workspace does; none does."""
+COMPARED = "compared.jsonl"
+"""File of a workspace: what ``once`` has compared, one line per file."""
 QUARANTINE = "quarantine"
 
 _DATA = frozenset({".npy", ".safetensors", ".parquet", ".arrow"})
@@ -61,6 +70,12 @@ def is_unchanged(manifest: Mapping[str, Any]) -> bool:
     return not any(_is_one_letter_off(name) for name in manifest)
 
 
+def is_of(manifest: Mapping[str, Any], folder: Path) -> bool:
+    """Whether a manifest is that of an artifact; outside of workspaces a folder may have any name."""
+    stated = manifest.get(ARTIFACT, folder.name)
+    return bool(stated == folder.name) or _workspace_of(folder / MANIFEST) is None
+
+
 def intact(path: Path) -> Path:
     """Return the path of a file of a finished artifact after comparing its bytes, once per process.
 
@@ -88,7 +103,7 @@ def expected_sum(path: Path) -> str | None:
 def stated_sums(manifest: Mapping[str, Any]) -> dict[str, str]:
     """Return the checksums of an artifact's files by name; a shard states it in its own entry."""
     shards = [shard for shard in manifest.get("shards", ()) if isinstance(shard, dict)]
-    of_shards = {shard["name"]: shard["sha256"] for shard in shards if "sha256" in shard}
+    of_shards = {shard["name"]: shard["sha256"] for shard in shards if {"name", "sha256"} <= shard.keys()}
     return {**of_shards, **manifest.get(FILES, {})}
 
 
@@ -103,11 +118,11 @@ def is_whole(folder: Path, *, contents: bool) -> bool:
     if not path.exists():
         return False
     try:
-        manifest = json.loads(path.read_bytes())
-        unchanged = isinstance(manifest, dict) and is_unchanged(manifest)
+        manifest = parse_json(path.read_bytes())
+        unchanged = isinstance(manifest, dict) and is_unchanged(manifest) and is_of(manifest, folder)
     except FileNotFoundError:
         return False
-    except (ValueError, RecursionError):
+    except ValueError:
         unchanged = False
     if not unchanged:
         warn(f"{path} is damaged: {moved(put_aside(path))} {folder.name} is made again.")
@@ -136,12 +151,12 @@ def damaged_files(folder: Path) -> dict[str, str]:
         Hindered: The system does not let a file be read; it may be good.
     """
     try:
-        manifest = json.loads((folder / MANIFEST).read_bytes())
-    except (FileNotFoundError, ValueError, RecursionError) as error:
+        manifest = parse_json((folder / MANIFEST).read_bytes())
+    except (FileNotFoundError, ValueError) as error:
         return {MANIFEST: f"cannot be read: {error}"}
     except OSError as error:
         raise blocked(folder / MANIFEST, error) from None
-    if not isinstance(manifest, dict) or not is_unchanged(manifest):
+    if not (isinstance(manifest, dict) and is_unchanged(manifest) and is_of(manifest, folder)):
         return {MANIFEST: "was altered"}
     problems = {}
     for name, expected in stated_sums(manifest).items():
@@ -162,7 +177,7 @@ def put_aside(path: Path) -> Path | None:
         The file's new path; None if there was nothing to move or the folder cannot be written.
     """
     folder = path.parent
-    root = next((each for each in path.parents[:3] if (each / _WORKSPACE).exists()), None)
+    root = _workspace_of(path)
     target = folder / QUARANTINE if root is None else root / QUARANTINE / folder.relative_to(root)
     moved = None
     with contextlib.suppress(OSError):
@@ -175,16 +190,16 @@ def put_aside(path: Path) -> Path | None:
     return moved
 
 
-def checks_contents() -> bool:
-    """Whether files are compared with their checksums.
+def comparing() -> str:
+    """Say when files are compared with their checksums: one of `COMPARING`.
 
     Raises:
-        BadInput: The environment variable has another value than ``always`` and ``never``.
+        BadInput: The environment variable has another value.
     """
-    choice = os.environ.get(VERIFY, "always")
-    if choice not in ("always", "never"):
-        raise BadInput(f"{VERIFY} must be `always` or `never`, but is {choice!r}.")
-    return choice == "always"
+    choice = os.environ.get(VERIFY, COMPARING[0])
+    if choice not in COMPARING:
+        raise BadInput(f"{VERIFY} must be `always`, `once` or `never`, but is {choice!r}.")
+    return choice
 
 
 def _problem(path: Path, expected: str, contents: bool, manifest: Mapping[str, Any]) -> str:
@@ -193,19 +208,22 @@ def _problem(path: Path, expected: str, contents: bool, manifest: Mapping[str, A
         size = path.stat().st_size
     except FileNotFoundError:
         return "is missing"
-    sizes = {shard["name"]: shard.get("bytes") for shard in manifest.get("shards", ())}
+    shards = (shard for shard in manifest.get("shards", ()) if isinstance(shard, dict))
+    sizes = {shard.get("name"): shard.get("bytes") for shard in shards}
     if sizes.get(path.name) not in (None, size):
         return f"has {size} bytes instead of {sizes[path.name]}"
     return "" if not contents or _is_same(path, expected) else "has changed since it was written"
 
 
 def _is_same(path: Path, expected: str) -> bool:
-    """Whether a file has the checksum; a file that this process has compared already is not read again."""
-    if not checks_contents():
+    """Whether a file has the checksum; one that was compared already is not read again."""
+    rule = comparing()
+    if rule == "never":
         return True
+    record = _Record.beside(path) if rule == "once" else None
     try:
         stamp = _stamp(path)
-        if _compared.get(path) == stamp:
+        if _compared.get(path) == stamp or (record is not None and record.has(path, stamp, expected)):
             return True
         if sha256_of(path) != expected:
             return False
@@ -214,7 +232,62 @@ def _is_same(path: Path, expected: str) -> bool:
     except OSError as error:
         raise blocked(path, error) from error
     _compared[path] = stamp
+    if record is not None:
+        record.add(path, stamp, expected)
     return True
+
+
+@dataclass
+class _Record:
+    """The files of a workspace that some process has compared, kept in `COMPARED`.
+
+    Attributes:
+        root: The workspace.
+        size: How much of the file has been read, in bytes.
+        known: Inode, size, time of change and checksum by the file's path in the workspace.
+    """
+
+    root: Path
+    size: int = 0
+    known: dict[str, list[Any]] = field(default_factory=dict)
+
+    @classmethod
+    def beside(cls, path: Path) -> "_Record | None":
+        """The record of the workspace that a file of an artifact is in; None outside of workspaces."""
+        root = _workspace_of(path)
+        return None if root is None else _records.setdefault(root, cls(root))
+
+    def has(self, path: Path, stamp: _Stamp, expected: str) -> bool:
+        """Whether the file was found to have this checksum and has not been replaced since."""
+        self._read()
+        return self.known.get(self._name(path)) == [*stamp, expected]
+
+    def add(self, path: Path, stamp: _Stamp, expected: str) -> None:
+        """Record that the file has this checksum; nothing happens where the workspace cannot be written."""
+        line = json.dumps([self._name(path), *stamp, expected]) + "\n"
+        with contextlib.suppress(OSError), (self.root / COMPARED).open("a", encoding="utf-8") as file:
+            file.write(line)
+
+    def _read(self) -> None:
+        """Read the lines that have come since the last time; one that is damaged says nothing."""
+        with contextlib.suppress(OSError), (self.root / COMPARED).open("rb") as file:
+            file.seek(self.size)
+            for line in file:
+                self.size += len(line)
+                with contextlib.suppress(ValueError, TypeError):
+                    name, *rest = parse_json(line)
+                    self.known[name] = rest
+
+    def _name(self, path: Path) -> str:
+        return path.relative_to(self.root).as_posix()
+
+
+_records: dict[Path, _Record] = {}
+
+
+def _workspace_of(path: Path) -> Path | None:
+    """The workspace that a file of an artifact is in, if it is in one."""
+    return next((each for each in path.parents[:3] if (each / _WORKSPACE).exists()), None)
 
 
 def _stamp(path: Path) -> _Stamp:
@@ -232,8 +305,8 @@ def _manifest_beside(path: Path) -> dict[str, Any] | None:
         stamp = _stamp(manifest)
         known = _manifests.get(manifest)
         if known is None or known[0] != stamp:
-            known = _manifests[manifest] = stamp, json.loads(manifest.read_bytes())
-    except (FileNotFoundError, NotADirectoryError, ValueError, RecursionError):
+            known = _manifests[manifest] = stamp, parse_json(manifest.read_bytes())
+    except (FileNotFoundError, NotADirectoryError, ValueError):
         return None
     return known[1] if isinstance(known[1], dict) else None
 

@@ -11,7 +11,8 @@ from typing import Any
 from stillhouse.core.artifacts import Workspace, write_atomically, write_json
 from stillhouse.core.console import warn
 from stillhouse.core.errors import blocked
-from stillhouse.core.integrity import OWN, is_unchanged, moved, put_aside, with_own_sum
+from stillhouse.core.integrity import NOTE, OWN, is_unchanged, moved, put_aside, with_own_sum
+from stillhouse.core.json_text import parse_json
 from stillhouse.core.redaction import redacted_json
 
 NOTES = ("sources", "experiments")
@@ -56,8 +57,8 @@ def publish_notes(workspace: Workspace) -> None:
 
 
 def write_note(path: Path, content: dict[str, Any]) -> None:
-    """Write a note atomically, secrets replaced, with the checksum of what is written."""
-    write_json(path, with_own_sum(redacted_json(content)))
+    """Write a note atomically, secrets replaced, with its name and the checksum of what is written."""
+    write_json(path, with_own_sum({**redacted_json(content), NOTE: path.name}))
 
 
 def read_note(path: Path, consequence: str) -> dict[str, Any] | None:
@@ -89,7 +90,7 @@ def sound_note(path: Path) -> dict[str, Any] | None:
     content = json.loads(path.read_bytes()) if is_sound(path) else None
     if not isinstance(content, dict):
         return None
-    return {name: value for name, value in content.items() if name != OWN}
+    return {name: value for name, value in content.items() if name not in (OWN, NOTE)}
 
 
 def is_sound(path: Path) -> bool:
@@ -99,12 +100,14 @@ def is_sound(path: Path) -> bool:
         Hindered: The system does not let the file be read.
     """
     try:
-        content = json.loads(path.read_bytes())
-    except (FileNotFoundError, ValueError, RecursionError):
+        content = parse_json(path.read_bytes())
+    except (FileNotFoundError, ValueError):
         return False
     except OSError as error:
         raise blocked(path, error) from None
-    return not isinstance(content, dict) or is_unchanged(content)
+    if not isinstance(content, dict):
+        return True
+    return is_unchanged(content) and content.get(NOTE, path.name) == path.name
 
 
 def copy_of(path: Path) -> Path:

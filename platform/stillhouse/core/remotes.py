@@ -156,9 +156,9 @@ class Remote:
         self.write(f"{key}/{MANIFEST}", json.dumps(with_own_sum({_FILES: described}), indent=1).encode())
 
     def replace(self, paths: Mapping[str, Path], key: str) -> None:
-        """Publish files in the place of those that were published under the same name before.
+        """Publish the files of a folder instead of those that it has in the remote.
 
-        A reader finds either all of the old ones or all of the new ones; what is no longer needed is removed.
+        A reader finds either all the old ones or all the new ones; what is no longer needed is removed.
 
         Args:
             paths: The files by their names in the folder.

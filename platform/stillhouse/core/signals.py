@@ -1,10 +1,15 @@
-"""SIGTERM ends a command as Ctrl-C does: cleanly, with one line, and the same command resumes it."""
+"""What ends a command from outside: SIGTERM, as Ctrl-C does, and memory that is too short for a thread."""
 
 import contextlib
+import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from types import FrameType
+
+from stillhouse.core.console import warn
+from stillhouse.core.errors import no_memory
 
 
 @contextlib.contextmanager
@@ -28,6 +33,34 @@ def signals_kept() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def lost_threads_end() -> Iterator[None]:
+    """End the process, with exit code 2, if a thread dies of too little memory before it has begun.
+
+    Python's `Thread.start` waits for the new thread without a limit, so the command would never end.
+    """
+    before = sys.unraisablehook
+
+    def ending(lost: "sys.UnraisableHookArgs") -> None:
+        if "thread started by" in (lost.err_msg or "") and _is_of_memory(lost.exc_value):
+            with contextlib.suppress(MemoryError):
+                warn(str(no_memory()))
+            os._exit(2)
+        before(lost)
+
+    sys.unraisablehook = ending
+    try:
+        yield
+    finally:
+        sys.unraisablehook = before
+
+
+def _is_of_memory(error: BaseException | None) -> bool:
+    while error is not None and not isinstance(error, MemoryError):
+        error = error.__context__
+    return error is not None
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:

@@ -1,6 +1,5 @@
 """From texts to padded batches of token ids, for training, embedding and evaluation alike."""
 
-import json
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -11,6 +10,7 @@ import numpy.typing as npt
 import torch
 
 from stillhouse.core.errors import BadInput, require
+from stillhouse.core.json_text import parse_json
 from stillhouse.core.types import IntArray, Tokens
 
 Ids = npt.NDArray[np.int32]
@@ -152,9 +152,9 @@ def _modules(folder: Path) -> list[dict[str, Any]]:
     if not file.is_file():
         return []
     try:
-        modules = json.loads(file.read_bytes())
+        modules = parse_json(file.read_bytes())
         whole = all(isinstance(module["type"], str) and isinstance(module["path"], str) for module in modules)
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
+    except (ValueError, TypeError, KeyError) as error:
         raise BadInput(f"{file} must be a list of modules in JSON, but reading it gave: {error!r}.") from None
     if not whole:
         raise BadInput(f"{file} must be a list of modules in JSON, each with a type and a path.")
@@ -164,8 +164,8 @@ def _modules(folder: Path) -> list[dict[str, Any]]:
 
 def _object(path: Path) -> dict[str, Any]:
     try:
-        content = json.loads(path.read_bytes())
-    except (ValueError, RecursionError) as error:
+        content = parse_json(path.read_bytes())
+    except ValueError as error:
         raise BadInput(f"{path} must be JSON, but reading it gave: {error}.") from None
     if not isinstance(content, dict):
         raise BadInput(f"{path} must be a JSON object, but is {type(content).__name__}.")

@@ -13,14 +13,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from stillhouse.core.artifacts import Workspace, locked, write_array, write_manifest
+from stillhouse.core.artifacts import Workspace, locked, remove_unfinished, write_array, write_manifest
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.identity import canonical
 from stillhouse.core.types import FloatArray, IntArray
 from stillhouse.corpora.tables import open_rows, open_texts
 from stillhouse.evaluation.search.indexes import build_index, parse_index, search_index
 from stillhouse.examples.negative_selection import known_positives, nearest, nearest_of
-from stillhouse.examples.resumable_parts import Make, in_parts, remove_parts
+from stillhouse.examples.resumable_parts import Make, in_parts
 from stillhouse.plan.data import Examples, Mined
 from stillhouse.teachers.store import open_vectors
 
@@ -179,7 +179,7 @@ def build_mined(
             found = np.asarray(in_parts(folder, len(miner.query), miner.at_once, make, progress), np.int64)
             _finish(folder, examples, miner, found, without_vector)
             workspace.publish(examples)
-            remove_parts(folder)
+            remove_unfinished(folder)
 
 
 def _miner(workspace: Workspace, rule: Mined) -> tuple[Miner, int]:

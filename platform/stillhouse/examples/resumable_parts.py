@@ -1,15 +1,12 @@
 """Long computations over many rows, written in parts: a killed process loses at most one part."""
 
-import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import numpy as np
 
-from stillhouse.core.artifacts import remove_leftovers, sealed_array, write_array
+from stillhouse.core.artifacts import PARTS, remove_leftovers, sealed_array, write_array
 from stillhouse.core.types import ValueArray
-
-FOLDER = "parts"
 
 Make = Callable[[list[int]], Iterable[tuple[int, ValueArray]]]
 """Maps the first rows of some parts to the parts, each with its first row, in any order."""
@@ -25,7 +22,7 @@ def in_parts(
     """Compute values of all rows, except those of existing undamaged parts. Call it under the folder's lock.
 
     Args:
-        folder: The folder of the artifact; the parts are kept in a subfolder until `remove_parts`.
+        folder: The folder of the artifact; the parts are kept in a subfolder until `remove_unfinished`.
         rows: Number of rows.
         rows_at_once: Rows per part.
         make: Computes the missing parts; not called if there are none.
@@ -34,7 +31,7 @@ def in_parts(
     Returns:
         (rows, …), the parts in the order of their rows.
     """
-    parts = folder / FOLDER
+    parts = folder / PARTS
     remove_leftovers(parts)
     paths = {start: parts / f"{start:012}.npy" for start in range(0, rows, rows_at_once)}
     missing = [start for start, path in paths.items() if sealed_array(path) is None]
@@ -45,11 +42,6 @@ def in_parts(
         if progress:
             progress(rows - left, rows)
     return np.concatenate([np.load(path) for path in paths.values()])
-
-
-def remove_parts(folder: Path) -> None:
-    """Remove the parts of a finished artifact."""
-    shutil.rmtree(folder / FOLDER, ignore_errors=True)
 
 
 def _rows_of(starts: list[int], rows: int, rows_at_once: int) -> int:

@@ -216,7 +216,7 @@ def model_card(card: Card, export: Deployed) -> str:
         f"A small text-embedding model{made} with {in_markdown(card.method)}.",
         _pairs(("", ""), about),
         "## How to use\n\n" + usage(export, card.teacher),
-        *([_PROMPTS.format(prompts=export.prompts)] if export.prompts else []),
+        *([_PROMPTS.format(prompts=in_markdown(export.prompts))] if export.prompts else []),
         "## Figures\n\n" + _figures(card, export),
         "## Size and speed\n\n" + _sizes(card, export),
         f"## Method\n\n{method}",

@@ -20,9 +20,10 @@ _REMEDY = (
     "Put a copy of your own in its place, or give another --name: the new sweep finds the stages of all "
     "points that it shares with this one."
 )
-FINISHED = "('COMPLETE', 'PRUNED', 'FAIL')"
+_ENDED = ("COMPLETE", "PRUNED", "FAIL")
+FINISHED = str(_ENDED)
 """States of trials that have ended, as SQL."""
-_STATES = "('COMPLETE', 'PRUNED', 'FAIL', 'RUNNING', 'WAITING')"
+_STATES = str((*_ENDED, "RUNNING", "WAITING"))
 _IN_FINISHED = f"trial_id IN (SELECT trial_id FROM copy.trials WHERE state IN {FINISHED})"
 _FINAL = (
     ("studies", "*", "1"),
@@ -63,9 +64,7 @@ def heal_study(folder: Path) -> None:
 
 def ended_trials(path: Path) -> int:
     """How many trials of a study have ended; the study need not exist."""
-    return (
-        sum(state not in ("RUNNING", "WAITING") for state in _states(path).values()) if path.exists() else 0
-    )
+    return sum(state in _ENDED for state in _states(path).values()) if path.exists() else 0
 
 
 def keep_study(path: Path) -> None:

@@ -6,6 +6,7 @@ stock sentence-transformers does. A `Model` may set its pooling and its norm, wh
 """
 
 import dataclasses
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -234,8 +235,17 @@ def published_length(model: Model) -> int:
 
 def positions(model: Model) -> int:
     """Return the number of tokens that a model has positions for, 0 if that is unknown; reads no weights."""
+    file = transformer_part(Path(model.path)) / "config.json"
+    status = file.stat() if file.is_file() else None
+    stamp = (status.st_ino, status.st_size, status.st_mtime_ns) if status else ()
+    return _positions(model.path, stamp)
+
+
+@functools.lru_cache(maxsize=64)
+def _positions(path: str, stamp: tuple[int, ...]) -> int:
+    """`positions`, once per configuration: the whole model is built, without memory for its weights."""
     try:
-        config: Any = read_config(model)
+        config: Any = read_config(Model("", path=path))
     except BadInput:  # no encoder, which may still teach
         return 0
     with torch.device("meta"), quiet():

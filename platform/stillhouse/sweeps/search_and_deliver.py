@@ -28,6 +28,9 @@ from stillhouse.training.where import Where
 if TYPE_CHECKING:
     from stillhouse.evaluation.retrieval import SearchPool
 
+_STEP_LIMIT_S = 1800.0
+"""Seconds after which a training step that hangs ends its process; Tune resumes the trial."""
+
 
 def search_and_deliver(
     options: SweepOptions, prepared: Prepared, workspace: Workspace, folder: Path, at_once: int
@@ -49,6 +52,7 @@ def search_and_deliver(
         threads=max(1, int(options.need.cpus)),
         workers=options.need.workers,
         search=_search_pool(prepared.setting.dev),
+        step_limit_s=_STEP_LIMIT_S,
     )
     context = Context(
         method=options.method,

@@ -1,12 +1,14 @@
 """A workspace with one writer, and Ray unless the work is local: what every command and call works in."""
 
 import contextlib
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from stillhouse.cluster.connection import connect, disconnect
+from stillhouse.cluster.connection import RUNS, connect, disconnect, joins, warn_of_hidden_root
+from stillhouse.cluster.membership import Node, nodes_watched
 from stillhouse.cluster.resources import cluster_device
-from stillhouse.core.artifacts import FORMAT, Workspace, locked, remove_leftovers
+from stillhouse.core.artifacts import FORMAT, MANIFEST, Workspace, locked, remove_leftovers, remove_unfinished
 from stillhouse.core.console import diverted_chatter, doing, never_silent
 from stillhouse.core.notes import NOTES, fetch_notes, publish_notes
 from stillhouse.core.remotes import remote_at
@@ -62,9 +64,12 @@ def session(
         never_silent(),
         doing("working"),
     ):
-        # No other process writes files here now; folders of artifacts have locks of their own.
-        for folder in (root, *(root / name for name in NOTES)):
+        # No other process writes files here now; unfinished artifacts have locks of their own.
+        finished = [manifest.parent for manifest in root.glob(f"*/*/{MANIFEST}")]
+        for folder in (root, *(root / name for name in NOTES), *finished):
             remove_leftovers(folder)
+        for folder in finished:  # Its maker may have ended between the manifest and this.
+            remove_unfinished(folder)
         fetch_notes(workspace)
         if check is not None:
             check()
@@ -72,8 +77,19 @@ def session(
             if not local:
                 with signals_kept(), doing("starting Ray, or joining its cluster"):
                     connect(address, nested=nested, verbose=verbose)
-            yield workspace, cluster_device(device)
+            with contextlib.ExitStack() as watching:
+                if not local and joins(address):
+                    watching.enter_context(nodes_watched(lambda node: _greet(node, root, remote)))
+                yield workspace, cluster_device(device)
             publish_notes(workspace)
         finally:
             if not local:
                 disconnect()
+            # A trial that takes too long to stop is ended by Tune, and leaves its folder.
+            shutil.rmtree(root / RUNS, ignore_errors=True)
+
+
+def _greet(node: Node, root: Path, remote: str) -> None:
+    """A node that joins must see the workspace, unless all is in a remote."""
+    if not remote:
+        warn_of_hidden_root(node, root)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.console import warn
+from stillhouse.core.json_text import parse_json
 from stillhouse.plan.stage import Stage
 from stillhouse.tracking.location import sqlite_path, tracking_uri
 from stillhouse.tracking.reading import tag_runs
@@ -42,8 +43,8 @@ def record_test_use(workspace: Workspace, suite: str, what: str) -> int:
 def suite_in(line: bytes) -> str | None:
     """The suite that a line of the log names; None if the line is damaged."""
     try:
-        return str(json.loads(line)["suite"])
-    except (ValueError, KeyError, TypeError, RecursionError):
+        return str(parse_json(line)["suite"])
+    except (ValueError, KeyError, TypeError):
         return None
 
 

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from stillhouse.core.artifacts import MANIFEST, Workspace, locked, remove_leftovers
+from stillhouse.core.artifacts import CHECKPOINTS, MANIFEST, Workspace, locked, remove_leftovers
 from stillhouse.core.databases import copies_of, damage_of_database, is_good_copy, newest_copy
 from stillhouse.core.errors import BadInput
 from stillhouse.core.integrity import QUARANTINE, damaged_files, put_aside
@@ -23,7 +23,6 @@ from stillhouse.sweeps.test_log import TEST_LOG, suite_in
 from stillhouse.teachers.store import verify_store
 from stillhouse.tracking.journal import damaged_lines, trial_states
 from stillhouse.tracking.location import mend, sqlite_path, tracking_uri
-from stillhouse.training.checkpoint import FOLDER as CHECKPOINTS
 from stillhouse.training.checkpoint import damage_of_checkpoint, heal, path_of, steps
 from stillhouse.training.metrics_log import parsed
 from stillhouse.training.models import DELIVERED, SWEEPS

@@ -13,7 +13,6 @@ from stillhouse.core.artifacts import (
     read_json,
     read_manifest,
     remove_leftovers,
-    sha256_of,
     write_atomically,
     write_json,
 )
@@ -28,6 +27,7 @@ from stillhouse.teachers.shards import (
     Shard,
     Work,
     digest_of,
+    encoded,
     part_name,
     publish_shard,
     published_shards,
@@ -191,8 +191,11 @@ def _found(work: Work, index: int, table_rows: int) -> Shard | None:
         with pa.memory_map(str(path)) as source, pa.ipc.open_file(source) as reader:
             batch, notes = reader.get_batch(0), reader.schema.metadata
             tokens, embedding = int(notes[b"tokens"]), reader.schema.field("embedding").type
+            row, vectors = batch["row"].to_numpy(), batch["embedding"].flatten().to_numpy()
+            stored = vectors.reshape(batch.num_rows, -1)
             # Those of older versions do not state it.
-            whole = b"sha256" not in notes or notes[b"sha256"].decode() == _digest(batch, tokens)
+            whole = b"sha256" not in notes or notes[b"sha256"].decode() == digest_of(row, stored, tokens)
+            content = encoded(row, stored, tokens, work.store.dtype)
     except (FileNotFoundError, pa.ArrowInvalid, ValueError, KeyError, TypeError):
         return None
     except OSError as error:
@@ -205,13 +208,11 @@ def _found(work: Work, index: int, table_rows: int) -> Shard | None:
         return None
     if embedding.value_type != ARROW_TYPE[work.store.dtype]:
         return None
-    size, sha256 = path.stat().st_size, sha256_of(path)
-    return Shard(index, rows, len(rejected), embedding.list_size, tokens, size, sha256)
-
-
-def _digest(batch: Any, tokens: int) -> str:
-    vectors = batch["embedding"].flatten().to_numpy()
-    return digest_of(batch["row"].to_numpy(), vectors.reshape(batch.num_rows, -1), tokens)
+    if path.read_bytes() != content:
+        # What is damaged is not the vectors but what the file has beside them.
+        write_atomically(path, content)
+    sha256 = hashlib.sha256(content).hexdigest()
+    return Shard(index, rows, len(rejected), embedding.list_size, tokens, len(content), sha256)
 
 
 def _rejected(folder: Path, index: int) -> list[dict[str, Any]] | None:

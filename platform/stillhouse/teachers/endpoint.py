@@ -27,6 +27,7 @@ import numpy.typing as npt
 
 from stillhouse.core.console import say, warn
 from stillhouse.core.errors import BadInput, Hindered
+from stillhouse.core.json_text import parse_json
 from stillhouse.core.redaction import HIDDEN, redacted
 from stillhouse.plan.data import Endpoint
 from stillhouse.teachers.vector_files import UNIT_TOLERANCE
@@ -210,10 +211,10 @@ class Client:
     def _read(self, content: bytes, number: int) -> tuple[Vectors, int]:
         """Check an answer, and return its vectors in the order of the texts."""
         try:
-            answer = json.loads(content)
+            answer = parse_json(content)
             rows = [(row["index"], row["embedding"]) for row in answer["data"]]
             tokens = int((answer.get("usage") or {}).get("total_tokens") or 0)
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        except (ValueError, TypeError, KeyError, AttributeError):
             raise _Transient(
                 f"an answer that is not of the protocol, {self._hidden(repr(content[:_SHOWN]))}"
             ) from None

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import torch
 
-from stillhouse.core.artifacts import Workspace, read_manifest, replacing, sha256_of, write_json
+from stillhouse.core.artifacts import Workspace, read_manifest, write_atomically, write_json
 from stillhouse.core.identity import fingerprint
 from stillhouse.core.integrity import OWN, is_unchanged, with_own_sum
 from stillhouse.core.remotes import File, Remote
@@ -194,7 +194,9 @@ def write_shard(
     else:
         (folder / quarantine_name(index)).unlink(missing_ok=True)
     kept = np.setdiff1d(np.arange(len(vectors_NE)), np.fromiter(reasons, np.int64, len(reasons)))
-    size, sha256 = _write(folder / part_name(index), first + kept, stored_NE[kept], tokens, store.dtype)
+    content = encoded(first + kept, stored_NE[kept], tokens, store.dtype)
+    write_atomically(folder / part_name(index), content)
+    size, sha256 = len(content), hashlib.sha256(content).hexdigest()
     seconds = time.perf_counter() - start
     shard = Shard(index, len(kept), len(rejected), vectors_NE.shape[1], tokens, size, sha256, seconds)
     publish_shard(work, shard, rejected)
@@ -284,15 +286,15 @@ def _faults(vectors_NE: Vectors, stored_NE: npt.NDArray[Any]) -> dict[int, str]:
     return faults
 
 
-def _write(
-    path: Path, rows: IntArray, stored_NE: npt.NDArray[Any], tokens: int, dtype: str
-) -> tuple[int, str]:
+def encoded(rows: IntArray, stored_NE: npt.NDArray[Any], tokens: int, dtype: str) -> bytes:
+    """Return the bytes of a shard's file."""
     dim = stored_NE.shape[1]
     values = pa.array(np.ascontiguousarray(stored_NE).reshape(-1), ARROW_TYPE[dtype])
     columns = [pa.array(rows, pa.int64()), pa.FixedSizeListArray.from_arrays(values, dim)]
     notes = {"tokens": str(tokens), "sha256": digest_of(rows, stored_NE, tokens)}
     batch = pa.record_batch(columns, schema=schema(dim, dtype, notes))
-    with replacing(path) as temporary:
-        with pa.OSFile(str(temporary), "wb") as sink, pa.ipc.new_file(sink, batch.schema) as writer:
-            writer.write_batch(batch)
-        return temporary.stat().st_size, sha256_of(temporary)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    content: bytes = sink.getvalue().to_pybytes()
+    return content

@@ -1,11 +1,11 @@
 """Checks of a model's folder before anything in it is loaded: its links, its modules, its weights."""
 
-import json
 import os
 from pathlib import Path
 from typing import Any
 
 from stillhouse.core.errors import BadInput
+from stillhouse.core.json_text import parse_json
 
 _LONGEST_HEADER = 100_000_000
 """Bytes of the longest header that safetensors itself accepts."""
@@ -85,9 +85,9 @@ def _problem(path: Path) -> str:
             return f"it states a header of {length:,} bytes, and has {size:,}"
         header = file.read(length)
     try:
-        tensors = {name: each for name, each in json.loads(header).items() if name != "__metadata__"}
+        tensors = {name: each for name, each in parse_json(header).items() if name != "__metadata__"}
         ends = [int(each["data_offsets"][1]) for each in tensors.values()]
-    except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError):
         return "its header does not say where the tensors are"
     stated = 8 + length + max(ends, default=0)
     return "" if stated == size else f"its tensors end at byte {stated:,}, and the file at {size:,}"

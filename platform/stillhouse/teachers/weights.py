@@ -3,7 +3,6 @@
 import functools
 import hashlib
 import importlib.util
-import json
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from stillhouse.core.artifacts import sha256_of
 from stillhouse.core.errors import BadInput, require
+from stillhouse.core.json_text import parse_json
 from stillhouse.plan.data import Model
 from stillhouse.teachers.untrusted import check_links, check_modules, check_weights
 
@@ -180,9 +180,9 @@ def _modules(folder: Path) -> list[str]:
             )
         return []
     try:
-        modules = list(json.loads(described.read_bytes()))
+        modules = list(parse_json(described.read_bytes()))
         paths = [str(module["path"]) for module in modules if module["path"]]
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
+    except (ValueError, TypeError, KeyError) as error:
         raise BadInput(
             f"{described} must be a list of modules in JSON, but reading it gave: {error!r}. Download or "
             "export the model again."

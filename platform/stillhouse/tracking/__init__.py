@@ -5,7 +5,6 @@ object per line (``step``, ``examples``, ``time``, ``metrics``), and `MetricsTai
 """
 
 import contextlib
-import json
 import platform
 import subprocess
 import threading
@@ -14,6 +13,8 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Protocol
+
+from stillhouse.core.json_text import parse_json
 
 Key = tuple[str, ...]
 """Which run: (sweep,), (sweep, trial) or (sweep, trial, stage); the parent's key lacks the last part."""
@@ -189,10 +190,10 @@ class _OpenLog:
 def _row(line: bytes) -> Row | None:
     """Parse a line; None for one that a killed worker left half written and a later worker appended to."""
     try:
-        entry = json.loads(line)
+        entry = parse_json(line)
         metrics = {"examples": entry["examples"], **entry["metrics"]}
         return Row(int(entry["step"]), float(entry["time"]), {k: float(v) for k, v in metrics.items()})
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, KeyError, TypeError):
         return None
 
 

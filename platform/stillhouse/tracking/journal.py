@@ -10,6 +10,7 @@ from typing import Any
 
 from stillhouse.core.artifacts import remove_leftovers
 from stillhouse.core.console import warn
+from stillhouse.core.json_text import parse_json
 from stillhouse.core.notes import read_note, read_note_twice, write_note, write_note_twice
 from stillhouse.core.redaction import redacted, redacted_json
 from stillhouse.tracking import TRIAL, Key
@@ -224,10 +225,10 @@ def trial_states(folder: Path) -> dict[int, str]:
 def _parsed(line: bytes) -> Entry | None:
     """Parse a line of the journal; None if it is damaged."""
     try:
-        entry = json.loads(line)
+        entry = parse_json(line)
         needed = _FIELDS[entry["do"]]
         whole = isinstance(entry["key"], list) and isinstance(entry["time"], int) and needed <= set(entry)
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, KeyError, TypeError):
         return None
     rows = entry.get("rows", [])
     whole = whole and isinstance(rows, list) and all(isinstance(r, list) and len(r) == 3 for r in rows)

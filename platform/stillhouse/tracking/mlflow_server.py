@@ -6,7 +6,7 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -52,7 +52,7 @@ class Server:
         self._experiment_id = ""
         self._runs: dict[Key, _Run] = {}
         self._loaded = False
-        self._doubtful = self._doubted = False
+        self._doubtful = False
 
     def send(self, entries: list[Entry]) -> None:
         """Send metrics of any runs together, or one entry of another kind."""
@@ -87,11 +87,11 @@ class Server:
 
     def doubt(self) -> None:
         """Note that a call failed, so that it is unknown whether it was carried out."""
-        self._doubtful = self._doubted = True
+        self._doubtful = True
 
     def tidy(self) -> None:
-        """Remove, at the end, the duplicates that late requests may have made."""
-        if self._doubted:
+        """Remove, at the end, the duplicates that late or repeated requests may have made."""
+        if self._client is not None:
             self._load()
 
     def settle(self) -> None:
@@ -126,7 +126,7 @@ class Server:
         self._client = client
 
     def _load(self) -> None:
-        """Read the journal's runs. Of two with one key the fuller stays: the other is a call that hung."""
+        """Read the journal's runs. Of two with one key that stays which is written to, else the fuller."""
         query, token, runs = f"tags.`{_JOURNAL}` = '{self.journal.id}'", None, []
         while True:
             page = self._client.search_runs([self._experiment_id], query, page_token=token)
@@ -135,7 +135,8 @@ class Server:
             if not token:
                 break
         kept: dict[Key, Any] = {}
-        for run in sorted(runs, key=lambda r: (-len(r.data.metrics) - len(r.data.params), r.info.start_time)):
+        used = {run.id for run in self._runs.values()}
+        for run in sorted(runs, key=lambda run: _worth(run, used), reverse=True):
             key = tuple(run.data.tags[level] for level in _LEVELS if level in run.data.tags)
             if key in kept:
                 self._client.delete_run(run.info.run_id)
@@ -312,6 +313,12 @@ def saved_view(view: View, created_ms: int) -> str:
         "state": json.dumps(state),
     }
     return json.dumps(envelope)
+
+
+def _worth(run: Any, used: Collection[str]) -> tuple[bool, int, bool, int]:
+    """Order runs with one key: a later duplicate is empty, and has not ended."""
+    fullness = len(run.data.metrics) + len(run.data.params)
+    return run.info.run_id in used, fullness, run.info.status != "RUNNING", -run.info.start_time
 
 
 def _name(name: str) -> str:

@@ -15,13 +15,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from stillhouse.core.artifacts import remove_leftovers, replacing
+from stillhouse.core.artifacts import CHECKPOINTS, remove_leftovers, replacing
 from stillhouse.core.console import warn
 from stillhouse.core.errors import BadInput, Hindered, blocked
 from stillhouse.core.integrity import moved, put_aside
 from stillhouse.core.tensors import read_tensors
-
-FOLDER = "checkpoints"
 
 
 def save(folder: Path, step: int, state: Mapping[str, Any]) -> None:
@@ -96,7 +94,7 @@ def _missing_best(folder: Path, step: int, good: Collection[int]) -> str:
 
 def steps(folder: Path) -> list[int]:
     """List the steps that have a checkpoint, in order."""
-    return sorted(map(step_of, (folder / FOLDER).glob("step-*.pt")))
+    return sorted(map(step_of, (folder / CHECKPOINTS).glob("step-*.pt")))
 
 
 def step_of(path: Path) -> int:
@@ -106,7 +104,7 @@ def step_of(path: Path) -> int:
 
 def path_of(folder: Path, step: int) -> Path:
     """Return the file of the checkpoint of a step."""
-    return folder / FOLDER / f"step-{step:09d}.pt"
+    return folder / CHECKPOINTS / f"step-{step:09d}.pt"
 
 
 def prune(folder: Path, keep: Collection[int]) -> None:
@@ -114,7 +112,7 @@ def prune(folder: Path, keep: Collection[int]) -> None:
     for step in steps(folder):
         if step not in keep:
             path_of(folder, step).unlink(missing_ok=True)
-    remove_leftovers(folder / FOLDER)
+    remove_leftovers(folder / CHECKPOINTS)
 
 
 def rng_state() -> dict[str, Any]:

@@ -6,6 +6,7 @@ from typing import Any
 
 from stillhouse.core.artifacts import MANIFEST, Workspace
 from stillhouse.core.identity import canonical
+from stillhouse.core.json_text import parse_json
 from stillhouse.plan.stage import Stage
 from stillhouse.training.models import PLAN
 
@@ -43,10 +44,10 @@ def _seconds_per_example(workspace: Workspace) -> dict[str, float]:
     rates: dict[str, float] = {}
     for path in manifests[:_LOOKED_AT]:
         try:
-            plan = json.loads((path.parent / PLAN).read_text(encoding="utf-8"))
-            manifest = json.loads(path.read_text(encoding="utf-8"))
+            plan = parse_json((path.parent / PLAN).read_text(encoding="utf-8"))
+            manifest = parse_json(path.read_text(encoding="utf-8"))
             rates.setdefault(_likeness(plan), manifest["seconds"] / manifest["examples"])
-        except (OSError, ValueError, KeyError, TypeError, ArithmeticError, RecursionError):
+        except (OSError, ValueError, KeyError, TypeError, ArithmeticError):
             continue  # an estimate needs no file that is damaged or of another version
     return rates
 

@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import math
-import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,10 +12,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from stillhouse.core.artifacts import write_manifest
+from stillhouse.core.artifacts import remove_unfinished, write_manifest
 from stillhouse.core.console import warn
 from stillhouse.core.distributed import rank, world_size
 from stillhouse.core.types import Batch, FittedObjective, RemarkingObjective, Terms
+from stillhouse.core.watchdog import Watchdog
 from stillhouse.plan.stage import Stage
 from stillhouse.students.cpu.attention import optimise_for_cpu
 from stillhouse.training import checkpoint
@@ -68,6 +68,7 @@ def fit(
     keep: int = 1,
     stop_requested: Callable[[], bool] | None = None,
     published: PublishedRun | None = None,
+    step_limit_s: float = 0.0,
 ) -> None:
     """Train a stage to its end, continuing from its newest checkpoint.
 
@@ -90,6 +91,7 @@ def fit(
             soup keeps as many as that needs.
         stop_requested: Called between steps; returning True checkpoints and ends the run, as a signal does.
         published: Keeps the checkpoints in the workspace's remote; None if there is none.
+        step_limit_s: Seconds after which a step that does not end ends the process; 0 for no limit.
 
     Raises:
         Diverged: The loss is not finite, or the student collapsed.
@@ -113,11 +115,12 @@ def fit(
             loop.finish(evaluate)
         for past in loop.progress.curve:
             loop.report(on_evaluation, past)
-        with stop_signals() as signalled:
+        with stop_signals() as signalled, Watchdog(step_limit_s) as watchdog:
             loop.train(
                 evaluate,
                 on_evaluation,
                 lambda: signalled.is_set() or (stop_requested is not None and stop_requested()),
+                watchdog,
             )
     finally:
         loop.metrics_log.close()
@@ -169,12 +172,14 @@ class _Loop:
         evaluate: Evaluate | None,
         on_evaluation: OnEvaluation | None,
         stop_requested: Callable[[], bool],
+        watchdog: Watchdog,
     ) -> None:
-        """Step until the budget or patience is spent."""
+        """Step until the budget or patience is spent; evaluations may take as long as they want."""
         upcoming = batches(self.stage, self.table, self.device, self.progress.step, self.batching)
         self._tick = self._saved = time.perf_counter()
         with contextlib.closing(upcoming):
             while not self.progress.ended(self.stage, self.batching):
+                watchdog.feed()
                 self._step(upcoming)
                 if self._logs_at(self.progress.step):
                     self._log()
@@ -182,6 +187,7 @@ class _Loop:
                     self._write(self.shares)
                     self.shares = {}
                 if self._evaluation_due(self.progress.step):
+                    watchdog.rest()
                     self._evaluate(evaluate, on_evaluation)
                 if not self.progress.ended(self.stage, self.batching):
                     self._control(stop_requested)
@@ -212,7 +218,7 @@ class _Loop:
             self.stage, self.progress, seen, chosen, sha256, self.table.dropped, self._teacher_dim(), soup
         )
         write_manifest(self.folder, manifest)
-        shutil.rmtree(self.folder / checkpoint.FOLDER, ignore_errors=True)
+        remove_unfinished(self.folder)
         if self.published is not None:
             self.published.finished()
         return self.progress.curve[-1]
@@ -349,6 +355,12 @@ class _Loop:
 
     def _save(self) -> None:
         self._lap()
+        if not all(bool(torch.isfinite(weights).all()) for weights in self.trained):
+            # Nothing that continues from them could recover.
+            raise Diverged(
+                f"{self.stage.label}: the weights must be finite, but at step {self.progress.step} of "
+                f"{self.batching.steps} some are not; the learning rate may be too high."
+            )
         rngs = from_all_ranks(checkpoint.rng_state())
         on_rank0(lambda: self._write_checkpoint(rngs))
         self._saved = time.perf_counter()

@@ -7,13 +7,15 @@ from dataclasses import dataclass
 from types import TracebackType
 
 from stillhouse.core.artifacts import Workspace
-from stillhouse.core.console import Progress, say
+from stillhouse.core.console import Progress, duration, say
 from stillhouse.core.errors import BadInput
 from stillhouse.plan.stage import Stage
 from stillhouse.training.metrics_log import NAME, read_lines
 
 EVERY_S = 20.0
 """Seconds after which a plan that nothing was printed about gets a line."""
+STALLED_S = 120.0
+"""Seconds without news after which a line says so, instead of a rate and a time."""
 _POLL_S = 0.5
 
 
@@ -27,11 +29,13 @@ class _Followed:
         heard: When something was last printed about it, on the monotonic clock.
         beside: Whether a line is printed only if it has seen more examples since the last one.
         told: Examples that it had seen at the last line.
+        moved: When it was last seen to advance, on the monotonic clock.
     """
 
     stage: Stage
     progress: Progress
     heard: float
+    moved: float
     beside: bool = False
     told: int = 0
 
@@ -64,7 +68,7 @@ class PlanFollower:
         """
         progress = Progress(title, "examples", every_s=0)
         with self._lock:
-            self._followed[title] = _Followed(stage, progress, time.monotonic(), beside)
+            self._followed[title] = _Followed(stage, progress, time.monotonic(), time.monotonic(), beside)
 
     def heard(self, title: str) -> None:
         """Something else was printed about a plan."""
@@ -88,9 +92,14 @@ class PlanFollower:
             with contextlib.suppress(OSError, BadInput):  # what trains it will say what is wrong
                 seen, total = seen_of(each.stage, self.workspace)
                 moved, each.told = seen != each.told, seen
+                if moved:
+                    each.moved = now
                 if each.beside and not moved:
                     continue
-                if seen < total:
+                if seen < total and now - each.moved >= STALLED_S:
+                    still = duration(now - each.moved)
+                    say(f"  {each.progress.what}: {seen:,} of {total:,} examples, no news for {still}")
+                elif seen < total:
                     each.progress(seen, total)
                 elif not self.workspace.finished(each.stage):
                     say(f"  {each.progress.what}: all {total:,} examples seen, evaluating")

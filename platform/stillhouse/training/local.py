@@ -92,6 +92,7 @@ def fit_here(
         checkpoint_seconds=where.checkpoint_seconds,
         stop_requested=stop_requested,
         published=published_run(stage, workspace),
+        step_limit_s=where.step_limit_s if where.workers == 1 else 0.0,
     )
 
 

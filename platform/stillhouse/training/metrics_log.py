@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from stillhouse.core.console import warn
+from stillhouse.core.json_text import parse_json
 
 NAME = "metrics.jsonl"
 
@@ -71,8 +72,8 @@ def parsed(line: bytes) -> dict[str, Any] | None:
     if not line.endswith(b"\n"):
         return None
     try:
-        entry = json.loads(line)
-    except (ValueError, RecursionError):
+        entry = parse_json(line)
+    except ValueError:
         return None
     whole = isinstance(entry, dict) and isinstance(entry.get("step"), int) and "metrics" in entry
     return entry if whole else None

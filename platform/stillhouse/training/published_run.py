@@ -11,7 +11,7 @@ import threading
 import uuid
 from pathlib import Path
 
-from stillhouse.core.artifacts import FETCHING, Workspace
+from stillhouse.core.artifacts import CHECKPOINTS, FETCHING, Workspace
 from stillhouse.core.console import say, warn
 from stillhouse.core.errors import BadInput
 from stillhouse.core.remotes import Remote
@@ -19,7 +19,6 @@ from stillhouse.plan.stage import Stage
 from stillhouse.training import checkpoint
 from stillhouse.training.metrics_log import NAME
 
-_KIND = "checkpoints"
 _LAST_WORDS_SECONDS = 100.0
 """How long the end of a run waits for its last checkpoint to be published."""
 
@@ -36,7 +35,7 @@ class PublishedRun:
     def __init__(self, stage: Stage, workspace: Workspace, remote: Remote) -> None:
         self.stage, self.workspace, self.remote = stage, workspace, remote
         self.folder = workspace.place(stage)
-        self.key = f"{_KIND}/{self.folder.name}"
+        self.key = f"{CHECKPOINTS}/{self.folder.name}"
         self._waiting: Path | None = None
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
@@ -88,13 +87,13 @@ class PublishedRun:
     def _snapshot(self) -> Path:
         """Link the checkpoints, which training may remove meanwhile, and copy the log, which grows."""
         folder = self.folder / f".publishing-{uuid.uuid4().hex}.tmp"
-        (folder / checkpoint.FOLDER).mkdir(parents=True)
+        (folder / CHECKPOINTS).mkdir(parents=True)
         for step in checkpoint.steps(self.folder):
             path = checkpoint.path_of(self.folder, step)
             try:
-                os.link(path, folder / checkpoint.FOLDER / path.name)
+                os.link(path, folder / CHECKPOINTS / path.name)
             except OSError:  # not every file system has links
-                shutil.copyfile(path, folder / checkpoint.FOLDER / path.name)
+                shutil.copyfile(path, folder / CHECKPOINTS / path.name)
         if (self.folder / NAME).exists():
             shutil.copyfile(self.folder / NAME, folder / NAME)
         return folder

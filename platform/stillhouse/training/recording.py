@@ -3,11 +3,18 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from stillhouse.core.artifacts import Workspace, locked, remove_leftovers, write_array, write_manifest
+from stillhouse.core.artifacts import (
+    Workspace,
+    locked,
+    remove_leftovers,
+    remove_unfinished,
+    write_array,
+    write_manifest,
+)
 from stillhouse.core.identity import canonical
 from stillhouse.core.types import IntArray, ValueArray
 from stillhouse.corpora.tables import open_rows, open_texts, open_values
-from stillhouse.examples.resumable_parts import in_parts, remove_parts
+from stillhouse.examples.resumable_parts import in_parts
 from stillhouse.plan.data import Examples, Recorded
 from stillhouse.training.models import encoder_in
 from stillhouse.training.scorer import StudentScorer
@@ -84,7 +91,7 @@ def record(
             write_array(folder / f"{name}.npy", array)
         write_manifest(folder, {"rows": count, "plan": canonical(examples)})
         workspace.publish(examples)
-        remove_parts(folder)
+        remove_unfinished(folder)
 
 
 def _source_arrays(

@@ -22,6 +22,8 @@ class Where:
             plain processes on this machine.
         checkpoint_seconds: Maximum time between two checkpoints in seconds.
         search: A pool of actors that dev evaluators search with; None searches in the process.
+        step_limit_s: Seconds after which a step that does not end ends its process; 0 for no limit, which
+            several training processes never have.
         max_failures: Number of lost workers that Ray Train replaces before it gives up.
     """
 
@@ -30,6 +32,7 @@ class Where:
     workers: int = 1
     checkpoint_seconds: float = 60.0
     search: Any = None
+    step_limit_s: float = 0.0
     max_failures: int = 3
 
     def __post_init__(self) -> None:

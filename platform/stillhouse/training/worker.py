@@ -4,6 +4,7 @@ import contextlib
 import os
 import shutil
 import socket
+import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.distributed as dist
 
+from stillhouse.cluster.connection import RUNS
 from stillhouse.core.artifacts import Workspace, locked
 from stillhouse.core.distributed import rank
 from stillhouse.core.errors import BadInput
@@ -166,7 +168,7 @@ def _through_ray(task: RankTask, device: str) -> None:
     from stillhouse.training.worker_rendezvous import torch_config
 
     on_gpu, where, stage = device.startswith("cuda"), task.where, task.stage
-    run_folder = task.workspace.root / "ray" / f"{stage.label}-{stage.fingerprint}"
+    run_folder = task.workspace.root / RUNS / f"{stage.label}-{stage.fingerprint}"
     trainer = TorchTrainer(
         _ray_rank,
         train_loop_config={"task": task, "device": device},
@@ -214,6 +216,10 @@ def _local_rank(number: int, task: RankTask, device: str, meeting: str) -> None:
         train_rank(task, f"cuda:{number}" if on_gpu else device)
     finally:
         dist.destroy_process_group()
+    # Threads of gloo outlive the group; one that frees a tensor while Python ends aborts the process.
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
 
 
 @contextlib.contextmanager

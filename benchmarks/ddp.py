@@ -15,6 +15,7 @@ from harness import Row, arguments, at_least, finish, ratio, spread
 from stages import Marks, logged_losses, make_stage, opened
 from torch.multiprocessing.spawn import spawn
 
+from stillhouse.core.distributed import end_rank
 from stillhouse.core.identity import spec
 from stillhouse.objectives.information_bottleneck import InformationBottleneck
 from stillhouse.plan.stage import Stage
@@ -39,7 +40,7 @@ def worker(rank: int, workers: int, stage: Stage, folder: str) -> None:
         seconds = (counted[-1] - counted[0]) / (len(counted) - 1) / CONTROL_EVERY
         (Path(folder) / "seconds").write_text(str(seconds))
     dist.barrier()
-    dist.destroy_process_group()
+    end_rank()
 
 
 def measured(workers: int, stage: Stage) -> tuple[float, list[float]]:

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.multiprocessing.spawn import spawn
 from torch.nn.parallel import DistributedDataParallel
 
-from stillhouse.core.distributed import gather, rank, world_size
+from stillhouse.core.distributed import end_rank, gather, rank, world_size
 from stillhouse.core.identity import Spec, spec
 from stillhouse.core.types import Batch, Encoding, LayeredObjective, Terms, Tokens
 from stillhouse.losses.contrastive import InfoNCE, SupervisedInfoNCE
@@ -260,7 +260,7 @@ def worker(number: int, folder: str) -> None:
         wrapped = build(name)
         results[f"detached {name}"] = train(name, DistributedDataParallel(wrapped), wrapped, [half], steps=1)
     torch.save(results, f"{folder}/{number}.pt")
-    dist.destroy_process_group()
+    end_rank()
 
 
 @pytest.fixture(scope="module")

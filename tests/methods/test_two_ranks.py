@@ -22,7 +22,7 @@ from torch.multiprocessing.spawn import spawn
 
 from stillhouse import objectives
 from stillhouse.core import distributed
-from stillhouse.core.distributed import rank, world_size
+from stillhouse.core.distributed import end_rank, rank, world_size
 from stillhouse.core.identity import fingerprint, spec
 from stillhouse.core.types import Batch, Encoding, FittedObjective, Tokens
 from stillhouse.corpora.word_vectors import write_vocabulary
@@ -207,7 +207,7 @@ def worker(number: int, folder: str) -> None:
             with gathering(how):
                 results[name][how.__name__] = train(stage, half)
     torch.save(results, f"{folder}/{number}.pt")
-    dist.destroy_process_group()
+    end_rank()
 
 
 @pytest.fixture(scope="module")

@@ -16,6 +16,7 @@ from stand_ins import Tiny, Vectors, Words, dev, stage, table, tensors, weight_f
 from torch.multiprocessing.spawn import spawn
 
 from stillhouse.core.artifacts import read_manifest
+from stillhouse.core.distributed import end_rank
 from stillhouse.core.errors import BadInput
 from stillhouse.core.identity import spec
 from stillhouse.objectives.alignment import Alignment
@@ -200,7 +201,7 @@ def worker(number: int, folder: str) -> None:
     dist.init_process_group("gloo", init_method=f"file://{folder}/group", rank=number, world_size=2)
     for at, ways in enumerate(WAYS):
         fit(without_dropout(ways), long_table(), Path(folder) / f"ranks-{at}")
-    dist.destroy_process_group()
+    end_rank()
 
 
 def test_two_ranks_equal_one_process(tmp_path: Path) -> None:

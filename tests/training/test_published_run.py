@@ -153,6 +153,22 @@ def test_a_remote_that_fails_does_not_stop_the_training(
     assert one.finished(plan()) and remote.has(one.key(plan())), "published by whoever asks next"
 
 
+def test_the_end_of_a_stage_waits_for_the_checkpoint_that_is_being_sent(
+    remote: Remote, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The manifest removes temporary folders, also the one that is read here."""
+    complete = []
+
+    def slow(run: PublishedRun, snapshot: Path) -> None:
+        files = [path for path in snapshot.rglob("*") if path.is_file()]
+        time.sleep(1.0)
+        complete.append(bool(files) and all(path.exists() for path in files))
+
+    monkeypatch.setattr(PublishedRun, "_publish", slow)
+    train(Workspace(tmp_path / "one", remote))
+    assert complete and all(complete)
+
+
 def test_while_one_is_published_only_the_newest_waits(
     remote: Remote, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -217,6 +217,8 @@ class _Loop:
         manifest = summary(
             self.stage, self.progress, seen, chosen, sha256, self.table.dropped, self._teacher_dim(), soup
         )
+        if self.published is not None:
+            self.published.last()
         write_manifest(self.folder, manifest)
         remove_unfinished(self.folder)
         if self.published is not None:

@@ -73,6 +73,17 @@ class PublishedRun:
         if thread is not None:
             thread.join(_LAST_WORDS_SECONDS)
 
+    def last(self) -> None:
+        """Let go of the checkpoint that waits, and wait for the one that is being published.
+
+        Call it before the manifest is written, which removes the files that are being read.
+        """
+        with self._changed:
+            dropped, self._waiting = self._waiting, None
+        if dropped is not None:
+            shutil.rmtree(dropped, ignore_errors=True)
+        self.close()
+
     def finished(self) -> None:
         """Publish the finished stage, and remove its checkpoints.
 
@@ -80,7 +91,6 @@ class PublishedRun:
             Hindered: The remote does not take it. The stage is finished here, and is published by the next
                 process that asks for it.
         """
-        self.close()
         self.workspace.publish(self.stage)
         self.remote.remove(self.key)
 
@@ -112,6 +122,9 @@ class PublishedRun:
                 if str(error) != self._reported:
                     self._reported = str(error)
                     warn(f"{self.stage.label}: its checkpoints are on this node alone for now. {error}")
+            except FileNotFoundError:  # The stage was finished meanwhile, which nobody waited for any longer.
+                if snapshot.exists():
+                    raise
             finally:
                 shutil.rmtree(snapshot, ignore_errors=True)
 

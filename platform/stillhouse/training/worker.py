@@ -4,7 +4,6 @@ import contextlib
 import os
 import shutil
 import socket
-import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
@@ -18,7 +17,7 @@ import torch.distributed as dist
 
 from stillhouse.cluster.connection import RUNS
 from stillhouse.core.artifacts import Workspace, locked
-from stillhouse.core.distributed import rank
+from stillhouse.core.distributed import end_rank, rank
 from stillhouse.core.errors import BadInput
 from stillhouse.core.machine import ranks_on_loopback, variables_set
 from stillhouse.plan.stage import Stage
@@ -214,12 +213,10 @@ def _local_rank(number: int, task: RankTask, device: str, meeting: str) -> None:
     )
     try:
         train_rank(task, f"cuda:{number}" if on_gpu else device)
-    finally:
+    except BaseException:
         dist.destroy_process_group()
-    # Threads of gloo outlive the group; one that frees a tensor while Python ends aborts the process.
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(0)
+        raise
+    end_rank()
 
 
 @contextlib.contextmanager

@@ -96,6 +96,8 @@ def test_what_was_mended_stays_so(case: str, fuzz: dict[str, Any], tmp_path: Pat
         (23, "scored text", 2680),
         (22, "weights", 23749),
         (23, "manifests", 5219),
+        (31, "vectors from elsewhere", 68),
+        (32, "vectors from elsewhere", 495),
     ],
 )
 def test_inputs_that_crashed_once_do_not(

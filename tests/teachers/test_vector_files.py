@@ -291,6 +291,19 @@ def test_a_file_without_any_vector_is_refused(tmp_path: Path) -> None:
         find_vectors(str(tmp_path / "none.parquet"))
 
 
+def test_offsets_that_lead_out_of_the_file_are_refused(tmp_path: Path) -> None:
+    """Arrow believes the offsets of a stream; what lies behind them is other memory, or none."""
+    rows = table(["a", "b"], pa.array([[1.0, 0.0], [0.6, 0.8]], pa.list_(pa.float32())))
+    path = tmp_path / "v.arrow"
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, rows.schema) as writer:
+        writer.write_table(rows)
+    good, bad = (np.array([0, 2, end], np.int32).tobytes() for end in (4, 1 << 30))
+    assert path.read_bytes().count(good) == 1
+    path.write_bytes(path.read_bytes().replace(good, bad))
+    with pytest.raises(BadInput, match="must be a complete Parquet or Arrow file"):
+        find_vectors(str(tmp_path))
+
+
 def test_a_later_file_of_another_dimension_is_refused(workspace: Workspace, tmp_path: Path) -> None:
     pq.write_table(table(["a"], np.ones((1, 4), np.float32)), tmp_path / "1.parquet")
     pq.write_table(table(["b"], np.ones((1, 3), np.float32)), tmp_path / "2.parquet")

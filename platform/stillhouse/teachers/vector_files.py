@@ -7,7 +7,7 @@ vectors, lists of floats. A text of ours and one of the files are the same if th
 
 import contextlib
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -411,13 +411,14 @@ def _batches(
             if magic.startswith(b"PAR1"):
                 table = pq.ParquetFile(file)
                 used = columns.used() if columns else None
-                yield table.schema_arrow, table.iter_batches(batch_size=_BATCH, columns=used)
+                yield table.schema_arrow, _checked(table.iter_batches(batch_size=_BATCH, columns=used))
             elif magic == b"ARROW1":
                 reader = pa.ipc.open_file(file)
-                yield reader.schema, (reader.get_batch(at) for at in range(reader.num_record_batches))
+                batches = (reader.get_batch(at) for at in range(reader.num_record_batches))
+                yield reader.schema, _checked(batches)
             else:
                 stream = pa.ipc.open_stream(file)
-                yield stream.schema, iter(stream)
+                yield stream.schema, _checked(stream)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise BadInput(
             f"{path} must be a complete Parquet or Arrow file, but reading it failed: {error}."
@@ -471,6 +472,13 @@ def _is_text(kind: pa.DataType) -> bool:
 def _is_vector(kind: pa.DataType) -> bool:
     is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
     return bool(is_list and pa.types.is_floating(kind.value_type))
+
+
+def _checked(batches: Iterable[Any]) -> Iterator[Any]:
+    """Check each batch before it is computed with: offsets of a damaged file lead anywhere in memory."""
+    for batch in batches:
+        batch.validate(full=True)
+        yield batch
 
 
 def _sample(batches: Iterator[Any], columns: _Columns, path: str) -> npt.NDArray[np.float32] | None:

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from children import STILL_RUNNING
-from damage import DAMAGES
+from damage import DAMAGES, TO_CHECKPOINTS, Damage
 from injection import Injection
 from scenarios import SERVED, Scenario, no_service, signature
 from services import AT, LASTING, MISBEHAVIOURS, REFUSES, TRACKING_MISDEEDS, TRACKING_REQUESTS
@@ -123,14 +123,15 @@ def _files(scenario: Scenario) -> Iterator[Made]:
         base = kind.base if kind.base != "prepared" or scenario.name == "train" else "finished"
         if base not in scenario.bases or not any(scenario.bases[base].glob(kind.pattern)):
             continue
-        for name in DAMAGES:
-            yield _damaging(scenario, kind, base, name), 2.0 if scenario.name == "train" else 1.0
+        damages = {**DAMAGES, **(TO_CHECKPOINTS if kind.pattern.endswith("step-*.pt") else {})}
+        for name, do in damages.items():
+            yield _damaging(scenario, kind, base, name, do), 2.0 if scenario.name == "train" else 1.0
 
 
-def _damaging(scenario: Scenario, kind: Kind, base: str, name: str) -> Callable[[int], Injection]:
+def _damaging(scenario: Scenario, kind: Kind, base: str, name: str, do: Damage) -> Callable[[int], Injection]:
     def damage(root: Path, chance: random.Random) -> str:
         path = chance.choice(sorted(root.glob(kind.pattern)))
-        DAMAGES[name](path, chance)
+        do(path, chance)
         return f"{path.relative_to(root)}: {name}"
 
     return lambda seed: Injection(f"{kind.name}: {name}", scenario.name, base, seed, damage=damage)

@@ -70,6 +70,18 @@ def swap(path: Path, chance: random.Random) -> None:
     other.write_bytes(mine)
 
 
+def of_another_stage(path: Path, chance: random.Random) -> None:
+    """Replace a checkpoint by a whole one of the same step and shapes that another stage has written."""
+    import torch
+
+    state = torch.load(path, weights_only=True)
+    student = {name: value.clone() for name, value in state["student"].items()}
+    for value in student.values():
+        if value.is_floating_point():
+            value.mul_(1.0 + chance.random())
+    torch.save({**state, "student": student, "artifact": "another-0123456789abcdef"}, path)
+
+
 DAMAGES: dict[str, Damage] = {
     "one bit flipped": flip,
     "truncated": truncate,
@@ -80,3 +92,6 @@ DAMAGES: dict[str, Damage] = {
     "half written": half_written,
     "swapped with another": swap,
 }
+"""What can happen to any file, by name."""
+TO_CHECKPOINTS: dict[str, Damage] = {"that of another stage": of_another_stage}
+"""What can also happen to a checkpoint."""

@@ -2638,6 +2638,54 @@ REMOTES = [
         ),
     ),
     *mistakes(
+        "training/checkpoint.py",
+        "training/test_damage.py",
+        (
+            "    if not is_of(state, folder):",
+            "    if False:",
+            "training continues from the weights of another stage",
+        ),
+        (
+            '    return "" if stated == step else',
+            '    return "" if True else',
+            "the checkpoint of another step is taken for the best one",
+        ),
+        (
+            "    problem = damage_of_checkpoint(path)\n    if problem:",
+            "    problem = damage_of_checkpoint(path)\n    if False:",
+            "the bytes of a checkpoint are not compared with their checksums",
+        ),
+        (
+            "found[step] = problem or _missing_best(state, step, good)",
+            "found[step] = problem",
+            "training continues from a checkpoint whose best one is gone",
+        ),
+        (
+            "state.get(STEP, step)",
+            "state.get(STEP)",
+            "checkpoints of older versions are put aside",
+        ),
+        (
+            "        aside = put_aside(path)\n        earlier",
+            "        aside = path\n        earlier",
+            "a damaged checkpoint stays in its place",
+        ),
+    ),
+    *mistakes(
+        "training/fit.py",
+        "training/test_published_run.py",
+        (
+            "    checkpoint.heal(folder)\n    if published is not None and published.restore():\n",
+            "    if published is not None and published.restore():\n        checkpoint.heal(folder)\n",
+            "a damaged checkpoint counts as newer than the remote's",
+        ),
+        (
+            "    if published is not None and published.restore():\n        checkpoint.heal(folder)",
+            "    if published is not None:\n        published.restore()",
+            "the checkpoint of the remote is not looked at",
+        ),
+    ),
+    *mistakes(
         "training/published_run.py",
         "training/test_published_run.py",
         (

@@ -20,6 +20,7 @@ from stillhouse.search.space import Float, Space
 from stillhouse.sweeps.export import checksums_of_export
 from stillhouse.sweeps.verify import Checked
 from stillhouse.tracking.journal import Journal
+from stillhouse.training import checkpoint
 
 VALUES = {"batch_size": 16, "learning_rate": 1e-3}
 
@@ -174,12 +175,28 @@ def test_a_study_without_a_good_copy_is_left_in_its_place(root: Path) -> None:
 def test_a_damaged_checkpoint_of_an_unfinished_stage_is_found(root: Path) -> None:
     (folder,) = [path.parent for path in root.glob("stages/*/manifest.json")]
     (folder / "manifest.json").unlink()
-    checkpoint = folder / "checkpoints" / "step-000000003.pt"
-    checkpoint.parent.mkdir(exist_ok=True)
-    checkpoint.write_bytes(b"no archive")
+    path = checkpoint.path_of(folder, 3)
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(b"no archive")
     (found,) = wrong(stillhouse.verify(root), root).values()
     assert found.kind == "checkpoints" and "from the start" in found.cost
-    assert wrong(stillhouse.verify(root, repair=True), root) and not checkpoint.exists()
+    assert wrong(stillhouse.verify(root, repair=True), root) and not path.exists()
+
+
+def test_the_checkpoint_of_another_stage_is_found(root: Path) -> None:
+    (folder,) = [path.parent for path in root.glob("stages/*/manifest.json")]
+    (folder / "manifest.json").unlink()
+    other = folder.with_name("other-0123456789abcdef")
+    for step in (1, 2):
+        checkpoint.save(folder, step, {"progress": {"best": []}})
+        checkpoint.save(other, step, {"progress": {"best": []}})
+    assert not wrong(stillhouse.verify(root), root)
+    foreign = checkpoint.path_of(other, 2)
+    foreign.rename(checkpoint.path_of(folder, 2))
+    (found,) = wrong(stillhouse.verify(root), root).values()
+    assert found.problems == (f"step-000000002.pt is the checkpoint of another stage, {other.name}",)
+    assert "from step-000000001" in found.cost
+    assert wrong(stillhouse.verify(root, repair=True), root) and checkpoint.steps(folder) == [1]
 
 
 def test_temporary_files_are_removed_by_a_repair_alone(root: Path) -> None:

@@ -8,7 +8,9 @@ import pytest
 import torch
 from stand_ins import dev, stage, table, weight_figure  # type: ignore[import-not-found]
 
-from stillhouse.core.artifacts import read_manifest
+from stillhouse.core.artifacts import Workspace, read_manifest
+from stillhouse.core.errors import Hindered
+from stillhouse.core.integrity import ARTIFACT
 from stillhouse.plan.stage import Stage
 from stillhouse.training import checkpoint
 from stillhouse.training.fit import fit
@@ -18,14 +20,32 @@ from stillhouse.training.rank_sync import Interrupted
 pytestmark = pytest.mark.usefixtures("one_thread", "bare_encoder")
 
 
-def plan() -> Stage:
-    result: Stage = stage(budget=8 * 60, dev=dev(), evaluate_every=8 * 15)
+def plan(seed: int = 3) -> Stage:
+    result: Stage = stage(budget=8 * 60, dev=dev(), evaluate_every=8 * 15, seed=seed)
     return result
 
 
-def train(folder: Path, *, until: int = 10**9) -> None:
+def train(folder: Path, *, until: int = 10**9, seed: int = 3) -> None:
     steps = iter(range(1, 1000))
-    fit(plan(), table(), folder, evaluate=weight_figure, stop_requested=lambda: next(steps) >= until)
+    fit(plan(seed), table(), folder, evaluate=weight_figure, stop_requested=lambda: next(steps) >= until)
+
+
+def test_a_checkpoint_whose_best_one_is_gone_is_put_aside(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Training that continued from it would end without the weights to be kept."""
+    for step, best in ((1, 1), (2, 1), (3, 3)):
+        checkpoint.save(tmp_path, step, {"progress": {"best": [[0.5, best]]}})
+    checkpoint.path_of(tmp_path, 1).unlink()
+    checkpoint.heal(tmp_path)
+    assert checkpoint.steps(tmp_path) == [3]
+    assert "step-000000002.pt needs the checkpoint of step 1, which is gone" in capsys.readouterr().err
+
+
+def exchange(one: Path, other: Path) -> None:
+    first, second = one.read_bytes(), other.read_bytes()
+    one.write_bytes(second)
+    other.write_bytes(first)
 
 
 @pytest.fixture
@@ -101,6 +121,56 @@ def test_a_best_checkpoint_that_is_gone_is_not_needed_at_the_end(
     checkpoint.path_of(folder, first).write_bytes(b"")
     train(folder)
     assert read_manifest(folder)["weights_sha256"] == expected
+
+
+def test_the_checkpoint_of_another_stage_is_put_aside(
+    tmp_path: Path, expected: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    workspace = Workspace(tmp_path / "runs")
+    ours, theirs = (workspace.path(plan(seed)) for seed in (3, 4))
+    for folder, seed in ((ours, 3), (theirs, 4)):
+        with pytest.raises(Interrupted):
+            train(folder, until=40, seed=seed)
+    exchange(checkpoint.path_of(ours, 40), checkpoint.path_of(theirs, 40))
+    with pytest.raises(Hindered, match=f"another stage, {theirs.name}"):
+        checkpoint.load(ours, 40)
+    train(ours)
+    assert read_manifest(ours)["weights_sha256"] == expected
+    told = capsys.readouterr().err
+    assert f"is the checkpoint of another stage, {theirs.name}. It was moved to" in told
+    assert "continues from step 30" in told
+
+
+def test_the_checkpoint_of_another_step_is_put_aside(
+    interrupted: Path, expected: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    exchange(checkpoint.path_of(interrupted, 30), checkpoint.path_of(interrupted, 40))
+    train(interrupted)
+    assert read_manifest(interrupted)["weights_sha256"] == expected
+    told = capsys.readouterr().err
+    assert "step-000000030.pt is the checkpoint of another step, 40" in told
+    assert "step-000000040.pt is the checkpoint of another step, 30" in told
+
+
+def test_a_checkpoint_that_does_not_tell_whose_it_is_is_believed(
+    interrupted: Path, expected: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for step in checkpoint.steps(interrupted):
+        state = checkpoint.load(interrupted, step)
+        assert state.pop(ARTIFACT) == interrupted.name and state.pop(checkpoint.STEP) == step
+        torch.save(state, checkpoint.path_of(interrupted, step))
+    assert not any(checkpoint.problems(interrupted).values())
+    train(interrupted)
+    assert read_manifest(interrupted)["weights_sha256"] == expected
+    assert "moved" not in capsys.readouterr().err
+
+
+def test_a_checkpoint_that_is_damaged_after_the_start_is_not_read(interrupted: Path) -> None:
+    """The weights of the best evaluation are read at the end of a stage, long after they were written."""
+    path = checkpoint.path_of(interrupted, 30)
+    path.write_bytes(flipped(path.read_bytes()))
+    with pytest.raises(Hindered, match=r"step-000000030.pt must be a complete checkpoint .* is damaged"):
+        checkpoint.load(interrupted, 30)
 
 
 def test_damaged_lines_of_a_metrics_log_are_left_out(

@@ -122,6 +122,44 @@ def test_a_node_with_a_newer_checkpoint_keeps_it(remote: Remote, straight: Path,
     assert same(train(one), straight)
 
 
+def interrupted(workspace: Workspace, after: int) -> Path:
+    calls = iter(range(1000))
+    with pytest.raises(Interrupted):
+        train(workspace, stop_requested=lambda: next(calls) >= after)
+    return workspace.place(plan())
+
+
+def test_a_damaged_checkpoint_is_fetched_again(
+    remote: Remote, straight: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one = Workspace(tmp_path / "one", remote)
+    folder = interrupted(one, 40)
+    reached = checkpoint.steps(folder)[-1]
+    checkpoint.path_of(folder, reached).write_bytes(b"no checkpoint")
+    assert same(train(one), straight)
+    told = capsys.readouterr()
+    assert f"step-{reached:09d}.pt is damaged" in told.err
+    assert f"going on from step {reached}, which another node" in told.out + told.err
+
+
+def test_the_checkpoint_of_another_stage_in_the_remote_is_put_aside(
+    remote: Remote, straight: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one = Workspace(tmp_path / "one", remote)
+    folder = interrupted(one, 40)
+    reached = checkpoint.steps(folder)[-1]
+    state = checkpoint.load(folder, reached)
+    checkpoint.save(folder.with_name("other-0123456789abcdef"), reached, state)
+    foreign = checkpoint.path_of(folder.with_name("other-0123456789abcdef"), reached)
+    checkpoint.path_of(folder, reached).write_bytes(foreign.read_bytes())
+    run = PublishedRun(plan(), one, remote)
+    run.checkpoint()
+    run.close()
+    two = Workspace(tmp_path / "two", remote)
+    assert same(train(two), straight)
+    assert "is the checkpoint of another stage, other-0123456789abcdef" in capsys.readouterr().err
+
+
 def test_old_checkpoints_are_removed_from_the_remote(remote: Remote, tmp_path: Path) -> None:
     one, calls = Workspace(tmp_path / "one", remote), iter(range(1000))
     with pytest.raises(Interrupted):

@@ -23,7 +23,8 @@ from stillhouse.sweeps.test_log import TEST_LOG, suite_in
 from stillhouse.teachers.store import verify_store
 from stillhouse.tracking.journal import damaged_lines, trial_states
 from stillhouse.tracking.location import mend, sqlite_path, tracking_uri
-from stillhouse.training.checkpoint import damage_of_checkpoint, heal, path_of, steps
+from stillhouse.training import checkpoint
+from stillhouse.training.checkpoint import path_of, steps
 from stillhouse.training.metrics_log import parsed
 from stillhouse.training.models import DELIVERED, SWEEPS
 
@@ -173,14 +174,15 @@ def _artifact(kind: str, folder: Path) -> Checked:
 
 
 def _checkpoints(folder: Path) -> Checked:
-    found = {path_of(folder, step): damage_of_checkpoint(path_of(folder, step)) for step in steps(folder)}
+    found = {path_of(folder, step): problem for step, problem in checkpoint.problems(folder).items()}
     problems = tuple(f"{path.name} {problem}" for path, problem in found.items() if problem)
     good = [path.stem for path, problem in found.items() if not problem]
     last = f"{good[-1]} or an earlier one" if good else "the start"
     if not problems:
         return Checked("checkpoints", folder / CHECKPOINTS, note=f"training is at {good[-1]}")
     cost = f"training continues from {last}"
-    return Checked("checkpoints", folder / CHECKPOINTS, problems, cost, mend=partial(heal, folder))
+    mend = partial(checkpoint.heal, folder)
+    return Checked("checkpoints", folder / CHECKPOINTS, problems, cost, mend=mend)
 
 
 def _sweep(folder: Path) -> Iterator[Checked]:

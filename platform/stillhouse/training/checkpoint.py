@@ -18,51 +18,92 @@ from torch import Tensor, nn
 from stillhouse.core.artifacts import CHECKPOINTS, remove_leftovers, replacing
 from stillhouse.core.console import warn
 from stillhouse.core.errors import BadInput, Hindered, blocked
-from stillhouse.core.integrity import moved, put_aside
+from stillhouse.core.integrity import ARTIFACT, is_of, moved, put_aside
 from stillhouse.core.tensors import read_tensors
+
+STEP = "step"
+"""Key of a checkpoint's step, beside the name of the stage's folder."""
 
 
 def save(folder: Path, step: int, state: Mapping[str, Any]) -> None:
-    """Write the checkpoint of one step atomically. It holds tensors and plain values, no pickles."""
+    """Write the checkpoint of one step atomically. It holds tensors and plain values, no pickles.
+
+    It also states whose it is: the name of the stage's folder, and the step.
+    """
     with replacing(path_of(folder, step)) as temporary:
-        torch.save(dict(state), temporary)
+        torch.save({**state, ARTIFACT: folder.name, STEP: step}, temporary)
 
 
 def load(folder: Path, step: int) -> dict[str, Any]:
-    """Read the checkpoint of one step into CPU memory.
+    """Read the checkpoint of one step into CPU memory, after comparing its bytes with their checksums.
 
     Raises:
-        Hindered: The file is missing or damaged.
+        Hindered: The file is missing, damaged, or that of another stage or step.
     """
-    path = path_of(folder, step)
-    try:
-        state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # A damaged pickle raises errors of any kind.
-        if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
-            raise blocked(path, error) from None
+    state, problem = _read(folder, step)
+    if problem:
         raise Hindered(
-            f"{path} must be a complete checkpoint, but reading it failed ({type(error).__name__}). Run the "
+            f"{path_of(folder, step)} must be a complete checkpoint of this stage, but it {problem}. Run the "
             "same command again: it puts this file aside and continues from an earlier checkpoint."
-        ) from error
+        )
     return state
 
 
 def heal(folder: Path) -> None:
-    """Put damaged checkpoints aside, so that training continues from the newest one that can be trusted.
-
-    A checkpoint is also put aside if one that it refers to as a best one is gone: it could not be finished.
-    """
-    good: set[int] = set()
-    for step in steps(folder):
-        path = path_of(folder, step)
-        problem = damage_of_checkpoint(path) or _missing_best(folder, step, good)
+    """Put damaged checkpoints aside, so that training continues from the newest one that can be trusted."""
+    before: int | None = None
+    for step, problem in problems(folder).items():
         if not problem:
-            good.add(step)
+            before = step
             continue
+        path = path_of(folder, step)
         aside = put_aside(path)
-        before = max(good, default=None)
         earlier = "from the start" if before is None else f"from step {before}"
         warn(f"{path} {problem}. {moved(aside)} Training continues {earlier} or a later checkpoint.")
+
+
+def problems(folder: Path) -> dict[int, str]:
+    """Say what is wrong with each checkpoint of a stage, by its step; empty if nothing is.
+
+    A checkpoint cannot be trusted either if one that it refers to as a best one is gone or damaged: training
+    that continued from it could not be finished. Neither can that of another stage or of another step.
+
+    Raises:
+        Hindered: The system does not let a file be read; it may be good.
+    """
+    found: dict[int, str] = {}
+    for step in steps(folder):
+        state, problem = _read(folder, step)
+        good = {earlier for earlier, wrong in found.items() if not wrong}
+        found[step] = problem or _missing_best(state, step, good)
+    return found
+
+
+def _read(folder: Path, step: int) -> tuple[dict[str, Any], str]:
+    """Read a checkpoint; also return what is wrong with it, empty if nothing is."""
+    path = path_of(folder, step)
+    problem = damage_of_checkpoint(path)
+    if problem:
+        return {}, problem
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except FileNotFoundError:
+        return {}, "is missing"
+    except OSError as error:
+        raise blocked(path, error) from None
+    except Exception as error:  # A damaged pickle raises errors of any kind.
+        return {}, f"is no checkpoint ({type(error).__name__})"
+    if not isinstance(state, dict):
+        return {}, f"is no checkpoint, but holds a {type(state).__name__}"
+    return state, _foreign(state, folder, step)
+
+
+def _foreign(state: Mapping[str, Any], folder: Path, step: int) -> str:
+    """Say of which other stage or step a checkpoint is; one of an older version does not tell."""
+    if not is_of(state, folder):
+        return f"is the checkpoint of another stage, {state[ARTIFACT]}"
+    stated = state.get(STEP, step)
+    return "" if stated == step else f"is the checkpoint of another step, {stated}"
 
 
 def damage_of_checkpoint(path: Path) -> str:
@@ -81,12 +122,11 @@ def damage_of_checkpoint(path: Path) -> str:
     return f"is damaged: the bytes of {entry} have changed" if entry else ""
 
 
-def _missing_best(folder: Path, step: int, good: Collection[int]) -> str:
+def _missing_best(state: Mapping[str, Any], step: int, good: Collection[int]) -> str:
     """Say which of the checkpoints that this one refers to is gone."""
     try:
-        progress = load(folder, step)["progress"]
-        best = [int(each) for _, each in progress["best"]]
-    except (Hindered, KeyError, TypeError, ValueError) as error:
+        best = [int(each) for _, each in state["progress"]["best"]]
+    except (KeyError, TypeError, ValueError) as error:
         return f"is no checkpoint ({type(error).__name__})"
     gone = [each for each in best if each != step and each not in good]
     return f"needs the checkpoint of step {gone[0]}, which is gone or damaged" if gone else ""

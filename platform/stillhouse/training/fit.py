@@ -100,9 +100,7 @@ def fit(
         BadInput: The batch cannot be divided evenly, or the selecting metric is not measured.
     """
     rank_share(stage)
-    if published is not None:
-        on_rank0(published.restore)
-    on_rank0(lambda: checkpoint.heal(folder))
+    on_rank0(lambda: _find_checkpoints(folder, published))
     module = build_module(stage, table.teacher_dim, first_weights, live_weights, first_objective)
     if isinstance(module.objective, FittedObjective) and not checkpoint.steps(folder):
         module.objective.fit_teacher(table.teacher_blocks())
@@ -126,6 +124,13 @@ def fit(
         loop.metrics_log.close()
         if published is not None:
             published.close()
+
+
+def _find_checkpoints(folder: Path, published: PublishedRun | None) -> None:
+    """Put damaged checkpoints aside, then fetch the one of the remote if it is newer than the good ones."""
+    checkpoint.heal(folder)
+    if published is not None and published.restore():
+        checkpoint.heal(folder)
 
 
 class _Loop:

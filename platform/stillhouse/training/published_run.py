@@ -41,20 +41,23 @@ class PublishedRun:
         self._thread: threading.Thread | None = None
         self._reported = ""
 
-    def restore(self) -> None:
+    def restore(self) -> bool:
         """Fetch the newest checkpoint, if it is newer than what this node has.
+
+        Returns:
+            Whether it was fetched. It may be damaged or another's as any, so `checkpoint.heal` comes next.
 
         Raises:
             Hindered: The remote does not answer, or what it has is damaged.
         """
         files = self.remote.listed(self.key)
         if files is None:
-            return
+            return False
         newest = max((step for name in files if (step := checkpoint.step_of(Path(name))) >= 0), default=-1)
         if newest <= max(checkpoint.steps(self.folder), default=-1):
-            return
+            return False
         say(f"  {self.stage.label}: going on from step {newest}, which another node has published")
-        self.remote.fetch(self.key, self.folder, self.workspace.root / FETCHING / self.key)
+        return self.remote.fetch(self.key, self.folder, self.workspace.root / FETCHING / self.key)
 
     def checkpoint(self) -> None:
         """Publish the checkpoints as they are now, in the background; one that still waits is replaced."""

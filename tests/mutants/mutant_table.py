@@ -596,12 +596,17 @@ METHODS = [
         "training/follower.py",
         "training/test_follower.py",
         (
-            "now - each.heard >= self.every_s",
-            "now - each.heard >= 0",
+            "if now >= each.due]",
+            "if now >= 0]",
             "a line though another was just printed",
         ),
         ("            seen += part.examples_seen\n", "            pass\n", "finished stages do not count"),
-        ("                each.heard = now\n", "                pass\n", "a line at every look"),
+        (
+            "                each.due = now + self._wait(each)\n",
+            "                pass\n",
+            "a line at every look",
+        ),
+        ("or len(self._followed) > 1 or", "or", "two bars take turns"),
         ("self._followed.pop(title, None)", "self._followed.get(title)", "what has ended is still followed"),
     ),
     *mistakes(
@@ -1554,10 +1559,30 @@ DATA = [
         "training/follower.py",
         "training/test_follower.py",
         (
-            "                    each.moved = now\n",
-            "                    pass\n",
+            "            plan.moved = now\n",
+            "            pass\n",
             "what goes on is called stalled",
         ),
+    ),
+    *mistakes(
+        "core/console.py",
+        "core/test_progress_bar.py",
+        (
+            "    progress_bar.erase()\n    print(redacted(line), file=_page",
+            "    print(redacted(line), file=_page",
+            "a line behind the bar",
+        ),
+    ),
+    *mistakes(
+        "core/progress_bar.py",
+        "core/test_progress_bar.py",
+        ("disable=False, ", "", "no bar where libraries may draw none"),
+        ('{"monitor_interval": 0}', "{}", "a thread for each program with a bar"),
+    ),
+    *mistakes(
+        "teachers/forward.py",
+        "teachers/test_embedding.py",
+        ("and done < len(lengths):", "and not done:", "no progress within a shard"),
     ),
     *mistakes(
         "teachers/store.py",
@@ -2807,12 +2832,12 @@ CLUSTER_AND_TRACKING = [
         "training/follower.py",
         "training/test_follower.py",
         (
-            "if each.beside and not moved:",
+            "if plan.beside and not moved:",
             "if False:",
             "a diverged student of the baseline is reported for ever",
         ),
         (
-            "elif not self.workspace.finished(each.stage):",
+            "elif not self.workspace.finished(plan.stage):",
             "elif False:",
             "a long last evaluation is not announced",
         ),

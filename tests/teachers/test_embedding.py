@@ -58,6 +58,13 @@ def test_vectors_match_the_teacher(workspace: Workspace, store: Store, texts: li
     assert seen == [(10, 44), (20, 44), (30, 44), (40, 44), (44, 44)]
 
 
+def test_progress_moves_within_a_shard(workspace: Workspace, store: Store) -> None:
+    seen: list[int] = []
+    build_store(workspace, store, local=True, batch_tokens=32, progress=lambda done, total: seen.append(done))
+    assert set(seen) > {10, 20, 30, 40, 44} and seen == sorted(seen), "every shard, and batches in between"
+    assert len(seen) == len(set(seen)), "a shard's last batch and its end are one"
+
+
 def test_the_manifest_accounts_for_every_row(workspace: Workspace, store: Store) -> None:
     build(workspace, store)
     manifest = read_manifest(workspace.path(store))

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from stillhouse.core import progress_bar
 from stillhouse.core.artifacts import Workspace, write_manifest
 from stillhouse.core.console import duration
 from stillhouse.plan.stage import Stage
@@ -74,6 +75,32 @@ def test_a_line_after_a_silence(
     seen = 2 * distil.batch_size
     left = duration((total - seen) / (seen / 32))
     assert capsys.readouterr().out == f"  trial 3: {seen} of {total:,} examples, 1 examples/s, {left} left\n"
+
+
+def test_a_plan_alone_has_a_bar_on_a_terminal(
+    plan: Stage,
+    workspace: Workspace,
+    clock: list[float],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    drawn: list[tuple[str, int]] = []
+    monkeypatch.setattr(progress_bar, "is_terminal", lambda page: True)
+    monkeypatch.setattr(progress_bar, "draw", lambda page, what, done, *rest: drawn.append((what, done)))
+    distil, _ = plan.chain()
+    following = PlanFollower(workspace, every_s=20)
+    following.follow("trial 3", plan)
+    for turn in range(3):
+        made(workspace, distil, turn + 1)
+        clock[0] += 1.5
+        following.tell()
+    assert drawn == [("trial 3", (turn + 1) * distil.batch_size) for turn in range(3)]
+    following.follow("trial 4", plan)
+    for _ in range(2):
+        clock[0] += 1.5
+        following.tell()
+    assert len(drawn) == 4, "two bars would take turns: the next looks are 20 s apart"
+    assert not capsys.readouterr().out
 
 
 def test_what_stands_still_has_no_estimate(

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
 
+from stillhouse.core import progress_bar
 from stillhouse.core.redaction import redacted
 
 _screen: TextIO | None = None
@@ -173,6 +174,7 @@ def say(line: str = "") -> None:
     """Print one line immediately."""
     global _heard
     _heard = time.monotonic()
+    progress_bar.erase()
     print(redacted(line), file=_page or sys.stdout, flush=True)
 
 
@@ -180,7 +182,13 @@ def warn(line: str) -> None:
     """Print one line to standard error immediately."""
     global _heard
     _heard = time.monotonic()
+    progress_bar.erase()
     print(f"stillhouse: {redacted(line)}", file=_screen or sys.stderr, flush=True)
+
+
+def on_terminal() -> bool:
+    """Whether lines are printed to a terminal, where progress is a bar."""
+    return progress_bar.is_terminal(_page or sys.stdout)
 
 
 @contextlib.contextmanager
@@ -234,8 +242,17 @@ def _tell_activity() -> None:
         say(f"  {what}: for {duration(time.monotonic() - began)} so far")
 
 
+def _draw(what: str, done: int, total: int | None, words: str) -> None:
+    global _heard
+    _heard = time.monotonic()
+    progress_bar.draw(_page or sys.stdout, redacted(what), done, total, words)
+
+
 class Progress:
-    """Progress of long work: amount done, rate over the last minute and time left, every few seconds."""
+    """Progress of long work: amount done, rate over the last minute and time left.
+
+    On a terminal it is a bar, elsewhere a line every few seconds; the last line is printed on both.
+    """
 
     def __init__(self, what: str, unit: str, *, every_s: float = 5.0) -> None:
         """Start the clock.
@@ -250,18 +267,25 @@ class Progress:
         self.seen: deque[tuple[float, int]] = deque()
 
     def __call__(self, done: int, total: int | None) -> None:
-        """Print the progress if it is due, and always at the end; ``total`` is None if it is unknown."""
-        now = time.monotonic()
+        """Show the progress if it is due, and always at the end; ``total`` is None if it is unknown."""
+        now, bar = time.monotonic(), on_terminal()
         if not self.seen:
             self.seen.append((now, done))
-        if done != total and now - self.last < self.every_s:
+        every_s = min(self.every_s, progress_bar.EVERY_S) if bar else self.every_s
+        if done != total and now - self.last < every_s:
             return
         self.last = now
-        rate = self._rate(now, done)
+        words = self._words(done, total, self._rate(now, done))
+        if bar and done != total:
+            _draw(self.what, done, total, words)
+        else:
+            say(f"  {self.what}: {words}")
+
+    def _words(self, done: int, total: int | None, rate: float) -> str:
         speed = f", {rate:,.0f} {self.unit}/s" if rate > 0 else ""
         left = f", {duration((total - done) / rate)} left" if total and rate > 0 and done < total else ""
         of = "" if total is None else f" of {total:,}"
-        say(f"  {self.what}: {done:,}{of} {self.unit}{speed}{left}")
+        return f"{done:,}{of} {self.unit}{speed}{left}"
 
     def _rate(self, now: float, done: int) -> float:
         """The rate since the line before the last minute, or since the start."""

@@ -108,7 +108,7 @@ def build_stores(
         embedded = [item for item in missing if not isinstance(works[item[0]].store.teacher, Outside)]
         outside = itertools.chain(import_shards(works, imported), request_shards(works, requested))
         if local:
-            shards = _in_process(works, embedded)
+            shards = _in_process(works, embedded, lambda rows: _tell(builds, progress, rows))
         elif embedded or not missing:
             shards = _through_ray(works, embedded, actors, no_progress_seconds)
         else:
@@ -118,13 +118,17 @@ def build_stores(
 
 def _collect(builds: list[Build], shards: Iterator[tuple[int, Shard]], progress: Progress | None) -> None:
     """Add the shards to the stores as they are finished, then mark the stores as finished."""
-    total = sum(build.total for build in builds)
     for number, shard in shards:
         builds[number].add(shard)
-        if progress is not None:
-            progress(sum(build.done for build in builds), total)
+        _tell(builds, progress)
     for build in builds:
         build.finish()
+
+
+def _tell(builds: list[Build], progress: Progress | None, unfinished: int = 0) -> None:
+    """Tell how many rows are done, those of an unfinished shard included."""
+    if progress is not None:
+        progress(sum(build.done for build in builds) + unfinished, sum(build.total for build in builds))
 
 
 def _has_bfloat16(kind: str) -> bool:
@@ -156,14 +160,16 @@ def _work(workspace: Workspace, store: Store, device: str, threads: int, batch_t
     )
 
 
-def _in_process(works: list[Work], missing: list[tuple[int, int]]) -> Iterator[tuple[int, Shard]]:
+def _in_process(
+    works: list[Work], missing: list[tuple[int, int]], progress: Callable[[int], None]
+) -> Iterator[tuple[int, Shard]]:
     if not missing:
         return
     before = torch.get_num_threads()
     try:
         embedders = Embedders(works)
         for number, part in missing:
-            yield number, embedders(number, part, *tokenise(works[number], part))
+            yield number, embedders(number, part, *tokenise(works[number], part), progress)
     finally:
         torch.set_num_threads(before)
 

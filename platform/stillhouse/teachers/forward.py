@@ -61,16 +61,18 @@ class Forward:
     ahead: int = 1
     quick: bool = True
 
-    def __call__(self, ids: Ids, offsets: Offsets) -> Vectors:
+    def __call__(self, ids: Ids, offsets: Offsets, progress: Callable[[int], None] | None = None) -> Vectors:
         """Compute the vectors of all texts, (N, E), in their order; batches hold texts of similar length.
 
         Args:
             ids: The concatenated token ids of all texts.
             offsets: The start of each text, and the end of the last.
+            progress: Called after each batch but the last with the number of texts that have their vectors.
         """
         lengths = np.diff(offsets)
         kind = torch.device(self.device).type
         vectors_NE: Vectors | None = None
+        done = 0
         # One context over all batches, not one per batch: it keeps the weights that it casts.
         precision = torch.autocast(kind, torch.bfloat16, enabled=self.compute == "bfloat16")
         products = quick_products(self.device, self.compute) if self.quick else contextlib.nullcontext()
@@ -79,6 +81,9 @@ class Forward:
                 if vectors_NE is None:
                     vectors_NE = np.empty((len(lengths), vectors_BE.shape[1]), np.float32)
                 vectors_NE[rows] = vectors_BE
+                done += len(rows)
+                if progress is not None and done < len(lengths):
+                    progress(done)
         assert vectors_NE is not None, "a shard has texts"
         return vectors_NE
 

@@ -8,7 +8,7 @@ import functools
 import hashlib
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -161,13 +161,14 @@ class ShardEmbedder:
         pad_id = _tokenizer_of(work).pad_id
         self._forward = self.running.forward(work.store, pad_id, work.device, work.batch_tokens)
 
-    def __call__(self, index: int, ids: Ids, offsets: Offsets) -> Shard:
+    def __call__(
+        self, index: int, ids: Ids, offsets: Offsets, progress: Callable[[int], None] | None = None
+    ) -> Shard:
         """Embed a shard's tokens and write its file; rows without a vector are quarantined with a reason."""
         began = time.perf_counter()
         empty = {int(row): "the text has no tokens" for row in np.flatnonzero(np.diff(offsets) == 0)}
-        return write_shard(
-            self._work, index, self._forward(ids, offsets), empty, tokens=len(ids), start=began
-        )
+        vectors_NE = self._forward(ids, offsets, progress)
+        return write_shard(self._work, index, vectors_NE, empty, tokens=len(ids), start=began)
 
 
 def write_shard(
@@ -253,15 +254,22 @@ class Embedders:
         self._embedders: dict[int, ShardEmbedder] = {}
         self._teachers: dict[str, Running] = {}
 
-    def __call__(self, number: int, index: int, ids: Ids, offsets: Offsets) -> Shard:
-        """Build a shard of the store with that number."""
+    def __call__(
+        self,
+        number: int,
+        index: int,
+        ids: Ids,
+        offsets: Offsets,
+        progress: Callable[[int], None] | None = None,
+    ) -> Shard:
+        """Build a shard of the store with that number; ``progress`` is called with the rows that are done."""
         if number not in self._embedders:
             work = self._works[number]
             # One teacher serves stores of several prompts and lengths.
             key = fingerprint([work.store.teacher, work.store.compute, work.store.runtime])
             self._embedders[number] = ShardEmbedder(work, self._teachers.get(key))
             self._teachers[key] = self._embedders[number].running
-        return self._embedders[number](index, ids, offsets)
+        return self._embedders[number](index, ids, offsets, progress)
 
 
 def _tokenizer_of(work: Work) -> FastTokenizer:

@@ -1,4 +1,4 @@
-"""Progress lines on plans that are trained, here or elsewhere, while nothing else is printed about them."""
+"""Progress of plans that are trained, here or elsewhere, while nothing else is printed about them."""
 
 import contextlib
 import threading
@@ -7,13 +7,17 @@ from dataclasses import dataclass
 from types import TracebackType
 
 from stillhouse.core.artifacts import Workspace
-from stillhouse.core.console import Progress, duration, say
+from stillhouse.core.console import Progress, duration, on_terminal, say
 from stillhouse.core.errors import BadInput
 from stillhouse.plan.stage import Stage
 from stillhouse.training.metrics_log import NAME, read_lines
 
 EVERY_S = 20.0
 """Seconds after which a plan that nothing was printed about gets a line."""
+_BAR_S = 1.0
+"""Seconds between two pictures of its bar, which it has on a terminal as long as it is the only one."""
+_SHARE = 0.02
+"""Of the time, what may be spent on reading how far a plan is."""
 STALLED_S = 120.0
 """Seconds without news after which a line says so, instead of a rate and a time."""
 _POLL_S = 0.5
@@ -26,22 +30,24 @@ class _Followed:
     Attributes:
         stage: The last stage of the plan.
         progress: Prints its lines.
-        heard: When something was last printed about it, on the monotonic clock.
+        due: When it is looked at next, on the monotonic clock.
         beside: Whether a line is printed only if it has seen more examples since the last one.
         told: Examples that it had seen at the last line.
         moved: When it was last seen to advance, on the monotonic clock.
+        cost_s: Seconds that it took to read how far it is.
     """
 
     stage: Stage
     progress: Progress
-    heard: float
+    due: float
     moved: float
     beside: bool = False
     told: int = 0
+    cost_s: float = 0.0
 
 
 class PlanFollower:
-    """Prints a line on every followed plan about which nothing was printed for some seconds.
+    """Prints a line, or draws a bar, on every followed plan about which nothing was printed for some seconds.
 
     Whatever process trains a plan writes the metrics of its stages into the workspace, where this reads how
     far it is. That is as fine as those metrics: a line per 50 steps.
@@ -68,13 +74,15 @@ class PlanFollower:
         """
         progress = Progress(title, "examples", every_s=0)
         with self._lock:
-            self._followed[title] = _Followed(stage, progress, time.monotonic(), time.monotonic(), beside)
+            now = time.monotonic()
+            self._followed[title] = _Followed(stage, progress, now + self.every_s, now, beside)
+            self._followed[title].due = now + self._wait(self._followed[title])
 
     def heard(self, title: str) -> None:
         """Something else was printed about a plan."""
         with self._lock:
             if title in self._followed:
-                self._followed[title].heard = time.monotonic()
+                self._followed[title].due = time.monotonic() + self._wait(self._followed[title])
 
     def leave(self, title: str) -> None:
         """Follow a plan no longer."""
@@ -85,24 +93,36 @@ class PlanFollower:
         """Print the lines that are due."""
         now = time.monotonic()
         with self._lock:
-            due = [each for each in self._followed.values() if now - each.heard >= self.every_s]
+            due = [each for each in self._followed.values() if now >= each.due]
             for each in due:
-                each.heard = now
+                each.due = now + self._wait(each)
         for each in due:
             with contextlib.suppress(OSError, BadInput):  # what trains it will say what is wrong
-                seen, total = seen_of(each.stage, self.workspace)
-                moved, each.told = seen != each.told, seen
-                if moved:
-                    each.moved = now
-                if each.beside and not moved:
-                    continue
-                if seen < total and now - each.moved >= STALLED_S:
-                    still = duration(now - each.moved)
-                    say(f"  {each.progress.what}: {seen:,} of {total:,} examples, no news for {still}")
-                elif seen < total:
-                    each.progress(seen, total)
-                elif not self.workspace.finished(each.stage):
-                    say(f"  {each.progress.what}: all {total:,} examples seen, evaluating")
+                self._tell_of(each, now)
+
+    def _wait(self, plan: _Followed) -> float:
+        """Seconds after which a plan is looked at again."""
+        if plan.beside or len(self._followed) > 1 or not on_terminal():
+            return self.every_s
+        return min(self.every_s, max(_BAR_S, plan.cost_s / _SHARE))
+
+    def _tell_of(self, plan: _Followed, now: float) -> None:
+        seen, total = seen_of(plan.stage, self.workspace)
+        plan.cost_s = time.monotonic() - now
+        moved, plan.told = seen != plan.told, seen
+        if moved:
+            plan.moved = now
+        if plan.beside and not moved:
+            return
+        if seen < total and now - plan.moved >= STALLED_S:
+            plan.due = now + self.every_s
+            still = duration(now - plan.moved)
+            say(f"  {plan.progress.what}: {seen:,} of {total:,} examples, no news for {still}")
+        elif seen < total:
+            plan.progress(seen, total)
+        elif not self.workspace.finished(plan.stage):
+            plan.due = now + self.every_s
+            say(f"  {plan.progress.what}: all {total:,} examples seen, evaluating")
 
     def __enter__(self) -> "PlanFollower":
         """Begin to watch, in a thread of its own."""

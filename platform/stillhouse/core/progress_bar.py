@@ -1,0 +1,70 @@
+"""The progress bar on the bottom line of a terminal: one at a time, erased before a line is printed."""
+
+import functools
+import os
+import threading
+from typing import Any, TextIO
+
+EVERY_S = 0.2
+"""Seconds between two pictures of a bar."""
+_WIDTH = 20
+
+_bar: Any = None
+_page: TextIO | None = None
+_drawing = threading.RLock()
+
+
+def is_terminal(page: TextIO) -> bool:
+    """Whether a stream is a terminal that can erase a line."""
+    return page.isatty() and os.environ.get("TERM", "") not in ("", "dumb")
+
+
+def draw(page: TextIO, what: str, done: int, total: int | None, words: str) -> None:
+    """Draw the bar of some work in the place of the one that is there.
+
+    Args:
+        page: The terminal.
+        what: The work.
+        done: Amount done.
+        total: Amount in all; None for words without a bar.
+        words: What is written behind the bar.
+    """
+    global _bar, _page
+    with _drawing:
+        if _bar is None or _bar.desc != what or _page is not page:
+            erase()
+            _bar, _page = _new(page, what), page
+        _bar.n, _bar.total, _bar.bar_format = done, total, _layout(total, words)
+        _bar.refresh()
+
+
+def erase() -> None:
+    """Erase the bar, if there is one."""
+    global _bar
+    with _drawing:
+        if _bar is not None:
+            gone, _bar = _bar, None
+            gone.close()
+
+
+def _layout(total: int | None, words: str) -> str:
+    """What tqdm fills in: the work, the bar if there is one, and the words as they are."""
+    bar = "" if total is None else f" {{percentage:3.0f}} % |{{bar:{_WIDTH}}}|"
+    return f"  {{desc}}:{bar} " + words.replace("{", "{{").replace("}", "}}")
+
+
+def _new(page: TextIO, what: str) -> Any:
+    # Libraries are told to draw no bars by the environment, which is not meant here (`disable`).
+    return _bar_class()(
+        desc=what, file=page, bar_format="  {desc}", leave=False, disable=False, dynamic_ncols=True
+    )
+
+
+@functools.cache
+def _bar_class() -> Any:
+    """A tqdm that keeps to itself: without the thread and the lock between processes of its own."""
+    from tqdm import tqdm
+
+    bar = type("Bar", (tqdm,), {"monitor_interval": 0})
+    bar.set_lock(_drawing)  # type: ignore[attr-defined]
+    return bar

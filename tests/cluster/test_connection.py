@@ -2,9 +2,11 @@
 
 import json
 import math
+import os
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +14,7 @@ from typing import Any
 
 import pytest
 
+import stillhouse
 from stillhouse.cluster import connection as cluster
 from stillhouse.cluster import resources as room
 from stillhouse.cluster.membership import nodes_alive
@@ -158,6 +161,32 @@ def test_an_address_where_nothing_listens_is_refused_within_its_limit(
         cluster.connect(where, nested=False, verbose=False)
     assert time.monotonic() - begun < 10
     assert f"waiting up to 0 s for the Ray cluster at {where}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("listens", [False, True])
+def test_a_command_that_waits_for_a_cluster_heeds_sigterm(listens: bool, tmp_path: Path) -> None:
+    """Where nothing listens, and where something accepts connections and says nothing."""
+    (tmp_path / "c.txt").write_text("one text\nanother text\n")
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        if listens:
+            held.listen()
+        where = f"127.0.0.1:{held.getsockname()[1]}"
+        words = ["embed", "--corpus", str(tmp_path / "c.txt"), "--root", str(tmp_path / "runs")]
+        code = "import sys; from stillhouse.cli.main import main; sys.exit(main(sys.argv[1:]))"
+        command = [sys.executable, "-c", code, *words, "--address", where]
+        environment = {**os.environ, "PYTHONPATH": str(Path(stillhouse.__file__).parents[1])}
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
+        ) as waiting:
+            assert waiting.stdout is not None
+            first = waiting.stdout.readline()
+            begun = time.monotonic()
+            waiting.send_signal(signal.SIGTERM)
+            rest = waiting.stdout.read()
+        assert first == f"waiting up to 15 s for the Ray cluster at {where}\n"
+        assert "interrupted. The same command resumes from here." in rest
+        assert waiting.returncode == 130 and time.monotonic() - begun < 10
 
 
 @pytest.mark.parametrize("where", ["head", "head:port", "10.0.0.1", "10.0.0.1:99999", "ray://"])

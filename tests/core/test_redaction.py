@@ -1,15 +1,17 @@
 """No secret leaves through a message, a log, a file or the tracker."""
 
+import base64
 import json
 import logging
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
 from stillhouse.core.artifacts import write_json
 from stillhouse.core.console import diverted_chatter, log_failure, say, warn
 from stillhouse.core.errors import BadInput
-from stillhouse.core.redaction import redacted, redacted_json
+from stillhouse.core.redaction import redacted, redacted_json, remember, remembering
 from stillhouse.tracking.journal import Journal
 from stillhouse.tracking.location import tracking_uri, ui_command
 
@@ -63,9 +65,33 @@ def test_secrets_of_the_environment_are_hidden_wherever_they_appear(monkeypatch:
     assert redacted("/somewhere") == "/somewhere"
 
 
+def test_secrets_of_urls_in_the_environment_are_hidden_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "http://ann:sesame@proxy:3128")
+    monkeypatch.setenv("DATABASE", "postgresql://mlflow@host/mlflow")
+    assert redacted("407: sesame is wrong; mlflow needs a password") == (
+        "407: *** is wrong; mlflow needs a password"
+    )
+
+
+def test_secrets_of_a_command_are_hidden_in_every_form_while_it_runs() -> None:
+    secret = "open/sesame+1"
+    url = f"s3://AKIAABCDEFGHIJKL:{quote(secret, safe='')}@bucket/x?sig=geheim"
+    with remembering([url, "--root", "runs"]):
+        for form in (secret, quote(secret), quote(secret, safe=""), "AKIAABCDEFGHIJKL", "geheim"):
+            assert redacted(f"the key ({form}) is wrong") == "the key (***) is wrong"
+        for before in ("", "a", "ab"):
+            for coded in (base64.b64encode, base64.urlsafe_b64encode):
+                hidden = redacted(coded(f"{before}:{secret}?>".encode()).decode())
+                assert "***" in hidden and len(hidden) <= 11, "at most the letters at the two ends are left"
+        remember(f"http://ann:{'later' * 2}@host")
+        assert redacted("laterlater") == "***" and redacted("runs") == "runs"
+    assert redacted(f"{secret} laterlater geheim") == f"{secret} laterlater geheim"
+
+
 def test_nested_values_keep_their_keys_and_numbers() -> None:
     given = {"corpus": ["http://a:bcdefg@h/x", 3, None], "n": {"f": 0.5}}
     assert redacted_json(given) == {"corpus": ["http://***@h/x", 3, None], "n": {"f": 0.5}}
+    assert redacted_json({"http://a:bcdefg@h/x": 1, 2: "y"}) == {"http://***@h/x": 1, 2: "y"}
 
 
 def test_every_way_out_hides_them(

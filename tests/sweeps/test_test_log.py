@@ -14,3 +14,8 @@ def test_openings_are_counted_per_suite(workspace: Workspace) -> None:
     noted = [json.loads(line) for line in lines]
     assert [entry["suite"] for entry in noted] == ["a", "a", "a", "b", "a"]
     assert noted[-1]["what"] == "a person" and noted[-1]["time"].endswith("Z")
+
+
+def test_the_log_has_no_secret(workspace: Workspace) -> None:
+    record_test_use(workspace, "a", "s3://ann:hunter2@bucket/model")
+    assert json.loads((workspace.root / "openings.jsonl").read_text())["what"] == "s3://***@bucket/model"

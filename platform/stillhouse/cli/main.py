@@ -34,6 +34,7 @@ from stillhouse.core.console import log_failure, log_in, private_environment, sa
 from stillhouse.core.errors import Hindered, mistake_in
 from stillhouse.core.integrity import VERIFY
 from stillhouse.core.machine import variables_set
+from stillhouse.core.redaction import remembering
 from stillhouse.core.signals import lost_threads_end, sigterm_interrupts
 from stillhouse.experiments.experiment import Experiment
 
@@ -79,6 +80,12 @@ def main(arguments: Sequence[str] | None = None, *, experiment: Experiment | Non
         The exit code: 0, 1 (failed), 2 (bad input), 130 (interrupted) or 141 (the reader closed the pipe).
     """
     private_environment()
+    with remembering(sys.argv if arguments is None else map(str, arguments)):
+        return _run(arguments, experiment)
+
+
+def _run(arguments: Sequence[str] | None, experiment: Experiment | None) -> int:
+    """Run one command, and say what went wrong."""
     options = Namespace(root=None, verbose=False)
     try:
         options = parser().parse_args(arguments)

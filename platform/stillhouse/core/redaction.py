@@ -3,16 +3,20 @@
 Everything that leaves the process as text passes here: printed lines, logs, JSON files, MLflow, model cards.
 """
 
+import base64
+import contextlib
+import functools
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
+from urllib.parse import quote, quote_plus, unquote
 
 HIDDEN = "***"
 
 _WORDS = "token(?!iz)|secret|passw|pwd|api_?key|access_?key|key_?id|signature|credential|auth|session|sas"
 _NAME = rf"(?:[\w.-]*(?:{_WORDS})[\w.-]*|key|sig|code|pass)"
-_PARAMETER = re.compile(rf"([?&;#]{_NAME}=)[^&\s'\"<>#;]*", re.IGNORECASE)
+_PARAMETER = re.compile(rf"([?&;#]{_NAME}=)([^&\s'\"<>#;]*)", re.IGNORECASE)
 _WITH_USER = re.compile(r"([A-Za-z][\w+.-]*://)([^\s'\"<>`|]*@)")
 _HOST = re.compile(r"[^@]*@((?:[\w-]+(?:\.[\w-]+)+|localhost|\[[0-9a-fA-F:]+\])(?::\d+)?)")
 _HEADER = re.compile(
@@ -22,7 +26,11 @@ _VARIABLE = re.compile(
     r"(PASSWORD|PASSWD|SECRET|TOKEN|CREDENTIALS?|API_?KEY|ACCESS_KEY(_ID)?|PRIVATE_KEY)$", re.IGNORECASE
 )
 _LEAST = 6
-"""Characters of the shortest value of a variable that is looked for: shorter ones occur in ordinary words."""
+"""Characters of the shortest secret that is looked for by its value: shorter ones occur in ordinary words."""
+_LEAST_ALONE = 16
+"""The same for a user without a password, which is a token if it is that long, and else a name."""
+
+_remembered: set[str] = set()
 
 
 def names_secret(variable: str) -> bool:
@@ -34,21 +42,42 @@ def redacted(text: str) -> str:
     """Replace the secrets in a text by ``***``.
 
     Hidden are the user and password of a URL (also with ``/`` and ``@`` in them), parameters of URLs such as
-    ``?token=``, the values of environment variables whose names say that they are secret, and the password
-    of ``MLFLOW_TRACKING_URI`` wherever it appears.
+    ``?token=``, and wherever they appear, also URL-encoded, decoded or within base64: the values of
+    environment variables whose names say that they are secret, and the secrets of URLs that are in the
+    environment or that were given to `remember`.
     """
     return _redacted(text, _known_secrets())
 
 
+def remember(*texts: str) -> None:
+    """Hide the secrets of the URLs in these texts wherever they appear: libraries quote parts of URLs."""
+    for text in texts:
+        _remembered.update(_secrets_of_urls(text))
+
+
+@contextlib.contextmanager
+def remembering(texts: Iterable[str]) -> Iterator[None]:
+    """Remember the secrets of these texts, and all that are remembered in the block, until it ends."""
+    before = set(_remembered)
+    remember(*texts)
+    try:
+        yield
+    finally:
+        _remembered.intersection_update(before)
+
+
 def redacted_json(content: Any) -> Any:
-    """Redact every string of a nested value; keys and everything else stay."""
+    """Redact every string of a nested value, and every key that has a URL; everything else stays."""
     secrets = _known_secrets()
+
+    def name_of(key: Any) -> Any:
+        return _redacted(key, secrets) if isinstance(key, str) and "://" in key else key
 
     def walk(value: Any) -> Any:
         if isinstance(value, str):
             return _redacted(value, secrets)
         if isinstance(value, Mapping):
-            return {key: walk(item) for key, item in value.items()}
+            return {name_of(key): walk(item) for key, item in value.items()}
         return [walk(item) for item in value] if isinstance(value, (list, tuple)) else value
 
     return walk(content)
@@ -66,23 +95,57 @@ def _redacted(text: str, secrets: Sequence[str]) -> str:
 
 
 def _without_user(found: re.Match[str]) -> str:
-    """Hide what stands before the last ``@``, unless that ``@`` is part of the path."""
-    scheme, before = found[1], found[2]
-    head, slash, rest = before.partition("/")
-    if slash and (host := _HOST.fullmatch(head)):
-        return f"{scheme}{HIDDEN}@{host[1]}/{rest}"
-    if slash and not ({"@", ":"} & set(head)):
-        return found[0]
-    return f"{scheme}{HIDDEN}@"
+    """Hide the user and the password."""
+    user = _user_in(found[2])
+    return f"{found[1]}{HIDDEN}{found[2][len(user) :]}" if user else found[0]
+
+
+def _user_in(before: str) -> str:
+    """The user, with the password, in what a URL has up to its last ``@``; that may be part of the path."""
+    head, slash, _ = before.partition("/")
+    if slash and _HOST.fullmatch(head):
+        return head.partition("@")[0]
+    return "" if slash and not ({"@", ":"} & set(head)) else before[:-1]
 
 
 def _known_secrets() -> list[str]:
-    """Return the secrets in the environment, the longest first."""
-    found = set()
+    """Return the secrets in the environment and those that are remembered, the longest first."""
+    found = set(_remembered)
     for name, value in os.environ.items():
         if len(value) >= _LEAST and _VARIABLE.search(name) and not value.startswith("/"):  # a path
             found.add(value)
-    user = re.match(r"[A-Za-z][\w+.-]*://(.*)@", os.environ.get("MLFLOW_TRACKING_URI", ""))
-    if user:
-        found |= {part for part in (user[1], user[1].partition(":")[2]) if len(part) >= _LEAST}
-    return sorted(found, key=len, reverse=True)
+        if "://" in value:
+            found |= _secrets_of_urls(value)
+    return sorted({form for secret in found for form in _forms(secret)}, key=len, reverse=True)
+
+
+def _secrets_of_urls(text: str) -> set[str]:
+    """Return the passwords, tokens and secret parameters of the URLs in a text that are long enough."""
+    if "://" not in text:
+        return set()
+    found = {parameter[2] for parameter in _PARAMETER.finditer(text)}
+    for url in _WITH_USER.finditer(text):
+        user = _user_in(url[2])
+        name, colon, password = user.partition(":")
+        found |= {password, user} if colon else set()
+        found |= {name} if len(name) >= _LEAST_ALONE else set()
+    return {secret for secret in found if len(secret) >= _LEAST and secret != HIDDEN}
+
+
+@functools.lru_cache(maxsize=256)
+def _forms(secret: str) -> frozenset[str]:
+    """Return a secret as libraries write it: as it is, decoded, URL-encoded, and as a part of base64."""
+    plain = {secret, unquote(secret)}
+    found = plain | {encode(each) for each in plain for encode in (quote, quote_plus, _quote_all)}
+    for each in plain:
+        data = each.encode("utf-8", "surrogateescape")
+        for shift in range(3):
+            # Of the characters, the first depend on what comes before the secret, the last on what follows.
+            coded = base64.b64encode(bytes(shift) + data).decode()
+            part = coded[-(-shift * 8 // 6) : (shift + len(data)) * 8 // 6]
+            found |= {part, part.replace("+", "-").replace("/", "_")}
+    return frozenset(form for form in found if len(form) >= _LEAST)
+
+
+def _quote_all(text: str) -> str:
+    return quote(text, safe="")

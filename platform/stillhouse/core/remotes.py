@@ -27,7 +27,7 @@ from urllib.parse import unquote, urlsplit
 from stillhouse.core.console import Progress
 from stillhouse.core.errors import BadInput, Hindered, full_disk, is_full_disk
 from stillhouse.core.integrity import MANIFEST, QUARANTINE, is_unchanged, sha256_of, stated_sums, with_own_sum
-from stillhouse.core.redaction import redacted
+from stillhouse.core.redaction import redacted, remember
 
 T = TypeVar("T")
 
@@ -458,6 +458,7 @@ def remote_at(url: str) -> Remote | None:
     """
     if not url:
         return None
+    remember(url)
     scheme = _scheme(url)
     if scheme not in SCHEMES:
         raise BadInput(

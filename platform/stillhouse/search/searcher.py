@@ -28,6 +28,7 @@ from ray.tune import Callback
 from ray.tune.search.searcher import Searcher
 
 from stillhouse.core.errors import require
+from stillhouse.core.redaction import redacted
 from stillhouse.search.optuna_params import decode, distributions, encode
 from stillhouse.search.proposals import propose
 from stillhouse.search.records import REPORT, TrialRecord, attributes, is_finite, record
@@ -149,7 +150,7 @@ class StudySearcher(Searcher):  # type: ignore[misc]
     def explain(self, number: int, reason: str) -> None:
         """Record why a trial failed; may be called after its end."""
         storage, study = self._storage
-        storage.set_study_user_attr(study, f"reason:{number}", reason)
+        storage.set_study_user_attr(study, f"reason:{number}", redacted(reason))
         keep_study(self._path)
 
     def records(self) -> list[TrialRecord]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.console import warn
 from stillhouse.core.json_text import parse_json
+from stillhouse.core.redaction import redacted_json
 from stillhouse.plan.stage import Stage
 from stillhouse.tracking.location import sqlite_path, tracking_uri
 from stillhouse.tracking.reading import tag_runs
@@ -36,7 +37,7 @@ def record_test_use(workspace: Workspace, suite: str, what: str) -> int:
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a", encoding="utf-8") as file:
         # A kill or a full disk may have cut the last line.
-        file.write(("" if log.endswith(b"\n") or not log else "\n") + json.dumps(entry) + "\n")
+        file.write(("" if log.endswith(b"\n") or not log else "\n") + json.dumps(redacted_json(entry)) + "\n")
     return before
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from stillhouse.core.errors import BadInput, require
+from stillhouse.core.redaction import remember
 from stillhouse.corpora.published.msmarco import text_files
 from stillhouse.corpora.reading import formats
 from stillhouse.corpora.reading.sentences import clean, cut, passages, split_sentences
@@ -129,6 +130,7 @@ def list_files(source: str, kind: str = "corpus") -> tuple[Any, list[SourceFile]
     """
     from pyarrow import fs
 
+    remember(source)
     try:
         system, files = (_remote_files if source.startswith(_REMOTE) else _local_files)(source, kind)
     except BadInput:

@@ -1467,6 +1467,30 @@ DATA = [
         ),
     ),
     *mistakes(
+        "core/lines.py",
+        "core/test_lines.py",
+        (
+            "_digest(found[1]) != found[2].decode():",
+            "False:",
+            "the checksums of lines are not compared",
+        ),
+        (
+            "any(name == CHECK or is_one_letter_off(name, CHECK) for name in entry)",
+            "False",
+            "a damaged checksum counts as none",
+        ),
+    ),
+    *mistakes(
+        "training/plan_file.py",
+        "sweeps/test_verify.py",
+        ("_text(found) == _text(expected)", "found", "an altered plan is not noticed"),
+    ),
+    *mistakes(
+        "training/facts.py",
+        "sweeps/test_verify.py",
+        ("    if facts is None:", "    if facts is None and False:", "damaged facts count as none"),
+    ),
+    *mistakes(
         "core/databases.py",
         "search/test_study_copies.py",
         (
@@ -1489,8 +1513,8 @@ DATA = [
     *mistakes(
         "core/notes.py",
         "sweeps/test_verify.py core/test_integrity.py",
-        ("return is_unchanged(content) and", "return", "an altered note is read"),
-        (" and content.get(NOTE, path.name) == path.name", "", "the note of another is read"),
+        ("return ours and is_unchanged(content)", "return ours", "an altered note is read"),
+        ("ours = content.get(NOTE, path.name) == path.name and", "ours =", "the note of another is read"),
     ),
     *mistakes(
         "core/errors.py",

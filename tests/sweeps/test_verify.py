@@ -13,6 +13,7 @@ import stillhouse
 from stillhouse import BadInput, Experiment
 from stillhouse.cli.main import main
 from stillhouse.core.artifacts import locked, read_manifest, sha256_of
+from stillhouse.core.errors import Hindered
 from stillhouse.core.integrity import FILES
 from stillhouse.core.notes import write_note, write_note_twice
 from stillhouse.search.searcher import StudySearcher
@@ -21,6 +22,7 @@ from stillhouse.sweeps.export import checksums_of_export
 from stillhouse.sweeps.verify import Checked
 from stillhouse.tracking.journal import Journal
 from stillhouse.training import checkpoint
+from stillhouse.training.facts import read_facts
 
 VALUES = {"batch_size": 16, "learning_rate": 1e-3}
 
@@ -70,6 +72,14 @@ def wrong(found: list[Checked], root: Path) -> dict[str, Checked]:
 def flip(path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 4
+    path.write_bytes(content)
+
+
+def flip_a_digit(path: Path) -> None:
+    """Change a digit of a number: the file stays valid JSON."""
+    content = bytearray(path.read_bytes())
+    at = next(i for i in range(len(content) // 2, len(content)) if chr(content[i]) in "24")
+    content[at] ^= 1
     path.write_bytes(content)
 
 
@@ -149,6 +159,44 @@ def test_what_a_sweep_keeps_is_found_and_mended(root: Path, name: str, kind: str
     (mended,) = wrong(stillhouse.verify(root, repair=True), root).values()
     assert mended.mended and not mended.wrong
     assert not wrong(stillhouse.verify(root), root)
+
+
+@pytest.mark.parametrize("name", ["plan.json", "facts.json", "metrics.jsonl"])
+def test_what_describes_a_stage_is_mended_without_training(
+    root: Path, experiment: Experiment, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder,) = [path.parent for path in root.glob("stages/*/manifest.json")]
+    path, before = folder / name, contents(folder)
+    lines = path.read_bytes().splitlines(keepends=True)
+    flip_a_digit(path)
+    assert main(["verify", "--root", str(root)]) == 1
+    shown = capsys.readouterr().out
+    assert "1 DAMAGED" in shown and name in shown
+    (found,) = wrong(stillhouse.verify(root, repair=True), root).values()
+    assert found.kind == "stages" and found.mended and list((root / "quarantine").rglob(name))
+    assert not wrong(stillhouse.verify(root), root)
+    stillhouse.train("mse", experiment, values=VALUES, root=root)
+    after = contents(folder)
+    if path.suffix == ".jsonl":
+        left = path.read_bytes().splitlines(keepends=True)
+        assert len(left) == len(lines) - 1 and set(left) < set(lines), "the other lines stay"
+        after[name] = before[name]
+    assert after == before, "nothing is trained again"
+
+
+def test_a_train_command_writes_the_description_of_a_stage_again(
+    root: Path, experiment: Experiment, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (folder,) = [path.parent for path in root.glob("stages/*/manifest.json")]
+    before = contents(folder)
+    flip_a_digit(folder / "plan.json")
+    flip_a_digit(folder / "facts.json")
+    with pytest.raises(Hindered, match=r"facts\.json must be as it was written"):
+        read_facts(folder)
+    stillhouse.train("mse", experiment, values=VALUES, root=root)
+    assert contents(folder) == before
+    told = capfd.readouterr().err
+    assert "plan.json was altered" in told and "facts.json is damaged" in told
 
 
 def test_what_cannot_be_mended_stays_and_is_said_every_time(root: Path) -> None:

@@ -184,6 +184,10 @@ def test_damaged_lines_of_a_metrics_log_are_left_out(
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(lines[0] + b'{"st\xffep": 2\n' + b"[]\n" + lines[3] + lines[4])
     assert [line["step"] for line in read_lines(path)] == [1, 4, 5]
+    changed = lines[4].replace(b"40", b"48")
+    path.write_bytes(path.read_bytes().replace(lines[4], changed))
+    assert changed != lines[4] and [line["step"] for line in read_lines(path)] == [1, 4]
+    path.write_bytes(path.read_bytes().replace(changed, lines[4]))
     again = MetricsLog(path, after=4)
     again.append(5, 40, {"loss": 2.0})
     again.close()

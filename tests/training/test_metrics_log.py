@@ -51,4 +51,4 @@ def test_a_line_records_its_time(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     MetricsLog(path).append(5, 40, {"loss": 1.5})
     line = json.loads(path.read_text())
-    assert set(line) == {"step", "examples", "time", "metrics"} and line["metrics"] == {"loss": 1.5}
+    assert set(line) == {"step", "examples", "time", "metrics", "check"} and line["metrics"] == {"loss": 1.5}

@@ -17,7 +17,7 @@ from typing import Any
 
 from stillhouse.core.console import warn
 from stillhouse.core.errors import BadInput, Hindered, blocked
-from stillhouse.core.json_text import parse_json
+from stillhouse.core.json_text import is_one_letter_off, parse_json
 
 MANIFEST = "manifest.json"
 FILES, ARTIFACT, OWN = "files", "artifact", "manifest_sha256"
@@ -50,7 +50,11 @@ def sha256_of(path: Path) -> str:
 
 
 def sums_of(folder: Path, known: Container[str] = ()) -> dict[str, str]:
-    """Return the checksum of every file of an artifact that decides a result, except ``known`` ones."""
+    """Return the checksum of every file of an artifact that decides a result, except ``known`` ones.
+
+    Left out is what describes a stage, as damage to it is mended without training: its plan, which the
+    manifest repeats, its facts, a note with its own checksum, and its metrics log, with one in each line.
+    """
     found = folder.iterdir() if folder.is_dir() else ()
     names = (path.name for path in found if path.suffix in _DATA or path.name in _ALSO)
     return {name: sha256_of(folder / name) for name in sorted(names) if name not in known}
@@ -67,7 +71,7 @@ def is_unchanged(manifest: Mapping[str, Any]) -> bool:
     content = {name: value for name, value in manifest.items() if name != OWN}
     if OWN in manifest:
         return bool(manifest[OWN] == _own_sum(content))
-    return not any(_is_one_letter_off(name) for name in manifest)
+    return not any(is_one_letter_off(name, OWN) for name in manifest)
 
 
 def is_of(manifest: Mapping[str, Any], folder: Path) -> bool:
@@ -170,8 +174,12 @@ def damaged_files(folder: Path) -> dict[str, str]:
     return problems
 
 
-def put_aside(path: Path) -> Path | None:
+def put_aside(path: Path, *, alone: bool = False) -> Path | None:
     """Move a damaged file, and the manifest beside it, to the workspace's ``quarantine`` folder.
+
+    Args:
+        path: The file.
+        alone: Leave the manifest: the artifact is finished without this file.
 
     Returns:
         The file's new path; None if there was nothing to move or the folder cannot be written.
@@ -182,7 +190,7 @@ def put_aside(path: Path) -> Path | None:
     moved = None
     with contextlib.suppress(OSError):
         target.mkdir(parents=True, exist_ok=True)
-        for source in dict.fromkeys((path, folder / MANIFEST)):
+        for source in dict.fromkeys((path,) if alone else (path, folder / MANIFEST)):
             to = _free_name(target / source.name)
             with contextlib.suppress(FileNotFoundError):
                 source.rename(to)
@@ -309,11 +317,6 @@ def _manifest_beside(path: Path) -> dict[str, Any] | None:
     except (FileNotFoundError, NotADirectoryError, ValueError):
         return None
     return known[1] if isinstance(known[1], dict) else None
-
-
-def _is_one_letter_off(name: str) -> bool:
-    """Whether a key is that of the checksum after the flip of a bit."""
-    return len(name) == len(OWN) and sum(a != b for a, b in zip(name, OWN, strict=True)) == 1
 
 
 def _own_sum(content: Mapping[str, Any]) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 from stillhouse.core.artifacts import Workspace, write_atomically, write_json
 from stillhouse.core.console import warn
 from stillhouse.core.errors import blocked
-from stillhouse.core.integrity import NOTE, OWN, is_unchanged, moved, put_aside, with_own_sum
+from stillhouse.core.integrity import ARTIFACT, NOTE, OWN, is_of, is_unchanged, moved, put_aside, with_own_sum
 from stillhouse.core.json_text import parse_json
 from stillhouse.core.redaction import redacted_json
 
@@ -61,6 +61,14 @@ def write_note(path: Path, content: dict[str, Any]) -> None:
     write_json(path, with_own_sum({**redacted_json(content), NOTE: path.name}))
 
 
+def write_part(path: Path, content: dict[str, Any]) -> None:
+    """Write a note that belongs to the artifact in whose folder it is, and states its name too.
+
+    For what describes an artifact and may be made again after its manifest was written.
+    """
+    write_note(path, {**content, ARTIFACT: path.parent.name})
+
+
 def read_note(path: Path, consequence: str) -> dict[str, Any] | None:
     """Read a note; a damaged one is put aside, and counts as missing.
 
@@ -73,7 +81,7 @@ def read_note(path: Path, consequence: str) -> dict[str, Any] | None:
     """
     content = sound_note(path)
     if content is None and path.exists():
-        warn(f"{path} is damaged. {moved(put_aside(path))} {consequence}")
+        warn(f"{path} is damaged. {moved(put_aside(path, alone=True))} {consequence}")
     return content
 
 
@@ -81,7 +89,7 @@ def has_note(path: Path) -> bool:
     """Whether a note exists and can be read by `read_json`; a damaged one is put aside, to be made again."""
     sound = is_sound(path)
     if not sound and path.exists():
-        warn(f"{path} is damaged. {moved(put_aside(path))} What it remembers is made again.")
+        warn(f"{path} is damaged. {moved(put_aside(path, alone=True))} What it remembers is made again.")
     return sound
 
 
@@ -90,7 +98,7 @@ def sound_note(path: Path) -> dict[str, Any] | None:
     content = json.loads(path.read_bytes()) if is_sound(path) else None
     if not isinstance(content, dict):
         return None
-    return {name: value for name, value in content.items() if name not in (OWN, NOTE)}
+    return {name: value for name, value in content.items() if name not in (OWN, NOTE, ARTIFACT)}
 
 
 def is_sound(path: Path) -> bool:
@@ -107,7 +115,8 @@ def is_sound(path: Path) -> bool:
         raise blocked(path, error) from None
     if not isinstance(content, dict):
         return True
-    return is_unchanged(content) and content.get(NOTE, path.name) == path.name
+    ours = content.get(NOTE, path.name) == path.name and is_of(content, path.parent)
+    return ours and is_unchanged(content)
 
 
 def copy_of(path: Path) -> Path:

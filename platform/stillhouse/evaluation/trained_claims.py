@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stillhouse.core.artifacts import Workspace, read_json, read_manifest
+from stillhouse.core.artifacts import MANIFEST, Workspace, read_json, read_manifest
 from stillhouse.core.errors import BadInput, require
 from stillhouse.corpora.published.fever import claim_key
 from stillhouse.corpora.tables import open_rows, open_texts
@@ -17,6 +17,7 @@ TRAINING_ROWS = "claims-train"
 """Label of the rows that a stage is trained on."""
 _TABLES = {"claim": "claims", "documents": "documents"}
 """Label of the table of each of their columns."""
+_PLAN = "plan.json"
 
 
 @dataclass(frozen=True)
@@ -64,13 +65,12 @@ def trained_claims(folder: Path) -> TrainedClaims | None:
     Raises:
         BadInput: The stage was trained on claims that its workspace no longer holds.
     """
-    plan = folder / "plan.json"
-    if not plan.is_file():
+    if not (folder / _PLAN).is_file():
         return None
     workspace = Workspace(folder.resolve().parents[1])
     keys: set[bytes] = set()
     split_by = ""
-    for examples in {each.fingerprint: each for each in _examples_in(read_json(plan))}.values():
+    for examples in {each.fingerprint: each for each in _examples_in(_plan_of(folder))}.values():
         require(
             workspace.finished(examples),
             f"the workspace of {folder.name} must hold the claims that it was trained on",
@@ -106,6 +106,12 @@ def refuse_trained_claims(
 
 def _claims_of(examples: Examples, workspace: Workspace) -> list[str]:
     return open_texts(workspace, examples.columns["claim"])[open_rows(workspace, examples)["claim"]]
+
+
+def _plan_of(folder: Path) -> Any:
+    """The plan of a stage: that of the manifest, which has a checksum, if the stage is finished."""
+    manifest = read_manifest(folder) if (folder / MANIFEST).exists() else {}
+    return manifest["plan"] if "plan" in manifest else read_json(folder / _PLAN)
 
 
 def _examples_in(plan: Any) -> Iterator[Examples]:

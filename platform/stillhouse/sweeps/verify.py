@@ -23,10 +23,12 @@ from stillhouse.sweeps.test_log import TEST_LOG, suite_in
 from stillhouse.teachers.store import verify_store
 from stillhouse.tracking.journal import damaged_lines, trial_states
 from stillhouse.tracking.location import mend, sqlite_path, tracking_uri
-from stillhouse.training import checkpoint
+from stillhouse.training import checkpoint, metrics_log
 from stillhouse.training.checkpoint import path_of, steps
-from stillhouse.training.metrics_log import parsed
-from stillhouse.training.models import DELIVERED, SWEEPS
+from stillhouse.training.facts import FACTS
+from stillhouse.training.metrics_log import NAME as LOG
+from stillhouse.training.models import DELIVERED, PLAN, SWEEPS
+from stillhouse.training.plan_file import damage_of_plan, mend_plan
 
 KINDS = (
     TextTable.kind,
@@ -168,9 +170,29 @@ def _artifact(kind: str, folder: Path) -> Checked:
     if problems:
         mend = partial(_put_aside, [folder / file for file in files or (MANIFEST,)])
         return Checked(kind, folder, tuple(problems), _AGAIN[kind], mend=mend)
-    damaged = _damaged_points(folder / "metrics.jsonl")
-    note = f"{damaged} lines of its metrics log are damaged: its curves lack these points" if damaged else ""
-    return Checked(kind, folder, note=note)
+    return _descriptions(folder) if kind == Stage.kind else Checked(kind, folder)
+
+
+def _descriptions(folder: Path) -> Checked:
+    """Look at what describes a finished stage and is left out of its manifest, as it decides no result."""
+    plan, lines = damage_of_plan(folder), metrics_log.damaged_lines(folder / LOG)
+    facts = (folder / FACTS).exists() and not is_sound(folder / FACTS)
+    found = {
+        f"{PLAN} {plan}": ("it is written again from the manifest", plan),
+        f"{FACTS} is damaged": ("the command that trained it writes it again, and trains nothing", facts),
+        f"{lines} lines of {LOG} are damaged": ("its curves lack these points", lines),
+    }
+    costs = {problem: cost for problem, (cost, wrong) in found.items() if wrong}
+    mend = partial(_mend_descriptions, folder) if costs else None
+    return Checked(Stage.kind, folder, tuple(costs), "; ".join(costs.values()), mend=mend)
+
+
+def _mend_descriptions(folder: Path) -> None:
+    mend_plan(folder)
+    if (folder / FACTS).exists() and not is_sound(folder / FACTS):
+        put_aside(folder / FACTS, alone=True)
+    if metrics_log.damaged_lines(folder / LOG):
+        metrics_log.leave_out_damaged(folder / LOG)
 
 
 def _checkpoints(folder: Path) -> Checked:
@@ -284,11 +306,6 @@ def _leftovers(root: Path) -> Iterator[Checked]:
         size = sum(path.stat().st_size for path in aside) / 1e6
         note = f"{len(aside)} damaged files, {size:.1f} MB, that nothing reads"
         yield Checked("leftovers", root / QUARANTINE, note=note)
-
-
-def _damaged_points(path: Path) -> int:
-    lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
-    return sum(parsed(line) is None for line in lines)
 
 
 def _put_aside(paths: Iterable[Path]) -> None:

@@ -1,7 +1,8 @@
 """Tracking of runs in progress: the contract of a tracker, and the tail of the workers' metrics logs.
 
 The driver is the only writer. Workers append metrics to ``metrics.jsonl`` in their stage's folder, one JSON
-object per line (``step``, ``examples``, ``time``, ``metrics``), and `MetricsTail` follows these files.
+object per line (``step``, ``examples``, ``time``, ``metrics``, a checksum), and `MetricsTail` follows these
+files.
 """
 
 import contextlib
@@ -14,7 +15,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Protocol
 
-from stillhouse.core.json_text import parse_json
+from stillhouse.core.lines import parse_line
 
 Key = tuple[str, ...]
 """Which run: (sweep,), (sweep, trial) or (sweep, trial, stage); the parent's key lacks the last part."""
@@ -188,9 +189,11 @@ class _OpenLog:
 
 
 def _row(line: bytes) -> Row | None:
-    """Parse a line; None for one that a killed worker left half written and a later worker appended to."""
+    """Parse a line; None for one that is damaged, or was left half written and then appended to."""
+    entry = parse_line(line)
+    if entry is None:
+        return None
     try:
-        entry = parse_json(line)
         metrics = {"examples": entry["examples"], **entry["metrics"]}
         return Row(int(entry["step"]), float(entry["time"]), {k: float(v) for k, v in metrics.items()})
     except (ValueError, KeyError, TypeError):

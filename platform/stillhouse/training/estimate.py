@@ -4,11 +4,10 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from stillhouse.core.artifacts import MANIFEST, Workspace
+from stillhouse.core.artifacts import MANIFEST, Workspace, read_manifest
+from stillhouse.core.errors import BadInput
 from stillhouse.core.identity import canonical
-from stillhouse.core.json_text import parse_json
 from stillhouse.plan.stage import Stage
-from stillhouse.training.models import PLAN
 
 _LOOKED_AT = 200
 """How many of the newest stages are looked at."""
@@ -44,10 +43,9 @@ def _seconds_per_example(workspace: Workspace) -> dict[str, float]:
     rates: dict[str, float] = {}
     for path in manifests[:_LOOKED_AT]:
         try:
-            plan = parse_json((path.parent / PLAN).read_text(encoding="utf-8"))
-            manifest = parse_json(path.read_text(encoding="utf-8"))
-            rates.setdefault(_likeness(plan), manifest["seconds"] / manifest["examples"])
-        except (OSError, ValueError, KeyError, TypeError, ArithmeticError):
+            manifest = read_manifest(path.parent)
+            rates.setdefault(_likeness(manifest["plan"]), manifest["seconds"] / manifest["examples"])
+        except (BadInput, OSError, ValueError, KeyError, TypeError, ArithmeticError):
             continue  # an estimate needs no file that is damaged or of another version
     return rates
 

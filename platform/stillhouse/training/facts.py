@@ -5,7 +5,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from stillhouse.core.artifacts import Workspace, read_json, read_manifest, write_json
+from stillhouse.core.artifacts import Workspace, read_manifest
+from stillhouse.core.errors import Hindered
+from stillhouse.core.notes import has_note, sound_note, write_part
 from stillhouse.corpora.tables import open_rows
 from stillhouse.evaluation.retrieval import Search
 from stillhouse.evaluation.suites import figure_facts
@@ -16,9 +18,9 @@ FACTS = "facts.json"
 
 
 def write_facts(stage: Stage, workspace: Workspace, search: Search | None = None) -> None:
-    """Write the facts into the stage's folder, unless they are there; its inputs must be built."""
+    """Write the facts into the stage's folder, unless they are there undamaged; its inputs must be built."""
     path = workspace.path(stage) / FACTS
-    if path.exists():
+    if has_note(path):
         return
     stages = list(stage.chain())
     known = [each for part in stages for each in _teachers(part)]
@@ -38,7 +40,7 @@ def write_facts(stage: Stage, workspace: Workspace, search: Search | None = None
         "examples": len(next(iter(open_rows(workspace, stage.examples).values()))),
         "figures": figure_facts(stage.dev, workspace, search) if stage.dev else {},
     }
-    write_json(path, facts)
+    write_part(path, facts)
 
 
 def _teachers(stage: Stage) -> Iterator[Teacher]:
@@ -50,7 +52,18 @@ def _teachers(stage: Stage) -> Iterator[Teacher]:
 
 
 def read_facts(folder: Path) -> dict[str, Any]:
-    """Read the facts of a finished stage; empty for one that was trained before they were written."""
+    """Read the facts of a finished stage; empty for one that was trained before they were written.
+
+    Raises:
+        Hindered: They are damaged.
+    """
     path = folder / FACTS
-    found: dict[str, Any] = read_json(path) if path.is_file() else {}
-    return found
+    if not path.is_file():
+        return {}
+    facts = sound_note(path)
+    if facts is None:
+        raise Hindered(
+            f"{path} must be as it was written, but it is damaged. Run the command that trained this stage "
+            "again: it writes the file again, and trains nothing."
+        )
+    return facts

@@ -1,14 +1,15 @@
 """The metrics log: one JSON object per line, appended by rank 0, read by whoever tracks the run."""
 
-import json
 import os
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from stillhouse.core.artifacts import write_atomically
 from stillhouse.core.console import warn
-from stillhouse.core.json_text import parse_json
+from stillhouse.core.integrity import put_aside
+from stillhouse.core.lines import checked_line, parse_line
 
 NAME = "metrics.jsonl"
 
@@ -16,8 +17,9 @@ NAME = "metrics.jsonl"
 class MetricsLog:
     """An append-only file of metrics that survives a kill at any moment.
 
-    Lines are ordered by step. Lines that a killed process wrote after its last checkpoint are removed when
-    training continues from there, and are written again, so that no step appears twice.
+    Lines are ordered by step. Each has its own checksum, as the log is left out of the manifest. Lines that a
+    killed process wrote after its last checkpoint are removed when training continues from there, and are
+    written again, so that no step appears twice.
 
     Args:
         path: The file.
@@ -45,7 +47,7 @@ class MetricsLog:
     def append(self, step: int, examples: int, metrics: Mapping[str, float]) -> None:
         """Write one line, and pass it to the operating system."""
         line = {"step": step, "examples": examples, "time": time.time(), "metrics": dict(metrics)}
-        self._file.write((json.dumps(line) + "\n").encode())
+        self._file.write(checked_line(line))
         self._file.flush()
 
     def sync(self) -> None:
@@ -69,14 +71,22 @@ def read_lines(path: Path) -> Iterator[dict[str, Any]]:
 
 def parsed(line: bytes) -> dict[str, Any] | None:
     """Parse one line; None if it is incomplete or damaged."""
-    if not line.endswith(b"\n"):
-        return None
-    try:
-        entry = parse_json(line)
-    except ValueError:
-        return None
-    whole = isinstance(entry, dict) and isinstance(entry.get("step"), int) and "metrics" in entry
+    entry = parse_line(line) if line.endswith(b"\n") else None
+    whole = entry is not None and isinstance(entry.get("step"), int) and "metrics" in entry
     return entry if whole else None
+
+
+def damaged_lines(path: Path) -> int:
+    """Count the damaged lines of a log; one that is being written does not count."""
+    lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
+    return sum(parsed(line) is None for line in lines if line.endswith(b"\n"))
+
+
+def leave_out_damaged(path: Path) -> None:
+    """Remove the damaged lines of a finished stage's log; the whole file is kept in the quarantine."""
+    kept = [line for line in path.read_bytes().splitlines(keepends=True) if parsed(line) is not None]
+    put_aside(path, alone=True)
+    write_atomically(path, b"".join(kept))
 
 
 def _repaired(path: Path, step: int) -> bytes:

@@ -13,12 +13,17 @@ from stillhouse.core.artifacts import (
     remove_leftovers,
     write_json,
 )
+from stillhouse.core.console import warn
 from stillhouse.core.devices import has_device, resolve_device, usable_device
+from stillhouse.core.errors import BadInput
 from stillhouse.core.identity import canonical
+from stillhouse.core.notes import has_note
 from stillhouse.plan.stage import Stage
+from stillhouse.training.facts import FACTS, write_facts
 from stillhouse.training.fit import OnEvaluation
 from stillhouse.training.local import fit_here, prepare
 from stillhouse.training.models import PLAN
+from stillhouse.training.plan_file import mend_plan
 from stillhouse.training.progress import Evaluation, Stopped
 from stillhouse.training.where import Where
 from stillhouse.training.worker import fit_with_workers
@@ -69,7 +74,19 @@ def _run_one(stage: Stage, workspace: Workspace, where: Where, on_evaluation: On
                 write_json(folder / PLAN, canonical(stage))
                 _train(stage, workspace, where, on_evaluation)
                 return
+    _mend_descriptions(stage, workspace, where)
     _replay(stage, folder, on_evaluation)
+
+
+def _mend_descriptions(stage: Stage, workspace: Workspace, where: Where) -> None:
+    """Write again what describes a finished stage and was damaged or removed; nothing is trained for it."""
+    folder = workspace.place(stage)
+    mend_plan(folder)
+    if not has_note(folder / FACTS):
+        try:
+            write_facts(stage, workspace, where.search)
+        except BadInput as error:  # Its inputs may be gone.
+            warn(f"{folder.name} has no {FACTS}, so its model card will lack some lines. {error}")
 
 
 def _train(stage: Stage, workspace: Workspace, where: Where, on_evaluation: OnEvaluation | None) -> None:

@@ -3,6 +3,8 @@
 import base64
 import json
 import logging
+import os
+import sys
 from pathlib import Path
 from urllib.parse import quote
 
@@ -106,6 +108,9 @@ def test_every_way_out_hides_them(
         log_failure(error, tmp_path)
     with diverted_chatter(tmp_path / "logs", verbose=False):
         logging.getLogger("library").warning("cannot reach %s", url)
+        print(f"python code reached {url}", file=sys.stderr)
+        print(f"a library reached {url}")
+        os.write(2, f"compiled code reached {url}\n".encode())
     write_json(tmp_path / "source.json", {"source": url})
     journal = Journal(tmp_path / "sweep")
     journal.append(
@@ -116,6 +121,7 @@ def test_every_way_out_hides_them(
     printed = capsys.readouterr()
     written = [path.read_text() for path in tmp_path.rglob("*") if path.is_file()]
     assert sum("***" in text for text in written) >= 4
+    assert sum(text.count(" reached http://***@host/x?token=***\n") for text in written) == 3
     for text in (printed.out, printed.err, *written):
         assert "ter2" not in text and "geheim" not in text
 

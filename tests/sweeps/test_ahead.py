@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from small_experiment import quick_experiment  # type: ignore[import-not-found]
 
-from stillhouse.core.artifacts import Workspace, write_json, write_manifest
+from stillhouse.core.artifacts import MANIFEST, Workspace, write_manifest
 from stillhouse.core.identity import canonical
 from stillhouse.experiments.budget import Budget, Refit
 from stillhouse.plan.stage import Stage
@@ -17,7 +17,6 @@ from stillhouse.search.study_copies import STUDY
 from stillhouse.search.trial import Context
 from stillhouse.sweeps.ahead import ahead_of_sweep, ahead_of_training
 from stillhouse.training.estimate import seconds_of
-from stillhouse.training.models import PLAN
 
 SMALL = {"distil_batch_size": 16, "finetune_batch_size": 16}
 
@@ -25,8 +24,7 @@ SMALL = {"distil_batch_size": 16, "finetune_batch_size": 16}
 def trained(workspace: Workspace, stage: Stage, seconds: float) -> None:
     """What remains of a finished stage, as far as an estimate reads it."""
     folder = workspace.path(stage)
-    write_json(folder / PLAN, canonical(stage))
-    write_manifest(folder, {"seconds": seconds, "examples": stage.examples_seen})
+    write_manifest(folder, {"seconds": seconds, "examples": stage.examples_seen, "plan": canonical(stage)})
 
 
 @pytest.fixture
@@ -42,7 +40,7 @@ def test_an_estimate_is_what_the_same_student_took_per_example(plan: Stage, work
     longer = dataclasses.replace(distil, budget=10 * distil.budget, seed=7)
     assert seconds_of([longer], workspace) == pytest.approx(320.0)
     assert seconds_of([longer, finetune], workspace) is None, "examples of several texts take longer"
-    (workspace.path(distil) / PLAN).write_text("no JSON")
+    (workspace.path(distil) / MANIFEST).write_text("no JSON")
     assert seconds_of([longer], workspace) is None
 
 

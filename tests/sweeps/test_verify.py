@@ -147,6 +147,7 @@ def test_every_damaged_file_of_an_artifact_is_moved(root: Path) -> None:
         ("study.db", "sweeps", "is taken"),
         ("test-1.json", "sweeps", "makes it again"),
         ("sweep.json", "sweeps", "copy is taken"),
+        ("journal.jsonl", "sweeps", "its copy has them"),
         ("export.json", "exports", "exports the student again"),
         ("export/model.safetensors", "exports", "exports the student again"),
     ],
@@ -200,7 +201,7 @@ def test_a_train_command_writes_the_description_of_a_stage_again(
 
 
 def test_what_cannot_be_mended_stays_and_is_said_every_time(root: Path) -> None:
-    for name in ("openings.jsonl", "sweeps/s/journal.jsonl"):
+    for name in ("openings.jsonl", "sweeps/s/journal.jsonl", "sweeps/s/journal.copy.jsonl"):
         path = root / name
         path.write_bytes(b"{?" + path.read_bytes()[2:])
     before = contents(root)

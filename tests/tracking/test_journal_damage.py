@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from stillhouse.tracking.journal import LOST, Journal
+from stillhouse.core.notes import copy_of
+from stillhouse.tracking.journal import LOST, NAME, Journal, damaged_lines
 
 
 def filled(folder: Path) -> Journal:
@@ -17,12 +18,21 @@ def filled(folder: Path) -> Journal:
     return journal
 
 
-def test_a_damaged_line_is_skipped_and_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    filled(tmp_path).close()
-    path = tmp_path / "journal.jsonl"
+def with_damage(path: Path) -> None:
+    """Damage the third line."""
     lines = path.read_bytes().splitlines(keepends=True)
     lines[2] = lines[2][:8] + b"\xff" + lines[2][9:]
     path.write_bytes(b"".join(lines))
+
+
+def test_a_line_damaged_in_both_files_is_skipped_and_reported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    filled(tmp_path).close()
+    path = tmp_path / NAME
+    for file in (path, copy_of(path)):
+        with_damage(file)
+    assert damaged_lines(tmp_path) == (0, 1)
     journal = Journal(tmp_path)
     kinds = [entry["do"] for entry, _ in journal.read(0)]
     assert kinds == ["run", "metrics", LOST, "metrics", "metrics", "metrics", "state"]
@@ -31,6 +41,19 @@ def test_a_damaged_line_is_skipped_and_reported(tmp_path: Path, capsys: pytest.C
         "it can be recorded again"
     )
     journal.close()
+
+
+def test_a_damaged_line_is_taken_from_the_copy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    filled(tmp_path).close()
+    path = tmp_path / NAME
+    before = path.read_bytes()
+    with_damage(path)
+    assert damaged_lines(tmp_path) == (1, 0)
+    Journal(tmp_path).close()
+    assert path.read_bytes() == copy_of(path).read_bytes() == before
+    assert "1 damaged or missing lines" in capsys.readouterr().err
+    assert len(list((tmp_path / "quarantine").iterdir())) == 1
+    assert damaged_lines(tmp_path) == (0, 0)
 
 
 def test_no_damage_of_any_file_stops_the_next_command(tmp_path: Path) -> None:
@@ -57,6 +80,9 @@ def test_no_damage_of_any_file_stops_the_next_command(tmp_path: Path) -> None:
         assert len(again.read(0)) <= 8
         again.versions()
         assert again.id == identity, "the copy is used"
+        assert [entry["do"] for entry, _ in again.read(0)] == ["run", *["metrics"] * 5, "state"], (
+            "of the log too"
+        )
         again.append(do="state", key=["s"], state="running")
         again.confirm("http://x", again.size)
         assert again.confirmed("http://x") == again.size

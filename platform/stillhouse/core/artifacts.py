@@ -356,7 +356,7 @@ def sealed_array(path: Path) -> "npt.NDArray[Any] | None":
     import numpy as np  # Not needed by `--help` and other quick commands.
 
     try:
-        if _seal_holds(path):
+        if seal_holds(path):
             array: npt.NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
             return array
     except FileNotFoundError:
@@ -369,7 +369,8 @@ def sealed_array(path: Path) -> "npt.NDArray[Any] | None":
     return None
 
 
-def _seal_holds(path: Path) -> bool:
+def seal_holds(path: Path) -> bool:
+    """Whether the bytes of a sealed file are those that were written."""
     length = len(_SEAL) + hashlib.sha256().digest_size
     with path.open("rb") as file:
         left, digest = max(0, path.stat().st_size - length), hashlib.sha256()

@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import io
 import logging
 import os
 import sys
@@ -71,7 +72,7 @@ def diverted_chatter(folder: Path, *, verbose: bool) -> Iterator[None]:
         return
     sys.stderr.flush()
     path = _writable_log(folder)
-    with path.open("a", buffering=1, encoding="utf-8") as file, _stderr_to(file), _logging_to(file):
+    with _RedactedFile(path) as file, _stderr_to(file), _logging_to(file):
         with _stdout_to(file):
             yield
 
@@ -149,7 +150,7 @@ def _stdout_to(file: TextIO) -> Iterator[None]:
 @contextlib.contextmanager
 def _logging_to(file: TextIO) -> Iterator[None]:
     handler = logging.StreamHandler(file)
-    handler.setFormatter(_Redacting("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     root.handlers[:] = [handler]
@@ -163,11 +164,34 @@ def _logging_to(file: TextIO) -> Iterator[None]:
         logging.captureWarnings(False)
 
 
-class _Redacting(logging.Formatter):
-    """A formatter whose lines contain no secrets."""
+class _RedactedFile(io.TextIOWrapper):
+    """A log file without secrets: Python's writes are redacted at once, those of compiled code at the end.
 
-    def format(self, record: logging.LogRecord) -> str:
-        return redacted(super().format(record))
+    Args:
+        path: The file, which is continued.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path.open("ab"), encoding="utf-8", errors="backslashreplace", line_buffering=True)
+        self._path, self._begin = path, path.stat().st_size
+
+    def write(self, text: str) -> int:
+        """Write a text without its secrets."""
+        super().write(redacted(text))
+        return len(text)
+
+    def close(self) -> None:
+        """Close the file, and redact what descriptor 2 was given directly."""
+        if self.closed:
+            return
+        super().close()
+        with contextlib.suppress(OSError), self._path.open("r+b") as file:
+            file.seek(self._begin)
+            written = file.read().decode("utf-8", "surrogateescape")
+            if (hidden := redacted(written)) != written:
+                file.seek(self._begin)
+                file.truncate()
+                file.write(hidden.encode("utf-8", "surrogateescape"))
 
 
 def say(line: str = "") -> None:

@@ -33,7 +33,9 @@ COMPARED = "compared.jsonl"
 QUARANTINE = "quarantine"
 
 _DATA = frozenset({".npy", ".safetensors", ".parquet", ".arrow"})
-_ALSO = frozenset({"quarantine.json", "quarantine.jsonl"})
+_ALSO = frozenset(
+    {"quarantine.json", "quarantine.jsonl", "config.json", "tokenizer.json", "tokenizer_config.json"}
+)
 _WORKSPACE = "workspace.json"
 
 _Stamp = tuple[int, int, int]

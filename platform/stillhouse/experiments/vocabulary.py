@@ -1,10 +1,11 @@
 """Word vectors for the words of training texts."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
-from stillhouse.core.artifacts import locked
+from stillhouse.core.artifacts import lock_of, locked, write_manifest
 from stillhouse.core.console import say
 from stillhouse.core.errors import require
 from stillhouse.core.identity import fingerprint
@@ -19,6 +20,21 @@ if TYPE_CHECKING:
     from stillhouse.core.artifacts import Workspace
 
 VERSION = 2
+
+
+@dataclass(frozen=True)
+class WordTable:
+    """The words of some texts with their vectors: an artifact that is a model, which students begin with.
+
+    Attributes:
+        label: Whether the vectors are published ones, or the words are counted.
+        fingerprint: Identifies the source, the texts and the seed.
+    """
+
+    label: str
+    fingerprint: str
+    kind: ClassVar[str] = "words"
+
 
 DIM = 300
 """Dimension of vectors that are not read from a file, as of GloVe's."""
@@ -56,9 +72,10 @@ def word_vectors(
         "seed": seed,
         "further": further if published else 0,
     }
-    folder = workspace.root / "words" / fingerprint(signature)
-    with locked(folder.with_suffix(".lock")):
-        if not (folder / "config.json").is_file():  # written last
+    words = WordTable("published" if published else "counted", fingerprint(signature))
+    folder = workspace.place(words)
+    with locked(lock_of(folder)):
+        if not workspace.finished(words):
             counted = count_words(_texts(workspace, tables), limit=0 if published else MOST_WORDS)
             if published:
                 written = write_vectors(source, folder, keep=set(counted), further=further, seed=seed)
@@ -71,6 +88,8 @@ def word_vectors(
             else:
                 write_vocabulary(counted, folder, dim=DIM, seed=seed)
                 say(f"  random vectors for the {len(counted):,} words of the texts in {folder}")
+            write_manifest(folder, {"source": source, "texts": signature["texts"]})
+            workspace.publish(words)
     return resolve_model(str(folder))
 
 

@@ -10,18 +10,21 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from stillhouse.core.artifacts import CHECKPOINTS, MANIFEST, Workspace, locked, remove_leftovers
+from stillhouse.core.artifacts import CHECKPOINTS, MANIFEST, Workspace, locked, remove_leftovers, seal_holds
 from stillhouse.core.databases import copies_of, damage_of_database, is_good_copy, newest_copy
 from stillhouse.core.errors import BadInput
 from stillhouse.core.integrity import QUARANTINE, damaged_files, put_aside
 from stillhouse.core.notes import copy_of, is_sound, read_note_twice, sound_note
+from stillhouse.evaluation.search import passage_vectors
+from stillhouse.experiments.vocabulary import WordTable
 from stillhouse.plan.data import Collection, Examples, Store, TextTable, TokenTable
 from stillhouse.plan.stage import Stage
 from stillhouse.search.study_copies import STUDY, damage_of_study, heal_study
 from stillhouse.sweeps.export import damage_of_export
 from stillhouse.sweeps.test_log import TEST_LOG, suite_in
 from stillhouse.teachers.store import verify_store
-from stillhouse.tracking.journal import damaged_lines, trial_states
+from stillhouse.tracking import journal
+from stillhouse.tracking.journal import trial_states
 from stillhouse.tracking.location import mend, sqlite_path, tracking_uri
 from stillhouse.training import checkpoint, metrics_log
 from stillhouse.training.checkpoint import path_of, steps
@@ -36,8 +39,10 @@ KINDS = (
     Store.kind,
     Examples.kind,
     Collection.kind,
+    WordTable.kind,
     Stage.kind,
     "checkpoints",
+    passage_vectors.FOLDER,
     "notes",
     SWEEPS,
     "exports",
@@ -53,6 +58,7 @@ _AGAIN = {
     Store.kind: "the next command that needs them asks the teacher again, for the moved shards alone",
     Examples.kind: "the next command that needs them makes the examples again",
     Collection.kind: "the next command that needs it makes the collection again",
+    WordTable.kind: "the next command that needs them writes the word vectors again",
     Stage.kind: "the command that trained it trains it again",
 }
 _FINAL = "cannot be mended"
@@ -139,6 +145,8 @@ def _all(workspace: Workspace) -> Iterator[Checked]:
     for folder in workspace.listed(Stage.kind):
         if steps(folder) and not (folder / MANIFEST).exists():
             yield _guarded("checkpoints", folder / CHECKPOINTS, partial(_checkpoints, folder))
+    for folder in workspace.listed(passage_vectors.FOLDER):
+        yield _guarded(passage_vectors.FOLDER, folder, partial(_passage_vectors, folder))
     for path in sorted([*root.glob("sources/*.json"), *root.glob("experiments/*.json")]):
         yield _guarded("notes", path, partial(_note, "notes", path))
     for folder in workspace.listed(SWEEPS):
@@ -207,6 +215,16 @@ def _checkpoints(folder: Path) -> Checked:
     return Checked("checkpoints", folder / CHECKPOINTS, problems, cost, mend=mend)
 
 
+def _passage_vectors(folder: Path) -> Checked:
+    damaged = [path for path in passage_vectors.parts(folder) if not seal_holds(path)]
+    if not damaged:
+        return Checked(passage_vectors.FOLDER, folder)
+    problems = tuple(f"{path.name} was altered" for path in damaged)
+    cost = "the next evaluation encodes the passages of these parts again"
+    mend = partial(_put_aside, damaged)
+    return Checked(passage_vectors.FOLDER, folder, problems, cost, mend=mend)
+
+
 def _sweep(folder: Path) -> Iterator[Checked]:
     yield _guarded(SWEEPS, folder / STUDY, partial(_study, folder))
     for path in (folder / "sweep.json", folder / "identity.json"):
@@ -214,8 +232,9 @@ def _sweep(folder: Path) -> Iterator[Checked]:
             yield _guarded(SWEEPS, path, partial(_note_twice, path))
     for path in sorted(path for pattern in _NOTES for path in folder.glob(pattern)):
         yield _guarded(SWEEPS, path, partial(_note, SWEEPS, path))
-    if (folder / "journal.jsonl").exists():
-        yield _guarded(SWEEPS, folder / "journal.jsonl", partial(_journal, folder))
+    log = folder / journal.NAME
+    if log.exists() or copy_of(log).exists():
+        yield _guarded(SWEEPS, log, partial(_journal, folder))
     if (folder / DELIVERED).exists():
         yield _guarded("exports", folder / "export", partial(_export, folder))
 
@@ -240,11 +259,17 @@ def _study(folder: Path) -> Checked:
 
 
 def _journal(folder: Path) -> Checked:
-    path, count = folder / "journal.jsonl", damaged_lines(folder)
-    if not count:
-        return Checked(SWEEPS, path)
-    cost = f"{_FINAL}: what they recorded is missing from MLflow unless it is recorded again"
-    return Checked(SWEEPS, path, (f"{count} of its lines are damaged",), cost)
+    path, (taken, lost) = folder / journal.NAME, journal.damaged_lines(folder)
+    found = {
+        f"{taken} of its lines are damaged or missing": ("its copy has them", taken),
+        f"{lost} of its lines are damaged, also in its copy": (
+            f"{_FINAL}: what they recorded is missing from MLflow unless it is recorded again",
+            lost,
+        ),
+    }
+    costs = {problem: cost for problem, (cost, count) in found.items() if count}
+    mend = partial(journal.heal, folder) if taken else None
+    return Checked(SWEEPS, path, tuple(costs), "; ".join(costs.values()), mend=mend)
 
 
 def _export(folder: Path) -> Checked:

@@ -10,8 +10,8 @@ from typing import Any
 
 from stillhouse.core.artifacts import remove_leftovers
 from stillhouse.core.console import warn
-from stillhouse.core.json_text import parse_json
-from stillhouse.core.notes import read_note, read_note_twice, write_note, write_note_twice
+from stillhouse.core.lines import checked_line, heal_twice, parse_line, read_twice
+from stillhouse.core.notes import copy_of, read_note, read_note_twice, write_note, write_note_twice
 from stillhouse.core.redaction import redacted, redacted_json
 from stillhouse.tracking import TRIAL, Key
 
@@ -36,6 +36,8 @@ _FIELDS: dict[str, set[str]] = {
 """Kind of an entry to the fields that it must have."""
 LOST = "lost"
 """What stands in for the kind of a damaged entry."""
+NAME = "journal.jsonl"
+"""The journal's file in a sweep's folder; `copy_of` names its copy."""
 _SMALL = 8_000_000
 
 
@@ -49,6 +51,9 @@ class Journal:
     * ``run``, ``describe``, ``views``, ``artifact``, ``register``: written when the content differs from the
       last entry on the same subject.
 
+    Each line has its own checksum, and is written to a copy as well: what is damaged in one of the two files
+    is taken from the other.
+
     Attributes:
         id: Distinguishes this journal's runs from another's of the same name, on a shared server.
     """
@@ -56,11 +61,13 @@ class Journal:
     def __init__(self, folder: Path) -> None:
         """Open the journal in ``folder``, or create it.
 
-        A last line that was cut by a kill is removed, and so are temporary files of killed processes.
+        A last line that was cut by a kill is removed, and so are temporary files of killed processes. What is
+        damaged is taken from the copy; what is damaged there too is reported.
         """
         folder.mkdir(parents=True, exist_ok=True)
         remove_leftovers(folder)
-        self.folder, self.path = folder, folder / "journal.jsonl"
+        self.folder, self.path = folder, folder / NAME
+        heal(folder)
         self._positions, self._refusals = folder / "confirmed.json", folder / "refused.jsonl"
         self.id = _identity(folder)
         self._lock = threading.Lock()
@@ -78,6 +85,7 @@ class Journal:
                 if entry is not None:
                     self._news(entry)
         self._file.truncate(self.size)
+        self._copy = copy_of(self.path).open("ab")
         if damaged:
             warn(
                 f"{damaged} damaged lines of {self.path} are skipped: what they recorded is missing from the "
@@ -93,9 +101,10 @@ class Journal:
         with self._lock:
             news = self._news({"time": round(time.time() * 1000), **redacted_json(entry)})
             for new in news:
-                line = json.dumps(new, separators=(",", ":"), default=str).encode() + b"\n"
-                self._file.write(line)
-                self._file.flush()
+                line = checked_line(new)
+                for file in (self._file, self._copy):
+                    file.write(line)
+                    file.flush()
                 self.size += len(line)
             return bool(news)
 
@@ -143,9 +152,10 @@ class Journal:
         write_note(self.folder / "registered.json", {**self.versions(), f"{name}@{weights}": version})
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the files."""
         with self._lock:
             self._file.close()
+            self._copy.close()
 
     def _read_positions(self) -> dict[str, int]:
         found = read_note(self._positions, "Everything is sent again, which changes nothing.") or {}
@@ -193,18 +203,31 @@ def _identity(folder: Path) -> str:
     known = (read_note_twice(path) or {}).get("journal")
     if isinstance(known, str) and known:
         return known
-    if (folder / "journal.jsonl").exists():
+    if (folder / NAME).exists():
         warn(f"{path} is lost: the runs of this sweep are recorded anew under another id.")
     journal = uuid.uuid4().hex[:16]
     write_note_twice(path, {"journal": journal})
     return journal
 
 
-def damaged_lines(folder: Path) -> int:
-    """Count the damaged lines of the journal in a folder; one that is being written does not count."""
-    path = folder / "journal.jsonl"
-    lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
-    return sum(_parsed(line) is None for line in lines if line.endswith(b"\n"))
+def heal(folder: Path) -> None:
+    """Take what is damaged or missing of the journal in a folder from its copy, and make the copy equal."""
+    path = folder / NAME
+    if taken := heal_twice(path, copy_of(path)):
+        warn(f"{taken} damaged or missing lines of {path} were taken from its copy.")
+
+
+def damaged_lines(folder: Path) -> tuple[int, int]:
+    """Count what is wrong with the journal in a folder; a line that is being written does not count.
+
+    Returns:
+        The damaged or missing lines that its copy has, and those that it has not.
+    """
+    path = folder / NAME
+    whole, taken = read_twice(path, copy_of(path))
+    return taken, sum(
+        _parsed(line) is None for line in whole.splitlines(keepends=True) if line.endswith(b"\n")
+    )
 
 
 def trial_states(folder: Path) -> dict[int, str]:
@@ -212,9 +235,9 @@ def trial_states(folder: Path) -> dict[int, str]:
 
     Damaged lines are skipped.
     """
-    path, states = folder / "journal.jsonl", dict[int, str]()
-    lines = path.read_bytes().splitlines() if path.exists() else []
-    for entry in filter(None, map(_parsed, lines)):
+    path, states = folder / NAME, dict[int, str]()
+    whole, _ = read_twice(path, copy_of(path))
+    for entry in filter(None, map(_parsed, whole.splitlines())):
         key = entry["key"]
         kind, _, number = str(key[1]).partition("-") if len(key) == 2 else ("", "", "")
         if kind == TRIAL and number.isdigit() and entry["do"] in ("run", "state"):
@@ -225,10 +248,10 @@ def trial_states(folder: Path) -> dict[int, str]:
 def _parsed(line: bytes) -> Entry | None:
     """Parse a line of the journal; None if it is damaged."""
     try:
-        entry = parse_json(line)
+        entry = parse_line(line) or {}
         needed = _FIELDS[entry["do"]]
         whole = isinstance(entry["key"], list) and isinstance(entry["time"], int) and needed <= set(entry)
-    except (ValueError, KeyError, TypeError):
+    except (KeyError, TypeError):
         return None
     rows = entry.get("rows", [])
     whole = whole and isinstance(rows, list) and all(isinstance(r, list) and len(r) == 3 for r in rows)

@@ -5,7 +5,7 @@ import random
 import resource
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,8 +13,17 @@ from pathlib import Path
 from children import STILL_RUNNING
 from damage import DAMAGES, TO_CHECKPOINTS, Damage
 from injection import Injection
-from scenarios import SERVED, Scenario, no_service, signature
-from services import AT, LASTING, MISBEHAVIOURS, REFUSES, TRACKING_MISDEEDS, TRACKING_REQUESTS
+from scenarios import FETCH, PUBLISH, SERVED, Scenario, no_service, signature
+from services import (
+    AT,
+    LASTING,
+    MISBEHAVIOURS,
+    OBJECT_MISDEEDS,
+    OBJECT_REQUESTS,
+    REFUSES,
+    TRACKING_MISDEEDS,
+    TRACKING_REQUESTS,
+)
 from system import (
     CALLS,
     ERRORS,
@@ -32,6 +41,8 @@ from system import (
 )
 
 KILLED = -signal.SIGKILL
+SERVED_S = 60.0
+"""Seconds that a command may take whose server misbehaves."""
 ENDED = 130
 """Exit code of a command that SIGTERM or Ctrl-C ended."""
 
@@ -100,7 +111,10 @@ def injections(scenarios: list[Scenario], seed: int, share: float) -> list[Injec
             every += [*_errors(scenario), *_limits(scenario)]
         every += [*_time(scenario), *_machine(scenario)]
         if scenario.name == SERVED:
-            every = _tracking(scenario)
+            every = _served(scenario, "a tracking server", TRACKING_MISDEEDS, TRACKING_REQUESTS)
+        elif scenario.name in (PUBLISH, FETCH):
+            every = _served(scenario, "an object store", OBJECT_MISDEEDS, OBJECT_REQUESTS)
+            every += [(injection, times / 3) for injection, times in _deaths(scenario)]
         elif scenario.service is not no_service:
             every += _services(scenario)
         if scenario.calls["prepared"][STEPS]:
@@ -256,23 +270,30 @@ def _misbehaving(scenario: Scenario, name: str, misbehaviour: str) -> Callable[[
     )
 
 
-def _tracking(scenario: Scenario) -> list[Made]:
-    """A tracking server that misbehaves once, or always; files and deaths are those of the other."""
-    found: list[Made] = [(_misrecorded(scenario, REFUSES, always=True), 2.0)]
-    for name in TRACKING_MISDEEDS:
+def _served(scenario: Scenario, server: str, misdeeds: Collection[str], requests: int) -> list[Made]:
+    """A server that misbehaves once, or always; files are those of other scenarios.
+
+    Args:
+        scenario: What talks to it.
+        server: As in the report.
+        misdeeds: What it does, by name.
+        requests: Among so many requests the first is chosen.
+    """
+    found: list[Made] = [(_misserved(scenario, server, REFUSES, 0), 2.0)]
+    for name in misdeeds:
         found += [
-            (_misrecorded(scenario, name, always=False), 3.0),
-            (_misrecorded(scenario, name, always=True), 1.0),
+            (_misserved(scenario, server, name, requests), 2.0),
+            (_misserved(scenario, server, name, 0), 1.0),
         ]
     return found
 
 
-def _misrecorded(scenario: Scenario, name: str, *, always: bool) -> Callable[[int], Injection]:
+def _misserved(scenario: Scenario, server: str, name: str, requests: int) -> Callable[[int], Injection]:
+    """Make an injection of a misdeed at one of so many requests; 0 is always."""
+
     def made(seed: int) -> Injection:
-        first = random.Random(seed).randint(1, TRACKING_REQUESTS)
-        full = f"{name}{LASTING}" if always else f"{name}{AT}{first}"
-        fault = f"a tracking server {name}"
-        return Injection(fault, scenario.name, "empty", seed, misbehaves=full, limit=60.0)
+        full = f"{name}{AT}{random.Random(seed).randint(1, requests)}" if requests else f"{name}{LASTING}"
+        return Injection(f"{server} {name}", scenario.name, "empty", seed, misbehaves=full, limit=SERVED_S)
 
     return made
 

@@ -7,17 +7,28 @@ import random
 import shutil
 import signal
 import sys
+import tempfile
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from children import Counters, Ended, import_all, run_function
-from services import REQUESTS, TRACKING_URL, URL, endpoint_server, tracking_server
+from children import Counters, Ended, import_all, run_command, run_function
+from services import (
+    OBJECTS,
+    REMOTE,
+    REQUESTS,
+    TRACKING_URL,
+    URL,
+    endpoint_server,
+    object_server,
+    tracking_server,
+)
 from system import CALLS, Calls, dies_of
 from works import copy_database, prepare_database, record_runs, runs_of, search_a_study, study_of
 
 SERVED = "record runs at a server"
+PUBLISH, FETCH = "publish to object storage", "fetch from object storage"
 WORDS = (
     "model vector sentence search teacher student layer data index query house river sun moon cat mat".split()
 )
@@ -139,7 +150,12 @@ class Scenario:
             return run_function(lambda: self.work(root), printed, limit=limit, prepare=patch, during=during)
 
 
-def command(name: str, *arguments: str, service: Service = no_service) -> Scenario:
+def command(
+    name: str,
+    *arguments: str,
+    service: Service = no_service,
+    sign: Callable[[Path], dict[str, Any]] | None = None,
+) -> Scenario:
     """A `stillhouse` command in one process."""
 
     def work(root: Path) -> int:
@@ -147,7 +163,7 @@ def command(name: str, *arguments: str, service: Service = no_service) -> Scenar
 
         return main([*arguments, "--root", str(root), "--json", str(root.parent / "out.json")])
 
-    return Scenario(name, work, signature, service)
+    return Scenario(name, work, sign or signature, service)
 
 
 def scenarios(world: World) -> list[Scenario]:
@@ -176,6 +192,18 @@ def scenarios(world: World) -> list[Scenario]:
         with tracking_server(fault, root) as connect:
             yield connect
 
+    published = world.folder / "published"
+
+    @contextlib.contextmanager
+    def filled(fault: str, root: Path) -> Iterator[Callable[[], None]]:
+        if not (root.parent / OBJECTS).exists():
+            if not published.exists():
+                fill_storage(["embed", *common, *teacher, *short], published)
+            shutil.copytree(published, root.parent / OBJECTS)
+        with object_server(fault, root) as connect:
+            yield connect
+
+    remote = ("--remote", REMOTE)
     file = world.folder / "vectors.parquet"
     vectors = ("--set", f"teacher.vectors={file}", "--set", "teacher.incomplete=true", *student)
     asked = {"endpoint": URL, "model": "large", **REQUESTS}
@@ -184,6 +212,10 @@ def scenarios(world: World) -> list[Scenario]:
         command("embed", "embed", *common, *teacher, *long),
         command("import vectors", "embed", *common, *short, *vectors),
         command("ask an endpoint", "embed", *common, *short, *student, *endpoint, service=endpoint_server),
+        command(
+            PUBLISH, "embed", *common, *teacher, *short, *remote, service=object_server, sign=with_published
+        ),
+        command(FETCH, "embed", *common, *teacher, *short, *remote, service=filled, sign=with_published),
         Scenario("search a study", search_a_study, study_of),
         Scenario("record runs", lambda root: record_runs(root, world.database), runs_of),
         Scenario(SERVED, lambda root: record_runs(root, world.database, TRACKING_URL), runs_of, served),
@@ -271,6 +303,44 @@ def signature(root: Path) -> dict[str, Any]:
             decided = {name: manifest[name] for name in (*_COUNTED, *_DECIDED) if name in manifest}
             found[f"{kind}/{path.parent.name}"] = {**decided, "shards": shards}
     return found
+
+
+def fill_storage(arguments: list[str], folder: Path) -> None:
+    """Let a command publish into a folder what an object store keeps after the same command.
+
+    Raises:
+        RuntimeError: The command failed.
+    """
+    new = folder.with_name(f"{folder.name} (new)")
+    mounted = new / REMOTE.removeprefix("s3://")
+    mounted.mkdir(parents=True)
+    root = new.with_name("published from")
+    given = ["--root", str(root), "--remote", str(mounted)]
+    ended = run_command([*arguments, *given], new.with_name("published.txt"), limit=10 * LIMIT)
+    if ended.code != 0:
+        raise RuntimeError(f"publishing must end without a fault, but: {ended.output}")
+    new.rename(folder)
+
+
+def with_published(root: Path) -> dict[str, Any]:
+    """The signature of a workspace, and of what another machine fetches that has its remote alone."""
+    from stillhouse.core.errors import BadInput
+    from stillhouse.core.remotes import Remote
+
+    mounted = root.parent / OBJECTS / REMOTE.removeprefix("s3://")
+    found = signature(root)
+    remote = Remote(str(mounted))
+    with tempfile.TemporaryDirectory(dir=root.parent) as name:
+        elsewhere = Path(name) / "runs"
+        for kind in _KINDS:
+            for folder in sorted((mounted / kind).glob("*")):
+                key = f"{kind}/{folder.name}"
+                try:
+                    remote.fetch(key, elsewhere / key, Path(name) / "coming")
+                except BadInput as error:
+                    found[f"published {key}"] = str(error)
+        fetched = signature(elsewhere)
+    return found | {f"published {key}": content for key, content in fetched.items()}
 
 
 def rows_of(result: dict[str, Any]) -> int:

@@ -5,11 +5,14 @@ import io
 import os
 import signal
 import socket
+import tempfile
+import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from pathlib import Path
 from typing import Any
 
+import object_store
 from loopback import Fault, Handler, Loopback, answer, changed, hangs_up, status, too_late
 
 URL = "http://127.0.0.1:9/v1"
@@ -292,3 +295,187 @@ def _lead_urllib3_to(port: int) -> None:
         return original(real, *arguments, **named)
 
     connection.create_connection = connect
+
+
+REMOTE = "s3://bucket/team"
+"""The remote of the commands that publish and fetch."""
+OBJECTS = "bucket"
+"""Folder beside a workspace with what the object store keeps."""
+OBJECT_REQUESTS = 40
+"""Requests of one command among which the first is chosen that is not answered well."""
+ROW = 3
+"""How many requests in a row: pyarrow's client repeats a request by itself."""
+_SLOW_S = 6.0
+"""Longer than pyarrow's client waits for an answer."""
+
+ObjectFault = Callable[[object_store.Handler], bool]
+
+
+class StoredObjects(MutableMapping[str, bytes]):
+    """The objects of a store as files, which outlive its process.
+
+    Args:
+        folder: Holds them, by bucket and key.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def __getitem__(self, name: str) -> bytes:
+        try:
+            return (self._folder / name).read_bytes()
+        except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+            raise KeyError(name) from None
+
+    def __setitem__(self, name: str, data: bytes) -> None:
+        path = self._folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=self._folder.parent)
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        os.replace(temporary, path)
+
+    def __delitem__(self, name: str) -> None:
+        if name not in self:
+            raise KeyError(name)
+        (self._folder / name).unlink()
+
+    def __iter__(self) -> Iterator[str]:
+        return (str(path.relative_to(self._folder)) for path in self._folder.rglob("*") if path.is_file())
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+def _refuses(code: int, name: str) -> ObjectFault:
+    """Answer with an error of the protocol."""
+
+    def fault(handler: object_store.Handler) -> bool:
+        handler.send(code, f"<Error><Code>{name}</Code><Message>{name}</Message></Error>".encode())
+        return True
+
+    return fault
+
+
+def _changes(change: Callable[[bytes], bytes]) -> ObjectFault:
+    """Answer a request for bytes with others of the same status; leave other requests alone."""
+
+    def fault(handler: object_store.Handler) -> bool:
+        def changed(status: int, data: bytes, **headers: str) -> None:
+            del handler.send  # The next request of this connection is answered well.
+            handler.send(status, change(data), **headers)
+
+        if handler.command == "GET":
+            handler.send = changed  # type: ignore[method-assign]
+        return False
+
+    return fault
+
+
+def _one_bit_flipped(data: bytes) -> bytes:
+    middle = len(data) // 2
+    return data[:middle] + bytes(byte ^ 16 for byte in data[middle : middle + 1]) + data[middle + 1 :]
+
+
+def _promises_more(handler: object_store.Handler) -> bool:
+    """Hang up in the middle of an answer; one to HEAD has no middle."""
+    if handler.command == "HEAD":
+        return False
+    handler.send_response(200)
+    handler.send_header("Content-Length", "1000")
+    handler.end_headers()
+    handler.wfile.write(b"x" * 10)
+    return True
+
+
+def _is_late(handler: object_store.Handler) -> bool:
+    time.sleep(_SLOW_S)
+    return False
+
+
+def _does_it_unheard(handler: object_store.Handler) -> bool:
+    """Do what is asked and hang up."""
+    handler.send = lambda *_, **__: handler.connection.shutdown(socket.SHUT_RDWR)  # type: ignore[method-assign]
+    handler.close_connection = True
+    return False
+
+
+def _pauses(_handler: object_store.Handler) -> bool:
+    """Stand still for a while, as a paused process does, and go on."""
+    server = os.getpid()
+    if os.fork() == 0:
+        time.sleep(_SLOW_S)
+        os.kill(server, signal.SIGCONT)
+        os._exit(0)
+    os.kill(server, signal.SIGSTOP)
+    return False
+
+
+def _dies(_handler: object_store.Handler) -> bool:
+    os.kill(os.getpid(), signal.SIGKILL)
+    raise AssertionError
+
+
+OBJECT_MISDEEDS: dict[str, ObjectFault] = {
+    "is too busy (503)": _refuses(503, "SlowDown"),
+    "fails (500)": _refuses(500, "InternalError"),
+    "refuses the key (403)": _refuses(403, "AccessDenied"),
+    "has lost the bucket (404)": _refuses(404, "NoSuchBucket"),
+    "is full (507)": _refuses(507, "InsufficientStorage"),
+    "hangs up": lambda handler: True,
+    "hangs up in the middle": _promises_more,
+    "does what is asked and hangs up": _does_it_unheard,
+    "hangs": _is_late,
+    "answers with half of the bytes": _changes(lambda data: data[: len(data) // 2]),
+    "answers with a flipped bit": _changes(_one_bit_flipped),
+    "answers with a web page": _changes(lambda data: b"<html>sign in</html>"),
+    "dies (SIGKILL)": _dies,
+    "stands still (SIGSTOP and SIGCONT)": _pauses,
+}
+"""What an object store does with some requests in a row, or with every one, by its name in the report."""
+
+
+@contextlib.contextmanager
+def object_server(fault: str, root: Path) -> Iterator[Callable[[], None]]:
+    """Run an object store that misbehaves as named, or well; see `scenarios.Service`."""
+    server = object_store.ObjectStore()
+    server.objects = StoredObjects(root.parent / OBJECTS)
+    port = server.server_address[1]
+    name, _, first = fault.removesuffix(LASTING).partition(AT)
+    child = os.fork()
+    if child == 0:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        if name == REFUSES:
+            server.server_close()
+            time.sleep(600)
+        if name:
+            server.fault = _some_requests(OBJECT_MISDEEDS[name], int(first or 1), fault.endswith(LASTING))
+        server.serve_forever(poll_interval=0.05)
+        os._exit(0)
+    server.socket.close()
+    with _ended_afterwards(child):
+        yield lambda: os.environ.update(_settings_of_storage(port))
+
+
+def _some_requests(misdeed: ObjectFault, first: int, lasting: bool) -> ObjectFault:
+    asked, lock = 0, threading.Lock()
+
+    def fault(handler: object_store.Handler) -> bool:
+        nonlocal asked
+        with lock:
+            asked += 1
+            aimed = lasting or first <= asked < first + ROW
+        return aimed and misdeed(handler)
+
+    return fault
+
+
+def _settings_of_storage(port: int) -> dict[str, str]:
+    """What tells S3 clients where the server is; it takes any key."""
+    return {
+        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
+        "AWS_ACCESS_KEY_ID": "key-of-the-tests",
+        "AWS_SECRET_ACCESS_KEY": "secret-of-the-tests",
+        "AWS_REGION": "us-east-1",
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }

@@ -6,7 +6,7 @@
 import io
 import threading
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -21,16 +21,19 @@ class ObjectStore(ThreadingHTTPServer):
         parts: The parts of uploads that are not complete, by ``bucket/key``.
         seen: The ``Authorization`` of every request.
         refusal: What every request whose answer has a body is refused with; empty answers them.
+        fault: Called with every request first; what it returns True for is not answered, and the connection
+            is closed.
     """
 
     daemon_threads = True
 
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.objects: dict[str, bytes] = {}
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.objects: MutableMapping[str, bytes] = {}
         self.parts: dict[str, dict[int, bytes]] = defaultdict(dict)
         self.seen: list[str] = []
         self.refusal = ""
+        self.fault: Callable[[Handler], bool] | None = None
 
     @property
     def options(self) -> str:
@@ -41,9 +44,20 @@ class ObjectStore(ThreadingHTTPServer):
         """A client that hangs up is no news."""
 
 
-class _Handler(BaseHTTPRequestHandler):
+class Handler(BaseHTTPRequestHandler):
+    """One request."""
+
     server: ObjectStore
     protocol_version = "HTTP/1.1"
+
+    def parse_request(self) -> bool:
+        """Read the head of a request, and let the server's fault answer it."""
+        if not super().parse_request():
+            return False
+        if self.server.fault is None or not self.server.fault(self):
+            return True
+        self.close_connection = True
+        return False
 
     def _asked(self) -> tuple[str, dict[str, str]]:
         self.server.seen.append(self.headers.get("Authorization", ""))
@@ -56,53 +70,53 @@ class _Handler(BaseHTTPRequestHandler):
         name, _ = self._asked()
         data = self.server.objects.get(name)
         bucket = "/" not in name
-        self._send(200 if bucket or data is not None else 404, data or b"")
+        self.send(200 if bucket or data is not None else 404, data or b"")
 
     def do_GET(self) -> None:
         """Give an object, a range of it, or a list."""
         name, query = self._asked()
         if "/" not in name:
-            self._send(200, self._listed(name, query))
+            self.send(200, self._listed(name, query))
             return
         data = self.server.objects.get(name)
         if data is None:
-            self._send(404, b"<Error><Code>NoSuchKey</Code></Error>")
+            self.send(404, b"<Error><Code>NoSuchKey</Code></Error>")
             return
         first, _, last = self.headers.get("Range", "bytes=0-").removeprefix("bytes=").partition("-")
         start, end = int(first), int(last) + 1 if last else len(data)
-        self._send(206 if "Range" in self.headers else 200, data[start:end])
+        self.send(206 if "Range" in self.headers else 200, data[start:end])
 
     def do_PUT(self) -> None:
-        """Take an object, or a part of one; a bucket is made by its first object."""
+        """Take an object, or a part of one; buckets and folders are made by their first object."""
         name, query = self._asked()
-        data = self._body()
+        data = self.body()
         if "partNumber" in query:
             self.server.parts[name][int(query["partNumber"])] = data
-        elif "/" in name:
+        elif "/" in name and not self.path.partition("?")[0].endswith("/"):
             self.server.objects[name] = data
-        self._send(200, b"", ETag='"0"')
+        self.send(200, b"", ETag='"0"')
 
     def do_POST(self) -> None:
         """Begin or complete an upload in parts, or delete several objects."""
         name, query = self._asked()
-        self._body()
+        self.body()
         if "uploads" in query:
             answer = f"<Key>{escape(name.partition('/')[2])}</Key><UploadId>1</UploadId>"
-            self._send(
+            self.send(
                 200, f"<InitiateMultipartUploadResult>{answer}</InitiateMultipartUploadResult>".encode()
             )
             return
         parts = self.server.parts.pop(name, {})
         self.server.objects[name] = b"".join(parts[number] for number in sorted(parts))
         answer = "<CompleteMultipartUploadResult><ETag>0</ETag></CompleteMultipartUploadResult>"
-        self._send(200, answer.encode())
+        self.send(200, answer.encode())
 
     def do_DELETE(self) -> None:
         """Remove an object."""
         self.server.objects.pop(self._asked()[0], None)
-        self._send(204, b"")
+        self.send(204, b"")
 
-    def _body(self) -> bytes:
+    def body(self) -> bytes:
         """Read the body; one in chunks of HTTP, of Amazon, or of one within the other, is put together."""
         if self.headers.get("Transfer-Encoding", "").lower() == "chunked":
             data = _unchunked(self.rfile)
@@ -136,7 +150,8 @@ class _Handler(BaseHTTPRequestHandler):
             f"{''.join(contents)}{common}</ListBucketResult>"
         ).encode()
 
-    def _send(self, status: int, data: bytes, **headers: str) -> None:
+    def send(self, status: int, data: bytes, **headers: str) -> None:
+        """Send an answer; a fault may replace this for one request."""
         if self.server.refusal and self.command != "HEAD":
             message = escape(self.server.refusal)
             status, data = (

@@ -52,6 +52,12 @@ def zipped() -> bytes:
     return stream.getvalue()
 
 
+def array_of(shape: str) -> bytes:
+    """The header of an array of floats."""
+    header = f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}\n".encode()
+    return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header
+
+
 MENDED: dict[str, tuple[str, dict[str, bytes]]] = {
     "a JSON note within lists": ("notes", {"n.json": b"[" * 2000}),
     "a manifest within lists": ("manifests", {"manifest.json": b'{"a":' * 2000}),
@@ -63,6 +69,10 @@ MENDED: dict[str, tuple[str, dict[str, bytes]]] = {
             "a.npy": b"\x93NUMPY\x01\x00\x0a\x00{'descr'[[\n",
             "s.npy": b"\x93NUMPY\x01\x00\x0a\x00{'descr'[[\n",
         },
+    ),
+    "an array that is larger than any memory": (
+        "arrays",
+        {"a.npy": array_of("(9999999999999999999999,)"), "s.npy": array_of("(9999999999999999999999,)")},
     ),
     "a checkpoint with a broken pickle": (
         "checkpoints",

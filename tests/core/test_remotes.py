@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from object_store import Handler, object_store  # type: ignore[import-not-found]
 from s3_server import CREDENTIALS, needs_moto, new_bucket  # type: ignore[import-not-found]
 
 from stillhouse.core import remotes
@@ -352,6 +353,35 @@ def test_a_bucket_that_does_not_exist_is_refused(remote: Remote) -> None:
 
 def address_of(port: int) -> str:
     return f"s3://key:word@bucket/team?endpoint_override=127.0.0.1:{port}&scheme=http&region=us-east-1"
+
+
+@pytest.mark.parametrize("times", [1, 1000])
+def test_a_file_that_the_remote_says_to_have_and_has_not_is_sent_again(times: int, tmp_path: Path) -> None:
+    folder = made(Workspace(tmp_path / "a"))
+    lost: list[str] = []
+
+    def loses(request: Handler) -> bool:
+        """Take a part of a file, say that all is well, and keep nothing."""
+        if "partNumber" not in request.path or len(lost) == times:
+            return False
+        lost.append(request.path)
+        request.body()
+        request.send(200, b"", ETag='"0"', Connection="close")
+        return True
+
+    with object_store() as server:
+        remote = Remote(f"s3://key:word@bucket/team{server.options}")
+        server.fault = loses
+        if times > 1:
+            with pytest.raises(Hindered, match=r"it was given \d+ bytes of .* and has none"):
+                remote.publish(folder, KEY)
+            assert not remote.has(KEY)
+            return
+        remote.publish(folder, KEY)
+        assert lost and remote.fetch(KEY, tmp_path / "b", tmp_path / "coming")
+    assert content(tmp_path / "b") == {
+        name: data for name, data in content(folder).items() if not name.startswith(("check", "writer"))
+    }
 
 
 @pytest.fixture

@@ -67,6 +67,7 @@ _NO_ARRAY = (
     ValueError,
     TypeError,
     EOFError,
+    OverflowError,
     SyntaxError,
     tokenize.TokenError,
     RecursionError,

@@ -30,7 +30,7 @@ from stillhouse.core.tokenizing import FastTokenizer, pad
 from stillhouse.core.types import Encoder, FloatArray, IntArray, Tokens
 from stillhouse.corpora.tables import open_rows, open_values, sample_of
 from stillhouse.plan.data import Examples, FewerNegatives, Mined, Model, Recorded, Scored, Store
-from stillhouse.plan.stage import Stage
+from stillhouse.plan.stage import TEXTS_TOGETHER, Stage
 from stillhouse.sweeps.contenders import TeacherEncoder
 from stillhouse.sweeps.planning.rates import Rates, StageRate
 from stillhouse.teachers.loading import tokenizer_of
@@ -43,10 +43,13 @@ from stillhouse.training.rank_sync import Interrupted
 from stillhouse.training.table import Reader, TrainingTable, live_reader, student_reader
 from stillhouse.training.watch import encoder_of
 
-SECONDS = 40.0
+SECONDS = 30.0
 """Time for measuring, in which processes start and models are loaded too."""
 _TEXTS, _LEAST_STEPS, _STEPS = 512, 2, 19
+_TOGETHER = 128
+"""Texts of a step that is measured, at most."""
 _LATE_S = 300.0
+"""Seconds after which a process no longer waits for the others."""
 _barrier: Any = None
 
 
@@ -108,6 +111,7 @@ def calibrated(
             try:
                 found = [one.result() for one in each]
             except (BrokenProcessPool, BrokenBarrierError):
+                barrier.abort()  # The others wait for the one that is gone.
                 raise BadInput(
                     "the calibration must have memory for as many models as run at once, but a process of it "
                     "ended. Close other programs, give --actors and --concurrency, or take --rates FILE."
@@ -254,9 +258,11 @@ def _encoded(encoder: Any, texts: Sequence[str], tokens: int, seconds: float) ->
 
 def _training(sample: Sample, stage: Stage, seconds: float) -> StageRate:
     """Take some steps of a stage in the real loop."""
+    batch = _batch_of(sample, stage)
     short = replace(
         stage,
-        budget=_STEPS * stage.batch_size,
+        batch_size=batch,
+        budget=_STEPS * batch,
         dev=None,
         evaluate_every=0,
         patience=0,
@@ -291,6 +297,14 @@ def _training(sample: Sample, stage: Stage, seconds: float) -> StageRate:
     )
     first = steps[0][0] / pace
     return StageRate(pace, max(0.0, steps[0][1] - began - first), max(0.0, saved - last), weights / 1e6)
+
+
+def _batch_of(sample: Sample, stage: Stage) -> int:
+    """The batch, or a smaller one where it has more than `_TOGETHER` texts: an example takes as long."""
+    shapes, _ = _shapes(sample.workspace, stage.examples, 1)
+    texts = sum(shape[0] if shape else 1 for shape in shapes.values())
+    least = TEXTS_TOGETHER * stage.accumulate
+    return min(stage.batch_size, max(least, _TOGETHER * stage.accumulate // texts // least * least))
 
 
 class _Vectors:

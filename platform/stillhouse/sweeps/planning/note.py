@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from stillhouse.core.machine import describe_machine
 from stillhouse.core.notes import read_note, write_note
 from stillhouse.sweeps.planning.arithmetic import PARTS
 
@@ -48,7 +49,8 @@ def keep_plan(folder: Path, identity: str, content: Mapping[str, Any]) -> None:
         content: The plan, as `--json` writes it.
     """
     (folder / OUTCOME).unlink(missing_ok=True)
-    write_note(folder / PLAN, {"identity": identity, **content})
+    load = describe_machine(1)["load"]
+    write_note(folder / PLAN, {"identity": identity, "load": load, **content})
 
 
 def outcome_lines(folder: Path, identity: str, took: Mapping[str, float]) -> list[str]:
@@ -67,12 +69,14 @@ def outcome_lines(folder: Path, identity: str, took: Mapping[str, float]) -> lis
     names = [name for name in PARTS if max(planned.get(name, 0.0), took.get(name, 0.0)) >= _WORTH_SAYING_S]
     rows = [(name, planned.get(name, 0.0), took.get(name, 0.0)) for name in names]
     rows.append(("in all", sum(planned.values()), sum(took.values())))
+    before, now = plan.get("load"), describe_machine(1)["load"]
     return [
         "plan and outcome:",
         *(
-            f"  {name}: planned {before:,.0f} s, took {after:,.0f} s{_ratio(before, after)}"
-            for name, before, after in rows
+            f"  {name}: planned {planned_s:,.0f} s, took {took_s:,.0f} s{_ratio(planned_s, took_s)}"
+            for name, planned_s, took_s in rows
         ),
+        f"  load of this machine: {before} when it was planned, {now} now",
     ]
 
 

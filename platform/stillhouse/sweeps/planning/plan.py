@@ -14,6 +14,7 @@ from stillhouse.cluster.resources import Need
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.console import doing, say
 from stillhouse.core.errors import require
+from stillhouse.core.machine import available_memory
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.unread import Unread
 from stillhouse.methods import load_method, unread
@@ -210,16 +211,16 @@ def plan_sweep(options: SweepOptions, workspace: Workspace, request: Request) ->
         context = _context(options, with_rows(known.prepared.setting, known), known)
         stages = _of_sweep(options, context, known)
         share, full = _stopped(options, stages)
-        remark = ""
-        if share < 1 and options.trials > full:
-            remark = (
+        remarks = []
+        if options.trials > full and share < 1:
+            remarks.append(
                 f"{options.scheduler} stops weak trials: beyond the first {full} a trial is expected to run "
                 f"{share:.0%} of its budget"
             )
-        elif options.scheduler != "none":
-            remark = "no trial is taken to be stopped early, so this is the most"
+        elif options.trials > options.full and options.scheduler != "none":
+            remarks.append(f"{options.scheduler} may stop trials early, which is not estimated: it is less")
         planner = _Planner("sweep", options.experiment, teacher, workspace, known, request, stages)
-        return planner.plan(share=share, full=full, remarks=(remark,) if remark else ())
+        return planner.plan(share=share, full=full, remarks=remarks)
 
 
 def plan_training(training: Training, workspace: Workspace, request: Request, *, refresh: bool) -> Plan:
@@ -408,6 +409,8 @@ class _Planner:
         slots = min(here.slots(request.need.on(request.device)), max(1, self.stages.trials))
         trainers = 1 if request.local else max(1, slots) * request.need.workers
         teachers = 1 if request.local else min(request.actors or here.teachers(request.device), _MOST)
+        # What does not fit into memory at once is measured by fewer processes.
+        teachers = min(teachers, int(available_memory() // (teacher_bytes(self._planned()) + _PROCESS)))
         threads = int(cpus) if request.local else max(1, int(request.need.cpus))
         stages = tuple(self.stages.by_label.values())
         sample = Sample(
@@ -463,18 +466,8 @@ class _Planner:
 
     def _memory(self, rates: Rates) -> dict[str, float]:
         """Gigabytes of each kind of process."""
-        texts = self.known
         stages = tuple(self.stages.by_label.values())
-        some = stages[0] if stages else None
-        planned = Planned(
-            self.experiment,
-            self.teacher,
-            self.setting,
-            some,  # type: ignore[arg-type]
-            texts.workspace,
-            self.request.device,
-        )
-        base, teacher = rates.process_mb / 1e3, teacher_bytes(planned) / 1e9
+        base, teacher = rates.process_mb / 1e3, teacher_bytes(self._planned()) / 1e9
         found = {"teacher actor": base + teacher}
         if stages:
             per_text = self._tokens_per_text()
@@ -484,6 +477,13 @@ class _Planner:
             found["driver"] = base + teacher
         return found
 
+    def _planned(self) -> Planned:
+        """What the estimates of memory read; a plan of an embedding has no stage, and none is read then."""
+        some: Any = next(iter(self.stages.by_label.values()), None)
+        return Planned(
+            self.experiment, self.teacher, self.setting, some, self.known.workspace, self.request.device
+        )
+
     def _tokens_per_text(self) -> float:
         counts = token_tables(self.known, list(self.stages.by_label.values()))
         return max((tokens / max(1, rows) for _, rows, tokens in counts), default=32.0)
@@ -491,6 +491,8 @@ class _Planner:
 
 _MOST = 16
 """Most processes that measure at once."""
+_PROCESS = 1_000_000_000
+"""Bytes of a process that has loaded the libraries, at most."""
 
 
 def cpus_here() -> float:

@@ -334,6 +334,17 @@ def test_a_sweep_counts_its_trials_baselines_and_refits(
         plan_sweep(options, workspace, other)
 
 
+def test_processes_that_do_not_fit_into_memory_are_told(
+    experiment: Experiment, workspace: Workspace, measured: Rates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace.claim()
+    options = sweep_of(experiment, workspace.root)
+    assert not any("memory" in each for each in plan_sweep(options, workspace, Request()).remarks)
+    monkeypatch.setattr(planning, "available_memory", lambda: 1_000_000_000)
+    told = [each for each in plan_sweep(options, workspace, Request()).remarks if "memory" in each]
+    assert len(told) == 2 and "2 processes at once (trial)" in told[1]
+
+
 def test_this_machine_is_measured_with_real_steps(
     experiment: Experiment, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -288,7 +288,8 @@ class Preparation:
 
     def _refit(self, whole: Setting) -> Setting:
         """All of the rows, with the budgets of a refit."""
-        return self._completed(self._lengthened(whole))
+        longer = self._lengthened(whole)
+        return self._completed(longer)
 
     def _lengthened(self, whole: Setting) -> Setting:
         """The setting with the budgets of a refit."""

@@ -336,18 +336,33 @@ class _Planner:
         texts = [TextCount(table.label, "teacher", table.rows, table.tokens) for _, table in embedded]
         texts += [TextCount(table.label, "student", rows, count) for table, rows, count in tokens]
         rates = {each.kind: each.rates for each in nodes}
+        memory = self._memory(nodes[0].rates)
         return Plan(
             command=self.command,
             share=known.share,
             texts=tuple(texts),
             made=tuple(self._made(embedded, tokens, nodes[0].rates, estimate.at_once)),
-            memory_gb=self._memory(nodes[0].rates),
+            memory_gb=memory,
             trials=stages.trials if self.command == "sweep" else 0,
             estimate=estimate,
             rates=rates,
             nodes=" + ".join(f"{each.count} x {each.kind}" for each in nodes),
-            remarks=tuple(remarks),
+            remarks=(*remarks, *self._too_much(memory, estimate, nodes)),
         )
+
+    def _too_much(self, memory: Mapping[str, float], estimate: Estimate, nodes: Sequence[Nodes]) -> list[str]:
+        """Say that the processes of this machine do not fit into its memory."""
+        if [each.kind for each in nodes] != [HERE] or self.request.device != "cpu":
+            return []
+        free, said = available_memory() / 1e9, []
+        for name, count in (("teacher actor", estimate.teachers), ("trial", estimate.at_once)):
+            needed = count // nodes[0].count * memory.get(name, 0.0)
+            if needed > free:
+                said.append(
+                    f"memory: {count // nodes[0].count} processes at once ({name}) need {needed:.0f} GB, but "
+                    f"{free:.0f} GB are free here: lower --concurrency, --actors or the batch"
+                )
+        return said
 
     def _work(self, tables: Sequence[Any], tokens: Sequence[Any], share: float, full: int) -> Work:
         stages, sweeps = self.stages, self.command == "sweep"

@@ -29,7 +29,7 @@ def lines_of(plan: Plan) -> Iterator[str]:
         if rates.embedding:
             yield f"  {name}: the teacher embeds {rates.embedding:,.0f} tokens per second and process"
         for label, rate in rates.training.items():
-            yield f"  {name}: {label} trains on {rate.examples_per_second:,.1f} examples per second and process"
+            yield f"  {name}: {label} trains {rate.examples_per_second:,.1f} examples per second and process"
         yield f"  {name}: {rates.source}"
     at_once = f"{plan.trials} trials, {plan.estimate.at_once} at once; " if plan.trials else ""
     yield f"time: {at_once}{plan.estimate.teachers} teachers at once"

@@ -2926,8 +2926,7 @@ ARITHMETIC_OF_PLANS = (
     f"{_PLANNING}_the_expected_share_of_a_trial_that_may_be_stopped"
 )
 NODES_OF_PLANS = (
-    f"{_PLANNING}_nodes_are_numbers_and_kinds {_PLANNING}_bad_input_is_one_message "
-    f"{_PLANNING}_time_grows_with_budgets_and_shrinks_with_nodes"
+    f"{_PLANNING}_nodes_are_numbers_and_kinds {_PLANNING}_time_grows_with_budgets_and_shrinks_with_nodes"
 )
 COUNTS_OF_PLANS = (
     f"{_PLANNING}_counts_and_sizes_are_those_of_the_finished_artifacts "

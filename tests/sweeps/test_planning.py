@@ -40,7 +40,7 @@ from stillhouse.sweeps.planning.arithmetic import (
     makespan,
     stage_seconds,
 )
-from stillhouse.sweeps.planning.nodes import Nodes, chosen_nodes, parse_nodes, price_of
+from stillhouse.sweeps.planning.nodes import Nodes, checked_price, chosen_nodes, parse_nodes, price_of
 from stillhouse.sweeps.planning.page import lines_of
 from stillhouse.sweeps.planning.plan import Request, plan_embedding, plan_sweep, plan_training
 from stillhouse.sweeps.planning.rates import HERE, Rates, StageRate, read_rates
@@ -176,6 +176,9 @@ def test_nodes_are_numbers_and_kinds() -> None:
         parse_nodes(["1xa", "2xa"])
     nodes = chosen_nodes([(8, "a"), (1, "b")], {"a": RATES, "b": RATES})
     assert price_of(nodes, {"a": 2.0, "b": 0.5, "c": 9.0}) == 16.5
+    for price in (0, -1.0, "2", True, float("nan")):
+        with pytest.raises(BadInput, match="must be a positive number"):
+            checked_price(price)
     with pytest.raises(BadInput, match="name every kind"):
         price_of(nodes, {"a": 2.0})
 
@@ -292,6 +295,8 @@ def test_of_a_large_corpus_some_is_read_and_the_rest_estimated(
     plan = plan_embedding(whole, workspace, Request(), refresh=False)
     main_table = max(plan.texts, key=lambda each: each.rows)
     assert main_table.rows == pytest.approx(3900, rel=0.2) and 0.1 < plan.share < 0.3
+    assert [each.rows for each in plan.texts if each is not main_table] == [50, 50], "held-out texts are few"
+    assert 5 < main_table.tokens / main_table.rows < 12, "of 3 to 8 words"
     assert any("estimated from" in line for line in lines_of(plan))
     assert not list(workspace.root.glob("corpora/*/manifest.json")), "the sample is not kept"
     stated = changed(whole, {"sentences.count": 2000})

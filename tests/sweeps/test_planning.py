@@ -295,7 +295,8 @@ def test_of_a_large_corpus_some_is_read_and_the_rest_estimated(
     plan = plan_embedding(whole, workspace, Request(), refresh=False)
     main_table = max(plan.texts, key=lambda each: each.rows)
     assert main_table.rows == pytest.approx(3900, rel=0.2) and 0.1 < plan.share < 0.3
-    assert [each.rows for each in plan.texts if each is not main_table] == [50, 50], "held-out texts are few"
+    held_out = [each.rows for each in plan.texts if each is not main_table]
+    assert len(held_out) == 2 and sum(held_out) < 150, "they do not grow with the corpus"
     assert 5 < main_table.tokens / main_table.rows < 12, "of 3 to 8 words"
     assert any("estimated from" in line for line in lines_of(plan))
     assert not list(workspace.root.glob("corpora/*/manifest.json")), "the sample is not kept"

@@ -74,7 +74,7 @@ class Prepared:
     facts: dict[str, Any]
     summary: str = ""
     refit: Setting | None = None
-    embedding_s: float = 0.0
+    embedding_s: float = field(default=0.0, compare=False)
 
 
 @dataclass(frozen=True)

@@ -2918,6 +2918,129 @@ CLUSTER_AND_TRACKING = [
         ),
     ),
 ]
+_PLANNING = "sweeps/test_planning.py::test"
+ARITHMETIC_OF_PLANS = (
+    f"{_PLANNING}_jobs_go_to_whatever_is_free_first {_PLANNING}_every_part_by_hand "
+    f"{_PLANNING}_a_stage_is_its_start_steps_checkpoints_and_evaluations "
+    f"{_PLANNING}_each_rate_moves_its_own_part {_PLANNING}_time_grows_with_budgets_and_shrinks_with_nodes "
+    f"{_PLANNING}_the_expected_share_of_a_trial_that_may_be_stopped"
+)
+NODES_OF_PLANS = (
+    f"{_PLANNING}_nodes_are_numbers_and_kinds {_PLANNING}_time_grows_with_budgets_and_shrinks_with_nodes"
+)
+COUNTS_OF_PLANS = (
+    f"{_PLANNING}_counts_and_sizes_are_those_of_the_finished_artifacts "
+    f"{_PLANNING}_of_a_large_corpus_some_is_read_and_the_rest_estimated"
+)
+NOTES_OF_PLANS = (
+    f"{_PLANNING}_a_sweep_compares_its_plan_with_its_outcome_once "
+    f"{_PLANNING}_a_clock_counts_a_part_within_another_once"
+)
+PLANS = [
+    *mistakes(
+        "sweeps/planning/arithmetic.py",
+        ARITHMETIC_OF_PLANS,
+        (
+            "began, kind, number = heapq.heappop(free)",
+            "began, kind, number = max(free)",
+            "a job waits for the slot that is free last",
+        ),
+        (
+            "stepping = stage.examples / (rate.examples_per_second * processes)",
+            "stepping = stage.examples / rate.examples_per_second",
+            "several training processes take as long as one",
+        ),
+        (
+            "checkpoints = stage.evaluations + 1 + stepping // CHECKPOINT_S",
+            "checkpoints = stage.evaluations + 1",
+            "checkpoints between evaluations take no time",
+        ),
+        (
+            "stage.evaluations * _at(rates.encoding * processes, dev_tokens)",
+            "stage.evaluations * _at(rates.embedding * processes, dev_tokens)",
+            "students are evaluated at the teacher's rate",
+        ),
+        (
+            "[[_at(each.rates.embedding, tokens) for each in nodes] for tokens in shards]",
+            "[[_at(each.rates.encoding, tokens) for each in nodes] for tokens in shards]",
+            "the teacher embeds at the student's rate",
+        ),
+        (
+            "[of(work.trial, work.share)] * stopped",
+            "[of(work.trial)] * stopped",
+            "trials that are stopped early take as long as the others",
+        ),
+        (
+            "jobs = [of(work.baseline)] * work.baselines + ",
+            "jobs = ",
+            "the baseline takes no time",
+        ),
+        (
+            "            alive *= continue_p\n",
+            "            alive = continue_p\n",
+            "the second rung stops nobody",
+        ),
+        (
+            "work.test_tokens + work.dev_tokens)",
+            "work.test_tokens)",
+            "the teacher is not measured on dev",
+        ),
+    ),
+    *mistakes(
+        "sweeps/planning/nodes.py",
+        NODES_OF_PLANS,
+        (
+            "return sum(each.count * prices[each.kind] for each in nodes)",
+            "return sum(prices[each.kind] for each in nodes)",
+            "a node costs as much as eight",
+        ),
+        ("number and price > 0", "number and price >= 0", "a price of nothing"),
+        (
+            "capacity(need, [(shape, float(self.count))]) // need.workers",
+            "capacity(need, [(shape, float(self.count))])",
+            "every process of a trial counts as a trial",
+        ),
+    ),
+    *mistakes(
+        "sweeps/planning/counting.py",
+        COUNTS_OF_PLANS,
+        (
+            "return self.factor if table in main else 1.0",
+            "return self.factor",
+            "held-out texts grow with the corpus",
+        ),
+        (
+            "return self.rows(table) * len(ids) / max(1, len(texts))",
+            "return float(len(ids))",
+            "the tokens of a sample are taken for those of all",
+        ),
+        (
+            "sum(file.size for file in files) / len(head)",
+            "files[0].size / len(head) / 2",
+            "half of a corpus is forgotten",
+        ),
+    ),
+    *mistakes(
+        "sweeps/planning/note.py",
+        NOTES_OF_PLANS,
+        (
+            'plan.get("identity") != identity',
+            "False",
+            "the plan of another sweep is compared",
+        ),
+        (
+            "                self.add(within, began - time.monotonic())",
+            "                self.add(within, 0.0)",
+            "seconds count twice, for a part and for that which it is in",
+        ),
+    ),
+    *mistakes(
+        "preflight/space.py",
+        COUNTS_OF_PLANS,
+        ("return rows * (2 * dim + 8)", "return rows * (4 * dim + 8)", "vectors are taken to be float32"),
+        ("return 4 * tokens + 8 * rows", "return 8 * tokens + 8 * rows", "token ids are taken to be int64"),
+    ),
+]
 MUTANTS: list[Mutant] = [
     *LOSSES,
     *OBJECTIVES,
@@ -2931,4 +3054,5 @@ MUTANTS: list[Mutant] = [
     *PREFLIGHT,
     *CLUSTER_AND_TRACKING,
     *REMOTES,
+    *PLANS,
 ]

@@ -419,7 +419,7 @@ def test_the_memory_of_a_step_counts_the_texts_that_are_read(context: Context) -
     by_tokens = dataclasses.replace(plain, batch_tokens=1600)
     assert states(by_tokens) == 10 * states(plain), "1600 tokens, not 16 texts of 10"
     averaged = dataclasses.replace(plain, average=0.9)
-    more = space._training_bytes(averaged, 10.0) - space._training_bytes(plain, 10.0)
+    more = space.training_bytes(averaged, 10.0) - space.training_bytes(plain, 10.0)
     assert more == 4 * space._parameters(plain.student)
 
 

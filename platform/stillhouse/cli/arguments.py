@@ -159,7 +159,7 @@ def new_command(
     )
 
 
-_SHORT_USAGE = ("sweep", "train", "doctor", "embed", "evaluate", "mine")
+_SHORT_USAGE = ("sweep", "train", "doctor", "plan", "embed", "evaluate", "mine")
 
 
 class _OneLine(RawDescriptionHelpFormatter):

@@ -34,7 +34,7 @@ def run(options: Namespace) -> int:
     """Run the command."""
     from stillhouse.experiments.preparation import prepare
 
-    experiments = _experiments(options)
+    experiments = experiments_of(options)
     facts: dict[str, dict[str, Any]] = {}
     with on_ray(options) as (workspace, device):
         embedding = embedding_of(options, device, local=options.local)
@@ -49,7 +49,7 @@ def run(options: Namespace) -> int:
     return 0
 
 
-def _experiments(options: Namespace) -> "dict[str, Experiment]":
+def experiments_of(options: Namespace) -> "dict[str, Experiment]":
     """The experiment of the command line, or those of a file's variants by name."""
     from stillhouse.cli.method_values import trainings_of
     from stillhouse.sweeps.runs import refuse_without_file

@@ -21,6 +21,7 @@ from stillhouse.cli import (
     export,
     fields,
     mine,
+    plan,
     presets,
     store,
     sweep,
@@ -42,6 +43,7 @@ COMMANDS = (
     sweep,
     train,
     doctor,
+    plan,
     embed,
     mine,
     evaluate,
@@ -59,6 +61,7 @@ _EXAMPLES = """examples:
   stillhouse sweep ibkd --trials 30 --corpus hf:wikitext:wikitext-103-raw-v1:train --split-sentences
   stillhouse train ibkd --set distil_learning_rate=3e-4 --local
   stillhouse doctor ibkd                             what is wrong with a run, before it starts
+  stillhouse plan ibkd --trials 30                   how long it would take, before it starts
   stillhouse mine --labelled pairs.jsonl --negatives 4 --output mined.jsonl
   stillhouse evaluate all-MiniLM-L6-v2 --json teacher.json
   stillhouse compare --experiment ibkd

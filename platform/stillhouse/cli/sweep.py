@@ -1,6 +1,7 @@
 """`stillhouse sweep METHOD`: search a method's hyper-parameters, and deliver the best student."""
 
 from argparse import SUPPRESS, ArgumentParser, Namespace, _SubParsersAction
+from typing import TYPE_CHECKING
 
 from stillhouse.cli.arguments import add_experiment, add_method, add_where, new_command
 from stillhouse.cli.options import device_of, experiment_from, need_of, remote_of, require_corpus, root_of
@@ -8,6 +9,9 @@ from stillhouse.cli.run import write_results
 from stillhouse.core.console import say
 from stillhouse.search.samplers import known_samplers
 from stillhouse.search.schedulers import known_schedulers
+
+if TYPE_CHECKING:
+    from stillhouse.search.options import SweepOptions
 
 
 def add(commands: "_SubParsersAction[ArgumentParser]") -> ArgumentParser:
@@ -19,6 +23,14 @@ def add(commands: "_SubParsersAction[ArgumentParser]") -> ArgumentParser:
         "stillhouse sweep ibkd --corpus 'texts/*.jsonl' --column body --labelled pairs.jsonl",
     )
     add_method(command)
+    add_search(command)
+    add_experiment(command, method=True)
+    add_where(command)
+    return command
+
+
+def add_search(command: ArgumentParser) -> None:
+    """Add the search: its space, its trials, and what becomes of the best of them."""
     search = command.add_argument_group("search")
     search.add_argument(
         "--space", metavar="FILE", help="experiment file with a search space; default: the method's own"
@@ -52,9 +64,6 @@ def add(commands: "_SubParsersAction[ArgumentParser]") -> ArgumentParser:
         action="store_true",
         help="register a champion that loses on the test split too",
     )
-    add_experiment(command, method=True)
-    add_where(command)
-    return command
 
 
 def _one_of(names: list[str]) -> str:
@@ -63,18 +72,31 @@ def _one_of(names: list[str]) -> str:
 
 def run(options: Namespace) -> int:
     """Run the command."""
-    from stillhouse.cli.method_values import base_of, fixed_of
-    from stillhouse.methods import load_method
-    from stillhouse.sweeps.checks import sweep_options
     from stillhouse.sweeps.sweep import sweep
     from stillhouse.tracking.location import tracking_uri, ui_command
 
-    root, base = root_of(options), base_of(options, options.space)
-    tracking = tracking_uri(root)
+    tracking = tracking_uri(root_of(options))
+    report = sweep(chosen_sweep(options))
+    say(f"the runs in MLflow: make ui, or {ui_command(tracking)}")
+    write_results(options, report)
+    return 0 if report["champion"] else 1
+
+
+def chosen_sweep(options: Namespace) -> "SweepOptions":
+    """The sweep that a command line asks for, checked.
+
+    Raises:
+        BadInput: The first thing that cannot be used, or a corpus that does not exist.
+    """
+    from stillhouse.cli.method_values import base_of, fixed_of
+    from stillhouse.methods import load_method
+    from stillhouse.sweeps.checks import sweep_options
+
+    base = base_of(options, options.space)
     chosen = sweep_options(
         base.method,
         lambda space: experiment_from(options, space.experiment, options.base),
-        root,
+        root_of(options),
         device=device_of(options),
         need=need_of(options),
         actors=options.actors,
@@ -99,7 +121,4 @@ def run(options: Namespace) -> int:
         remote=remote_of(options),
     )
     require_corpus(chosen.experiment)
-    report = sweep(chosen)
-    say(f"the runs in MLflow: make ui, or {ui_command(tracking)}")
-    write_results(options, report)
-    return 0 if report["champion"] else 1
+    return chosen

@@ -93,19 +93,19 @@ def concurrency(need: Need, limit: int) -> int:
         BadInput: One trial needs more than the cluster can ever have, so it could never start.
     """
     up, grown = nodes_up(), nodes_to_come()
-    capacity = max(_capacity(need, up), _capacity(need, grown))
-    if capacity < need.workers and limit and _ON_KUBERNETES in os.environ:
+    fitting = max(capacity(need, up), capacity(need, grown))
+    if fitting < need.workers and limit and _ON_KUBERNETES in os.environ:
         return limit
     require(
-        capacity >= need.workers,
+        fitting >= need.workers,
         "the workers of a trial must fit on the cluster",
         workers=need.workers,
         each=in_words(need.worker),
-        fit=capacity,
+        fit=fitting,
         nodes="; ".join(f"{count:g} x {in_words(shape)}" for shape, count in grown or up) or "none",
         remedy="Lower --workers or the resources of a worker, or use a larger cluster.",
     )
-    fits = capacity // need.workers
+    fits = fitting // need.workers
     return min(fits, limit) if limit else fits
 
 
@@ -186,7 +186,7 @@ def _shape(resources: Mapping[str, Any]) -> dict[str, float]:
     return {name: float(resources[name]) for name in ("CPU", "GPU") if name in resources}
 
 
-def _capacity(need: Need, nodes: Nodes) -> int:
+def capacity(need: Need, nodes: Nodes) -> int:
     """Number of workers that these nodes hold."""
     return sum(_fitting(need.worker, shape, count) for shape, count in nodes)
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -10,6 +11,7 @@ from typing import Any, TypeVar
 from stillhouse.cluster.resources import teacher_actors
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.console import Progress, say
+from stillhouse.core.errors import BadInput
 from stillhouse.core.identity import Spec, canonical, fingerprint
 from stillhouse.core.notes import has_note, publish_notes, write_note
 from stillhouse.core.roles import PLAIN
@@ -64,6 +66,7 @@ class Prepared:
         facts: What the report and the model card say of the data.
         summary: One line on the data; empty where preparing it has already said so.
         refit: What the plans of a refit read; None where none is asked for.
+        embedding_s: Seconds that the teacher took.
     """
 
     setting: Setting
@@ -71,6 +74,7 @@ class Prepared:
     facts: dict[str, Any]
     summary: str = ""
     refit: Setting | None = None
+    embedding_s: float = field(default=0.0, compare=False)
 
 
 @dataclass(frozen=True)
@@ -231,43 +235,71 @@ class Preparation:
 
     def finish(self) -> Prepared:
         """Prepare every kind, run the teacher, do what waits for it, and assemble the setting."""
-        experiment = self.experiment
-        for kind in experiment.kinds:
+        for kind in self.experiment.kinds:
             self.get(type(kind))
+        began = time.monotonic()
         if self._stores:
             embed_stores(self.stores, self.workspace, self.embedding)
+        embedding_s = time.monotonic() - began
         for action in self._later:
             action()
+        whole = self._whole(self._dev_suite(), self._teacher_dim(self.data.get(Sentences.key)))
+        refit = self._refit(whole) if self.experiment.budget.refit.asked_for else None
+        setting = self._completed(cut(whole, self.experiment.budget))
+        facts = self._facts()
+        source = self.experiment.source
+        summary = "" if source.key in self.unread.kinds else source.summary(facts)
+        return Prepared(setting, self._test_suite(), facts, summary, refit, embedding_s)
+
+    def sized(self) -> Prepared:
+        """Read every kind, and assemble what can be counted: the teacher does not run, nothing is mined.
+
+        The setting serves to plan with, not to train on: its hard negatives are not there, and what is
+        measured among the teacher's vectors is left out of its dev suite.
+        """
+        for kind in self.experiment.kinds:
+            self.get(type(kind))
+        try:
+            dev = self._dev_suite()
+        except BadInput:  # A pool of passages is chosen among the teacher's vectors.
+            dev = DevSuite((), select="")
+        whole = self._whole(dev, dimension_of(self.teacher))
+        refit = self._lengthened(whole) if self.experiment.budget.refit.asked_for else None
+        return Prepared(cut(whole, self.experiment.budget), self._test_suite(), self._facts(), refit=refit)
+
+    def _whole(self, dev: DevSuite, teacher_dim: int) -> Setting:
+        """The setting with all of the rows."""
+        experiment = self.experiment
         data = {key: value for key, value in self.data.items() if value is not None}
         fine_tuned = any(kind.counts_as == "labels" and kind.key in data for kind in experiment.kinds)
-        whole = Setting(
+        return Setting(
             teacher=experiment.settled(self.teacher),
             student=experiment.student.spec(self.teacher, experiment.seed),
-            dev=self._dev_suite(),
+            dev=dev,
             data=data,
-            teacher_dim=self._teacher_dim(data.get(Sentences.key)),
+            teacher_dim=teacher_dim,
             finetune_budget=experiment.budget.settled().finetune if fine_tuned else 0,
             autocast=self.compute,
             **experiment.stage_settings(self.teacher),
         )
-        refit = self._refit(whole) if experiment.budget.refit.asked_for else None
-        setting = self._completed(cut(whole, experiment.budget))
-        facts = self._facts()
-        tests = tuple(measure.test for measure in self._measures) + self.test
-        source = experiment.source
-        summary = "" if source.key in self.unread.kinds else source.summary(facts)
-        return Prepared(setting, TestSuite(tests), facts, summary, refit)
+
+    def _test_suite(self) -> TestSuite:
+        return TestSuite(tuple(measure.test for measure in self._measures) + self.test)
 
     def _refit(self, whole: Setting) -> Setting:
         """All of the rows, with the budgets of a refit."""
+        longer = self._lengthened(whole)
+        return self._completed(longer)
+
+    def _lengthened(self, whole: Setting) -> Setting:
+        """The setting with the budgets of a refit."""
         budget = self.experiment.budget.of_refit()
-        longer = dataclasses.replace(
+        return dataclasses.replace(
             whole,
             distil_budget=budget.distil,
             finetune_budget=budget.finetune if whole.finetune_budget else 0,
             evaluations=budget.evaluations,
         )
-        return self._completed(longer)
 
     def _completed(self, setting: Setting) -> Setting:
         """The setting whose kinds have been completed."""

@@ -27,7 +27,7 @@ _COPIES = 6
 Adam computes beside them, and the copy that is written at the end."""
 _LIBRARIES = 150_000_000
 """Bytes that kernels, tokenizers and open tables take beside the model in a process that runs one."""
-_KEPT = 3
+KEPT = 3
 """Checkpoints of a stage on the disk at once: the best, the last, and the one that is being written."""
 _TIGHT = 0.8
 """Share of what is free from which on a need is worth a warning."""
@@ -49,8 +49,8 @@ def disk_space(planned: Planned, *, trials: int = 1) -> list[Finding]:
     free, stores, students = free_bytes(folder), _stored_bytes(planned), _student_bytes(planned, trials)
     needed = stores + students
     found = (
-        f"about {_size(needed)} will be written to {folder} ({_size(stores)} of vectors and tokens, "
-        f"{_size(students)} of checkpoints and students), where {_size(free)} are free."
+        f"about {in_bytes(needed)} will be written to {folder} ({in_bytes(stores)} of vectors and tokens, "
+        f"{in_bytes(students)} of checkpoints and students), where {in_bytes(free)} are free."
     )
     return _compared("disk", needed, free, found, "Free some space, or give another --root.")
 
@@ -58,11 +58,11 @@ def disk_space(planned: Planned, *, trials: int = 1) -> list[Finding]:
 def memory(planned: Planned) -> list[Finding]:
     """Compare the memory that teacher and training need with what is free on their device."""
     teacher = teacher_bytes(planned)
-    training = max(_training_bytes(stage, planned.tokens_per_text) for stage in planned.stages)
+    training = max(training_bytes(stage, planned.tokens_per_text) for stage in planned.stages)
     free = _free_memory(planned.device)
     found = (
-        f"the teacher needs about {_size(teacher)} of memory and a step of training about {_size(training)}; "
-        f"{_size(free)} are free on {planned.device}."
+        f"the teacher needs about {in_bytes(teacher)} of memory and a step of training about "
+        f"{in_bytes(training)}; {in_bytes(free)} are free on {planned.device}."
     )
     remedy = "Lower the batch size, raise budget.accumulate, or use a larger machine."
     return _compared("memory", max(teacher, training), free, found, remedy)
@@ -99,17 +99,28 @@ def _stored_bytes(planned: Planned) -> int:
     else:
         rows = planned.rows * teachers
     # Several teachers share the dimensions, and each has stores of its own.
-    return int(rows * (2 * dim / teachers + 8) + planned.rows * (4 * planned.tokens_per_text + 8))
+    tokens = planned.rows * planned.tokens_per_text
+    return int(vector_bytes(rows, dim / teachers) + token_bytes(planned.rows, tokens))
+
+
+def vector_bytes(rows: int, dim: float) -> float:
+    """Bytes of a store: a vector in float16 and a row id per text."""
+    return rows * (2 * dim + 8)
+
+
+def token_bytes(rows: int, tokens: float) -> float:
+    """Bytes of a token table: its ids, and where each text begins."""
+    return 4 * tokens + 8 * rows
 
 
 def _student_bytes(planned: Planned, trials: int) -> int:
     """The checkpoints of the largest stage, and the weights of all that are finished."""
     left = [stage for stage in planned.stages if not planned.workspace.finished(stage)]
     weights = [_parameters(stage.student) * _WEIGHT for stage in left]
-    return int(3 * _KEPT * max(weights, default=0) + trials * sum(weights))
+    return int(3 * KEPT * max(weights, default=0) + trials * sum(weights))
 
 
-def _training_bytes(stage: Stage, tokens_per_text: float) -> int:
+def training_bytes(stage: Stage, tokens_per_text: float) -> int:
     """Weights and what goes with each, the bank, a live teacher, and what the backward pass keeps."""
     bank = stage.objective.kwargs.get("bank")
     held = int(bank.kwargs["size"]) * _shape(stage.student)[1] * _WEIGHT if isinstance(bank, Spec) else 0
@@ -176,6 +187,6 @@ def _free_memory(device: str) -> int:
     return available_memory()
 
 
-def _size(count: float) -> str:
+def in_bytes(count: float) -> str:
     """``1.2 GB``."""
     return f"{count / 1e9:.1f} GB" if count >= 1e8 else f"{count / 1e6:.1f} MB"

@@ -25,7 +25,8 @@ from stillhouse.core.errors import require
 from stillhouse.search.records import TrialRecord, is_finite
 from stillhouse.search.schedulers import Rule
 
-_NEARLY_DONE = 0.9
+NEARLY_DONE = 0.9
+"""Share of the budget from which on no trial is stopped."""
 
 
 class StudyScheduler(FIFOScheduler):  # type: ignore[misc]
@@ -55,7 +56,7 @@ class StudyScheduler(FIFOScheduler):  # type: ignore[misc]
         require(full_budget >= 1, "full_budget >= 1", full_budget=full_budget)
         require(at_least_full >= 0, "at_least_full >= 0", at_least_full=at_least_full)
         self._rule, self._objective = rule, objective
-        self._last_decision = _NEARLY_DONE * full_budget
+        self._last_decision = NEARLY_DONE * full_budget
         self._at_least_full = at_least_full
         self._reached: dict[int, float] = {}
         past = sorted(history, key=lambda trial: trial.number)

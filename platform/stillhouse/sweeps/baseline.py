@@ -48,24 +48,8 @@ class Baseline:
         import ray
 
         # A task that waits for the search pool would lend its CPU to another task, so it searches itself.
-        alone = dataclasses.replace(context.where, search=None)
-        own: dict[str, Any] | None = getattr(load_method(context.method), "BASELINE", None)
-        self.choices: list[dict[str, Any]]
-        if own is None:
-            setting = equal_work(context, plan)
-            self.context = dataclasses.replace(
-                context, method="mse", preset="paper", setting=setting, where=alone
-            )
-            # Only a student of the teacher's dimension has the figure of asymmetric search.
-            asymmetric = ASYMMETRIC in context.quality.split("_")
-            kept = {"keep_projection": True} if asymmetric and plan.student.kwargs.get("projection") else {}
-            self.choices = [
-                {"learning_rate": rate, "batch_size": batch_size_of(setting)} | kept
-                for rate in LEARNING_RATES
-            ]
-        else:
-            self.context = dataclasses.replace(context, where=alone)
-            self.choices = [{**point, **own, "learning_rate": rate} for rate in rates_of(context.method)]
+        alone = dataclasses.replace(context, where=dataclasses.replace(context.where, search=None))
+        self.context, self.choices = baseline_choices(alone, plan, point)
         train = ray.remote(_train).options(**need.options)
         missing = [values for values in self.choices if not self._finished(values)]
         for values in missing:
@@ -102,6 +86,29 @@ class Baseline:
 
     def _finished(self, values: dict[str, Any]) -> bool:
         return self.context.workspace.finished(self.context.plan(values))
+
+
+def baseline_choices(
+    context: Context, plan: Stage, point: dict[str, Any]
+) -> tuple[Context, list[dict[str, Any]]]:
+    """The context of the baseline's students, and the hyper-parameters of each.
+
+    Args:
+        context: What all trials share.
+        plan: See `Baseline`.
+        point: See `Baseline`.
+    """
+    own: dict[str, Any] | None = getattr(load_method(context.method), "BASELINE", None)
+    if own is not None:
+        return context, [{**point, **own, "learning_rate": rate} for rate in rates_of(context.method)]
+    setting = equal_work(context, plan)
+    # Only a student of the teacher's dimension has the figure of asymmetric search.
+    asymmetric = ASYMMETRIC in context.quality.split("_")
+    kept = {"keep_projection": True} if asymmetric and plan.student.kwargs.get("projection") else {}
+    choices = [
+        {"learning_rate": rate, "batch_size": batch_size_of(setting)} | kept for rate in LEARNING_RATES
+    ]
+    return dataclasses.replace(context, method="mse", preset="paper", setting=setting), choices
 
 
 def baseline_name(method: str) -> str:

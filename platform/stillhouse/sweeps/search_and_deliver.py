@@ -22,6 +22,8 @@ from stillhouse.sweeps.ahead import ahead_of_sweep
 from stillhouse.sweeps.baseline import Baseline, baseline_name
 from stillhouse.sweeps.contenders import Champion
 from stillhouse.sweeps.deliver import deliver
+from stillhouse.sweeps.planning.arithmetic import DELIVERY, REFITS, TRAINING
+from stillhouse.sweeps.planning.note import Clock
 from stillhouse.sweeps.refit import refit
 from stillhouse.training.where import Where
 
@@ -33,7 +35,7 @@ _STEP_LIMIT_S = 1800.0
 
 
 def search_and_deliver(
-    options: SweepOptions, prepared: Prepared, workspace: Workspace, folder: Path, at_once: int
+    options: SweepOptions, prepared: Prepared, workspace: Workspace, folder: Path, at_once: int, clock: Clock
 ) -> dict[str, Any]:
     """Search on prepared data, and deliver the best student.
 
@@ -43,6 +45,7 @@ def search_and_deliver(
         workspace: Where everything is kept.
         folder: The sweep's folder.
         at_once: Trials at once.
+        clock: Counts the seconds of the parts.
 
     Returns:
         What `sweep` returns.
@@ -74,26 +77,33 @@ def search_and_deliver(
                 options, context, plan, folder / STUDY, at_once, _refit_plan(prepared, context, options)
             )
         )
-        build_shared(context, options.space, options.need)
-        baseline = Baseline(context, options.need, plan, first_point(options.space), observer.follower)
-        if LATENCY in options.objectives:
+        with clock.part(TRAINING):
+            build_shared(context, options.space, options.need)
+            baseline = Baseline(context, options.need, plan, first_point(options.space), observer.follower)
+            if LATENCY in options.objectives:
+                baseline.wait()
+            with doing("running the trials"):
+                records = search(options, context, folder, observer, at_once)
             baseline.wait()
-        with doing("running the trials"):
-            records = search(options, context, folder, observer, at_once)
-        baseline.wait()
-        delivered = deliver(
-            options.name,
-            options.register or f"stillhouse-{options.name}",
-            prepared,
-            context,
-            folder,
-            records,
-            baseline,
-            observer,
-            register_anyway=options.register_anyway,
-            space=options.space,
-            refits=lambda: _refits(options, prepared, context, records, observer),
-        )
+
+        def refits() -> list[Champion]:
+            with clock.part(REFITS, within=DELIVERY):
+                return _refits(options, prepared, context, records, observer)
+
+        with clock.part(DELIVERY):
+            delivered = deliver(
+                options.name,
+                options.register or f"stillhouse-{options.name}",
+                prepared,
+                context,
+                folder,
+                records,
+                baseline,
+                observer,
+                register_anyway=options.register_anyway,
+                space=options.space,
+                refits=refits,
+            )
     PublishedSweep(workspace, folder).publish()
     return delivered
 

@@ -1,5 +1,6 @@
 """A sweep, from a corpus to the best student: prepare, search, compare, deliver. The same call resumes it."""
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from stillhouse.core.errors import BadInput
 from stillhouse.core.identity import canonical, fingerprint
 from stillhouse.core.notes import read_note_twice, write_note_twice
 from stillhouse.core.remotes import remote_at
+from stillhouse.experiments.fields import stated
 from stillhouse.experiments.preparation import Prepared, prepare
 from stillhouse.experiments.sentence_tables import AGREEMENT
 from stillhouse.experiments.teacher_weights import is_weight, weighted
@@ -22,8 +24,10 @@ from stillhouse.preflight.finding import print_concerns
 from stillhouse.preflight.planned import texts_of
 from stillhouse.search.options import LATENCY, SweepOptions
 from stillhouse.search.published_sweep import PublishedSweep
-from stillhouse.search.study_copies import STUDY, heal_study
+from stillhouse.search.study_copies import STUDY, ended_trials, heal_study
 from stillhouse.sweeps.checks import check_rows, warn_of_few_steps
+from stillhouse.sweeps.planning.arithmetic import EMBEDDING, READING, START
+from stillhouse.sweeps.planning.note import Clock, outcome_lines
 from stillhouse.sweeps.session import session
 
 
@@ -38,6 +42,7 @@ def sweep(options: SweepOptions) -> dict[str, Any]:
             data, a point of the space has a batch larger than the rows that it would train on, or a single
             trial needs more resources than the cluster has.
     """
+    clock, began = Clock(), time.monotonic()
     with session(
         options.root.resolve(),
         device=options.device,
@@ -55,11 +60,14 @@ def sweep(options: SweepOptions) -> dict[str, Any]:
         experiment = options.experiment
         teacher = options.teacher or experiment.teacher.resolve()
         _warn_at_start(options, workspace, teacher)
+        clock.add(START, time.monotonic() - began)
         say("corpus and teacher")
-        with doing("preparing the corpus and the teacher"):
+        with doing("preparing the corpus and the teacher"), clock.part(READING):
             prepared = prepare(
                 experiment, workspace, options.embedding, refresh=options.refresh, teacher=teacher
             )
+        clock.add(READING, -prepared.embedding_s)
+        clock.add(EMBEDDING, prepared.embedding_s)
         if prepared.summary:
             say(prepared.summary)
         _check_extremes(options, prepared, workspace)
@@ -67,7 +75,12 @@ def sweep(options: SweepOptions) -> dict[str, Any]:
         # Ray Tune, Optuna and MLflow load here: a command that is refused answers before.
         from stillhouse.sweeps.search_and_deliver import search_and_deliver
 
-        return search_and_deliver(options, prepared, workspace, folder, at_once)
+        cold = not ended_trials(folder / STUDY)
+        report = search_and_deliver(options, prepared, workspace, folder, at_once, clock)
+        if cold:  # Of a sweep that goes on, a part of the work was done before.
+            for line in outcome_lines(folder, plan_identity(options), clock.seconds):
+                say(line)
+        return report
 
 
 def _warn_at_start(options: SweepOptions, workspace: Workspace, teacher: Teacher) -> None:
@@ -116,7 +129,7 @@ def open_sweep(options: SweepOptions, prepared: Prepared, workspace: Workspace) 
         BadInput: The sweep of this name has another space or other data.
     """
     parts = {**_search_parts(options), "setting": canonical(prepared.setting)}
-    folder = _folder(options)
+    folder = sweep_folder(options)
     remove_leftovers(folder)
     if not _same_sweep(options, parts):
         write_note_twice(folder / "sweep.json", {"identity": _identity(parts), **parts})
@@ -126,9 +139,9 @@ def open_sweep(options: SweepOptions, prepared: Prepared, workspace: Workspace) 
 def _check_folder(options: SweepOptions) -> None:
     """Refuse another search under an existing name, and heal or fetch the study of the same one."""
     workspace = Workspace(options.root.resolve(), remote_at(options.remote))
-    PublishedSweep(workspace, _folder(options)).restore()
+    PublishedSweep(workspace, sweep_folder(options)).restore()
     check_same_sweep(options)
-    heal_study(_folder(options))
+    heal_study(sweep_folder(options))
 
 
 def check_same_sweep(options: SweepOptions) -> None:
@@ -138,7 +151,7 @@ def check_same_sweep(options: SweepOptions) -> None:
 
 def _same_sweep(options: SweepOptions, parts: dict[str, Any]) -> bool:
     """Whether the sweep was begun with these parts; refused if it was begun with others."""
-    path = _folder(options) / "sweep.json"
+    path = sweep_folder(options) / "sweep.json"
     begun = read_note_twice(path)
     if begun is None:
         if (path.parent / STUDY).exists():
@@ -166,7 +179,14 @@ def _identity(parts: dict[str, Any]) -> dict[str, str]:
     return {name: fingerprint(part) for name, part in parts.items()}
 
 
-def _folder(options: SweepOptions) -> Path:
+def plan_identity(options: SweepOptions) -> str:
+    """Identifies what a plan of a sweep was made for: whatever changes the amount of work."""
+    stages = [*_search_parts(options).values(), options.trials, canonical(stated(options.experiment))]
+    return fingerprint([*stages, options.need.workers, options.at_once])
+
+
+def sweep_folder(options: SweepOptions) -> Path:
+    """The folder of a sweep in its workspace."""
     return options.root.resolve() / "sweeps" / options.name
 
 

@@ -1,0 +1,391 @@
+"""The calibration: how fast this machine embeds, trains and encodes, with its models and texts.
+
+As many processes as will run at once do the same at the same time, since cores share their memory and, often,
+their arithmetic. Each loads the teacher, embeds a sample, and takes some steps of every stage in the real
+training loop, on real tokens and invented vectors, in a temporary folder: nothing of it is kept.
+"""
+
+import itertools
+import multiprocessing
+import os
+import resource
+import statistics
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, replace
+from pathlib import Path
+from threading import BrokenBarrierError
+from typing import Any
+
+import numpy as np
+import torch
+
+from stillhouse.core.artifacts import Workspace
+from stillhouse.core.errors import BadInput
+from stillhouse.core.machine import describe_machine, variables_set
+from stillhouse.core.tokenizing import FastTokenizer, pad
+from stillhouse.core.types import Encoder, FloatArray, IntArray, Tokens
+from stillhouse.corpora.tables import open_rows, open_values, sample_of
+from stillhouse.plan.data import Examples, FewerNegatives, Mined, Model, Recorded, Scored, Store
+from stillhouse.plan.stage import TEXTS_TOGETHER, Stage
+from stillhouse.sweeps.contenders import TeacherEncoder
+from stillhouse.sweeps.planning.rates import Rates, StageRate
+from stillhouse.teachers.loading import tokenizer_of
+from stillhouse.teachers.runtimes import start
+from stillhouse.teachers.weights import on_this_machine
+from stillhouse.training.fit import fit
+from stillhouse.training.metrics_log import NAME, read_lines
+from stillhouse.training.module import build_module, build_student
+from stillhouse.training.rank_sync import Interrupted
+from stillhouse.training.table import Reader, TrainingTable, live_reader, student_reader
+from stillhouse.training.watch import encoder_of
+
+SECONDS = 30.0
+"""Time for measuring, in which processes start and models are loaded too."""
+_TEXTS, _LEAST_STEPS, _STEPS = 512, 2, 19
+_TOGETHER = 128
+"""Texts of a step that is measured, at most."""
+_LATE_S = 300.0
+"""Seconds after which a process no longer waits for the others."""
+_barrier: Any = None
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What is measured.
+
+    Attributes:
+        workspace: Holds the texts.
+        store: A store of the teacher, on texts to distil on; None if no model is run.
+        stages: The stages.
+        teacher_dim: E.
+        device: Device of teacher and students.
+        embedding_threads: Threads of a process that embeds.
+        threads: Threads of a process that trains.
+        cpus: Threads of the process that tests.
+        tests: Whether models are tested at the end.
+        seconds: Time for all of it.
+    """
+
+    workspace: Workspace
+    store: Store | None
+    stages: tuple[Stage, ...]
+    teacher_dim: int
+    device: str
+    embedding_threads: int
+    threads: int
+    cpus: int = 1
+    tests: bool = False
+    seconds: float = SECONDS
+
+
+def calibrated(
+    sample: Sample, *, teachers: int, trainers: int, cpus: float, gpus: float, teacher: str, logs: Path
+) -> Rates:
+    """Measure this machine.
+
+    Args:
+        sample: What is measured.
+        teachers: Processes that embed at once.
+        trainers: Processes that train at once.
+        cpus: CPUs that are said to be here.
+        gpus: GPUs that are said to be here.
+        teacher: Name of the teacher.
+        logs: Folder for what the libraries print.
+
+    Raises:
+        BadInput: A model cannot be loaded, or a stage cannot be measured before it has been prepared.
+    """
+    count = max(teachers, trainers, 1)
+    logs.mkdir(parents=True, exist_ok=True)
+    fresh = multiprocessing.get_context("spawn")
+    barrier = fresh.Barrier(count)
+    variables = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(sample.threads))
+    with variables_set({**variables, "TOKENIZERS_PARALLELISM": "false"}):
+        pool = ProcessPoolExecutor(count, fresh, _ready, (barrier, time.time(), str(logs)))
+        with pool:
+            each = [pool.submit(_measured, sample, at < teachers, at < trainers) for at in range(count)]
+            try:
+                found = [one.result() for one in each]
+            except (BrokenProcessPool, BrokenBarrierError):
+                barrier.abort()  # The others wait for the one that is gone.
+                raise BadInput(
+                    "the calibration must have memory for as many models as run at once, but a process of it "
+                    "ended. Close other programs, give --actors and --concurrency, or take --rates FILE."
+                ) from None
+    return _joined(found, sample, cpus=cpus, gpus=gpus, teacher=teacher)
+
+
+def _joined(
+    found: Sequence[Mapping[str, Any]], sample: Sample, *, cpus: float, gpus: float, teacher: str
+) -> Rates:
+    """The means of what the processes measured."""
+
+    def mean(name: str) -> float:
+        values = [one[name] for one in found if one.get(name)]
+        return statistics.fmean(values) if values else 0.0
+
+    training = {}
+    for stage in sample.stages:
+        parts = [one["training"][stage.label] for one in found if stage.label in one.get("training", {})]
+        rate = {key: statistics.fmean(vars(part)[key] for part in parts) for key in vars(parts[0])}
+        training[stage.label] = StageRate(**rate)
+    machine = describe_machine(sample.threads)
+    source = (
+        f"measured in {len(found)} processes at once on {machine['cores']} cores of {machine['cpu']}, "
+        f"load {machine['load']}, {time.strftime('%Y-%m-%d')}"
+    )
+    return Rates(
+        cpus=cpus,
+        gpus=gpus,
+        start_s=mean("start_s"),
+        load_s=mean("load_s"),
+        embedding=mean("embedding"),
+        encoding=mean("encoding"),
+        tested_student=mean("tested_student"),
+        tested_teacher=mean("tested_teacher"),
+        training=training,
+        process_mb=mean("process_mb"),
+        teacher=teacher,
+        source=source,
+    )
+
+
+def _ready(barrier: Any, began: float, logs: str) -> None:
+    """Runs first in every process: it has loaded the libraries when it comes here."""
+    global _barrier, _start_s
+    _barrier, _start_s = barrier, time.time() - began
+    with open(Path(logs) / "calibration.log", "ab") as log:
+        for descriptor in (1, 2):
+            os.dup2(log.fileno(), descriptor)
+
+
+_start_s = 0.0
+
+
+def _measured(sample: Sample, embeds: bool, trains: bool) -> dict[str, Any]:
+    """Measure in this process, each part at the same time as the others."""
+    found: dict[str, Any] = {"start_s": _start_s, "process_mb": _memory_mb()}
+    share = sample.seconds / (2 + len(sample.stages)) / 1.5
+    _barrier.wait(_LATE_S)
+    if embeds and sample.store is not None:
+        torch.set_num_threads(sample.embedding_threads)
+        found |= _embedding(sample, sample.store, share)
+    _barrier.wait(_LATE_S)
+    if trains:
+        torch.set_num_threads(sample.threads)
+        found["training"] = {stage.label: _training(sample, stage, share) for stage in sample.stages}
+    _barrier.wait(_LATE_S)
+    if trains and sample.stages:
+        found["encoding"] = _encoding(sample, sample.stages[-1], share / 2, sample.stages[-1].autocast)
+    if _barrier.wait(_LATE_S) == 0 and sample.tests:  # One process goes on alone, as the driver does.
+        torch.set_num_threads(sample.cpus)
+        found["tested_student"] = _encoding(sample, sample.stages[-1], share / 3, "float32")
+        if sample.store is not None:
+            found["tested_teacher"] = _teacher_tested(sample, sample.store, share / 3)
+    return found
+
+
+def _memory_mb() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
+
+
+def _embedding(sample: Sample, store: Store, seconds: float) -> dict[str, float]:
+    """Tokens per second from texts to vectors, and the seconds until the teacher is ready."""
+    began = time.perf_counter()
+    assert isinstance(store.teacher, Model), "others are not run"
+    running = start(store, sample.workspace, sample.device, sample.embedding_threads)
+    tokenizer = FastTokenizer(Path(on_this_machine(store.teacher).path), store.max_length)
+    forward = running.forward(store, tokenizer.pad_id, sample.device)
+    _, texts = sample_of(sample.workspace, store.texts, 4 * _TEXTS)
+    texts = [store.prompt + text for text in texts]
+    forward(*tokenizer(texts[:8]))
+    load_s = time.perf_counter() - began
+    return {"load_s": load_s, "embedding": _rate(lambda: _pass(tokenizer, forward, texts), seconds)}
+
+
+def _pass(tokenizer: FastTokenizer, forward: Any, texts: list[str]) -> int:
+    ids, offsets = tokenizer(texts)
+    forward(ids, offsets)
+    return len(ids)
+
+
+def _rate(run: Any, seconds: float) -> float:
+    """Amount per second of something that is done until the time is over, once at least."""
+    began, amount = time.perf_counter(), 0
+    while True:
+        amount += run()
+        passed = time.perf_counter() - began
+        if passed >= seconds:
+            return float(amount / passed)
+
+
+def _teacher_tested(sample: Sample, store: Store, seconds: float) -> float:
+    """Tokens per second of the teacher as the test of a sweep runs it."""
+    assert isinstance(store.teacher, Model), "others are not run"
+    local = on_this_machine(store.teacher)
+    encoder = TeacherEncoder(local, store.max_length, sample.device)
+    texts = sample_of(sample.workspace, store.texts, _TEXTS // 4)[1]
+    tokens = len(FastTokenizer(Path(local.path), store.max_length)(texts)[0])
+    return _encoded(encoder, texts, tokens, seconds)
+
+
+def _encoding(sample: Sample, stage: Stage, seconds: float, compute: str) -> float:
+    """Tokens per second that the student of a stage encodes, as its evaluations do."""
+    student = build_student(stage)
+    encoder = encoder_of(student, stage.max_length, compute, sample.device, stage.prompts)
+    texts = sample_of(sample.workspace, next(iter(stage.examples.columns.values())), _TEXTS)[1]
+    tokenizer = FastTokenizer(Path(tokenizer_of(stage).path), stage.max_length)
+    tokens = len(tokenizer(texts)[0])
+    return _encoded(encoder, texts, tokens, seconds)
+
+
+def _encoded(encoder: Any, texts: Sequence[str], tokens: int, seconds: float) -> float:
+    """Tokens per second of an encoder; 0 for a model that only scores pairs."""
+    if not isinstance(encoder, Encoder):
+        return 0.0
+
+    def once() -> int:
+        encoder.encode(texts)
+        return tokens
+
+    once()
+    return _rate(once, seconds)
+
+
+def _training(sample: Sample, stage: Stage, seconds: float) -> StageRate:
+    """Take some steps of a stage in the real loop."""
+    batch = _batch_of(sample, stage)
+    short = replace(
+        stage,
+        batch_size=batch,
+        budget=_STEPS * batch,
+        dev=None,
+        evaluate_every=0,
+        patience=0,
+        soup=0,
+        start_from=None,
+        keeps_objective=False,
+    )
+    with tempfile.TemporaryDirectory(prefix="stillhouse-") as folder:
+        began, ended = time.time(), [0.0]
+        table = _stand_in(sample, stage)
+        log = Path(folder) / NAME
+
+        def over() -> bool:
+            ended[0] = time.time()
+            lines = list(read_lines(log))
+            return bool(lines) and lines[-1]["step"] > _LEAST_STEPS and time.time() - began > seconds
+
+        try:
+            fit(short, table, Path(folder), device=sample.device, stop_requested=over, checkpoint_seconds=1e9)
+        except Interrupted:
+            pass
+        saved = time.time()
+        steps = [(line["examples"], line["time"]) for line in read_lines(log) if "loss" in line["metrics"]]
+        paces = [(b - a) / (later - at) for (a, at), (b, later) in itertools.pairwise(steps)]
+        pace = statistics.median(paces)
+        last = max(ended[0], steps[-1][1])
+    module = build_module(short, table.teacher_dim, None)
+    weights = sum(
+        value.numel() * value.element_size()
+        for part in (module.student, module.objective)
+        for value in part.state_dict().values()
+    )
+    first = steps[0][0] / pace
+    return StageRate(pace, max(0.0, steps[0][1] - began - first), max(0.0, saved - last), weights / 1e6)
+
+
+def _batch_of(sample: Sample, stage: Stage) -> int:
+    """The batch, or a smaller one where it has more than `_TOGETHER` texts: an example takes as long."""
+    shapes, _ = _shapes(sample.workspace, stage.examples, 1)
+    texts = sum(shape[0] if shape else 1 for shape in shapes.values())
+    least = TEXTS_TOGETHER * stage.accumulate
+    return min(stage.batch_size, max(least, _TOGETHER * stage.accumulate // texts // least * least))
+
+
+class _Vectors:
+    """Vectors of no meaning, of the right shape."""
+
+    def __init__(self, rows: int, dim: int) -> None:
+        self.rows: IntArray = np.arange(rows)
+        self.dim = dim
+        drawn = np.random.default_rng(0).standard_normal((rows, dim), dtype=np.float32)
+        self._vectors = drawn / np.linalg.norm(drawn, axis=1, keepdims=True)
+
+    def gather(self, rows: IntArray) -> FloatArray:
+        """Return those of some rows."""
+        vectors: FloatArray = self._vectors[rows]
+        return vectors
+
+
+class _Tokens:
+    """Tokens of sampled texts."""
+
+    def __init__(self, tokenizer: FastTokenizer, texts: Sequence[str]) -> None:
+        self._ids, offsets = tokenizer(list(texts))
+        self._starts, self.lengths, self._pad_id = offsets[:-1], np.diff(offsets), tokenizer.pad_id
+
+    def padded(self, rows: IntArray) -> Tokens:
+        """Return the tokens of some rows."""
+        rows = np.asarray(rows).reshape(-1)
+        return pad(self._ids, self._starts[rows], self.lengths[rows], self._pad_id)
+
+
+def _stand_in(sample: Sample, stage: Stage) -> TrainingTable:
+    """The training table of a stage, on sampled texts, with the shapes that it will have."""
+    count = max(_TEXTS, 2 * stage.batch_size)
+    shapes, values = _shapes(sample.workspace, stage.examples, count)
+    random = np.random.default_rng(0)
+    rows = {column: random.integers(count, size=(count, *shape)) for column, shape in shapes.items()}
+    student = student_reader(stage, tokenizer_of(stage))
+    live = live_reader(stage, student)
+    return TrainingTable(
+        rows,
+        _columns(sample, stage, student, count),
+        {column: _Vectors(count, sample.teacher_dim) for column in stage.stores},
+        values,
+        _columns(sample, stage, live, count) if live is not None else None,
+    )
+
+
+def _columns(sample: Sample, stage: Stage, reader: Reader, count: int) -> dict[str, _Tokens]:
+    found = {}
+    for column, table in reader.tables(stage.examples).items():
+        prompt = table.prompts[0][1] if table.prompts else table.prompt
+        texts = sample_of(sample.workspace, table.texts, count)[1]
+        texts = [prompt + texts[at % len(texts)] for at in range(count)]
+        found[column] = _Tokens(FastTokenizer(Path(table.tokenizer.path), table.max_length), texts)
+    return found
+
+
+def _shapes(
+    workspace: Workspace, examples: Examples, count: int
+) -> tuple[dict[str, tuple[int, ...]], dict[str, Any]]:
+    """Shapes of the ids of every column, and values of some rows.
+
+    Raises:
+        BadInput: They are known only once the teacher has recorded them.
+    """
+    shapes: dict[str, tuple[int, ...]] = dict.fromkeys(examples.columns, ())
+    values: dict[str, Any] = {}
+    for part in examples.sources():
+        origin = part.origin
+        if isinstance(origin, Mined | FewerNegatives):
+            shapes["negatives"] = (origin.negatives,)
+        elif isinstance(origin, Recorded | Scored) and not workspace.finished(part):
+            raise BadInput(
+                f"the examples {part.label} must be recorded before their stage can be measured: they come "
+                "with what a teacher says of them. Train once, or give --rates FILE."
+            )
+        elif workspace.finished(part):
+            given = {name: ids.shape[1:] for name, ids in open_rows(workspace, part).items()}
+            shapes |= {name: shape for name, shape in given.items() if name in shapes}
+            known = open_values(workspace, part)
+            values |= {
+                name: np.resize(value[:count], (count, *value.shape[1:])) for name, value in known.items()
+            }
+    return shapes, values

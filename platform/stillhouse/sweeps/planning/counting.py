@@ -1,0 +1,253 @@
+"""What a command reads and makes, counted on its own texts: rows, tokens, bytes."""
+
+import contextlib
+import dataclasses
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from stillhouse.core.artifacts import Workspace, read_manifest
+from stillhouse.core.console import say
+from stillhouse.core.errors import BadInput, require
+from stillhouse.core.tokenizing import FastTokenizer
+from stillhouse.corpora.reading.corpus import hub_name, list_files
+from stillhouse.corpora.tables import open_rows, open_texts, sample_of
+from stillhouse.evaluation.cost import CHUNKS, TEXTS
+from stillhouse.experiments.embedding import Embedding
+from stillhouse.experiments.experiment import Experiment
+from stillhouse.experiments.fields import changed
+from stillhouse.experiments.kinds.pairs import Pairs
+from stillhouse.experiments.kinds.sentences import Sentences
+from stillhouse.experiments.preparation import Preparation, Prepared
+from stillhouse.experiments.unread import Unread
+from stillhouse.plan.data import Collection, Examples, Mined, Model, Store, TextTable, TokenTable, stores_in
+from stillhouse.plan.data import Teacher as AnyTeacher
+from stillhouse.plan.setting import Setting
+from stillhouse.plan.stage import DevSuite, Stage, TestSuite
+from stillhouse.sweeps.planning.arithmetic import StageWork, TableWork
+from stillhouse.teachers.loading import tokenizer_of
+from stillhouse.teachers.weights import on_this_machine
+from stillhouse.training.table import student_reader
+
+SAMPLE = 20_000
+"""Texts that are read of a large corpus."""
+COUNTED = 200_000
+"""Texts of a table that are tokenised whole; of more, `SAMPLE` are."""
+_HEAD_BYTES = 4_000_000
+
+
+@dataclass(frozen=True)
+class Counted:
+    """An experiment's data, as far as it was read to be counted.
+
+    Attributes:
+        prepared: What a plan is made from.
+        stores: The teacher's vectors that the command makes or finds.
+        workspace: Where the texts were read: the workspace itself, or a folder that is removed again.
+        factor: How many times as many texts to distil on there are as were read.
+        seconds: Seconds that reading took.
+    """
+
+    prepared: Prepared
+    stores: tuple[Store, ...]
+    workspace: Workspace
+    factor: float
+    seconds: float
+
+    @property
+    def share(self) -> float:
+        """Share of the texts to distil on that was read."""
+        return min(1.0, 1.0 / self.factor)
+
+    def times(self, table: TextTable) -> float:
+        """How many times as many rows a table has in truth."""
+        source = self.prepared.setting.get(Sentences)
+        main = [] if source is None else [store.texts for store in stores_in(source.store)]
+        return self.factor if table in main else 1.0
+
+    def rows(self, table: TextTable) -> int:
+        """Number of rows of a table, in truth or estimated."""
+        return round(self.times(table) * len(open_texts(self.workspace, table)))
+
+    def tokens(self, table: TextTable, model: Model, max_length: int, prompt: str = "") -> float:
+        """Number of tokens of a table; of a large one estimated from evenly spread texts."""
+        rows = len(open_texts(self.workspace, table))
+        count = rows if rows <= COUNTED else SAMPLE
+        texts = sample_of(self.workspace, table, count)[1]
+        ids, _ = FastTokenizer(Path(model.path), max_length)([prompt + text for text in texts])
+        return self.rows(table) * len(ids) / max(1, len(texts))
+
+
+@contextlib.contextmanager
+def counted(
+    experiment: Experiment,
+    workspace: Workspace,
+    teacher: AnyTeacher,
+    device: str,
+    *,
+    refresh: bool = False,
+    unread: Unread | None = None,
+) -> Iterator[Counted]:
+    """Read an experiment's data to count it; what is small is kept in the workspace, as by its run.
+
+    Args:
+        experiment: The experiment.
+        workspace: Its workspace.
+        teacher: Its teacher.
+        device: Where teacher and students run.
+        refresh: Whether corpora are read again.
+        unread: What the command does not make.
+
+    Raises:
+        BadInput: The data cannot be read, or the rows of a large corpus cannot be estimated.
+    """
+    began = time.monotonic()
+    skipped = unread or Unread()
+    where = Embedding(local=True, device=device)
+    context = Preparation(
+        experiment, workspace, where, refresh, unread=skipped, found=teacher, measures=False
+    )
+    source = experiment.source
+    if not isinstance(source, Sentences) or source.is_pydocs or source.at_hand(context):
+        prepared = context.sized()
+        yield Counted(prepared, tuple(context.stores), workspace, 1.0, time.monotonic() - began)
+        return
+    with tempfile.TemporaryDirectory(prefix="stillhouse-") as folder:
+        scratch = Workspace(Path(folder) / "runs")
+        scratch.claim()
+        few, wanted = _smaller(source, Path(folder))
+        say(f"  reading {SAMPLE:,} texts of {source.described} at most, to estimate the rest")
+        part = changed(experiment, few)
+        context = Preparation(part, scratch, where, unread=skipped, found=teacher, measures=False)
+        prepared = context.sized()
+        seconds = time.monotonic() - began
+        yield Counted(prepared, tuple(context.stores), scratch, wanted, seconds)
+
+
+def _smaller(source: Sentences, folder: Path) -> tuple[dict[str, Any], float]:
+    """What makes a large corpus small, and how many times as many texts it has."""
+    if source.count:
+        few = min(SAMPLE, source.count)
+        return {"sentences.count": few}, source.count / few
+    remedy = "Give --sentences N."
+    corpus = source.corpus
+    require(
+        hub_name(corpus) is None and "://" not in corpus,
+        "the number of texts must be known to plan with this corpus",
+        corpus=corpus,
+        remedy=remedy,
+    )
+    files = list_files(corpus)[1]
+    largest = Path(max(files, key=lambda file: file.size).path)
+    packed = largest.suffix in (".gz", ".parquet")
+    require(
+        not packed,
+        "the number of texts must be known to plan with compressed files",
+        file=largest.name,
+        remedy=remedy,
+    )
+    with largest.open("rb") as file:
+        head = file.read(_HEAD_BYTES)
+    head = head[: head.rfind(b"\n") + 1] or head
+    place = folder / largest.name
+    place.write_bytes(head)
+    return {"sentences.corpus": str(place)}, sum(file.size for file in files) / len(head)
+
+
+def tables_to_embed(known: Counted, workspace: Workspace) -> list[tuple[Store, TableWork]]:
+    """The stores that are not finished, with what the teacher does for each."""
+    found = []
+    for store in known.stores:
+        if known.workspace is workspace and workspace.finished(store):
+            continue
+        rows, tokens = known.rows(store.texts), 0.0
+        if isinstance(store.teacher, Model):
+            local = on_this_machine(store.teacher)
+            tokens = known.tokens(store.texts, local, store.max_length, store.prompt)
+        shards = len(read_manifest(known.workspace.path(store.texts))["shards"])
+        times = known.times(store.texts)
+        found.append((store, TableWork(store.label, rows, round(tokens), max(1, round(shards * times)))))
+    return found
+
+
+def token_tables(known: Counted, stages: Sequence[Stage]) -> list[tuple[TokenTable, int, int]]:
+    """The token tables that stages read, each once, with rows and tokens."""
+    tables: dict[str, TokenTable] = {}
+    for stage in stages:
+        reader = student_reader(stage, tokenizer_of(stage))
+        tables |= {table.fingerprint: table for table in reader.tables(stage.examples).values()}
+    found = []
+    for table in tables.values():
+        prompt = table.prompts[0][1] if table.prompts else table.prompt
+        tokens = known.tokens(table.texts, table.tokenizer, table.max_length, prompt)
+        found.append((table, known.rows(table.texts), round(tokens)))
+    return found
+
+
+def stage_work(stage: Stage) -> StageWork:
+    """What a stage does."""
+    evaluations = 1
+    if stage.dev is not None and stage.evaluate_every:
+        evaluations = -(-stage.examples_seen // stage.evaluate_every)
+    return StageWork(stage.label, stage.examples_seen, evaluations)
+
+
+def suite_tokens(known: Counted, suite: DevSuite | TestSuite, stage: Stage) -> int:
+    """Tokens that the student of a stage encodes for a suite; evaluators of other texts count nothing."""
+    model = tokenizer_of(stage)
+    total = 0.0
+    for evaluator in suite.evaluators:
+        pairs = evaluator.kwargs.get("pairs")
+        for value in evaluator.kwargs.values():
+            for table, most in _read_by(value, pairs):
+                rows = known.rows(table)
+                total += known.tokens(table, model, stage.max_length) * min(
+                    1.0, (most or rows) / max(1, rows)
+                )
+    return round(total)
+
+
+def _read_by(value: Any, pairs: int | None) -> Iterator[tuple[TextTable, int | None]]:
+    """Tables that an argument of an evaluator stands for, each with the most texts that are read of it."""
+    if isinstance(value, Collection):
+        yield value.queries, None
+        yield value.passages, None
+    elif isinstance(value, Examples):
+        yield from ((table, None) for table in value.columns.values())
+    elif isinstance(value, Store):
+        yield value.texts, pairs
+
+
+def speed_tokens(stage: Stage) -> int:
+    """Tokens that are encoded to measure the speed of a model (`evaluation.cost`)."""
+    texts = TEXTS * 8
+    ids, _ = FastTokenizer(Path(tokenizer_of(stage).path), stage.max_length)(list(texts))
+    return round(len(ids) * len(CHUNKS) * 6)
+
+
+def with_rows(setting: Setting, known: Counted) -> Setting:
+    """The setting with the true number of rows, by which some methods count epochs."""
+    sentences, pairs = setting.get(Sentences), setting.get(Pairs)
+    if sentences is not None:
+        rows = round(sentences.rows * known.factor)
+        setting = setting.having(Sentences, dataclasses.replace(sentences, rows=rows))
+    if pairs is not None and not pairs.rows:
+        origin = pairs.examples.origin
+        given = origin.pairs if isinstance(origin, Mined) else pairs.examples
+        with contextlib.suppress(BadInput):
+            rows = len(next(iter(open_rows(known.workspace, given).values())))
+            setting = setting.having(Pairs, dataclasses.replace(pairs, rows=rows))
+    return setting
+
+
+def text_bytes(known: Counted, tables: Sequence[TextTable]) -> Mapping[TextTable, float]:
+    """Bytes of the tables of texts."""
+    found = {}
+    for table in tables:
+        folder = known.workspace.path(table)
+        size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+        found[table] = size * known.times(table)
+    return found

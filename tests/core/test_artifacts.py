@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from stillhouse.cli.main import main
+from stillhouse.core import artifacts
 from stillhouse.core.artifacts import (
     FORMAT,
     Workspace,
@@ -123,7 +124,7 @@ def test_a_new_workspace_records_its_format_before_any_content(tmp_path: Path) -
     Workspace(root).check()
     assert not root.exists()
     Workspace(root).path(TextTable("abc"))
-    assert os.listdir(root) == ["workspace.json"]
+    assert sorted(os.listdir(root)) == ["workspace.copy.json", "workspace.json"]
     assert read_json(root / "workspace.json") == {"format": FORMAT}
     Workspace(root).check()
 
@@ -149,6 +150,26 @@ def test_another_format_is_refused_even_without_artifacts(tmp_path: Path, conten
     with pytest.raises(BadInput, match=r"has the format (3|2|unknown)\..*--root.*the version that made it"):
         Workspace(tmp_path).claim()
     assert (tmp_path / "workspace.json").read_text() == content
+
+
+@pytest.mark.parametrize("name", ["workspace.json", "workspace.copy.json"])
+@pytest.mark.parametrize("damage", ['{"form', '{"format": 3, "manifest_sha256": "0"}', ""])
+def test_a_damaged_marker_is_written_again_from_the_other(
+    tmp_path: Path, name: str, damage: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Workspace(tmp_path).claim()
+    before = (tmp_path / name).read_bytes()
+    (tmp_path / name).write_text(damage)
+    Workspace(tmp_path).check()
+    artifacts._claimed.clear()  # As a new process.
+    Workspace(tmp_path).claim()
+    assert (tmp_path / name).read_bytes() == before
+    assert f"{name} is damaged. It was moved to" in capsys.readouterr().err
+    (tmp_path / name).unlink()
+    artifacts._claimed.clear()
+    (tmp_path / "stages").mkdir()
+    Workspace(tmp_path).claim()
+    assert (tmp_path / name).read_bytes() == before and not capsys.readouterr().err
 
 
 def test_unrelated_folders_do_not_make_a_workspace_old(tmp_path: Path) -> None:

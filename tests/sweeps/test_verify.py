@@ -12,13 +12,14 @@ from small_experiment import quick_experiment  # type: ignore[import-not-found]
 import stillhouse
 from stillhouse import BadInput, Experiment
 from stillhouse.cli.main import main
-from stillhouse.core.artifacts import locked, read_manifest, sha256_of
+from stillhouse.core.artifacts import Workspace, locked, read_manifest, sha256_of
 from stillhouse.core.errors import Hindered
 from stillhouse.core.integrity import FILES
 from stillhouse.core.notes import write_note, write_note_twice
 from stillhouse.search.searcher import StudySearcher
 from stillhouse.search.space import Float, Space
 from stillhouse.sweeps.export import checksums_of_export
+from stillhouse.sweeps.test_log import record_test_use
 from stillhouse.sweeps.verify import Checked
 from stillhouse.tracking.journal import Journal
 from stillhouse.training import checkpoint
@@ -200,16 +201,32 @@ def test_a_train_command_writes_the_description_of_a_stage_again(
     assert "plan.json was altered" in told and "facts.json is damaged" in told
 
 
-def test_what_cannot_be_mended_stays_and_is_said_every_time(root: Path) -> None:
-    for name in ("openings.jsonl", "sweeps/s/journal.jsonl", "sweeps/s/journal.copy.jsonl"):
-        path = root / name
+def test_damaged_lines_of_logs_are_left_out_or_counted(root: Path) -> None:
+    journal, log = root / "sweeps" / "s" / "journal.jsonl", root / "openings.jsonl"
+    lines = journal.read_bytes().splitlines(keepends=True)
+    damaged = (log, journal, journal.with_name("journal.copy.jsonl"))
+    for path in damaged:
         path.write_bytes(b"{?" + path.read_bytes()[2:])
     before = contents(root)
-    for repair in (True, False):
-        found = wrong(stillhouse.verify(root, repair=repair), root)
-        assert set(found) == {"openings.jsonl", "sweeps/s/journal.jsonl"}
-        assert all(each.wrong and "cannot be mended" in each.cost for each in found.values())
+    assert set(wrong(stillhouse.verify(root), root)) == {"openings.jsonl", "sweeps/s/journal.jsonl"}
     assert contents(root) == before
+    found = wrong(stillhouse.verify(root, repair=True), root)
+    assert len(found) == 2 and all(each.mended for each in found.values())
+    assert journal.read_bytes() == b"".join(lines[1:])
+    assert all(list((root / "quarantine").rglob(path.name)) for path in damaged)
+    assert not wrong(stillhouse.verify(root), root)
+    assert record_test_use(Workspace(root), "another suite", "x") == 1, (
+        "the damaged line counts for every suite"
+    )
+
+
+@pytest.mark.parametrize("name", ["workspace.json", "workspace.copy.json"])
+def test_a_damaged_format_is_found_and_mended(root: Path, name: str) -> None:
+    flip(root / name)
+    (found,) = wrong(stillhouse.verify(root), root).values()
+    assert found.kind == "notes" and name in found.problems[0]
+    assert wrong(stillhouse.verify(root, repair=True), root)["workspace.json"].mended
+    assert not wrong(stillhouse.verify(root), root)
 
 
 def test_a_study_without_a_good_copy_is_left_in_its_place(root: Path) -> None:

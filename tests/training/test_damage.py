@@ -1,7 +1,9 @@
 """Damaged checkpoints and metrics logs: training continues from what can be trusted, to the same weights."""
 
+import io
 import random
 import shutil
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from stand_ins import dev, stage, table, weight_figure  # type: ignore[import-no
 from stillhouse.core.artifacts import Workspace, read_manifest
 from stillhouse.core.errors import Hindered
 from stillhouse.core.integrity import ARTIFACT
+from stillhouse.core.lines import parse_line
 from stillhouse.plan.stage import Stage
 from stillhouse.training import checkpoint
 from stillhouse.training.fit import fit
@@ -63,7 +66,10 @@ def expected(tmp_path: Path) -> str:
 
 
 def flipped(content: bytes) -> bytes:
-    at = random.Random(0).randrange(len(content) // 4, len(content) // 2)
+    """Flip a bit of the largest entry; between the entries of an archive are bytes that nothing reads."""
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        data = max(map(archive.read, archive.namelist()), key=len)
+    at = content.index(data) + len(data) // 2
     return content[:at] + bytes([content[at] ^ 4]) + content[at + 1 :]
 
 
@@ -192,4 +198,18 @@ def test_damaged_lines_of_a_metrics_log_are_left_out(
     again.append(5, 40, {"loss": 2.0})
     again.close()
     assert [line["step"] for line in read_lines(path)] == [1, 4, 5]
-    assert "2 damaged lines" in capsys.readouterr().err
+    assert "2 lines of" in capsys.readouterr().err
+
+
+def test_lines_that_a_metrics_log_has_lost_are_told(
+    interrupted: Path, expected: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = interrupted / "metrics.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(lines[0])
+    at = [line["step"] for line in map(parse_line, lines) if line is not None]
+    train(interrupted)
+    assert read_manifest(interrupted)["weights_sha256"] == expected
+    assert (
+        f"{sum(step <= 40 for step in at) - 1} lines of {path} are damaged or lost" in capsys.readouterr().err
+    )

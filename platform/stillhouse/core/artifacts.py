@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from stillhouse.core.cache import make_room, use
+from stillhouse.core.console import warn
 from stillhouse.core.errors import (
     BadInput,
     Hindered,
@@ -37,6 +38,8 @@ from stillhouse.core.integrity import (
     is_of,
     is_unchanged,
     is_whole,
+    moved,
+    put_aside,
     sha256_of,
     stated_sums,
     sums_of,
@@ -55,7 +58,8 @@ FORMAT = 2
 """Version of the workspace's layout and of the fingerprints in it; raised when older ones cannot be read."""
 CHECKPOINTS, PARTS = "checkpoints", "parts"
 """Subfolders that an artifact has only while it is made."""
-_MARKER = "workspace.json"
+MARKER, _MARKER_COPY = "workspace.json", "workspace.copy.json"
+_DAMAGED = "unknown"
 _FINGERPRINTED = ("corpora", "tokens", "stores", "examples", "collections", "stages", "sweeps")
 """Folders whose content depends on the format. Version 0.1 did not mark its workspaces."""
 _LARGE = frozenset({"stores"})
@@ -109,7 +113,7 @@ class Workspace:
     """The folder that holds everything a team has built: ``ROOT/<kind>/<label>-<fingerprint>/``.
 
     A file in it states its format. It is written when the first artifact's path is needed, before the
-    artifact itself; a workspace of another format is refused.
+    artifact itself, and has a copy; a workspace of another format is refused.
 
     Attributes:
         root: The folder, which is a node's own where there is a remote.
@@ -134,10 +138,10 @@ class Workspace:
                 "--root."
             )
         holds = any((self.root / kind).exists() for kind in _FINGERPRINTED)
-        made_by = _format_of(self.root / _MARKER)
+        made_by = _format_of(self.root)
         if made_by == FORMAT or (made_by is None and not holds):
             return
-        what = f"has the format {made_by}" if made_by is not None else f"holds artifacts but no {_MARKER}"
+        what = f"has the format {made_by}" if made_by is not None else f"holds artifacts but no {MARKER}"
         version = "the version that made it" if made_by is not None else "version 0.1"
         raise BadInput(
             f"this version of stillhouse reads workspaces of format {FORMAT}, but {self.root} {what}. Give "
@@ -150,19 +154,31 @@ class Workspace:
         Raises:
             BadInput: Another version made the workspace.
         """
-        marker = self.root / _MARKER
+        marker = self.root / MARKER
         if self.root in _claimed and marker.exists():
             return
         try:
             self.check()
-            if not marker.exists():
-                write_json(marker, {"format": FORMAT})
+            self.mark()
         except OSError as error:
             raise BadInput(
                 f"a workspace must be a folder that can be written, but {self.root} cannot be: "
                 f"{error.strerror or error}. Give another --root."
             ) from None
         _claimed.add(self.root)
+
+    def mark(self) -> None:
+        """Write down the format where it is not, or not any more, as it was written; `check` comes first."""
+        for name in self.unmarked():
+            file = self.root / name
+            if file.exists():
+                warn(f"{file} is damaged. {moved(put_aside(file, alone=True))} It is written again.")
+            with contextlib.suppress(OSError) if name == _MARKER_COPY else contextlib.nullcontext():
+                write_json(file, with_own_sum({"format": FORMAT}))
+
+    def unmarked(self) -> list[str]:
+        """Name the files that should state the format and do not."""
+        return [name for name in (MARKER, _MARKER_COPY) if _stated_format(self.root / name) != FORMAT]
 
     def folder(self, kind: str) -> Path:
         """The folder of all artifacts of a kind, whether it exists or not."""
@@ -259,14 +275,20 @@ def check_name(name: str, what: str) -> None:
         )
 
 
-def _format_of(marker: Path) -> Any:
-    """The format that a marker states; None without a marker."""
+def _format_of(root: Path) -> Any:
+    """The format that a workspace states; None if it does not say so."""
+    stated, copy = (_stated_format(root / name) for name in (MARKER, _MARKER_COPY))
+    return copy if stated in (None, _DAMAGED) and isinstance(copy, int) else stated
+
+
+def _stated_format(marker: Path) -> Any:
     try:
-        return parse_json(marker.read_bytes())["format"]
+        content = parse_json(marker.read_bytes())
+        return content["format"] if is_unchanged(content) else _DAMAGED
     except FileNotFoundError:
         return None
-    except (ValueError, TypeError, KeyError):
-        return "unknown"
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return _DAMAGED
 
 
 def default_root() -> Path:

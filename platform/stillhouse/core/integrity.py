@@ -96,7 +96,7 @@ def intact(path: Path) -> Path:
     aside = put_aside(path)
     raise Hindered(
         f"{path} must be as it was written, but its bytes have changed. {moved(aside)} Run the same command "
-        "again: it makes what is missing."
+        f"again, or the one that made {path.parent.name}: it makes what is missing."
     )
 
 

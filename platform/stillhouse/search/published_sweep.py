@@ -6,7 +6,9 @@ What a tracking server has confirmed is not published: a new head sends the jour
 nothing where the runs are known, and makes them where they are not.
 """
 
+import shutil
 import sqlite3
+import tempfile
 from contextlib import closing
 from pathlib import Path
 
@@ -19,8 +21,12 @@ from stillhouse.core.remotes import Remote, files_in
 from stillhouse.search.study_copies import FINISHED, STUDY
 
 _KIND = "sweeps"
-_OF_THIS_NODE = ("tune/", "copies/", f"{STUDY}-", "confirmed.json")
+_OF_THIS_NODE = ("tune/", "copies/", f"{STUDY}-", "confirmed.json", "journal.copy.jsonl")
 """Beginnings of the names of files that are of use to this node alone."""
+
+
+_GROWING = ".jsonl"
+"""Ending of the names of logs, which other threads write to."""
 
 
 class PublishedSweep:
@@ -78,7 +84,11 @@ class PublishedSweep:
         copy = newest_copy(self.folder / STUDY)
         if copy is not None:
             paths[STUDY] = copy
-        remote.replace(paths, self.key)
+        with tempfile.TemporaryDirectory() as held:
+            for name in [name for name in paths if name.endswith(_GROWING)]:
+                # It must not grow between its checksum and its bytes.
+                paths[name] = Path(shutil.copyfile(self.folder / name, Path(held) / name))
+            remote.replace(paths, self.key)
 
 
 def _finished(study: bytes) -> int:

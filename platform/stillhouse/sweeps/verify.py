@@ -10,7 +10,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from stillhouse.core.artifacts import CHECKPOINTS, MANIFEST, Workspace, locked, remove_leftovers, seal_holds
+from stillhouse.core.artifacts import (
+    CHECKPOINTS,
+    MANIFEST,
+    MARKER,
+    Workspace,
+    locked,
+    remove_leftovers,
+    seal_holds,
+)
 from stillhouse.core.databases import copies_of, damage_of_database, is_good_copy, newest_copy
 from stillhouse.core.errors import BadInput
 from stillhouse.core.integrity import QUARANTINE, damaged_files, put_aside
@@ -21,7 +29,7 @@ from stillhouse.plan.data import Collection, Examples, Store, TextTable, TokenTa
 from stillhouse.plan.stage import Stage
 from stillhouse.search.study_copies import STUDY, damage_of_study, heal_study
 from stillhouse.sweeps.export import damage_of_export
-from stillhouse.sweeps.test_log import TEST_LOG, suite_in
+from stillhouse.sweeps.test_log import TEST_LOG, mend_test_log, suite_in
 from stillhouse.teachers.store import verify_store
 from stillhouse.tracking import journal
 from stillhouse.tracking.journal import trial_states
@@ -145,6 +153,7 @@ def _all(workspace: Workspace) -> Iterator[Checked]:
     for folder in workspace.listed(Stage.kind):
         if steps(folder) and not (folder / MANIFEST).exists():
             yield _guarded("checkpoints", folder / CHECKPOINTS, partial(_checkpoints, folder))
+    yield _guarded("notes", root / MARKER, partial(_marker, workspace))
     for folder in workspace.listed(passage_vectors.FOLDER):
         yield _guarded(passage_vectors.FOLDER, folder, partial(_passage_vectors, folder))
     for path in sorted([*root.glob("sources/*.json"), *root.glob("experiments/*.json")]):
@@ -215,6 +224,17 @@ def _checkpoints(folder: Path) -> Checked:
     return Checked("checkpoints", folder / CHECKPOINTS, problems, cost, mend=mend)
 
 
+def _marker(workspace: Workspace) -> Checked:
+    path = workspace.root / MARKER
+    files = [name for name in workspace.unmarked() if path.exists() or (workspace.root / name).exists()]
+    if not files:
+        return Checked("notes", path)
+    problems = tuple(f"{name} is missing or damaged" for name in files)
+    return Checked(
+        "notes", path, problems, "the format of the workspace is written again", mend=workspace.mark
+    )
+
+
 def _passage_vectors(folder: Path) -> Checked:
     damaged = [path for path in passage_vectors.parts(folder) if not seal_holds(path)]
     if not damaged:
@@ -263,12 +283,12 @@ def _journal(folder: Path) -> Checked:
     found = {
         f"{taken} of its lines are damaged or missing": ("its copy has them", taken),
         f"{lost} of its lines are damaged, also in its copy": (
-            f"{_FINAL}: what they recorded is missing from MLflow unless it is recorded again",
+            "they are left out: what they recorded is missing from MLflow unless it is recorded again",
             lost,
         ),
     }
     costs = {problem: cost for problem, (cost, count) in found.items() if count}
-    mend = partial(journal.heal, folder) if taken else None
+    mend = partial(journal.mend, folder) if costs else None
     return Checked(SWEEPS, path, tuple(costs), "; ".join(costs.values()), mend=mend)
 
 
@@ -316,8 +336,9 @@ def _test_log(path: Path) -> Checked:
     count = sum(suite_in(line) is None for line in path.read_bytes().splitlines())
     if not count:
         return Checked("test log", path)
-    cost = f"{_FINAL}: each of them counts as a use of every test suite"
-    return Checked("test log", path, (f"{count} of its lines are damaged",), cost)
+    cost = "each of them counts as a use of every test suite from now on"
+    mend = partial(mend_test_log, path)
+    return Checked("test log", path, (f"{count} of its lines are damaged",), cost, mend=mend)
 
 
 def _leftovers(root: Path) -> Iterator[Checked]:

@@ -8,8 +8,9 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from stillhouse.core.artifacts import remove_leftovers
+from stillhouse.core.artifacts import remove_leftovers, write_atomically
 from stillhouse.core.console import warn
+from stillhouse.core.integrity import put_aside
 from stillhouse.core.lines import checked_line, heal_twice, parse_line, read_twice
 from stillhouse.core.notes import copy_of, read_note, read_note_twice, write_note, write_note_twice
 from stillhouse.core.redaction import redacted, redacted_json
@@ -38,6 +39,7 @@ LOST = "lost"
 """What stands in for the kind of a damaged entry."""
 NAME = "journal.jsonl"
 """The journal's file in a sweep's folder; `copy_of` names its copy."""
+_CONFIRMED, _IDENTITY = "confirmed.json", "identity.json"
 _SMALL = 8_000_000
 
 
@@ -68,7 +70,12 @@ class Journal:
         remove_leftovers(folder)
         self.folder, self.path = folder, folder / NAME
         heal(folder)
-        self._positions, self._refusals = folder / "confirmed.json", folder / "refused.jsonl"
+        self._positions, self._refusals = folder / _CONFIRMED, folder / "refused.jsonl"
+        if not self.path.exists() and (folder / _IDENTITY).exists():
+            warn(
+                f"{self.path} is lost, and so is its copy: what is known of this sweep's runs is recorded "
+                "and sent once more."
+            )
         self.id = _identity(folder)
         self._lock = threading.Lock()
         self._steps: dict[tuple[Key, str], set[int]] = {}
@@ -199,7 +206,7 @@ class Journal:
 
 def _identity(folder: Path) -> str:
     """Return the journal's id; it is kept twice, since without it runs would be made a second time."""
-    path = folder / "identity.json"
+    path = folder / _IDENTITY
     known = (read_note_twice(path) or {}).get("journal")
     if isinstance(known, str) and known:
         return known
@@ -215,6 +222,23 @@ def heal(folder: Path) -> None:
     path = folder / NAME
     if taken := heal_twice(path, copy_of(path)):
         warn(f"{taken} damaged or missing lines of {path} were taken from its copy.")
+
+
+def mend(folder: Path) -> None:
+    """Heal the journal in a folder, and leave out what is damaged in both files, which are put aside.
+
+    What a server has confirmed is forgotten with it: everything is sent again, which changes nothing.
+    """
+    heal(folder)
+    path = folder / NAME
+    lines = path.read_bytes().splitlines(keepends=True)
+    kept = [line for line in lines if _parsed(line) is not None]
+    if kept == lines:
+        return
+    for file in (path, copy_of(path)):
+        put_aside(file, alone=True)
+        write_atomically(file, b"".join(kept))
+    (folder / _CONFIRMED).unlink(missing_ok=True)
 
 
 def damaged_lines(folder: Path) -> tuple[int, int]:

@@ -159,6 +159,7 @@ class _Loop:
         self.meter, self.progress = Meter(), Progress()
         self.shares: dict[str, float] = {}
         self._before: set[int] = set()
+        self._logged = 0
         # Ranks differ in dropout alone; the initial weights above were drawn from the same seed on all.
         checkpoint.seed_everything(stage.seed + 1_000_003 * (rank() + 1))
         self._resume()
@@ -168,7 +169,9 @@ class _Loop:
         self.log_every = max(1, min(50, self.batching.steps // 10))
         # Only rank 0 writes metrics; the others open a log that leads nowhere.
         self.metrics_log = MetricsLog(
-            folder / NAME if rank() == 0 else Path("/dev/null"), after=self.progress.step
+            folder / NAME if rank() == 0 else Path("/dev/null"),
+            after=self.progress.step,
+            written=self._logged if rank() == 0 else 0,
         )
         self._tick = self._saved = time.perf_counter()
 
@@ -381,6 +384,7 @@ class _Loop:
             "optimizer": self.optimizer.state_dict(),
             "meter": self.meter.state(),
             "rng": rngs,
+            "logged": self.metrics_log.lines,
             **({"average": self.average.state()} if self.average is not None else {}),
         }
         checkpoint.save(self.folder, self.progress.step, state)
@@ -403,6 +407,7 @@ class _Loop:
             self.average.restore(state["average"])
         self.progress = Progress.restored(state["progress"])
         self._before = self._needed()
+        self._logged = int(state.get("logged", 0))
         self.meter.restore(**state["meter"], device=self.device)
         if len(state["rng"]) == world_size():
             checkpoint.set_rng_state(state["rng"][rank()])

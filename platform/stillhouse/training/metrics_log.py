@@ -25,13 +25,24 @@ class MetricsLog:
         path: The file.
         after: Step of the checkpoint that training continues from; later lines and an incomplete last line
             are removed.
+        written: Number of lines that there were at that checkpoint, if it says so: fewer are reported.
+
+    Attributes:
+        lines: Number of lines that are there.
     """
 
-    def __init__(self, path: Path, *, after: int = 0) -> None:
+    def __init__(self, path: Path, *, after: int = 0, written: int = 0) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
+        self.lines = damaged = 0
         # What is not a file, such as /dev/null, is only written to.
-        if path.is_file() and (kept := _repaired(path, after)) != path.read_bytes():
-            self._replace(path, kept)
+        if path.is_file():
+            kept, damaged = _repaired(path, after)
+            self.lines = kept.count(b"\n")
+            if kept != path.read_bytes():
+                self._replace(path, kept)
+        lost = max(damaged, written - self.lines)
+        if lost > 0:
+            warn(f"{lost} lines of {path} are damaged or lost: the curves of this stage lack these points.")
         self._file = path.open("ab")
 
     @staticmethod
@@ -49,6 +60,7 @@ class MetricsLog:
         line = {"step": step, "examples": examples, "time": time.time(), "metrics": dict(metrics)}
         self._file.write(checked_line(line))
         self._file.flush()
+        self.lines += 1
 
     def sync(self) -> None:
         """Sync the file to the disk, before a checkpoint that relies on these lines."""
@@ -89,8 +101,8 @@ def leave_out_damaged(path: Path) -> None:
     write_atomically(path, b"".join(kept))
 
 
-def _repaired(path: Path, step: int) -> bytes:
-    """Return the lines until a step; damaged ones are left out, and reported."""
+def _repaired(path: Path, step: int) -> tuple[bytes, int]:
+    """Return the good lines until a step, and the number of damaged ones among them."""
     kept, damaged = [], 0
     for line in path.read_bytes().splitlines(keepends=True):
         entry = parsed(line)
@@ -100,6 +112,4 @@ def _repaired(path: Path, step: int) -> bytes:
             kept.append(line)
         elif line.endswith(b"\n"):
             damaged += 1
-    if damaged:
-        warn(f"{damaged} damaged lines of {path} are left out: the curves of this stage lack these points.")
-    return b"".join(kept)
+    return b"".join(kept), damaged

@@ -107,6 +107,7 @@ def test_what_was_mended_stays_so(case: str, fuzz: dict[str, Any], tmp_path: Pat
         (22, "weights", 23749),
         (23, "manifests", 5219),
         (31, "vectors from elsewhere", 68),
+        (52, "GLUE", 339834),
         (32, "vectors from elsewhere", 495),
     ],
 )

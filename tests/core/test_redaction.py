@@ -34,6 +34,14 @@ from stillhouse.tracking.location import tracking_uri, ui_command
         ("s3://bucket/a?access_key=abc&secret_key=abc", "s3://bucket/a?access_key=***&secret_key=***"),
         ("https://b.blob.core/x?sv=1&sig=abc%3D", "https://b.blob.core/x?sv=1&sig=***"),
         ("Authorization: Bearer abcdef.ghi", "Authorization: Bearer ***"),
+        ("Authorization: Token abcdef.ghi", "Authorization: Token ***"),
+        ("Authorization: Digest username=x, response=abcdef", None),
+        ("X-Auth-Token: abcdef.ghi", "X-Auth-Token: ***"),
+        ("x-goog-api-key: abcdef.ghi", "x-goog-api-key: ***"),
+        ("hf://datasets/ann:hunter2@x/none", "hf://datasets/***@x/none"),
+        ("http://127.0.0.1:9/?pat=abcdef", "http://127.0.0.1:9/?pat=***"),
+        ("https://x.org/?jwt=abcdef&n=1", "https://x.org/?jwt=***&n=1"),
+        ("dbname=mlflow password=hunter2 host=x", "dbname=mlflow password=*** host=x"),
     ],
 )
 def test_secrets_of_urls_are_hidden(text: str, shown: str | None) -> None:
@@ -65,6 +73,13 @@ def test_secrets_of_the_environment_are_hidden_wherever_they_appear(monkeypatch:
     monkeypatch.setenv("PWD", "/somewhere")
     assert redacted("401 for ann:open/sesame (swordfish)") == "401 for *** (***)"
     assert redacted("/somewhere") == "/somewhere"
+
+
+@pytest.mark.parametrize("password", ["a'hunter2", "hunter2 hunter2", 'x"hunter2', "<hunter2>", "a|hunter2`"])
+def test_a_password_may_have_any_characters(password: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://ann:{password}@127.0.0.1:9")
+    shown = redacted(f"cannot reach http://ann:{password}@127.0.0.1:9, as {password} is wrong")
+    assert shown == "cannot reach http://***@127.0.0.1:9, as *** is wrong"
 
 
 def test_secrets_of_urls_in_the_environment_are_hidden_too(monkeypatch: pytest.MonkeyPatch) -> None:

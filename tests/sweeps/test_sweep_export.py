@@ -2,6 +2,7 @@
 
 import json
 import re
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -12,12 +13,13 @@ from stillhouse.api import export as export_from_python
 from stillhouse.cli.main import main
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput
+from stillhouse.core.integrity import CHECKSUMS
 from stillhouse.experiments.preparation import Prepared
 from stillhouse.methods import load_method
 from stillhouse.reports.model_card import Card, Deployed, model_card
 from stillhouse.search.trial import Context, follow
 from stillhouse.sweeps.export import champion_card, export_stage
-from stillhouse.training.models import encoder_in
+from stillhouse.training.models import encoder_in, find_model
 
 VALUES = {"distil_batch_size": 16, "finetune_batch_size": 16, "projection": 8}
 TEXTS = ["the cat sat on the mat", "river", "a sun and a moon " * 20]
@@ -57,6 +59,28 @@ def test_from_the_command_line(folder: Path, tmp_path: Path, capsys: pytest.Capt
     assert main(["export", str(folder), str(tmp_path / "full"), *root]) == 2
     assert "An export replaces nothing but an export" in capsys.readouterr().err
     assert (tmp_path / "full" / "thesis.txt").read_text() == "precious"
+
+
+@pytest.mark.parametrize("form", ["sentence-transformers", "onnx"])
+def test_an_export_that_has_changed_is_refused(
+    folder: Path, tmp_path: Path, form: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = tmp_path / "out"
+    export_stage(folder, target, form=form)
+    command = ["sha256sum", "--check", "--quiet", CHECKSUMS]
+    checked = subprocess.run(command, cwd=target, capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, checked.stderr
+    (target / "README.md").write_text("my own words")
+    find_model(str(target), Workspace(tmp_path / "runs"))
+    path = next(target.rglob("*.safetensors" if form == "sentence-transformers" else "model.onnx"))
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 4
+    path.write_bytes(content)
+    for name in (target, *target.rglob("*.onnx")):
+        with pytest.raises(BadInput, match=rf"must be as it was written, but .*{path.name} has changed"):
+            find_model(str(name), Workspace(tmp_path / "runs"))
+    export_stage(folder, target, form=form)
+    find_model(str(target), Workspace(tmp_path / "runs"))
 
 
 def test_an_unfinished_stage_is_refused(folder: Path, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from stillhouse.cli.arguments import add_common, new_command
 from stillhouse.cli.options import remote_of, root_of
 from stillhouse.cli.run import quietly, write_results
+from stillhouse.core.artifacts import check_no_url
 from stillhouse.core.console import say
 from stillhouse.core.errors import require
 from stillhouse.sweeps.session import opened_workspace
@@ -50,6 +51,10 @@ def run(options: Namespace) -> int:
 
     known = (*FORMATS, ROUTED, *SCORE_FORMS, "list")
     require(options.format in known, f"format in {known}", format=options.format)
+    if options.folder is not None:
+        check_no_url(
+            options.folder, "an export must be written to a folder or a file, not to a URL", "folder"
+        )
     workspace = opened_workspace(root_of(options), remote_of(options))
     stage = stage_of(options.stage, workspace)
     if options.format == "list":

@@ -6,6 +6,7 @@ from pathlib import Path
 from stillhouse.cli.arguments import add_experiment, add_field, add_local, add_where, new_command
 from stillhouse.cli.options import embedding_of, experiment_from
 from stillhouse.cli.run import on_ray, write_results
+from stillhouse.core.artifacts import check_no_url
 from stillhouse.core.console import say
 from stillhouse.experiments.fields import fields
 
@@ -49,6 +50,7 @@ def run(options: Namespace) -> int:
     given = {path: value for path, value in rule.items() if value is not None}
     options.seed = None  # `--seed` is the rule's here.
     experiment = experiment_from(options, {**({"pairs.count": 0} if options.labelled else {}), **given})
+    check_no_url(options.output, "--output must name a file, not a URL", "output")
     check_mine(experiment, options.output)
     with on_ray(options) as (workspace, device):
         embedding = embedding_of(options, device, local=options.local)

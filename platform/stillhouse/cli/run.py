@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from stillhouse.cli.options import device_of, remote_of, root_of
-from stillhouse.core.artifacts import Workspace, without_nan, write_json
+from stillhouse.core.artifacts import Workspace, check_no_url, without_nan, write_json
 from stillhouse.core.console import diverted_chatter, doing, never_silent
 from stillhouse.core.errors import BadInput, require
 from stillhouse.sweeps.session import session
@@ -24,10 +24,11 @@ def check_json(path: Path | None) -> None:
     """Refuse a file for `--json` that could not be written at the end.
 
     Raises:
-        BadInput: It is a folder, or lies in something that is not one.
+        BadInput: It is a URL or a folder, or lies in something that is not one.
     """
     if path is None:
         return
+    check_no_url(path, "--json must name a file, not a URL", "json")
     require(not path.is_dir(), "--json must name a file", json=str(path), remedy="It is a folder.")
     parent = next(each for each in path.absolute().parents if each.exists())
     try:

@@ -306,14 +306,28 @@ def root_folder(root: Path | str | None) -> Path:
         BadInput: It is a URL, which would become a folder of that name.
     """
     folder = default_root() if root is None else Path(root)
-    scheme, colon, rest = str(folder).partition(":/")  # A path has lost the second slash of `://`.
-    require(
-        not (colon and re.fullmatch(r"[A-Za-z][A-Za-z0-9.+-]+", scheme)),
-        "the workspace must be a folder, not a URL",
-        root=f"{scheme}://{rest.lstrip('/')}",
-        remedy="Give a folder of this machine, and this address with --remote.",
-    )
+    remedy = "Give a folder of this machine, and this address with --remote."
+    check_no_url(folder, "the workspace must be a folder, not a URL", "root", remedy)
     return folder.resolve()
+
+
+def check_no_url(
+    path: Path, rule: str, given: str, remedy: str = "Give a path of this machine, and copy what is written."
+) -> None:
+    """Refuse a path that was given as a URL, which would become a folder of that name.
+
+    Args:
+        path: The path.
+        rule: What must hold.
+        given: What the path is given as.
+        remedy: What to do.
+
+    Raises:
+        BadInput: It is a URL.
+    """
+    scheme, colon, rest = str(path).partition(":/")  # A path has lost the second slash of `://`.
+    url = bool(colon) and re.fullmatch(r"[A-Za-z][A-Za-z0-9.+-]+", scheme) is not None
+    require(not url, rule, remedy=remedy, **{given: f"{scheme}://{rest.lstrip('/')}"})
 
 
 def write_atomically(path: Path, data: bytes) -> None:

@@ -31,6 +31,8 @@ COMPARING = ("always", "once", "never")
 COMPARED = "compared.jsonl"
 """File of a workspace: what ``once`` has compared, one line per file."""
 QUARANTINE = "quarantine"
+CHECKSUMS, CARD = "checksums.sha256", "README.md"
+"""In exported folders: the checksums of the other files, and the model card, which may be edited."""
 
 _DATA = frozenset({".npy", ".safetensors", ".parquet", ".arrow"})
 _ALSO = frozenset(
@@ -98,6 +100,38 @@ def intact(path: Path) -> Path:
         f"{path} must be as it was written, but its bytes have changed. {moved(aside)} Run the same command "
         f"again, or the one that made {path.parent.name}: it makes what is missing."
     )
+
+
+def write_checksums(folder: Path) -> None:
+    """Write the checksums of a folder's files beside them, as ``sha256sum --check`` reads them.
+
+    Left out are model cards, which may be edited.
+    """
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    names = [path.relative_to(folder).as_posix() for path in files if path.name not in (CHECKSUMS, CARD)]
+    lines = [f"{sha256_of(folder / name)}  {name}\n" for name in names]
+    (folder / CHECKSUMS).write_text("".join(lines), encoding="utf-8")
+
+
+def check_checksums(folder: Path) -> None:
+    """Compare the files of a folder with the checksums beside them, if there are any, once per process.
+
+    Raises:
+        BadInput: A file is missing or has changed.
+    """
+    try:
+        lines = (folder / CHECKSUMS).read_text(encoding="utf-8", errors="replace").splitlines()
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise blocked(folder / CHECKSUMS, error) from None
+    for line in lines:
+        expected, _, name = line.partition("  ")
+        if not name or not _is_same(folder / name, expected):
+            raise BadInput(
+                f"{folder} must be as it was written, but {name or CHECKSUMS} has changed or is missing. "
+                f"Export the student again, or remove {CHECKSUMS} if the change is meant."
+            )
 
 
 def expected_sum(path: Path) -> str | None:
@@ -297,7 +331,7 @@ _records: dict[Path, _Record] = {}
 
 def _workspace_of(path: Path) -> Path | None:
     """The workspace that a file of an artifact is in, if it is in one."""
-    return next((each for each in path.parents[:3] if (each / _WORKSPACE).exists()), None)
+    return next((each for each in path.parents[:4] if (each / _WORKSPACE).exists()), None)
 
 
 def _stamp(path: Path) -> _Stamp:

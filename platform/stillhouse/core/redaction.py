@@ -14,13 +14,22 @@ from urllib.parse import quote, quote_plus, unquote
 
 HIDDEN = "***"
 
-_WORDS = "token(?!iz)|secret|passw|pwd|api_?key|access_?key|key_?id|signature|credential|auth|session|sas"
-_NAME = rf"(?:[\w.-]*(?:{_WORDS})[\w.-]*|key|sig|code|pass)"
+_WORDS = (
+    "token(?!iz)|secret|passw|passphr|pwd|jwt|bearer|api_?key|access_?key|key_?id|signature|credential|auth|"
+    "session|sas"
+)
+_NAME = rf"(?:[\w.-]*(?:{_WORDS})[\w.-]*|key|sig|code|pass|pat)"
 _PARAMETER = re.compile(rf"([?&;#]{_NAME}=)([^&\s'\"<>#;]*)", re.IGNORECASE)
 _WITH_USER = re.compile(r"([A-Za-z][\w+.-]*://)([^\s'\"<>`|]*@)")
+_IN_PATH = re.compile(r"(://[^\s'\"<>`|@:]*/)([^\s'\"<>`|@:/]+:[^\s'\"<>`|@/]+)(?=@)")
+"""A user with a password behind the first slash, as in ``hf://datasets/user:password@name``."""
+_SETTING = re.compile(r"((?<![^\s'\"])(?:password|passwd|passphrase)\s?=\s?)([^\s'\"]+)", re.IGNORECASE)
+"""A setting of a connection, as in ``host=a password=b``."""
 _HOST = re.compile(r"[^@]*@((?:[\w-]+(?:\.[\w-]+)+|localhost|\[[0-9a-fA-F:]+\])(?::\d+)?)")
 _HEADER = re.compile(
-    r"((?:authorization|x-api-key)['\"]?\s*[:=]\s*['\"]?(?:bearer |basic )?)[^\s'\",]+", re.IGNORECASE
+    r"((?:authorization|(?:x-)?(?:goog-)?api-key|x-auth-token|cookie)['\"]?\s*[:=]\s*['\"]?)"
+    r"(?:(digest )[^\r\n]+|((?:bearer |basic |token |apikey )?)[^\s'\",]+)",
+    re.IGNORECASE,
 )
 _VARIABLE = re.compile(
     r"(PASSWORD|PASSWD|SECRET|TOKEN|CREDENTIALS?|API_?KEY|ACCESS_KEY(_ID)?|PRIVATE_KEY)$", re.IGNORECASE
@@ -52,7 +61,7 @@ def redacted(text: str) -> str:
 def remember(*texts: str) -> None:
     """Hide the secrets of the URLs in these texts wherever they appear: libraries quote parts of URLs."""
     for text in texts:
-        _remembered.update(_secrets_of_urls(text))
+        _remembered.update(_secrets_of_url(text))
 
 
 @contextlib.contextmanager
@@ -89,9 +98,11 @@ def _redacted(text: str, secrets: Sequence[str]) -> str:
             text = text.replace(secret, HIDDEN)
     if "://" in text:
         text = _WITH_USER.sub(_without_user, text)
+        text = _IN_PATH.sub(rf"\g<1>{HIDDEN}", text)
     if "=" in text:
         text = _PARAMETER.sub(rf"\g<1>{HIDDEN}", text)
-    return _HEADER.sub(rf"\g<1>{HIDDEN}", text) if ":" in text or "=" in text else text
+        text = _SETTING.sub(rf"\g<1>{HIDDEN}", text)
+    return _HEADER.sub(rf"\g<1>\g<2>\g<3>{HIDDEN}", text) if ":" in text or "=" in text else text
 
 
 def _without_user(found: re.Match[str]) -> str:
@@ -115,8 +126,18 @@ def _known_secrets() -> list[str]:
         if len(value) >= _LEAST and _VARIABLE.search(name) and not value.startswith("/"):  # a path
             found.add(value)
         if "://" in value:
-            found |= _secrets_of_urls(value)
+            found |= _secrets_of_url(value)
     return sorted({form for secret in found for form in _forms(secret)}, key=len, reverse=True)
+
+
+def _secrets_of_url(text: str) -> set[str]:
+    """Return the secrets of the URLs in a text; if it is one URL, its password may have any characters."""
+    scheme, separator, rest = text.partition("://")
+    user, at, _ = rest.rpartition("@")
+    name, colon, password = user.partition(":")
+    whole = separator and at and colon and scheme.replace("+", "").isalnum() and "/" not in name
+    odd = whole and re.search(r"[\s'\"<>`|]", password) is not None and len(password) >= _LEAST
+    return _secrets_of_urls(text) | ({password, user} if odd else set())
 
 
 def _secrets_of_urls(text: str) -> set[str]:
@@ -124,6 +145,7 @@ def _secrets_of_urls(text: str) -> set[str]:
     if "://" not in text:
         return set()
     found = {parameter[2] for parameter in _PARAMETER.finditer(text)}
+    found |= {user[2].partition(":")[2] for user in _IN_PATH.finditer(text)}
     for url in _WITH_USER.finditer(text):
         user = _user_in(url[2])
         name, colon, password = user.partition(":")

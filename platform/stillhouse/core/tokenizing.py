@@ -196,7 +196,7 @@ def _of_transformer(folder: Path) -> tuple[Any, int, int]:
     require_vocabulary(folder)
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise BadInput(f"{folder} must hold a tokenizer, but loading it gave: {error}") from error
     require(bool(tokenizer.is_fast), "a model has a fast tokenizer", folder=str(folder))
     return tokenizer.backend_tokenizer, int(tokenizer.model_max_length), int(tokenizer.pad_token_id or 0)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stillhouse.core.artifacts import check_name, write_atomically
+from stillhouse.core.artifacts import check_name, check_no_url, write_atomically
 from stillhouse.core.console import warn
 from stillhouse.core.errors import is_refused, require
 from stillhouse.core.identity import fingerprint
@@ -91,6 +91,7 @@ def compare(comparison: Comparison, root: Path, uri: str) -> dict[str, Any]:
     )
     name = fingerprint(sorted(run.id for run in runs if run.level != "stage"))
     folder = comparison.output or root / "comparisons" / (comparison.experiment or name)
+    check_no_url(folder, "--output must name a folder, not a URL", "output")
     folder.mkdir(parents=True, exist_ok=True)
     files = _write(comparison, rows, quality, folder)
     try:

@@ -271,7 +271,7 @@ def _config(folder: Path) -> "PretrainedConfig":
         *(ValueError, OSError, TypeError, KeyError, AttributeError, RecursionError),
         StrictDataclassError,
     ) as error:
-        problem = " ".join(str(error).split())
+        problem = str(error).strip().partition("\n")[0]
         raise BadInput(
             f"{folder / 'config.json'} must be one that transformers knows, but: {problem} Download or "
             "export the model again."

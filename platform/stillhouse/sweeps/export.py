@@ -12,7 +12,7 @@ from stillhouse.core.artifacts import Workspace, read_manifest, sha256_of, write
 from stillhouse.core.console import say
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.identity import Spec
-from stillhouse.core.integrity import FILES
+from stillhouse.core.integrity import FILES, write_checksums
 from stillhouse.core.machine import describe_machine
 from stillhouse.core.notes import sound_note
 from stillhouse.core.tokenizing import lower_cases
@@ -104,6 +104,7 @@ def export_stage(
     export = describe_export(encoder, target, form, parity, joiner)
     text = model_card(card or card_of(folder), export)
     write_atomically(target / "README.md", text.encode())
+    write_checksums(target)
     return parity
 
 

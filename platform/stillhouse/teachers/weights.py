@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from stillhouse.core.artifacts import sha256_of
 from stillhouse.core.errors import BadInput, require
+from stillhouse.core.integrity import check_checksums
 from stillhouse.core.json_text import parse_json
 from stillhouse.plan.data import Model
 from stillhouse.teachers.untrusted import check_links, check_modules, check_weights
@@ -57,6 +58,7 @@ def model_folder(name: str) -> Path:
             raise BadInput(f"The model's folder must exist, but there is no {name}. Check the path.")
         folder = _from_hub(name)
     check_safetensors(folder)
+    check_checksums(folder)
     return folder
 
 

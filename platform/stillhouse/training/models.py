@@ -17,6 +17,7 @@ from stillhouse.core.artifacts import MANIFEST, Workspace, read_manifest, sha256
 from stillhouse.core.console import say, warn
 from stillhouse.core.errors import BadInput, nearest
 from stillhouse.core.identity import fingerprint
+from stillhouse.core.integrity import check_checksums
 from stillhouse.core.notes import sound_note
 from stillhouse.core.roles import NO_PROMPTS, Prompts, own_prompts
 from stillhouse.core.types import ScoringObjective
@@ -172,7 +173,10 @@ def find_model(name: str, workspace: Workspace) -> Source:
     """
     path = Path(name).expanduser()
     if path.suffix == ".onnx" and path.is_file():
+        check_checksums(_home(path))
         return Source(name, stated_form(path), path)
+    if path.is_dir():
+        check_checksums(path)
     form = form_of(path) if path.is_dir() else STOCK
     exported = form != STOCK or is_stock(path)
     stage = _stage_of(path, None if exported else workspace)

@@ -206,7 +206,8 @@ def _json_rows(path: Path, text: str, task: Task) -> list[Row]:
     for at, item in enumerate(content, start=1):
         where = f"{path}, object {at}"
         if not isinstance(item, dict) or not isinstance(item.get("sentence"), str) or "label" not in item:
-            raise BadInput(f"{where}: must have `sentence` and `label`, but has {list(item)}.")
+            found = ", ".join(item) if isinstance(item, dict) else f"type {type(item).__name__}"
+            raise BadInput(f"{where}: must be an object with a text `sentence` and `label`, but has {found}.")
         parts = [part.partition(": ")[2] for part in item["sentence"].split("\n")]
         if len(parts) != (2 if task.second else 1) or not all(parts):
             raise BadInput(

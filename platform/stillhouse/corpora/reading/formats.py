@@ -131,7 +131,8 @@ def _kind(system: Any, path: str, encoding: str) -> str:
     if not wide:
         if head.startswith(_UTF16):
             raise BadInput(
-                f"{path} must be {encoding} text, but starts with a UTF-16 byte order mark. {_GIVE_ENCODING}"
+                f"{path} must be {encoding} text, but starts with a UTF-16 byte order mark. Give "
+                "--encoding utf-16."
             )
         if b"\0" in head:
             raise BadInput(

@@ -3041,6 +3041,159 @@ PLANS = [
         ("return 4 * tokens + 8 * rows", "return 8 * tokens + 8 * rows", "token ids are taken to be int64"),
     ),
 ]
+HEALING = [
+    *mistakes(
+        "core/lines.py",
+        "core/test_lines.py",
+        (
+            "and set(known.values()) <= set(spare.values()):",
+            "and True:",
+            "a copy that lags behind, or another log's, replaces the log",
+        ),
+        ("    if _is_good(ours, known):\n", "    if False:\n", "a good log is mixed with another's copy"),
+        (
+            "    if crossing or any(",
+            "    if any(",
+            "lines of the copy are written into the middle of good ones",
+        ),
+        ("        if at <= len(whole):", "        if False:", "what both files have in part is lost"),
+        (
+            "        if content != whole:\n            write_atomically(file, whole)",
+            "        pass",
+            "damaged files stay as they are",
+        ),
+    ),
+    *mistakes(
+        "tracking/journal.py",
+        "tracking/test_journal_damage.py",
+        (
+            "for file in (self._file, self._copy):",
+            "for file in (self._file,):",
+            "the journal is written once",
+        ),
+        (
+            "                line = checked_line(new)",
+            '                line = json.dumps(new, default=str).encode() + b"\\n"',
+            "lines have no checksum",
+        ),
+    ),
+    *mistakes(
+        "tracking/journal.py",
+        "sweeps/test_verify.py",
+        (
+            "    kept = [line for line in lines if _parsed(line) is not None]\n",
+            "    kept = lines\n",
+            "damaged lines of the journal are never left out",
+        ),
+    ),
+    *mistakes(
+        "sweeps/test_log.py",
+        "sweeps/test_verify.py",
+        (
+            "known in (suite, None, EVERY)",
+            "known in (suite, None)",
+            "a mended line of the test log counts for no suite",
+        ),
+    ),
+    *mistakes(
+        "sweeps/verify.py",
+        "sweeps/test_verify.py",
+        (
+            "for path in passage_vectors.parts(folder) if not seal_holds(path)]",
+            "for path in ()]",
+            "damaged vectors of passages are not found",
+        ),
+    ),
+    *mistakes(
+        "experiments/vocabulary.py",
+        "experiments/test_vocabulary.py",
+        (
+            "        if not workspace.finished(words):",
+            "        if not folder.exists():",
+            "damaged word vectors are used",
+        ),
+        ("            workspace.publish(words)\n", "", "word vectors are not published"),
+    ),
+    *mistakes(
+        "core/integrity.py",
+        "sweeps/test_sweep_export.py",
+        (
+            "        if not name or not _is_same(folder / name, expected):",
+            "        if not name:",
+            "an export that has changed is used",
+        ),
+        (
+            "if path.name not in (CHECKSUMS, CARD)]",
+            "if path.name != CHECKSUMS]",
+            "a model card may not be edited",
+        ),
+    ),
+    *mistakes(
+        "core/integrity.py",
+        "training/test_damage.py",
+        (
+            "path.parents[:4] if",
+            "path.parents[:3] if",
+            "a damaged checkpoint is thrown away at the end of its stage",
+        ),
+    ),
+    *mistakes(
+        "training/fit.py",
+        "training/test_damage.py",
+        (
+            '"logged": self.metrics_log.lines,',
+            '"logged": 0,',
+            "nobody says that a metrics log has lost lines",
+        ),
+    ),
+    *mistakes(
+        "core/artifacts.py",
+        "core/test_artifacts.py",
+        (
+            "return copy if stated in (None, _DAMAGED) and isinstance(copy, int) else stated",
+            "return stated",
+            "a damaged workspace.json stops every command",
+        ),
+        (
+            'return content["format"] if is_unchanged(content) else _DAMAGED',
+            'return content["format"]',
+            "a flipped bit makes a workspace one of another format",
+        ),
+    ),
+    *mistakes(
+        "core/remotes.py",
+        "core/test_remotes.py",
+        (
+            "            if kept != size:",
+            "            if False:",
+            "what a remote took and lost counts as published",
+        ),
+    ),
+    *mistakes(
+        "core/console.py",
+        "core/test_redaction.py",
+        (
+            "        super().write(redacted(text))",
+            "        super().write(text)",
+            "what libraries print is logged as it is",
+        ),
+        ("if (hidden := redacted(written)) != written:", "if False:", "compiled code's secrets stay in logs"),
+    ),
+    *mistakes(
+        "core/redaction.py",
+        "core/test_redaction.py",
+        (
+            '        text = _IN_PATH.sub(rf"\\g<1>{HIDDEN}", text)\n',
+            "",
+            "a password behind the first slash is shown",
+        ),
+        (
+            "    return _secrets_of_urls(text) | ({password, user} if odd else set())",
+            "    return _secrets_of_urls(text)",
+            "a password with a quote is shown",
+        ),
+    ),
+]
 MUTANTS: list[Mutant] = [
     *LOSSES,
     *OBJECTIVES,
@@ -3055,4 +3208,5 @@ MUTANTS: list[Mutant] = [
     *CLUSTER_AND_TRACKING,
     *REMOTES,
     *PLANS,
+    *HEALING,
 ]

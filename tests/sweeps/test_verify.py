@@ -6,16 +6,18 @@ import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from small_experiment import quick_experiment  # type: ignore[import-not-found]
 
 import stillhouse
 from stillhouse import BadInput, Experiment
 from stillhouse.cli.main import main
-from stillhouse.core.artifacts import Workspace, locked, read_manifest, sha256_of
+from stillhouse.core.artifacts import Workspace, locked, read_manifest, sha256_of, write_array
 from stillhouse.core.errors import Hindered
 from stillhouse.core.integrity import FILES
 from stillhouse.core.notes import write_note, write_note_twice
+from stillhouse.evaluation.search.passage_vectors import part_path
 from stillhouse.search.searcher import StudySearcher
 from stillhouse.search.space import Float, Space
 from stillhouse.sweeps.export import checksums_of_export
@@ -226,6 +228,19 @@ def test_a_damaged_format_is_found_and_mended(root: Path, name: str) -> None:
     (found,) = wrong(stillhouse.verify(root), root).values()
     assert found.kind == "notes" and name in found.problems[0]
     assert wrong(stillhouse.verify(root, repair=True), root)["workspace.json"].mended
+    assert not wrong(stillhouse.verify(root), root)
+
+
+def test_damaged_vectors_of_passages_are_found_and_mended(root: Path) -> None:
+    folder = root / "vectors" / "collection-0123456789abcdef"
+    for part in range(2):
+        write_array(part_path(folder, part), np.ones((3, 4), np.float32), sealed=True)
+    assert not wrong(stillhouse.verify(root), root)
+    flip(part_path(folder, 1))
+    (found,) = wrong(stillhouse.verify(root), root).values()
+    assert found.kind == "vectors" and found.problems == ("part-00001.npy was altered",)
+    assert wrong(stillhouse.verify(root, repair=True), root)
+    assert part_path(folder, 0).exists() and not part_path(folder, 1).exists()
     assert not wrong(stillhouse.verify(root), root)
 
 

@@ -49,6 +49,7 @@ OTHERS = b"".join(checked_line({"step": step, "text": "another"}) for step in ra
         (b"", WHOLE, 6),
         (WHOLE + b'{"step": 6, "te', WHOLE, 0),
         (WHOLE, WHOLE[: -len(LINES[-1])], 0),
+        (WHOLE + b'{"step": 6, "te', WHOLE[: -len(LINES[-1])], 0),
         (WHOLE[: -len(LINES[-1])], WHOLE, 1),
         (WHOLE[:-20], WHOLE, 1),
         (WHOLE[5:], WHOLE, 1),
@@ -60,7 +61,7 @@ OTHERS = b"".join(checked_line({"step": step, "text": "another"}) for step in ra
         (random.Random(0).randbytes(300), WHOLE, 6),
     ],
     ids=(
-        "equal, no copy, no log, cut in writing, the copy lags, lines lost, cut, start lost, a line removed, "
+        "equal, no copy, no log, cut in writing, the copy lags, the copy lags behind a cut log, lines lost, cut, start lost, a line removed, "
         "ends of lines, damaged before the copy was written, both damaged, of another log, random bytes"
     ).split(", "),
 )
@@ -73,6 +74,13 @@ def test_a_log_written_twice_is_read(tmp_path: Path, ours: bytes, theirs: bytes,
     assert heal_twice(path, copy) == taken
     assert path.read_bytes() == copy.read_bytes() == WHOLE
     assert read_twice(path, copy) == (WHOLE, 0)
+
+
+def test_a_copy_whose_lines_have_other_places_is_left_out(tmp_path: Path) -> None:
+    path, copy = tmp_path / "log.jsonl", tmp_path / "log.copy.jsonl"
+    path.write_bytes(WHOLE.replace(LINES[1], b"??\n"))
+    copy.write_bytes(WHOLE.replace(b'"step":4', b'"step":5'))
+    assert read_twice(path, copy) == (path.read_bytes(), 0)
 
 
 def test_a_line_damaged_in_both_files_stays_as_it_is(tmp_path: Path) -> None:

@@ -2757,8 +2757,8 @@ REMOTES = [
             "an older study of the remote replaces a newer one",
         ),
         (
-            '"confirmed.json")',
-            '"confirmations")',
+            '"confirmed.json", "journal',
+            '"confirmations", "journal',
             "runs that an earlier head's local database has are not sent to a new head's",
         ),
     ),

@@ -351,9 +351,8 @@ class Remote:
                     file.write(block)
                     size += len(block)
             kept = self._system.get_file_info(path).size
-            if (
-                kept != size
-            ):  # A client may take a wrong answer for success, or repeat a request without its body.
+            # A client may take a wrong answer for success, or repeat a request without its body.
+            if kept != size:
                 raise OSError(f"it was given {size} bytes of {name} and has {kept or 'none'}")
             return
         target = Path(path)

@@ -3118,8 +3118,8 @@ HEALING = [
         "core/integrity.py",
         "sweeps/test_sweep_export.py",
         (
-            "        if not name or not _is_same(folder / name, expected):",
-            "        if not name:",
+            "        if elsewhere or not _is_same(folder / name, expected):",
+            "        if elsewhere:",
             "an export that has changed is used",
         ),
         (

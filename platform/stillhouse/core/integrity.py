@@ -31,7 +31,7 @@ COMPARING = ("always", "once", "never")
 COMPARED = "compared.jsonl"
 """File of a workspace: what ``once`` has compared, one line per file."""
 QUARANTINE = "quarantine"
-CHECKSUMS, CARD = "checksums.sha256", "README.md"
+CHECKSUMS, CARD = "stillhouse.sha256", "README.md"
 """In exported folders: the checksums of the other files, and the model card, which may be edited."""
 
 _DATA = frozenset({".npy", ".safetensors", ".parquet", ".arrow"})
@@ -117,7 +117,7 @@ def check_checksums(folder: Path) -> None:
     """Compare the files of a folder with the checksums beside them, if there are any, once per process.
 
     Raises:
-        BadInput: A file is missing or has changed.
+        BadInput: A file is missing or has changed, or is said to be elsewhere.
     """
     try:
         lines = (folder / CHECKSUMS).read_text(encoding="utf-8", errors="replace").splitlines()
@@ -127,7 +127,8 @@ def check_checksums(folder: Path) -> None:
         raise blocked(folder / CHECKSUMS, error) from None
     for line in lines:
         expected, _, name = line.partition("  ")
-        if not name or not _is_same(folder / name, expected):
+        elsewhere = not name or Path(name).is_absolute() or ".." in Path(name).parts
+        if elsewhere or not _is_same(folder / name, expected):
             raise BadInput(
                 f"{folder} must be as it was written, but {name or CHECKSUMS} has changed or is missing. "
                 f"Export the student again, or remove {CHECKSUMS} if the change is meant."

@@ -55,13 +55,10 @@ def suite_in(line: bytes) -> str | None:
 def mend_test_log(path: Path) -> None:
     """Replace the damaged lines of the log by ones that say so; the whole file is kept in the quarantine."""
     unknown = {"suite": EVERY, "what": "unknown: the line was damaged", "time": ""}
-    lines = [line if suite_in(line) is not None else json.dumps(unknown).encode() for line in _lines(path)]
+    lines = path.read_bytes().splitlines()
+    lines = [line if suite_in(line) is not None else json.dumps(unknown).encode() for line in lines]
     put_aside(path, alone=True)
     write_atomically(path, b"".join(line + b"\n" for line in lines))
-
-
-def _lines(path: Path) -> list[bytes]:
-    return path.read_bytes().splitlines() if path.exists() else []
 
 
 def tag_tested_runs(workspace: Workspace, suite: str, model: str) -> int:

@@ -226,8 +226,9 @@ def _checkpoints(folder: Path) -> Checked:
 
 def _marker(workspace: Workspace) -> Checked:
     path = workspace.root / MARKER
-    files = [name for name in workspace.unmarked() if path.exists() or (workspace.root / name).exists()]
-    if not files:
+    # An older version wrote no copy: the next command does.
+    files = [name for name in workspace.unmarked() if name == MARKER or (workspace.root / name).exists()]
+    if not files or not any(workspace.root.glob("workspace*.json")):
         return Checked("notes", path)
     problems = tuple(f"{name} is missing or damaged" for name in files)
     return Checked(

@@ -61,8 +61,8 @@ OTHERS = b"".join(checked_line({"step": step, "text": "another"}) for step in ra
         (random.Random(0).randbytes(300), WHOLE, 6),
     ],
     ids=(
-        "equal, no copy, no log, cut in writing, the copy lags, the copy lags behind a cut log, lines lost, cut, "
-        "start lost, a line removed, ends of lines, damaged before the copy was written, both damaged, "
+        "equal, no copy, no log, cut in writing, the copy lags, the copy lags behind a cut log, lines lost, "
+        "cut, start lost, a line removed, ends of lines, damaged before the copy was written, both damaged, "
         "of another log, random bytes"
     ).split(", "),
 )

@@ -125,6 +125,8 @@ def test_every_way_out_hides_them(
         logging.getLogger("library").warning("cannot reach %s", url)
         print(f"python code reached {url}", file=sys.stderr)
         print(f"a library reached {url}")
+        (log,) = (tmp_path / "logs").iterdir()
+        assert log.read_text().count("http://***@host/x?token=***\n") == 3, "at once"
         os.write(2, f"compiled code reached {url}\n".encode())
     write_json(tmp_path / "source.json", {"source": url})
     journal = Journal(tmp_path / "sweep")

@@ -145,6 +145,8 @@ def test_the_checkpoint_of_another_stage_is_put_aside(
     told = capsys.readouterr().err
     assert f"is the checkpoint of another stage, {theirs.name}. It was moved to" in told
     assert "continues from step 30" in told
+    kept = workspace.root / "quarantine" / "stages" / ours.name
+    assert list(kept.rglob("step-000000040.pt")), "the end of the stage removes its own folder of checkpoints"
 
 
 def test_the_checkpoint_of_another_step_is_put_aside(

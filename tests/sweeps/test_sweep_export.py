@@ -81,8 +81,8 @@ def test_an_export_that_has_changed_is_refused(
             find_model(str(name), Workspace(tmp_path / "runs"))
     export_stage(folder, target, form=form)
     find_model(str(target), Workspace(tmp_path / "runs"))
-    for name in ("../out/README.md", "/dev/zero", ""):
-        (target / CHECKSUMS).write_text(f"{'0' * 64}  {name}\n")
+    for listed in ("../out/README.md", "/dev/zero", ""):
+        (target / CHECKSUMS).write_text(f"{'0' * 64}  {listed}\n")
         with pytest.raises(BadInput, match="must be as it was written"):
             find_model(str(target), Workspace(tmp_path / "runs"))
 

@@ -97,7 +97,7 @@ def test_closed_pipe_is_not_a_failure(unbuffered: str) -> None:
     assert ran.stdout is not None and ran.stderr is not None
     ran.stdout.close()
     assert ran.stderr.read() == b""
-    assert ran.wait(timeout=60) == 141
+    assert ran.wait(timeout=240) == 141
     ran.stderr.close()
 
 

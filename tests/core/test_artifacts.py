@@ -207,7 +207,7 @@ def test_processes_starting_together_share_a_new_workspace(tmp_path: Path) -> No
         for n in range(4)
     ]
     start.touch()
-    errors = [process.communicate(timeout=60)[1] for process in processes]
+    errors = [process.communicate(timeout=240)[1] for process in processes]
     assert [process.returncode for process in processes] == [0] * 4, errors
     assert {len(list(root.glob("corpora/*"))) for root in (tmp_path / "runs").iterdir()} == {4}
 

@@ -117,7 +117,7 @@ def check_pool(
     ray: Any, passages: Floats, queries: Floats, expected: Ranking, caplog: pytest.LogCaptureFixture
 ) -> None:
     pool = start_search_pool(2, 1, name="sweep")
-    assert pool.wait(60)
+    assert pool.wait(240)
     assert same(pool.search(passages, queries, 50), expected)
     assert not pool.broken
     flat = start_search_pool(1, 1, index="flat")
@@ -127,7 +127,7 @@ def check_pool(
 
     # A trial that holds the only CPU receives the handles, since the actors reserve no CPU.
     trial = ray.remote(lambda held: held.search(passages, queries, 50))
-    assert same(ray.get(trial.remote(pool), timeout=60), expected)
+    assert same(ray.get(trial.remote(pool), timeout=240), expected)
 
     slow: SearchPool = SearchPool(pool.actors, 1, deadline=0.0)
     caplog.set_level(logging.WARNING)

@@ -106,7 +106,7 @@ def start(folder: Path, ray_folder: str) -> "subprocess.CompletedProcess[str]":
         "RAY_USAGE_STATS_ENABLED": "0",
     }
     command = [sys.executable, __file__, str(folder), ray_folder]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=180)
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
 
 
 @pytest.mark.ray

@@ -29,7 +29,7 @@ class TableWork:
     """Texts that the teacher embeds.
 
     Attributes:
-        label: Of the texts.
+        label: Name of the texts.
         rows: Number of texts.
         tokens: Their tokens, as the teacher reads them.
         shards: Number of shards, which are embedded one by one.
@@ -141,7 +141,7 @@ def stage_seconds(stage: StageWork, rates: Rates, dev_tokens: int, *, processes:
 
     Args:
         stage: The stage.
-        rates: Of the node.
+        rates: Rates of the node.
         dev_tokens: Tokens that an evaluation encodes.
         processes: Processes' worth of computing that it has.
     """

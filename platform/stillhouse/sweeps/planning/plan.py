@@ -85,7 +85,7 @@ class TextCount:
     """Texts that a command reads.
 
     Attributes:
-        label: Of the table.
+        label: Name of the table.
         what: Whose tokens were counted: the teacher's or the student's.
         rows: Number of texts.
         tokens: Number of tokens.

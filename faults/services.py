@@ -9,6 +9,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, MutableMapping
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -94,10 +95,17 @@ def endpoint_server(fault: str, _root: Path) -> Iterator[Callable[[], None]]:
             # The first request asks for the dimension only.
             times = 1 if name in _ASKED_ONCE_MORE else 2
             server.faults = [lambda handler, body: False, *[MISBEHAVIOURS[name]] * times]
+    with _serving(server, refuses=name == REFUSES):
+        yield lambda: _lead_to(port)
+
+
+@contextlib.contextmanager
+def _serving(server: ThreadingHTTPServer, *, refuses: bool) -> Iterator[None]:
+    """Let a process of its own answer for a server, or refuse every connection, while the block runs."""
     child = os.fork()
     if child == 0:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        if name == REFUSES:
+        if refuses:
             server.server_close()
             time.sleep(600)
         else:
@@ -105,7 +113,7 @@ def endpoint_server(fault: str, _root: Path) -> Iterator[Callable[[], None]]:
         os._exit(0)
     server.socket.close()
     with _ended_afterwards(child):
-        yield lambda: _lead_to(port)
+        yield
 
 
 @contextlib.contextmanager
@@ -442,18 +450,9 @@ def object_server(fault: str, root: Path) -> Iterator[Callable[[], None]]:
     server.objects = StoredObjects(root.parent / OBJECTS)
     port = server.server_address[1]
     name, _, first = fault.removesuffix(LASTING).partition(AT)
-    child = os.fork()
-    if child == 0:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        if name == REFUSES:
-            server.server_close()
-            time.sleep(600)
-        if name:
-            server.fault = _some_requests(OBJECT_MISDEEDS[name], int(first or 1), fault.endswith(LASTING))
-        server.serve_forever(poll_interval=0.05)
-        os._exit(0)
-    server.socket.close()
-    with _ended_afterwards(child):
+    if name in OBJECT_MISDEEDS:
+        server.fault = _some_requests(OBJECT_MISDEEDS[name], int(first or 1), fault.endswith(LASTING))
+    with _serving(server, refuses=name == REFUSES):
         yield lambda: os.environ.update(_settings_of_storage(port))
 
 

@@ -151,7 +151,7 @@ def train(
         _folder(root),
         device=_device(device),
         local=local,
-        nested=workers > 1,
+        need=Need(workers, 1, None),
         remote=_address(remote),
     ) as (workspace, chosen):
         (point,) = train_at(

@@ -1,7 +1,6 @@
-"""How many trials fit on a cluster, and which ones can never fit."""
+"""Joining a Ray cluster, or starting a local one, and what a trial asks of it."""
 
 import json
-import math
 import os
 import signal
 import socket
@@ -16,76 +15,11 @@ import pytest
 
 import stillhouse
 from stillhouse.cluster import connection as cluster
-from stillhouse.cluster import resources as room
 from stillhouse.cluster.membership import nodes_alive
-from stillhouse.cluster.resources import Need, Nodes, concurrency, launched
+from stillhouse.cluster.resources import Need
 from stillhouse.core.errors import BadInput
 
 ROOT = Path(__file__).resolve().parents[2]
-TWO_CPUS: Nodes = [({"CPU": 2.0}, 1)]
-HEAD: Nodes = [({"CPU": 0.0}, 1)]
-SPOT: Nodes = [({"CPU": 0.0}, 1), ({"CPU": 16.0, "GPU": 1.0}, 8), ({"CPU": 16.0}, 4)]
-
-
-@pytest.mark.parametrize(
-    ("up", "grown", "need", "fit"),
-    [
-        (TWO_CPUS, [], Need(), 2),
-        (TWO_CPUS, [], Need(cpus=0.5), 4),
-        (TWO_CPUS, [], Need(workers=2), 1),
-        ([({"CPU": 2.0}, 3)], [], Need(workers=2, cpus=2), 1),
-        (HEAD, SPOT, Need(gpus=1), 8),
-        (HEAD, SPOT, Need(workers=2, cpus=8, gpus=1), 4),
-        (HEAD, SPOT, Need(cpus=8), 24),
-        (HEAD, [({"CPU": 4.0}, math.inf)], Need(), 10_000),
-    ],
-)
-def test_number_of_trials_that_fit(
-    monkeypatch: pytest.MonkeyPatch, up: Nodes, grown: Nodes, need: Need, fit: int
-) -> None:
-    monkeypatch.setattr(room, "nodes_up", lambda: up)
-    monkeypatch.setattr(room, "nodes_to_come", lambda: grown)
-    assert concurrency(need, 0) == fit
-    assert concurrency(need, 1) == 1
-
-
-@pytest.mark.parametrize(
-    ("up", "grown", "need"),
-    [
-        (TWO_CPUS, [], Need(workers=3)),
-        (TWO_CPUS, [], Need(gpus=1)),
-        (HEAD, [], Need()),
-        ([({"CPU": 2.0}, 8)], [], Need(cpus=4)),
-        (HEAD, [({"CPU": 16.0}, 4), ({"GPU": 1.0}, 4)], Need(gpus=1)),
-    ],
-)
-def test_trials_that_never_fit_are_refused(
-    monkeypatch: pytest.MonkeyPatch, up: Nodes, grown: Nodes, need: Need
-) -> None:
-    """In the last two cases the nodes have enough CPUs together, but none has enough for one worker."""
-    monkeypatch.setattr(room, "nodes_up", lambda: up)
-    monkeypatch.setattr(room, "nodes_to_come", lambda: grown)
-    with pytest.raises(BadInput, match="the workers of a trial must fit on the cluster"):
-        concurrency(need, 1)
-
-
-def test_the_launched_cluster_can_grow_to_the_size_in_its_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ray 2.60 has no API for its autoscaler's limit; the launcher leaves its file on the head node."""
-    grown = launched(ROOT / "cluster.yaml")
-    assert ({"CPU": 0.0}, 1.0) in grown and grown.count(({"CPU": 16.0, "GPU": 1.0}, 4.0)) == 3
-    monkeypatch.setattr(room, "nodes_up", lambda: HEAD)
-    monkeypatch.setattr(room, "nodes_to_come", lambda: grown)
-    assert concurrency(Need(workers=4, cpus=4, gpus=1), 0) == 3
-    assert room.teacher_actors("cuda") == 12
-
-
-def test_kubernetes_limits_are_unknown_and_any_size_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "nodes_up", lambda: HEAD)
-    monkeypatch.setattr(room, "nodes_to_come", list)
-    monkeypatch.setenv("RAY_USAGE_STATS_KUBERAY_IN_USE", "1")
-    assert concurrency(Need(gpus=1), 4) == 4
-    with pytest.raises(BadInput, match="must fit on the cluster"):
-        concurrency(Need(gpus=1), 0)
 
 
 @pytest.mark.parametrize("changes", [{"workers": 0}, {"cpus": 0}, {"workers": 2, "cpus": 0.5}])

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from stillhouse.cluster.membership import Membership, Node, nodes_watched
+from stillhouse.cluster.nodes import Autoscaler
 
 HEAD = Node("a", "head (10.0.0.4)", "nothing")
 BIG, SMALL = Node("b", "gpu-1 (10.0.0.7)", "16 CPU + 1 GPU"), Node("c", "cpu-1 (10.0.0.9)", "2 CPU")
@@ -15,7 +16,7 @@ BIG, SMALL = Node("b", "gpu-1 (10.0.0.7)", "16 CPU + 1 GPU"), Node("c", "cpu-1 (
 
 def test_what_has_changed_since_the_last_look_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
     alive, joined = [HEAD, SMALL], list[Node]()
-    membership = Membership(lambda: alive, joined.append)
+    membership = Membership(lambda: alive, joined.append, lambda: None)
     membership.look()
     assert capsys.readouterr() == ("", "")
     alive = [HEAD, BIG]
@@ -27,6 +28,34 @@ def test_what_has_changed_since_the_last_look_is_told_once(capsys: pytest.Captur
     assert joined == [BIG]
     membership.look()
     assert capsys.readouterr() == ("", "")
+
+
+def test_what_an_autoscaler_does_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    """Nodes that are being started whenever they change, what cannot be started once."""
+    reports = iter(
+        [
+            None,
+            Autoscaler(launching=("2 x gpu",)),
+            Autoscaler(launching=("2 x gpu",), failed=("gpu (no quota)",), impossible=({"GPU": 8.0},)),
+            Autoscaler(),
+            Autoscaler(launching=("1 x cpu",), failed=("gpu (no quota)",), impossible=({"GPU": 8.0},)),
+        ]
+    )
+    membership = Membership(lambda: [HEAD], autoscaler=lambda: next(reports))
+    said = []
+    for _ in range(5):
+        membership.look()
+        said.append(capsys.readouterr())
+    assert [each.out for each in said] == [
+        "",
+        "  the autoscaler is starting 2 x gpu\n",
+        "",
+        "",
+        "  the autoscaler is starting 1 x cpu\n",
+    ]
+    assert [bool(each.err) for each in said] == [False, False, True, False, False]
+    assert "could not start gpu (no quota): what needs it waits." in said[2].err
+    assert "cannot start a node for 8 GPU now" in said[2].err
 
 
 def wait_for(condition: Callable[[], bool], seconds: float = 60.0) -> None:

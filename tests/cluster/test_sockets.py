@@ -11,6 +11,7 @@ import psutil
 import pytest
 from listening import is_loopback, listening, seen_while_it_runs  # type: ignore[import-not-found]
 
+from stillhouse.cluster.resources import Need
 from stillhouse.core.machine import ranks_on_loopback
 from stillhouse.sweeps.session import session
 
@@ -30,7 +31,7 @@ def test_a_local_ray_listens_on_loopback_alone(
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     me = psutil.Process()
     before = set(listening(me))
-    with session(tmp_path / "runs", device="cpu", local=False, nested=True):
+    with session(tmp_path / "runs", device="cpu", local=False, need=Need(workers=2)):
         address = ray.remote(ray.util.get_node_ip_address).options(num_cpus=0.1).remote()
         assert ray.get(address) == "127.0.0.1"
         deadline, found = time.monotonic() + 60, set[tuple[str, str]]()

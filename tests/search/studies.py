@@ -40,6 +40,7 @@ def drive(search: StudySearcher) -> None:
         if isinstance(config, str):
             assert config == "FINISHED"
             return
+        assert config is not None
         value = quality(config["hyper_parameters"])
         if config["trial"] % 3 == 2:
             search.on_trial_complete(f"tune{turn}", {"q": value - 1, "examples_seen": 50, "finished": False})

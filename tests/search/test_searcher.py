@@ -216,6 +216,23 @@ def test_a_cancelled_trial_is_resumed_by_the_next_process(tmp_path: Path) -> Non
     assert searcher(tmp_path).suggest("other") == config
 
 
+def test_no_more_trials_are_suggested_than_may_run_now(tmp_path: Path) -> None:
+    """The number follows the cluster's nodes: it grows and shrinks while trials run."""
+    allowed = 2
+    search = searcher(tmp_path, slots=lambda: allowed)
+    assert search.suggest("a") and search.suggest("b") and search.suggest("c") is None
+    finish(search, "a")
+    assert search.suggest("c") and search.suggest("d") is None
+    allowed = 4
+    assert search.suggest("d") and search.suggest("e") and search.suggest("f") is None
+    allowed = 1
+    for ended in ("b", "c", "d"):
+        finish(search, ended)
+        assert search.suggest("f") is None
+    search.on_trial_complete("e", None, error=False)
+    assert search.suggest("f")
+
+
 def test_two_objectives_with_one_measured_by_the_driver(tmp_path: Path) -> None:
     seen: list[dict[str, Any]] = []
 

@@ -32,7 +32,7 @@ def _drive_and_die(folder: Path, where: str, turn: int, sampler: str) -> None:
         RDBStorage._set_trial_param_without_commit = in_the_middle
     suggest, complete, listen = search.suggest, search.on_trial_complete, search.on_trial_result
 
-    def dying_suggest(trial_id: str) -> dict[str, Any] | str:
+    def dying_suggest(trial_id: str) -> dict[str, Any] | str | None:
         config = suggest(trial_id)
         if where == "after ask" and isinstance(config, dict) and config["trial"] == turn:
             _kill_me()

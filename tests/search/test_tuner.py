@@ -55,7 +55,9 @@ def main(folder: Path, ray_folder: str) -> None:
     from stillhouse.search.space import Float, Space
 
     space = Space("m", {"x": Float(0.0, 1.0)}, first={"x": 0.5})
-    search = StudySearcher(folder / "study.db", space, trials=TRIALS, objective="q", full_budget=FULL)
+    search = StudySearcher(
+        folder / "study.db", space, trials=TRIALS, objective="q", full_budget=FULL, slots=lambda: 1
+    )
     rule = load_scheduler("asha").rule(FULL)
     assert rule is not None
     scheduler = StudyScheduler(rule, "q", full_budget=FULL, at_least_full=2, history=search.records())
@@ -75,7 +77,6 @@ def main(folder: Path, ray_folder: str) -> None:
             search_alg=search,
             scheduler=scheduler,
             num_samples=TRIALS,
-            max_concurrent_trials=1,
             reuse_actors=True,
         ),
         run_config=tune.RunConfig(

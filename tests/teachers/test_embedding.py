@@ -295,6 +295,77 @@ def test_the_error_without_ray_says_what_to_do(workspace: Workspace, store: Stor
         build_store(workspace, store)
 
 
+Shares = tuple[list[dict[str, float]], bool, int, int, str, dict[str, float], dict[str, float]]
+SHARES: list[Shares] = [
+    # On nodes that stay, all actors fit beside tasks, however many are asked for.
+    ([{"CPU": 2.0}], False, 2, 1, "cpu", {"num_cpus": 0.5}, {"num_cpus": 0.5}),
+    ([{"CPU": 16.0, "GPU": 4.0}], False, 4, 2, "cuda", {"num_cpus": 0.5}, {"num_cpus": 2.0, "num_gpus": 1.0}),
+    ([{"CPU": 16.0, "GPU": 1.0}], False, 2, 2, "cuda", {"num_cpus": 0.5}, {"num_cpus": 2.0, "num_gpus": 0.5}),
+    # On nodes that come, each actor has its own, and a task fits beside it even on a node of one CPU.
+    ([], True, 64, 1, "cpu", {"num_cpus": 0.1}, {"num_cpus": 0.9}),
+    ([{"CPU": 1.0}], True, 64, 4, "cpu", {"num_cpus": 0.1}, {"num_cpus": 0.9}),
+    ([{"CPU": 8.0}], True, 64, 4, "cpu", {"num_cpus": 0.1}, {"num_cpus": 3.6}),
+    ([], True, 9, 2, "cuda", {"num_cpus": 0.1}, {"num_cpus": 1.8, "num_gpus": 1.0}),
+    (
+        [{"CPU": 1.0, "GPU": 1.0}, {"CPU": 32.0}],
+        True,
+        9,
+        2,
+        "cuda",
+        {"num_cpus": 0.1},
+        {"num_cpus": 0.9, "num_gpus": 1.0},
+    ),
+]
+
+
+@pytest.mark.parametrize(("up", "growing", "actors", "threads", "device", "task", "actor"), SHARES)
+def test_actors_and_tasks_have_room_together(
+    workspace: Workspace,
+    store: Store,
+    monkeypatch: pytest.MonkeyPatch,
+    up: list[dict[str, float]],
+    growing: bool,
+    actors: int,
+    threads: int,
+    device: str,
+    task: dict[str, float],
+    actor: dict[str, float],
+) -> None:
+    """An autoscaled cluster of small nodes once stood still: its actors held every CPU, and no task ran."""
+    monkeypatch.setattr(embed, "nodes_up", lambda: [({"CPU": 0.0}, 1.0), *((shape, 1.0) for shape in up)])
+    monkeypatch.setattr(embed, "nodes_to_come", list)
+    monkeypatch.setattr(embed, "grows", lambda: growing)
+    work = shards.Work(store, workspace.root, None, device, threads)
+    for found, expected in zip(embed._resources(work, actors), (task, actor), strict=True):
+        assert found == pytest.approx(expected, abs=0.011)
+
+
+@pytest.mark.parametrize(
+    ("growing", "asked", "shards_left", "actors"),
+    [
+        (False, 10_000, 30, 30),
+        (False, 2, 30, 2),
+        (True, 10_000, 30, 4),
+        (True, 10_000, 80, 10),
+        (True, 6, 80, 6),
+    ],
+)
+def test_a_node_is_asked_for_only_if_it_has_enough_to_do(
+    workspace: Workspace,
+    store: Store,
+    monkeypatch: pytest.MonkeyPatch,
+    growing: bool,
+    asked: int,
+    shards_left: int,
+    actors: int,
+) -> None:
+    """Four actors fit on the nodes there are; each further one must have eight shards."""
+    monkeypatch.setattr(embed, "grows", lambda: growing)
+    monkeypatch.setattr(embed, "teacher_actors", lambda device, *, grown: 0 if grown else 4)
+    work = shards.Work(store, workspace.root, None, "cpu", 1)
+    assert embed._worth_starting(work, asked, shards_left) == actors
+
+
 @pytest.fixture(scope="module")
 def on_ray() -> Iterator[None]:
     with local_ray(2):

@@ -272,6 +272,13 @@ def add_where(command: ArgumentParser) -> None:
     group.add_argument(
         "--actors", type=int, default=0, metavar="N", help="teacher actors; default: what fits"
     )
+    group.add_argument(
+        "--wait-for-nodes",
+        type=number,
+        default=None,
+        metavar="SECONDS",
+        help="for nodes with room for a run (900 with an autoscaler, else 20)",
+    )
     group.add_argument("--device", default="auto", metavar="NAME", help="auto (default), cpu, cuda or mps")
     add_common(command)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from stillhouse.cli.options import device_of, remote_of, root_of
+from stillhouse.cli.options import device_of, need_of, remote_of, root_of
 from stillhouse.core.artifacts import Workspace, check_no_url, without_nan, write_json
 from stillhouse.core.console import diverted_chatter, doing, never_silent
 from stillhouse.core.errors import BadInput, require
@@ -57,7 +57,8 @@ def on_ray(options: Namespace) -> contextlib.AbstractContextManager[tuple[Worksp
         device=device_of(options),
         local=options.local,
         address=options.address,
-        nested=options.workers > 1,
+        need=need_of(options),
+        wait_s=options.wait_for_nodes,
         verbose=options.verbose,
         remote=remote_of(options),
     )

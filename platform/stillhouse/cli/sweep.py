@@ -119,6 +119,7 @@ def chosen_sweep(options: Namespace) -> "SweepOptions":
         refresh=options.refresh,
         verbose=options.verbose,
         remote=remote_of(options),
+        wait_s=options.wait_for_nodes,
     )
     require_corpus(chosen.experiment)
     return chosen

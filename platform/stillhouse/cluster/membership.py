@@ -1,4 +1,4 @@
-"""Nodes that join a cluster, and nodes that it loses, told while a command runs."""
+"""Nodes that join a cluster, nodes that it loses, and what its autoscaler does, told while a command runs."""
 
 import contextlib
 import threading
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from stillhouse.cluster.resources import in_words
+from stillhouse.cluster.nodes import Autoscaler, autoscaler, in_words
 from stillhouse.core.console import say, warn
 
 EVERY_S = 5.0
@@ -41,23 +41,27 @@ def _described(node: Mapping[str, Any]) -> Node:
 
 
 class Membership:
-    """Compares the nodes of the cluster with those of the last look, and tells what has changed.
+    """Compares the cluster with the last look at it, and tells what has changed.
 
     Args:
         nodes: Returns the nodes that are alive.
         on_join: Called with every node that has joined.
+        autoscaler: Returns what the autoscaler tells; None where there is none.
     """
 
     def __init__(
         self,
         nodes: Callable[[], Sequence[Node]] = nodes_alive,
         on_join: Callable[[Node], None] = lambda node: None,
+        autoscaler: Callable[[], Autoscaler | None] = autoscaler,
     ) -> None:
-        self.nodes, self.on_join = nodes, on_join
+        self.nodes, self.on_join, self.autoscaler = nodes, on_join, autoscaler
         self._known = {node.id: node for node in nodes()}
+        self._starting: tuple[str, ...] = ()
+        self._told = set[str]()
 
     def look(self) -> None:
-        """Tell of each node that has joined or was lost since the last look."""
+        """Tell of each node that has joined or was lost since the last look, and of what was asked for."""
         now = {node.id: node for node in self.nodes()}
         before, self._known = self._known, now
         count = f"{len(now)} node{'s' if len(now) != 1 else ''}"
@@ -69,6 +73,23 @@ class Membership:
         for id in now.keys() - before.keys():
             say(f"  node {now[id].name} joined with {now[id].room}: {count}")
             self.on_join(now[id])
+        self._tell_work(self.autoscaler() or Autoscaler())
+
+    def _tell_work(self, now: Autoscaler) -> None:
+        """Tell which nodes are being started, and once each what could not be."""
+        if now.launching and now.launching != self._starting:
+            say(f"  the autoscaler is starting {', '.join(now.launching)}")
+        self._starting = now.launching
+        failed = [f"could not start {each}: what needs it waits." for each in now.failed]
+        impossible = [
+            f"cannot start a node for {in_words(shape)} now, since it has no such nodes or is at its limit: "
+            "what needs it waits until others end."
+            for shape in now.impossible
+        ]
+        for remark in [*failed, *impossible]:
+            if remark not in self._told:
+                warn(f"the autoscaler {remark}")
+        self._told |= {*failed, *impossible}
 
 
 @contextlib.contextmanager

@@ -400,14 +400,14 @@ def chooser_of(
         [choice.runtime for choice in experiment.teacher.each],
         workspace,
         embedding.device,
-        actors=lambda: _actors(embedding),
+        actors=lambda: _actors(embedding, grown=False),
         threads=_threads(embedding),
         measures=measures,
     )
 
 
-def _actors(embedding: Embedding) -> int:
-    return embedding.actors or (1 if embedding.local else teacher_actors(embedding.device))
+def _actors(embedding: Embedding, *, grown: bool = True) -> int:
+    return embedding.actors or (1 if embedding.local else teacher_actors(embedding.device, grown=grown))
 
 
 def _threads(embedding: Embedding) -> int:

@@ -45,6 +45,7 @@ class SweepOptions:
         verbose: Whether to show the libraries' output.
         teacher: The experiment's teacher, where it has been found already; None finds it.
         remote: Address of the remote in which artifacts are kept for all nodes; empty for none.
+        wait_s: Seconds to wait for the nodes of one trial; None takes what suits the cluster.
     """
 
     name: str
@@ -69,6 +70,7 @@ class SweepOptions:
     verbose: bool = False
     teacher: Teacher | None = None
     remote: str = ""
+    wait_s: float | None = None
 
     def __post_init__(self) -> None:
         """Check what concerns several options at once."""
@@ -78,6 +80,7 @@ class SweepOptions:
         require(self.trials >= 1, "trials >= 1", trials=self.trials)
         require(self.full >= 0, "full >= 0", full=self.full)
         require(self.at_once >= 0, "concurrency >= 0", concurrency=self.at_once)
+        require((self.wait_s or 0) >= 0, "--wait-for-nodes >= 0", wait_for_nodes=self.wait_s)
         load_scheduler(self.scheduler)
         known = ((QUALITY,), (QUALITY, SIZE), (QUALITY, LATENCY))
         require(

@@ -11,8 +11,9 @@ every start is a new ``Tuner`` whose searcher continues the study:
   new one; their artifacts make them resume.
 * The sampler is a function of the seed and the trials so far (`stillhouse.search.samplers`).
 
-With one trial at a time (``TuneConfig(max_concurrent_trials=1)``; without that option Tune requests the next
-trial while one runs) a killed and restarted sweep proposes exactly what an undisturbed one does.
+How many run at once is asked before each, since nodes come and go (`stillhouse.cluster.slots`). With one
+trial at a time (without a limit Tune requests the next trial while one runs) a killed and restarted sweep
+proposes exactly what an undisturbed one does.
 """
 
 from collections import deque
@@ -60,6 +61,7 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         objective: The reported metric that is maximised and recorded at each evaluation.
         objectives: (metric, ``max`` or ``min``) pairs to search a Pareto front; None maximises ``objective``.
         full_budget: Examples of a trial that runs to its end.
+        slots: Returns how many trials may run at once, asked before each; None sets no limit.
         measure: Function from a finished trial's last report to further metrics, which the driver measures.
 
     Raises:
@@ -78,6 +80,7 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         objective: str,
         objectives: Sequence[tuple[str, str]] | None = None,
         full_budget: int,
+        slots: Callable[[], int] | None = None,
         measure: Measure | None = None,
     ) -> None:
         super().__init__()
@@ -90,6 +93,7 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         self._objective, self._full_budget, self._measure = objective, full_budget, measure
         self._objectives = list(objectives) if objectives else [(objective, "max")]
         self._live: dict[str, int] = {}
+        self._slots, self._running_now = slots, set[str]()
         self._open_storage: tuple[Any, int] | None = None
         self._check_same_search()
         self._orphans = deque(self._running())
@@ -97,12 +101,15 @@ class StudySearcher(Searcher):  # type: ignore[misc]
 
     # Called by Tune.
 
-    def suggest(self, trial_id: str) -> dict[str, Any] | str:
-        """Return the next configuration, or ``FINISHED``."""
+    def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
+        """Return the next configuration, ``FINISHED``, or None as long as enough trials run."""
+        if self._slots is not None and len(self._running_now) >= self._slots():
+            return None
         number = self._orphans.popleft() if self._orphans else self._issue()
         if number is None:
             return str(Searcher.FINISHED)
         self._live[trial_id] = number
+        self._running_now.add(trial_id)
         point = decode(self._trial(number).params, self._space)
         return {"hyper_parameters": point, "trial": number}
 
@@ -119,6 +126,7 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         A trial that was cancelled before it ran has neither result nor error, and one that the workspace
         could not serve has not failed: both are left running in the study, and the next process resumes them.
         """
+        self._running_now.discard(trial_id)
         number = self._live.get(trial_id)
         if number is None or (result is None and not error) or (result or {}).get("hindered"):
             return

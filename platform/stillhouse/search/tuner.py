@@ -1,5 +1,6 @@
 """The search: Tune runs the trials, and our searcher owns the study."""
 
+import os
 import shutil
 import time
 from functools import partial
@@ -10,6 +11,7 @@ from ray import tune
 from ray.tune import Callback
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 
+from stillhouse.cluster.slots import Slots
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.console import duration, say
 from stillhouse.core.errors import BadInput
@@ -34,7 +36,7 @@ _METRICS = {SIZE: ("size_mb", "min"), LATENCY: ("latency_ms_p50", "min")}
 
 
 def search(
-    options: SweepOptions, context: Context, folder: Path, observer: Observer, at_once: int
+    options: SweepOptions, context: Context, folder: Path, observer: Observer, slots: Slots
 ) -> list[TrialRecord]:
     """Run the remaining trials, and return all trials of the study, ordered by number.
 
@@ -42,7 +44,7 @@ def search(
     again with their own values and resume from their checkpoints.
     """
     budget = _examples(context, next(options.space.probes()))
-    searcher = _searcher(options, context, folder, budget)
+    searcher = _searcher(options, context, folder, budget, slots)
     published = PublishedSweep(context.workspace, folder)
     published.publish()
     known = searcher.records()
@@ -52,7 +54,7 @@ def search(
         say(_describe_first(options, context))
     if left > 0:
         scheduler = _scheduler(options, context.quality, budget, known)
-        _tune(options, context, folder, observer, searcher, scheduler, left, at_once, published)
+        _tune(options, context, folder, observer, searcher, scheduler, left, slots, published)
     records = searcher.records()
     if options.need.nested:
         _free_resources(context, records)
@@ -73,7 +75,7 @@ class ReportEnds(Callback):  # type: ignore[misc]
         observer: Observer,
         *,
         left: int,
-        at_once: int,
+        slots: Slots,
         published: PublishedSweep,
     ) -> None:
         """Tune must call the searcher and the observer before this callback.
@@ -82,11 +84,11 @@ class ReportEnds(Callback):  # type: ignore[misc]
             searcher: Knows how the trials ended.
             observer: Is told.
             left: Trials that this search is to run.
-            at_once: Trials at once.
+            slots: How many trials run at once.
             published: Publishes the sweep.
         """
         self.searcher, self.observer, self.published = searcher, observer, published
-        self.left, self.at_once, self.ended, self.began = left, at_once, 0, time.monotonic()
+        self.left, self.slots, self.ended, self.began = left, slots, 0, time.monotonic()
 
     def __getstate__(self) -> dict[str, Any]:
         """Nothing: Tune pickles its callbacks for a restore that never happens."""
@@ -108,7 +110,7 @@ class ReportEnds(Callback):  # type: ignore[misc]
         if waiting:
             # As long as fewer have ended than run at once, the mean of those that have says little.
             seconds = (time.monotonic() - self.began) / self.ended * waiting
-            then = f", about {duration(seconds)} left" if self.ended >= self.at_once else ""
+            then = f", about {duration(seconds)} left" if self.ended >= self.slots() else ""
             say(f"  {self.ended} of {self.left} trials have ended{then}")
 
 
@@ -120,10 +122,12 @@ def _tune(
     searcher: StudySearcher,
     scheduler: TrialScheduler,
     left: int,
-    at_once: int,
+    slots: Slots,
     published: PublishedSweep,
 ) -> None:
     scratch = folder / "tune"
+    # Tune lets one trial of a searcher wait for resources, and so a cluster grow by one node at a time.
+    os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(slots())
     shutil.rmtree(scratch, ignore_errors=True)
     trainable = tune.with_resources(tune.with_parameters(run_trial, context=context), options.need.trial)
     tuner = tune.Tuner(
@@ -132,7 +136,6 @@ def _tune(
             search_alg=searcher,
             scheduler=scheduler,
             num_samples=left,
-            max_concurrent_trials=at_once,
             reuse_actors=True,
         ),
         run_config=tune.RunConfig(
@@ -141,7 +144,7 @@ def _tune(
             callbacks=[
                 observer,
                 ExplainErrors(searcher),
-                ReportEnds(searcher, observer, left=left, at_once=at_once, published=published),
+                ReportEnds(searcher, observer, left=left, slots=slots, published=published),
             ],
             failure_config=tune.FailureConfig(max_failures=_RETRIES),
             verbose=0,
@@ -151,7 +154,9 @@ def _tune(
     shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _searcher(options: SweepOptions, context: Context, folder: Path, budget: int) -> StudySearcher:
+def _searcher(
+    options: SweepOptions, context: Context, folder: Path, budget: int, slots: Slots
+) -> StudySearcher:
     objectives = None
     if len(options.objectives) > 1:
         objectives = [(context.quality, "max"), _METRICS[options.objectives[1]]]
@@ -165,6 +170,7 @@ def _searcher(options: SweepOptions, context: Context, folder: Path, budget: int
         objective=context.quality,
         objectives=objectives,
         full_budget=budget,
+        slots=slots,
         measure=partial(_latency, context.workspace) if LATENCY in options.objectives else None,
     )
 

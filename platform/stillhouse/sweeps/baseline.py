@@ -7,7 +7,8 @@ import dataclasses
 import math
 from typing import Any
 
-from stillhouse.cluster.resources import Need, concurrency
+from stillhouse.cluster.resources import Need
+from stillhouse.cluster.slots import Slots
 from stillhouse.core.artifacts import Workspace, read_manifest
 from stillhouse.core.console import doing, say
 from stillhouse.core.roles import ASYMMETRIC
@@ -55,7 +56,7 @@ class Baseline:
         for values in missing:
             title = f"baseline, rate {values['learning_rate']:g}"
             follower.follow(title, self.context.plan(values), beside=True)
-        at_once = concurrency(need, len(missing)) if need.nested and missing else len(missing)
+        at_once = Slots(need, len(missing))() if need.nested and missing else len(missing)
         shares = [missing[start::at_once] for start in range(at_once)]
         self._running = [train.remote(share, self.context) for share in shares]
         if need.nested and missing:

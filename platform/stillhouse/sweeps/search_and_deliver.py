@@ -4,6 +4,7 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from stillhouse.cluster.slots import Slots
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.console import doing, say
 from stillhouse.evaluation.retrieval import DocSearch, start_search_pool
@@ -35,7 +36,7 @@ _STEP_LIMIT_S = 1800.0
 
 
 def search_and_deliver(
-    options: SweepOptions, prepared: Prepared, workspace: Workspace, folder: Path, at_once: int, clock: Clock
+    options: SweepOptions, prepared: Prepared, workspace: Workspace, folder: Path, slots: Slots, clock: Clock
 ) -> dict[str, Any]:
     """Search on prepared data, and deliver the best student.
 
@@ -44,7 +45,7 @@ def search_and_deliver(
         prepared: Its data.
         workspace: Where everything is kept.
         folder: The sweep's folder.
-        at_once: Trials at once.
+        slots: How many trials run at once.
         clock: Counts the seconds of the parts.
 
     Returns:
@@ -74,7 +75,7 @@ def search_and_deliver(
     with Observer(options.name, context, tracker, facts) as observer:
         say(
             ahead_of_sweep(
-                options, context, plan, folder / STUDY, at_once, _refit_plan(prepared, context, options)
+                options, context, plan, folder / STUDY, slots(), _refit_plan(prepared, context, options)
             )
         )
         with clock.part(TRAINING):
@@ -83,7 +84,7 @@ def search_and_deliver(
             if LATENCY in options.objectives:
                 baseline.wait()
             with doing("running the trials"):
-                records = search(options, context, folder, observer, at_once)
+                records = search(options, context, folder, observer, slots)
             baseline.wait()
 
         def refits() -> list[Champion]:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from stillhouse.cluster.connection import RUNS, connect, disconnect, joins, warn_of_hidden_root
 from stillhouse.cluster.membership import Node, nodes_watched
-from stillhouse.cluster.resources import cluster_device
+from stillhouse.cluster.resources import Need, cluster_device
+from stillhouse.cluster.slots import wait_for_room
 from stillhouse.core.artifacts import FORMAT, MANIFEST, Workspace, locked, remove_leftovers, remove_unfinished
 from stillhouse.core.console import diverted_chatter, doing, never_silent
 from stillhouse.core.notes import NOTES, fetch_notes, publish_notes
@@ -34,7 +35,8 @@ def session(
     device: str,
     local: bool,
     address: str | None = None,
-    nested: bool = False,
+    need: Need | None = None,
+    wait_s: float | None = None,
     verbose: bool = False,
     check: Callable[[], None] | None = None,
     remote: str = "",
@@ -46,14 +48,16 @@ def session(
         device: ``auto``, ``cpu``, ``cuda`` or ``mps``.
         local: Whether to work in this process alone; otherwise Ray is joined or started, and left at the end.
         address: Address of a Ray cluster; None takes the job's, or starts a local one.
-        nested: Whether training runs will span several workers.
+        need: Resources of one training run, for which nodes are waited for; None waits for none.
+        wait_s: Seconds to wait for them at most; None takes what suits the cluster, see `wait_for_room`.
         verbose: Whether the output of the libraries is shown.
         check: Called once the workspace is locked, before Ray starts, to refuse what contradicts the
             workspace's content; None checks nothing.
         remote: Address of the remote in which artifacts are kept for all nodes; empty for none.
 
     Raises:
-        BadInput: Another run writes the workspace, the remote cannot be used, or ``check`` refuses.
+        BadInput: Another run writes the workspace, the remote cannot be used, ``check`` refuses, or a run
+            needs more than the cluster has or gets in time.
     """
     workspace = opened_workspace(root, remote)
     workspace.claim()
@@ -76,11 +80,14 @@ def session(
         try:
             if not local:
                 with signals_kept(), doing("starting Ray, or joining its cluster"):
-                    connect(address, nested=nested, verbose=verbose)
+                    connect(address, nested=need is not None and need.nested, verbose=verbose)
             with contextlib.ExitStack() as watching:
                 if not local and joins(address):
                     watching.enter_context(nodes_watched(lambda node: _greet(node, root, remote)))
-                yield workspace, cluster_device(device)
+                found = cluster_device(device)
+                if need is not None and not local:
+                    wait_for_room(need.on(found), wait_s, joined=joins(address))
+                yield workspace, found
             publish_notes(workspace)
         finally:
             if not local:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from stillhouse.cluster.connection import refuse_hidden_root
-from stillhouse.cluster.resources import concurrency
+from stillhouse.cluster.slots import Slots
 from stillhouse.core.artifacts import Workspace, remove_leftovers
 from stillhouse.core.console import doing, say, warn
 from stillhouse.core.errors import BadInput
@@ -48,13 +48,14 @@ def sweep(options: SweepOptions) -> dict[str, Any]:
         device=options.device,
         local=False,
         address=options.address,
-        nested=options.need.workers > 1,
+        need=options.need,
+        wait_s=options.wait_s,
         verbose=options.verbose,
         check=lambda: _check_folder(options),
         remote=options.remote,
     ) as (workspace, device):
         options = options.on(device)
-        at_once = _at_once(options)
+        slots = _slots(options)
         if workspace.remote is None:
             refuse_hidden_root(options.root)
         experiment = options.experiment
@@ -76,7 +77,7 @@ def sweep(options: SweepOptions) -> dict[str, Any]:
         from stillhouse.sweeps.search_and_deliver import search_and_deliver
 
         cold = not ended_trials(folder / STUDY)
-        report = search_and_deliver(options, prepared, workspace, folder, at_once, clock)
+        report = search_and_deliver(options, prepared, workspace, folder, slots, clock)
         if cold:  # Of a sweep that goes on, a part of the work was done before.
             for line in outcome_lines(folder, plan_identity(options), clock.seconds):
                 say(line)
@@ -190,6 +191,7 @@ def sweep_folder(options: SweepOptions) -> Path:
     return options.root.resolve() / "sweeps" / options.name
 
 
-def _at_once(options: SweepOptions) -> int:
-    fits = concurrency(options.need, options.at_once)
-    return 1 if LATENCY in options.objectives else min(fits, options.trials)
+def _slots(options: SweepOptions) -> Slots:
+    """How many trials run at once; a single one where its latency is measured."""
+    most = min(options.at_once or options.trials, options.trials)
+    return Slots(options.need, 1 if LATENCY in options.objectives else most)

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from stillhouse.cluster.nodes import nodes_to_come, nodes_up
+from stillhouse.cluster.resources import grows, in_all, teacher_actors
 from stillhouse.core.artifacts import Workspace, lock_of, locked
 from stillhouse.core.errors import BadInput, mistake_in, require
 from stillhouse.plan.data import Endpoint, Model, Outside, Store, VectorFiles
@@ -27,6 +29,13 @@ from stillhouse.teachers.weights import on_this_machine
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+_FOR_TASKS = 0.1
+"""CPUs of a task that tokenises, and the share of a node's that an actor leaves for them, on a cluster that
+grows."""
+
+_SHARDS_PER_NODE = 8
+"""Shards that make it worth to wait for another node; about a minute's work on a CPU."""
 
 Progress = Callable[[int, int], None]
 
@@ -186,12 +195,12 @@ def _through_ray(
         )
     if not missing:
         return
-    actors = min(actors, len(missing))
     import ray.data
 
     with ray.data.DataContext.current(_context(no_progress_seconds)), _quiet():
         first = works[missing[0][0]]
-        per_task, per_actor = _resources(first, actors, ray.cluster_resources())
+        actors = _worth_starting(first, actors, len(missing))
+        per_task, per_actor = _resources(first, actors)
         items = [{"number": number, "index": part} for number, part in missing]
         rows = ray.data.from_items(items, override_num_blocks=len(missing))
         tokens = rows.map_batches(
@@ -262,20 +271,37 @@ def _environment(threads: int) -> dict[str, str]:
     return {**counts, "TOKENIZERS_PARALLELISM": "false"}
 
 
-def _resources(
-    work: Work, actors: int, cluster: dict[str, float]
-) -> tuple[dict[str, float], dict[str, float]]:
-    """Return the logical resources of a task and of an actor; half of the CPUs stay free for tasks.
+def _worth_starting(work: Work, actors: int, shards: int) -> int:
+    """Number of actors: no more than shards and, on a cluster that grows, than are worth a node of their own.
 
-    An autoscaled cluster may have no worker yet; then default sizes are requested.
+    All are started at once: those without room wait for nodes, which is how an autoscaler learns that nodes
+    are needed, and take part when theirs has come.
     """
-    cpus = cluster.get("CPU", 0.0) or float(actors * work.threads + 2)
-    each = min(float(work.threads), cpus / 2 / actors)
-    task, actor = {"num_cpus": min(0.5, cpus / 4)}, {"num_cpus": max(0.01, round(each - 0.005, 2))}
-    if torch.device(work.device).type == "cuda":
-        gpus = cluster.get("GPU", 0.0)
-        actor["num_gpus"] = min(1.0, round(gpus / actors - 0.005, 2)) if gpus else 1.0
-    return task, actor
+    actors = min(actors, shards)
+    if not grows():
+        return actors
+    return min(actors, max(shards // _SHARDS_PER_NODE, teacher_actors(work.device, grown=False)))
+
+
+def _resources(work: Work, actors: int) -> tuple[dict[str, float], dict[str, float]]:
+    """Return the logical resources of a task and of an actor.
+
+    On a cluster of a fixed size the actors share it, and half of the CPUs stay free for tasks. On one that
+    grows an actor waits for a node of its own, and so asks for it; whatever the size of a node, an actor and
+    a task have room on it together.
+    """
+    on_gpu, up = torch.device(work.device).type == "cuda", nodes_up()
+    cpus, gpus = in_all("CPU", up), in_all("GPU", up)
+    if not grows() and cpus:
+        each = min(float(work.threads), cpus / 2 / actors)
+        task, actor = {"num_cpus": min(0.5, cpus / 4)}, {"num_cpus": max(0.01, round(each - 0.005, 2))}
+        if on_gpu:
+            actor["num_gpus"] = min(1.0, round(gpus / actors - 0.005, 2)) if gpus else 1.0
+        return task, actor
+    kinds = [shape for shape, _ in [*up, *nodes_to_come()] if shape.get("GPU" if on_gpu else "CPU")]
+    largest = max((shape.get("CPU", 0.0) for shape in kinds), default=float(work.threads))
+    actor = {"num_cpus": round(min(float(work.threads), largest) * (1 - _FOR_TASKS), 2)}
+    return {"num_cpus": _FOR_TASKS}, actor | ({"num_gpus": 1.0} if on_gpu else {})
 
 
 @contextlib.contextmanager

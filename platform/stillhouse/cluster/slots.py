@@ -1,0 +1,153 @@
+"""How many trials run at once on a cluster whose nodes come and go, and waiting for room for the first."""
+
+import contextlib
+import math
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from stillhouse.cluster.nodes import (
+    Autoscaler,
+    Nodes,
+    autoscaler,
+    in_words,
+    kinds_in_words,
+    nodes_to_come,
+    nodes_up,
+)
+from stillhouse.cluster.resources import Need, capacity, grows
+from stillhouse.core.console import doing, duration, say
+from stillhouse.core.errors import BadInput, require
+
+LAUNCH_S = 900.0
+"""How long to wait for the nodes of an autoscaler: a GPU node takes minutes to start."""
+JOIN_S = 20.0
+"""How long to wait for nodes that somebody else starts."""
+_REFUSED_S = 10.0
+"""How long the autoscaler must call a need impossible, which it also does for a moment at its limit."""
+_LOOK_S = 2.0
+_FEW = 4
+"""Trials that may wait for the first nodes of a cluster whose limits are known."""
+_REMEDY = "Lower --workers or the resources of a worker, or use a larger cluster."
+
+
+class Slots:
+    """Number of trials that run at once: as many as fit on the nodes there are, up to a limit.
+
+    On a cluster that grows, more trials are begun than fit now. They wait for nodes, which is how an
+    autoscaler learns that nodes are needed: if its limits are known twice as many as fit, at most those that
+    fit on the grown cluster; otherwise half as many again, and at least one.
+
+    Args:
+        need: Resources of one trial.
+        limit: Maximum number; 0 for none.
+    """
+
+    def __init__(self, need: Need, limit: int = 0) -> None:
+        self.need, self.limit = need, limit
+        self._to_come = nodes_to_come()
+        self._grows = grows()
+        self._number, self._seen = 0, -math.inf
+
+    def __call__(self) -> int:
+        """The number now, at least 1."""
+        if time.monotonic() - self._seen >= _LOOK_S:
+            self._number, self._seen = self._count(), time.monotonic()
+        return self._number
+
+    def _count(self) -> int:
+        fit = capacity(self.need, nodes_up()) // self.need.workers
+        if self._to_come:
+            grown = capacity(self.need, self._to_come) // self.need.workers
+            begun = max(fit, min(grown, max(_FEW, 2 * fit)))
+        else:
+            begun = fit + max(1, fit // 2) if self._grows else fit
+        begun = max(1, begun)
+        return min(begun, self.limit) if self.limit else begun
+
+    def __getstate__(self) -> dict[str, Any]:
+        """State without what was seen: Tune pickles the searcher that asks this for a number."""
+        return {**self.__dict__, "_number": 0, "_seen": -math.inf}
+
+
+def wait_for_room(need: Need, seconds: float | None = None, *, joined: bool = True) -> None:
+    """Wait until the workers of one trial fit on the nodes of the cluster, and ask its autoscaler for them.
+
+    Where the autoscaler's limits are known and suffice nothing is waited for: trials bring their nodes.
+
+    Args:
+        need: Resources of one trial.
+        seconds: How long to wait; None takes `LAUNCH_S` with an autoscaler, else `JOIN_S`.
+        joined: Whether the cluster is one that other nodes may join, and not this process's own.
+
+    Raises:
+        BadInput: The nodes did not come in time, or none that may come has these resources.
+    """
+    up, to_come = nodes_up(), nodes_to_come()
+    if max(capacity(need, up), capacity(need, to_come)) >= need.workers:
+        return
+    if not joined or (to_come and seconds is None):
+        _refuse(need, to_come or up)
+    _wait(need, up, (LAUNCH_S if grows() else JOIN_S) if seconds is None else seconds, autoscaler())
+
+
+def _refuse(need: Need, nodes: Nodes, **more: Any) -> None:
+    fit = capacity(need, nodes)
+    require(
+        fit >= need.workers,
+        "the workers of a trial must fit on the cluster",
+        workers=need.workers,
+        each=in_words(need.worker),
+        fit=fit,
+        nodes=kinds_in_words(nodes),
+        **more,
+        remedy=_REMEDY,
+    )
+
+
+def _wait(need: Need, up: Nodes, seconds: float, found: Autoscaler | None) -> None:
+    """Reserve the room until it is there, which asks the autoscaler for nodes, and free it again."""
+    several = f"{need.workers} x " if need.nested else ""
+    asked = "" if found is None else "; the autoscaler was asked"
+    say(
+        f"  waiting up to {duration(seconds)} for nodes: a trial needs {several}{in_words(need.worker)}, the "
+        f"nodes of the cluster are {kinds_in_words(up)}{asked}"
+    )
+    began, refused_since = time.monotonic(), math.inf
+    with _reserved(need) as group, doing("waiting for nodes"):
+        while not group.wait(_LOOK_S):
+            now, found = time.monotonic(), autoscaler()
+            if found is not None and _asks(need, found):
+                refused_since = min(refused_since, now)
+            else:
+                refused_since = math.inf
+            if now - refused_since >= _REFUSED_S:
+                _refuse(need, nodes_up(), autoscaler="it has no such nodes, or is at its limit")
+            if now - began >= seconds:
+                raise BadInput(
+                    f"the workers of a trial must fit on the cluster, but no nodes for {several}"
+                    f"{in_words(need.worker)} came within {duration(seconds)}"
+                    f"{f'; {found.in_words}' if found else ''}. The nodes are {kinds_in_words(nodes_up())}. "
+                    "Wait longer with --wait-for-nodes SECONDS, or lower --workers or the resources of a "
+                    "worker."
+                )
+    say(f"  the nodes have come, after {duration(time.monotonic() - began)}")
+
+
+@contextlib.contextmanager
+def _reserved(need: Need) -> Iterator[Any]:
+    """A placement group for the workers of a trial: pending ones are demand, and end with this process."""
+    import ray
+
+    worker = {name: amount for name, amount in need.worker.items() if amount}
+    group = ray.util.placement_group([worker] * need.workers)
+    try:
+        yield group
+    finally:
+        ray.util.remove_placement_group(group)
+
+
+def _asks(need: Need, found: Autoscaler) -> bool:
+    """Whether what the autoscaler calls impossible is this need."""
+    worker = {name: amount for name, amount in need.worker.items() if amount}
+    return any(impossible == worker for impossible in found.impossible)

@@ -11,12 +11,14 @@ import pytest
 
 from stillhouse.core.artifacts import Workspace, read_manifest, sha256_of
 from stillhouse.core.errors import BadInput
+from stillhouse.corpora import tables
 from stillhouse.corpora.tables import (
     Rejected,
     open_qrels,
     open_rows,
     open_texts,
     open_values,
+    shard_size,
     write_collection,
     write_rows,
     write_texts,
@@ -35,6 +37,21 @@ def test_rows_come_back_by_id_over_shards(workspace: Workspace) -> None:
     assert texts[np.array([], dtype=np.int64)] == []
     assert texts.shard(4) == TEXTS[20:]
     assert texts.shard_starts.tolist() == [0, 5, 10, 15, 20]
+
+
+def test_shards_of_a_large_table_are_larger(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that a thousand million rows are some thousand files; the limit of memory maps is 65,530."""
+    assert [shard_size(2048, index) for index in (0, 511, 512, 1024, 2559, 2560, 10**6)] == [
+        *(2048, 2048, 4096, 8192, 32_768, 65_536, 65_536)
+    ]
+    monkeypatch.setattr(tables, "_SHARDS_PER_SIZE", 2)
+    monkeypatch.setattr(tables, "_DOUBLINGS", 2)
+    texts = [f"text {row}" for row in range(53)]
+    table = write_texts(workspace, "large", texts, rows_per_shard=3)
+    shards = read_manifest(workspace.path(table))["shards"]
+    assert [shard["rows"] for shard in shards] == [3, 3, 6, 6, 12, 12, 11]
+    opened = open_texts(workspace, table)
+    assert list(opened) == texts and opened[[52, 0, 6, 17, 18]] == [texts[row] for row in (52, 0, 6, 17, 18)]
 
 
 def test_a_small_shard_cache_gives_the_same_rows(workspace: Workspace) -> None:
@@ -109,7 +126,7 @@ def _slowly(root: Path) -> None:
         yield from TEXTS
         time.sleep(60)
 
-    write_texts(Workspace(root), "slow", rows(), rows_per_shard=5)
+    write_texts(Workspace(root), "slow", rows(), rows_per_shard=5, deduplicate=False)
 
 
 def test_leftovers_of_a_killed_writer_are_cleaned_up(workspace: Workspace) -> None:

@@ -1,12 +1,13 @@
 """Held-out parts of a corpus; the hash of a text decides which part it belongs to."""
 
+import contextlib
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable
 
 from stillhouse.core.artifacts import Workspace, locked, read_json
 from stillhouse.core.errors import BadInput
 from stillhouse.core.notes import has_note, write_note
-from stillhouse.corpora.tables import Texts, open_texts, write_texts
+from stillhouse.corpora.tables import TableWriter, open_texts
 from stillhouse.plan.data import TextTable
 
 _BUCKETS = 1 << 20
@@ -37,20 +38,22 @@ def split_table(
                 f"a corpus must have at least 50 texts to be split, but has {len(texts)}. Give more text."
             )
         edge = int(_BUCKETS * min(0.2, held_out / len(texts)))
-        ranges = {"dev": (0, edge), "test": (edge, 2 * edge), "train": (2 * edge, _BUCKETS)}
-        made = {
-            name: write_texts(
-                workspace, f"{table.label}-{name}", _within(texts, low, high), deduplicate=False
-            )
-            for name, (low, high) in ranges.items()
-        }
-        order = [made["train"], made["dev"], made["test"]]
-        write_note(note, {part.label: part.sha256 for part in order})
-        return order[0], order[1], order[2]
+        made = _distributed(workspace, table.label, texts, edge)
+        write_note(note, {part.label: part.sha256 for part in made})
+        return made
 
 
-def _within(texts: Texts, low: int, high: int) -> Iterator[str]:
-    for text in texts:
-        digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
-        if low <= int.from_bytes(digest) % _BUCKETS < high:
-            yield text
+def _distributed(
+    workspace: Workspace, label: str, texts: Iterable[str], edge: int
+) -> tuple[TextTable, TextTable, TextTable]:
+    """Write the parts in one pass over the texts: buckets below ``edge`` are dev, as many next are test."""
+    with contextlib.ExitStack() as opened:
+        train, dev, test = [
+            opened.enter_context(TableWriter(workspace, f"{label}-{part}", deduplicate=False))
+            for part in ("train", "dev", "test")
+        ]
+        for text in texts:
+            digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
+            bucket = int.from_bytes(digest) % _BUCKETS
+            (dev if bucket < edge else test if bucket < 2 * edge else train).take(text)
+        return train.publish(), dev.publish(), test.publish()

@@ -1,7 +1,7 @@
 """Tables of texts, rows of ids into them, and retrieval collections: written once and named by their content.
 
-A table is written to a temporary folder, shard by shard, so that memory only holds one shard and the hashes
-that detect duplicates. When it is complete, it is renamed to the hash of its shards.
+A table is written to a temporary folder, shard by shard, so that memory only holds one shard and a bounded
+part of the hashes that detect duplicates. When it is complete, it is renamed to the hash of its shards.
 """
 
 import contextlib
@@ -36,10 +36,14 @@ from stillhouse.core.errors import BadInput, Hindered, blocked, require
 from stillhouse.core.integrity import intact
 from stillhouse.core.types import IntArray, ValueArray
 from stillhouse.corpora.reading.sentences import dedup_key
+from stillhouse.corpora.seen_keys import SeenKeys
 from stillhouse.corpora.shares import sample_rows
 from stillhouse.plan.data import AllRows, Collection, Examples, FewerNegatives, Given, Sampled, TextTable
 
 ROWS_PER_SHARD = 2048
+_SHARDS_PER_SIZE, _DOUBLINGS = 512, 5
+_COMPARED = 16_384
+"""Texts that are compared with those before at once."""
 QUARANTINE = "quarantine.jsonl"
 _SHOWN = 200
 _TEMPORARY = ".writing-"
@@ -64,7 +68,7 @@ class ShardWriter:
 
     Attributes:
         folder: Folder for the shards.
-        rows_per_shard: Rows of every shard but the last.
+        rows_per_shard: Rows of the first shards, see `shard_size`.
         deduplicate: Keep only the first of equal texts.
         reasons: Number of quarantined rows by reason.
         input_rows: Number of all input rows.
@@ -75,10 +79,14 @@ class ShardWriter:
     deduplicate: bool
     open_rows: list[str] = field(default_factory=list)
     finished: list[dict[str, Any]] = field(default_factory=list)
-    seen: set[bytes] = field(default_factory=set)
+    undecided: list[str] = field(default_factory=list)
     duplicates: int = 0
     input_rows: int = 0
     reasons: Counter[str] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        """No text was seen yet."""
+        self.seen = SeenKeys(self.folder)
 
     def take(self, row: int, text: str | Rejected, quarantine: IO[str]) -> None:
         """Keep, quarantine or drop one row."""
@@ -91,22 +99,38 @@ class ShardWriter:
             quarantine.write(json.dumps(line, ensure_ascii=False) + "\n")
             return
         assert isinstance(text, str)
-        if self.deduplicate:
-            key = dedup_key(text)
-            if key in self.seen:
-                self.duplicates += 1
-                return
-            self.seen.add(key)
+        if not self.deduplicate:
+            self._keep(text)
+            return
+        self.undecided.append(text)
+        if len(self.undecided) == _COMPARED:
+            self._decide()
+
+    def _decide(self) -> None:
+        """Keep those of the last texts that are new, and drop the others."""
+        texts, self.undecided = self.undecided, []
+        new = self.seen.new(b"".join(map(dedup_key, texts)))
+        self.duplicates += len(texts) - int(new.sum())
+        for row in np.flatnonzero(new):
+            self._keep(texts[row])
+
+    def _keep(self, text: str) -> None:
         self.open_rows.append(text)
-        if len(self.open_rows) == self.rows_per_shard:
-            self.flush()
+        if len(self.open_rows) == shard_size(self.rows_per_shard, len(self.finished)):
+            self._flush()
 
     @property
     def rows(self) -> int:
         """Number of rows that are kept so far."""
+        self._decide()
         return self.input_rows - self.duplicates - self.reasons.total()
 
-    def flush(self) -> None:
+    def finish(self) -> None:
+        """Close the last shard."""
+        self._decide()
+        self._flush()
+
+    def _flush(self) -> None:
         """Close the open shard."""
         if not self.open_rows:
             return
@@ -130,6 +154,20 @@ class ShardWriter:
             "quarantine_reasons": dict(sorted(self.reasons.items())),
             "shards": self.finished,
         }
+
+
+def shard_size(first: int, index: int) -> int:
+    """Number of rows of a shard that is not the last.
+
+    Shards are small in a small table, where each is a unit of work and of what a kill loses, and large in a
+    large one, where each is a file and a memory map: after every 512 shards the size doubles, up to 32 times
+    the first. With first shards of 2,048 rows, a million rows are 512 shards and a thousand million 17,323.
+
+    Args:
+        first: Rows of the first shards.
+        index: Index of the shard.
+    """
+    return first << min(index // _SHARDS_PER_SIZE, _DOUBLINGS)
 
 
 def _checked(text: str | Rejected) -> Rejected | None:
@@ -180,7 +218,7 @@ def write_texts(
         workspace: Workspace for the table.
         label: Readable name of the table.
         texts: The rows, in the order of their ids.
-        rows_per_shard: Rows of every shard but the last.
+        rows_per_shard: Rows of the first shards, see `shard_size`.
         deduplicate: Keep only the first of equal texts (see `dedup_key`).
         origin: Source of the texts, kept in the manifest.
 
@@ -199,7 +237,7 @@ class TableWriter:
     Args:
         workspace: Workspace for the table.
         label: Readable name of the table.
-        rows_per_shard: Rows of every shard but the last.
+        rows_per_shard: Rows of the first shards, see `shard_size`.
         deduplicate: Keep only the first of equal texts.
     """
 
@@ -249,7 +287,7 @@ class TableWriter:
         """
         self._quarantining.close()
         shards = self._shards
-        shards.flush()
+        shards.finish()
         manifest = shards.manifest()
         if not manifest["rows"]:
             why = ", ".join(f"{count} {reason}" for reason, count in shards.reasons.most_common(5))

@@ -126,7 +126,7 @@ def _write_ids(
     prompts = chain.from_iterable(repeat(prompt, rows) for rows, prompt in runs)
     _write_header(file, 0)
     body = file.tell()
-    parts, total = [np.zeros(1, np.int64)], 0
+    parts, total, done = [np.zeros(1, np.int64)], 0, 0
     for index in range(shards):
         shard = texts.shard(index)
         for first in range(0, len(shard), _AT_ONCE):
@@ -138,8 +138,9 @@ def _write_ids(
             file.write(ids.tobytes())
             parts.append(offsets[1:] + total)
             total += len(ids)
+        done += len(shard)
         if progress is not None:
-            progress(sum(map(len, parts)) - 1, len(texts))
+            progress(done, len(texts))
     file.seek(0)
     _write_header(file, total)
     assert file.tell() == body, "NumPy pads the header, so a longer first dimension fits"

@@ -1,6 +1,9 @@
 """The state of a store under construction: its finished shards, and the manifest that completes it."""
 
+import functools
 import hashlib
+import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +55,9 @@ class Build:
         self._seconds = 0.0
         work.folder.mkdir(parents=True, exist_ok=True)
         remove_leftovers(work.folder)
-        found = (_found(work, index, rows) for index, rows in enumerate(self._table_rows))
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            every = range(len(self._table_rows))
+            found = list(pool.map(functools.partial(_found, work), every, self._table_rows))
         self._shards = {shard.part: shard for shard in found if shard is not None}
         self._published = published_shards(work)
         self._shards = {part: shard for part, (shard, _) in self._published.items()} | self._shards

@@ -31,6 +31,9 @@ class MappedRows:
         self.dim, self.dtype = dim, np.dtype(dtype)
         self._row = np.dtype((np.void, dim * self.dtype.itemsize))
         self._held: dict[int, npt.NDArray[np.floating]] = {}
+        self._first: npt.NDArray[np.floating] | None = None
+        """The array with the lowest address, and where the one with the highest ends."""
+        self._end = 0
         # One tuple, so that a thread that reads while another adds sees the state either before or after.
         self._seen: _Seen = (np.full(arrays, _ABSENT, np.int64), 0, np.empty(0, self._row))
 
@@ -44,14 +47,19 @@ class MappedRows:
         self._held[index] = values_ND
         addresses = self._seen[0].copy()
         addresses[index] = _address(values_ND)
-        filled = [array for array in self._held.values() if len(array)]
-        if not filled:
+        if len(values_ND):
+            begin, end = addresses[index], int(addresses[index]) + values_ND.nbytes
+            self._first = values_ND if self._first is None or begin < _address(self._first) else self._first
+            self._end = max(self._end, end)
+        if self._first is None:
             self._seen = (addresses, 0, self._seen[2])
             return
-        first = min(filled, key=_address)
-        lowest, last = _address(first), max(_address(array) + array.nbytes for array in filled)
+        lowest = _address(self._first)
         rows = np.lib.stride_tricks.as_strided(
-            first.view(self._row)[:, 0], (last - self._row.itemsize - lowest + 1,), (1,), writeable=False
+            self._first.view(self._row)[:, 0],
+            (self._end - self._row.itemsize - lowest + 1,),
+            (1,),
+            writeable=False,
         )
         self._seen = (addresses, lowest, rows)
 

@@ -121,6 +121,7 @@ def check_pool(
     assert same(pool.search(passages, queries, 50), expected)
     assert not pool.broken
     flat = start_search_pool(1, 1, index="flat")
+    assert flat.wait(240)
     assert flat.search(passages, queries, 50)[1].tobytes() == expected[1].tobytes()
     assert not flat.broken
     flat.stop()

@@ -3194,6 +3194,137 @@ HEALING = [
         ),
     ),
 ]
+GROWTH = [
+    *mistakes(
+        "cluster/slots.py",
+        "cluster/test_slots.py",
+        (
+            "begun = max(fit, min(grown, max(_FEW, 2 * fit)))",
+            "begun = grown",
+            "all trials that will ever fit are proposed before the first has told anything",
+        ),
+        (
+            "begun = fit + max(1, fit // 2) if self._grows else fit",
+            "begun = fit",
+            "nothing waits for a node, so an autoscaler is never asked for one",
+        ),
+        ("        begun = max(1, begun)\n", "", "a search without a node ends"),
+        (
+            "if time.monotonic() - self._seen >= _LOOK_S:",
+            "if not self._number:",
+            "the number of trials does not follow the nodes",
+        ),
+        (
+            "        ray.util.remove_placement_group(group)",
+            "        pass",
+            "what was reserved while nodes were waited for stays reserved",
+        ),
+        (
+            "    return any(impossible == worker for impossible in found.impossible)",
+            "    return bool(found.impossible)",
+            "a need is refused because another one is impossible",
+        ),
+        (
+            "            else:\n                refused_since = math.inf\n",
+            "            else:\n                refused_since = now\n",
+            "a need is refused that the autoscaler never called impossible",
+        ),
+    ),
+    *mistakes(
+        "cluster/resources.py",
+        "cluster/test_slots.py",
+        (
+            "if grown and not to_come and grows():",
+            "if grown and not to_come:",
+            "a cluster that stays is given teachers without limit",
+        ),
+        ("or _ON_KUBERNETES in os.environ", "", "KubeRay's first autoscaler counts as none"),
+    ),
+    *mistakes(
+        "cluster/membership.py",
+        "cluster/test_membership.py",
+        (
+            "if remark not in self._told:",
+            "if True:",
+            "what cannot be started is told at every look",
+        ),
+    ),
+    *mistakes(
+        "search/searcher.py",
+        "search/test_searcher.py::test_no_more_trials_are_suggested_than_may_run_now",
+        (
+            "if self._slots is not None and len(self._running_now) >= self._slots():",
+            "if self._slots is not None and len(self._running_now) > self._slots():",
+            "one trial more than fits is proposed",
+        ),
+        (
+            "        self._running_now.discard(trial_id)\n",
+            "",
+            "trials that have ended keep their slots",
+        ),
+    ),
+    *mistakes(
+        "teachers/embedding.py",
+        "teachers/test_embedding.py::test_actors_and_tasks_have_room_together",
+        (
+            "* (1 - _FOR_TASKS), 2)",
+            ", 2)",
+            "actors take every CPU of a small node, and no task runs",
+        ),
+        (
+            "    if not grows() and cpus:\n",
+            "    if cpus:\n",
+            "the actors of all nodes to come are squeezed into those there are",
+        ),
+    ),
+    *mistakes(
+        "teachers/embedding.py",
+        "teachers/test_embedding.py::test_a_node_is_asked_for_only_if_it_has_enough_to_do",
+        (
+            "max(shards // _SHARDS_PER_NODE, teacher_actors(work.device, grown=False))",
+            "shards",
+            "a node is started for every shard",
+        ),
+    ),
+    *mistakes(
+        "corpora/seen_keys.py",
+        "corpora/test_seen_keys.py",
+        (
+            "equal = same & (there[:, 1] == keys_N2[open_, 1])",
+            "equal = same",
+            "texts that share half of their hash are duplicates",
+        ),
+        ("        place[open_] += 1\n", "        break\n", "of keys that share a half one is found"),
+        (
+            "        for run in self._runs:\n",
+            "        for run in self._runs[-1:]:\n",
+            "duplicates of early texts are kept",
+        ),
+    ),
+    *mistakes(
+        "corpora/tables.py",
+        "corpora/test_tables.py",
+        (
+            "return first << min(index // _SHARDS_PER_SIZE, _DOUBLINGS)",
+            "return first",
+            "a thousand million rows are more files than a process may map",
+        ),
+        (
+            '        """Close the last shard."""\n        self._decide()\n',
+            '        """Close the last shard."""\n',
+            "the last texts of a corpus are lost",
+        ),
+    ),
+    *mistakes(
+        "corpora/splits.py",
+        "corpora/test_splits.py",
+        (
+            "(dev if bucket < edge else test if bucket < 2 * edge else train).take(text)",
+            "(dev if bucket < edge else train).take(text)",
+            "no text is held out for the test",
+        ),
+    ),
+]
 MUTANTS: list[Mutant] = [
     *LOSSES,
     *OBJECTIVES,
@@ -3209,4 +3340,5 @@ MUTANTS: list[Mutant] = [
     *REMOTES,
     *PLANS,
     *HEALING,
+    *GROWTH,
 ]

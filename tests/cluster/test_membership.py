@@ -36,7 +36,7 @@ def test_what_an_autoscaler_does_is_told(capsys: pytest.CaptureFixture[str]) -> 
         [
             None,
             Autoscaler(launching=("2 x gpu",)),
-            Autoscaler(launching=("2 x gpu",), failed=("gpu (no quota)",), impossible=({"GPU": 8.0},)),
+            Autoscaler(launching=("2 x gpu",), failed=("gpu (no quota)",), impossible=({"GPU": 8.0},) * 3),
             Autoscaler(),
             Autoscaler(launching=("1 x cpu",), failed=("gpu (no quota)",), impossible=({"GPU": 8.0},)),
         ]
@@ -49,13 +49,12 @@ def test_what_an_autoscaler_does_is_told(capsys: pytest.CaptureFixture[str]) -> 
     assert [each.out for each in said] == [
         "",
         "  the autoscaler is starting 2 x gpu\n",
-        "",
+        "  no node for 8 GPU can be started now: the autoscaler is at its limit, or has none\n",
         "",
         "  the autoscaler is starting 1 x cpu\n",
     ]
     assert [bool(each.err) for each in said] == [False, False, True, False, False]
-    assert "could not start gpu (no quota): what needs it waits." in said[2].err
-    assert "cannot start a node for 8 GPU now" in said[2].err
+    assert said[2].err == "stillhouse: the autoscaler could not start gpu (no quota): what needs it waits.\n"
 
 
 def wait_for(condition: Callable[[], bool], seconds: float = 60.0) -> None:

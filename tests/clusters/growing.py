@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -16,6 +17,8 @@ import psutil
 HOST = "127.0.0.2"
 """The head's address, so that another Ray on this machine has its ports to itself."""
 _HEAD_ID = "f" * 51 + "00000"
+_HEAD_KIND = "ray.head.default"
+"""The name that the provider gives to its head."""
 _PROVIDER = {
     "type": "external",
     "module": "ray.autoscaler._private.fake_multi_node.node_provider.FakeMultiNodeProvider",
@@ -45,14 +48,18 @@ class GrowingCluster:
     """A head without CPUs, and nodes of one kind that come when they are needed.
 
     Args:
-        folder: Receives the configuration, the log, and Ray's own files; its path must be short.
+        folder: The head's home; receives the configuration, the log, and Ray's own files. Its path is short.
         port: Of the head.
         node: Resources of a node.
         most: Number of nodes at most; `allow` changes it.
+
+    Attributes:
+        client: Variables that a client needs: the token.
     """
 
     def __init__(self, folder: Path, *, port: int, node: dict[str, float], most: int) -> None:
         self.folder, self.address, self.node = folder, f"{HOST}:{port}", node
+        self.client = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
         self._config = folder / "autoscaler.json"
         self.allow(most)
         words = (
@@ -63,7 +70,7 @@ class GrowingCluster:
         with (folder / "head.log").open("w") as log:
             self._head = subprocess.Popen(
                 [str(Path(sys.executable).parent / "ray"), *words.split()],
-                env={**os.environ, **_environment()},
+                env={**os.environ, **_environment(), **self.client, "HOME": str(folder)},
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
@@ -72,7 +79,7 @@ class GrowingCluster:
     def allow(self, most: int) -> None:
         """Set the number of nodes at most; the autoscaler reads its file at every step."""
         kinds = {
-            "head": {"resources": {"CPU": 0}, "node_config": {}, "max_workers": 0},
+            _HEAD_KIND: {"resources": {"CPU": 0}, "node_config": {}, "max_workers": 0},
             "worker": {
                 "resources": {**self.node, "object_store_memory": 100_000_000},
                 "node_config": {},
@@ -83,7 +90,7 @@ class GrowingCluster:
         content = {
             "cluster_name": "growing",
             "max_workers": most,
-            "head_node_type": "head",
+            "head_node_type": _HEAD_KIND,
             "available_node_types": kinds,
             "upscaling_speed": 1.0,
             "idle_timeout_minutes": 0.2,
@@ -98,6 +105,18 @@ class GrowingCluster:
         draft.write_text(json.dumps(content))
         draft.replace(self._config)
 
+    def raylets(self) -> int:
+        """Number of nodes, the head included."""
+        found = 0
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                words = process.cmdline()
+                found += words[:1] != [] and words[0].endswith("/raylet") and self._owns(words)
+        return found
+
+    def _owns(self, words: list[str]) -> bool:
+        return any(f"{self.folder}/r" in word for word in words)
+
     def end(self) -> None:
         """End the head, the nodes and whatever ran on them."""
         with contextlib.suppress(ProcessLookupError):
@@ -106,7 +125,7 @@ class GrowingCluster:
             self._head.wait(30)
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error):
-                if any(f"{self.folder}/r" in word for word in process.cmdline()):
+                if self._owns(process.cmdline()):
                     process.kill()
 
 

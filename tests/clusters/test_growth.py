@@ -16,10 +16,10 @@ from growing import GrowingCluster, growing_cluster  # type: ignore[import-not-f
 from small_experiment import sentences  # type: ignore[import-not-found]
 
 pytestmark = pytest.mark.ray
-TEXTS = 40_000
+TEXTS = 300_000
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def cluster() -> Iterator[GrowingCluster]:
     with tempfile.TemporaryDirectory(prefix="g", dir="/tmp") as short:
         with growing_cluster(Path(short), port=6731, node={"CPU": 1}, most=1) as running:
@@ -32,15 +32,16 @@ class Command:
     Args:
         words: The command's words.
         folder: Where it runs; a folder that has nothing to do with the cluster.
+        environment: Further variables.
     """
 
-    def __init__(self, words: list[str], folder: Path) -> None:
+    def __init__(self, words: list[str], folder: Path, environment: dict[str, str]) -> None:
         folder.mkdir(exist_ok=True)
         self.lines: list[tuple[float, str]] = []
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "stillhouse", *words],
+            [sys.executable, "-m", "stillhouse.cli.main", *words],
             cwd=folder,
-            env={**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"},
+            env={**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", **environment},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -69,11 +70,11 @@ def test_a_sweep_brings_its_nodes_and_frees_them(
 ) -> None:
     (tmp_path / "words.txt").write_text("\n".join(sentences(TEXTS)))
     words = (
-        f"sweep mse --corpus {tmp_path}/words.txt --teacher {tiny_model} --layers 0 --sentences 0 "
-        "--max-length 16 --distil-budget 20000 --trials 6 --scheduler none --set compute=float32 "
+        f"sweep mse --corpus {tmp_path}/words.txt --teacher {tiny_model} --layers [0] --sentences 0 "
+        "--max-length 16 --distil-budget 60000 --trials 6 --scheduler none "
         f"--address {cluster.address} --root {tmp_path}/runs --json {tmp_path}/r.json"
     )
-    sweep = Command(words.split(), tmp_path / "elsewhere")
+    sweep = Command(words.split(), tmp_path / "elsewhere", cluster.client)
     sweep.wait_for("waiting up to 15 min for nodes: a trial needs 1 CPU", 120)
     sweep.wait_for("joined with 1 CPU: 2 nodes", 120)
     sweep.wait_for(r"embedding: [1-9]", 240)
@@ -82,4 +83,38 @@ def test_a_sweep_brings_its_nodes_and_frees_them(
     assert sweep.process.wait(900) == 0, sweep.said
     report = json.loads((tmp_path / "r.json").read_text())
     assert [trial["state"] for trial in report["trials"]] == ["COMPLETE"] * 6
-    print(sweep.said)
+    deadline = time.monotonic() + 120
+    while cluster.raylets() > 1:
+        assert time.monotonic() < deadline, "nodes that nobody needs must go"
+        time.sleep(1)
+
+
+def test_a_need_that_no_node_has_is_refused_in_time(cluster: GrowingCluster, tmp_path: Path) -> None:
+    sweep = Command(
+        f"sweep mse --cpus-per-worker 2 --address {cluster.address} --root {tmp_path}/runs".split(),
+        tmp_path / "elsewhere",
+        cluster.client,
+    )
+    began = time.monotonic()
+    assert sweep.process.wait(120) == 2 and time.monotonic() - began < 60, sweep.said
+    assert "the workers of a trial must fit on the cluster" in sweep.said
+    assert "autoscaler='it has no such nodes, or is at its limit'" in sweep.said
+
+
+def test_the_limits_on_the_head_are_known_to_a_driver_elsewhere(cluster: GrowingCluster) -> None:
+    """Ray's launcher leaves its configuration in the home of the head's user, not of the client's."""
+    kinds = {"head": {"resources": {"CPU": 0}}, "gpu": {"resources": {"CPU": 4, "GPU": 1}, "max_workers": 3}}
+    content = {"head_node_type": "head", "max_workers": 8, "available_node_types": kinds}
+    (cluster.folder / "ray_bootstrap_config.yaml").write_text(json.dumps(content))
+    script = (
+        "import ray, sys; from stillhouse.cluster.nodes import nodes_to_come; "
+        "ray.init(sys.argv[1], log_to_driver=False, logging_level='ERROR'); print(nodes_to_come())"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", script, cluster.address],
+        env={**os.environ, **cluster.client},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert "[({'CPU': 0.0}, 1.0), ({'CPU': 4.0, 'GPU': 1.0}, 3.0)]" in told.stdout, told.stderr

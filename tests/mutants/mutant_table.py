@@ -3244,8 +3244,8 @@ GROWTH = [
         "cluster/membership.py",
         "cluster/test_membership.py",
         (
-            "if remark not in self._told:",
-            "if True:",
+            "if remark not in self._told]",
+            "]",
             "what cannot be started is told at every look",
         ),
     ),

@@ -2,7 +2,7 @@
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,16 +80,16 @@ class Membership:
         if now.launching and now.launching != self._starting:
             say(f"  the autoscaler is starting {', '.join(now.launching)}")
         self._starting = now.launching
-        failed = [f"could not start {each}: what needs it waits." for each in now.failed]
-        impossible = [
-            f"cannot start a node for {in_words(shape)} now, since it has no such nodes or is at its limit: "
-            "what needs it waits until others end."
-            for shape in now.impossible
-        ]
-        for remark in [*failed, *impossible]:
-            if remark not in self._told:
-                warn(f"the autoscaler {remark}")
-        self._told |= {*failed, *impossible}
+        for failed in self._news(now.failed):
+            warn(f"the autoscaler could not start {failed}: what needs it waits.")
+        for room in self._news(in_words(shape) for shape in now.impossible):
+            say(f"  no node for {room} can be started now: the autoscaler is at its limit, or has none")
+
+    def _news(self, remarks: Iterable[str]) -> list[str]:
+        """Those that were not told yet."""
+        news = [remark for remark in dict.fromkeys(remarks) if remark not in self._told]
+        self._told.update(news)
+        return news
 
 
 @contextlib.contextmanager

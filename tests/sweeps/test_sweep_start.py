@@ -37,7 +37,8 @@ def connections(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(session_module, "connect", lambda *_, **__: asked.append("connected"))
     monkeypatch.setattr(session_module, "disconnect", lambda: asked.append("left"))
     monkeypatch.setattr(session_module, "cluster_device", lambda device: device)
-    monkeypatch.setattr(sweep_module, "concurrency", lambda *_: 1)
+    monkeypatch.setattr(session_module, "wait_for_room", lambda *_, **__: None)
+    monkeypatch.setattr(sweep_module, "Slots", lambda *_: lambda: 1)
     monkeypatch.setattr(sweep_module, "refuse_hidden_root", lambda _: None)
     monkeypatch.setattr("stillhouse.sweeps.search_and_deliver.search_and_deliver", search)
     return asked

@@ -1,5 +1,6 @@
 """How many trials run at once as nodes come and go, which ones can never fit, and waiting for nodes."""
 
+import itertools
 import math
 import pickle
 import time
@@ -207,6 +208,16 @@ def test_what_an_autoscaler_calls_impossible_is_refused_soon(cluster: Cluster, r
         wait_for_room(Need(gpus=8), 3600.0)
     with pytest.raises(BadInput, match="came within 60 min"):
         wait_for_room(Need(gpus=1), 3600.0)
+
+
+def test_a_moment_at_the_limit_is_waited_for(
+    cluster: Cluster, reserved: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An autoscaler at its limit calls impossible what it can start when others have ended."""
+    told = itertools.cycle([Autoscaler(impossible=({"CPU": 1.0, "GPU": 8.0},)), Autoscaler()])
+    monkeypatch.setattr(slots, "autoscaler", lambda: next(told))
+    cluster.looks = 9
+    wait_for_room(Need(gpus=8), 3600.0)
 
 
 def test_the_launched_cluster_can_grow_to_the_size_in_its_file(cluster: Cluster) -> None:

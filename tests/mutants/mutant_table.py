@@ -3226,8 +3226,8 @@ GROWTH = [
         ),
         (
             "            else:\n                refused_since = math.inf\n",
-            "            else:\n                refused_since = now\n",
-            "a need is refused that the autoscaler never called impossible",
+            "",
+            "a need is refused that the autoscaler called impossible for a moment, twice",
         ),
     ),
     *mistakes(

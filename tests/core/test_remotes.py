@@ -100,6 +100,22 @@ def test_a_reader_that_asks_for_the_path_alone_gets_the_files(remote: Remote, tm
     assert (folder / MANIFEST).exists() and (folder / "values.npy").stat().st_size == 20_000
 
 
+def test_what_a_killed_maker_left_goes_when_the_finished_artifact_comes(
+    remote: Remote, tmp_path: Path
+) -> None:
+    """It had published all of it, and was killed before its own manifest had its name."""
+    one = Workspace(tmp_path / "one", remote)
+    made(one)
+    one.publish(Thing())
+    here = Workspace(tmp_path / "two", remote)
+    folder = here.place(Thing())
+    (folder / "checkpoints").mkdir(parents=True)
+    for name in (f".{MANIFEST}.k2.tmp", "checkpoints/1.pt"):
+        (folder / name).write_bytes(b"half")
+    assert here.finished(Thing())
+    assert not [path for path in folder.rglob("*") if path.suffix in (".tmp", ".pt")]
+
+
 def test_the_manifest_is_the_last_thing_that_is_written(
     remote: Remote, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

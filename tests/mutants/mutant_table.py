@@ -2658,6 +2658,11 @@ REMOTES = [
             "an artifact is fetched into the folder in which another process makes it",
         ),
         (
+            "                remove_leftovers(folder)\n                remove_unfinished(folder)\n",
+            "",
+            "what a killed maker left stays beside what is fetched",
+        ),
+        (
             "        if whole:\n            self.publish(artifact)",
             "        if whole:\n            self.key(artifact)",
             "what a killed process finished but did not publish never is",

@@ -250,6 +250,9 @@ class Workspace:
         with locked(scratch.with_name(f"{scratch.name}.lock")), _unless_busy(lock_of(folder)) as free:
             # Another process may have fetched it meanwhile.
             if free and not (folder / MANIFEST).exists() and remote.fetch(key, folder, scratch):
+                # A process may have been killed here when it had published all, and not finished its own.
+                remove_leftovers(folder)
+                remove_unfinished(folder)
                 _published.add((remote, key))
         make_room(self.root, remote.has)
 

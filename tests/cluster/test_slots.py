@@ -46,6 +46,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
         monkeypatch.setattr(module, "nodes_up", lambda: told.up)
         monkeypatch.setattr(module, "nodes_to_come", lambda: told.to_come)
         monkeypatch.setattr(module, "autoscaler", lambda: told.autoscaler)
+    monkeypatch.setattr(resources, "started_here", lambda: False)
     return told
 
 
@@ -242,6 +243,8 @@ def test_kubernetes_runs_an_autoscaler_whatever_it_tells(
     assert not resources.grows()
     monkeypatch.setenv("RAY_USAGE_STATS_KUBERAY_IN_USE", "1")
     assert resources.grows()
+    monkeypatch.setattr(resources, "started_here", lambda: True)
+    assert not resources.grows(), "a Ray of one's own in a pod"
 
 
 def test_the_device_is_a_gpu_where_there_is_one_or_one_may_come(

@@ -26,6 +26,13 @@ def nodes_up() -> Nodes:
     return [(dict(shape), float(count)) for shape, count in alive.items()]
 
 
+def started_here() -> bool:
+    """Whether this process has started its Ray itself, which has one node for ever."""
+    import ray
+
+    return bool(ray._private.worker._global_node.is_head())
+
+
 def nodes_to_come() -> Nodes:
     """All nodes that an autoscaler may run at once; empty without one, or if nothing tells its limits.
 
@@ -39,7 +46,7 @@ def nodes_to_come() -> Nodes:
     if config is not None and config.node_group_configs:
         groups = ((group.resources, group.max_count) for group in config.node_group_configs)
         return _kinds((shape_of(resources), math.inf if n < 0 else n) for resources, n in groups)
-    if ray._private.worker._global_node.is_head():  # Started by this process.
+    if started_here():
         return []
     written = _launcher_file(ray.get_runtime_context().get_job_id())
     return launched(written) if written else []
@@ -58,7 +65,10 @@ def _launcher_file(job: str) -> str:
     if written or not any(HEAD in node["Resources"] for node in ray.nodes() if node["Alive"]):
         return written
     on_head = ray.remote(_read_launched).options(num_cpus=0, resources={HEAD: 0.001})
-    return str(ray.get(on_head.remote(), timeout=_READ_SECONDS))
+    try:
+        return str(ray.get(on_head.remote(), timeout=_READ_SECONDS))
+    except ray.exceptions.GetTimeoutError:
+        return ""
 
 
 def _read_launched() -> str:

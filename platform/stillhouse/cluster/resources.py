@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from stillhouse.cluster.nodes import HEAD, Nodes, autoscaler, nodes_to_come, nodes_up
+from stillhouse.cluster.nodes import HEAD, Nodes, autoscaler, nodes_to_come, nodes_up, started_here
 from stillhouse.core.console import say
 from stillhouse.core.errors import require
 
@@ -103,6 +103,8 @@ def cluster_device(device: str) -> str:
 
 def grows() -> bool:
     """Whether nodes may come: an autoscaler's limits are known, or one reports, or KubeRay runs one."""
+    if started_here():
+        return False
     return bool(nodes_to_come()) or autoscaler() is not None or _ON_KUBERNETES in os.environ
 
 

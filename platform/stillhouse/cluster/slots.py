@@ -83,6 +83,7 @@ def wait_for_room(need: Need, seconds: float | None = None, *, joined: bool = Tr
     Raises:
         BadInput: The nodes did not come in time, or none that may come has these resources.
     """
+    require((seconds or 0) >= 0, "--wait-for-nodes >= 0", wait_for_nodes=seconds)
     up, to_come = nodes_up(), nodes_to_come()
     if max(capacity(need, up), capacity(need, to_come)) >= need.workers:
         return

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-KEY_BYTES = 16
 _ON_DISK = 1 << 18
 _MERGED = 1 << 24
 """Keys of a run from which it is a file (4 MB), and from which it is not merged any more (256 MB)."""

@@ -122,7 +122,12 @@ def carry_out(injection: Injection, scenario: Scenario, scratch: Path) -> Result
             ends.append(scenario.run(root, counters, limit=injection.limit))
         what = "; ".join(each for each in said if each)
         result = Result(injection.fault, injection.scenario, injection.base, injection.seed, what)
-        return _checked(result, injection, scenario, root, counters, ends)
+        try:
+            return _checked(result, injection, scenario, root, counters, ends)
+        except Exception as error:  # What is there cannot even be read.
+            problem = f"reading what is there failed: {type(error).__name__}: {error}"
+            codes = tuple(end.code for end in ends)
+            return replace(result, problems=(problem,), codes=codes, equal=False)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

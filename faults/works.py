@@ -17,6 +17,9 @@ _SWEEP = ("s1",)
 
 def search_a_study(root: Path) -> int:
     """Drive a search to its end, one trial at a time; every third trial is stopped early, one diverges."""
+    from stillhouse.core.artifacts import remove_leftovers
+
+    remove_leftovers(root)  # As every start of a sweep does.
     search = _searcher(root)
     for turn in range(10 * TRIALS):
         config = search.suggest(f"tune{turn}")

@@ -6,6 +6,7 @@ from typing import Any
 
 import optuna
 import pytest
+from sqlalchemy import Engine, event
 from studies import DISCRETE, FULL, NUMERIC, drive, finish, quality, searcher  # type: ignore[import-not-found]
 
 from stillhouse.core.errors import BadInput
@@ -101,6 +102,25 @@ def test_unsuitable_samplers_are_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="`first` must lie within the space"):
         searcher(tmp_path, DISCRETE, first={"a": 4, "b": "x"})
     assert not (tmp_path / "study.db").exists()
+
+
+@pytest.mark.parametrize("statement", ["CREATE TABLE", "CREATE UNIQUE INDEX", "INSERT INTO version_info"])
+def test_a_process_that_is_killed_while_the_file_is_made_leaves_none(tmp_path: Path, statement: str) -> None:
+    """Optuna does not make an index that is missing, without which every start would begin another study."""
+
+    @event.listens_for(Engine, "before_cursor_execute")
+    def kill(_connection: Any, _cursor: Any, sql: str, *_: Any) -> None:
+        if statement in sql:
+            raise KeyboardInterrupt
+
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            searcher(tmp_path)
+    finally:
+        event.remove(Engine, "before_cursor_execute", kill)
+    assert not (tmp_path / "study.db").exists()
+    config = searcher(tmp_path).suggest("t")
+    assert searcher(tmp_path).suggest("other") == config, "the same study"
 
 
 def test_resuming_with_another_space_is_refused(tmp_path: Path) -> None:

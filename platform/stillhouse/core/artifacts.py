@@ -457,7 +457,7 @@ def remove_unfinished(folder: Path) -> None:
 
 def remove_leftovers(folder: Path) -> None:
     """Remove the temporary files and folders of a killed process; call it under the folder's lock."""
-    for leftover in folder.glob(".*.tmp"):
+    for leftover in [*folder.glob(".*.tmp"), *folder.glob(".*.tmp-journal")]:  # the second are SQLite's
         if leftover.is_dir():
             shutil.rmtree(leftover, ignore_errors=True)
         else:

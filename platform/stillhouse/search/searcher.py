@@ -28,6 +28,7 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 from ray.tune import Callback
 from ray.tune.search.searcher import Searcher
 
+from stillhouse.core.artifacts import replacing
 from stillhouse.core.errors import require
 from stillhouse.core.redaction import redacted
 from stillhouse.search.optuna_params import decode, distributions, encode
@@ -183,9 +184,12 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         if self._open_storage is None:
             optuna.logging.set_verbosity(optuna.logging.WARNING)
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            storage = optuna.storages.RDBStorage(
-                f"sqlite:///{self._path}", engine_kwargs={"connect_args": {"timeout": 60}}
-            )
+            if not self._path.exists():
+                # Tables and indices are many transactions. Without the index of the studies' names, which a
+                # killed process would not have made, every start would begin another study.
+                with replacing(self._path) as temporary:
+                    _opened(temporary).engine.dispose()
+            storage = _opened(self._path)
             study = optuna.create_study(
                 storage=storage, study_name=_STUDY, directions=self._directions, load_if_exists=True
             )
@@ -279,6 +283,12 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         if wrong:
             return TrialState.FAIL, None, f"the objective is not a finite number: {', '.join(wrong)}"
         return TrialState.COMPLETE, [float(v) for v in values if v is not None], None
+
+
+def _opened(path: Path) -> Any:
+    """Open an SQLite file as Optuna's storage; its tables are made if there are none."""
+    connecting = {"connect_args": {"timeout": 60}}
+    return optuna.storages.RDBStorage(f"sqlite:///{path}", engine_kwargs=connecting)
 
 
 class ExplainErrors(Callback):  # type: ignore[misc]

@@ -3225,7 +3225,7 @@ GROWTH = [
             "what was reserved while nodes were waited for stays reserved",
         ),
         (
-            "    return any(impossible == worker for impossible in found.impossible)",
+            "    return _bundle(need) in found.impossible",
             "    return bool(found.impossible)",
             "a need is refused because another one is impossible",
         ),

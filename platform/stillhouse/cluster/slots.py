@@ -140,8 +140,7 @@ def _reserved(need: Need) -> Iterator[Any]:
     """A placement group for the workers of a trial: pending ones are demand, and end with this process."""
     import ray
 
-    worker = {name: amount for name, amount in need.worker.items() if amount}
-    group = ray.util.placement_group([worker] * need.workers)
+    group = ray.util.placement_group([_bundle(need)] * need.workers)
     try:
         yield group
     finally:
@@ -150,5 +149,9 @@ def _reserved(need: Need) -> Iterator[Any]:
 
 def _asks(need: Need, found: Autoscaler) -> bool:
     """Whether what the autoscaler calls impossible is this need."""
-    worker = {name: amount for name, amount in need.worker.items() if amount}
-    return any(impossible == worker for impossible in found.impossible)
+    return _bundle(need) in found.impossible
+
+
+def _bundle(need: Need) -> dict[str, float]:
+    """What one worker reserves; Ray takes no zeros."""
+    return {name: amount for name, amount in need.worker.items() if amount}

@@ -22,9 +22,9 @@ test: $(READY)   ## the tests, in three processes
 	$(BIN)/python -m pytest tests -m "not long" --numprocesses 3 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 test-long: $(READY) ## the other tests: more sweeps on Ray, every family of models in slow runtimes, the runner of `mutants`
-	$(BIN)/python -m pytest tests -m long --numprocesses 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(BIN)/python -m pytest tests --ignore=tests/clusters -m long --numprocesses 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
-cluster-test: $(CLUSTERS) ## every file of clusters/ against a simulated AWS, Google Cloud's API and Kubernetes' schemas
+cluster-test: $(CLUSTERS) ## clusters/ against a simulated AWS, Google Cloud's API and Kubernetes' schemas; a cluster that grows and shrinks
 	$(BIN)/python -m pytest tests/clusters $(ARGS)
 
 mutants: $(READY) ## make deliberate mistakes one at a time in a copy, and name those that no test notices

@@ -15,7 +15,7 @@ import pytest
 from growing import GrowingCluster, growing_cluster  # type: ignore[import-not-found]
 from small_experiment import sentences  # type: ignore[import-not-found]
 
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.ray, pytest.mark.long]  # `make cluster-test` runs it.
 TEXTS = 300_000
 
 

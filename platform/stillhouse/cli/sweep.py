@@ -58,12 +58,13 @@ def add_search(command: ArgumentParser) -> None:
     search.add_argument(
         "--concurrency", type=int, default=0, metavar="N", help="trials at once; default: what fits"
     )
-    search.add_argument("--register", default="", metavar="NAME", help="name in the MLflow model registry")
     search.add_argument(
-        "--register-anyway",
-        action="store_true",
-        help="register a champion that loses on the test split too",
+        "--register",
+        default="",
+        metavar="NAME",
+        help="name in the MLflow model registry (--register-anyway: even if it loses)",
     )
+    search.add_argument("--register-anyway", action="store_true", help=SUPPRESS)  # In the line above.
 
 
 def _one_of(names: list[str]) -> str:

@@ -131,12 +131,13 @@ def test_an_address_without_host_or_port_is_refused(where: str, monkeypatch: pyt
 
 
 class OnNode:
-    """A remote function that is called here, with what each node sees."""
+    """A remote function that is called here; on some nodes it finds nothing, on some no lock."""
 
-    def __init__(self, sees: dict[str, bool]) -> None:
-        self.sees = sees
+    def __init__(self, *, blind: str = "", unlocked: str = "") -> None:
+        self.blind, self.unlocked = blind, unlocked
 
-    def __call__(self, _function: Any) -> "OnNode":
+    def __call__(self, function: Any) -> "OnNode":
+        self.function = function
         return self
 
     def options(self, *, num_cpus: float, scheduling_strategy: Any) -> "OnNode":
@@ -144,12 +145,12 @@ class OnNode:
         self.node = scheduling_strategy.node_id
         return self
 
-    def remote(self, path: str) -> bool:
-        assert Path(path).exists(), "the driver has written it before"
-        return self.sees[self.node]
+    def remote(self, path: str) -> Any:
+        found, is_locked = self.function(path if self.node != self.blind else f"{path}-elsewhere")
+        return found, is_locked and self.node != self.unlocked
 
 
-def test_a_node_without_the_root_is_named_by_host_and_address(
+def test_a_node_without_the_root_or_without_its_locks_is_named_by_host_and_address(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ids = {"a" * 56: ("head", "10.0.0.4"), "b" * 56: ("gpu-1", "10.0.0.7")}
@@ -165,9 +166,16 @@ def test_a_node_without_the_root_is_named_by_host_and_address(
     ]
     monkeypatch.setattr("ray.nodes", lambda: nodes)
     monkeypatch.setattr("ray.get", lambda seen, timeout: seen)
-    monkeypatch.setattr("ray.remote", OnNode(dict.fromkeys(ids, True)))
+    monkeypatch.setattr("ray.remote", OnNode())
     cluster.refuse_hidden_root(tmp_path)
-    monkeypatch.setattr("ray.remote", OnNode({"a" * 56: True, "b" * 56: False}))
+    monkeypatch.setattr("ray.remote", OnNode(unlocked="b" * 56))
+    with pytest.raises(BadInput, match=r"must see the locks of files.*node='gpu-1.*NFS 4"):
+        cluster.refuse_hidden_root(tmp_path)
+    for node in nodes_alive():
+        cluster.warn_of_hidden_root(node, tmp_path)
+    said = capsys.readouterr().err
+    assert "node gpu-1 (10.0.0.7) does not see those in" in said and "head" not in said
+    monkeypatch.setattr("ray.remote", OnNode(blind="b" * 56))
     with pytest.raises(
         BadInput, match=r"node='gpu-1 \(10\.0\.0\.7\)'\. Give a folder on a shared file system"
     ):

@@ -6,6 +6,7 @@ import resource
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,7 @@ from stillhouse.core.artifacts import (
     write_json,
     write_manifest,
 )
+from stillhouse.core.console import never_silent
 from stillhouse.core.errors import BadInput, Hindered
 from stillhouse.plan.data import TextTable
 
@@ -40,6 +42,22 @@ def test_a_failed_write_keeps_the_old_file_and_leaves_no_temporary_files(tmp_pat
         raise RuntimeError
     assert path.read_bytes() == b"old"
     assert os.listdir(tmp_path) == ["file"]
+
+
+def test_who_waits_for_another_command_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lock, done = tmp_path / "stores" / "words-12.lock", threading.Event()
+
+    def wait() -> None:
+        with never_silent(every_s=0.2), locked(lock):
+            done.set()
+
+    with locked(lock):
+        waiting = threading.Thread(target=wait)
+        waiting.start()
+        assert not done.wait(1.5)
+    waiting.join(30)
+    assert done.is_set()
+    assert "waiting for another command, which makes stores/words-12: for" in capsys.readouterr().out
 
 
 def test_a_full_disk_is_reported_in_plain_words(tmp_path: Path) -> None:

@@ -392,10 +392,10 @@ def contents(root: Path) -> dict[str, str]:
 
 
 @pytest.mark.ray
-def test_a_second_writer_is_refused(job: Job, resumed: dict[str, Any], capsys: Any) -> None:
-    with locked(job.root / ".lock"):
+def test_a_second_command_for_one_sweep_is_refused(job: Job, resumed: dict[str, Any], capsys: Any) -> None:
+    with locked(job.folder.with_name(f".{job.folder.name}.lock")):
         assert main(["sweep", "ibkd", *job.arguments()]) == 2
-    assert "must have one writer" in capsys.readouterr().err
+    assert "a sweep must be run by one command at a time" in capsys.readouterr().err
 
 
 @pytest.mark.ray

@@ -1,4 +1,4 @@
-"""The start of a sweep, up to its first trial: one writer, the same search, and enough rows, without Ray."""
+"""The start of a sweep, up to its first trial: one command, the same search, and enough rows, without Ray."""
 
 import contextlib
 import dataclasses
@@ -20,6 +20,7 @@ from stillhouse.sweeps import sweep as sweep_module
 from stillhouse.sweeps.checks import sweep_options
 from stillhouse.sweeps.session import session
 from stillhouse.sweeps.sweep import sweep
+from stillhouse.sweeps.verify import verify
 
 
 class Began(Exception):
@@ -119,18 +120,15 @@ def test_the_teacher_is_found_once(
     assert found == [str(tiny_model)]
 
 
-def test_a_workspace_has_one_writer_and_is_checked_before_ray_is_started(
+def test_a_workspace_is_not_repaired_meanwhile_and_is_checked_before_ray_is_started(
     tmp_path: Path, connections: list[str]
 ) -> None:
     """What is checked is read under the lock."""
     (tmp_path / "known").mkdir()
 
     def check() -> None:
-        with (
-            pytest.raises(BadInput, match="one writer"),
-            locked(tmp_path / ".lock", wait=False, held="one writer"),
-        ):
-            pass
+        with pytest.raises(BadInput, match="must have no writer while it is repaired"):
+            verify(tmp_path, repair=True)
         write_json(tmp_path / "known" / "seen.json", {})
         raise BadInput("another search")
 
@@ -141,6 +139,56 @@ def test_a_workspace_has_one_writer_and_is_checked_before_ray_is_started(
     with session(tmp_path, device="cpu", local=False, check=lambda: None) as (workspace, device):
         assert (workspace.root, device) == (tmp_path, "cpu")
     assert connections == ["connected", "left"]
+
+
+def test_a_workspace_under_repair_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session_module, "_REPAIR_S", 0.2)
+    with (
+        locked(tmp_path / ".lock"),
+        pytest.raises(BadInput, match="must not be under repair"),
+        session(tmp_path, device="cpu", local=True),
+    ):
+        raise AssertionError("refused")
+
+
+def test_several_commands_may_work_in_a_workspace_and_tidy_up_only_alone(tmp_path: Path) -> None:
+    """What the first one is writing must not be taken for what a killed writer left."""
+    scrap, run = tmp_path / ".workspace.json.1.tmp", tmp_path / "ray" / "distil-0"
+    with session(tmp_path, device="cpu", local=True):
+        scrap.write_text("half")
+        run.mkdir(parents=True)
+        with session(tmp_path, device="cpu", local=True):
+            assert scrap.exists()
+        assert scrap.exists() and run.exists()
+    assert not run.exists()
+    with session(tmp_path, device="cpu", local=True):
+        assert not scrap.exists()
+
+
+def test_a_sweep_is_run_by_one_command_at_a_time(
+    tmp_path: Path, tiny_model: Path, connections: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sweeps of other names run beside it."""
+    options = options_of(tmp_path, tiny_model, Categorical((8,)))
+    refused: list[str] = []
+
+    def meanwhile(*_: Any) -> None:
+        with pytest.raises(BadInput, match="another one runs 's' in") as refusal:
+            sweep(options)
+        refused.append(str(refusal.value))
+        monkeypatch.setattr("stillhouse.sweeps.search_and_deliver.search_and_deliver", began)
+        with pytest.raises(Began):
+            sweep(dataclasses.replace(options, name="other"))
+        raise Began
+
+    def began(*_: Any) -> None:
+        raise Began
+
+    monkeypatch.setattr("stillhouse.sweeps.search_and_deliver.search_and_deliver", meanwhile)
+    with pytest.raises(Began):
+        sweep(options)
+    assert len(refused) == 1 and "--name" in refused[0]
+    assert connections == ["connected", "connected", "left", "left"], "the second was refused before Ray"
 
 
 def test_what_ray_train_leaves_behind_is_removed_at_the_end(tmp_path: Path) -> None:

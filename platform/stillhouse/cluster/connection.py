@@ -8,10 +8,11 @@ import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from stillhouse.cluster.membership import Node, nodes_alive
 from stillhouse.cluster.probe import no_cluster, require_answer
+from stillhouse.core.artifacts import locked
 from stillhouse.core.console import private_variables, warn
 from stillhouse.core.errors import BadInput, Hindered, require
 from stillhouse.core.integrity import VERIFY
@@ -27,6 +28,8 @@ _NEW_NODES_SECONDS = 900
 _ANSWER_SECONDS = 15
 """How long a cluster may take to answer."""
 _SHARE = "Give a folder on a shared file system with --root, or keep it in a --remote."
+_LOCKS = "every node of the cluster must see the locks of files"
+_SHARE_WITH_LOCKS = "Mount it with locks across nodes (NFS 4, Lustre with -o flock), or give a --remote."
 _LOOK_SECONDS = 0.5
 _leaving = threading.Event()
 """Ends the watch over the newest local Ray; each has an event of its own."""
@@ -190,45 +193,68 @@ def disconnect() -> None:
 
 
 def refuse_hidden_root(root: Path) -> None:
-    """Refuse a workspace that another node of the cluster cannot see.
+    """Refuse a workspace that another node of the cluster cannot share.
 
     Raises:
-        BadInput: A node does not find a file that the driver has just written there.
+        BadInput: A node does not find a file that the driver has just written there, or does not find it
+            locked though the driver has locked it.
     """
     nodes = nodes_alive()
     if len(nodes) < 2:
         return
     for node in nodes:
+        seen = shares(node, root)
         require(
-            sees(node, root),
+            seen.found,
             "every node of the cluster must see the workspace",
             root=str(root),
             node=node.name,
             remedy=_SHARE,
         )
+        require(seen.locked, _LOCKS, root=str(root), node=node.name, remedy=_SHARE_WITH_LOCKS)
 
 
 def warn_of_hidden_root(node: Node, root: Path) -> None:
-    """Warn if a node that has joined later cannot see the workspace."""
-    if not sees(node, root):
+    """Warn if a node that has joined later cannot share the workspace."""
+    seen = shares(node, root)
+    if not seen.found:
         warn(f"node {node.name} does not see the workspace {root}: what is placed there fails. {_SHARE}")
+    elif not seen.locked:
+        warn(f"{_LOCKS}, but node {node.name} does not see those in {root}. {_SHARE_WITH_LOCKS}")
 
 
-def sees(node: Node, root: Path) -> bool:
-    """Whether a node finds a file that this process has just written into a folder."""
+class Seen(NamedTuple):
+    """What a node sees of a file that this process has just written and locked.
+
+    Attributes:
+        found: Whether it finds the file.
+        locked: Whether it finds it locked.
+    """
+
+    found: bool
+    locked: bool
+
+
+def shares(node: Node, root: Path) -> Seen:
+    """What a node sees of a file that this process writes into a folder, and locks."""
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-    root.mkdir(parents=True, exist_ok=True)
     probe = root / f".seen-{os.getpid()}-{node.id}"
-    probe.touch()
     try:
-        where = NodeAffinitySchedulingStrategy(node.id, soft=False)
-        on_node = ray.remote(_exists).options(num_cpus=0, scheduling_strategy=where)
-        return bool(ray.get(on_node.remote(str(probe)), timeout=120))
+        with locked(probe):
+            where = NodeAffinitySchedulingStrategy(node.id, soft=False)
+            on_node = ray.remote(_seen).options(num_cpus=0, scheduling_strategy=where)
+            return Seen(*ray.get(on_node.remote(str(probe)), timeout=120))
     finally:
         probe.unlink(missing_ok=True)
 
 
-def _exists(path: str) -> bool:
-    return Path(path).exists()
+def _seen(path: str) -> tuple[bool, bool]:
+    if not Path(path).exists():
+        return False, False
+    try:
+        with locked(Path(path), wait=False):
+            return True, False
+    except BadInput:
+        return True, True

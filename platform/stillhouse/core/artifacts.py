@@ -11,13 +11,14 @@ import re
 import shutil
 import tempfile
 import threading
+import time
 import tokenize
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import IO, TYPE_CHECKING, Any, Protocol
 
 from stillhouse.core.cache import make_room, use
-from stillhouse.core.console import warn
+from stillhouse.core.console import doing, warn
 from stillhouse.core.errors import (
     BadInput,
     Hindered,
@@ -60,6 +61,8 @@ CHECKPOINTS, PARTS = "checkpoints", "parts"
 """Subfolders that an artifact has only while it is made."""
 MARKER, _MARKER_COPY = "workspace.json", "workspace.copy.json"
 _DAMAGED = "unknown"
+LOCK = ".lock"
+"""File of a workspace whose lock every command shares; `verify --repair` wants it for itself."""
 _FINGERPRINTED = ("corpora", "tokens", "stores", "examples", "collections", "stages", "sweeps")
 """Folders whose content depends on the format. Version 0.1 did not mark its workspaces."""
 _LARGE = frozenset({"stores"})
@@ -557,15 +560,63 @@ def locked(path: Path, *, wait: bool = True, held: str = "") -> Iterator[None]:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        except BlockingIOError:
-            raise BadInput(held or f"{path} must be free, but another process holds it.") from None
+        if not _flock(file, fcntl.LOCK_EX):
+            if not wait:
+                raise BadInput(held or f"{path} must be free, but another process holds it.")
+            with doing(f"waiting for another command, which makes {path.parent.name}/{path.stem}"):
+                fcntl.flock(file, fcntl.LOCK_EX)
         _held[path] = threading.get_ident()
         try:
             yield
         finally:
             del _held[path]
+
+
+@contextlib.contextmanager
+def shared(
+    path: Path,
+    *,
+    first: Callable[[], None],
+    last: Callable[[], None],
+    seconds: float,
+    held: str = "",
+) -> Iterator[None]:
+    """Hold a file lock together with others that share it, which keeps those out that want it for themselves.
+
+    Args:
+        path: The lock file, which is created and left behind.
+        first: Called at the beginning, while no other process holds the lock in any way; not called where
+            another one shares it.
+        last: Likewise at the end.
+        seconds: How long to wait for a process that holds it for itself.
+        held: Message of the refusal.
+
+    Raises:
+        BadInput: Another process holds it for itself, and has not let go in time.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as file:
+        if _flock(file, fcntl.LOCK_EX):
+            first()
+        deadline = time.monotonic() + seconds
+        while not _flock(file, fcntl.LOCK_SH):
+            if time.monotonic() > deadline:
+                raise BadInput(held or f"{path} must be free, but another process holds it for itself.")
+            time.sleep(0.1)
+        try:
+            yield
+        finally:
+            if _flock(file, fcntl.LOCK_EX):
+                last()
+
+
+def _flock(file: IO[str], kind: int) -> bool:
+    """Take a lock of a kind, or change to it, unless another process is in the way."""
+    try:
+        fcntl.flock(file, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def lock_of(folder: Path) -> Path:

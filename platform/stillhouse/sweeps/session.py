@@ -1,4 +1,7 @@
-"""A workspace with one writer, and Ray unless the work is local: what every command and call works in."""
+"""A workspace, and Ray unless the work is local: what every command and call works in.
+
+Several commands may work in one workspace: who makes an artifact holds its lock, and the others wait for it.
+"""
 
 import contextlib
 import shutil
@@ -9,11 +12,22 @@ from stillhouse.cluster.connection import RUNS, connect, disconnect, joins, warn
 from stillhouse.cluster.membership import Node, nodes_watched
 from stillhouse.cluster.resources import Need, cluster_device
 from stillhouse.cluster.slots import wait_for_room
-from stillhouse.core.artifacts import FORMAT, MANIFEST, Workspace, locked, remove_leftovers, remove_unfinished
+from stillhouse.core.artifacts import (
+    FORMAT,
+    LOCK,
+    MANIFEST,
+    Workspace,
+    remove_leftovers,
+    remove_unfinished,
+    shared,
+)
 from stillhouse.core.console import diverted_chatter, doing, never_silent
 from stillhouse.core.notes import NOTES, fetch_notes, publish_notes
 from stillhouse.core.remotes import remote_at
 from stillhouse.core.signals import signals_kept
+
+_REPAIR_S = 10.0
+"""How long to wait for a repair of the workspace, or for another command that tidies it up."""
 
 
 def opened_workspace(root: Path, remote: str = "") -> Workspace:
@@ -41,7 +55,7 @@ def session(
     check: Callable[[], None] | None = None,
     remote: str = "",
 ) -> Iterator[tuple[Workspace, str]]:
-    """Yield the workspace, locked, and the device.
+    """Yield the workspace, in which nothing is repaired meanwhile, and the device.
 
     Args:
         root: The workspace's folder.
@@ -51,29 +65,29 @@ def session(
         need: Resources of one training run, for which nodes are waited for; None waits for none.
         wait_s: Seconds to wait for them at most; None takes what suits the cluster, see `wait_for_room`.
         verbose: Whether the output of the libraries is shown.
-        check: Called once the workspace is locked, before Ray starts, to refuse what contradicts the
+        check: Called before Ray starts, to refuse what contradicts the
             workspace's content; None checks nothing.
         remote: Address of the remote in which artifacts are kept for all nodes; empty for none.
 
     Raises:
-        BadInput: Another run writes the workspace, the remote cannot be used, ``check`` refuses, or a run
+        BadInput: The workspace is being repaired, the remote cannot be used, ``check`` refuses, or a run
             needs more than the cluster has or gets in time.
     """
     workspace = opened_workspace(root, remote)
     workspace.claim()
-    held = f"{root} must have one writer, but another run is going on there. Wait for it, or give --root."
+    held = f"{root} must not be under repair, but `verify --repair` is going on there. Wait for it."
     with (
-        locked(root / ".lock", wait=False, held=held),
+        shared(
+            root / LOCK,
+            first=lambda: _tidy(root),
+            last=lambda: _remove_runs(root),
+            seconds=_REPAIR_S,
+            held=held,
+        ),
         diverted_chatter(root / "logs", verbose=verbose),
         never_silent(),
         doing("working"),
     ):
-        # No other process writes files here now; unfinished artifacts have locks of their own.
-        finished = [manifest.parent for manifest in root.glob(f"*/*/{MANIFEST}")]
-        for folder in (root, *(root / name for name in NOTES), *finished):
-            remove_leftovers(folder)
-        for folder in finished:  # Its maker may have ended between the manifest and this.
-            remove_unfinished(folder)
         fetch_notes(workspace)
         if check is not None:
             check()
@@ -92,8 +106,20 @@ def session(
         finally:
             if not local:
                 disconnect()
-            # A trial that takes too long to stop is ended by Tune, and leaves its folder.
-            shutil.rmtree(root / RUNS, ignore_errors=True)
+
+
+def _tidy(root: Path) -> None:
+    """Remove what killed commands left; no other process may write files of finished artifacts meanwhile."""
+    finished = [manifest.parent for manifest in root.glob(f"*/*/{MANIFEST}")]
+    for folder in (root, *(root / name for name in NOTES), *finished):
+        remove_leftovers(folder)
+    for folder in finished:  # Its maker may have ended between the manifest and this.
+        remove_unfinished(folder)
+
+
+def _remove_runs(root: Path) -> None:
+    """Remove what a trial left that took too long to stop and was ended by Tune."""
+    shutil.rmtree(root / RUNS, ignore_errors=True)
 
 
 def _greet(node: Node, root: Path, remote: str) -> None:

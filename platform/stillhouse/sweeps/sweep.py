@@ -1,12 +1,14 @@
 """A sweep, from a corpus to the best student: prepare, search, compare, deliver. The same call resumes it."""
 
+import contextlib
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from stillhouse.cluster.connection import refuse_hidden_root
 from stillhouse.cluster.slots import Slots
-from stillhouse.core.artifacts import Workspace, remove_leftovers
+from stillhouse.core.artifacts import Workspace, locked, remove_leftovers
 from stillhouse.core.console import doing, say, warn
 from stillhouse.core.errors import BadInput
 from stillhouse.core.identity import canonical, fingerprint
@@ -38,22 +40,25 @@ def sweep(options: SweepOptions) -> dict[str, Any]:
         ``champion``, ``teacher``, ``baseline``, ``untrained`` and ``trials``, as ``--json`` writes them.
 
     Raises:
-        BadInput: Another process writes to this workspace, the sweep of this name has another space or other
+        BadInput: Another command runs this sweep, the sweep of this name has another space or other
             data, a point of the space has a batch larger than the rows that it would train on, or a single
             trial needs more resources than the cluster has.
     """
     clock, began = Clock(), time.monotonic()
-    with session(
-        options.root.resolve(),
-        device=options.device,
-        local=False,
-        address=options.address,
-        need=options.need,
-        wait_s=options.wait_s,
-        verbose=options.verbose,
-        check=lambda: _check_folder(options),
-        remote=options.remote,
-    ) as (workspace, device):
+    with (
+        contextlib.ExitStack() as held,
+        session(
+            options.root.resolve(),
+            device=options.device,
+            local=False,
+            address=options.address,
+            need=options.need,
+            wait_s=options.wait_s,
+            verbose=options.verbose,
+            check=lambda: held.enter_context(_checked_folder(options)),
+            remote=options.remote,
+        ) as (workspace, device),
+    ):
         options = options.on(device)
         slots = _slots(options)
         if workspace.remote is None:
@@ -137,12 +142,19 @@ def open_sweep(options: SweepOptions, prepared: Prepared, workspace: Workspace) 
     return folder
 
 
-def _check_folder(options: SweepOptions) -> None:
-    """Refuse another search under an existing name, and heal or fetch the study of the same one."""
-    workspace = Workspace(options.root.resolve(), remote_at(options.remote))
-    PublishedSweep(workspace, sweep_folder(options)).restore()
-    check_same_sweep(options)
-    heal_study(sweep_folder(options))
+@contextlib.contextmanager
+def _checked_folder(options: SweepOptions) -> Iterator[None]:
+    """Hold the sweep for this command; refuse another search under its name, and heal or fetch its study."""
+    folder = sweep_folder(options)
+    held = (
+        f"a sweep must be run by one command at a time, but another one runs {options.name!r} in "
+        f"{options.root}. Wait for it, or give another --name."
+    )
+    with locked(folder.with_name(f".{folder.name}.lock"), wait=False, held=held):
+        PublishedSweep(Workspace(options.root.resolve(), remote_at(options.remote)), folder).restore()
+        check_same_sweep(options)
+        heal_study(folder)
+        yield
 
 
 def check_same_sweep(options: SweepOptions) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from stillhouse.core.artifacts import (
     CHECKPOINTS,
+    LOCK,
     MANIFEST,
     MARKER,
     Workspace,
@@ -134,7 +135,7 @@ def verify(root: Path, *, repair: bool = False) -> list[Checked]:
     if not repair:
         return list(_all(workspace))
     held = f"{root} must have no writer while it is repaired, but a run is going on there. Wait for it."
-    with locked(root / ".lock", wait=False, held=held):
+    with locked(root / LOCK, wait=False, held=held):
         return [_mended(checked) for checked in _all(workspace)]
 
 

@@ -3330,6 +3330,64 @@ GROWTH = [
         ),
     ),
 ]
+TOGETHER = [
+    *mistakes(
+        "cluster/leases.py",
+        "cluster/test_leases.py",
+        (
+            'if other not in ("", holder) and now < until:',
+            'if other not in ("", holder):',
+            "the lease of a dead node is never free",
+        ),
+        (
+            '        if self._held.get(key, ("",))[0] == holder:\n',
+            "        if True:\n",
+            "a lease is given back by another than its holder",
+        ),
+        (
+            "while not ended.wait(_RENEW_S):",
+            "while False:",
+            "a lease ends while its holder works",
+        ),
+        (
+            "        if workspace.remote is None or not _on_cluster():\n",
+            "        if not _on_cluster():\n",
+            "nodes that share a disk ask for leases",
+        ),
+    ),
+    *mistakes(
+        "core/artifacts.py",
+        "sweeps/test_sweep_start.py",
+        (
+            "        if _flock(file, fcntl.LOCK_EX):\n            first()\n",
+            "        first()\n",
+            "a command removes what another is writing",
+        ),
+        (
+            "            if _flock(file, fcntl.LOCK_EX):\n                last()\n",
+            "            last()\n",
+            "a command removes what another's trials need",
+        ),
+    ),
+    *mistakes(
+        "sweeps/sweep.py",
+        "sweeps/test_sweep_start.py",
+        (
+            '    with locked(folder.with_name(f".{folder.name}.lock"), wait=False, held=held):\n',
+            "    with contextlib.nullcontext(held):\n",
+            "two commands write one study",
+        ),
+    ),
+    *mistakes(
+        "cluster/connection.py",
+        "cluster/test_connection.py",
+        (
+            "        require(seen.locked, _LOCKS, root=str(root), node=node.name, remedy=_SHARE_WITH_LOCKS)\n",
+            "",
+            "a file system whose locks end at a node is taken",
+        ),
+    ),
+]
 MUTANTS: list[Mutant] = [
     *LOSSES,
     *OBJECTIVES,
@@ -3346,4 +3404,5 @@ MUTANTS: list[Mutant] = [
     *PLANS,
     *HEALING,
     *GROWTH,
+    *TOGETHER,
 ]

@@ -9,10 +9,10 @@ from typing import BinaryIO
 import numpy as np
 import numpy.typing as npt
 
+from stillhouse.cluster.leases import making
 from stillhouse.core.artifacts import (
     MANIFEST,
     Workspace,
-    locked,
     mapped_array,
     read_manifest,
     remove_leftovers,
@@ -46,7 +46,7 @@ def build_tokens(
     folder = workspace.path(token_table)
     if workspace.finished(token_table):
         return
-    with locked(folder.with_suffix(".lock")):
+    with making(workspace, token_table):
         if workspace.finished(token_table):
             return
         remove_leftovers(folder)

@@ -12,7 +12,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from stillhouse.core.artifacts import Workspace, locked, read_json, read_manifest, write_json, write_manifest
+from stillhouse.cluster.leases import making
+from stillhouse.core.artifacts import Workspace, read_json, read_manifest, write_json, write_manifest
 from stillhouse.core.errors import require
 from stillhouse.core.identity import canonical, fingerprint
 from stillhouse.core.types import Encoder, IntArray
@@ -66,7 +67,7 @@ def build_pool(workspace: Workspace, pool: Pool) -> Collection:
         BadInput: If the collection or a store is not finished.
     """
     folder = workspace.path(pool)
-    with locked(folder.with_suffix(".lock")):
+    with making(workspace, pool):
         if not workspace.finished(pool):
             _build(workspace, pool)
     made = read_manifest(folder)

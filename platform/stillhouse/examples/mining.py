@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from stillhouse.core.artifacts import Workspace, locked, remove_unfinished, write_array, write_manifest
+from stillhouse.cluster.leases import making
+from stillhouse.core.artifacts import Workspace, remove_unfinished, write_array, write_manifest
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.identity import canonical
 from stillhouse.core.types import FloatArray, IntArray
@@ -172,7 +173,7 @@ def build_mined(
     columns = {"query", "passage", COLUMN}
     require(set(examples.columns) == columns, f"columns = {columns}", columns=list(examples.columns))
     folder = workspace.path(examples)
-    with locked(folder.with_suffix(".lock")):
+    with making(workspace, examples):
         if not workspace.finished(examples):
             miner, without_vector = _miner(workspace, rule)
             make = spread(miner) if spread else lambda starts: miner.parts(starts, device)

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from stillhouse.core.artifacts import lock_of, locked, write_manifest
+from stillhouse.cluster.leases import making
+from stillhouse.core.artifacts import write_manifest
 from stillhouse.core.console import say
 from stillhouse.core.errors import require
 from stillhouse.core.identity import fingerprint
@@ -74,7 +75,7 @@ def word_vectors(
     }
     words = WordTable("published" if published else "counted", fingerprint(signature))
     folder = workspace.place(words)
-    with locked(lock_of(folder)):
+    with making(workspace, words):
         if not workspace.finished(words):
             counted = count_words(_texts(workspace, tables), limit=0 if published else MOST_WORDS)
             if published:

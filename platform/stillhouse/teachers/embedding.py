@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from stillhouse.cluster.leases import making
 from stillhouse.cluster.nodes import nodes_to_come, nodes_up
 from stillhouse.cluster.resources import grows, in_all, teacher_actors
-from stillhouse.core.artifacts import Workspace, lock_of, locked
+from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput, mistake_in, require
 from stillhouse.plan.data import Endpoint, Model, Outside, Store, VectorFiles
 from stillhouse.teachers.build_state import Build
@@ -107,7 +108,7 @@ def build_stores(
             )
     with contextlib.ExitStack() as locks:
         for _, store in sorted(unfinished.items()):
-            locks.enter_context(locked(lock_of(workspace.place(store))))
+            locks.enter_context(making(workspace, store))
         left = [store for store in unfinished.values() if not workspace.finished(store)]
         builds = [Build(_work(workspace, store, device, threads, batch_tokens)) for store in left]
         missing = [(number, part) for number, build in enumerate(builds) for part in build.missing()]

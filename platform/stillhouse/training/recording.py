@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from stillhouse.cluster.leases import making
 from stillhouse.core.artifacts import (
     Workspace,
-    locked,
     remove_leftovers,
     remove_unfinished,
     write_array,
@@ -75,7 +75,7 @@ def record(
     if workspace.finished(examples):
         return
     folder = workspace.path(examples)
-    with locked(folder.with_suffix(".lock")):
+    with making(workspace, examples):
         if workspace.finished(examples):
             return
         remove_leftovers(folder)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import torch
 
+from stillhouse.cluster.leases import making
 from stillhouse.core.artifacts import (
     Workspace,
-    locked,
     read_manifest,
     remove_leftovers,
     write_json,
@@ -68,7 +68,7 @@ def run(
 def _run_one(stage: Stage, workspace: Workspace, where: Where, on_evaluation: OnEvaluation | None) -> None:
     folder = workspace.place(stage)
     if not workspace.finished(stage):
-        with locked(folder.with_suffix(".lock")):
+        with making(workspace, stage):
             if not workspace.finished(stage):
                 remove_leftovers(folder)
                 write_json(folder / PLAN, canonical(stage))

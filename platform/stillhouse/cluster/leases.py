@@ -1,0 +1,138 @@
+"""Who makes an artifact: one process of a node by a lock of its file, one node of a cluster by a lease.
+
+Nodes that share a file system share its locks. Those that share a remote alone do not see each other's, and
+would make an artifact twice. They ask a named actor of the cluster instead, which frees what a process held
+that has not been heard of for a while. An artifact that two make nevertheless, because that actor was lost,
+is the same bytes twice: leases save work, and nothing relies on them for correctness.
+"""
+
+import contextlib
+import os
+import socket
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+from stillhouse.cluster.nodes import HEAD
+from stillhouse.core.artifacts import Artifact, Workspace, lock_of, locked
+from stillhouse.core.console import doing, warn
+
+LASTS_S = 30.0
+"""Seconds after which a lease is free whose holder was not heard of."""
+_RENEW_S, _ASK_S = 5.0, 1.0
+_ANSWER_S = 60.0
+_NAME = "stillhouse-leases"
+
+
+@contextlib.contextmanager
+def making(workspace: Workspace, artifact: Artifact) -> Iterator[None]:
+    """Hold an artifact for whoever makes it; others wait, and then look whether it is finished.
+
+    Args:
+        workspace: Its workspace. The other nodes of a cluster are kept out only if it has a remote.
+        artifact: What is made.
+    """
+    with locked(lock_of(workspace.place(artifact))):
+        if workspace.remote is None or not _on_cluster():
+            yield
+            return
+        with _leased(f"{workspace.remote}/{workspace.key(artifact)}"):
+            yield
+
+
+class Leases:
+    """Which process holds which key, and until when; an actor of the cluster, one call at a time.
+
+    Args:
+        lasts_s: Seconds that a lease lasts after it was taken or renewed.
+    """
+
+    def __init__(self, lasts_s: float) -> None:
+        self._lasts_s = lasts_s
+        self._held: dict[str, tuple[str, float, str]] = {}
+
+    def take(self, key: str, holder: str, who: str) -> str:
+        """Take a lease, or renew one's own; the answer is empty, or says who holds it."""
+        now = time.monotonic()
+        other, until, name = self._held.get(key, ("", 0.0, ""))
+        if other not in ("", holder) and now < until:
+            return name
+        self._held[key] = holder, now + self._lasts_s, who
+        return ""
+
+    def give(self, key: str, holder: str) -> None:
+        """Free a lease, if it is the holder's."""
+        if self._held.get(key, ("",))[0] == holder:
+            del self._held[key]
+
+
+def _on_cluster() -> bool:
+    """Whether this process belongs to a Ray cluster of several nodes; Ray is not imported for it."""
+    ray = sys.modules.get("ray")
+    return ray is not None and bool(ray.is_initialized()) and len(ray.nodes()) > 1
+
+
+@contextlib.contextmanager
+def _leased(key: str) -> Iterator[None]:
+    """Hold the lease of a key, renewed in the background; without one if the actor does not answer."""
+    holder, ended = uuid.uuid4().hex, threading.Event()
+    try:
+        actor = _actor()
+        _wait_for(actor, key, holder)
+    except Exception as error:
+        warn(f"note: no lease for {key}, so that another node may make it too: {type(error).__name__}")
+        yield
+        return
+
+    def renew() -> None:
+        while not ended.wait(_RENEW_S):
+            # A lost lease costs another node's time, and no result.
+            with contextlib.suppress(Exception):
+                _ask(actor, key, holder)
+
+    thread = threading.Thread(target=renew, name="lease", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+        with contextlib.suppress(Exception):
+            actor.give.remote(key, holder)
+
+
+def _wait_for(actor: Any, key: str, holder: str) -> None:
+    if other := _ask(actor, key, holder):
+        with doing(f"waiting for {other}, which makes {key.rpartition('/')[2]}"):
+            while _ask(actor, key, holder):
+                time.sleep(_ASK_S)
+
+
+def _ask(actor: Any, key: str, holder: str) -> str:
+    import ray
+
+    who = f"process {os.getpid()} of {socket.gethostname()}"
+    return str(ray.get(actor.take.remote(key, holder, who), timeout=_ANSWER_S))
+
+
+def _actor() -> Any:
+    """The cluster's actor, started by whoever asks first; it stays as long as the cluster."""
+    import ray
+
+    on_head = {HEAD: 0.001} if any(HEAD in node["Resources"] for node in ray.nodes() if node["Alive"]) else {}
+    return (
+        ray.remote(Leases)
+        .options(
+            name=_NAME,
+            namespace=_NAME,
+            lifetime="detached",
+            get_if_exists=True,
+            num_cpus=0,
+            resources=on_head,
+            max_restarts=-1,
+        )
+        .remote(LASTS_S)
+    )

@@ -16,7 +16,7 @@ BIG, SMALL = Node("b", "gpu-1 (10.0.0.7)", "16 CPU + 1 GPU"), Node("c", "cpu-1 (
 
 def test_what_has_changed_since_the_last_look_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
     alive, joined = [HEAD, SMALL], list[Node]()
-    membership = Membership(lambda: alive, joined.append, lambda: None)
+    membership = Membership(lambda: alive, joined.append, lambda: None, dict)
     membership.look()
     assert capsys.readouterr() == ("", "")
     alive = [HEAD, BIG]
@@ -30,6 +30,15 @@ def test_what_has_changed_since_the_last_look_is_told_once(capsys: pytest.Captur
     assert capsys.readouterr() == ("", "")
 
 
+def test_a_node_that_is_about_to_go_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
+    going = {"c": time.time() + 20, "elsewhere": 0.0}
+    membership = Membership(lambda: [HEAD, SMALL], autoscaler=lambda: None, draining=lambda: going)
+    membership.look()
+    membership.look()
+    said = "node cpu-1 (10.0.0.9) is about to go in 20 s: what runs there goes on elsewhere."
+    assert capsys.readouterr().err == f"stillhouse: {said}\n"
+
+
 def test_what_an_autoscaler_does_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     """Nodes that are being started whenever they change, what cannot be started once."""
     reports = iter(
@@ -41,7 +50,7 @@ def test_what_an_autoscaler_does_is_told(capsys: pytest.CaptureFixture[str]) -> 
             Autoscaler(launching=("1 x cpu",), failed=("gpu (no quota)",), impossible=({"GPU": 8.0},)),
         ]
     )
-    membership = Membership(lambda: [HEAD], autoscaler=lambda: next(reports))
+    membership = Membership(lambda: [HEAD], autoscaler=lambda: next(reports), draining=dict)
     said = []
     for _ in range(5):
         membership.look()

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from studies import searcher  # type: ignore[import-not-found]
 
+from stillhouse.cluster.preemption import Preempted
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import Hindered
 from stillhouse.search.observer import Observer
@@ -140,6 +141,30 @@ def test_a_workspace_failure_in_a_trial_ends_the_search(
         observer.on_trial_start(0, [], trial())
         observer.on_trial_result(0, [], trial(), reports[-1])
         observer.on_step_end(0, [])
+
+
+def test_a_trial_whose_node_goes_has_not_failed(
+    context: Context, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def make_way(*arguments: Any, **named: Any) -> None:
+        raise Preempted("the node is about to go")
+
+    reports: list[dict[str, Any]] = []
+    monkeypatch.setattr("stillhouse.search.trial.run", make_way)
+    monkeypatch.setattr("ray.tune.report", reports.append)
+    with pytest.raises(Preempted):
+        run_trial({"trial": 0, "hyper_parameters": QUICK}, context)
+    search, tune = searcher(tmp_path), trial()
+    tune.run_metadata = SimpleNamespace(num_failures=2)
+    search.suggest("first")
+    search.on_trial_result("first", reports[-1])
+    assert search.records()[0].state == "RUNNING" and not search.records()[0].curve
+    with Observer("s", context, RecordingTracker(), {}) as observer:
+        observer.on_trial_start(0, [], tune)
+        observer.on_trial_result(0, [], tune, reports[-1])
+        observer.on_step_end(0, [])
+    assert tune.run_metadata.num_failures == 1, "the error that follows counts as the one that is taken off"
+    assert "trial 0: its node is about to go; it continues from its checkpoint" in capsys.readouterr().out
 
 
 def test_a_bug_in_a_trial_fails_it(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:

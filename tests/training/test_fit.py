@@ -16,6 +16,7 @@ from stillhouse.core.identity import spec
 from stillhouse.core.watchdog import Watchdog
 from stillhouse.plan.stage import Optimizer
 from stillhouse.training import checkpoint, watch
+from stillhouse.training import fit as loop
 from stillhouse.training.fit import Diverged, Evaluation, Interrupted, Stopped, fit
 
 pytestmark = pytest.mark.usefixtures("one_thread", "bare_encoder")
@@ -245,6 +246,27 @@ def test_interrupted_at_any_step_equals_uninterrupted(
     objective = "objective.safetensors"
     assert (tmp_path / "broken" / objective).read_bytes() == (tmp_path / "straight" / objective).read_bytes()
     assert _timeless(tmp_path / "broken") == _timeless(tmp_path / "straight")
+
+
+def test_checkpoints_are_frequent_while_a_node_is_about_to_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ranks go on until they are ended: what they do then is not repeated."""
+    saved: list[int] = []
+    save = checkpoint.save
+
+    def noted(folder: Path, step: int, state: Any) -> None:
+        saved.append(step)
+        save(folder, step, state)
+
+    monkeypatch.setattr(checkpoint, "save", noted)
+    monkeypatch.setattr(loop, "_OFTEN_S", 0.0)
+    plan = stage()
+    fit(plan, table(), tmp_path / "calm")
+    calm, saved[:] = list(saved), []
+    fit(plan, table(), tmp_path / "going", save_requested=lambda: True)
+    assert len(saved) >= plan.steps - 1 > len(calm)
+    assert _hash(tmp_path / "going") == _hash(tmp_path / "calm")
 
 
 def test_checkpoints_need_no_pickle(tmp_path: Path) -> None:

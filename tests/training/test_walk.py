@@ -1,10 +1,12 @@
 """Plans with real parts: texts, tokens, a teacher's store, one of our students and objectives."""
 
+import contextlib
 import json
 import multiprocessing
 import os
 import shutil
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ import torch
 from metrics_lines import read_metrics  # type: ignore[import-not-found]
 from safetensors.torch import load_file
 
+from stillhouse.cluster.preemption import Preempted
 from stillhouse.core.artifacts import Workspace, read_manifest, remove
 from stillhouse.core.errors import BadInput
 from stillhouse.core.identity import spec
@@ -25,7 +28,7 @@ from stillhouse.plan.mining import Mining
 from stillhouse.plan.stage import DevSuite, Optimizer, Stage
 from stillhouse.students.transformer import TransformerStudent
 from stillhouse.teachers.weights import resolve_model
-from stillhouse.training import checkpoint, local
+from stillhouse.training import checkpoint, fit, local, walk
 from stillhouse.training.gradient_shares import logged_shares
 from stillhouse.training.models import encoder_in, open_model
 from stillhouse.training.progress import Diverged, Evaluation, Stopped
@@ -181,6 +184,38 @@ def test_a_stopped_and_resumed_plan_equals_an_uninterrupted_one(
     remove(folder)
     run(plan, workspace, where=WHERE, on_evaluation=lambda evaluation: evaluation.final)
     assert read_manifest(folder)["weights_sha256"] == stopped
+
+
+def test_a_stage_makes_way_with_a_checkpoint_if_its_node_is_about_to_go(
+    workspace: Workspace, distil: Callable[..., Stage], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No step is taken twice, and the weights are those of a run that nothing disturbed."""
+    plan, taken = distil(), list[int]()
+    notice = threading.Event()
+
+    @contextlib.contextmanager
+    def leaving() -> Iterator[threading.Event]:
+        yield notice
+
+    def step(loop: Any, upcoming: Any) -> None:
+        before(loop, upcoming)
+        taken.append(loop.progress.step)
+        if len(taken) == 3:
+            notice.set()
+
+    before = fit._Loop._step
+    monkeypatch.setattr(fit._Loop, "_step", step)
+    monkeypatch.setattr(walk, "leaving", leaving)
+    with pytest.raises(Preempted, match="the node is about to go"):
+        run(plan, workspace, where=WHERE)
+    assert taken == [1, 2, 3] and not workspace.finished(plan)
+    notice.clear()
+    folder = run(plan, workspace, where=WHERE)
+    assert taken == list(range(1, plan.steps + 1))
+    weights = read_manifest(folder)["weights_sha256"]
+    remove(folder)
+    run(plan, workspace, where=WHERE)
+    assert read_manifest(folder)["weights_sha256"] == weights
 
 
 def test_an_upstream_stage_is_built_once(

@@ -2,12 +2,14 @@
 
 import contextlib
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from stillhouse.cluster.nodes import Autoscaler, autoscaler, in_words
-from stillhouse.core.console import say, warn
+from stillhouse.cluster.preemption import draining
+from stillhouse.core.console import duration, say, warn
 
 EVERY_S = 5.0
 """Seconds between two looks at the cluster."""
@@ -47,6 +49,7 @@ class Membership:
         nodes: Returns the nodes that are alive.
         on_join: Called with every node that has joined.
         autoscaler: Returns what the autoscaler tells; None where there is none.
+        draining: Returns the nodes that are about to go, see `cluster.preemption.draining`.
     """
 
     def __init__(
@@ -54,8 +57,10 @@ class Membership:
         nodes: Callable[[], Sequence[Node]] = nodes_alive,
         on_join: Callable[[Node], None] = lambda node: None,
         autoscaler: Callable[[], Autoscaler | None] = autoscaler,
+        draining: Callable[[], Mapping[str, float]] = draining,
     ) -> None:
         self.nodes, self.on_join, self.autoscaler = nodes, on_join, autoscaler
+        self.draining = draining
         self._known = {node.id: node for node in nodes()}
         self._starting: tuple[str, ...] = ()
         self._told = set[str]()
@@ -73,6 +78,10 @@ class Membership:
         for id in now.keys() - before.keys():
             say(f"  node {now[id].name} joined with {now[id].room}: {count}")
             self.on_join(now[id])
+        for id in self._news(id for id in self.draining() if id in now):
+            left = self.draining().get(id, 0.0) - time.time()
+            when = f" in {duration(left)}" if left > 0 else ""
+            warn(f"node {now[id].name} is about to go{when}: what runs there goes on elsewhere.")
         self._tell_work(self.autoscaler() or Autoscaler())
 
     def _tell_work(self, now: Autoscaler) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from stillhouse.cluster.nodes import HEAD, Nodes, autoscaler, nodes_to_come, nodes_up, started_here
+from stillhouse.cluster.preemption import RETRIES, Preempted
 from stillhouse.core.console import say
 from stillhouse.core.errors import require
 
@@ -69,9 +70,10 @@ class Need:
     @property
     def options(self) -> dict[str, Any]:
         """The same as options of a Ray task."""
+        again = {"max_retries": RETRIES, "retry_exceptions": [Preempted]}
         if self.nested:
-            return {"num_cpus": 0, "resources": self.trial}
-        return {"num_cpus": self.cpus, "num_gpus": self.gpus or 0.0}
+            return {"num_cpus": 0, "resources": self.trial, **again}
+        return {"num_cpus": self.cpus, "num_gpus": self.gpus or 0.0, **again}
 
 
 def largest_share(need: Need, count: int) -> Need:

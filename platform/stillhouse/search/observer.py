@@ -101,6 +101,11 @@ class Observer(Callback):  # type: ignore[misc]
         if result.get("hindered"):
             self._hindered = result["hindered"]
             return
+        if result.get("preempted"):
+            say(f"  trial {number}: its node is about to go; it continues from its checkpoint on another")
+            # Tune counts the end that follows as a failure, and ends a trial that failed a few times.
+            trial.run_metadata.num_failures -= 1
+            return
         if result.get("reason"):
             say(f"  trial {number}: diverged, {result['reason']}")
             return

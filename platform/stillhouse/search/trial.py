@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from stillhouse.cluster.preemption import Preempted
 from stillhouse.core.artifacts import Workspace, read_manifest
 from stillhouse.core.errors import Hindered, mistake_in
 from stillhouse.core.remotes import Remote
@@ -58,12 +59,16 @@ class Context:
 def run_trial(config: dict[str, Any], context: Context) -> None:
     """Run a trial as a Tune function: report each evaluation, then the result.
 
-    A workspace that cannot serve the trial is reported too, since the trial itself has not failed.
+    A workspace that cannot serve the trial is reported too, and a node that is about to go, since the trial
+    itself has not failed.
     """
     from ray import tune
 
     try:
         follow(config["hyper_parameters"], context, tune.report)
+    except Preempted as preempted:
+        tune.report({"preempted": str(preempted), "examples_seen": 0, "finished": False})
+        raise
     except Exception as error:
         mistake = mistake_in(error)
         if not isinstance(mistake, Hindered):

@@ -47,6 +47,8 @@ __all__ = ["STUDENT", "Diverged", "Evaluation", "Interrupted", "Stopped", "fit"]
 
 STUDENT, OBJECTIVE = "student.safetensors", "objective.safetensors"
 CONTROL_EVERY = 10
+_OFTEN_S = 5.0
+"""Seconds between two checkpoints while a node of the run is about to go."""
 """Steps between two points at which several ranks agree whether to save or stop."""
 
 OnEvaluation = Callable[[Evaluation], bool]
@@ -67,6 +69,7 @@ def fit(
     checkpoint_seconds: float = 60.0,
     keep: int = 1,
     stop_requested: Callable[[], bool] | None = None,
+    save_requested: Callable[[], bool] | None = None,
     published: PublishedRun | None = None,
     step_limit_s: float = 0.0,
 ) -> None:
@@ -90,6 +93,8 @@ def fit(
         keep: Number of best checkpoints kept in addition to the last one during training; a stage with a
             soup keeps as many as that needs.
         stop_requested: Called between steps; returning True checkpoints and ends the run, as a signal does.
+        save_requested: Called between steps; as long as it returns True on any rank, a checkpoint is written
+            every few seconds.
         published: Keeps the checkpoints in the workspace's remote; None if there is none.
         step_limit_s: Seconds after which a step that does not end ends the process; 0 for no limit.
 
@@ -108,6 +113,7 @@ def fit(
         for line in module.objective.remarks(table.values):
             warn(line)
     loop = _Loop(stage, table, folder, device, module, checkpoint_seconds, keep, held_out, published)
+    loop.save_requested = save_requested or loop.save_requested
     try:
         if loop.progress.ended(stage, loop.batching):
             loop.finish(evaluate)
@@ -157,6 +163,7 @@ class _Loop:
         self.optimizer = make_optimizer(self.module, stage.optimizer, device)
         self.average = WeightAverage(self.module, stage.average) if stage.average else None
         self.meter, self.progress = Meter(), Progress()
+        self.save_requested: Callable[[], bool] = lambda: False
         self.shares: dict[str, float] = {}
         self._before: set[int] = set()
         self._logged = 0
@@ -353,8 +360,10 @@ class _Loop:
     def _control(self, stop_requested: Callable[[], bool]) -> None:
         if world_size() > 1 and self.progress.step % CONTROL_EVERY:
             return
-        waited = time.perf_counter() - self._saved >= self.checkpoint_seconds
-        stop, save = any_rank(self.device, stop_requested(), waited and rank() == 0)
+        waited = time.perf_counter() - self._saved
+        save = waited >= self.checkpoint_seconds and rank() == 0
+        soon = waited >= _OFTEN_S and self.save_requested()
+        stop, save = any_rank(self.device, stop_requested(), save or soon)
         if stop or save:
             self._save()
         if stop:

@@ -69,6 +69,7 @@ def fit_here(
     device: str,
     on_evaluation: OnEvaluation | None = None,
     stop_requested: Callable[[], bool] | None = None,
+    save_requested: Callable[[], bool] | None = None,
 ) -> None:
     """Train a stage whose inputs are built, in this process or as one rank of a process group."""
     if where.threads:
@@ -91,6 +92,7 @@ def fit_here(
         live_weights=_weights(workspace, stage.live.start_from if stage.live else None),
         checkpoint_seconds=where.checkpoint_seconds,
         stop_requested=stop_requested,
+        save_requested=save_requested,
         published=published_run(stage, workspace),
         step_limit_s=where.step_limit_s if where.workers == 1 else 0.0,
     )

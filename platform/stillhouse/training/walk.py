@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 
 from stillhouse.cluster.leases import making
+from stillhouse.cluster.preemption import Preempted, leaving
 from stillhouse.core.artifacts import (
     Workspace,
     read_manifest,
@@ -25,6 +26,7 @@ from stillhouse.training.local import fit_here, prepare
 from stillhouse.training.models import PLAN
 from stillhouse.training.plan_file import mend_plan
 from stillhouse.training.progress import Evaluation, Stopped
+from stillhouse.training.rank_sync import Interrupted
 from stillhouse.training.where import Where
 from stillhouse.training.worker import fit_with_workers
 
@@ -78,6 +80,26 @@ def _run_one(stage: Stage, workspace: Workspace, where: Where, on_evaluation: On
     _replay(stage, folder, on_evaluation)
 
 
+def _fit_alone(
+    stage: Stage, workspace: Workspace, where: Where, device: str, on_evaluation: OnEvaluation | None
+) -> None:
+    """Train in this process, which makes way with a checkpoint if its node is about to go."""
+    with leaving() as soon:
+        try:
+            fit_here(
+                stage,
+                workspace,
+                where,
+                device=device,
+                on_evaluation=on_evaluation,
+                stop_requested=soon.is_set,
+            )
+        except Interrupted as interrupted:
+            if not soon.is_set():
+                raise
+            raise Preempted(f"the node is about to go: {interrupted}") from None
+
+
 def _mend_descriptions(stage: Stage, workspace: Workspace, where: Where) -> None:
     """Write again what describes a finished stage and was damaged or removed; nothing is trained for it."""
     folder = workspace.place(stage)
@@ -93,7 +115,7 @@ def _train(stage: Stage, workspace: Workspace, where: Where, on_evaluation: OnEv
     device = resolve_device(where.device)
     prepare(stage, workspace, device=usable_device(device), threads=where.threads or torch.get_num_threads())
     if where.workers == 1 and has_device(device):
-        fit_here(stage, workspace, where, device=device, on_evaluation=on_evaluation)
+        _fit_alone(stage, workspace, where, device, on_evaluation)
     else:
         fit_with_workers(stage, workspace, where, device=device, on_evaluation=on_evaluation)
 

@@ -16,6 +16,7 @@ import torch
 import torch.distributed as dist
 
 from stillhouse.cluster.connection import RUNS
+from stillhouse.cluster.preemption import leaving
 from stillhouse.core.artifacts import Workspace, locked
 from stillhouse.core.distributed import end_rank, rank
 from stillhouse.core.errors import BadInput
@@ -144,7 +145,8 @@ def train_rank(task: RankTask, device: str) -> None:
             "workspace on a file system that all nodes share (--root)."
         )
     try:
-        with _only_writer(folder):
+        # A rank whose node is about to go does not end: Ray Train starts all of them again when it is gone.
+        with _only_writer(folder), leaving() as soon:
             mailbox.start()
             fit_here(
                 task.stage,
@@ -153,6 +155,7 @@ def train_rank(task: RankTask, device: str) -> None:
                 device=device,
                 on_evaluation=mailbox.send,
                 stop_requested=lambda: mailbox.stop_requested() or task.parent not in (0, os.getppid()),
+                save_requested=soon.is_set,
             )
     except (Diverged, BadInput) as error:
         mailbox.send_failure(error)

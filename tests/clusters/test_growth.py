@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from growing import GrowingCluster, growing_cluster  # type: ignore[import-not-found]
@@ -17,6 +18,7 @@ from small_experiment import sentences  # type: ignore[import-not-found]
 
 pytestmark = [pytest.mark.ray, pytest.mark.long]  # `make cluster-test` runs it.
 TEXTS = 300_000
+RAY = Path(sys.executable).parent / "ray"
 
 
 @pytest.fixture(scope="module")
@@ -101,14 +103,44 @@ def test_a_need_that_no_node_has_is_refused_in_time(cluster: GrowingCluster, tmp
     assert "autoscaler='it has no such nodes, or is at its limit'" in sweep.said
 
 
-def test_the_limits_on_the_head_are_known_to_a_driver_elsewhere(cluster: GrowingCluster) -> None:
-    """Ray's launcher leaves its configuration in the home of the head's user, not of the client's."""
-    kinds = {"head": {"resources": {"CPU": 0}}, "gpu": {"resources": {"CPU": 4, "GPU": 1}, "max_workers": 3}}
-    content = {"head_node_type": "head", "max_workers": 8, "available_node_types": kinds}
-    (cluster.folder / "ray_bootstrap_config.yaml").write_text(json.dumps(content))
+def test_a_trial_leaves_a_node_that_is_drained(
+    cluster: GrowingCluster, tmp_path: Path, tiny_model: Path
+) -> None:
+    """It goes on elsewhere from a checkpoint of its last step, has not failed, and has the same weights."""
+    (tmp_path / "words.txt").write_text("\n".join(sentences(2000)))
+    cluster.allow(1)
+
+    def begun(root: str) -> Command:
+        words = (
+            f"sweep mse --corpus {tmp_path}/words.txt --teacher {tiny_model} --layers [0] --sentences 0 "
+            "--max-length 16 --distil-budget 400000 --trials 1 --scheduler none --concurrency 1 "
+            f"--address {cluster.address} --root {tmp_path}/{root}"
+        )
+        return Command(words.split(), tmp_path / "elsewhere", cluster.client)
+
+    calm = begun("calm")
+    assert calm.process.wait(300) == 0, calm.said
+    sweep = begun("disturbed")
+    sweep.wait_for(r"trial 0: [1-9][0-9,]* examples", 240)
+    (node,) = _asked(
+        cluster, "[n['NodeID'] for n in ray.nodes() if n['Alive'] and n['Resources'].get('CPU')]"
+    )
+    drain = (
+        f"drain-node --address {cluster.address} --node-id {node} --reason DRAIN_NODE_REASON_PREEMPTION "
+        "--reason-message spot --deadline-remaining-seconds 20"
+    )
+    subprocess.run([str(RAY), *drain.split()], env={**os.environ, **cluster.client}, check=True, timeout=60)
+    assert sweep.process.wait(400) == 0, sweep.said
+    assert "is about to go in" in sweep.said
+    assert "trial 0: its node is about to go; it continues from its checkpoint on another" in sweep.said
+    assert _weights(tmp_path / "disturbed") == _weights(tmp_path / "calm")
+
+
+def _asked(cluster: GrowingCluster, question: str) -> Any:
+    """The answer of a client of the cluster to a question in Python."""
     script = (
-        "import ray, sys; from stillhouse.cluster.nodes import nodes_to_come; "
-        "ray.init(sys.argv[1], log_to_driver=False, logging_level='ERROR'); print(nodes_to_come())"
+        "import json, ray, sys; from stillhouse.cluster.nodes import nodes_to_come; "
+        f"ray.init(sys.argv[1], log_to_driver=False, logging_level='ERROR'); print(json.dumps({question}))"
     )
     told = subprocess.run(
         [sys.executable, "-c", script, cluster.address],
@@ -117,4 +149,19 @@ def test_the_limits_on_the_head_are_known_to_a_driver_elsewhere(cluster: Growing
         text=True,
         timeout=120,
     )
-    assert "[({'CPU': 0.0}, 1.0), ({'CPU': 4.0, 'GPU': 1.0}, 3.0)]" in told.stdout, told.stderr
+    assert told.returncode == 0, told.stderr
+    return json.loads(told.stdout)
+
+
+def _weights(root: Path) -> dict[str, str]:
+    """The hash of each stage's weights."""
+    found = root.glob("stages/*/manifest.json")
+    return {path.parent.name: json.loads(path.read_bytes())["weights_sha256"] for path in found}
+
+
+def test_the_limits_on_the_head_are_known_to_a_driver_elsewhere(cluster: GrowingCluster) -> None:
+    """Ray's launcher leaves its configuration in the home of the head's user, not of the client's."""
+    kinds = {"head": {"resources": {"CPU": 0}}, "gpu": {"resources": {"CPU": 4, "GPU": 1}, "max_workers": 3}}
+    content = {"head_node_type": "head", "max_workers": 8, "available_node_types": kinds}
+    (cluster.folder / "ray_bootstrap_config.yaml").write_text(json.dumps(content))
+    assert _asked(cluster, "nodes_to_come()") == [[{"CPU": 0.0}, 1.0], [{"CPU": 4.0, "GPU": 1.0}, 3.0]]

@@ -3330,6 +3330,45 @@ GROWTH = [
         ),
     ),
 ]
+PREEMPTION = [
+    *mistakes(
+        "training/walk.py",
+        "training/test_walk.py::test_a_stage_makes_way_with_a_checkpoint_if_its_node_is_about_to_go",
+        (
+            "                stop_requested=soon.is_set,\n",
+            "",
+            "training goes on until its node is gone",
+        ),
+        (
+            "            if not soon.is_set():\n",
+            "            if True:\n",
+            "a trial that made way counts as interrupted by hand",
+        ),
+    ),
+    *mistakes(
+        "training/fit.py",
+        "training/test_fit.py::test_checkpoints_are_frequent_while_a_node_is_about_to_go",
+        ("save or soon)", "save)", "what ranks do until their node is gone is repeated"),
+    ),
+    *mistakes(
+        "search/observer.py",
+        "search/test_observer.py::test_a_trial_whose_node_goes_has_not_failed",
+        (
+            "            trial.run_metadata.num_failures -= 1\n",
+            "",
+            "a trial on spot instances fails after a few notices",
+        ),
+    ),
+    *mistakes(
+        "cluster/membership.py",
+        "cluster/test_membership.py",
+        (
+            "self._news(id for id in self.draining() if id in now)",
+            "self._news(self.draining())",
+            "a node that is gone is looked for",
+        ),
+    ),
+]
 TOGETHER = [
     *mistakes(
         "cluster/leases.py",
@@ -3404,5 +3443,6 @@ MUTANTS: list[Mutant] = [
     *PLANS,
     *HEALING,
     *GROWTH,
+    *PREEMPTION,
     *TOGETHER,
 ]

@@ -68,7 +68,7 @@ class MadeVectors:
     """A column of random unit vectors in memory."""
 
     def __init__(self, rows: int, dim: int) -> None:
-        self.rows: IntArray = np.arange(rows)
+        self.lacking: IntArray = np.empty(0, np.int64)
         self.dim = dim
         drawn = np.random.default_rng(0).standard_normal((rows, dim), np.float32)
         self._vectors = drawn / np.linalg.norm(drawn, axis=1, keepdims=True)

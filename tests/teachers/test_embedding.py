@@ -162,6 +162,7 @@ def test_unstorable_vectors_are_quarantined(
     reader = open_store(workspace, store)
     assert len(reader) == len(reader.rows) == manifest["rows"]
     assert not set(reader.rows.tolist()) & set(reasons)
+    assert reader.lacking.tolist() == sorted(reasons)
     good = open_store(workspace, replace(store, dtype="float32")).gather(reader.rows)
     np.testing.assert_allclose(reader.gather(reader.rows), good, atol=1e-3)
     assert 0 < min(reasons) < max(reader.rows) // 2, "vectors follow those that are missing"

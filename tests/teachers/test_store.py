@@ -11,7 +11,13 @@ from stillhouse.core.artifacts import Workspace, read_manifest, sha256_of, write
 from stillhouse.core.errors import BadInput
 from stillhouse.plan.data import Store
 from stillhouse.teachers.embedding import build_store
-from stillhouse.teachers.store import StoreReader, open_store, verify_store
+from stillhouse.teachers.store import (
+    StoreEnsembleReader,
+    StoreMixReader,
+    StoreReader,
+    open_store,
+    verify_store,
+)
 
 
 @pytest.fixture
@@ -156,3 +162,20 @@ def test_an_unfinished_store_and_another_dtype_than_planned_are_refused(
     (folder / "manifest.json").unlink()
     with pytest.raises(BadInput, match="unfinished"):
         open_store(workspace, store)
+
+
+class Part:
+    """A store that lacks some of its rows."""
+
+    def __init__(self, rows: int, lacking: list[int]) -> None:
+        self.dim, self.lacking = 2, np.array(lacking, np.int64)
+        self.rows = np.setdiff1d(np.arange(rows), self.lacking)
+
+
+def test_several_stores_know_the_rows_that_they_lack() -> None:
+    """Rows with a vector and rows without are all rows, whether stores follow or complete each other."""
+    one, two = Part(6, [1, 4]), Part(4, [0])
+    mixed = StoreMixReader([one, two], [6, 4])  # type: ignore[list-item]
+    assert mixed.lacking.tolist() == [1, 4, 6] and mixed.rows.tolist() == [0, 2, 3, 5, 7, 8, 9]
+    both = StoreEnsembleReader([one, Part(6, [4, 5])], [0.5, 0.5])  # type: ignore[list-item]
+    assert both.lacking.tolist() == [1, 4, 5] and both.rows.tolist() == [0, 2, 3]

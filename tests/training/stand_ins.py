@@ -97,7 +97,7 @@ class Vectors:
     """A store of random teacher vectors."""
 
     def __init__(self, rows: IntArray, dim: int = TEACHER_DIM) -> None:
-        self.rows, self.dim = rows, dim
+        self.lacking, self.dim = np.setdiff1d(np.arange(1000), rows), dim
         self.all = np.random.default_rng(2).normal(size=(int(rows.max()) + 1, dim)).astype(np.float32)
 
     def gather(self, rows: IntArray) -> npt.NDArray[np.float32]:

@@ -62,11 +62,16 @@ class StoreReader:
         return StoreReader, (self.folder,)
 
     @functools.cached_property
+    def lacking(self) -> npt.NDArray[np.int64]:
+        """int64, the row ids that have no vector and are quarantined, ascending."""
+        rejected = read_json(intact(self.folder / QUARANTINE))
+        return np.sort(np.array([row["row"] for row in rejected], np.int64))
+
+    @functools.cached_property
     def rows(self) -> npt.NDArray[np.int64]:
-        """int64, the row ids that have a vector, ascending; the others are quarantined."""
+        """int64, the row ids that have a vector, ascending."""
         rows = np.arange(self._table_rows, dtype=np.int64)
-        missing = [row["row"] for row in read_json(intact(self.folder / QUARANTINE))]
-        return np.delete(rows, missing) if missing else rows
+        return np.delete(rows, self.lacking) if self.lacking.size else rows
 
     def gather(self, rows: IntArray) -> npt.NDArray[np.float32]:
         """Gather the vectors of some rows, in that order; ids may repeat.
@@ -168,6 +173,11 @@ class StoreEnsembleReader:
         return len(self.rows)
 
     @functools.cached_property
+    def lacking(self) -> npt.NDArray[np.int64]:
+        """int64, the row ids without a vector of some teacher, ascending."""
+        return functools.reduce(np.union1d, (member.lacking for member in self._members))
+
+    @functools.cached_property
     def rows(self) -> npt.NDArray[np.int64]:
         """int64, the row ids that have a vector of every teacher, ascending."""
         return functools.reduce(np.intersect1d, (member.rows for member in self._members))
@@ -222,6 +232,13 @@ class StoreMixReader:
         return sum(map(len, self._parts))
 
     @functools.cached_property
+    def lacking(self) -> npt.NDArray[np.int64]:
+        """int64, the row ids that have no vector, ascending."""
+        return np.concatenate(
+            [part.lacking + start for part, start in zip(self._parts, self._starts, strict=True)]
+        )
+
+    @functools.cached_property
     def rows(self) -> npt.NDArray[np.int64]:
         """int64, the row ids that have a vector, ascending."""
         return np.concatenate(
@@ -244,7 +261,7 @@ class StoreMixReader:
 
 
 VectorReader = StoreReader | StoreEnsembleReader | StoreMixReader
-"""Reads the vectors of rows: ``dim``, ``rows``, their number, and ``gather``."""
+"""Reads the vectors of rows: ``dim``, ``rows`` and ``lacking``, their number, and ``gather``."""
 
 
 def open_vectors(workspace: Workspace, store: AnyStore) -> VectorReader:

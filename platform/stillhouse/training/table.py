@@ -42,8 +42,8 @@ class TeacherColumn(Protocol):
         ...
 
     @property
-    def rows(self) -> IntArray:
-        """The rows that have a vector."""
+    def lacking(self) -> IntArray:
+        """The rows that have no vector."""
         ...
 
     def gather(self, rows: IntArray) -> FloatArray:
@@ -77,9 +77,10 @@ class TrainingTable:
     ) -> None:
         kept = np.ones(len(next(iter(rows.values()))), dtype=bool)
         for column, store in stores.items():
-            found = np.isin(rows[column], store.rows)
-            kept &= found.reshape(len(kept), -1).all(axis=1)
-        self.dropped = int((~kept).sum())
+            # Of a thousand million rows, those without a vector are few, and most tables have none.
+            if len(store.lacking):
+                kept &= ~np.isin(rows[column], store.lacking).reshape(len(kept), -1).any(axis=1)
+        self.dropped = len(kept) - int(kept.sum())
         self.rows = {column: ids[kept] if self.dropped else ids for column, ids in rows.items()}
         self.values = {name: v[kept] if self.dropped else v for name, v in (values or {}).items()}
         self.tokens, self.stores = dict(tokens), dict(stores)

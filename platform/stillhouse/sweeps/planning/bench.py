@@ -311,7 +311,7 @@ class _Vectors:
     """Vectors of no meaning, of the right shape."""
 
     def __init__(self, rows: int, dim: int) -> None:
-        self.rows: IntArray = np.arange(rows)
+        self.lacking: IntArray = np.empty(0, np.int64)
         self.dim = dim
         drawn = np.random.default_rng(0).standard_normal((rows, dim), dtype=np.float32)
         self._vectors = drawn / np.linalg.norm(drawn, axis=1, keepdims=True)

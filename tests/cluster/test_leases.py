@@ -38,50 +38,64 @@ def test_a_lease_is_free_when_it_is_given_back_or_not_renewed(monkeypatch: pytes
     assert held.take("a", "one", "node 1") == ""
 
 
-@pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """A Ray of this machine that counts as several nodes; leases last for 3 s."""
+@pytest.fixture(scope="module")
+def one_node() -> Iterator[Any]:
     import ray
 
-    monkeypatch.setattr(leases, "_on_cluster", lambda: True)
-    monkeypatch.setattr(leases, "LASTS_S", 3.0)
-    monkeypatch.setattr(leases, "_RENEW_S", 0.5)
     with local_ray(2):
         yield ray
 
 
-def _hold(root: str, remote: str, *, die: bool) -> float:
-    """Make the artifact on another node, and return since when."""
-    leases._on_cluster = lambda: True
-    with making(Workspace(Path(root), Remote(remote)), TEXTS):
-        began = time.time()
-        if die:
-            os._exit(1)
-        return began
+@pytest.fixture
+def cluster(one_node: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A Ray of this machine that counts as several nodes; leases last for 3 s."""
+    monkeypatch.setattr(leases, "_on_cluster", lambda: True)
+    monkeypatch.setattr(leases, "LASTS_S", 3.0)
+    monkeypatch.setattr(leases, "_RENEW_S", 0.5)
+    return one_node
 
 
 @pytest.mark.ray
 def test_nodes_make_an_artifact_in_turn_and_a_dead_one_is_not_waited_for(
-    cluster: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    cluster: Any, tmp_path: Path
 ) -> None:
+    def hold(root: str, remote: str, *, die: bool) -> float:
+        """Make the artifact on another node, and return since when."""
+        leases._on_cluster = lambda: True
+        with making(Workspace(Path(root), Remote(remote)), TEXTS):
+            began = time.time()
+            if die:
+                os._exit(1)
+            return began
+
     remote = str(tmp_path / "remote")
     (tmp_path / "remote").mkdir()
-    hold = cluster.remote(_hold).options(max_retries=0)
+    on_a_node = cluster.remote(hold).options(max_retries=0)
     here = Workspace(tmp_path / "here", Remote(remote))
     with making(here, TEXTS):
-        elsewhere = hold.remote(str(tmp_path / "there"), remote, die=False)
+        elsewhere = on_a_node.remote(str(tmp_path / "there"), remote, die=False)
         _, waiting = cluster.wait([elsewhere], timeout=6)
         assert waiting, "longer than a lease that is not renewed"
         freed = time.time()
     assert cluster.get(elsewhere, timeout=60) >= freed
 
     with pytest.raises(cluster.exceptions.WorkerCrashedError):
-        cluster.get(hold.remote(str(tmp_path / "dead"), remote, die=True), timeout=60)
+        cluster.get(on_a_node.remote(str(tmp_path / "dead"), remote, die=True), timeout=60)
     since = time.monotonic()
-    with never_silent(every_s=0.3), making(here, TEXTS):
+    with making(here, TEXTS):
         assert time.monotonic() - since < 20
+
+
+@pytest.mark.ray
+def test_who_is_waited_for_is_said(cluster: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "remote").mkdir()
+    here = Workspace(tmp_path / "here", Remote(str(tmp_path / "remote")))
+    key = f"{here.remote}/{here.key(TEXTS)}"
+    assert cluster.get(leases._actor().take.remote(key, "dead", "process 7 of there")) == ""
+    with never_silent(every_s=0.3), making(here, TEXTS):
+        pass
     said = capsys.readouterr().out
-    assert "waiting for process" in said and f"which makes words-{TEXTS.fingerprint}" in said
+    assert f"waiting for process 7 of there, which makes words-{TEXTS.fingerprint}" in said
 
 
 @pytest.mark.ray

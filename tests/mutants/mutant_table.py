@@ -2007,8 +2007,8 @@ TRAINING = [
         "training/table.py",
         "training/test_training_table.py",
         (
-            "kept &= found.reshape(len(kept), -1).all(axis=1)",
-            "kept &= found.reshape(len(kept), -1).any(axis=1)",
+            "store.lacking).reshape(len(kept), -1).any(axis=1)",
+            "store.lacking).reshape(len(kept), -1).all(axis=1)",
             "a row with a missing vector is kept",
         ),
         ("value[indices]) for name, value", "value[: len(indices)]) for name, value", "labels of other rows"),

@@ -47,9 +47,9 @@ __all__ = ["STUDENT", "Diverged", "Evaluation", "Interrupted", "Stopped", "fit"]
 
 STUDENT, OBJECTIVE = "student.safetensors", "objective.safetensors"
 CONTROL_EVERY = 10
+"""Steps between two points at which several ranks agree whether to save or stop."""
 _OFTEN_S = 5.0
 """Seconds between two checkpoints while a node of the run is about to go."""
-"""Steps between two points at which several ranks agree whether to save or stop."""
 
 OnEvaluation = Callable[[Evaluation], bool]
 

@@ -8,6 +8,7 @@ import pytest
 
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput
+from stillhouse.corpora import mixing
 from stillhouse.corpora.mixing import Mixed, MixSource, joined, mix_texts
 from stillhouse.corpora.reading.corpus import ReadOptions, read_texts
 from stillhouse.corpora.reading.sentences import cut, passages
@@ -51,6 +52,21 @@ def test_a_number_is_divided_by_shares_exactly() -> None:
     for wrong in ([0.0, 0.0], [1.0, -0.5], []):
         with pytest.raises(BadInput, match=r"positive|at least 0"):
             apportion(10, wrong)
+
+
+def test_a_mix_does_not_depend_on_how_many_texts_are_compared_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repeated = [f"a text {row % 90}" for row in range(300)]
+    first, second = corpus(tmp_path, "a", repeated), corpus(tmp_path, "b", named("b", 100) + named("a", 300))
+    sources = [MixSource(first, 2), MixSource(second, 1)]
+    mixes = []
+    for block in (7, 4096):
+        monkeypatch.setattr(mixing, "_BLOCK", block)
+        mixes.append(mix_texts(Workspace(tmp_path / str(block)), sources, count=240, held_out=10))
+    assert mixes[0] == mixes[1]
+    texts = [text for split in read(Workspace(tmp_path / "7"), mixes[0]) for part in split for text in part]
+    assert len(set(texts)) == len(texts) == 240, "b gives what a has not, its own and a's of 90 on"
 
 
 def test_the_golden_mix(tmp_path: Path, workspace: Workspace) -> None:

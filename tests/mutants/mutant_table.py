@@ -1064,8 +1064,9 @@ DATA = [
     *mistakes(
         "corpora/mixing.py",
         MIXING,
-        ("            if key in self.seen:\n                continue\n", "", "a text is in two sources"),
-        ("self.seen = set(barred)", "self.seen: set[bytes] = set()", "queries are trained on"),
+        ("not isinstance(text, str) or next(new)]", "next(new, True) or True]", "a text is in two sources"),
+        ("for table in barred:", "for table in ():", "queries are trained on"),
+        ("= not block\n", "= True\n", "4,096 texts of a source at most"),
         (
             "missing = apportion(short, going) if any(going) else []",
             "missing = []",

@@ -1,6 +1,7 @@
 """Texts of several corpora in given shares, each text once, with an equal part of each corpus held out."""
 
 import contextlib
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -16,12 +17,14 @@ from stillhouse.core.types import IntArray
 from stillhouse.corpora.reading.corpus import ReadOptions, hub_name, list_files, read_texts
 from stillhouse.corpora.reading.ingest import corpus_label, note_path
 from stillhouse.corpora.reading.sentences import dedup_key
+from stillhouse.corpora.seen_keys import SeenKeys
 from stillhouse.corpora.shares import apportion
 from stillhouse.corpora.tables import Rejected, TableWriter, open_texts, write_texts
 from stillhouse.plan.data import TextTable
 
 VERSION = 1
 LEAST_TEXTS = 50
+_BLOCK = 4096
 _SPLITS = ("train", "dev", "test")
 
 
@@ -138,7 +141,7 @@ def mix_texts(
             tables = [part[0] for split in _SPLITS for part in getattr(known, split) if part is not None]
             if all(workspace.finished(table) for table in tables):
                 return known
-        pools = _Reading(workspace, sources, {dedup_key(t) for b in barred for t in open_texts(workspace, b)})
+        pools = _Reading(workspace, sources, barred)
         mixed = _divided(workspace, pools.read(count), held_out)
         write_note(note, {split: _noted(getattr(mixed, split)) for split in _SPLITS})
     return mixed
@@ -147,9 +150,13 @@ def mix_texts(
 class _Reading:
     """The sources of a mix while they are read, all of them open at once."""
 
-    def __init__(self, workspace: Workspace, sources: Sequence[MixSource], barred: set[bytes]) -> None:
+    def __init__(
+        self, workspace: Workspace, sources: Sequence[MixSource], barred: Iterable[TextTable]
+    ) -> None:
         self.workspace, self.sources = workspace, sources
-        self.seen = set(barred)
+        self.seen = SeenKeys(workspace.root)
+        for table in barred:
+            self.seen.new(b"".join(map(dedup_key, open_texts(workspace, table))))
         self.streams = [source.texts(workspace) for source in sources]
         self.counts = [0] * len(sources)
         self.ended = [source.share == 0 for source in sources]
@@ -180,19 +187,20 @@ class _Reading:
     def _take(self, index: int, number: int, writer: TableWriter) -> None:
         """Write the next texts of a source that are new, so many of them."""
         wanted = self.counts[index] + number
-        while self.counts[index] < wanted:
-            text = next(self.streams[index], None)
-            if text is None:
-                self.ended[index] = True
-                return
-            key = dedup_key(text) if isinstance(text, str) else b""
-            if key in self.seen:
-                continue
+        while self.counts[index] < wanted and not self.ended[index]:
+            # No more than are wanted: what is read and not written would be missing later.
+            block = list(itertools.islice(self.streams[index], min(wanted - self.counts[index], _BLOCK)))
+            self.ended[index] = not block
+            for text in self._new(block):
+                writer.take(text)
             # What cannot be used is set aside by the writer, and does not count.
-            writer.take(text)
-            if writer.rows > self.counts[index]:
-                self.seen.add(key)
-                self.counts[index] += 1
+            self.counts[index] = writer.rows
+
+    def _new(self, block: Sequence[str | Rejected]) -> list[str | Rejected]:
+        """Those of some texts that were not seen before, and what a reader has rejected."""
+        keys = b"".join(dedup_key(text) for text in block if isinstance(text, str))
+        new = iter(self.seen.new(keys))
+        return [text for text in block if not isinstance(text, str) or next(new)]
 
     def _report(self, asked: Sequence[int]) -> None:
         """Refuse a source without a text, and say which ones had fewer texts than their share."""

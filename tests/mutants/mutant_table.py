@@ -3413,7 +3413,7 @@ TOGETHER = [
         "sweeps/sweep.py",
         "sweeps/test_sweep_start.py",
         (
-            '    with locked(folder.with_name(f".{folder.name}.lock"), wait=False, held=held):\n',
+            "    with locked(lock_of_sweep(folder), wait=False, held=held):\n",
             "    with contextlib.nullcontext(held):\n",
             "two commands write one study",
         ),

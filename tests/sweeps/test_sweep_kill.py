@@ -27,6 +27,7 @@ from sweep_processes import environment_of, processes_of, query  # type: ignore[
 from stillhouse.cli.main import main
 from stillhouse.core.artifacts import Workspace, locked, read_json, read_manifest
 from stillhouse.experiments.kinds.sentences import Sentences
+from stillhouse.sweeps.sweep import lock_of_sweep
 
 ROOT = Path(__file__).resolve().parents[2]
 TRIALS, TEXTS = 4, 9000
@@ -393,7 +394,7 @@ def contents(root: Path) -> dict[str, str]:
 
 @pytest.mark.ray
 def test_a_second_command_for_one_sweep_is_refused(job: Job, resumed: dict[str, Any], capsys: Any) -> None:
-    with locked(job.folder.with_name(f".{job.folder.name}.lock")):
+    with locked(lock_of_sweep(job.root / "sweeps" / "ibkd")):
         assert main(["sweep", "ibkd", *job.arguments()]) == 2
     assert "a sweep must be run by one command at a time" in capsys.readouterr().err
 

@@ -150,11 +150,16 @@ def _checked_folder(options: SweepOptions) -> Iterator[None]:
         f"a sweep must be run by one command at a time, but another one runs {options.name!r} in "
         f"{options.root}. Wait for it, or give another --name."
     )
-    with locked(folder.with_name(f".{folder.name}.lock"), wait=False, held=held):
+    with locked(lock_of_sweep(folder), wait=False, held=held):
         PublishedSweep(Workspace(options.root.resolve(), remote_at(options.remote)), folder).restore()
         check_same_sweep(options)
         heal_study(folder)
         yield
+
+
+def lock_of_sweep(folder: Path) -> Path:
+    """The lock file of whoever runs the sweep of a folder; a sweep that is refused has no folder yet."""
+    return folder.parents[1] / f".sweep-{folder.name}.lock"
 
 
 def check_same_sweep(options: SweepOptions) -> None:

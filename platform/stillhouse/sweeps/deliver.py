@@ -158,7 +158,8 @@ def _tested(
     suite = contenders.prepared.test.opens
     before = record_test_use(workspace, suite, f"sweep {observer.name}")
     observer.opened(suite, before)
-    say(f"test split, opened {'for the first time' if not before else f'before, {before} times'}")
+    times = {0: "for the first time", 1: "once before"}.get(before, f"{before} times before")
+    say(f"test split, opened {times}")
     tested: dict[str, dict[str, Any]] = {}
     for who, (encoder, module) in contenders.encoders(workspace).items():
         with doing(f"testing the {who}"):

@@ -264,7 +264,7 @@ def test_a_written_run_can_be_scored_without_a_model(
     found = measured(tiny_model, tmp_path / "data", tmp_path, *flags)["retrieval"]
     assert list(found) == ["toy", "toy exact", "toy flat"]
     assert found["toy flat"]["recall_of_exact@10"] == 1 and found["toy exact"]["index_mb"] > 0
-    assert not list((tmp_path / "runs/vectors").iterdir())
+    assert not list((tmp_path / "runs/vectors").glob("*/"))
     report, data = tmp_path / "again.json", str(tmp_path / "data")
     flags = ["--suite", "retrieval", "--from-run", str(run), "--data-root", data, "--json", str(report)]
     assert main(["evaluate", "--root", str(tmp_path / "runs"), *flags]) == 0

@@ -148,7 +148,7 @@ def test_a_suite_is_measured_with_the_documents_of_the_teacher(
         assert one["asymmetric_share"] == pytest.approx(one["asymmetric"] / one["teacher"])
     assert by["documents_encoded"] == 60, "for the teacher's own figures and the asymmetric ones"
     assert "60 encoded, each once; now removed (--keep-vectors" in shown
-    assert "kept  asymmetric" in shown and not list((root / "runs").glob("vectors/documents-*"))
+    assert "kept  asymmetric" in shown and not list((root / "runs").glob("vectors/documents-*/"))
 
 
 def test_kept_vectors_are_read_by_the_next_command(

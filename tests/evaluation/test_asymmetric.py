@@ -1,5 +1,6 @@
 """Search among a teacher's documents: read from a store, or encoded once and kept on the disk."""
 
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import numpy as np
 import pytest
 from small_experiment import sentences  # type: ignore[import-not-found]
 
-from stillhouse.core.artifacts import Workspace
+from stillhouse.core.artifacts import Workspace, lock_of, locked
 from stillhouse.core.errors import BadInput
 from stillhouse.core.types import Encoder, FloatArray
 from stillhouse.corpora.tables import write_collection, write_texts
@@ -147,7 +148,12 @@ def test_documents_are_encoded_once(workspace: Workspace, teacher: Encoder) -> N
     elsewhere = KeptDocuments(model, "another teacher", workspace)
     elsewhere.encode_document(PASSAGES[:5])
     assert model.calls == [5, 4, 5, 5], "vectors of one model are never those of another"
-    documents.remove()
+    with locked(lock_of(documents.folder)):
+        removing = threading.Thread(target=documents.remove)
+        removing.start()
+        removing.join(0.5)
+        assert documents.folder.exists(), "another command is writing there"
+    removing.join(60)
     assert not documents.folder.exists() and elsewhere.folder.exists()
 
 

@@ -1,6 +1,8 @@
 """Published collections: figures equal those of trec_eval, passages are streamed, bad lines are reported."""
 
 import json
+import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,7 +11,7 @@ import numpy as np
 import pytest
 from ir_measures import AP, RR, R, nDCG
 
-from stillhouse.core.artifacts import Workspace
+from stillhouse.core.artifacts import Workspace, lock_of, locked
 from stillhouse.core.errors import BadInput
 from stillhouse.core.types import FloatArray
 from stillhouse.corpora.published.judged import find_collections, open_collection
@@ -18,6 +20,7 @@ from stillhouse.evaluation.benchmarks.retrieval import OnDisk, rank_collection, 
 from stillhouse.evaluation.finite_encoder import FiniteEncoder
 from stillhouse.evaluation.search.exact import TILE
 from stillhouse.evaluation.search.indexes import parse_index
+from stillhouse.evaluation.search.passage_vectors import vectors_folder
 from stillhouse.evaluation.trec_runs import open_run, read_run, run_figures, write_run
 
 
@@ -224,11 +227,24 @@ def test_search_on_disk_gives_the_same_run_and_removes_the_vectors(tmp_path: Pat
     assert run == rank_collection(collection, Coarse())
     assert list(figures_by_index) == ["exact", "flat", "hnsw"]
     assert figures_by_index["flat"]["recall_of_exact@10"] > 0 and "map" not in figures_by_index["flat"]
-    assert len(list((workspace.root / "vectors").iterdir())) == 1
+    assert len(workspace.listed("vectors")) == 1
     again = Coarse()
     assert rank_on_disk(collection, FiniteEncoder(again, "letters"), OnDisk(workspace)) == (run, {})
     assert again.most == len(collection.queries)
-    assert not list((workspace.root / "vectors").iterdir())
+    assert workspace.listed("vectors") == []
+
+
+def test_two_commands_do_not_share_half_written_vectors(tmp_path: Path) -> None:
+    collection = open_collection(write_beir(tmp_path / "toy"), final=False)
+    assert collection is not None
+    workspace, model = Workspace(tmp_path / "runs"), FiniteEncoder(Coarse(), "letters")
+    other = threading.Thread(target=rank_on_disk, args=(collection, model, OnDisk(workspace)))
+    with locked(lock_of(vectors_folder(workspace, collection, "letters"))):
+        other.start()
+        time.sleep(0.5)
+        assert other.is_alive() and workspace.listed("vectors") == []
+    other.join(60)
+    assert not other.is_alive()
 
 
 def test_deep_json_odd_literals_and_other_encodings_are_reported(tmp_path: Path) -> None:

@@ -3372,6 +3372,29 @@ PREEMPTION = [
 ]
 TOGETHER = [
     *mistakes(
+        "sweeps/test_log.py",
+        "sweeps/test_test_log.py",
+        (
+            '    with locked(path.with_name(f".{path.name}.lock")):\n        return',
+            "    if True:\n        return",
+            "two commands open the test for the first time",
+        ),
+    ),
+    *mistakes(
+        "evaluation/asymmetric.py",
+        "evaluation/test_asymmetric.py",
+        (
+            "        with locked(lock_of(self.folder)):\n            shutil",
+            "        if True:\n            shutil",
+            "vectors are removed while another command writes them",
+        ),
+    ),
+    *mistakes(
+        "evaluation/benchmarks/retrieval.py",
+        "evaluation/test_judged_search.py",
+        ("    with locked(lock_of(folder)):", "    if True:", "two commands write the same vectors"),
+    ),
+    *mistakes(
         "cluster/leases.py",
         "cluster/test_leases.py",
         (

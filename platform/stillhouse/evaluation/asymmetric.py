@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from stillhouse.core.artifacts import Workspace, sealed_array, write_array
+from stillhouse.core.artifacts import Workspace, lock_of, locked, sealed_array, write_array
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.roles import DOCUMENT, QUERY
 from stillhouse.core.types import Encoder, FloatArray, encode_as
@@ -45,18 +45,20 @@ class KeptDocuments:
             # The length tells texts apart that are cut differently.
             hashed.update(f"{len(text)} {text}".encode())
         path = self.folder / f"{hashed.hexdigest()[:32]}.npy"
-        kept: FloatArray | None = sealed_array(path)
-        if kept is not None:
-            return kept
-        vectors_ND = np.asarray(encode_as(self.model, DOCUMENT, texts), np.float32)
-        self.folder.mkdir(parents=True, exist_ok=True)
-        write_array(path, vectors_ND, sealed=True)
-        self.encoded += len(texts)
-        return vectors_ND
+        with locked(lock_of(self.folder)):
+            kept: FloatArray | None = sealed_array(path)
+            if kept is not None:
+                return kept
+            vectors_ND = np.asarray(encode_as(self.model, DOCUMENT, texts), np.float32)
+            self.folder.mkdir(parents=True, exist_ok=True)
+            write_array(path, vectors_ND, sealed=True)
+            self.encoded += len(texts)
+            return vectors_ND
 
     def remove(self) -> None:
         """Remove the vectors from the disk."""
-        shutil.rmtree(self.folder, ignore_errors=True)
+        with locked(lock_of(self.folder)):
+            shutil.rmtree(self.folder, ignore_errors=True)
 
 
 class AsymmetricEncoder:

@@ -4,7 +4,7 @@ import json
 import time
 from pathlib import Path
 
-from stillhouse.core.artifacts import Workspace, write_atomically
+from stillhouse.core.artifacts import Workspace, locked, write_atomically
 from stillhouse.core.console import warn
 from stillhouse.core.integrity import put_aside
 from stillhouse.core.json_text import parse_json
@@ -31,13 +31,17 @@ def record_test_use(workspace: Workspace, suite: str, what: str) -> int:
         Number of earlier uses of this suite.
     """
     path = workspace.root / TEST_LOG
+    with locked(path.with_name(f".{path.name}.lock")):
+        return _recorded(path, suite, what)
+
+
+def _recorded(path: Path, suite: str, what: str) -> int:
     log = path.read_bytes() if path.exists() else b""
     suites = [suite_in(line) for line in log.splitlines()]
     before = sum(known in (suite, None, EVERY) for known in suites)
     if None in suites:
         warn(f"{suites.count(None)} damaged lines of {path} count as uses of this suite.")
     entry = {"suite": suite, "what": what, "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
-    path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a", encoding="utf-8") as file:
         # A kill or a full disk may have cut the last line.
         file.write(("" if log.endswith(b"\n") or not log else "\n") + json.dumps(redacted_json(entry)) + "\n")

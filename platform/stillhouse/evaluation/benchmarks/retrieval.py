@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from stillhouse.core.artifacts import Workspace, sha256_of
+from stillhouse.core.artifacts import Workspace, lock_of, locked, sha256_of
 from stillhouse.core.console import Progress
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.roles import DOCUMENT, QUERY
@@ -175,6 +175,14 @@ def rank_on_disk(
         The exact run, and the figures of each index by its name.
     """
     folder = vectors_folder(options.workspace, collection, model.identity)
+    with locked(lock_of(folder)):  # Another command may want the same vectors, and remove them after use.
+        return _ranked_by(folder, collection, model, options)
+
+
+def _ranked_by(
+    folder: Path, collection: JudgedCollection, model: FiniteEncoder, options: OnDisk
+) -> tuple[Run, dict[str, dict[str, float]]]:
+    """Rank the passages with their vectors in a folder that no other process writes."""
     progress, done = Progress(f"encoding {collection.name}", "passages"), 0
 
     def encode(texts: list[str]) -> FloatArray:

@@ -1,4 +1,4 @@
-"""What the commands share while they run: a workspace with one writer, Ray, and the results' file."""
+"""What the commands share while they run: a workspace, Ray, and the results' file."""
 
 import contextlib
 import tempfile

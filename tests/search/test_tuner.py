@@ -111,6 +111,7 @@ def start(folder: Path, ray_folder: str) -> "subprocess.CompletedProcess[str]":
 
 
 @pytest.mark.ray
+@pytest.mark.long
 def test_a_killed_sweep_ends_with_every_trial_in_its_true_state(tmp_path: Path, ray_folder: str) -> None:
     killed = start(tmp_path, ray_folder)
     assert killed.returncode == -signal.SIGKILL, killed.stdout + killed.stderr

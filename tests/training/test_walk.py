@@ -342,6 +342,7 @@ def test_fewer_examples_than_a_batch_are_refused(workspace: Workspace, distil: C
 
 
 @pytest.mark.ray
+@pytest.mark.long
 @pytest.mark.usefixtures("forked")
 def test_ray_train(workspace: Workspace, distil: Callable[..., Stage]) -> None:
     """Two workers under Ray Train, stopped early, leave no placement group; plain processes resume."""

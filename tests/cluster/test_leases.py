@@ -113,6 +113,7 @@ def test_without_the_actor_work_goes_on(
 
 
 def test_nodes_that_share_a_disk_share_its_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leases, "_on_cluster", lambda: True)
     monkeypatch.setattr(leases, "_actor", lambda: pytest.fail("no lease is needed"))
     workspace, order = Workspace(tmp_path), list[str]()
 

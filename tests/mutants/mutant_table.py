@@ -3375,7 +3375,7 @@ TOGETHER = [
         "sweeps/test_log.py",
         "sweeps/test_test_log.py",
         (
-            '    with locked(path.with_name(f".{path.name}.lock")):\n        return',
+            "    with locked(lock_of_file(path)):\n        return",
             "    if True:\n        return",
             "two commands open the test for the first time",
         ),
@@ -3408,8 +3408,8 @@ TOGETHER = [
             "a lease is given back by another than its holder",
         ),
         (
-            "while not ended.wait(_RENEW_S):",
-            "while False:",
+            'every_s=_RENEW_S, name="lease"',
+            'every_s=3600.0, name="lease"',
             "a lease ends while its holder works",
         ),
         (

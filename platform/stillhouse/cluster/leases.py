@@ -10,7 +10,6 @@ import contextlib
 import os
 import socket
 import sys
-import threading
 import time
 import uuid
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ from typing import Any
 from stillhouse.cluster.nodes import HEAD
 from stillhouse.core.artifacts import Artifact, Workspace, lock_of, locked
 from stillhouse.core.console import doing, warn
+from stillhouse.core.repeating import repeated
 
 LASTS_S = 30.0
 """Seconds after which a lease is free whose holder was not heard of."""
@@ -78,7 +78,7 @@ def _on_cluster() -> bool:
 @contextlib.contextmanager
 def _leased(key: str) -> Iterator[None]:
     """Hold the lease of a key, renewed in the background; without one if the actor does not answer."""
-    holder, ended = uuid.uuid4().hex, threading.Event()
+    holder = uuid.uuid4().hex
     try:
         actor = _actor()
         _wait_for(actor, key, holder)
@@ -88,18 +88,14 @@ def _leased(key: str) -> Iterator[None]:
         return
 
     def renew() -> None:
-        while not ended.wait(_RENEW_S):
-            # A lost lease costs another node's time, and no result.
-            with contextlib.suppress(Exception):
-                _ask(actor, key, holder)
+        # A lost lease costs another node's time, and no result.
+        with contextlib.suppress(Exception):
+            _ask(actor, key, holder)
 
-    thread = threading.Thread(target=renew, name="lease", daemon=True)
-    thread.start()
     try:
-        yield
+        with repeated(renew, every_s=_RENEW_S, name="lease"):
+            yield
     finally:
-        ended.set()
-        thread.join()
         with contextlib.suppress(Exception):
             actor.give.remote(key, holder)
 

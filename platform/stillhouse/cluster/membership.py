@@ -1,7 +1,6 @@
 """Nodes that join a cluster, nodes that it loses, and what its autoscaler does, told while a command runs."""
 
 import contextlib
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from typing import Any
 from stillhouse.cluster.nodes import Autoscaler, autoscaler, in_words
 from stillhouse.cluster.preemption import draining
 from stillhouse.core.console import duration, say, warn
+from stillhouse.core.repeating import repeated
 
 EVERY_S = 5.0
 """Seconds between two looks at the cluster."""
@@ -106,18 +106,12 @@ def nodes_watched(
     on_join: Callable[[Node], None] = lambda node: None, *, every_s: float = EVERY_S
 ) -> Iterator[None]:
     """Tell of nodes that join and leave while the block runs."""
-    membership, ended = Membership(on_join=on_join), threading.Event()
+    membership = Membership(on_join=on_join)
 
-    def watch() -> None:
-        while not ended.wait(every_s):
-            # A cluster that no longer answers is what ends the command, with its own message.
-            with contextlib.suppress(Exception):
-                membership.look()
+    def look() -> None:
+        # A cluster that no longer answers is what ends the command, with its own message.
+        with contextlib.suppress(Exception):
+            membership.look()
 
-    thread = threading.Thread(target=watch, name="nodes", daemon=True)
-    thread.start()
-    try:
+    with repeated(look, every_s=every_s, name="nodes", patience_s=2 * every_s):
         yield
-    finally:
-        ended.set()
-        thread.join(2 * every_s)

@@ -9,6 +9,8 @@ import sys
 import threading
 from collections.abc import Iterator
 
+from stillhouse.core.repeating import repeated
+
 LOOK_S = 1.0
 """Seconds between two looks at one's own node."""
 RETRIES = 10
@@ -32,25 +34,18 @@ def leaving() -> Iterator[threading.Event]:
 
     Outside of Ray, which is not imported for it, the event is never set.
     """
-    soon, ended = threading.Event(), threading.Event()
+    soon = threading.Event()
     ray = sys.modules.get("ray")
     if ray is None or not ray.is_initialized():
         yield soon
         return
     own = ray.get_runtime_context().get_node_id()
 
-    def watch() -> None:
-        while not ended.wait(LOOK_S):
-            # A cluster that does not answer ends what runs on it with a message of its own.
-            with contextlib.suppress(Exception):
-                if own in draining():
-                    soon.set()
-                    return
+    def look() -> None:
+        # A cluster that does not answer ends what runs on it with a message of its own.
+        with contextlib.suppress(Exception):
+            if not soon.is_set() and own in draining():
+                soon.set()
 
-    thread = threading.Thread(target=watch, name="preemption", daemon=True)
-    thread.start()
-    try:
+    with repeated(look, every_s=LOOK_S, name="preemption"):
         yield soon
-    finally:
-        ended.set()
-        thread.join()

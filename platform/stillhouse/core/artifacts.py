@@ -619,6 +619,11 @@ def _flock(file: IO[str], kind: int) -> bool:
     return True
 
 
+def lock_of_file(path: Path) -> Path:
+    """Return the lock file of whoever writes a file."""
+    return path.with_name(f".{path.name}.lock")
+
+
 def lock_of(folder: Path) -> Path:
     """Return the lock file of whoever makes the artifact of a folder."""
     return folder.with_suffix(".lock")

@@ -7,7 +7,6 @@ import logging
 import os
 import sys
 import tempfile
-import threading
 import time
 import traceback
 from collections import deque
@@ -17,6 +16,7 @@ from typing import TextIO
 
 from stillhouse.core import progress_bar
 from stillhouse.core.redaction import redacted
+from stillhouse.core.repeating import repeated
 
 _screen: TextIO | None = None
 _page: TextIO | None = None
@@ -240,21 +240,17 @@ def never_silent(*, every_s: float | None = None) -> Iterator[None]:
     if _watching:
         yield
         return
-    ended, limit = threading.Event(), SILENT_S if every_s is None else every_s
+    limit = SILENT_S if every_s is None else every_s
 
-    def watch() -> None:
-        while not ended.wait(min(1.0, limit / 4)):
-            if time.monotonic() - _heard >= limit:
-                _tell_activity()
+    def look() -> None:
+        if time.monotonic() - _heard >= limit:
+            _tell_activity()
 
-    thread = threading.Thread(target=watch, daemon=True)
     _watching, _heard = True, time.monotonic()
-    thread.start()
     try:
-        yield
+        with repeated(look, every_s=min(1.0, limit / 4), name="never silent"):
+            yield
     finally:
-        ended.set()
-        thread.join()
         _watching = False
 
 

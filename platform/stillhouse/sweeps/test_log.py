@@ -4,7 +4,7 @@ import json
 import time
 from pathlib import Path
 
-from stillhouse.core.artifacts import Workspace, locked, write_atomically
+from stillhouse.core.artifacts import Workspace, lock_of_file, locked, write_atomically
 from stillhouse.core.console import warn
 from stillhouse.core.integrity import put_aside
 from stillhouse.core.json_text import parse_json
@@ -31,7 +31,7 @@ def record_test_use(workspace: Workspace, suite: str, what: str) -> int:
         Number of earlier uses of this suite.
     """
     path = workspace.root / TEST_LOG
-    with locked(path.with_name(f".{path.name}.lock")):
+    with locked(lock_of_file(path)):
         return _recorded(path, suite, what)
 
 

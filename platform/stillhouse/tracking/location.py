@@ -9,7 +9,7 @@ import uuid
 from contextlib import closing
 from pathlib import Path
 
-from stillhouse.core.artifacts import locked, replacing, write_atomically
+from stillhouse.core.artifacts import lock_of_file, locked, replacing, write_atomically
 from stillhouse.core.console import say, warn
 from stillhouse.core.databases import (
     damage_of_database,
@@ -101,7 +101,7 @@ def prepare(uri: str, *, upgrade: bool = False) -> None:
     path = sqlite_path(uri)
     if path is None or (path.exists() and not upgrade):
         return
-    with locked(_lock(path)):
+    with locked(lock_of_file(path)):
         if path.exists() and not upgrade:
             return
         for scrap in path.parent.glob(f".{path.name}.*.tmp*"):
@@ -124,7 +124,7 @@ def mend(uri: str) -> None:
     path = sqlite_path(uri)
     if path is None or not path.exists():
         return
-    with locked(_lock(path)):
+    with locked(lock_of_file(path)):
         problem = damage_of_database(path)
         if not problem:
             return
@@ -152,10 +152,6 @@ def destination(uri: str) -> str:
 
 def _mended(path: Path) -> Path:
     return path.with_name(f".{path.name}.mended")
-
-
-def _lock(path: Path) -> Path:
-    return path.with_name(f".{path.name}.lock")
 
 
 def artifact_location(uri: str) -> str | None:

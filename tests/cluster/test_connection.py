@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ray.exceptions import TaskUnschedulableError, WorkerCrashedError
 
 import stillhouse
 from stillhouse.cluster import connection as cluster
@@ -131,10 +132,10 @@ def test_an_address_without_host_or_port_is_refused(where: str, monkeypatch: pyt
 
 
 class OnNode:
-    """A remote function that is called here; on some nodes it finds nothing, on some no lock."""
+    """A remote function that is called here; on some nodes it finds nothing, on some no lock, or it fails."""
 
-    def __init__(self, *, blind: str = "", unlocked: str = "") -> None:
-        self.blind, self.unlocked = blind, unlocked
+    def __init__(self, *, blind: str = "", unlocked: str = "", failing: Exception | None = None) -> None:
+        self.blind, self.unlocked, self.failing = blind, unlocked, failing
 
     def __call__(self, function: Any) -> "OnNode":
         self.function = function
@@ -146,13 +147,15 @@ class OnNode:
         return self
 
     def remote(self, path: str) -> Any:
+        if self.failing and self.node == "b" * 56:
+            raise self.failing
         found, is_locked = self.function(path if self.node != self.blind else f"{path}-elsewhere")
         return found, is_locked and self.node != self.unlocked
 
 
-def test_a_node_without_the_root_or_without_its_locks_is_named_by_host_and_address(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.fixture
+def two_nodes(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """What Ray tells of the nodes of a cluster, of which `OnNode` answers for each."""
     ids = {"a" * 56: ("head", "10.0.0.4"), "b" * 56: ("gpu-1", "10.0.0.7")}
     nodes = [
         {
@@ -166,6 +169,15 @@ def test_a_node_without_the_root_or_without_its_locks_is_named_by_host_and_addre
     ]
     monkeypatch.setattr("ray.nodes", lambda: nodes)
     monkeypatch.setattr("ray.get", lambda seen, timeout: seen)
+    return nodes
+
+
+def test_a_node_without_the_root_or_without_its_locks_is_named_by_host_and_address(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    two_nodes: list[dict[str, Any]],
+) -> None:
     monkeypatch.setattr("ray.remote", OnNode())
     cluster.refuse_hidden_root(tmp_path)
     monkeypatch.setattr("ray.remote", OnNode(unlocked="b" * 56))
@@ -185,3 +197,22 @@ def test_a_node_without_the_root_or_without_its_locks_is_named_by_host_and_addre
         cluster.warn_of_hidden_root(node, tmp_path)
     said = capsys.readouterr().err
     assert "node gpu-1 (10.0.0.7) does not see the workspace" in said and "head" not in said
+
+
+def test_a_node_that_goes_while_it_is_asked_is_passed_over(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    two_nodes: list[dict[str, Any]],
+) -> None:
+    """Ray refuses the task of a node that has gone, or loses the task with the node."""
+    going = nodes_alive()[1]
+    monkeypatch.setattr("ray.remote", OnNode(failing=TaskUnschedulableError("the node is gone")))
+    cluster.refuse_hidden_root(tmp_path)
+    cluster.warn_of_hidden_root(going, tmp_path)
+    monkeypatch.setattr("ray.remote", OnNode(failing=WorkerCrashedError()))
+    with pytest.raises(WorkerCrashedError):
+        cluster.warn_of_hidden_root(going, tmp_path)
+    two_nodes[1]["Alive"] = False
+    cluster.warn_of_hidden_root(going, tmp_path)
+    assert not capsys.readouterr().err and not list(tmp_path.iterdir())

@@ -2787,6 +2787,11 @@ CLUSTER_AND_TRACKING = [
             "",
             "an address where nothing listens is left to Ray, which waits for two minutes",
         ),
+        (
+            "    except TaskUnschedulableError:  #",
+            "    except ZeroDivisionError:  #",
+            "a command ends if a node goes while it is asked what it sees",
+        ),
     ),
     *mistakes(
         "cluster/membership.py",

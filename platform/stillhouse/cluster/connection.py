@@ -204,6 +204,8 @@ def refuse_hidden_root(root: Path) -> None:
         return
     for node in nodes:
         seen = shares(node, root)
+        if seen is None:
+            continue
         require(
             seen.found,
             "every node of the cluster must see the workspace",
@@ -217,6 +219,8 @@ def refuse_hidden_root(root: Path) -> None:
 def warn_of_hidden_root(node: Node, root: Path) -> None:
     """Warn if a node that has joined later cannot share the workspace."""
     seen = shares(node, root)
+    if seen is None:
+        return
     if not seen.found:
         warn(f"node {node.name} does not see the workspace {root}: what is placed there fails. {_SHARE}")
     elif not seen.locked:
@@ -235,9 +239,10 @@ class Seen(NamedTuple):
     locked: bool
 
 
-def shares(node: Node, root: Path) -> Seen:
-    """What a node sees of a file that this process writes into a folder, and locks."""
+def shares(node: Node, root: Path) -> Seen | None:
+    """What a node sees of a file that this process writes into a folder, and locks; None if it has gone."""
     import ray
+    from ray.exceptions import RayError, TaskUnschedulableError
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     probe = root / f".seen-{os.getpid()}-{node.id}"
@@ -246,6 +251,12 @@ def shares(node: Node, root: Path) -> Seen:
             where = NodeAffinitySchedulingStrategy(node.id, soft=False)
             on_node = ray.remote(_seen).options(num_cpus=0, scheduling_strategy=where)
             return Seen(*ray.get(on_node.remote(str(probe)), timeout=120))
+    except TaskUnschedulableError:  # The list of nodes may still have one that no longer takes tasks.
+        return None
+    except RayError:
+        if node.id in {other.id for other in nodes_alive()}:
+            raise
+        return None
     finally:
         probe.unlink(missing_ok=True)
 

@@ -2,18 +2,16 @@
 
 import json
 import os
-import re
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from growing import GrowingCluster, growing_cluster  # type: ignore[import-not-found]
+from growing import Command, GrowingCluster, growing_cluster  # type: ignore[import-not-found]
 from small_experiment import sentences  # type: ignore[import-not-found]
 
 pytestmark = [pytest.mark.ray, pytest.mark.long]  # `make cluster-test` runs it.
@@ -26,45 +24,6 @@ def cluster() -> Iterator[GrowingCluster]:
     with tempfile.TemporaryDirectory(prefix="g", dir="/tmp") as short:
         with growing_cluster(Path(short), port=6731, node={"CPU": 1}, most=1) as running:
             yield running
-
-
-class Command:
-    """The command line in a process of its own, with what it has printed so far.
-
-    Args:
-        words: The command's words.
-        folder: Where it runs; a folder that has nothing to do with the cluster.
-        environment: Further variables.
-    """
-
-    def __init__(self, words: list[str], folder: Path, environment: dict[str, str]) -> None:
-        folder.mkdir(exist_ok=True)
-        self.lines: list[tuple[float, str]] = []
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "stillhouse.cli.main", *words],
-            cwd=folder,
-            env={**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", **environment},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        threading.Thread(target=self._read, daemon=True).start()
-
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self.lines.append((time.monotonic(), line.rstrip()))
-
-    @property
-    def said(self) -> str:
-        return "\n".join(line for _, line in self.lines)
-
-    def wait_for(self, pattern: str, seconds: float) -> None:
-        """Wait until it has printed something."""
-        deadline = time.monotonic() + seconds
-        while not re.search(pattern, self.said):
-            assert time.monotonic() < deadline and self.process.poll() is None, self.said
-            time.sleep(0.2)
 
 
 def test_a_sweep_brings_its_nodes_and_frees_them(

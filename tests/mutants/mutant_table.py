@@ -3275,11 +3275,93 @@ GROWTH = [
         ),
     ),
     *mistakes(
-        "search/searcher.py",
+        "search/studies.py",
+        "search/test_study_mirror.py",
+        (
+            "there.number == trial.number and there.params == trial.params",
+            "True",
+            "trials of another study are taken for copies",
+        ),
+        (
+            "        if step not in there.intermediate_values:\n",
+            "        if False:\n",
+            "the evaluations of a running trial do not reach the database",
+        ),
+        (
+            "        if not there.state.is_finished():\n",
+            "        if True:\n",
+            "a trial that has ended in the database is written again",
+        ),
+        (
+            "        if there.user_attrs.get(name) != content:\n",
+            "        if False:\n",
+            "what a trial reported at its end does not reach the database",
+        ),
+    ),
+    *mistakes(
+        "search/study_copies.py",
+        "search/test_study_mirror.py",
+        (
+            "    put_aside_database(path)\n    for copy in copies_of(path):\n",
+            "    put_aside_database(path)\n    for copy in []:\n",
+            "the copies of an older study are taken for better than the one that takes its place",
+        ),
+    ),
+    *mistakes(
+        "search/study_mirror.py",
+        "search/test_study_mirror.py",
+        (
+            "finished <= ended_trials(self.file)",
+            "finished < ended_trials(self.file)",
+            "a study that the database knows as well is put aside",
+        ),
+        (
+            "            write_note_twice(self.folder / SWEEP_NOTE, begun)\n",
+            "            pass\n",
+            "another workspace does not know what the sweep was begun with",
+        ),
+        (
+            'known["identity"] == begun["identity"]',
+            "True",
+            "a sweep writes its trials into the study of another one",
+        ),
+        (
+            "            self._copied = now\n",
+            "            self._copied = self._transactions()\n",
+            "what is written while the study is copied waits for the next change",
+        ),
+        (
+            "        if not self._told:\n            warn(problem)",
+            "        if True:\n            warn(problem)",
+            "a database that is away is told every second",
+        ),
+        (
+            "patience_s=_PATIENCE_S, at_end=True",
+            "patience_s=_PATIENCE_S",
+            "the last trial does not reach the database",
+        ),
+        (
+            "patience_s=_PATIENCE_S, at_end=True",
+            "at_end=True",
+            "a database that stands still holds the end of a sweep for ever",
+        ),
+        (
+            'alone.execute(text(f"SELECT pg_advisory_lock({_MAKING_TABLES})"))',
+            'alone.execute(text("SELECT 1"))',
+            "two sweeps that find the database empty make the same tables",
+        ),
+        (
+            "but {redacted(self.url)} ",
+            "but {self.url} ",
+            "the password of the database is printed",
+        ),
+    ),
+    *mistakes(
+        "search/studies.py",
         "search/test_searcher.py::test_a_process_that_is_killed_while_the_file_is_made_leaves_none",
         (
-            "            if not self._path.exists():\n",
-            "            if False:\n",
+            "    if not path.exists():\n",
+            "    if False:\n",
             "a study whose making was killed lacks an index for ever",
         ),
     ),

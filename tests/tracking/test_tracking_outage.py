@@ -1,55 +1,19 @@
 """A real tracking server that hangs, dies and comes back while metrics keep arriving."""
 
-import contextlib
 import os
 import signal
-import socket
-import subprocess
-import sys
 import time
-import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from mlflow_process import free_port, mlflow_server, wait_for  # type: ignore[import-not-found]
 
 from stillhouse.tracking import Row
 from stillhouse.tracking.mlflow_tracker import MLflowTracker
 
 SWEEP = ("s1",)
-
-
-@contextlib.contextmanager
-def server(folder: Path, port: int) -> Iterator[int]:
-    """Run an MLflow server on loopback; yield its process group, which is ended with the block."""
-    command = [sys.executable, "-P", "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port)]
-    command += ["--backend-store-uri", f"sqlite:///{folder / 'server.db'}", "--workers", "1"]
-    command += ["--artifacts-destination", str(folder / "artifacts")]
-    environment = {**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
-    with (folder / "server.log").open("a") as log:
-        child = subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
-    try:
-        wait_for(lambda: answers(port), "the server answers")
-        yield child.pid
-    finally:
-        os.killpg(child.pid, signal.SIGKILL)
-        child.wait()
-
-
-def answers(port: int) -> bool:
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=1) as reply:
-            return bool(reply.status == 200)
-    except OSError:
-        return False
-
-
-def wait_for(condition: Callable[[], Any], what: str, seconds: float = 40.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"waited {seconds} s until {what}"
-        time.sleep(0.05)
 
 
 class Driver:
@@ -98,13 +62,11 @@ def test_a_server_that_hangs_dies_and_comes_back_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     uri = f"http://127.0.0.1:{port}"
     driver = Driver(MLflowTracker(uri, "tests", tmp_path / "sweep"))
     driver.trial(0)
-    with server(tmp_path, port) as group:
+    with mlflow_server(tmp_path, port) as group:
         wait_for(driver.all_sent, "what was recorded before the server started has arrived")
         os.killpg(group, signal.SIGSTOP)
         driver.trial(1, seconds=1.5)
@@ -114,7 +76,7 @@ def test_a_server_that_hangs_dies_and_comes_back_loses_nothing(
     driver.trial(3)
     waits = driver.tracker.close(5)
     assert "has not accepted" in waits and str(tmp_path) in waits
-    with server(tmp_path, port):
+    with mlflow_server(tmp_path, port):
         again = Driver(MLflowTracker(uri, "tests", tmp_path / "sweep"))
         again.trial(3)
         again.trial(4)

@@ -124,6 +124,10 @@ def copy_of(path: Path) -> Path:
     return path.with_name(f"{path.stem}.copy{path.suffix}")
 
 
+SWEEP_NOTE = "sweep.json"
+"""Name of the note that tells what a sweep was begun with; a folder that has it is a sweep's."""
+
+
 def write_note_twice(path: Path, content: dict[str, Any]) -> None:
     """Write a note and its copy."""
     for file in (path, copy_of(path)):

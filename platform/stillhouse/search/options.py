@@ -14,6 +14,8 @@ from stillhouse.search.schedulers import load_scheduler
 from stillhouse.search.space import Space
 
 QUALITY, SIZE, LATENCY = "quality", "size", "latency"
+STUDY_DATABASE = "STILLHOUSE_STUDY_DATABASE"
+"""Environment variable with the address of a database in which a team sees its studies."""
 _CHANGES_COST = ("layers", "projection", "encoder", "units", "hidden")
 
 

@@ -14,11 +14,10 @@ from pathlib import Path
 
 from stillhouse.core.artifacts import FETCHING, Workspace, locked
 from stillhouse.core.console import say, warn
-from stillhouse.core.databases import copies_of, newest_copy, put_aside_database
+from stillhouse.core.databases import newest_copy
 from stillhouse.core.errors import BadInput
-from stillhouse.core.integrity import put_aside
 from stillhouse.core.remotes import Remote, files_in
-from stillhouse.search.study_copies import FINISHED, STUDY
+from stillhouse.search.study_copies import FINISHED, STUDY, put_aside_study
 
 _KIND = "sweeps"
 _OF_THIS_NODE = ("tune/", "copies/", f"{STUDY}-", "confirmed.json", "journal.copy.jsonl")
@@ -57,9 +56,7 @@ class PublishedSweep:
             theirs = None if STUDY not in files else remote.read(f"{self.key}/{files[STUDY].place(STUDY)}")
             if theirs is None or _finished(theirs) <= _finished(study.read_bytes()):
                 return
-            put_aside_database(study)
-            for copy in copies_of(study):  # which contradict the one that comes
-                put_aside(copy)
+            put_aside_study(study)
         with locked(self.workspace.root / FETCHING / f"{self.key}.lock"):
             remote.fetch(self.key, self.folder, self.workspace.root / FETCHING / self.key)
         known = _finished(study.read_bytes()) if study.exists() else 0

@@ -28,7 +28,6 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 from ray.tune import Callback
 from ray.tune.search.searcher import Searcher
 
-from stillhouse.core.artifacts import replacing
 from stillhouse.core.errors import require
 from stillhouse.core.redaction import redacted
 from stillhouse.search.optuna_params import decode, distributions, encode
@@ -36,13 +35,13 @@ from stillhouse.search.proposals import propose
 from stillhouse.search.records import REPORT, TrialRecord, attributes, is_finite, record
 from stillhouse.search.samplers import Search, check_sampler
 from stillhouse.search.space import Space
+from stillhouse.search.studies import IN_FILE, open_study
 from stillhouse.search.study_copies import keep_study
 
 __all__ = ["ExplainErrors", "Measure", "StudySearcher", "TrialRecord"]
 
 Measure = Callable[[dict[str, Any]], dict[str, float]]
 
-_STUDY = "sweep"
 _VOID = "void"
 
 
@@ -170,7 +169,7 @@ class StudySearcher(Searcher):  # type: ignore[misc]
 
     def study(self) -> Any:
         """The Optuna study, for reading."""
-        return optuna.load_study(study_name=_STUDY, storage=self._storage[0])
+        return optuna.load_study(study_name=IN_FILE, storage=self._storage[0])
 
     def __getstate__(self) -> dict[str, Any]:
         """State without the connection and without the driver's function, for pickling."""
@@ -182,18 +181,7 @@ class StudySearcher(Searcher):  # type: ignore[misc]
     def _storage(self) -> tuple[Any, int]:
         """The storage and the study's id in it."""
         if self._open_storage is None:
-            optuna.logging.set_verbosity(optuna.logging.WARNING)
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            if not self._path.exists():
-                # Tables and indices are many transactions. Without the index of the studies' names, which a
-                # killed process would not have made, every start would begin another study.
-                with replacing(self._path) as temporary:
-                    _opened(temporary).engine.dispose()
-            storage = _opened(self._path)
-            study = optuna.create_study(
-                storage=storage, study_name=_STUDY, directions=self._directions, load_if_exists=True
-            )
-            self._open_storage = storage, study._study_id
+            self._open_storage = open_study(self._path, self._directions)
         return self._open_storage
 
     @property
@@ -283,12 +271,6 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         if wrong:
             return TrialState.FAIL, None, f"the objective is not a finite number: {', '.join(wrong)}"
         return TrialState.COMPLETE, [float(v) for v in values if v is not None], None
-
-
-def _opened(path: Path) -> Any:
-    """Open an SQLite file as Optuna's storage; its tables are made if there are none."""
-    connecting = {"connect_args": {"timeout": 60}}
-    return optuna.storages.RDBStorage(f"sqlite:///{path}", engine_kwargs=connecting)
 
 
 class ExplainErrors(Callback):  # type: ignore[misc]

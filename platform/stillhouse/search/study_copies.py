@@ -10,7 +10,15 @@ from contextlib import closing
 from pathlib import Path
 
 from stillhouse.core.console import warn
-from stillhouse.core.databases import damage_of_database, keep_copy, newest_copy, take_copy
+from stillhouse.core.databases import (
+    copies_of,
+    damage_of_database,
+    keep_copy,
+    newest_copy,
+    put_aside_database,
+    take_copy,
+)
+from stillhouse.core.integrity import put_aside
 from stillhouse.tracking.journal import trial_states
 
 STUDY = "study.db"
@@ -72,6 +80,13 @@ def keep_study(path: Path) -> None:
     problem = keep_copy(path, contradicts_copy)
     if problem:
         warn(f"{path} {problem}. The next start of this sweep takes its newest good copy.")
+
+
+def put_aside_study(path: Path) -> None:
+    """Move a study to the quarantine, and its copies, which contradict the one that takes its place."""
+    put_aside_database(path)
+    for copy in copies_of(path):
+        put_aside(copy)
 
 
 def damage_of_study(path: Path) -> str:

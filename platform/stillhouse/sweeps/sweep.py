@@ -1,10 +1,11 @@
 """A sweep, from a corpus to the best student: prepare, search, compare, deliver. The same call resumes it."""
 
 import contextlib
+import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stillhouse.cluster.connection import refuse_hidden_root
 from stillhouse.cluster.slots import Slots
@@ -12,7 +13,7 @@ from stillhouse.core.artifacts import Workspace, locked, remove_leftovers
 from stillhouse.core.console import doing, say, warn
 from stillhouse.core.errors import BadInput
 from stillhouse.core.identity import canonical, fingerprint
-from stillhouse.core.notes import read_note_twice, write_note_twice
+from stillhouse.core.notes import SWEEP_NOTE, read_note_twice, write_note_twice
 from stillhouse.core.remotes import remote_at
 from stillhouse.experiments.fields import stated
 from stillhouse.experiments.preparation import Prepared, prepare
@@ -24,13 +25,16 @@ from stillhouse.preflight.bank import full_bank
 from stillhouse.preflight.examination import at_start
 from stillhouse.preflight.finding import print_concerns
 from stillhouse.preflight.planned import texts_of
-from stillhouse.search.options import LATENCY, SweepOptions
+from stillhouse.search.options import LATENCY, STUDY_DATABASE, SweepOptions
 from stillhouse.search.published_sweep import PublishedSweep
 from stillhouse.search.study_copies import STUDY, ended_trials, heal_study
 from stillhouse.sweeps.checks import check_rows, warn_of_few_steps
 from stillhouse.sweeps.planning.arithmetic import EMBEDDING, READING, START
 from stillhouse.sweeps.planning.note import Clock, outcome_lines
 from stillhouse.sweeps.session import session
+
+if TYPE_CHECKING:
+    from stillhouse.search.study_mirror import StudyMirror
 
 
 def sweep(options: SweepOptions) -> dict[str, Any]:
@@ -82,7 +86,9 @@ def sweep(options: SweepOptions) -> dict[str, Any]:
         from stillhouse.sweeps.search_and_deliver import search_and_deliver
 
         cold = not ended_trials(folder / STUDY)
-        report = search_and_deliver(options, prepared, workspace, folder, slots, clock)
+        mirror = mirror_of(folder)
+        with contextlib.nullcontext() if mirror is None else mirror.following():
+            report = search_and_deliver(options, prepared, workspace, folder, slots, clock)
         if cold:  # Of a sweep that goes on, a part of the work was done before.
             for line in outcome_lines(folder, plan_identity(options), clock.seconds):
                 say(line)
@@ -138,7 +144,7 @@ def open_sweep(options: SweepOptions, prepared: Prepared, workspace: Workspace) 
     folder = sweep_folder(options)
     remove_leftovers(folder)
     if not _same_sweep(options, parts):
-        write_note_twice(folder / "sweep.json", {"identity": _identity(parts), **parts})
+        write_note_twice(folder / SWEEP_NOTE, {"identity": _identity(parts), **parts})
     return folder
 
 
@@ -152,9 +158,22 @@ def _checked_folder(options: SweepOptions) -> Iterator[None]:
     )
     with locked(lock_of_sweep(folder), wait=False, held=held):
         PublishedSweep(Workspace(options.root.resolve(), remote_at(options.remote)), folder).restore()
+        mirror = mirror_of(folder)
+        if mirror is not None:
+            mirror.restore()
         check_same_sweep(options)
         heal_study(folder)
         yield
+
+
+def mirror_of(folder: Path) -> "StudyMirror | None":
+    """Where a sweep's study is copied to; None where no database is named."""
+    url = os.environ.get(STUDY_DATABASE, "").strip()
+    if not url:
+        return None
+    from stillhouse.search.study_mirror import StudyMirror  # Loads Optuna, for those who use it.
+
+    return StudyMirror(url, folder)
 
 
 def lock_of_sweep(folder: Path) -> Path:
@@ -169,7 +188,7 @@ def check_same_sweep(options: SweepOptions) -> None:
 
 def _same_sweep(options: SweepOptions, parts: dict[str, Any]) -> bool:
     """Whether the sweep was begun with these parts; refused if it was begun with others."""
-    path = sweep_folder(options) / "sweep.json"
+    path = sweep_folder(options) / SWEEP_NOTE
     begun = read_note_twice(path)
     if begun is None:
         if (path.parent / STUDY).exists():

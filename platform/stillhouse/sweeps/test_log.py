@@ -8,6 +8,7 @@ from stillhouse.core.artifacts import Workspace, lock_of_file, locked, write_ato
 from stillhouse.core.console import warn
 from stillhouse.core.integrity import put_aside
 from stillhouse.core.json_text import parse_json
+from stillhouse.core.notes import SWEEP_NOTE
 from stillhouse.core.redaction import redacted_json
 from stillhouse.plan.stage import Stage
 from stillhouse.tracking.location import sqlite_path, tracking_uri
@@ -81,7 +82,7 @@ def tag_tested_runs(workspace: Workspace, suite: str, model: str) -> int:
     root, path = workspace.root.resolve(), sqlite_path(uri)
     stages, sweeps = root / Stage.kind, root / "sweeps"
     exported = folder.parent.parent == sweeps and folder.name == "export"
-    if exported or folder.parent == sweeps or (sweeps / model / "sweep.json").is_file():
+    if exported or folder.parent == sweeps or (sweeps / model / SWEEP_NOTE).is_file():
         query = f"tags.`stillhouse.sweep` = '{folder.parent.name if exported else folder.name}'"
     elif stages in folder.parents or (stages / model).is_dir():
         query = f"params.fingerprint = '{folder.name.rpartition('-')[2]}'"

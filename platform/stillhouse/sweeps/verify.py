@@ -23,7 +23,7 @@ from stillhouse.core.artifacts import (
 from stillhouse.core.databases import copies_of, damage_of_database, is_good_copy, newest_copy
 from stillhouse.core.errors import BadInput
 from stillhouse.core.integrity import QUARANTINE, damaged_files, put_aside
-from stillhouse.core.notes import copy_of, is_sound, read_note_twice, sound_note
+from stillhouse.core.notes import SWEEP_NOTE, copy_of, is_sound, read_note_twice, sound_note
 from stillhouse.evaluation.search import passage_vectors
 from stillhouse.experiments.vocabulary import WordTable
 from stillhouse.plan.data import Collection, Examples, Store, TextTable, TokenTable
@@ -249,7 +249,7 @@ def _passage_vectors(folder: Path) -> Checked:
 
 def _sweep(folder: Path) -> Iterator[Checked]:
     yield _guarded(SWEEPS, folder / STUDY, partial(_study, folder))
-    for path in (folder / "sweep.json", folder / "identity.json"):
+    for path in (folder / SWEEP_NOTE, folder / "identity.json"):
         if path.exists() or copy_of(path).exists():
             yield _guarded(SWEEPS, path, partial(_note_twice, path))
     for path in sorted(path for pattern in _NOTES for path in folder.glob(pattern)):

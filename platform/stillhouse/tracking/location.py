@@ -66,12 +66,17 @@ def tracking_uri(root: Path) -> str:
         remedy="Use sqlite:////folder/mlflow.db or http://host:port; MLflow keeps no runs in plain folders.",
     )
     if scheme in _NEED_DRIVERS:
-        _require_driver(uri)
+        require_driver(uri, "MLFLOW_TRACKING_URI")
     return uri
 
 
-def _require_driver(uri: str) -> None:
-    """Refuse a database that no installed package can reach; otherwise the first run would fail."""
+def require_driver(uri: str, variable: str) -> None:
+    """Refuse a database that no installed package can reach; otherwise its first use would fail.
+
+    Args:
+        uri: Its address, as SQLAlchemy reads it.
+        variable: Name of the environment variable that has it.
+    """
     from sqlalchemy.engine import make_url
     from sqlalchemy.exc import NoSuchModuleError
 
@@ -79,7 +84,7 @@ def _require_driver(uri: str) -> None:
         make_url(uri).get_dialect().import_dbapi()
     except (ImportError, NoSuchModuleError) as error:
         raise BadInput(
-            f"the driver of the database must be installed, but for MLFLOW_TRACKING_URI={redacted(uri)}: "
+            f"the driver of the database must be installed, but for {variable}={redacted(uri)}: "
             f"{error}. For Postgres: pip install 'stillhouse[postgres]', and "
             "postgresql+psycopg://user@host/database."
         ) from None

@@ -18,7 +18,7 @@ from stillhouse.core.console import say, warn
 from stillhouse.core.errors import BadInput, nearest
 from stillhouse.core.identity import fingerprint
 from stillhouse.core.integrity import check_checksums
-from stillhouse.core.notes import sound_note
+from stillhouse.core.notes import SWEEP_NOTE, sound_note
 from stillhouse.core.roles import NO_PROMPTS, Prompts, own_prompts
 from stillhouse.core.types import ScoringObjective
 from stillhouse.plan.data import Model
@@ -227,7 +227,7 @@ def stage_folder(name: str, workspace: Workspace) -> Path | None:
         The stage's folder; None for an export from elsewhere and for a published model.
     """
     path = Path(name).expanduser()
-    if path.name == "export" and (path.parent / "sweep.json").exists():
+    if path.name == "export" and (path.parent / SWEEP_NOTE).exists():
         return delivered(path.parent)
     exported = path.is_dir() and (form_of(path) != STOCK or is_stock(path))
     return _stage_of(path, None if exported else workspace)
@@ -302,7 +302,7 @@ def _stage_of(path: Path, workspace: Workspace | None) -> Path | None:
     for folder in (path, *([home / Stage.kind / path, home / SWEEPS / path] if home else [])):
         if (folder / PLAN).exists():
             return folder
-        if (folder / "sweep.json").exists():
+        if (folder / SWEEP_NOTE).exists():
             return delivered(folder)
     return None
 

@@ -1,0 +1,115 @@
+"""Optuna studies: made and opened in a file or a database, and brought from one to the other.
+
+A study in a file is what a search goes on from. Its trials are known by their numbers, so those of a copy
+are the same trials.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import optuna
+from optuna.storages import RDBStorage
+from optuna.trial import FrozenTrial
+
+from stillhouse.core.artifacts import replacing
+from stillhouse.core.errors import require
+
+IN_FILE = "sweep"
+"""Name of the only study in a sweep's file."""
+
+
+def open_study(path: Path, directions: Sequence[Any]) -> tuple[RDBStorage, int]:
+    """Open the study in a file, which is made if it does not exist.
+
+    Args:
+        path: The SQLite file.
+        directions: ``maximize`` or ``minimize`` for each objective.
+
+    Returns:
+        The storage, and the study's id in it.
+    """
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.exists():
+        # Tables and indices are many transactions. Without the index of the studies' names, which a killed
+        # process would not have made, every start would begin another study.
+        with replacing(path) as temporary:
+            _with_study(temporary, directions)[0].engine.dispose()
+    return _with_study(path, directions)
+
+
+def make_study(
+    path: Path, directions: Sequence[Any], attributes: Mapping[str, Any], trials: Iterable[FrozenTrial]
+) -> None:
+    """Write a study into a new file, which is there whole or not at all."""
+    with replacing(path) as temporary:
+        storage, study = _with_study(temporary, directions)
+        copy_attributes(attributes, storage, study)
+        copy_trials(trials, storage, study)
+        storage.engine.dispose()
+
+
+@contextmanager
+def study_read(path: Path) -> Iterator[tuple[RDBStorage, int]]:
+    """Open the study in a file only to read it, while its search may be writing."""
+    storage = RDBStorage(
+        f"sqlite:///file:{path}?mode=ro&uri=true",
+        engine_kwargs={"connect_args": {"timeout": 60}},
+        skip_compatibility_check=True,
+        skip_table_creation=True,
+    )
+    try:
+        yield storage, storage.get_study_id_from_name(IN_FILE)
+    finally:
+        storage.engine.dispose()
+
+
+def copy_attributes(attributes: Mapping[str, Any], storage: RDBStorage, study: int) -> None:
+    """Give a study those user attributes that it lacks or has otherwise."""
+    known = storage.get_study_user_attrs(study)
+    for name, value in attributes.items():
+        if known.get(name) != value:
+            storage.set_study_user_attr(study, name, value)
+
+
+def copy_trials(trials: Iterable[FrozenTrial], storage: RDBStorage, study: int) -> None:
+    """Bring the trials of a study to where another copy of it has them; what has ended stays as it is.
+
+    Raises:
+        BadInput: The study has another trial under a number, so that it is not a copy.
+    """
+    known = {trial.number: trial for trial in storage.get_all_trials(study, deepcopy=False)}
+    for trial in sorted(trials, key=lambda trial: trial.number):
+        there = known.get(trial.number) or storage.get_trial(storage.create_new_trial(study, trial))
+        require(
+            there.number == trial.number and there.params == trial.params,
+            "two copies of a study must have the same trials",
+            trial=trial.number,
+            values=trial.params,
+            there=there.params,
+        )
+        if not there.state.is_finished():
+            _bring(there, trial, storage)
+
+
+def _bring(there: FrozenTrial, trial: FrozenTrial, storage: RDBStorage) -> None:
+    """Give an unfinished trial the evaluations, attributes and the end that its other copy has."""
+    for step, value in trial.intermediate_values.items():
+        if step not in there.intermediate_values:
+            storage.set_trial_intermediate_value(there._trial_id, step, value)
+    for name, content in trial.user_attrs.items():
+        if there.user_attrs.get(name) != content:
+            storage.set_trial_user_attr(there._trial_id, name, content)
+    if trial.state.is_finished():
+        storage.set_trial_state_values(there._trial_id, trial.state, trial.values)
+
+
+def _with_study(path: Path, directions: Sequence[Any]) -> tuple[RDBStorage, int]:
+    """Open an SQLite file as Optuna's storage; tables and the study are made if there are none."""
+    storage = RDBStorage(f"sqlite:///{path}", engine_kwargs={"connect_args": {"timeout": 60}})
+    study = optuna.create_study(
+        storage=storage, study_name=IN_FILE, directions=directions, load_if_exists=True
+    )
+    return storage, study._study_id

@@ -1,0 +1,77 @@
+"""Two sweeps of a team at once: one cluster, one remote, one tracking server and one database."""
+
+import json
+import signal
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import optuna
+import pytest
+from growing import Command, growing_cluster  # type: ignore[import-not-found]
+from mlflow_process import free_port, mlflow_server  # type: ignore[import-not-found]
+from postgres_server import postgres  # type: ignore[import-not-found]
+from small_experiment import sentences  # type: ignore[import-not-found]
+
+pytestmark = [pytest.mark.ray, pytest.mark.long]  # `make cluster-test` runs it.
+NAMES = ("one", "two")
+TRIALS = 3
+
+
+def test_two_sweeps_share_a_remote_a_tracking_server_and_a_database(tmp_path: Path, tiny_model: Path) -> None:
+    """The teacher runs once, and a database that stands still for 20 s loses nothing of either."""
+    (tmp_path / "words.txt").write_text("\n".join(sentences(60_000)))
+    (tmp_path / "mounted").mkdir()
+    with (
+        postgres() as database,
+        tempfile.TemporaryDirectory(prefix="t", dir="/tmp") as short,
+        mlflow_server(tmp_path, port := free_port(), database.create("runs")),
+        growing_cluster(Path(short), port=6741, node={"CPU": 1}, most=2) as cluster,
+    ):
+        studies, runs = database.create("studies"), f"http://127.0.0.1:{port}"
+        variables = {**cluster.client, "STILLHOUSE_STUDY_DATABASE": studies, "MLFLOW_TRACKING_URI": runs}
+
+        def begun(name: str) -> Command:
+            words = (
+                f"sweep mse --name {name} --corpus {tmp_path}/words.txt --teacher {tiny_model} --layers [0] "
+                f"--sentences 0 --max-length 16 --distil-budget 200000 --trials {TRIALS} --scheduler none "
+                f"--concurrency 1 --actors 1 --seed {NAMES.index(name)} --address {cluster.address} "
+                f"--root {tmp_path}/{name} --remote {tmp_path}/mounted --json {tmp_path}/{name}.json"
+            )
+            return Command(words.split(), tmp_path / "elsewhere", variables)
+
+        sweeps = [begun(name) for name in NAMES]
+        for sweep in sweeps:
+            sweep.wait_for(r"trial 0: [1-9][0-9,]* examples", 400)
+        database.signalled(signal.SIGSTOP)
+        time.sleep(20)
+        database.signalled(signal.SIGCONT)
+        assert [sweep.process.wait(500) for sweep in sweeps] == [0, 0], [sweep.said for sweep in sweeps]
+        assert [states_in(studies, name) for name in NAMES] == [["COMPLETE"] * TRIALS] * 2
+        assert [states_of_runs(runs, name) for name in NAMES] == [{"FINISHED"}] * 2
+        said = [sweep.said for sweep in sweeps]
+        assert sum("embedding: " in each for each in said) == 1, said
+        assert sum("waiting for" in each and "store" in each for each in said) == 1, said
+        assert database.password not in "".join(said)
+    (store,) = (tmp_path / "mounted" / "stores").iterdir()
+    assert json.loads((store / "manifest.json").read_bytes())["rows"] > 0
+    for name in NAMES:
+        report = json.loads((tmp_path / f"{name}.json").read_text())
+        assert [trial["state"] for trial in report["trials"]] == ["COMPLETE"] * TRIALS
+
+
+def states_in(studies: str, name: str) -> list[str]:
+    return [trial.state.name for trial in optuna.load_study(study_name=name, storage=studies).trials]
+
+
+def states_of_runs(uri: str, name: str) -> set[str]:
+    """The states of a sweep's runs; each trial has one."""
+    from mlflow import MlflowClient
+
+    client = MlflowClient(uri)
+    experiment: Any = client.get_experiment_by_name(f"stillhouse-{name}")
+    runs = client.search_runs([experiment.experiment_id], max_results=1000)
+    trials = [run.info.run_name for run in runs if (run.info.run_name or "").startswith("trial")]
+    assert len(trials) == len(set(trials)) == TRIALS, trials
+    return {run.info.status for run in runs}

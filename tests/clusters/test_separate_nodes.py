@@ -1,0 +1,125 @@
+"""A cluster without a shared disk loses nodes, and then itself: the remote has what a new one needs."""
+
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mlflow_process import free_port, mlflow_server  # type: ignore[import-not-found]
+from remote_content import rows_in, stages_in  # type: ignore[import-not-found]
+from s3_server import CREDENTIALS, needs_moto, new_bucket  # type: ignore[import-not-found]
+from separate_nodes import Cluster, Job, cluster_of_separate_nodes  # type: ignore[import-not-found]
+from small_experiment import sentences  # type: ignore[import-not-found]
+
+pytestmark = [pytest.mark.ray, pytest.mark.long, needs_moto]  # `make cluster-test` runs it.
+TRIALS = 3
+TEXTS = 120_000
+
+
+class Team:
+    """What outlives a cluster: the corpus, the teacher, the tracking server and the buckets.
+
+    Args:
+        folder: Where all of it is.
+        teacher: Folder of the teacher.
+        runs: Address of the tracking server.
+    """
+
+    def __init__(self, folder: Path, teacher: Path, runs: str) -> None:
+        self.folder, self.teacher, self.runs = folder, teacher, runs
+        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"  # Jobs are run by `python`.
+        self.environment = {**CREDENTIALS, "PATH": path, "HF_HUB_OFFLINE": "1", "MLFLOW_TRACKING_URI": runs}
+        self.corpus = folder / "words.txt"
+        self.corpus.write_text("\n".join(sentences(TEXTS)))
+
+    def sweep(self, cluster: Cluster, name: str, remote: str, *more: str) -> Job:
+        """Submit a sweep whose driver and workers keep nothing but in their own disks and the remote."""
+        words = (
+            f"--name {name} --corpus {self.corpus} --teacher {self.teacher} --layers [0] --sentences 0 "
+            f"--max-length 16 --pairs 0 --distil-budget 100000 --finetune-budget 0 --set distil_epochs=1 "
+            "--set budget.refit.distil=100000 --set budget.refit.finetune=0 --set budget.refit.top=1 "
+            f"--select agreement --trials {TRIALS} --scheduler none --concurrency 1 --address auto "
+            f"--root {cluster.disk}/{name} --remote {remote} --json {self.folder}/{name}.json"
+        )
+        return cluster.submit("jobs/sweep_ibkd.py", *words.split(), *more)
+
+    def report(self, name: str) -> Any:
+        """What a sweep has written at its end."""
+        return json.loads((self.folder / f"{name}.json").read_text())
+
+    def states_of_trials(self, name: str) -> list[tuple[str, str]]:
+        """Name and state of each run of a trial, by name."""
+        from mlflow import MlflowClient
+
+        client = MlflowClient(self.runs)
+        experiment: Any = client.get_experiment_by_name(f"stillhouse-{name}")
+        runs = client.search_runs([experiment.experiment_id], max_results=1000)
+        found = [(run.info.run_name or "", run.info.status) for run in runs]
+        return sorted(each for each in found if each[0].startswith("trial"))
+
+
+@pytest.fixture
+def team(tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Team]:
+    for name, value in CREDENTIALS.items():
+        monkeypatch.setenv(name, value)
+    with mlflow_server(tmp_path, port := free_port()):
+        yield Team(tmp_path, tiny_model, f"http://127.0.0.1:{port}")
+
+
+@pytest.fixture
+def short() -> Iterator[Path]:
+    """A folder whose path is short enough for Ray's sockets."""
+    with tempfile.TemporaryDirectory(prefix="s", dir="/tmp") as folder:
+        yield Path(folder)
+
+
+def test_nodes_and_then_the_whole_cluster_are_lost(team: Team, short: Path) -> None:
+    """A new cluster ends the search with the same trials and weights as one that nobody disturbed."""
+    calm, disturbed = new_bucket(), new_bucket()
+    with cluster_of_separate_nodes(short / "1", base=6751, host=2, environment=team.environment) as cluster:
+        sweep = team.sweep(cluster, "calm", calm)
+        assert sweep.wait() == 0, sweep.said
+        sweep = team.sweep(cluster, "disturbed", disturbed)
+        sweep.wait_for(r"embedding: [1-9]")
+        cluster.kill("a")
+        cluster.add("c")
+        sweep.wait_for(r"trial 0: [1-9][0-9,]* of")
+        cluster.kill(cluster.node_that_runs("ray::_train"))
+        cluster.add("d")
+        sweep.wait_for(r"trial 1: [1-9][0-9,]* of")
+        assert "was lost" in sweep.said
+    sweep.forget()
+    shutil.rmtree(short / "1")
+    with cluster_of_separate_nodes(short / "2", base=6761, host=12, environment=team.environment) as cluster:
+        again = team.sweep(cluster, "disturbed", disturbed)
+        assert again.wait() == 0, again.said
+        assert "going on from the remote (finished trials: " in again.said
+        assert "embedding: " not in again.said, "the store of the first cluster is used"
+    assert [trial["state"] for trial in team.report("disturbed")["trials"]] == ["COMPLETE"] * TRIALS
+    one_each = [(f"trial {number}", "FINISHED") for number in range(TRIALS)]
+    assert team.states_of_trials("disturbed") == team.states_of_trials("calm") == one_each
+    assert stages_in(disturbed) == stages_in(calm) and len(stages_in(calm)) >= TRIALS
+    assert rows_in(disturbed) == rows_in(calm)
+    assert all(given == accounted for given, accounted in rows_in(calm).values())
+    assert sum(given for given, _ in rows_in(calm).values()) == TEXTS
+
+
+def test_a_trial_of_two_workers_loses_a_node(team: Team, short: Path) -> None:
+    """It goes on from a checkpoint when a node has come instead, to the same weights."""
+    calm, disturbed = new_bucket(), new_bucket()
+    with cluster_of_separate_nodes(short / "1", base=6771, host=22, environment=team.environment) as cluster:
+        workers = ("--workers", "2", "--trials", "1")
+        sweep = team.sweep(cluster, "calm", calm, *workers)
+        assert sweep.wait() == 0, sweep.said
+        sweep = team.sweep(cluster, "disturbed", disturbed, *workers)
+        sweep.wait_for(r"trial 0: [1-9][0-9,]* of")
+        cluster.kill("b")
+        cluster.add("c")
+        assert sweep.wait() == 0, sweep.said
+    assert stages_in(disturbed) == stages_in(calm)
+    assert team.states_of_trials("disturbed") == [("trial 0", "FINISHED")]

@@ -24,7 +24,7 @@ test: $(READY)   ## the tests, in three processes
 test-long: $(READY) ## the other tests: more sweeps on Ray, every family of models in slow runtimes, the runner of `mutants`
 	$(BIN)/python -m pytest tests --ignore=tests/clusters -m long --numprocesses 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
-cluster-test: $(CLUSTERS) ## clusters/ against a simulated AWS, Google Cloud's API and Kubernetes' schemas; a cluster that grows and shrinks
+cluster-test: $(CLUSTERS) ## clusters/ against a simulated AWS, Google Cloud and Kubernetes; clusters that grow, shrink, share no disk, are lost
 	$(BIN)/python -m pytest tests/clusters $(ARGS)
 
 mutants: $(READY) ## make deliberate mistakes one at a time in a copy, and name those that no test notices

@@ -2780,12 +2780,26 @@ REMOTES = [
 ]
 CLUSTER_AND_TRACKING = [
     *mistakes(
+        "sweeps/session.py",
+        "sweeps/test_sweep_start.py",
+        (
+            "    shared_root = nested or not remote\n",
+            "    shared_root = not remote\n",
+            "workers of one run on nodes that share a remote alone wait for each other's files",
+        ),
+    ),
+    *mistakes(
         "cluster/connection.py",
         "cluster/test_connection.py",
         (
             "    require_answer(where, seconds=_ANSWER_SECONDS)\n",
             "",
             "an address where nothing listens is left to Ray, which waits for two minutes",
+        ),
+        (
+            "remedy=_SHARE_FOR_WORKERS if nested else _SHARE",
+            "remedy=_SHARE",
+            "whoever gives several workers and a remote is told to give a remote",
         ),
         (
             "    except TaskUnschedulableError:  #",

@@ -10,6 +10,7 @@ import pytest
 from small_experiment import sentences  # type: ignore[import-not-found]
 
 from stillhouse import BadInput, Budget, Experiment, Sentences, TeacherChoice, TransformerChoice, train
+from stillhouse.cluster.resources import Need
 from stillhouse.core.artifacts import Workspace, locked, write_json
 from stillhouse.experiments.embedding import Embedding
 from stillhouse.plan.data import Teacher
@@ -40,7 +41,7 @@ def connections(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(session_module, "cluster_device", lambda device: device)
     monkeypatch.setattr(session_module, "wait_for_room", lambda *_, **__: None)
     monkeypatch.setattr(sweep_module, "Slots", lambda *_: lambda: 1)
-    monkeypatch.setattr(sweep_module, "refuse_hidden_root", lambda _: None)
+    monkeypatch.setattr(session_module, "refuse_hidden_root", lambda *_, **__: None)
     monkeypatch.setattr("stillhouse.sweeps.search_and_deliver.search_and_deliver", search)
     return asked
 
@@ -217,11 +218,16 @@ def test_what_killed_writers_left_in_finished_artifacts_is_removed_at_the_start(
     assert len(list(unfinished.iterdir())) == 3, "its own writer, which holds its lock, does that"
 
 
-@pytest.mark.parametrize(("remote", "asked"), [("", 1), ("/mnt/remote", 0)])
-def test_a_node_that_joins_later_must_see_the_root_unless_there_is_a_remote(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, remote: str, asked: int
+@pytest.mark.parametrize(
+    ("remote", "workers", "shared"),
+    [("", 1, True), ("/mnt/remote", 1, False), ("/mnt/remote", 2, True), ("", 2, True)],
+)
+def test_nodes_must_see_the_root_unless_there_is_a_remote_and_runs_have_one_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, remote: str, workers: int, shared: bool
 ) -> None:
+    """Those that are there at the start, and those that join later."""
     checked: list[Any] = []
+    refused: list[Any] = []
     watching: list[Any] = []
 
     @contextlib.contextmanager
@@ -237,9 +243,16 @@ def test_a_node_that_joins_later_must_see_the_root_unless_there_is_a_remote(
         session_module, "warn_of_hidden_root", lambda *node_and_root: checked.append(node_and_root)
     )
     monkeypatch.setattr(session_module, "opened_workspace", lambda root, _: Workspace(root))
+    monkeypatch.setattr(session_module, "wait_for_room", lambda *_, **__: None)
+    monkeypatch.setattr(
+        session_module, "refuse_hidden_root", lambda root, nested: refused.append((root, nested))
+    )
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     with session(tmp_path, device="cpu", local=False):
         assert not watching, "a local cluster has one node"
-    with session(tmp_path, device="cpu", local=False, address="auto", remote=remote):
+    need = Need(workers=workers)
+    refused.clear()
+    with session(tmp_path, device="cpu", local=False, address="auto", remote=remote, need=need):
+        assert refused == [(tmp_path, workers > 1)] * shared
         watching[0]("node")
-    assert checked == [("node", tmp_path)] * asked
+    assert checked == [("node", tmp_path)] * shared

@@ -8,7 +8,14 @@ import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from stillhouse.cluster.connection import RUNS, connect, disconnect, joins, warn_of_hidden_root
+from stillhouse.cluster.connection import (
+    RUNS,
+    connect,
+    disconnect,
+    joins,
+    refuse_hidden_root,
+    warn_of_hidden_root,
+)
 from stillhouse.cluster.membership import Node, nodes_watched
 from stillhouse.cluster.resources import Need, cluster_device
 from stillhouse.cluster.slots import wait_for_room
@@ -70,9 +77,12 @@ def session(
         remote: Address of the remote in which artifacts are kept for all nodes; empty for none.
 
     Raises:
-        BadInput: The workspace is being repaired, the remote cannot be used, ``check`` refuses, or a run
-            needs more than the cluster has or gets in time.
+        BadInput: The workspace is being repaired, the remote cannot be used, ``check`` refuses, a run needs
+            more than the cluster has or gets in time, or a node cannot share the workspace though there is no
+            remote, or runs have several workers.
     """
+    nested = need is not None and need.nested
+    shared_root = nested or not remote
     workspace = opened_workspace(root, remote)
     workspace.claim()
     held = f"{root} must not be under repair, but `verify --repair` is going on there. Wait for it."
@@ -94,13 +104,15 @@ def session(
         try:
             if not local:
                 with signals_kept(), doing("starting Ray, or joining its cluster"):
-                    connect(address, nested=need is not None and need.nested, verbose=verbose)
+                    connect(address, nested=nested, verbose=verbose)
             with contextlib.ExitStack() as watching:
                 if not local and joins(address):
-                    watching.enter_context(nodes_watched(lambda node: _greet(node, root, remote)))
+                    watching.enter_context(nodes_watched(lambda node: _greet(node, root, shared_root)))
                 found = cluster_device(device)
                 if need is not None and not local:
                     wait_for_room(need.on(found), wait_s, joined=joins(address))
+                if shared_root and not local:
+                    refuse_hidden_root(root, nested=nested)
                 yield workspace, found
             publish_notes(workspace)
         finally:
@@ -122,7 +134,7 @@ def _remove_runs(root: Path) -> None:
     shutil.rmtree(root / RUNS, ignore_errors=True)
 
 
-def _greet(node: Node, root: Path, remote: str) -> None:
-    """A node that joins must see the workspace, unless all is in a remote."""
-    if not remote:
+def _greet(node: Node, root: Path, shared_root: bool) -> None:
+    """A node that joins must see the workspace, unless what it needs is in a remote."""
+    if shared_root:
         warn_of_hidden_root(node, root)

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stillhouse.cluster.connection import refuse_hidden_root
 from stillhouse.cluster.slots import Slots
 from stillhouse.core.artifacts import Workspace, locked, remove_leftovers
 from stillhouse.core.console import doing, say, warn
@@ -65,8 +64,6 @@ def sweep(options: SweepOptions) -> dict[str, Any]:
     ):
         options = options.on(device)
         slots = _slots(options)
-        if workspace.remote is None:
-            refuse_hidden_root(options.root)
         experiment = options.experiment
         teacher = options.teacher or experiment.teacher.resolve()
         _warn_at_start(options, workspace, teacher)

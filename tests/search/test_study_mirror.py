@@ -82,7 +82,7 @@ def in_file(folder: Path) -> list[Any]:
 def test_the_database_follows_within_seconds_and_has_everything_at_the_end(
     database: str, tmp_path: Path
 ) -> None:
-    folder = begun(tmp_path / "one")
+    folder = begun(tmp_path / "50 % of #1" / "one")
     with StudyMirror(database, folder).following():
         search = searcher(folder)
         search.suggest("a")

@@ -4,10 +4,12 @@ A study in a file is what a search goes on from. Its trials are known by their n
 are the same trials.
 """
 
+import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import optuna
 from optuna.storages import RDBStorage
@@ -54,9 +56,15 @@ def make_study(
 @contextmanager
 def study_read(path: Path) -> Iterator[tuple[RDBStorage, int]]:
     """Open the study in a file only to read it, while its search may be writing."""
+
+    def connection() -> sqlite3.Connection:
+        return sqlite3.connect(
+            f"file:{quote(str(path))}?mode=ro", uri=True, timeout=60, check_same_thread=False
+        )
+
     storage = RDBStorage(
-        f"sqlite:///file:{path}?mode=ro&uri=true",
-        engine_kwargs={"connect_args": {"timeout": 60}},
+        "sqlite://",
+        engine_kwargs={"creator": connection},
         skip_compatibility_check=True,
         skip_table_creation=True,
     )

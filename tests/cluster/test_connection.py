@@ -6,8 +6,10 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -218,3 +220,22 @@ def test_a_node_that_goes_while_it_is_asked_is_passed_over(
     two_nodes[1]["Alive"] = False
     cluster.warn_of_hidden_root(going, tmp_path)
     assert not capsys.readouterr().err and not list(tmp_path.iterdir())
+
+
+def test_a_node_may_be_asked_twice_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, two_nodes: list[dict[str, Any]]
+) -> None:
+    """By the thread that greets nodes which join, and by the start of a command."""
+    together, node = threading.Barrier(2), nodes_alive()[0]
+
+    class Slow(OnNode):
+        def remote(self, path: str) -> Any:
+            together.wait(30)
+            seen = super().remote(path)
+            together.wait(30)
+            return seen
+
+    monkeypatch.setattr("ray.remote", lambda function: Slow()(function))
+    with ThreadPoolExecutor(2) as pool:
+        asked = [pool.submit(cluster.shares, node, tmp_path) for _ in range(2)]
+    assert [seen.result() for seen in asked] == [(True, True)] * 2

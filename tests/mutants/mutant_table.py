@@ -2802,6 +2802,11 @@ CLUSTER_AND_TRACKING = [
             "whoever gives several workers and a remote is told to give a remote",
         ),
         (
+            'f".seen-{uuid.uuid4().hex}"',
+            'f".seen-{node.id}"',
+            "two threads that ask a node at once remove each other's file",
+        ),
+        (
             "    except TaskUnschedulableError:  #",
             "    except ZeroDivisionError:  #",
             "a command ends if a node goes while it is asked what it sees",

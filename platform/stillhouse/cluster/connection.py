@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import threading
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -253,7 +254,8 @@ def shares(node: Node, root: Path) -> Seen | None:
     from ray.exceptions import RayError, TaskUnschedulableError
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-    probe = root / f".seen-{os.getpid()}-{node.id}"
+    # Of its own: a node that joins is asked by a thread, maybe while the start of the command asks it too.
+    probe = root / f".seen-{uuid.uuid4().hex}"
     try:
         with locked(probe):
             where = NodeAffinitySchedulingStrategy(node.id, soft=False)

@@ -2802,7 +2802,7 @@ CLUSTER_AND_TRACKING = [
             "whoever gives several workers and a remote is told to give a remote",
         ),
         (
-            'f".seen-{uuid.uuid4().hex}"',
+            'f".seen-{uuid.uuid4().hex}.tmp"',
             'f".seen-{node.id}"',
             "two threads that ask a node at once remove each other's file",
         ),

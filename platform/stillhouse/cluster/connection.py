@@ -255,7 +255,7 @@ def shares(node: Node, root: Path) -> Seen | None:
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     # Of its own: a node that joins is asked by a thread, maybe while the start of the command asks it too.
-    probe = root / f".seen-{uuid.uuid4().hex}"
+    probe = root / f".seen-{uuid.uuid4().hex}.tmp"
     try:
         with locked(probe):
             where = NodeAffinitySchedulingStrategy(node.id, soft=False)

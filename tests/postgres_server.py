@@ -81,19 +81,9 @@ class Postgres:
 
     def asked(self, database: str, query: str) -> str:
         """The answer to a query, a line per row."""
-        words = [
-            str(self.bin / "psql"),
-            "-h",
-            "127.0.0.1",
-            "-p",
-            str(self.port),
-            "-U",
-            "team",
-            "-d",
-            database,
-        ]
+        where = f"-h 127.0.0.1 -p {self.port} -U team -d {database}"
+        words = [str(self.bin / "psql"), *where.split(), "-tAc", query]
         environment = {**os.environ, "PGPASSWORD": self.password}
-        words += ["-tAc", query]
         done = subprocess.run(words, env=environment, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         return done.stdout.strip()

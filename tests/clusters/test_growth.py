@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import subprocess
 import sys
 import tempfile
@@ -91,8 +90,7 @@ def test_a_trial_leaves_a_node_that_is_drained(
     )
     subprocess.run([str(RAY), *drain.split()], env={**os.environ, **cluster.client}, check=True, timeout=60)
     assert sweep.process.wait(400) == 0, sweep.said
-    # Idle, the node goes before its deadline, maybe between two looks of the command at the cluster.
-    assert re.search(r"node .* (is about to go in|was lost)", sweep.said), sweep.said
+    assert "is about to go in" in sweep.said, sweep.said
     assert "trial 0: its node is about to go; it continues from its checkpoint on another" in sweep.said
     assert _weights(tmp_path / "disturbed") == _weights(tmp_path / "calm")
 

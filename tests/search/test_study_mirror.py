@@ -4,7 +4,7 @@ import signal
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,6 @@ from stillhouse.search.study_copies import STUDY, heal_study
 from stillhouse.search.study_mirror import StudyMirror
 
 BEGUN = {"identity": {"space": "a"}, "space": ["x"]}
-Make = Callable[..., StudyMirror]
 
 
 @pytest.fixture(scope="module")
@@ -273,10 +272,13 @@ def test_a_copy_keeps_the_numbers_or_is_refused(tmp_path: Path) -> None:
         copy_trials(storage.get_all_trials(study), there, copied)
 
 
-def test_a_search_with_another_space_is_refused_after_a_restore(tmp_path: Path) -> None:
-    searcher(tmp_path, NUMERIC)
+def test_a_search_with_another_space_is_refused_after_a_restore(database: str, tmp_path: Path) -> None:
+    there = tmp_path / "two" / "s"
+    searcher(folder := begun(tmp_path / "one" / "s"), NUMERIC)
+    StudyMirror(database, folder).follow()
+    StudyMirror(database, there).restore()
     with pytest.raises(BadInput, match="must be resumed with the space"):
-        searcher(tmp_path, DISCRETE)
+        searcher(there, DISCRETE)
 
 
 def test_threads_end_with_the_block(tmp_path: Path) -> None:

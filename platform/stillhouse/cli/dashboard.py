@@ -75,7 +75,7 @@ def dashboard_server(root: Path, sweep: str, port: int) -> Any:
         ) from None
     from wsgiref.simple_server import WSGIRequestHandler, make_server
 
-    from optuna.storages import RDBStorage
+    from stillhouse.search.studies import reading_storage
 
     class Quiet(WSGIRequestHandler):
         """A handler that prints no line per request."""
@@ -83,9 +83,7 @@ def dashboard_server(root: Path, sweep: str, port: int) -> Any:
         def log_message(self, format: str, *args: Any) -> None:
             """Print nothing."""
 
-    url = f"sqlite:///file:{path}?mode=ro&uri=true"
-    storage = RDBStorage(url, skip_compatibility_check=True, skip_table_creation=True)
     try:
-        return make_server(_HOST, port, wsgi(storage), handler_class=Quiet)
+        return make_server(_HOST, port, wsgi(reading_storage(path)), handler_class=Quiet)
     except OSError as error:
         raise BadInput(f"cannot listen on {_HOST}:{port}: {error.strerror}. Give another --port.") from None

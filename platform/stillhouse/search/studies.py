@@ -53,21 +53,26 @@ def make_study(
         storage.engine.dispose()
 
 
-@contextmanager
-def study_read(path: Path) -> Iterator[tuple[RDBStorage, int]]:
-    """Open the study in a file only to read it, while its search may be writing."""
+def reading_storage(path: Path) -> RDBStorage:
+    """Open an SQLite file as Optuna's storage only to read it, while its search may be writing."""
 
     def connection() -> sqlite3.Connection:
         return sqlite3.connect(
             f"file:{quote(str(path))}?mode=ro", uri=True, timeout=60, check_same_thread=False
         )
 
-    storage = RDBStorage(
+    return RDBStorage(
         "sqlite://",
         engine_kwargs={"creator": connection},
         skip_compatibility_check=True,
         skip_table_creation=True,
     )
+
+
+@contextmanager
+def study_read(path: Path) -> Iterator[tuple[RDBStorage, int]]:
+    """Open the study in a file only to read it."""
+    storage = reading_storage(path)
     try:
         yield storage, storage.get_study_id_from_name(IN_FILE)
     finally:

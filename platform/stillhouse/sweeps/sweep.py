@@ -48,6 +48,7 @@ def sweep(options: SweepOptions) -> dict[str, Any]:
             trial needs more resources than the cluster has.
     """
     clock, began = Clock(), time.monotonic()
+    mirror = mirror_of(sweep_folder(options))
     with (
         contextlib.ExitStack() as held,
         session(
@@ -58,7 +59,7 @@ def sweep(options: SweepOptions) -> dict[str, Any]:
             need=options.need,
             wait_s=options.wait_s,
             verbose=options.verbose,
-            check=lambda: held.enter_context(_checked_folder(options)),
+            check=lambda: held.enter_context(_checked_folder(options, mirror)),
             remote=options.remote,
         ) as (workspace, device),
     ):
@@ -83,7 +84,6 @@ def sweep(options: SweepOptions) -> dict[str, Any]:
         from stillhouse.sweeps.search_and_deliver import search_and_deliver
 
         cold = not ended_trials(folder / STUDY)
-        mirror = mirror_of(folder)
         with contextlib.nullcontext() if mirror is None else mirror.following():
             report = search_and_deliver(options, prepared, workspace, folder, slots, clock)
         if cold:  # Of a sweep that goes on, a part of the work was done before.
@@ -146,7 +146,7 @@ def open_sweep(options: SweepOptions, prepared: Prepared, workspace: Workspace) 
 
 
 @contextlib.contextmanager
-def _checked_folder(options: SweepOptions) -> Iterator[None]:
+def _checked_folder(options: SweepOptions, mirror: "StudyMirror | None") -> Iterator[None]:
     """Hold the sweep for this command; refuse another search under its name, and heal or fetch its study."""
     folder = sweep_folder(options)
     held = (
@@ -155,7 +155,6 @@ def _checked_folder(options: SweepOptions) -> Iterator[None]:
     )
     with locked(lock_of_sweep(folder), wait=False, held=held):
         PublishedSweep(Workspace(options.root.resolve(), remote_at(options.remote)), folder).restore()
-        mirror = mirror_of(folder)
         if mirror is not None:
             mirror.restore()
         check_same_sweep(options)

@@ -2845,6 +2845,20 @@ CLUSTER_AND_TRACKING = [
         ),
     ),
     *mistakes(
+        "tracking/mlflow_tracker.py",
+        "tracking/test_tracking_mlflow.py",
+        (
+            "with locked(lock_of_file(self.journal.path)):",
+            "if True:",
+            "what a closed tracker still sends is sent by the next one at the same time",
+        ),
+        (
+            "                self._confirm(0)",
+            "                pass",
+            "a database that was removed is not sent everything again",
+        ),
+    ),
+    *mistakes(
         "tracking/location.py",
         "tracking/test_tracking_mlflow.py",
         (

@@ -3,6 +3,7 @@ import logging
 import shutil
 import sqlite3
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -304,6 +305,35 @@ def test_an_unanswered_call_that_was_carried_out_makes_no_duplicate(
     assert tracker.close(30) == ""
     assert not unanswered
     assert set(runs(root)) == {"sweep", "trial 0", "distil"}
+
+
+def test_what_a_closed_tracker_still_sends_is_not_sent_by_the_next_one_too(
+    root: Path, opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A slow server, and a command that is repeated in the same process."""
+    from mlflow import MlflowClient
+
+    create, asked, answered = MlflowClient.create_run, [], threading.Event()
+
+    def create_slowly(self: Any, *arguments: Any) -> Any:
+        created = create(self, *arguments)
+        asked.append(created)
+        answered.wait(30)
+        return created
+
+    monkeypatch.setattr(MlflowClient, "create_run", create_slowly)
+    first = opened()
+    record_all(first, range(3))
+    assert "has not accepted 4 entries" in first.close(1), "it is slow"
+    second = opened()
+    second.metrics(STAGE, [Row(3, 1e9 + 3, {"loss": 0.0})])
+    time.sleep(1)
+    answered.set()
+    assert second.close(30) == ""
+    assert len(asked) == 3, "each run is made once"
+    found = runs(root)
+    assert set(found) == {"sweep", "trial 0", "distil"}
+    assert [step for step, _, _ in history(root, found["distil"], "loss")] == [0, 1, 2, 3]
 
 
 def test_entries_rejected_by_mlflow_are_set_aside_and_the_rest_is_sent(root: Path, opened: Open) -> None:

@@ -11,8 +11,10 @@ from stillhouse.cluster.preemption import draining
 from stillhouse.core.console import duration, say, warn
 from stillhouse.core.repeating import repeated
 
-EVERY_S = 5.0
-"""Seconds between two looks at the cluster."""
+EVERY_S = 1.0
+"""Seconds between two looks at the cluster: a node that is drained may be gone two seconds later."""
+_PATIENCE_S = 10.0
+"""Seconds that the end of a command waits for a look that goes on."""
 
 
 @dataclass(frozen=True)
@@ -113,5 +115,5 @@ def nodes_watched(
         with contextlib.suppress(Exception):
             membership.look()
 
-    with repeated(look, every_s=every_s, name="nodes", patience_s=2 * every_s):
+    with repeated(look, every_s=every_s, name="nodes", patience_s=_PATIENCE_S):
         yield

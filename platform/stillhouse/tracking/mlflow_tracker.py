@@ -16,7 +16,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from stillhouse.core.artifacts import sha256_of
+from stillhouse.core.artifacts import lock_of_file, locked, sha256_of
 from stillhouse.core.console import warn
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.redaction import redacted
@@ -195,19 +195,25 @@ class MLflowTracker:
             self._news.clear()
 
     def _send_waiting(self) -> None:
-        if not self._checked and self._position and self._server.is_new():
-            self._position = 0
-        self._checked = True
-        while group := _group(self.journal.read(self._position)):
-            entries = [entry for entry, _ in group]
-            try:
-                self._server.send(entries)
-            except Exception as error:
-                if not _never_accepted(error):
-                    raise
-                self.journal.refuse(entries, str(error))
-            self._position = group[-1][1]
-            self.journal.confirm(self._destination, self._position)
+        """Send everything; a tracker that was closed too early for its last entries may still be at it."""
+        with locked(lock_of_file(self.journal.path)):
+            self._position = self.journal.confirmed(self._destination)
+            if not self._checked and self._position and self._server.is_new():
+                self._confirm(0)
+            self._checked = True
+            while group := _group(self.journal.read(self._position)):
+                entries = [entry for entry, _ in group]
+                try:
+                    self._server.send(entries)
+                except Exception as error:
+                    if not _never_accepted(error):
+                        raise
+                    self.journal.refuse(entries, str(error))
+                self._confirm(group[-1][1])
+
+    def _confirm(self, position: int) -> None:
+        self._position = position
+        self.journal.confirm(self._destination, position)
 
 
 def weights_sha256(folder: Path) -> str:

@@ -109,10 +109,21 @@ def test_nodes_and_then_the_whole_cluster_are_lost(team: Team, short: Path) -> N
     assert sum(given for given, _ in rows_in(calm).values()) == TEXTS
 
 
-def test_runs_of_several_workers_are_refused(team: Team, short: Path) -> None:
-    """Their workers exchange files in the workspace, which a remote does not carry."""
+def test_a_node_is_lost_under_a_run_of_several_workers(team: Team, short: Path) -> None:
+    """Its ranks are on two nodes; what they have trained goes on with a third."""
+    calm, disturbed = new_bucket(), new_bucket()
+    wide = "--workers 2 --cpus-per-worker 1 --sentences 20000".split()
     with cluster_of_separate_nodes(short / "1", base=6771, host=22, environment=team.environment) as cluster:
-        sweep = team.sweep(cluster, "wide", new_bucket(), "--workers", "2")
-        assert sweep.wait(120) != 0
-        assert "every node of the cluster must see the workspace" in sweep.said
-        assert "or --workers 1" in sweep.said and "Traceback" not in sweep.said
+        sweep = team.sweep(cluster, "wide-calm", calm, *wide)
+        assert sweep.wait() == 0, sweep.said
+        sweep = team.sweep(cluster, "wide", disturbed, *wide)
+        sweep.wait_for(r"trial 0: [1-9][0-9,]* (of|examples)")
+        cluster.kill(cluster.node_that_runs("ray::RayTrainWorker"))
+        cluster.add("c")
+        assert sweep.wait() == 0, sweep.said
+        assert "was lost" in sweep.said
+    assert [trial["state"] for trial in team.report("wide")["trials"]] == ["COMPLETE"] * TRIALS
+    one_each = [(f"trial {number}", "FINISHED") for number in range(TRIALS)]
+    assert team.states_of_trials("wide") == team.states_of_trials("wide-calm") == one_each
+    assert stages_in(disturbed) == stages_in(calm) and len(stages_in(calm)) >= TRIALS
+    assert rows_in(disturbed) == rows_in(calm)

@@ -2780,12 +2780,26 @@ REMOTES = [
 ]
 CLUSTER_AND_TRACKING = [
     *mistakes(
-        "sweeps/session.py",
-        "sweeps/test_sweep_start.py",
+        "training/fit.py",
+        "training/test_walk.py",
         (
-            "    shared_root = nested or not remote\n",
-            "    shared_root = not remote\n",
-            "workers of one run on nodes that share a remote alone wait for each other's files",
+            "state = on_rank0(lambda: checkpoint.load(self.folder, newest))",
+            "state = checkpoint.load(self.folder, newest)",
+            "a rank on another disk than the checkpoint cannot go on",
+        ),
+    ),
+    *mistakes(
+        "training/local.py",
+        "training/test_walk.py",
+        (
+            "        write_json(workspace.place(stage) / PLAN, canonical(stage))\n",
+            "",
+            "what ranks on other disks have trained has no plan",
+        ),
+        (
+            "            workspace.obtain(Path(model.path).parent.name, Path(model.path).name)",
+            "            pass",
+            "word vectors that another node has made are missing",
         ),
     ),
     *mistakes(
@@ -2795,11 +2809,6 @@ CLUSTER_AND_TRACKING = [
             "    require_answer(where, seconds=_ANSWER_SECONDS)\n",
             "",
             "an address where nothing listens is left to Ray, which waits for two minutes",
-        ),
-        (
-            "remedy=_SHARE_FOR_WORKERS if nested else _SHARE",
-            "remedy=_SHARE",
-            "whoever gives several workers and a remote is told to give a remote",
         ),
         (
             'f".seen-{uuid.uuid4().hex}.tmp"',

@@ -246,11 +246,9 @@ def test_what_killed_writers_left_in_finished_artifacts_is_removed_at_the_start(
     assert len(list(unfinished.iterdir())) == 3, "its own writer, which holds its lock, does that"
 
 
-@pytest.mark.parametrize(
-    ("remote", "workers", "shared"),
-    [("", 1, True), ("/mnt/remote", 1, False), ("/mnt/remote", 2, True), ("", 2, True)],
-)
-def test_nodes_must_see_the_root_unless_there_is_a_remote_and_runs_have_one_worker(
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize(("remote", "shared"), [("", True), ("/mnt/remote", False)])
+def test_nodes_must_see_the_root_unless_there_is_a_remote(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, remote: str, workers: int, shared: bool
 ) -> None:
     """Those that are there at the start, and those that join later."""
@@ -272,15 +270,13 @@ def test_nodes_must_see_the_root_unless_there_is_a_remote_and_runs_have_one_work
     )
     monkeypatch.setattr(session_module, "opened_workspace", lambda root, _: Workspace(root))
     monkeypatch.setattr(session_module, "wait_for_room", lambda *_, **__: None)
-    monkeypatch.setattr(
-        session_module, "refuse_hidden_root", lambda root, nested: refused.append((root, nested))
-    )
+    monkeypatch.setattr(session_module, "refuse_hidden_root", refused.append)
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     with session(tmp_path, device="cpu", local=False):
         assert not watching, "a local cluster has one node"
     need = Need(workers=workers)
     refused.clear()
     with session(tmp_path, device="cpu", local=False, address="auto", remote=remote, need=need):
-        assert refused == [(tmp_path, workers > 1)] * shared
+        assert refused == [tmp_path] * shared
         watching[0]("node")
     assert checked == [("node", tmp_path)] * shared

@@ -7,6 +7,7 @@ import os
 import shutil
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,22 +19,27 @@ from safetensors.torch import load_file
 
 from stillhouse.cluster.preemption import Preempted
 from stillhouse.core.artifacts import Workspace, read_manifest, remove
+from stillhouse.core.distributed import rank
 from stillhouse.core.errors import BadInput
 from stillhouse.core.identity import spec
+from stillhouse.core.remotes import Remote
 from stillhouse.core.types import Encoder
 from stillhouse.corpora.tables import open_rows, write_rows, write_texts
+from stillhouse.experiments.vocabulary import word_vectors
 from stillhouse.objectives.information_bottleneck import InformationBottleneck, SupervisedBottleneck
 from stillhouse.plan.data import AllRows, Examples, Mined, Model, Store
 from stillhouse.plan.mining import Mining
 from stillhouse.plan.stage import DevSuite, Optimizer, Stage
+from stillhouse.students.bilstm import BiLSTMStudent
 from stillhouse.students.transformer import TransformerStudent
 from stillhouse.teachers.weights import resolve_model
-from stillhouse.training import checkpoint, fit, local, walk
+from stillhouse.training import checkpoint, fit, local, walk, worker
 from stillhouse.training.gradient_shares import logged_shares
 from stillhouse.training.models import encoder_in, open_model
 from stillhouse.training.progress import Diverged, Evaluation, Stopped
 from stillhouse.training.walk import run
 from stillhouse.training.where import Where
+from stillhouse.training.worker_mailbox import WordsInFolder, WorkerMailbox
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -308,6 +314,53 @@ def test_two_processes_stop_together_and_resume(workspace: Workspace, distil: Ca
     evaluations: list[Evaluation] = []
     run(plan, workspace, where=two, on_evaluation=recording_to(evaluations))
     assert [e.examples for e in evaluations] == [80 * n for n in range(1, 13)]
+
+
+@pytest.mark.usefixtures("forked")
+def test_ranks_that_share_a_remote_alone(
+    workspace: Workspace, distil: Callable[..., Stage], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each rank has a disk of its own; that of rank 0, with the only checkpoint, is lost in between."""
+    plan, two = distil(budget=16 * 60, evaluate_every=16 * 5), Where("cpu", threads=1, workers=2)
+    straight = load_file(run(plan, workspace, where=two) / "student.safetensors")
+    shutil.rmtree(workspace.path(plan))
+    (tmp_path / "remote").mkdir()
+    apart = replace(workspace, remote=Remote(str(tmp_path / "remote")))
+    assert all(apart.finished(table) for table in plan.examples.columns.values()), "and published"
+    disks = [tmp_path / "disk-0", tmp_path / "disk-1"]
+
+    def on_own_disk(task: worker.RankTask, device: str) -> None:
+        own = replace(apart, root=disks[rank()])
+        worker_train_rank(replace(task, workspace=own), device)
+
+    worker_train_rank = worker.train_rank
+    monkeypatch.setattr(worker, "train_rank", on_own_disk)
+    words = WordsInFolder(tmp_path / "words")
+    monkeypatch.setattr(worker, "mailbox_of", lambda *_: WorkerMailbox(words))
+    with pytest.raises(Stopped):
+        run(plan, apart, where=two, on_evaluation=lambda evaluation: evaluation.examples >= 80)
+    assert checkpoint.steps(replace(apart, root=disks[0]).place(plan))
+    assert not checkpoint.steps(replace(apart, root=disks[1]).place(plan))
+    shutil.rmtree(disks[0])
+    evaluations: list[Evaluation] = []
+    folder = run(plan, apart, where=two, on_evaluation=recording_to(evaluations))
+    assert [e.examples for e in evaluations] == [80 * n for n in range(1, 13)]
+    assert read_metrics(folder / "metrics.jsonl")[0]["step"] == 1 and (folder / "plan.json").exists()
+    assert load_file(folder / "student.safetensors").keys() == straight.keys()
+    for name, value in load_file(folder / "student.safetensors").items():
+        assert torch.equal(value, straight[name]), name
+
+
+def test_word_vectors_that_another_node_has_made_are_fetched(
+    workspace: Workspace, distil: Callable[..., Stage], tmp_path: Path
+) -> None:
+    (tmp_path / "remote").mkdir()
+    apart = replace(workspace, remote=Remote(str(tmp_path / "remote")))
+    words = word_vectors(apart, "count", tuple(distil().examples.columns.values()))
+    shutil.rmtree(words.path)
+    plan = distil(student=spec(BiLSTMStudent, words=words, hidden=8), budget=16 * 4)
+    run(plan, apart, where=WHERE)
+    assert (Path(words.path) / "manifest.json").exists()
 
 
 def test_a_rank_that_has_finished_does_not_die_with_its_interpreter(

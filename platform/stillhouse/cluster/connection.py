@@ -29,10 +29,6 @@ _NEW_NODES_SECONDS = 900
 _ANSWER_SECONDS = 15
 """How long a cluster may take to answer."""
 _SHARE = "Give a folder on a shared file system with --root, or keep it in a --remote."
-_SHARE_FOR_WORKERS = (
-    "The workers of one run exchange files in it, also where there is a remote: give a folder on a shared "
-    "file system with --root, or --workers 1."
-)
 _LOCKS = "every node of the cluster must see the locks of files"
 _SHARE_WITH_LOCKS = "Mount it with locks across nodes (NFS 4, Lustre with -o flock), or give a --remote."
 _LOOK_SECONDS = 0.5
@@ -197,12 +193,11 @@ def disconnect() -> None:
     ray.shutdown()
 
 
-def refuse_hidden_root(root: Path, *, nested: bool = False) -> None:
+def refuse_hidden_root(root: Path) -> None:
     """Refuse a workspace that another node of the cluster cannot share.
 
     Args:
         root: The workspace's folder.
-        nested: Whether runs have several workers, for which a remote is no substitute.
 
     Raises:
         BadInput: A node does not find a file that the driver has just written there, or does not find it
@@ -220,7 +215,7 @@ def refuse_hidden_root(root: Path, *, nested: bool = False) -> None:
             "every node of the cluster must see the workspace",
             root=str(root),
             node=node.name,
-            remedy=_SHARE_FOR_WORKERS if nested else _SHARE,
+            remedy=_SHARE,
         )
         require(seen.locked, _LOCKS, root=str(root), node=node.name, remedy=_SHARE_WITH_LOCKS)
 

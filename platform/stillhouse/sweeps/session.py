@@ -78,11 +78,10 @@ def session(
 
     Raises:
         BadInput: The workspace is being repaired, the remote cannot be used, ``check`` refuses, a run needs
-            more than the cluster has or gets in time, or a node cannot share the workspace though there is no
-            remote, or runs have several workers.
+            more than the cluster has or gets in time, or a node cannot share the workspace and there is no
+            remote.
     """
     nested = need is not None and need.nested
-    shared_root = nested or not remote
     workspace = opened_workspace(root, remote)
     workspace.claim()
     held = f"{root} must not be under repair, but `verify --repair` is going on there. Wait for it."
@@ -107,12 +106,12 @@ def session(
                     connect(address, nested=nested, verbose=verbose)
             with contextlib.ExitStack() as watching:
                 if not local and joins(address):
-                    watching.enter_context(nodes_watched(lambda node: _greet(node, root, shared_root)))
+                    watching.enter_context(nodes_watched(lambda node: _greet(node, root, bool(remote))))
                 found = cluster_device(device)
                 if need is not None and not local:
                     wait_for_room(need.on(found), wait_s, joined=joins(address))
-                if shared_root and not local:
-                    refuse_hidden_root(root, nested=nested)
+                if not (remote or local):
+                    refuse_hidden_root(root)
                 yield workspace, found
             publish_notes(workspace)
         finally:
@@ -134,7 +133,7 @@ def _remove_runs(root: Path) -> None:
     shutil.rmtree(root / RUNS, ignore_errors=True)
 
 
-def _greet(node: Node, root: Path, shared_root: bool) -> None:
+def _greet(node: Node, root: Path, has_remote: bool) -> None:
     """A node that joins must see the workspace, unless what it needs is in a remote."""
-    if shared_root:
+    if not has_remote:
         warn_of_hidden_root(node, root)

@@ -408,7 +408,8 @@ class _Loop:
         newest = rank0_value(max(checkpoint.steps(self.folder), default=None))
         if newest is None:
             return
-        state = checkpoint.load(self.folder, newest)
+        # Rank 0 may be on another machine than the checkpoint of a rank that is not.
+        state = on_rank0(lambda: checkpoint.load(self.folder, newest))
         self.module.student.load_state_dict(state["student"])
         self.module.objective.load_state_dict(state["objective"])
         self.optimizer.load_state_dict(state["optimizer"])

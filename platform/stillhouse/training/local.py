@@ -6,19 +6,21 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from stillhouse.core.artifacts import Workspace
+from stillhouse.core.artifacts import Workspace, write_json
 from stillhouse.core.console import Progress
 from stillhouse.core.distributed import rank
+from stillhouse.core.identity import canonical
 from stillhouse.corpora.tokens import build_tokens
 from stillhouse.evaluation.suites import run_suite
 from stillhouse.examples.mining import build_mined
-from stillhouse.plan.data import Examples, Mined, Recorded, Scored, Store, stores_in
+from stillhouse.plan.data import Examples, Mined, Model, Recorded, Scored, Store, stores_in
 from stillhouse.plan.stage import Stage
 from stillhouse.teachers.embedding import build_store
 from stillhouse.teachers.loading import tokenizer_of
 from stillhouse.training.facts import write_facts
 from stillhouse.training.fit import OBJECTIVE, STUDENT, OnEvaluation, fit
 from stillhouse.training.held_out import held_out_tokens, open_held_out
+from stillhouse.training.models import PLAN
 from stillhouse.training.pair_scores import build_scored
 from stillhouse.training.published_run import published_run
 from stillhouse.training.recording import build_recorded
@@ -38,6 +40,7 @@ def _stores_of(stage: Stage) -> list[Store]:
 
 def prepare(stage: Stage, workspace: Workspace, *, device: str, threads: int) -> None:
     """Build the missing stores, examples and tokens of a stage in this process."""
+    _fetch_start(stage, workspace)
     for store in _stores_of(stage):
         build_store(workspace, store, actors=1, threads=threads, local=True, device=device)
     for examples in stage.examples.sources():
@@ -49,6 +52,13 @@ def prepare(stage: Stage, workspace: Workspace, *, device: str, threads: int) ->
         held_out = held_out_tokens(stage, reader)
         for table in (*reader.tables(stage.examples).values(), *([held_out] if held_out else [])):
             build_tokens(workspace, table)
+
+
+def _fetch_start(stage: Stage, workspace: Workspace) -> None:
+    """Fetch the model that a student starts from, where it is an artifact that another node has made."""
+    for model in stage.student.kwargs.values():
+        if isinstance(model, Model) and Path(model.path).parent.parent == workspace.root.resolve():
+            workspace.obtain(Path(model.path).parent.name, Path(model.path).name)
 
 
 def build_examples(workspace: Workspace, examples: Examples, *, device: str) -> None:
@@ -74,7 +84,9 @@ def fit_here(
     """Train a stage whose inputs are built, in this process or as one rank of a process group."""
     if where.threads:
         torch.set_num_threads(where.threads)
+    _fetch_start(stage, workspace)
     if rank() == 0:
+        write_json(workspace.place(stage) / PLAN, canonical(stage))
         write_facts(stage, workspace, where.search)
     student = student_reader(stage, tokenizer_of(stage))
     live = live_reader(stage, student)

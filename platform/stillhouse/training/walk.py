@@ -12,18 +12,15 @@ from stillhouse.core.artifacts import (
     Workspace,
     read_manifest,
     remove_leftovers,
-    write_json,
 )
 from stillhouse.core.console import warn
 from stillhouse.core.devices import has_device, resolve_device, usable_device
 from stillhouse.core.errors import BadInput
-from stillhouse.core.identity import canonical
 from stillhouse.core.notes import has_note
 from stillhouse.plan.stage import Stage
 from stillhouse.training.facts import FACTS, write_facts
 from stillhouse.training.fit import OnEvaluation
 from stillhouse.training.local import fit_here, prepare
-from stillhouse.training.models import PLAN
 from stillhouse.training.plan_file import mend_plan
 from stillhouse.training.progress import Evaluation, Stopped
 from stillhouse.training.rank_sync import Interrupted
@@ -73,7 +70,6 @@ def _run_one(stage: Stage, workspace: Workspace, where: Where, on_evaluation: On
         with making(workspace, stage):
             if not workspace.finished(stage):
                 remove_leftovers(folder)
-                write_json(folder / PLAN, canonical(stage))
                 _train(stage, workspace, where, on_evaluation)
                 return
     _mend_descriptions(stage, workspace, where)

@@ -26,7 +26,7 @@ from stillhouse.training.fit import OnEvaluation
 from stillhouse.training.local import fit_here
 from stillhouse.training.progress import Diverged, Stopped
 from stillhouse.training.rank_sync import Interrupted, rank0_value, stop_signals
-from stillhouse.training.worker_mailbox import WorkerMailbox
+from stillhouse.training.worker_mailbox import WorkerMailbox, mailbox_of
 
 if TYPE_CHECKING:
     from stillhouse.training.where import Where
@@ -78,9 +78,10 @@ def fit_with_workers(
 
     task = RankTask(stage, replace(workspace, root=workspace.root.resolve()), where)
     start = _through_ray if ray.is_initialized() else fit_distributed_local
-    mailbox = WorkerMailbox(task.workspace.path(stage))
+    mailbox = mailbox_of(task.workspace, stage)
     free_resources(task.workspace, stage)
     mailbox.clear()
+    task.workspace.place(stage).mkdir(parents=True, exist_ok=True)
     thread = _Thread(lambda: start(task, device))
     with stop_signals() as signalled, _running(thread, mailbox):
         while thread.is_alive():
@@ -92,6 +93,7 @@ def fit_with_workers(
     if thread.error is not None:
         raise thread.error
     _report(mailbox, on_evaluation)
+    mailbox.clear()
     assert workspace.finished(stage), "workers that end without a failure have finished the stage"
 
 
@@ -107,7 +109,7 @@ def free_resources(workspace: Workspace, stage: Stage) -> None:
     """
     import ray
 
-    name = WorkerMailbox(workspace.path(stage)).placement_group()
+    name = mailbox_of(workspace, stage).placement_group()
     if not name or not ray.is_initialized():
         return
     from ray.util.placement_group import PlacementGroup, placement_group_table, remove_placement_group
@@ -137,13 +139,13 @@ def train_rank(task: RankTask, device: str) -> None:
     An error that a retry cannot fix is written down and ends this rank quietly; any other error is raised,
     and Ray Train restarts the ranks from the last checkpoint.
     """
-    folder = task.workspace.path(task.stage)
-    mailbox = WorkerMailbox(folder)
-    if not folder.is_dir():
+    folder, mailbox = task.workspace.place(task.stage), mailbox_of(task.workspace, task.stage)
+    if not folder.is_dir() and task.workspace.remote is None:
         raise BadInput(
             f"Every worker must see the workspace, but {socket.gethostname()} has no {folder}. Put the "
-            "workspace on a file system that all nodes share (--root)."
+            "workspace on a file system that all nodes share (--root), or keep it in a --remote."
         )
+    folder.mkdir(parents=True, exist_ok=True)
     try:
         # A rank whose node is about to go does not end: Ray Train starts all of them again when it is gone.
         with _only_writer(folder), leaving() as soon:
@@ -199,7 +201,7 @@ def _ray_rank(config: dict[str, Any]) -> None:
     task, device = config["task"], config["device"]
     group = get_current_placement_group()
     if group is not None:
-        WorkerMailbox(task.workspace.path(task.stage)).record_group(group.id.hex())
+        mailbox_of(task.workspace, task.stage).record_group(group.id.hex())
     train_rank(task, str(get_device()) if device.startswith("cuda") else device)
 
 

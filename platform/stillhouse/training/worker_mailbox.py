@@ -1,83 +1,173 @@
-"""Files through which the ranks of a run communicate with the process that started it, on any machine."""
+"""How the ranks of a run and the process that started it exchange a few words, on whatever machines they are.
+
+Under Ray the words are kept by the cluster's control store (GCS), which every node can ask and which outlives
+the process that trains; otherwise all processes are on one machine, and the words are files.
+"""
 
 import json
 import shutil
+import sys
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any, Protocol
 
-from stillhouse.core.artifacts import read_json, write_json
+from stillhouse.core.artifacts import Artifact, Workspace, write_atomically
 from stillhouse.core.distributed import rank
 from stillhouse.core.errors import BadInput, Hindered
 from stillhouse.training.progress import Diverged, Evaluation
 
 _FAILURES: dict[str, type[Exception]] = {"Diverged": Diverged, "Hindered": Hindered, "BadInput": BadInput}
+_NAMESPACE = "stillhouse-workers"
+_EVALUATIONS, _STOP, _END, _GROUP = "evaluations", "stop", "end", "placement-group"
+
+
+class Words(Protocol):
+    """A few named values that several processes read and write."""
+
+    def write(self, name: str, value: bytes) -> None:
+        """Set a value; whoever reads it finds all of it or what was there before."""
+
+    def read(self, name: str) -> bytes | None:
+        """Return a value; None if it was never set."""
+
+    def clear(self) -> None:
+        """Forget all values."""
+
+
+class WordsInFolder:
+    """Values in files of this machine.
+
+    Args:
+        folder: Their folder, which is theirs alone.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def write(self, name: str, value: bytes) -> None:
+        """Set a value."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(self.folder / name, value)
+
+    def read(self, name: str) -> bytes | None:
+        """Return a value."""
+        try:
+            return (self.folder / name).read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def clear(self) -> None:
+        """Forget all values."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class WordsOfCluster:
+    """Values in the control store of the Ray cluster that this process belongs to.
+
+    Args:
+        prefix: What tells these values from others of the cluster.
+    """
+
+    def __init__(self, prefix: str) -> None:
+        self.prefix = prefix
+
+    def write(self, name: str, value: bytes) -> None:
+        """Set a value."""
+        from ray.experimental.internal_kv import _internal_kv_put
+
+        _internal_kv_put(f"{self.prefix}:{name}", value, overwrite=True, namespace=_NAMESPACE)
+
+    def read(self, name: str) -> bytes | None:
+        """Return a value."""
+        from ray.experimental.internal_kv import _internal_kv_get
+
+        value: bytes | None = _internal_kv_get(f"{self.prefix}:{name}", namespace=_NAMESPACE)
+        return value
+
+    def clear(self) -> None:
+        """Forget all values."""
+        from ray.experimental.internal_kv import _internal_kv_del
+
+        _internal_kv_del(f"{self.prefix}:", del_by_prefix=True, namespace=_NAMESPACE)
 
 
 class WorkerMailbox:
     """Passes evaluations one way, stop requests the other, and finally the failure of the ranks.
 
     Args:
-        folder: The stage's folder, which every process can read.
+        words: What it is made of; the same for all processes of a run.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder / "workers"
+    def __init__(self, words: Words) -> None:
+        self._words = words
+        self._sent: list[dict[str, Any]] = []
         self._received = 0
 
     def clear(self) -> None:
         """Remove the messages of an earlier run."""
-        shutil.rmtree(self.folder, ignore_errors=True)
-        self.folder.mkdir(parents=True)
+        self._words.clear()
 
     def start(self) -> None:
         """Empty the evaluations, on rank 0: a resumed run reports all of them again."""
-        if rank() == 0:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            (self.folder / "evaluations.jsonl").write_text("")
+        self._on_rank0(lambda: self._write(_EVALUATIONS, []))
 
     def record_group(self, name: str) -> None:
         """Record on rank 0 the placement group that the ranks run in."""
-        if rank() == 0:
-            (self.folder / "placement_group").write_text(name)
+        self._on_rank0(lambda: self._write(_GROUP, name))
 
     def placement_group(self) -> str:
         """Return the placement group of the latest run; empty if there is none."""
-        path = self.folder / "placement_group"
-        return path.read_text() if path.exists() else ""
+        return str(self._read(_GROUP) or "")
 
     def send(self, evaluation: Evaluation) -> bool:
         """Send an evaluation from rank 0; a stop request comes back by `stop_requested`."""
-        if rank() == 0:
-            with (self.folder / "evaluations.jsonl").open("a") as file:
-                file.write(json.dumps(asdict(evaluation)) + "\n")
+        self._sent.append(asdict(evaluation))
+        self._on_rank0(lambda: self._write(_EVALUATIONS, self._sent))
         return False
 
     def receive(self) -> list[Evaluation]:
         """Return the evaluations that were not received before."""
-        path = self.folder / "evaluations.jsonl"
-        lines = path.read_text().splitlines(keepends=True) if path.exists() else []
-        sent = [Evaluation(**json.loads(line)) for line in lines if line.endswith("\n")]
+        sent = [Evaluation(**each) for each in self._read(_EVALUATIONS) or []]
         new = [evaluation for evaluation in sent if evaluation.step > self._received]
         self._received = max([self._received, *(evaluation.step for evaluation in new)])
         return new
 
     def request_stop(self) -> None:
         """Request all ranks to checkpoint and exit."""
-        (self.folder / "stop").touch()
+        self._write(_STOP, True)
 
     def stop_requested(self) -> bool:
         """Whether the ranks are to exit."""
-        return (self.folder / "stop").exists()
+        return bool(self._read(_STOP))
 
     def send_failure(self, error: Exception) -> None:
         """Record on rank 0 why training cannot continue; unlike a lost worker it is not retried."""
         kind = next(name for name, failure in _FAILURES.items() if isinstance(error, failure))
-        if rank() == 0:
-            write_json(self.folder / "end.json", {"kind": kind, "reason": str(error)})
+        self._on_rank0(lambda: self._write(_END, {"kind": kind, "reason": str(error)}))
 
     def raise_failure(self) -> None:
         """Raise the failure of the ranks, if there is one."""
-        path = self.folder / "end.json"
-        if path.exists():
-            failure = read_json(path)
+        failure = self._read(_END)
+        if failure is not None:
             raise _FAILURES[failure["kind"]](failure["reason"])
+
+    def _on_rank0(self, write: Callable[[], None]) -> None:
+        if rank() == 0:
+            write()
+
+    def _write(self, name: str, content: object) -> None:
+        self._words.write(name, json.dumps(content).encode())
+
+    def _read(self, name: str) -> Any:
+        value = self._words.read(name)
+        return None if value is None else json.loads(value)
+
+
+def mailbox_of(workspace: Workspace, artifact: Artifact) -> WorkerMailbox:
+    """Return the mailbox of the run that makes an artifact; the same in each of its processes."""
+    ray = sys.modules.get("ray")
+    if ray is None or not ray.is_initialized():
+        return WorkerMailbox(WordsInFolder(workspace.place(artifact) / "workers"))
+    place = workspace.remote or workspace.root.resolve()
+    return WorkerMailbox(WordsOfCluster(f"{place}/{workspace.key(artifact)}"))

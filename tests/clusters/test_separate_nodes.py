@@ -37,14 +37,17 @@ class Team:
         self.corpus = folder / "words.txt"
         self.corpus.write_text("\n".join(sentences(TEXTS)))
 
-    def sweep(self, cluster: Cluster, name: str, remote: str, *more: str) -> Job:
+    def sweep(
+        self, cluster: Cluster, name: str, remote: str, *more: str, trials: int = TRIALS, refits: int = 1
+    ) -> Job:
         """Submit a sweep whose driver and workers keep nothing but in their own disks and the remote."""
         words = (
             f"--name {name} --corpus {self.corpus} --teacher {self.teacher} --layers [0] --sentences 0 "
             f"--max-length 16 --pairs 0 --distil-budget 100000 --finetune-budget 0 --set distil_epochs=1 "
-            "--set budget.refit.distil=100000 --set budget.refit.finetune=0 --set budget.refit.top=1 "
-            f"--select agreement --trials {TRIALS} --scheduler none --concurrency 1 --address auto "
-            f"--root {cluster.disk}/{name} --remote {remote} --json {self.folder}/{name}.json"
+            "--set budget.refit.distil=100000 --set budget.refit.finetune=0 "
+            f"--set budget.refit.top={refits} --select agreement --trials {trials} --scheduler none "
+            f"--concurrency 1 --address auto --root {cluster.disk}/{name} --remote {remote} "
+            f"--json {self.folder}/{name}.json"
         )
         return cluster.submit("jobs/sweep_ibkd.py", *words.split(), *more)
 
@@ -114,16 +117,15 @@ def test_a_node_is_lost_under_a_run_of_several_workers(team: Team, short: Path) 
     calm, disturbed = new_bucket(), new_bucket()
     wide = "--workers 2 --cpus-per-worker 1 --sentences 20000".split()
     with cluster_of_separate_nodes(short / "1", base=6771, host=22, environment=team.environment) as cluster:
-        sweep = team.sweep(cluster, "wide-calm", calm, *wide)
+        sweep = team.sweep(cluster, "wide-calm", calm, *wide, trials=1, refits=0)
         assert sweep.wait() == 0, sweep.said
-        sweep = team.sweep(cluster, "wide", disturbed, *wide)
+        sweep = team.sweep(cluster, "wide", disturbed, *wide, trials=1, refits=0)
         sweep.wait_for(r"trial 0: [1-9][0-9,]* (of|examples)")
         cluster.kill(cluster.node_that_runs("ray::RayTrainWorker"))
         cluster.add("c")
         assert sweep.wait() == 0, sweep.said
         assert "was lost" in sweep.said
-    assert [trial["state"] for trial in team.report("wide")["trials"]] == ["COMPLETE"] * TRIALS
-    one_each = [(f"trial {number}", "FINISHED") for number in range(TRIALS)]
-    assert team.states_of_trials("wide") == team.states_of_trials("wide-calm") == one_each
-    assert stages_in(disturbed) == stages_in(calm) and len(stages_in(calm)) >= TRIALS
+    assert [trial["state"] for trial in team.report("wide")["trials"]] == ["COMPLETE"]
+    assert team.states_of_trials("wide") == team.states_of_trials("wide-calm") == [("trial 0", "FINISHED")]
+    assert stages_in(disturbed) == stages_in(calm) and len(stages_in(calm)) > 1
     assert rows_in(disturbed) == rows_in(calm)

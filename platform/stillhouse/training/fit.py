@@ -106,10 +106,11 @@ def fit(
     """
     rank_share(stage)
     on_rank0(lambda: _find_checkpoints(folder, published))
+    begun = rank0_value(bool(checkpoint.steps(folder)))
     module = build_module(stage, table.teacher_dim, first_weights, live_weights, first_objective)
-    if isinstance(module.objective, FittedObjective) and not checkpoint.steps(folder):
+    if isinstance(module.objective, FittedObjective) and not begun:
         module.objective.fit_teacher(table.teacher_blocks())
-    if isinstance(module.objective, RemarkingObjective) and rank() == 0 and not checkpoint.steps(folder):
+    if isinstance(module.objective, RemarkingObjective) and rank() == 0 and not begun:
         for line in module.objective.remarks(table.values):
             warn(line)
     loop = _Loop(stage, table, folder, device, module, checkpoint_seconds, keep, held_out, published)
@@ -408,7 +409,7 @@ class _Loop:
         newest = rank0_value(max(checkpoint.steps(self.folder), default=None))
         if newest is None:
             return
-        # Rank 0 may be on another machine than the checkpoint of a rank that is not.
+        # The other ranks may be on machines that share no disk with that of rank 0.
         state = on_rank0(lambda: checkpoint.load(self.folder, newest))
         self.module.student.load_state_dict(state["student"])
         self.module.objective.load_state_dict(state["objective"])

@@ -8,11 +8,7 @@ import torch
 
 from stillhouse.cluster.leases import making
 from stillhouse.cluster.preemption import Preempted, leaving
-from stillhouse.core.artifacts import (
-    Workspace,
-    read_manifest,
-    remove_leftovers,
-)
+from stillhouse.core.artifacts import Workspace, read_manifest, remove_leftovers
 from stillhouse.core.console import warn
 from stillhouse.core.devices import has_device, resolve_device, usable_device
 from stillhouse.core.errors import BadInput

@@ -83,17 +83,20 @@ def fit_with_workers(
     mailbox.clear()
     task.workspace.place(stage).mkdir(parents=True, exist_ok=True)
     thread = _Thread(lambda: start(task, device))
-    with stop_signals() as signalled, _running(thread, mailbox):
-        while thread.is_alive():
-            thread.join(0.2)
-            if signalled.is_set():
-                raise Interrupted(f"{stage.label} was interrupted; the same command continues from here.")
-            _report(mailbox, on_evaluation)
-    mailbox.raise_failure()
-    if thread.error is not None:
-        raise thread.error
-    _report(mailbox, on_evaluation)
-    mailbox.clear()
+    try:
+        with stop_signals() as signalled, _running(thread, mailbox):
+            while thread.is_alive():
+                thread.join(0.2)
+                if signalled.is_set():
+                    raise Interrupted(f"{stage.label} was interrupted; the same command continues from here.")
+                _report(mailbox, on_evaluation)
+        mailbox.raise_failure()
+        if thread.error is not None:
+            raise thread.error
+        _report(mailbox, on_evaluation)
+    finally:
+        if not thread.is_alive():  # Otherwise its ranks have yet to read that they are to stop.
+            mailbox.clear()
     assert workspace.finished(stage), "workers that end without a failure have finished the stage"
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import optuna
 import pytest
+from browser import BROWSER, shown  # type: ignore[import-not-found]
 from growing import Command, growing_cluster  # type: ignore[import-not-found]
 from mlflow_process import free_port, mlflow_server  # type: ignore[import-not-found]
 from postgres_server import postgres  # type: ignore[import-not-found]
@@ -55,12 +56,27 @@ def test_two_sweeps_share_a_remote_a_tracking_server_and_a_database(tmp_path: Pa
         said = [sweep.said for sweep in sweeps]
         assert sum("embedding: " in each for each in said) == 1, said
         assert database.password not in "".join(said)
+        if BROWSER:
+            check_pages(runs, tmp_path / "browser")
     texts = rows_in(f"{tmp_path}/mounted")
     assert all(given == accounted for given, accounted in texts.values())
     assert sum(given for given, _ in texts.values()) == TEXTS
     for name in NAMES:
         report = json.loads((tmp_path / f"{name}.json").read_text())
         assert [trial["state"] for trial in report["trials"]] == ["COMPLETE"] * TRIALS
+
+
+def check_pages(uri: str, folder: Path) -> None:
+    """MLflow's pages show both sweeps; the trials are below their sweep's run."""
+    from mlflow import MlflowClient
+
+    client, experiments = MlflowClient(uri), shown(f"{uri}/#/experiments", folder)
+    for name in NAMES:
+        experiment: Any = client.get_experiment_by_name(f"stillhouse-{name}")
+        (run,) = client.search_runs([experiment.experiment_id], "tags.`stillhouse.level` = 'sweep'")
+        page = shown(f"{uri}/#/experiments/{experiment.experiment_id}/runs", folder)
+        assert experiment.name in experiments and experiment.name in page
+        assert f"/runs/{run.info.run_id}" in page, page
 
 
 def states_in(studies: str, name: str) -> list[str]:

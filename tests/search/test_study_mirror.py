@@ -282,6 +282,7 @@ def test_a_search_with_another_space_is_refused_after_a_restore(database: str, t
 
 
 def test_threads_end_with_the_block(tmp_path: Path) -> None:
+    pytest.importorskip("psycopg", reason="needs the extra `postgres`")
     folder = begun(tmp_path / "s")
     with StudyMirror(f"postgresql+psycopg://x@127.0.0.1:{free_port()}/a", folder).following():
         assert any(thread.name == "study in a database" for thread in threading.enumerate())

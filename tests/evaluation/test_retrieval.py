@@ -102,6 +102,7 @@ def test_without_ray_a_pool_searches_in_process() -> None:
 
 
 @pytest.mark.ray
+@pytest.mark.long
 def test_a_pool_equals_one_process_bit_for_bit(caplog: pytest.LogCaptureFixture) -> None:
     """The ranking is the same with two actors, in a remote trial, and with slow or dead actors."""
     import ray

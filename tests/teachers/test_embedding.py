@@ -374,6 +374,7 @@ def on_ray() -> Iterator[None]:
 
 
 @pytest.mark.ray
+@pytest.mark.long
 def test_the_bytes_do_not_depend_on_the_number_of_actors(
     workspace: Workspace, store: Store, tmp_path: Path, on_ray: None, capfd: pytest.CaptureFixture[str]
 ) -> None:

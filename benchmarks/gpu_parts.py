@@ -57,11 +57,15 @@ class MadeTokens:
     def __init__(self, tokenizer: FastTokenizer, texts: list[str]) -> None:
         self._ids, self._offsets = tokenizer(texts)
         self._pad_id = tokenizer.pad_id
-        self.lengths: IntArray = np.diff(self._offsets)
+        self._lengths: IntArray = np.diff(self._offsets)
+
+    def lengths_of(self, rows: IntArray) -> IntArray:
+        """As a token reader's."""
+        return self._lengths[rows]
 
     def padded(self, rows: IntArray) -> Tokens:
         """As a token reader's."""
-        return pad(self._ids, self._offsets[rows], self.lengths[rows], self._pad_id)
+        return pad(self._ids, self._offsets[rows], self._lengths[rows], self._pad_id)
 
 
 class MadeVectors:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 from harness import Row, arguments, at_least, finish, in_turn, median, ratio
 from sentences import WORKSPACE
 from stages import make_stage, module_of, opened, stepping
@@ -79,7 +80,8 @@ def ways(quick: bool) -> dict[str, Way]:
         stores={"text": replace(store, texts=table, max_length=LENGTH)},
     )
     training = opened(stage)
-    tokens = max(8 * LENGTH, round(batch * float(training.lengths.mean()) / 64) * 64)
+    mean_length = float(training.lengths_of(np.arange(len(training))).mean())
+    tokens = max(8 * LENGTH, round(batch * mean_length / 64) * 64)
     sizes = {"length_window": len(training), "batch_tokens": tokens}
     made = {}
     for name, chosen in WAYS.items():

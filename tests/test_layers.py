@@ -35,6 +35,7 @@ RAY_AT = (
     "search/",
     "sweeps/",
     "teachers/embedding",
+    "training/token_job",
     "training/walk",
     "training/worker",
 )

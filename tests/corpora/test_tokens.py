@@ -1,5 +1,6 @@
 import errno
 import pickle
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -42,10 +43,24 @@ def test_ids_match_the_tokenizer(workspace: Workspace, tiny_model: Path) -> None
     reference = expected(tiny_model, 16)
     assert seen == [(2, 5), (4, 5), (5, 5)]
     assert len(reader) == 5
-    assert reader.lengths.tolist() == [len(ids) for ids in reference]
-    assert max(reader.lengths) == 16
+    assert reader.lengths_of(np.arange(5)).tolist() == [len(ids) for ids in reference]
+    assert max(reader.lengths_of(np.arange(5))) == 16
     for row, ids in enumerate(reference):
         assert reader.padded(np.array([row])).input_ids_BT.tolist() == [ids]
+
+
+def test_each_row_has_the_prompt_of_its_run(workspace: Workspace, tiny_model: Path) -> None:
+    """Runs end within shards of two rows, and one of them is empty."""
+    plain = token_table(workspace, tiny_model)
+    table = replace(plain, prompts=((1, "sort "), (0, "moon "), (3, ""), (1, "the cat ")))
+    build_tokens(workspace, table)
+    reader = open_tokens(workspace, table)
+    prompted = ["sort " + TEXTS[0], *TEXTS[1:4], "the cat " + TEXTS[4]]
+    bare = TokenTable(write_texts(workspace, "prompted", prompted), plain.tokenizer, plain.max_length)
+    build_tokens(workspace, bare)
+    every = np.arange(len(TEXTS))
+    expected_BT = open_tokens(workspace, bare).padded(every).input_ids_BT
+    assert reader.padded(every).input_ids_BT.tolist() == expected_BT.tolist()
 
 
 def test_padding_is_on_the_right_and_masked(workspace: Workspace, tiny_model: Path) -> None:
@@ -55,7 +70,7 @@ def test_padding_is_on_the_right_and_masked(workspace: Workspace, tiny_model: Pa
     rows = np.array([[1, 2], [4, 1]])
     tokens = reader.padded(rows)
     assert tokens.input_ids_BT.shape == tokens.attention_mask_BT.shape == (4, 16)
-    assert tokens.attention_mask_BT.sum(1).tolist() == reader.lengths[rows.reshape(-1)].tolist()
+    assert tokens.attention_mask_BT.sum(1).tolist() == reader.lengths_of(rows.reshape(-1)).tolist()
     for row, ids, mask in zip(rows.reshape(-1), tokens.input_ids_BT, tokens.attention_mask_BT, strict=True):
         length = int(mask.sum())
         assert ids[:length].tolist() == expected(tiny_model, 16)[row]

@@ -1095,9 +1095,59 @@ DATA = [
         "corpora/tokens.py",
         SOURCES,
         (
-            "repeat(prompt, rows) for rows, prompt in runs",
-            "repeat(runs[0][1], rows) for rows, prompt in runs",
+            "token_table.prompts[run][1] + text for run",
+            "token_table.prompts[0][1] + text for run",
             "every source has the first one's prompt",
+        ),
+    ),
+    *mistakes(
+        "corpora/tokens.py",
+        "corpora/test_tokens.py",
+        (
+            "texts.shard_starts[index] + np.arange(len(shard))",
+            "np.arange(len(shard))",
+            "the runs of prompts begin anew in each shard",
+        ),
+        ("ends[1:] + total\n", "ends[1:]\n", "the rows of a later piece begin in the first one"),
+    ),
+    *mistakes(
+        "training/token_job.py",
+        "training/test_token_job.py",
+        (
+            "    ids, offsets = tokens_of_shard(texts, index,",
+            "    ids, offsets = tokens_of_shard(texts, 0,",
+            "each task tokenises the first shard",
+        ),
+        ("if ray_runs() else ()", "", "Ray Data is started by a command that works without Ray"),
+        (
+            "if not workspace.finished(table) and _shards(workspace, table.texts) >= shards:",
+            "if not workspace.finished(table):",
+            "small tables become jobs",
+        ),
+    ),
+    *mistakes(
+        "cluster/streaming.py",
+        "training/test_token_job.py",
+        (
+            "context.execution_options.preserve_order = in_order",
+            "context.execution_options.preserve_order = False",
+            "rows get the tokens of others",
+        ),
+    ),
+    *mistakes(
+        "training/every_row.py",
+        "training/test_training_table.py",
+        ('places, side="right")', 'places, side="left")', "the row after a gap is the gap"),
+        ("np.union1d(self._lacking, lacking)", "lacking", "rows that were left out come back"),
+        ("self._rows - len(self._lacking)", "self._rows", "as many places as rows of the table"),
+    ),
+    *mistakes(
+        "training/table.py",
+        "training/test_training_table.py",
+        (
+            "return dict.fromkeys(examples.columns, EveryRow(count_rows(workspace, examples)))",
+            "return open_rows(workspace, examples)",
+            "each trial holds an array of all row ids",
         ),
     ),
     *mistakes(
@@ -2008,8 +2058,8 @@ TRAINING = [
         "training/table.py",
         "training/test_training_table.py",
         (
-            "store.lacking).reshape(len(kept), -1).any(axis=1)",
-            "store.lacking).reshape(len(kept), -1).all(axis=1)",
+            "absent).reshape(len(kept), -1).any(axis=1)",
+            "absent).reshape(len(kept), -1).all(axis=1)",
             "a row with a missing vector is kept",
         ),
         ("value[indices]) for name, value", "value[: len(indices)]) for name, value", "labels of other rows"),
@@ -2797,8 +2847,8 @@ CLUSTER_AND_TRACKING = [
             "what ranks on other disks have trained has no plan",
         ),
         (
-            "            workspace.obtain(Path(model.path).parent.name, Path(model.path).name)",
-            "            pass",
+            "        workspace.obtain(Path(model.path).parent.name, Path(model.path).name)",
+            "        pass",
             "word vectors that another node has made are missing",
         ),
     ),

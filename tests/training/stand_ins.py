@@ -86,6 +86,9 @@ class Words:
         self.lengths: IntArray = random.integers(2, 8, rows)
         self.ids = random.integers(1, VOCABULARY, (rows, 8))
 
+    def lengths_of(self, rows: IntArray) -> IntArray:
+        return self.lengths[rows]
+
     def padded(self, rows: IntArray) -> Tokens:
         lengths = self.lengths[rows]
         mask = np.arange(lengths.max()) < lengths[:, None]

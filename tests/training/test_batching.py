@@ -62,7 +62,7 @@ def read(plan: Stage, rows: TrainingTable) -> list[np.ndarray[Any, Any]]:
 
 def padding(made: list[Any], rows: TrainingTable) -> float:
     """Share of padding where each batch is padded to its longest text."""
-    lengths = rows.lengths
+    lengths = rows.lengths_of(np.arange(len(rows)))
     padded = sum(len(batch) * int(lengths[batch].max()) for batch in made)
     return 1 - sum(int(lengths[batch].sum()) for batch in made) / padded
 
@@ -90,9 +90,9 @@ def test_batches_of_a_window_have_similar_lengths_and_come_in_random_order() -> 
         batches_ = made[window * 10 : window * 10 + 10]
         whole = order.take(window * 80, 80)
         assert sorted(np.concatenate(batches_)) == sorted(whole), "windows follow the order of the examples"
-        spans = sorted((int(rows.lengths[b].min()), int(rows.lengths[b].max())) for b in batches_)
+        spans = sorted((int(rows.lengths_of(b).min()), int(rows.lengths_of(b).max())) for b in batches_)
         assert all(one[1] <= two[0] for one, two in pairwise(spans)), "no overlap"
-        first = [int(rows.lengths[b].min()) for b in batches_]
+        first = [int(rows.lengths_of(b).min()) for b in batches_]
         assert first != sorted(first) and first != sorted(first, reverse=True)
     assert padding(made, rows) < 0.4 * padding(read(plan_of(), rows), rows)
     assert [b.tolist() for b in read(replace(plan, seed=4), rows)] != [b.tolist() for b in made]
@@ -105,7 +105,7 @@ def test_the_golden_order() -> None:
     rows = long_table(24)
     made = read(plan_of(budget=24, length_window=24, seed=0), rows)
     order = Order(24, 0).take(0, 24)
-    by_length = [int(row) for row in order[np.argsort(rows.lengths[order], kind="stable")]]
+    by_length = [int(row) for row in order[np.argsort(rows.lengths_of(order), kind="stable")]]
     parts = [by_length[0:8], by_length[8:16], by_length[16:24]]
     assert [batch.tolist() for batch in made] == [
         parts[at] for at in np.random.default_rng((0, 7, 0)).permutation(3)
@@ -117,7 +117,7 @@ def test_the_golden_order() -> None:
 def test_a_batch_has_as_many_texts_as_fit(window: int) -> None:
     rows, plan = long_table(), plan_of(batch_tokens=TOKENS, length_window=window)
     made = read(plan, rows)
-    sizes = [len(batch) * int(rows.lengths[batch].max()) for batch in made]
+    sizes = [len(batch) * int(rows.lengths_of(batch).max()) for batch in made]
     assert max(sizes) <= TOKENS and all(len(batch) % 8 == 0 for batch in made)
     assert len({len(batch) for batch in made}) > 2
     assert len(made) < 60 * 0.7, "fewer steps than batches of eight texts"
@@ -129,7 +129,7 @@ def test_a_batch_has_as_many_texts_as_fit(window: int) -> None:
         order = np.concatenate(made)
         assert order.tolist() == Order(200, plan.seed).take(0, 480).tolist()
         for one, two in pairwise(made):
-            longest = int(rows.lengths[np.concatenate([one, two[:8]])].max())
+            longest = int(rows.lengths_of(np.concatenate([one, two[:8]])).max())
             assert (len(one) + 8) * longest > TOKENS
 
 
@@ -259,4 +259,4 @@ def test_a_loss_that_compares_the_texts_of_a_batch_is_refused(ways: dict[str, in
 def test_lengths_are_those_of_the_rows(tmp_path: Path) -> None:
     rows = table(50)
     chosen = TrainingTable({"text": np.array([7, 3, 3])}, rows.tokens, rows.stores)
-    assert chosen.lengths.tolist() == rows.lengths[[7, 3, 3]].tolist()
+    assert chosen.lengths_of(np.arange(3)).tolist() == rows.lengths_of(np.array([7, 3, 3])).tolist()

@@ -1,12 +1,23 @@
+import tracemalloc
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 from stand_ins import TEACHER_DIM, Vectors, Words, stage, table  # type: ignore[import-not-found]
 
+from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput
+from stillhouse.core.roles import Reading
+from stillhouse.corpora.tables import write_rows, write_texts
+from stillhouse.corpora.tokens import build_tokens
+from stillhouse.plan.data import AllRows, Examples
+from stillhouse.teachers.weights import resolve_model
+from stillhouse.training.every_row import EveryRow
 from stillhouse.training.prefetch import batches, rank_share
 from stillhouse.training.sampler import Order
-from stillhouse.training.table import TrainingTable, on_device
+from stillhouse.training.table import Reader, TrainingTable, on_device, open_table
 
 
 def with_negatives() -> TrainingTable:
@@ -31,6 +42,60 @@ def test_a_batch_gathers_every_column() -> None:
     np.testing.assert_array_equal(vectors, Vectors(np.arange(3)).gather(np.array([0, 1, 1, 2])))
     expected = Words(4).padded(np.array([0, 1, 1, 2])).input_ids_BT
     assert batch.tokens["negatives"].input_ids_BT.tolist() == expected.tolist()
+
+
+def large(rows: int, lacking: list[int]) -> TrainingTable:
+    vectors = Vectors(np.setdiff1d(np.arange(1000), lacking))
+    return TrainingTable({"text": EveryRow(rows)}, {"text": Words(rows)}, {"text": vectors})
+
+
+@pytest.mark.parametrize("lacking", [[], [0], [0, 1, 5], [2, 3, 4, 9], [9], [0, 2, 4, 6, 8]])
+def test_all_rows_of_a_table_are_read_like_an_array_of_them(lacking: list[int]) -> None:
+    lazy = large(10, lacking)
+    array = TrainingTable({"text": np.arange(10)}, lazy.tokens, lazy.stores)
+    assert len(lazy) == len(array) == 10 - len(lacking) and lazy.dropped == array.dropped == len(lacking)
+    every = np.random.default_rng(0).permutation(len(lazy))
+    one, other = lazy.batch(every), array.batch(every)
+    assert one.rows["text"].tolist() == other.rows["text"].tolist()
+    assert one.tokens["text"].input_ids_BT.tolist() == other.tokens["text"].input_ids_BT.tolist()
+    assert one.teacher["text"].embedding_BD.tolist() == other.teacher["text"].embedding_BD.tolist()
+    assert lazy.lengths_of(every).tolist() == array.lengths_of(every).tolist()
+    blocks = [np.concatenate(list(each.teacher_blocks(3)["text"])) for each in (lazy, array)]
+    assert blocks[0].tolist() == blocks[1].tolist()
+    samples = [[t.input_ids_BT.tolist() for t in each.sample(4, at_once=3)] for each in (lazy, array)]
+    assert samples[0] == samples[1]
+
+
+def test_a_stage_that_reads_all_rows_holds_no_array_of_them(workspace: Workspace, tiny_model: Path) -> None:
+    texts = write_texts(workspace, "words", [f"word {row}" for row in range(20)])
+    model = resolve_model(str(tiny_model))
+    plan = stage(examples=Examples({"text": texts}, AllRows()), max_length=16)
+    reader = Reader(model, Reading(16))
+    for tokens in reader.tables(plan.examples).values():
+        build_tokens(workspace, tokens)
+    opened = open_table(workspace, plan, reader)
+    assert isinstance(opened.rows["text"], EveryRow) and len(opened) == 20
+    few = replace(plan, examples=write_rows(workspace, {"text": texts}, {"text": np.arange(3, 15)}, "few"))
+    assert open_table(workspace, few, reader).batch(np.array([0, 11])).rows["text"].tolist() == [3, 14]
+
+
+def test_a_place_outside_is_refused() -> None:
+    ids = EveryRow(10).without(np.array([3])).without(np.array([3, 5]))
+    assert len(ids) == 8 and ids[np.array([2, 3, 4])].tolist() == [2, 4, 6]
+    for place in (-1, 8):
+        with pytest.raises(IndexError, match=r"\[0, 8\)"):
+            ids[np.array([place])]
+
+
+def test_a_thousand_million_rows_need_no_memory() -> None:
+    """An array of them has 8 GB, and each trial opened one."""
+    tracemalloc.start()
+    ids = EveryRow(1_000_000_000).without(np.array([17, 999_999_999]))
+    order = Order(len(ids), seed=3)
+    assert len(order.take(900_000_000, 128)) == 128 and ids[np.array([17])].tolist() == [18]
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 100e6, peak
 
 
 def test_values_follow_their_rows() -> None:

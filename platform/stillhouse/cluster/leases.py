@@ -9,13 +9,13 @@ is the same bytes twice: leases save work, and nothing relies on them for correc
 import contextlib
 import os
 import socket
-import sys
 import time
 import uuid
 from collections.abc import Iterator
 from typing import Any
 
 from stillhouse.cluster.nodes import HEAD
+from stillhouse.cluster.running import ray_runs
 from stillhouse.core.artifacts import Artifact, Workspace, lock_of, locked
 from stillhouse.core.console import doing, warn
 from stillhouse.core.repeating import repeated
@@ -71,8 +71,11 @@ class Leases:
 
 def _on_cluster() -> bool:
     """Whether this process belongs to a Ray cluster of several nodes; Ray is not imported for it."""
-    ray = sys.modules.get("ray")
-    return ray is not None and bool(ray.is_initialized()) and len(ray.nodes()) > 1
+    if not ray_runs():
+        return False
+    import ray
+
+    return len(ray.nodes()) > 1
 
 
 @contextlib.contextmanager

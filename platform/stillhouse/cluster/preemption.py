@@ -5,10 +5,10 @@ Ray tells of such a node some seconds before it goes. What runs there writes a c
 """
 
 import contextlib
-import sys
 import threading
 from collections.abc import Iterator
 
+from stillhouse.cluster.running import ray_runs
 from stillhouse.core.repeating import repeated
 
 LOOK_S = 1.0
@@ -35,10 +35,11 @@ def leaving() -> Iterator[threading.Event]:
     Outside of Ray, which is not imported for it, the event is never set.
     """
     soon = threading.Event()
-    ray = sys.modules.get("ray")
-    if ray is None or not ray.is_initialized():
+    if not ray_runs():
         yield soon
         return
+    import ray
+
     own = ray.get_runtime_context().get_node_id()
 
     def look() -> None:

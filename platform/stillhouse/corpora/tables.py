@@ -391,6 +391,12 @@ def open_texts(workspace: Workspace, table: TextTable) -> Texts:
     return Texts(workspace.path(table))
 
 
+@lru_cache(maxsize=8)
+def cached_texts(folder: Path) -> Texts:
+    """Open a finished table, once per process: its manifest lists all shards, of which many are read."""
+    return Texts(folder, cached_shards=1)
+
+
 def sample_of(workspace: Workspace, table: TextTable, count: int) -> tuple[list[int], list[str]]:
     """Some rows of a table and their texts, evenly spread over it."""
     texts = open_texts(workspace, table)
@@ -460,12 +466,23 @@ def open_rows(workspace: Workspace, examples: Examples) -> dict[str, IntArray]:
         kept, rows = sampled_rows(workspace, examples.origin), open_rows(workspace, examples.origin.rows)
         return {name: ids[kept] for name, ids in rows.items()}
     if isinstance(examples.origin, AllRows):
-        (name, table), *more = examples.columns.items()
-        assert not more, "AllRows has one column"
-        return {name: np.arange(read_manifest(workspace.path(table))["rows"], dtype=np.int64)}
+        (name,) = examples.columns
+        return {name: np.arange(count_rows(workspace, examples), dtype=np.int64)}
     folder = workspace.path(examples)
     read_manifest(folder)
     return {name: mapped_array(folder / f"{name}.npy") for name in sorted(examples.columns)}
+
+
+def count_rows(workspace: Workspace, examples: Examples) -> int:
+    """Count the rows of examples.
+
+    Raises:
+        BadInput: If the examples, or the table whose rows they are, are not finished.
+    """
+    if isinstance(examples.origin, AllRows):
+        (table,) = examples.columns.values()
+        return int(read_manifest(workspace.path(table))["rows"])
+    return len(next(iter(open_rows(workspace, examples).values())))
 
 
 def open_values(workspace: Workspace, examples: Examples) -> dict[str, ValueArray]:
@@ -490,7 +507,7 @@ def open_values(workspace: Workspace, examples: Examples) -> dict[str, ValueArra
 
 def sampled_rows(workspace: Workspace, share: Sampled) -> IntArray:
     """Return the rows of a sample, in their order."""
-    count = len(next(iter(open_rows(workspace, share.rows).values())))
+    count = count_rows(workspace, share.rows)
     label_N = open_values(workspace, share.rows).get("label")
     if label_N is None:
         # Of several sources, each keeps its share.

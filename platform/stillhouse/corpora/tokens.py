@@ -1,8 +1,7 @@
 """Token ids of a text table, written once and memory-mapped by every trial and rank."""
 
 import functools
-from collections.abc import Callable
-from itertools import chain, repeat
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -22,16 +21,22 @@ from stillhouse.core.artifacts import (
 )
 from stillhouse.core.errors import Hindered
 from stillhouse.core.identity import canonical
-from stillhouse.core.tokenizing import FastTokenizer, Offsets, pad
+from stillhouse.core.tokenizing import FastTokenizer, Ids, Offsets, pad
 from stillhouse.core.types import IntArray, Tokens
-from stillhouse.corpora.tables import open_texts
+from stillhouse.corpora.tables import Texts, open_texts
 from stillhouse.plan.data import TokenTable
+
+Pieces = Iterator[tuple[Ids, Offsets]]
+"""The ids and the offsets of consecutive rows, as a tokenizer returns them."""
 
 _AT_ONCE = 4096
 
 
 def build_tokens(
-    workspace: Workspace, token_table: TokenTable, progress: Callable[[int, int], None] | None = None
+    workspace: Workspace,
+    token_table: TokenTable,
+    progress: Callable[[int, int], None] | None = None,
+    pieces: Callable[[], Pieces] | None = None,
 ) -> None:
     """Tokenise a text table unless it is done already; other processes that need it wait.
 
@@ -39,6 +44,8 @@ def build_tokens(
         workspace: Holds the texts, and gets the tokens.
         token_table: The texts, and how to tokenise them.
         progress: Called with the number of rows done and the number of all rows.
+        pieces: Yields the ids and the offsets of consecutive rows, from the first to the last; None makes
+            them in this process.
 
     Raises:
         BadInput: If the texts are not finished, the tokenizer cannot be used, or the disk is full.
@@ -51,8 +58,10 @@ def build_tokens(
             return
         remove_leftovers(folder)
         tokenizer = FastTokenizer(Path(token_table.tokenizer.path), token_table.max_length)
+        texts = open_texts(workspace, token_table.texts)
+        made = pieces() if pieces is not None else _in_process(texts, token_table, tokenizer)
         with replacing(folder / "ids.npy") as temporary, temporary.open("wb") as file:
-            offsets = _write_ids(file, workspace, token_table, tokenizer, progress)
+            offsets = _write_ids(file, made, len(texts), progress)
         write_array(folder / "offsets.npy", offsets)
         content = {
             "rows": len(offsets) - 1,
@@ -90,16 +99,15 @@ class TokenReader:
     def __reduce__(self) -> tuple[type["TokenReader"], tuple[Path]]:
         return TokenReader, (self.folder,)
 
-    @functools.cached_property
-    def lengths(self) -> Offsets:
-        """The number of tokens of every row."""
-        return np.diff(self._offsets)
+    def lengths_of(self, rows: IntArray) -> Offsets:
+        """Return the number of tokens of some rows."""
+        rows = np.asarray(rows)
+        return self._offsets[rows + 1] - self._offsets[rows]
 
     def padded(self, rows: IntArray) -> Tokens:
         """Return the tokens of rows, padded on the right to the longest; (B, K) rows are flattened."""
         rows = np.asarray(rows).reshape(-1)
-        starts_B = self._offsets[rows]
-        return pad(self._ids, starts_B, self._offsets[rows + 1] - starts_B, self.pad_id)
+        return pad(self._ids, self._offsets[rows], self.lengths_of(rows), self.pad_id)
 
 
 def open_tokens(workspace: Workspace, token_table: TokenTable) -> TokenReader:
@@ -111,40 +119,60 @@ def open_tokens(workspace: Workspace, token_table: TokenTable) -> TokenReader:
     return TokenReader(workspace.path(token_table))
 
 
+def tokens_of_shard(texts: Texts, index: int, token_table: TokenTable, folder: Path) -> tuple[Ids, Offsets]:
+    """Tokenise one shard of a text table.
+
+    Args:
+        texts: The table.
+        index: The shard.
+        token_table: How to tokenise it.
+        folder: Where this process finds the tokenizer.
+    """
+    return _tokenizer(folder, token_table.max_length)(_prompted(texts, index, token_table))
+
+
+@functools.lru_cache(maxsize=2)
+def _tokenizer(folder: Path, max_length: int) -> FastTokenizer:
+    return FastTokenizer(folder, max_length)
+
+
+def _in_process(texts: Texts, token_table: TokenTable, tokenizer: FastTokenizer) -> Pieces:
+    for index in range(len(texts.shard_starts)):
+        shard = _prompted(texts, index, token_table)
+        for first in range(0, len(shard), _AT_ONCE):
+            yield tokenizer(shard[first : first + _AT_ONCE])
+
+
+def _prompted(texts: Texts, index: int, token_table: TokenTable) -> list[str]:
+    """Read a shard's texts, and prepend to each the prompt of its row."""
+    shard = texts.shard(index)
+    if not token_table.prompts:
+        return [token_table.prompt + text for text in shard]
+    ends = np.cumsum([rows for rows, _ in token_table.prompts])
+    assert ends[-1] == len(texts), "every text has a prompt"
+    run_of = np.searchsorted(ends, texts.shard_starts[index] + np.arange(len(shard)), side="right")
+    return [token_table.prompts[run][1] + text for run, text in zip(run_of, shard, strict=True)]
+
+
 def _write_ids(
-    file: BinaryIO,
-    workspace: Workspace,
-    token_table: TokenTable,
-    tokenizer: FastTokenizer,
-    progress: Callable[[int, int], None] | None,
+    file: BinaryIO, pieces: Pieces, rows: int, progress: Callable[[int, int], None] | None
 ) -> Offsets:
     """Stream the ids to disk after a header that is rewritten once their number is known."""
-    texts = open_texts(workspace, token_table.texts)
-    shards = len(read_manifest(workspace.path(token_table.texts))["shards"])
-    runs = token_table.prompts or ((len(texts), token_table.prompt),)
-    assert sum(rows for rows, _ in runs) == len(texts), "every text has a prompt"
-    prompts = chain.from_iterable(repeat(prompt, rows) for rows, prompt in runs)
     _write_header(file, 0)
     body = file.tell()
-    parts, total, done = [np.zeros(1, np.int64)], 0, 0
-    for index in range(shards):
-        shard = texts.shard(index)
-        for first in range(0, len(shard), _AT_ONCE):
-            # The texts come first: the shorter of both ends the walk, and no prompt may be lost.
-            prompted = [
-                prompt + text for text, prompt in zip(shard[first : first + _AT_ONCE], prompts, strict=False)
-            ]
-            ids, offsets = tokenizer(prompted)
-            file.write(ids.tobytes())
-            parts.append(offsets[1:] + total)
-            total += len(ids)
-        done += len(shard)
+    offsets, total, done = np.zeros(rows + 1, np.int64), 0, 0
+    for ids, ends in pieces:
+        file.write(ids.tobytes())
+        count = len(ends) - 1
+        offsets[done + 1 : done + 1 + count] = ends[1:] + total
+        total, done = total + len(ids), done + count
         if progress is not None:
-            progress(done, len(texts))
+            progress(done, rows)
+    assert done == rows, "every row has its tokens"
     file.seek(0)
     _write_header(file, total)
     assert file.tell() == body, "NumPy pads the header, so a longer first dimension fits"
-    return np.concatenate(parts)
+    return offsets
 
 
 def _write_header(file: BinaryIO, length: int) -> None:

@@ -16,7 +16,7 @@ from stillhouse.core.identity import Spec, canonical, fingerprint
 from stillhouse.core.notes import has_note, publish_notes, write_note
 from stillhouse.core.roles import PLAIN
 from stillhouse.corpora.pydocs.selection import pydocs
-from stillhouse.corpora.tables import open_rows, open_texts
+from stillhouse.corpora.tables import count_rows, open_texts
 from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.kinds.collection import SearchCollection
@@ -223,7 +223,7 @@ class Preparation:
 
     def row_count(self, examples: Examples) -> int:
         """Number of rows of examples."""
-        return len(next(iter(open_rows(self.workspace, examples).values())))
+        return count_rows(self.workspace, examples)
 
     def pydocs(self) -> Any:
         """The selection from the corpus ``pydocs`` that the experiment's kinds ask for, read once."""

@@ -9,7 +9,7 @@ from stillhouse.cluster.resources import Need
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.console import warn
 from stillhouse.core.errors import BadInput, require
-from stillhouse.corpora.tables import open_rows
+from stillhouse.corpora.tables import count_rows
 from stillhouse.experiments.budget import Budget
 from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
@@ -313,7 +313,7 @@ def check_rows(workspace: Workspace, stage: Stage, fraction: float) -> dict[str,
 
 
 def _rows(workspace: Workspace, examples: Examples) -> int:
-    return len(next(iter(open_rows(workspace, _without_recordings(examples)).values())))
+    return count_rows(workspace, _without_recordings(examples))
 
 
 def _without_recordings(examples: Examples) -> Examples:

@@ -25,6 +25,7 @@ from stillhouse.training.follower import PlanFollower
 from stillhouse.training.gradient_shares import shares_of
 from stillhouse.training.held_out import HELDOUT_LOSS
 from stillhouse.training.progress import Evaluation
+from stillhouse.training.token_job import build_tokens_on_cluster
 from stillhouse.training.walk import run
 from stillhouse.training.where import Where
 
@@ -103,6 +104,7 @@ def train_at(
         with PlanFollower(workspace) as follower:
             follower.follow(stage.label, stage)
             printer = _Printer(stage, follower)
+            build_tokens_on_cluster(stage, workspace)
             manifest = read_manifest(run(stage, workspace, where=where, on_evaluation=printer))
         folder = str(workspace.path(stage))
         shares = shares_of(stage, workspace)

@@ -26,6 +26,7 @@ from stillhouse.sweeps.deliver import deliver
 from stillhouse.sweeps.planning.arithmetic import DELIVERY, REFITS, TRAINING
 from stillhouse.sweeps.planning.note import Clock
 from stillhouse.sweeps.refit import refit
+from stillhouse.training.token_job import build_tokens_on_cluster
 from stillhouse.training.where import Where
 
 if TYPE_CHECKING:
@@ -79,6 +80,7 @@ def search_and_deliver(
             )
         )
         with clock.part(TRAINING):
+            build_tokens_on_cluster(context.plan(first_point(options.space)), workspace)
             build_shared(context, options.space, options.need)
             baseline = Baseline(context, options.need, plan, first_point(options.space), observer.follower)
             if LATENCY in options.objectives:

@@ -7,7 +7,6 @@ travels back. A run that was killed continues with the missing shards.
 
 import contextlib
 import itertools
-import logging
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,7 @@ import torch
 from stillhouse.cluster.leases import making
 from stillhouse.cluster.nodes import nodes_to_come, nodes_up
 from stillhouse.cluster.resources import grows, in_all, teacher_actors
+from stillhouse.cluster.streaming import as_list, from_list, streaming
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput, mistake_in, require
 from stillhouse.plan.data import Endpoint, Model, Outside, Store, VectorFiles
@@ -198,7 +198,7 @@ def _through_ray(
         return
     import ray.data
 
-    with ray.data.DataContext.current(_context(no_progress_seconds)), _quiet():
+    with streaming(no_progress_seconds=no_progress_seconds):
         first = works[missing[0][0]]
         actors = _worth_starting(first, actors, len(missing))
         per_task, per_actor = _resources(first, actors)
@@ -228,14 +228,8 @@ def _tokenise_task(batch: "pa.Table", works: list[Work]) -> "pa.Table":
 
     (number,), (index,) = batch["number"].to_pylist(), batch["index"].to_pylist()
     ids, offsets = tokenise(works[number], index)
-    columns = {"ids": _as_list(ids), "offsets": _as_list(offsets)}
+    columns = {"ids": as_list(ids), "offsets": as_list(offsets)}
     return pa.table({"number": [number], "index": [index], **columns})
-
-
-def _as_list(values: Any) -> "pa.ListArray":
-    import pyarrow as pa
-
-    return pa.LargeListArray.from_arrays(pa.array([0, len(values)], pa.int64()), pa.array(values))
 
 
 class _TeacherActor:
@@ -248,22 +242,9 @@ class _TeacherActor:
         import pyarrow as pa
 
         (number,), (index,) = batch["number"].to_pylist(), batch["index"].to_pylist()
-        ids, offsets = (batch[name].combine_chunks().flatten().to_numpy() for name in ("ids", "offsets"))
+        ids, offsets = from_list(batch, "ids"), from_list(batch, "offsets")
         shard = self._embedders(number, index, ids, offsets)
         return pa.table({"number": [number], **{name: [value] for name, value in shard._asdict().items()}})
-
-
-def _context(no_progress_seconds: float) -> Any:
-    import ray.data
-
-    context = ray.data.DataContext.get_current().copy()
-    context.execution_no_progress_timeout_s = no_progress_seconds
-    context.max_errored_blocks = 0
-    # Otherwise a worker's error would arrive as text inside another exception.
-    context.raise_original_map_exception = True
-    context.enable_progress_bars = False
-    context.print_on_execution_start = False
-    return context
 
 
 def _environment(threads: int) -> dict[str, str]:
@@ -303,17 +284,3 @@ def _resources(work: Work, actors: int) -> tuple[dict[str, float], dict[str, flo
     largest = max((shape.get("CPU", 0.0) for shape in kinds), default=float(work.threads))
     actor = {"num_cpus": round(min(float(work.threads), largest) * (1 - _FOR_TASKS), 2)}
     return {"num_cpus": _FOR_TASKS}, actor | ({"num_gpus": 1.0} if on_gpu else {})
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep Ray Data's messages in its log file; errors are raised, and reported once."""
-    handlers = [h for h in logging.getLogger("ray.data").handlers if type(h).__name__ == "PlainRayHandler"]
-    levels = [handler.level for handler in handlers]
-    for handler in handlers:
-        handler.setLevel(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        for handler, level in zip(handlers, levels, strict=True):
-            handler.setLevel(level)

@@ -24,7 +24,7 @@ from stillhouse.core.integrity import OWN, is_unchanged, with_own_sum
 from stillhouse.core.remotes import File, Remote
 from stillhouse.core.tokenizing import FastTokenizer, Ids, Offsets
 from stillhouse.core.types import IntArray
-from stillhouse.corpora.tables import Texts
+from stillhouse.corpora.tables import cached_texts
 from stillhouse.plan.data import Model, Store
 from stillhouse.teachers.forward import Vectors
 from stillhouse.teachers.runtimes import Running, start
@@ -123,12 +123,6 @@ def _first_rows(texts_folder: Path) -> IntArray:
     return np.cumsum([0, *shard_rows(texts_folder)], dtype=np.int64)
 
 
-@functools.lru_cache(maxsize=8)
-def _texts(folder: Path) -> Texts:
-    """A text table; a process reads many of its shards, and its manifest lists all of them."""
-    return Texts(folder, cached_shards=1)
-
-
 def schema(dim: int, dtype: str, notes: Mapping[str, str] | None = None) -> pa.Schema:
     """Return the Arrow schema of a shard."""
     fields = [("row", pa.int64()), ("embedding", pa.list_(ARROW_TYPE[dtype], dim))]
@@ -145,7 +139,7 @@ def digest_of(rows: IntArray, stored_NE: npt.NDArray[Any], tokens: int) -> str:
 
 def tokenise(work: Work, index: int) -> tuple[Ids, Offsets]:
     """Read a shard's texts, prepend the prompt to each, and tokenise them."""
-    texts = _texts(work.texts_folder).shard(index)
+    texts = cached_texts(work.texts_folder).shard(index)
     tokenizer = _tokenizer_of(work)
     return tokenizer([work.store.prompt + text for text in texts] if work.store.prompt else texts)
 

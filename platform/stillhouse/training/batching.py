@@ -44,7 +44,7 @@ class Batching:
         self._cached: tuple[int, list[IntArray]] | None = None
         if not stage.by_length:
             return
-        self.lengths = table.lengths
+        self.table = table
         self.span = _span(stage)
         if stage.batch_tokens:
             windows = range(-(-stage.examples_seen // self.span))
@@ -77,7 +77,7 @@ class Batching:
         """The batches of a window, in the order in which they are read."""
         first = window * self.span
         rows = self.order.take(first, min(self.span, self.stage.examples_seen - first))
-        lengths = np.asarray(self.lengths[rows])
+        lengths = self.table.lengths_of(rows)
         if self.stage.length_window:
             sorted_N = np.argsort(lengths, kind="stable")
             rows, lengths = rows[sorted_N], lengths[sorted_N]

@@ -8,7 +8,7 @@ from typing import Any
 from stillhouse.core.artifacts import Workspace, read_manifest
 from stillhouse.core.errors import Hindered
 from stillhouse.core.notes import has_note, sound_note, write_part
-from stillhouse.corpora.tables import open_rows
+from stillhouse.corpora.tables import count_rows
 from stillhouse.evaluation.retrieval import Search
 from stillhouse.evaluation.suites import figure_facts
 from stillhouse.plan.data import Ensemble, Model, Teacher, members_of
@@ -37,7 +37,7 @@ def write_facts(stage: Stage, workspace: Workspace, search: Search | None = None
             for table in tables
             if workspace.finished(table)
         },
-        "examples": len(next(iter(open_rows(workspace, stage.examples).values()))),
+        "examples": count_rows(workspace, stage.examples),
         "figures": figure_facts(stage.dev, workspace, search) if stage.dev else {},
     }
     write_part(path, facts)

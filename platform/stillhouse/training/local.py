@@ -13,7 +13,7 @@ from stillhouse.core.identity import canonical
 from stillhouse.corpora.tokens import build_tokens
 from stillhouse.evaluation.suites import run_suite
 from stillhouse.examples.mining import build_mined
-from stillhouse.plan.data import Examples, Mined, Model, Recorded, Scored, Store, stores_in
+from stillhouse.plan.data import Examples, Mined, Model, Recorded, Scored, Store, TokenTable, stores_in
 from stillhouse.plan.stage import Stage
 from stillhouse.teachers.embedding import build_store
 from stillhouse.teachers.loading import tokenizer_of
@@ -45,20 +45,32 @@ def prepare(stage: Stage, workspace: Workspace, *, device: str, threads: int) ->
         build_store(workspace, store, actors=1, threads=threads, local=True, device=device)
     for examples in stage.examples.sources():
         build_examples(workspace, examples, device=device)
+    for table in token_tables(stage):
+        build_tokens(workspace, table)
+
+
+def token_tables(stage: Stage) -> list[TokenTable]:
+    """List the tokens that a stage reads: those of its student, and those of a live teacher of its own."""
     student = student_reader(stage, tokenizer_of(stage))
+    tables: list[TokenTable] = []
     for reader in (student, live_reader(stage, student)):
-        if reader is None:
-            continue
-        held_out = held_out_tokens(stage, reader)
-        for table in (*reader.tables(stage.examples).values(), *([held_out] if held_out else [])):
-            build_tokens(workspace, table)
+        if reader is not None:
+            held_out = held_out_tokens(stage, reader)
+            tables += (*reader.tables(stage.examples).values(), *([held_out] if held_out else []))
+    return tables
 
 
 def _fetch_start(stage: Stage, workspace: Workspace) -> None:
     """Fetch the model that a student starts from, where it is an artifact that another node has made."""
     for model in stage.student.kwargs.values():
-        if isinstance(model, Model) and Path(model.path).parent.parent == workspace.root.resolve():
-            workspace.obtain(Path(model.path).parent.name, Path(model.path).name)
+        if isinstance(model, Model):
+            fetch_model(model, workspace)
+
+
+def fetch_model(model: Model, workspace: Workspace) -> None:
+    """Fetch a model that is an artifact of the workspace, unless it is here."""
+    if Path(model.path).parent.parent == workspace.root.resolve():
+        workspace.obtain(Path(model.path).parent.name, Path(model.path).name)
 
 
 def build_examples(workspace: Workspace, examples: Examples, *, device: str) -> None:

@@ -13,19 +13,19 @@ from stillhouse.core.errors import BadInput, require
 from stillhouse.core.roles import Reading
 from stillhouse.core.tokenizing import FastTokenizer
 from stillhouse.core.types import Batch, Encoding, FloatArray, IntArray, Tokens, ValueArray
-from stillhouse.corpora.tables import open_rows, open_values
+from stillhouse.corpora.tables import count_rows, open_rows, open_values
 from stillhouse.corpora.tokens import TokenReader, open_tokens
-from stillhouse.plan.data import Examples, Model, Runs, TextTable, TokenTable
+from stillhouse.plan.data import AllRows, Examples, Model, Runs, TextTable, TokenTable
 from stillhouse.plan.stage import Stage
 from stillhouse.teachers.store import open_vectors
+from stillhouse.training.every_row import EveryRow, RowIds
 
 
 class TokenColumn(Protocol):
     """A reader of token ids."""
 
-    @property
-    def lengths(self) -> IntArray:
-        """Number of tokens of every row."""
+    def lengths_of(self, rows: IntArray) -> IntArray:
+        """Return the number of tokens of some rows."""
         ...
 
     def padded(self, rows: IntArray) -> Tokens:
@@ -43,7 +43,7 @@ class TeacherColumn(Protocol):
 
     @property
     def lacking(self) -> IntArray:
-        """The rows that have no vector."""
+        """The rows that have no vector, ascending."""
         ...
 
     def gather(self, rows: IntArray) -> FloatArray:
@@ -69,20 +69,15 @@ class TrainingTable:
 
     def __init__(
         self,
-        rows: Mapping[str, IntArray],
+        rows: Mapping[str, RowIds],
         tokens: Mapping[str, TokenColumn],
         stores: Mapping[str, TeacherColumn],
         values: Mapping[str, ValueArray] | None = None,
         live_tokens: Mapping[str, TokenColumn] | None = None,
     ) -> None:
-        kept = np.ones(len(next(iter(rows.values()))), dtype=bool)
-        for column, store in stores.items():
-            # Of a thousand million rows, those without a vector are few, and most tables have none.
-            if len(store.lacking):
-                kept &= ~np.isin(rows[column], store.lacking).reshape(len(kept), -1).any(axis=1)
-        self.dropped = len(kept) - int(kept.sum())
-        self.rows = {column: ids[kept] if self.dropped else ids for column, ids in rows.items()}
-        self.values = {name: v[kept] if self.dropped else v for name, v in (values or {}).items()}
+        given = len(next(iter(rows.values())))
+        self.rows, self.values = _with_vectors(rows, dict(values or {}), stores)
+        self.dropped = given - len(self)
         self.tokens, self.stores = dict(tokens), dict(stores)
         self.live_tokens = dict(live_tokens or {})
 
@@ -101,20 +96,19 @@ class TrainingTable:
             )
         return next(iter(dims.values()), None)
 
-    @property
-    def lengths(self) -> IntArray:
-        """Number of tokens of every example, (N,), where it is a single text."""
+    def lengths_of(self, examples: IntArray) -> IntArray:
+        """Return the number of tokens of some examples, (N,), where each is a single text."""
         (column,) = self.rows
         assert self.rows[column].ndim == 1, "each example is one text"
-        return np.asarray(self.tokens[column].lengths)[self.rows[column]]
+        return self.tokens[column].lengths_of(self.rows[column][examples])
 
     def teacher_blocks(self, rows: int = 4096) -> dict[str, Iterator[FloatArray]]:
         """Iterate over each store's vectors of the training rows, in order, to fit an objective to them."""
 
         def blocks(column: str, store: TeacherColumn) -> Iterator[FloatArray]:
-            ids = np.unique(self.rows[column])
+            ids = _distinct(self.rows[column])
             for start in range(0, len(ids), rows):
-                yield store.gather(ids[start : start + rows])
+                yield store.gather(ids[np.arange(start, min(start + rows, len(ids)))])
 
         return {column: blocks(column, store) for column, store in self.stores.items()}
 
@@ -137,11 +131,34 @@ class TrainingTable:
     def sample(self, count: int, at_once: int, seed: int = 0) -> Iterator[Tokens]:
         """Sample the same distinct texts of the first column at every call, in batches by length."""
         column = next(iter(self.rows))
-        ids = np.unique(self.rows[column])
-        chosen = np.random.default_rng(seed).choice(ids, size=min(count, len(ids)), replace=False)
-        chosen = chosen[np.argsort(np.asarray(self.tokens[column].lengths)[chosen], kind="stable")]
+        ids = _distinct(self.rows[column])
+        places = np.random.default_rng(seed).choice(len(ids), size=min(count, len(ids)), replace=False)
+        chosen = ids[places]
+        chosen = chosen[np.argsort(self.tokens[column].lengths_of(chosen), kind="stable")]
         for start in range(0, len(chosen), at_once):
             yield self.tokens[column].padded(chosen[start : start + at_once])
+
+
+def _with_vectors(
+    rows: Mapping[str, RowIds], values: Mapping[str, ValueArray], stores: Mapping[str, TeacherColumn]
+) -> tuple[dict[str, RowIds], dict[str, ValueArray]]:
+    """Leave out the examples that have a text without a teacher vector; of most tables that is none."""
+    lacking = {column: store.lacking for column, store in stores.items() if len(store.lacking)}
+    if not lacking:
+        return dict(rows), dict(values)
+    (first, ids), *others = rows.items()
+    if isinstance(ids, EveryRow) and not others and not values:
+        return {first: ids.without(lacking[first])}, {}
+    arrays = {column: ids[np.arange(len(ids))] for column, ids in rows.items()}
+    kept = np.ones(len(arrays[first]), dtype=bool)
+    for column, absent in lacking.items():
+        kept &= ~np.isin(arrays[column], absent).reshape(len(kept), -1).any(axis=1)
+    return {c: array[kept] for c, array in arrays.items()}, {name: v[kept] for name, v in values.items()}
+
+
+def _distinct(ids: RowIds) -> RowIds:
+    """The ids without repetition, ascending."""
+    return ids if isinstance(ids, EveryRow) else np.unique(ids)
 
 
 def on_device(batch: Batch, device: str) -> Batch:
@@ -257,7 +274,7 @@ def open_table(
         BadInput: No example is left, or fewer than one batch.
     """
     table = TrainingTable(
-        open_rows(workspace, stage.examples),
+        _row_ids(workspace, stage.examples),
         _opened(workspace, stage, student),
         {column: open_vectors(workspace, store) for column, store in stage.stores.items()},
         open_values(workspace, stage.examples),
@@ -272,6 +289,13 @@ def open_table(
         + (f" {table.dropped} examples have a text without a teacher vector." if table.dropped else ""),
     )
     return table
+
+
+def _row_ids(workspace: Workspace, examples: Examples) -> Mapping[str, RowIds]:
+    """The row ids of each column."""
+    if isinstance(examples.origin, AllRows):
+        return dict.fromkeys(examples.columns, EveryRow(count_rows(workspace, examples)))
+    return open_rows(workspace, examples)
 
 
 def _opened(workspace: Workspace, stage: Stage, reader: Reader) -> dict[str, TokenReader]:

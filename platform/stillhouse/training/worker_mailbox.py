@@ -6,12 +6,12 @@ the process that trains; otherwise all processes are on one machine, and the wor
 
 import json
 import shutil
-import sys
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Protocol
 
+from stillhouse.cluster.running import ray_runs
 from stillhouse.core.artifacts import Artifact, Workspace, write_atomically
 from stillhouse.core.distributed import rank
 from stillhouse.core.errors import BadInput, Hindered
@@ -166,8 +166,7 @@ class WorkerMailbox:
 
 def mailbox_of(workspace: Workspace, artifact: Artifact) -> WorkerMailbox:
     """Return the mailbox of the run that makes an artifact; the same in each of its processes."""
-    ray = sys.modules.get("ray")
-    if ray is None or not ray.is_initialized():
+    if not ray_runs():
         return WorkerMailbox(WordsInFolder(workspace.place(artifact) / "workers"))
     place = workspace.remote or workspace.root.resolve()
     return WorkerMailbox(WordsOfCluster(f"{place}/{workspace.key(artifact)}"))

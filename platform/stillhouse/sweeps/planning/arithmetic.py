@@ -64,6 +64,7 @@ class Work:
         tables: What the teacher embeds; nothing of it is there.
         reading_s: Seconds that reading the text will take; 0 where it has been read.
         tokenising_s: Seconds in which one process writes the token tables that students read.
+        large_tokenising_s: The same of the large ones, which the CPUs of all nodes make together.
         shared: Stages that all trials share, trained once before them.
         trial: The other stages of a trial.
         trials: Number of trials.
@@ -82,6 +83,7 @@ class Work:
     tables: tuple[TableWork, ...] = ()
     reading_s: float = 0.0
     tokenising_s: float = 0.0
+    large_tokenising_s: float = 0.0
     shared: tuple[StageWork, ...] = ()
     trial: tuple[StageWork, ...] = ()
     trials: int = 0
@@ -245,7 +247,9 @@ def _training(work: Work, nodes: Sequence[Nodes], slots: Sequence[int], need: Ne
 
     if not (work.shared or work.trials or work.trial):
         return 0.0
-    before = work.tokenising_s + sum(of([stage])[0] for stage in work.shared)
+    cpus = sum(each.count * max(1.0, each.rates.cpus) for each in nodes) if work.ray else 1.0
+    tokenising = work.tokenising_s + work.large_tokenising_s / cpus
+    before = tokenising + sum(of([stage])[0] for stage in work.shared)
     stopped = max(0, work.trials - work.full)
     jobs = [of(work.baseline)] * work.baselines + [of(work.trial)] * (work.trials - stopped)
     jobs += [of(work.trial, work.share)] * stopped

@@ -327,12 +327,16 @@ class _Tokens:
 
     def __init__(self, tokenizer: FastTokenizer, texts: Sequence[str]) -> None:
         self._ids, offsets = tokenizer(list(texts))
-        self._starts, self.lengths, self._pad_id = offsets[:-1], np.diff(offsets), tokenizer.pad_id
+        self._starts, self._lengths, self._pad_id = offsets[:-1], np.diff(offsets), tokenizer.pad_id
+
+    def lengths_of(self, rows: IntArray) -> IntArray:
+        """Return the number of tokens of some rows."""
+        return self._lengths[rows]
 
     def padded(self, rows: IntArray) -> Tokens:
         """Return the tokens of some rows."""
         rows = np.asarray(rows).reshape(-1)
-        return pad(self._ids, self._starts[rows], self.lengths[rows], self._pad_id)
+        return pad(self._ids, self._starts[rows], self._lengths[rows], self._pad_id)
 
 
 def _stand_in(sample: Sample, stage: Stage) -> TrainingTable:

@@ -14,7 +14,7 @@ from stillhouse.core.console import say
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.tokenizing import FastTokenizer
 from stillhouse.corpora.reading.corpus import hub_name, list_files
-from stillhouse.corpora.tables import open_rows, open_texts, sample_of
+from stillhouse.corpora.tables import count_rows, open_texts, sample_of
 from stillhouse.evaluation.cost import CHUNKS, TEXTS
 from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
@@ -238,7 +238,7 @@ def with_rows(setting: Setting, known: Counted) -> Setting:
         origin = pairs.examples.origin
         given = origin.pairs if isinstance(origin, Mined) else pairs.examples
         with contextlib.suppress(BadInput):
-            rows = len(next(iter(open_rows(known.workspace, given).values())))
+            rows = count_rows(known.workspace, given)
             setting = setting.having(Pairs, dataclasses.replace(pairs, rows=rows))
     return setting
 

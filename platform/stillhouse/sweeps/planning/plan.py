@@ -15,6 +15,7 @@ from stillhouse.core.artifacts import Workspace
 from stillhouse.core.console import doing, say
 from stillhouse.core.errors import require
 from stillhouse.core.machine import available_memory
+from stillhouse.corpora.tables import ROWS_PER_SHARD
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.unread import Unread
 from stillhouse.methods import load_method, unread
@@ -45,6 +46,7 @@ from stillhouse.sweeps.planning.counting import (
 from stillhouse.sweeps.planning.nodes import Nodes, chosen_nodes, price_of
 from stillhouse.sweeps.planning.rates import HERE, Rates
 from stillhouse.sweeps.runs import Training
+from stillhouse.training.token_job import WORTH_A_JOB
 from stillhouse.training.where import Where
 
 _TOKENISING = 20_000.0
@@ -372,11 +374,13 @@ class _Planner:
             dev = suite_tokens(self.known, self.setting.dev, last)
             test = suite_tokens(self.known, self.known.prepared.test, last) + speed_tokens(last)
         read = self.known.seconds * max(0.0, self.known.factor - 1)
-        missing = sum(rows for table, rows, _ in tokens if not self.workspace.finished(table))
+        missing = [rows for table, rows, _ in tokens if not self.workspace.finished(table)]
+        large = sum(rows for rows in missing if rows > WORTH_A_JOB * ROWS_PER_SHARD)
         return Work(
             tables=tuple(tables),
             reading_s=read if self.known.workspace is not self.workspace else 0.0,
-            tokenising_s=missing / _TOKENISING,
+            tokenising_s=(sum(missing) - large) / _TOKENISING,
+            large_tokenising_s=large / _TOKENISING,
             shared=tuple(map(stage_work, self._unfinished(stages.shared))),
             trial=tuple(map(stage_work, stages.trial)),
             trials=stages.trials,

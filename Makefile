@@ -8,6 +8,7 @@ DOCS := $(VENV)/.ready-docs
 CLUSTERS := $(VENV)/.ready-clusters
 PEERS := .venv-peers
 AUDIT := .venv-audit
+SKY := .venv-sky
 ARGS ?=
 
 .PHONY: sweep test test-long cluster-test mutants faults faults-quick fuzz check format docs sbom audit lock ui bench papers peers clean help
@@ -24,7 +25,7 @@ test: $(READY)   ## the tests, in three processes
 test-long: $(READY) ## the other tests: more sweeps on Ray, every family of models in slow runtimes, the runner of `mutants`
 	$(BIN)/python -m pytest tests --ignore=tests/clusters -m long --numprocesses 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
-cluster-test: $(CLUSTERS) ## clusters/ against a simulated AWS, Google Cloud and Kubernetes; clusters that grow, shrink, share no disk, are lost
+cluster-test: $(CLUSTERS) $(SKY)/.ready ## clusters/ against a simulated AWS, Google Cloud and Kubernetes; clusters that grow, shrink, share no disk, are lost
 	$(BIN)/python -m pytest tests/clusters $(ARGS)
 
 mutants: $(READY) ## make deliberate mistakes one at a time in a copy, and name those that no test notices
@@ -113,6 +114,12 @@ $(READY): pyproject.toml constraints.txt
 $(CLUSTERS): $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
 	    --editable '.[$(FAISS),cluster-test]'
+	touch $@
+
+# SkyPilot wants click below 8.2 and uvicorn below 0.36, which are older than those of constraints.txt.
+$(SKY)/.ready:
+	test -x $(SKY)/bin/python || $(PYTHON) -m venv $(SKY)
+	$(SKY)/bin/python -m pip install --quiet --disable-pip-version-check 'skypilot>=0.14,<0.15'
 	touch $@
 
 $(DOCS): $(READY)

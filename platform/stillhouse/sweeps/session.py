@@ -81,7 +81,6 @@ def session(
             more than the cluster has or gets in time, or a node cannot share the workspace and there is no
             remote.
     """
-    nested = need is not None and need.nested
     workspace = opened_workspace(root, remote)
     workspace.claim()
     held = f"{root} must not be under repair, but `verify --repair` is going on there. Wait for it."
@@ -103,7 +102,7 @@ def session(
         try:
             if not local:
                 with signals_kept(), doing("starting Ray, or joining its cluster"):
-                    connect(address, nested=nested, verbose=verbose)
+                    connect(address, nested=need is not None and need.nested, verbose=verbose)
             with contextlib.ExitStack() as watching:
                 if not local and joins(address):
                     watching.enter_context(nodes_watched(lambda node: _greet(node, root, bool(remote))))

@@ -363,6 +363,20 @@ def test_word_vectors_that_another_node_has_made_are_fetched(
     assert (Path(words.path) / "manifest.json").exists()
 
 
+def test_a_rank_fetches_word_vectors_that_another_node_has_made(
+    workspace: Workspace, distil: Callable[..., Stage], tmp_path: Path
+) -> None:
+    """The trial that prepared the stage may be on another node than the rank."""
+    (tmp_path / "remote").mkdir()
+    apart = replace(workspace, remote=Remote(str(tmp_path / "remote")))
+    words = word_vectors(apart, "count", tuple(distil().examples.columns.values()))
+    plan = distil(student=spec(BiLSTMStudent, words=words, hidden=8), budget=16 * 4)
+    local.prepare(plan, apart, device="cpu", threads=1)
+    shutil.rmtree(words.path)
+    worker.train_rank(worker.RankTask(plan, apart, WHERE), "cpu")
+    assert (Path(words.path) / "manifest.json").exists() and apart.finished(plan)
+
+
 def test_a_rank_that_has_finished_does_not_die_with_its_interpreter(
     workspace: Workspace, distil: Callable[..., Stage], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -40,7 +40,7 @@ def _stores_of(stage: Stage) -> list[Store]:
 
 def prepare(stage: Stage, workspace: Workspace, *, device: str, threads: int) -> None:
     """Build the missing stores, examples and tokens of a stage in this process."""
-    _fetch_start(stage, workspace)
+    fetch_start(stage, workspace)
     for store in _stores_of(stage):
         build_store(workspace, store, actors=1, threads=threads, local=True, device=device)
     for examples in stage.examples.sources():
@@ -60,7 +60,7 @@ def token_tables(stage: Stage) -> list[TokenTable]:
     return tables
 
 
-def _fetch_start(stage: Stage, workspace: Workspace) -> None:
+def fetch_start(stage: Stage, workspace: Workspace) -> None:
     """Fetch the model that a student starts from, where it is an artifact that another node has made."""
     for model in stage.student.kwargs.values():
         if isinstance(model, Model):
@@ -93,10 +93,9 @@ def fit_here(
     stop_requested: Callable[[], bool] | None = None,
     save_requested: Callable[[], bool] | None = None,
 ) -> None:
-    """Train a stage whose inputs are built, in this process or as one rank of a process group."""
+    """Train a stage whose inputs are here, in this process or as one rank of a process group."""
     if where.threads:
         torch.set_num_threads(where.threads)
-    _fetch_start(stage, workspace)
     if rank() == 0:
         write_json(workspace.place(stage) / PLAN, canonical(stage))
         write_facts(stage, workspace, where.search)

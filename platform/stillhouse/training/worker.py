@@ -23,7 +23,7 @@ from stillhouse.core.errors import BadInput
 from stillhouse.core.machine import ranks_on_loopback, variables_set
 from stillhouse.plan.stage import Stage
 from stillhouse.training.fit import OnEvaluation
-from stillhouse.training.local import fit_here
+from stillhouse.training.local import fetch_start, fit_here
 from stillhouse.training.progress import Diverged, Stopped
 from stillhouse.training.rank_sync import Interrupted, rank0_value, stop_signals
 from stillhouse.training.worker_mailbox import WorkerMailbox, mailbox_of
@@ -153,6 +153,7 @@ def train_rank(task: RankTask, device: str) -> None:
         # A rank whose node is about to go does not end: Ray Train starts all of them again when it is gone.
         with _only_writer(folder), leaving() as soon:
             mailbox.start()
+            fetch_start(task.stage, task.workspace)
             fit_here(
                 task.stage,
                 task.workspace,

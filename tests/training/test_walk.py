@@ -377,6 +377,37 @@ def test_a_rank_fetches_word_vectors_that_another_node_has_made(
     assert (Path(words.path) / "manifest.json").exists() and apart.finished(plan)
 
 
+class Gone(RuntimeError):
+    """The cluster's store does not answer."""
+
+
+@pytest.mark.usefixtures("forked")
+def test_a_store_that_is_gone_does_not_hide_the_first_error(
+    workspace: Workspace, distil: Callable[..., Stage], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when the cluster is lost: the error is followed by others, from what tidies up after it."""
+    plan = distil()
+    calls = iter(("before", "after"))
+
+    def clear(mailbox: WorkerMailbox) -> None:
+        if next(calls) == "after":
+            raise Gone
+
+    def request_stop(mailbox: WorkerMailbox) -> None:
+        before(mailbox)
+        raise Gone
+
+    def listen(evaluation: Evaluation) -> bool:
+        raise OSError("the first error")
+
+    before = WorkerMailbox.request_stop
+    monkeypatch.setattr(WorkerMailbox, "clear", clear)
+    monkeypatch.setattr(WorkerMailbox, "request_stop", request_stop)
+    with pytest.raises(OSError, match="the first error"):
+        run(plan, workspace, where=Where("cpu", threads=1, workers=2), on_evaluation=listen)
+    assert next(calls, None) is None, "both were called"
+
+
 def test_a_rank_that_has_finished_does_not_die_with_its_interpreter(
     workspace: Workspace, distil: Callable[..., Stage], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -96,7 +96,9 @@ def fit_with_workers(
         _report(mailbox, on_evaluation)
     finally:
         if not thread.is_alive():  # Otherwise its ranks have yet to read that they are to stop.
-            mailbox.clear()
+            # What is left where the store is gone is cleared by the next run; the first error is to be seen.
+            with contextlib.suppress(Exception):
+                mailbox.clear()
     assert workspace.finished(stage), "workers that end without a failure have finished the stage"
 
 
@@ -243,7 +245,8 @@ def _running(thread: "_Thread", mailbox: WorkerMailbox) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        mailbox.request_stop()
+        with contextlib.suppress(Exception):  # A store that is gone must not hide the error.
+            mailbox.request_stop()
         thread.join(STOP_SECONDS)
         raise
 

@@ -114,8 +114,8 @@ def free_resources(workspace: Workspace, stage: Stage) -> None:
     """
     import ray
 
-    name = mailbox_of(workspace, stage).placement_group()
-    if not name or not ray.is_initialized():
+    name = mailbox_of(workspace, stage).placement_group() if ray.is_initialized() else ""
+    if not name:
         return
     from ray.util.placement_group import PlacementGroup, placement_group_table, remove_placement_group
 

@@ -328,12 +328,12 @@ def test_ranks_that_share_a_remote_alone(
     apart = replace(workspace, remote=Remote(str(tmp_path / "remote")))
     assert all(apart.finished(table) for table in plan.examples.columns.values()), "and published"
     disks = [tmp_path / "disk-0", tmp_path / "disk-1"]
+    worker_train_rank = worker.train_rank
 
     def on_own_disk(task: worker.RankTask, device: str) -> None:
         own = replace(apart, root=disks[rank()])
         worker_train_rank(replace(task, workspace=own), device)
 
-    worker_train_rank = worker.train_rank
     monkeypatch.setattr(worker, "train_rank", on_own_disk)
     words = WordsInFolder(tmp_path / "words")
     monkeypatch.setattr(worker, "mailbox_of", lambda *_: WorkerMailbox(words))

@@ -1,6 +1,7 @@
 """A small Ray cluster of a test's own, in a folder with a short name."""
 
 import contextlib
+import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,9 +10,11 @@ import stillhouse
 
 
 @contextlib.contextmanager
-def local_ray(cpus: int) -> Iterator[Path]:
-    """Start Ray with so many CPUs, yield its folder, and end it."""
+def local_ray(cpus: int, *modules: Path) -> Iterator[Path]:
+    """Start Ray with so many CPUs and modules in these folders, yield its own folder, and end it."""
     import ray
+
+    paths = os.pathsep.join(map(str, (*modules, Path(stillhouse.__file__).parents[1])))
 
     with tempfile.TemporaryDirectory(prefix="sh", dir="/tmp") as short:
         ray.init(
@@ -21,7 +24,7 @@ def local_ray(cpus: int) -> Iterator[Path]:
             object_store_memory=80_000_000,
             _temp_dir=short,
             log_to_driver=False,
-            runtime_env={"env_vars": {"PYTHONPATH": str(Path(stillhouse.__file__).parents[1])}},
+            runtime_env={"env_vars": {"PYTHONPATH": paths}},
         )
         try:
             yield Path(short)

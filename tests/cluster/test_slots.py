@@ -13,7 +13,7 @@ import pytest
 from stillhouse.cluster import nodes, resources, slots
 from stillhouse.cluster.nodes import Autoscaler, Nodes, launched
 from stillhouse.cluster.resources import Need, cluster_device, teacher_actors
-from stillhouse.cluster.slots import Slots, wait_for_room
+from stillhouse.cluster.slots import RoomWatch, Slots, wait_for_room
 from stillhouse.core.errors import BadInput
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -272,3 +272,37 @@ def test_what_an_autoscaler_reports_is_read() -> None:
     assert found.launching == ("3 x gpu",) and found.failed == ("spot (no quota)",)
     assert found.impossible == ({"CPU": 64.0}, {"CPU": 1.0, "GPU": 4.0})
     assert Autoscaler().in_words == "the autoscaler was asked"
+
+
+def test_a_run_whose_workers_wait_for_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two requests of Ray Train, and beside other requests, it is the same wait."""
+    groups: dict[str, Any] = {}
+    now, own, told = [100.0], [""], list[tuple[float, float | None]]()
+    monkeypatch.setattr("ray.util.placement_group_table", lambda: groups)
+    monkeypatch.setattr(slots.time, "time", lambda: now[0])
+    watch = RoomWatch(Need(workers=2), lambda: own[0], lambda *times: told.append(times))
+
+    def look(seconds: float, **states: str) -> None:
+        groups.clear()
+        bundles = {"other": {0: {"CPU": 1.0}}}
+        for name, state in states.items():
+            groups[name] = {"state": state, "bundles": bundles.get(name, {0: {"CPU": 1.0}, 1: {"CPU": 1.0}})}
+        now[0] += seconds
+        watch.look()
+
+    look(0, other="PENDING")
+    assert not told, "another run asks for something else"
+    look(2, first="PENDING")
+    assert told == [(102, None)]
+    look(60, first="PENDING")
+    look(2, first="REMOVED")
+    look(2, first="REMOVED", second="PENDING")
+    assert told == [(102, None)], "it has asked again"
+    look(2, first="REMOVED", second="CREATED")
+    look(4, first="REMOVED", second="CREATED")
+    assert told == [(102, None), (102, 166)]
+    own[0] = "second"
+    look(2, second="CREATED", third="PENDING")
+    assert len(told) == 2, "its workers run, and another run waits"
+    look(2, second="REMOVED", third="PENDING")
+    assert told[2:] == [(176, None)], "a node was lost"

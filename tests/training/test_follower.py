@@ -13,6 +13,7 @@ from stillhouse.search.trial import Context
 from stillhouse.training import follower
 from stillhouse.training.follower import PlanFollower, seen_of
 from stillhouse.training.metrics_log import NAME, MetricsLog
+from stillhouse.training.worker_mailbox import Wait, mailbox_of
 
 
 @pytest.fixture
@@ -150,6 +151,32 @@ def test_what_waits_beside_others_has_lines_only_while_it_advances(
     clock[0] += 30
     following.tell()
     assert not capsys.readouterr().out, "it is finished"
+
+
+def test_ranks_that_wait_for_room(
+    plan: Stage, workspace: Workspace, clock: list[float], capsys: pytest.CaptureFixture[str]
+) -> None:
+    distil, _ = plan.chain()
+    mailbox, began, room = mailbox_of(workspace, distil), time.time() - 300, "room for 2 workers"
+    following = PlanFollower(workspace, every_s=20)
+    following.follow("trial 3", plan)
+
+    def said(wait: Wait | None = None) -> str:
+        if wait is not None:
+            mailbox.note_wait(wait)
+        clock[0] += 20
+        following.tell()
+        return str(capsys.readouterr().out)
+
+    progress = f"  trial 3: 0 of {plan.examples_in_all:,} examples\n"
+    assert said(Wait(room, began, began + 5)) == progress, "what has ended before a line is not told"
+    assert said(Wait(room, time.time())) == progress, "it has just begun"
+    waiting = f"  trial 3: waiting for {room}, for {duration(300)} so far\n"
+    assert said(Wait(room, began)) == waiting and said() == waiting
+    for _ in range(8):
+        said()
+    assert said(Wait(room, began, began + 60)) == f"  trial 3: has {room}, after 60 s\n"
+    assert said() == progress, "while it waited it did not stand still for no reason"
 
 
 def test_it_watches_until_the_block_ends(

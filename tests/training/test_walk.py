@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import shutil
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from local_ray import local_ray  # type: ignore[import-not-found]
 from metrics_lines import read_metrics  # type: ignore[import-not-found]
 from safetensors.torch import load_file
 
@@ -33,7 +35,8 @@ from stillhouse.plan.stage import DevSuite, Optimizer, Stage
 from stillhouse.students.bilstm import BiLSTMStudent
 from stillhouse.students.transformer import TransformerStudent
 from stillhouse.teachers.weights import resolve_model
-from stillhouse.training import checkpoint, fit, local, walk, worker
+from stillhouse.training import checkpoint, fit, follower, local, walk, worker
+from stillhouse.training.follower import PlanFollower
 from stillhouse.training.gradient_shares import logged_shares
 from stillhouse.training.models import encoder_in, open_model
 from stillhouse.training.progress import Diverged, Evaluation, Stopped
@@ -445,29 +448,52 @@ def test_fewer_examples_than_a_batch_are_refused(workspace: Workspace, distil: C
 @pytest.mark.usefixtures("forked")
 def test_ray_train(workspace: Workspace, distil: Callable[..., Stage]) -> None:
     """Two workers under Ray Train, stopped early, leave no placement group; plain processes resume."""
-    import ray
     from ray.util import placement_group_table
 
     plan = distil(budget=16 * 40, evaluate_every=16 * 10)
     two = Where("cpu", threads=1, workers=2)
-    here = Path(__file__)
-    paths = [str(folder) for folder in (here.parent, here.parents[1], here.parents[2] / "platform")]
-    ray.init(
-        address="local",
-        num_cpus=2,
-        include_dashboard=False,
-        log_to_driver=False,
-        runtime_env={"env_vars": {"PYTHONPATH": os.pathsep.join(paths), "HF_HUB_OFFLINE": "1"}},
-    )
-    try:
+    with local_ray(2, Path(__file__).parent, Path(__file__).parents[1]):
         with pytest.raises(Stopped):
             run(plan, workspace, where=two, on_evaluation=lambda evaluation: evaluation.examples >= 160)
         states = [group["state"] for group in placement_group_table().values()]
-    finally:
-        ray.shutdown()
     assert checkpoint.steps(workspace.path(plan)), "the workers' progress is kept"
     evaluations: list[Evaluation] = []
     run(plan, workspace, where=two, on_evaluation=recording_to(evaluations))
     assert [e.examples for e in evaluations] == [160, 320, 480, 640]
     assert read_manifest(workspace.path(plan))["workers"] == 2
     assert states and set(states) == {"REMOVED"}, json.dumps(states)
+
+
+@pytest.mark.ray
+@pytest.mark.long
+def test_ranks_without_room_say_what_they_wait_for(
+    workspace: Workspace,
+    distil: Callable[..., Stage],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The run is a task elsewhere, as a trial is; whoever follows it shows the wait, and its end."""
+    import ray
+
+    def until_said(words: str) -> None:
+        deadline, said = time.monotonic() + 60, ""
+        while words not in (said := said + capsys.readouterr().out):
+            assert time.monotonic() < deadline, said
+            time.sleep(0.1)
+
+    class Holder:
+        """Holds a CPU."""
+
+    monkeypatch.setattr(follower, "WAITS_S", 1.0)
+    plan, two = distil(budget=16 * 20, dev=None), Where("cpu", threads=1, workers=2)
+    with local_ray(2, Path(__file__).parent, Path(__file__).parents[1]):
+        holder = ray.remote(Holder).options(num_cpus=1).remote()
+        ray.get(holder.__ray_ready__.remote())
+        task = ray.remote(run).options(num_cpus=0).remote(plan, workspace, where=two)
+        with PlanFollower(workspace, every_s=0.5) as following:
+            following.follow("trial 0", plan)
+            until_said("  trial 0: waiting for room for 2 workers with 1 CPU each, for ")
+            ray.kill(holder)
+            until_said("  trial 0: has room for 2 workers with 1 CPU each, after ")
+        ray.get(task)
+    assert workspace.finished(plan)

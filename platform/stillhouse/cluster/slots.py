@@ -1,9 +1,9 @@
-"""How many trials run at once on a cluster whose nodes come and go, and waiting for room for the first."""
+"""How many trials run at once on a cluster whose nodes come and go, and what waits for room there."""
 
 import contextlib
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from stillhouse.cluster.nodes import (
@@ -18,6 +18,7 @@ from stillhouse.cluster.nodes import (
 from stillhouse.cluster.resources import Need, capacity, grows
 from stillhouse.core.console import doing, duration, say
 from stillhouse.core.errors import BadInput, require
+from stillhouse.core.repeating import repeated
 
 LAUNCH_S = 900.0
 """How long to wait for the nodes of an autoscaler: a GPU node takes minutes to start."""
@@ -26,6 +27,8 @@ JOIN_S = 20.0
 _REFUSED_S = 10.0
 """How long the autoscaler must call a need impossible, which it also does for a moment at its limit."""
 _LOOK_S = 2.0
+_BETWEEN_S = 5.0
+"""Seconds without a request for room that end a wait: Ray Train takes its request back now and then."""
 _FEW = 4
 """Trials that may wait for the first nodes of a cluster whose limits are known."""
 _REMEDY = "Lower --workers or the resources of a worker, or use a larger cluster."
@@ -133,6 +136,61 @@ def _wait(need: Need, up: Nodes, seconds: float, found: Autoscaler | None) -> No
                     "worker."
                 )
     say(f"  the nodes have come, after {duration(time.monotonic() - began)}")
+
+
+class RoomWatch:
+    """Notices that the workers of a run have to wait for room on the cluster, and that they have it.
+
+    A run is known by the shape of what it asks for. Beside another run of this shape that waits, one whose
+    workers are being started is taken to wait as well, until it is known where they run.
+
+    Args:
+        need: Resources of the run.
+        group: Returns the placement group that its workers were last known to run in.
+        tell: Called with when a wait began, and with when it ended or None, as seconds since the epoch.
+    """
+
+    def __init__(
+        self, need: Need, group: Callable[[], str], tell: Callable[[float, float | None], None]
+    ) -> None:
+        self.need, self.group, self.tell = need, group, tell
+        self._began: float | None = None
+        self._seen = 0.0
+
+    def look(self) -> None:
+        """Compare the cluster with the last look at it, and tell what has changed."""
+        now = time.time()
+        if self._asks():
+            self._seen = now
+            if self._began is None:
+                self._began = now
+                self.tell(now, None)
+        elif self._began is not None and now - self._seen >= _BETWEEN_S:
+            self.tell(self._began, self._seen)
+            self._began = None
+
+    def _asks(self) -> bool:
+        """Whether a request for such workers is pending, and this run has none that run."""
+        from ray.util import placement_group_table
+
+        groups, wanted = placement_group_table(), [_bundle(self.need)] * self.need.workers
+        if groups.get(self.group(), {}).get("state") == "CREATED":
+            return False
+        pending = (group["bundles"] for group in groups.values() if group["state"] == "PENDING")
+        return any(list(bundles.values()) == wanted for bundles in pending)
+
+
+@contextlib.contextmanager
+def room_watched(watch: RoomWatch, *, every_s: float = _LOOK_S) -> Iterator[None]:
+    """Let a watch look again and again while the block runs."""
+
+    def look() -> None:
+        # A cluster that no longer answers is what ends the run, with its own message.
+        with contextlib.suppress(Exception):
+            watch.look()
+
+    with repeated(look, every_s=every_s, name="room"):
+        yield
 
 
 @contextlib.contextmanager

@@ -11,11 +11,14 @@ from stillhouse.core.console import Progress, duration, on_terminal, say
 from stillhouse.core.errors import BadInput
 from stillhouse.plan.stage import Stage
 from stillhouse.training.metrics_log import NAME, read_lines
+from stillhouse.training.worker_mailbox import Wait, mailbox_of
 
 EVERY_S = 20.0
 """Seconds after which a plan that nothing was printed about gets a line."""
 _BAR_S = 1.0
 """Seconds between two pictures of its bar, which it has on a terminal as long as it is the only one."""
+WAITS_S = 10.0
+"""Seconds that ranks must have waited for room before a line says so."""
 _SHARE = 0.02
 """Of the time, what may be spent on reading how far a plan is."""
 STALLED_S = 120.0
@@ -33,6 +36,7 @@ class _Followed:
         due: When it is looked at next, on the monotonic clock.
         beside: Whether a line is printed only if it has seen more examples since the last one.
         told: Examples that it had seen at the last line.
+        waiting: What its ranks waited for at the last line; empty for nothing.
         moved: When it was last seen to advance, on the monotonic clock.
         cost_s: Seconds that it took to read how far it is.
     """
@@ -43,6 +47,7 @@ class _Followed:
     moved: float
     beside: bool = False
     told: int = 0
+    waiting: str = ""
     cost_s: float = 0.0
 
 
@@ -112,7 +117,7 @@ class PlanFollower:
         moved, plan.told = seen != plan.told, seen
         if moved:
             plan.moved = now
-        if plan.beside and not moved:
+        if (plan.beside and not moved) or self._tell_of_wait(plan, now):
             return
         if seen < total and now - plan.moved >= STALLED_S:
             plan.due = now + self.every_s
@@ -123,6 +128,23 @@ class PlanFollower:
         elif not self.workspace.finished(plan.stage):
             plan.due = now + self.every_s
             say(f"  {plan.progress.what}: all {total:,} examples seen, evaluating")
+
+    def _tell_of_wait(self, plan: _Followed, now: float) -> bool:
+        """Print what a plan's ranks wait for, or that they have it; return whether a line was printed."""
+        wait = wait_of(plan.stage, self.workspace)
+        before, plan.waiting = plan.waiting, ""
+        if wait is None:
+            return False
+        seconds = (wait.ended or time.time()) - wait.began
+        if wait.ended is None and seconds >= WAITS_S:
+            plan.waiting = wait.what
+            say(f"  {plan.progress.what}: waiting for {wait.what}, for {duration(seconds)} so far")
+        elif wait.ended is not None and before:
+            say(f"  {plan.progress.what}: has {wait.what}, after {duration(seconds)}")
+        else:
+            return False
+        plan.due, plan.moved = now + self.every_s, now
+        return True
 
     def __enter__(self) -> "PlanFollower":
         """Begin to watch, in a thread of its own."""
@@ -139,6 +161,17 @@ class PlanFollower:
     def _watch(self) -> None:
         while not self._ended.wait(_POLL_S):
             self.tell()
+
+
+def wait_of(stage: Stage, workspace: Workspace) -> Wait | None:
+    """Return the latest wait of the ranks that train a plan's first unfinished stage; None if it had none."""
+    for part in stage.chain():
+        if not workspace.finished(part):
+            # A cluster that no longer answers is what ends the command, with its own message.
+            with contextlib.suppress(Exception):
+                return mailbox_of(workspace, part).latest_wait()
+            break
+    return None
 
 
 def seen_of(stage: Stage, workspace: Workspace) -> tuple[int, int]:

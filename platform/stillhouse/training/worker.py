@@ -16,7 +16,10 @@ import torch
 import torch.distributed as dist
 
 from stillhouse.cluster.connection import RUNS
+from stillhouse.cluster.nodes import in_words
 from stillhouse.cluster.preemption import leaving
+from stillhouse.cluster.resources import Need
+from stillhouse.cluster.slots import RoomWatch, room_watched
 from stillhouse.core.artifacts import Workspace, locked
 from stillhouse.core.distributed import end_rank, rank
 from stillhouse.core.errors import BadInput
@@ -26,7 +29,7 @@ from stillhouse.training.fit import OnEvaluation
 from stillhouse.training.local import fetch_start, fit_here
 from stillhouse.training.progress import Diverged, Stopped
 from stillhouse.training.rank_sync import Interrupted, rank0_value, stop_signals
-from stillhouse.training.worker_mailbox import WorkerMailbox, mailbox_of
+from stillhouse.training.worker_mailbox import Wait, WorkerMailbox, mailbox_of
 
 if TYPE_CHECKING:
     from stillhouse.training.where import Where
@@ -178,6 +181,7 @@ def _through_ray(task: RankTask, device: str) -> None:
     from stillhouse.training.worker_rendezvous import torch_config
 
     on_gpu, where, stage = device.startswith("cuda"), task.where, task.stage
+    need = Need(where.workers, float(max(1, where.threads)), float(on_gpu))
     run_folder = task.workspace.root / RUNS / f"{stage.label}-{stage.fingerprint}"
     trainer = TorchTrainer(
         _ray_rank,
@@ -186,7 +190,7 @@ def _through_ray(task: RankTask, device: str) -> None:
         scaling_config=ScalingConfig(
             num_workers=where.workers,
             use_gpu=on_gpu,
-            resources_per_worker={"CPU": max(1, where.threads)} | ({"GPU": 1} if on_gpu else {}),
+            resources_per_worker={"CPU": need.cpus} | ({"GPU": need.gpus} if on_gpu else {}),
         ),
         run_config=RunConfig(
             name=run_folder.name,
@@ -195,9 +199,21 @@ def _through_ray(task: RankTask, device: str) -> None:
         ),
     )
     try:
-        trainer.fit()
+        with room_watched(_room_watch(task, need)):
+            trainer.fit()
     finally:  # Checkpoints belong to the stage: nothing in this folder is needed again.
         shutil.rmtree(run_folder, ignore_errors=True)
+
+
+def _room_watch(task: RankTask, need: Need) -> RoomWatch:
+    """Notices that the ranks have no room, and notes it where those who show the run's progress look."""
+    mailbox, worker = mailbox_of(task.workspace, task.stage), in_words(need.worker)
+    room = f"room for {need.workers} workers with {worker} each"
+    if need.workers == 1:
+        room = f"room for a worker with {worker}"
+    return RoomWatch(
+        need, mailbox.placement_group, lambda began, ended: mailbox.note_wait(Wait(room, began, ended))
+    )
 
 
 def _ray_rank(config: dict[str, Any]) -> None:

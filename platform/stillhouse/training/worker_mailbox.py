@@ -7,7 +7,7 @@ the process that trains; otherwise all processes are on one machine, and the wor
 import json
 import shutil
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -19,7 +19,22 @@ from stillhouse.training.progress import Diverged, Evaluation
 
 _FAILURES: dict[str, type[Exception]] = {"Diverged": Diverged, "Hindered": Hindered, "BadInput": BadInput}
 _NAMESPACE = "stillhouse-workers"
-_EVALUATIONS, _STOP, _END, _GROUP = "evaluations", "stop", "end", "placement-group"
+_EVALUATIONS, _STOP, _END, _GROUP, _WAIT = "evaluations", "stop", "end", "placement-group", "wait"
+
+
+@dataclass(frozen=True)
+class Wait:
+    """A time in which the ranks of a run could not train.
+
+    Attributes:
+        what: What they waited for, such as ``room for 2 workers with 1 CPU each``.
+        began: When it began, in seconds since the epoch.
+        ended: When it ended; None if it goes on.
+    """
+
+    what: str
+    began: float
+    ended: float | None = None
 
 
 class Words(Protocol):
@@ -119,6 +134,15 @@ class WorkerMailbox:
     def placement_group(self) -> str:
         """Return the placement group of the latest run; empty if there is none."""
         return str(self._read(_GROUP) or "")
+
+    def note_wait(self, wait: Wait) -> None:
+        """Note what the ranks wait for, or have waited for."""
+        self._write(_WAIT, asdict(wait))
+
+    def latest_wait(self) -> Wait | None:
+        """Return the latest wait of the ranks; None if there was none."""
+        wait = self._read(_WAIT)
+        return None if wait is None else Wait(**wait)
 
     def send(self, evaluation: Evaluation) -> bool:
         """Send an evaluation from rank 0; a stop request comes back by `stop_requested`."""

@@ -3302,6 +3302,58 @@ GROWTH = [
         "cluster/slots.py",
         "cluster/test_slots.py",
         (
+            "elif self._began is not None and now - self._seen >= _BETWEEN_S:",
+            "elif self._began is not None:",
+            "one wait for room is told as several",
+        ),
+        (
+            'if groups.get(self.group(), {}).get("state") == "CREATED":',
+            "if False:",
+            "a run whose workers train is said to wait, since another of its shape does",
+        ),
+    ),
+    *mistakes(
+        "training/follower.py",
+        "training/test_follower.py",
+        ("elif wait.ended is not None and before:", "elif False:", "that ranks have room now is not told"),
+        ("plan.due, plan.moved = now + self.every_s, now\n", "pass\n", "a run that waited is called stalled"),
+    ),
+    *mistakes(
+        "training/worker.py",
+        "training/test_walk.py::test_ranks_without_room_say_what_they_wait_for",
+        (
+            "with room_watched(_room_watch(task, need)):",
+            "with contextlib.nullcontext():",
+            "ranks wait for room and nobody says so",
+        ),
+    ),
+    *mistakes(
+        "training/worker.py",
+        "training/test_walk.py::test_a_store_that_is_gone_does_not_hide_the_first_error",
+        (
+            "            with contextlib.suppress(Exception):\n                mailbox.clear()",
+            "            with contextlib.nullcontext():\n                mailbox.clear()",
+            "an error is hidden by one of tidying up",
+        ),
+        (
+            "with contextlib.suppress(Exception):  # A store that is gone must",
+            "with contextlib.nullcontext():  # A store that is gone must",
+            "an error is hidden by one of asking the ranks to stop",
+        ),
+    ),
+    *mistakes(
+        "training/worker.py",
+        "training/test_walk.py::test_a_rank_fetches_word_vectors_that_another_node_has_made",
+        (
+            "            fetch_start(task.stage, task.workspace)\n",
+            "",
+            "ranks on other nodes lack the model that their student starts from",
+        ),
+    ),
+    *mistakes(
+        "cluster/slots.py",
+        "cluster/test_slots.py",
+        (
             "begun = max(fit, min(grown, max(_FEW, 2 * fit)))",
             "begun = grown",
             "all trials that will ever fit are proposed before the first has told anything",

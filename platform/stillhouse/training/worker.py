@@ -206,7 +206,7 @@ def _through_ray(task: RankTask, device: str) -> None:
 
 
 def _room_watch(task: RankTask, need: Need) -> RoomWatch:
-    """Notices that the ranks have no room, and notes it where those who show the run's progress look."""
+    """Return what notes that the ranks have no room where those who show the run's progress look."""
     mailbox, worker = mailbox_of(task.workspace, task.stage), in_words(need.worker)
     room = f"room for {need.workers} workers with {worker} each"
     if need.workers == 1:

@@ -1,14 +1,17 @@
 """A cluster on this machine whose nodes share no disk: each has a mount namespace and a folder of its own."""
 
 import contextlib
+import math
 import os
 import re
 import secrets
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
@@ -126,22 +129,37 @@ class Job:
     """
 
     def __init__(self, cluster: Cluster, words: tuple[str, ...]) -> None:
-        self._log = cluster.folder / f"job-{time.monotonic_ns()}.log"
         command = [str(_RAY), "job", "submit", "--address", cluster.jobs, "--working-dir", str(ROOT), "--"]
-        with self._log.open("wb") as log:
-            self._process = subprocess.Popen(
-                [*command, "python", *words],
-                env={**os.environ, **cluster.client},
-                cwd=ROOT,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+        self._lines: list[tuple[float, str]] = []
+        self.began = time.monotonic()
+        self._process = subprocess.Popen(
+            [*command, "python", *words],
+            env={**os.environ, **cluster.client},
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
+            errors="replace",
+            start_new_session=True,
+        )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        """Keep its lines with the times at which they came."""
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._lines.append((time.monotonic(), line))
 
     @property
     def said(self) -> str:
         """What it has printed so far."""
-        return self._log.read_text(errors="replace")
+        return "".join(line for _, line in self._lines)
+
+    def counts(self, pattern: str) -> list[tuple[float, int]]:
+        """When it said how far something was, and how far, by the first group of a pattern."""
+        found = ((when, re.search(pattern, line)) for when, line in list(self._lines))
+        return [(when, int(match[1].replace(",", ""))) for when, match in found if match]
 
     def wait_for(self, pattern: str, seconds: float = 300.0) -> None:
         """Wait until it has printed something."""
@@ -152,13 +170,50 @@ class Job:
 
     def wait(self, seconds: float = 600.0) -> int:
         """Wait for its end, and return the exit code."""
-        return self._process.wait(seconds)
+        code = self._process.wait(seconds)
+        self._reader.join(30)
+        return code
 
     def forget(self) -> None:
         """End the client, which waits for a cluster that is gone."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait(30)
+
+
+@dataclass(frozen=True)
+class Loss:
+    """Something that a job has lost, and how far its work was by then.
+
+    Attributes:
+        what: What was lost, and during what.
+        pattern: Finds in a line how far the work is, as its first group.
+        when: When it was lost, on the monotonic clock.
+        reached: The furthest that a line had said by then.
+    """
+
+    what: str
+    pattern: str
+    when: float
+    reached: int
+
+    @classmethod
+    def of(cls, job: Job, what: str, pattern: str) -> "Loss":
+        """Note that a job is about to lose something."""
+        counts = [count for _, count in job.counts(pattern)]
+        return cls(what, pattern, time.monotonic(), max(counts, default=0))
+
+    def seconds(self, job: Job, since: float | None = None) -> float:
+        """Seconds from the loss, or from another moment, until a job says that it is further than before."""
+        began = self.when if since is None else since
+        further = (when - began for when, count in job.counts(self.pattern) if count > self.reached)
+        return next((seconds for seconds in further if seconds > 0), math.inf)
+
+    def undisturbed(self, calm: Job) -> float:
+        """Seconds that a job without losses takes from there to the next line that is further."""
+        counts = calm.counts(self.pattern)
+        there = next(when for when, count in counts if count >= self.reached)
+        return next(when for when, count in counts if count > self.reached and when >= there) - there
 
 
 @contextlib.contextmanager

@@ -13,12 +13,15 @@ import pytest
 from mlflow_process import free_port, mlflow_server  # type: ignore[import-not-found]
 from remote_content import rows_in, stages_in  # type: ignore[import-not-found]
 from s3_server import CREDENTIALS, needs_moto, new_bucket  # type: ignore[import-not-found]
-from separate_nodes import Cluster, Job, cluster_of_separate_nodes  # type: ignore[import-not-found]
+from separate_nodes import Cluster, Job, Loss, cluster_of_separate_nodes  # type: ignore[import-not-found]
 from small_experiment import sentences  # type: ignore[import-not-found]
 
 pytestmark = [pytest.mark.ray, pytest.mark.long, needs_moto]  # `make cluster-test` runs it.
 TRIALS = 3
 TEXTS = 120_000
+EMBEDDED, OF_TRIAL = r"embedding: ([0-9,]+)", r"trial {}: ([0-9,]+) (?:of|examples)"
+HANGS_S = 180.0
+"""Seconds after which work that was disturbed should long have gone on."""
 
 
 class Team:
@@ -66,6 +69,14 @@ class Team:
         return sorted(each for each in found if each[0].startswith("trial"))
 
 
+def tell(calm: Job, seconds: dict[Loss, float]) -> None:
+    """Print how long each loss took to get over, which `pytest -s` shows, and refuse what hangs."""
+    print("\nfrom a loss until the next line that is further than before it, and as long without the loss:")
+    for loss, took in seconds.items():
+        print(f"  {loss.what:<50}{took:6.1f} s{loss.undisturbed(calm):8.1f} s")
+    assert max(seconds.values()) < HANGS_S, seconds
+
+
 @pytest.fixture
 def team(tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Team]:
     for name, value in CREDENTIALS.items():
@@ -85,22 +96,27 @@ def test_nodes_and_then_the_whole_cluster_are_lost(team: Team, short: Path) -> N
     """A new cluster ends the search with the same trials and weights as one that nobody disturbed."""
     calm, disturbed = new_bucket(), new_bucket()
     with cluster_of_separate_nodes(short / "1", base=6751, host=2, environment=team.environment) as cluster:
-        sweep = team.sweep(cluster, "calm", calm)
-        assert sweep.wait() == 0, sweep.said
+        undisturbed = team.sweep(cluster, "calm", calm)
+        assert undisturbed.wait() == 0, undisturbed.said
         sweep = team.sweep(cluster, "disturbed", disturbed)
         sweep.wait_for(r"embedding: [1-9]")
+        embedding = Loss.of(sweep, "a node, while the teacher embeds", EMBEDDED)
         cluster.kill("a")
         cluster.add("c")
         sweep.wait_for(r"trial 0: [1-9][0-9,]* (of|examples)")
+        one = Loss.of(sweep, "the node of a trial", OF_TRIAL.format(0))
         cluster.kill(cluster.node_that_runs("ray::ImplicitFunc"))
         cluster.add("d")
         sweep.wait_for(r"trial 1: [1-9][0-9,]* (of|examples)")
         assert "was lost" in sweep.said
+        whole = Loss.of(sweep, "the cluster; from the submission to a new one", OF_TRIAL.format(1))
     sweep.forget()
     shutil.rmtree(short / "1")
     with cluster_of_separate_nodes(short / "2", base=6761, host=12, environment=team.environment) as cluster:
         again = team.sweep(cluster, "disturbed", disturbed)
         assert again.wait() == 0, again.said
+        lost = {embedding: embedding.seconds(sweep), one: one.seconds(sweep)}
+        tell(undisturbed, {**lost, whole: whole.seconds(again, since=again.began)})
         assert "going on from the remote (finished trials: " in again.said
         assert "embedding: " not in again.said, "the store of the first cluster is used"
     assert [trial["state"] for trial in team.report("disturbed")["trials"]] == ["COMPLETE"] * TRIALS
@@ -117,14 +133,16 @@ def test_a_node_is_lost_under_a_run_of_several_workers(team: Team, short: Path) 
     calm, disturbed = new_bucket(), new_bucket()
     wide = "--workers 2 --cpus-per-worker 1 --sentences 20000".split()
     with cluster_of_separate_nodes(short / "1", base=6771, host=22, environment=team.environment) as cluster:
-        sweep = team.sweep(cluster, "wide-calm", calm, *wide, trials=1, refits=0)
-        assert sweep.wait() == 0, sweep.said
+        undisturbed = team.sweep(cluster, "wide-calm", calm, *wide, trials=1, refits=0)
+        assert undisturbed.wait() == 0, undisturbed.said
         sweep = team.sweep(cluster, "wide", disturbed, *wide, trials=1, refits=0)
         sweep.wait_for(r"trial 0: [1-9][0-9,]* (of|examples)")
+        ranks = Loss.of(sweep, "the node of one of a trial's two workers", OF_TRIAL.format(0))
         cluster.kill(cluster.node_that_runs("ray::RayTrainWorker"))
         cluster.add("c")
         assert sweep.wait() == 0, sweep.said
         assert "was lost" in sweep.said
+        tell(undisturbed, {ranks: ranks.seconds(sweep)})
     assert [trial["state"] for trial in team.report("wide")["trials"]] == ["COMPLETE"]
     assert team.states_of_trials("wide") == team.states_of_trials("wide-calm") == [("trial 0", "FINISHED")]
     assert stages_in(disturbed) == stages_in(calm) and len(stages_in(calm)) > 1

@@ -279,7 +279,7 @@ def test_a_run_whose_workers_wait_for_room(monkeypatch: pytest.MonkeyPatch) -> N
     groups: dict[str, Any] = {}
     now, own, told = [100.0], [""], list[tuple[float, float | None]]()
     monkeypatch.setattr("ray.util.placement_group_table", lambda: groups)
-    monkeypatch.setattr(slots.time, "time", lambda: now[0])
+    monkeypatch.setattr(time, "time", lambda: now[0])
     watch = RoomWatch(Need(workers=2), lambda: own[0], lambda *times: told.append(times))
 
     def look(seconds: float, **states: str) -> None:

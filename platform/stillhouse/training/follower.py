@@ -117,7 +117,9 @@ class PlanFollower:
         moved, plan.told = seen != plan.told, seen
         if moved:
             plan.moved = now
-        if (plan.beside and not moved) or self._tell_of_wait(plan, now):
+        if plan.beside and not moved:
+            return
+        if self._tell_of_wait(plan, now):
             return
         if seen < total and now - plan.moved >= STALLED_S:
             plan.due = now + self.every_s

@@ -38,6 +38,9 @@ grows."""
 _SHARDS_PER_NODE = 8
 """Shards that make it worth to wait for another node; about a minute's work on a CPU."""
 
+_SHAPES = "32"
+"""Shapes of products that oneDNN keeps; a transformer's layers have a handful for each batch."""
+
 Progress = Callable[[int, int], None]
 
 
@@ -248,9 +251,14 @@ class _TeacherActor:
 
 
 def _environment(threads: int) -> dict[str, str]:
-    """Return variables that torch and the tokenizers read on import, before the actor's code runs."""
+    """Return variables that torch and the tokenizers read on import, before the actor's code runs.
+
+    oneDNN keeps what it has compiled for each shape of a product, by default for 1024 shapes of each kind. The
+    batches of a teacher rarely have the same number of tokens twice, so that this would only hold memory.
+    """
     counts = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(threads))
-    return {**counts, "TOKENIZERS_PARALLELISM": "false"}
+    shapes = dict.fromkeys(("LRU_CACHE_CAPACITY", "ONEDNN_PRIMITIVE_CACHE_CAPACITY"), _SHAPES)
+    return {**counts, **shapes, "TOKENIZERS_PARALLELISM": "false"}
 
 
 def _worth_starting(work: Work, actors: int, shards: int) -> int:

@@ -147,6 +147,11 @@ def test_time_grows_with_budgets_and_shrinks_with_nodes() -> None:
     assert stopped[TRAINING] == 4 + 2 * 65 + 26
     shared = seconds(dataclasses.replace(WORK, shared=(STAGE,), tokenising_s=7.0))
     assert shared[TRAINING] == plain[TRAINING] + 65 + 7
+    large = dataclasses.replace(WORK, large_tokenising_s=12.0)
+    assert seconds(large)[TRAINING] == plain[TRAINING] + 12 / 2, "by both CPUs of the node"
+    assert seconds(dataclasses.replace(large, ray=False))[TRAINING] == (
+        seconds(dataclasses.replace(WORK, ray=False))[TRAINING] + 12
+    )
 
 
 def test_what_does_not_fit_is_refused() -> None:

@@ -253,8 +253,8 @@ class _TeacherActor:
 def _environment(threads: int) -> dict[str, str]:
     """Return variables that torch and the tokenizers read on import, before the actor's code runs.
 
-    oneDNN keeps what it has compiled for each shape of a product, by default for 1024 shapes of each kind. The
-    batches of a teacher rarely have the same number of tokens twice, so that this would only hold memory.
+    oneDNN keeps what it has compiled for each shape of a product, by default for 1024 shapes of each kind. A
+    teacher's batches rarely have the same number of tokens twice, so that this would only hold memory.
     """
     counts = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(threads))
     shapes = dict.fromkeys(("LRU_CACHE_CAPACITY", "ONEDNN_PRIMITIVE_CACHE_CAPACITY"), _SHAPES)

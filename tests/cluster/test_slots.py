@@ -12,7 +12,7 @@ import pytest
 
 from stillhouse.cluster import nodes, resources, slots
 from stillhouse.cluster.nodes import Autoscaler, Nodes, launched
-from stillhouse.cluster.resources import Need, cluster_device, teacher_actors
+from stillhouse.cluster.resources import Need, cluster_device, has_room_here, teacher_actors
 from stillhouse.cluster.slots import RoomWatch, Slots, wait_for_room
 from stillhouse.core.errors import BadInput
 
@@ -52,6 +52,10 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
 
 def slots_now(need: Need, limit: int = 0) -> int:
     return Slots(need, limit)()
+
+
+def test_without_a_cluster_there_is_room_here() -> None:
+    assert has_room_here(Need(cpus=10_000))
 
 
 @pytest.mark.parametrize(

@@ -98,6 +98,9 @@ def test_nodes_and_then_the_whole_cluster_are_lost(team: Team, short: Path) -> N
     with cluster_of_separate_nodes(short / "1", base=6751, host=2, environment=team.environment) as cluster:
         undisturbed = team.sweep(cluster, "calm", calm)
         assert undisturbed.wait() == 0, undisturbed.said
+        assert "tokenising words-train: " in undisturbed.said, "by the nodes, before the first trial"
+        # The head has no CPU, and tests nothing.
+        assert undisturbed.said.count("on another node, since this one has less than a trial needs") == 2
         sweep = team.sweep(cluster, "disturbed", disturbed)
         sweep.wait_for(r"embedding: [1-9]")
         embedding = Loss.of(sweep, "a node, while the teacher embeds", EMBEDDED)

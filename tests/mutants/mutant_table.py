@@ -3533,6 +3533,39 @@ GROWTH = [
         ),
     ),
     *mistakes(
+        "sweeps/deliver.py",
+        "sweeps/test_refit.py::test_the_refit_is_tested_beside_its_trial_exported_and_tracked",
+        ("if has_room_here(need) or any(", "if True or any(", "a small head measures all models"),
+        (
+            "dataclasses.replace(need, workers=1), 1)",
+            "need, 1)",
+            "models are measured where a trial only waits",
+        ),
+    ),
+    *mistakes(
+        "cluster/resources.py",
+        "sweeps/test_refit.py::test_the_best_trials_are_trained_again_at_once_and_found_again",
+        (
+            "here.get(name, 0.0) >= amount",
+            "here.get(name, 0.0) > amount",
+            "a node that just fits has no room",
+        ),
+        (
+            "amount in need.worker.items())\n\n\ndef teacher",
+            "amount in need.trial.items())\n\n\ndef teacher",
+            "room is that of a trial which only waits",
+        ),
+    ),
+    *mistakes(
+        "sweeps/planning/arithmetic.py",
+        "sweeps/test_planning.py",
+        (
+            "work.large_tokenising_s / cpus",
+            "work.large_tokenising_s",
+            "large tables are tokenised by one CPU",
+        ),
+    ),
+    *mistakes(
         "teachers/embedding.py",
         "teachers/test_embedding.py::test_an_actors_memory_does_not_grow_with_the_shapes_of_its_batches",
         ("{**counts, **shapes,", "{**counts,", "the teacher's actors grow with each new shape of a batch"),

@@ -1,16 +1,18 @@
 """The best trials are trained again after the search, for longer and on all of the rows."""
 
 import dataclasses
+import pickle
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import cloudpickle
 import optuna
 import pytest
 from local_ray import local_ray  # type: ignore[import-not-found]
 
 from stillhouse.cluster import resources
-from stillhouse.cluster.resources import Need, largest_share
+from stillhouse.cluster.resources import Need, has_room_here, largest_share
 from stillhouse.core.artifacts import Workspace, read_json, read_manifest
 from stillhouse.core.errors import BadInput
 from stillhouse.experiments.budget import Budget, Refit
@@ -116,6 +118,8 @@ def test_the_best_trials_are_trained_again_at_once_and_found_again(context: Cont
         assert dict(observer.ended) == {1: False, 2: False, 3: True}
         before = [(student.folder / "manifest.json").stat().st_mtime_ns for student in students]
         again = refit(longer(context), Need(), records, 3, observer)
+        room = [has_room_here(need) for need in (Need(cpus=2), Need(cpus=3), Need(5, cpus=2), Need(gpus=1))]
+    assert room == [True, False, True, False], "on this node, for one worker"
     assert again == students
     assert before == [(student.folder / "manifest.json").stat().st_mtime_ns for student in students]
 
@@ -145,6 +149,27 @@ def test_the_shares_of_a_node(monkeypatch: pytest.MonkeyPatch) -> None:
         assert largest_share(own, 1) == own
 
 
+class OtherNode:
+    """A node of a cluster, as far as a function and what it is given must survive the way there.
+
+    Attributes:
+        used: The resources of every call.
+    """
+
+    def __init__(self) -> None:
+        self.used: list[Need] = []
+
+    def __call__(self, function: Any, *arguments: Any, need: Need) -> Any:
+        self.used.append(need)
+        there, given = pickle.loads(cloudpickle.dumps((function, arguments)))
+        return there(*given)
+
+
+def share_of_eight(need: Need, count: int) -> Need:
+    return dataclasses.replace(need, cpus=8 / count)
+
+
+@pytest.mark.parametrize("small_head", [False, True])
 def test_the_refit_is_tested_beside_its_trial_exported_and_tracked(
     context: Context,
     prepared: Prepared,
@@ -152,8 +177,13 @@ def test_the_refit_is_tested_beside_its_trial_exported_and_tracked(
     database: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
+    small_head: bool,
 ) -> None:
     """In a real database of MLflow."""
+    node, need = OtherNode(), Need(workers=2, cpus=3)
+    monkeypatch.setattr(deliver, "has_room_here", lambda asked: not (small_head and asked == need))
+    monkeypatch.setattr(deliver, "largest_share", share_of_eight)
+    monkeypatch.setattr(deliver, "call", node)
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     (workspace.root / "mlflow.db").write_bytes(database.read_bytes())
     context = shorter(context)
@@ -185,9 +215,11 @@ def test_the_refit_is_tested_beside_its_trial_exported_and_tracked(
             records,
             baseline,
             observer,
+            need=need,
             space=Space("mse", {"learning_rate": Float(1e-7, 1e-2)}, fixed={"batch_size": 16}),
             refits=lambda: [refitted],
         )
+    assert node.used == [Need(workers=1, cpus=8)] * 2 * small_head, "the teacher on dev, all models on test"
     champion, printed = report["champion"], capsys.readouterr().out
     assert champion["trial"] == 1 and champion["refitted"] and champion["dev"] == refitted.dev
     assert champion["weights_sha256"] == read_manifest(refitted.folder)["weights_sha256"]

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from stillhouse.cluster.nodes import HEAD, Nodes, autoscaler, nodes_to_come, nodes_up, started_here
 from stillhouse.cluster.preemption import RETRIES, Preempted
+from stillhouse.cluster.running import ray_runs
 from stillhouse.core.console import say
 from stillhouse.core.errors import require
 
@@ -116,6 +117,17 @@ def call(function: Callable[..., Result], *arguments: Any, need: Need) -> Result
 
     result: Result = ray.get(ray.remote(function).options(**need.options).remote(*arguments))
     return result
+
+
+def has_room_here(need: Need) -> bool:
+    """Whether this process is on a node with the resources of one worker, or on no cluster at all."""
+    if not ray_runs():
+        return True
+    import ray
+
+    own = ray.get_runtime_context().get_node_id()
+    here = next((node["Resources"] for node in ray.nodes() if node["NodeID"] == own), {})
+    return all(here.get(name, 0.0) >= amount for name, amount in need.worker.items())
 
 
 def teacher_actors(device: str, *, grown: bool = True) -> int:

@@ -92,6 +92,12 @@ class Contenders:
         longer = bool(known) and any(length not in (0, setting.max_length) for length in lengths)
         return [*(prompts if any(prompts) else []), *(lengths if longer else ())]
 
+    def found_in(self, workspace: Workspace) -> "Contenders":
+        """The same with the students' folders in a workspace, which may be another node's."""
+        champion = replace(self.champion, folder=workspace.path(self.champion.stage))
+        trial = self.trial and replace(self.trial, folder=workspace.path(self.trial.stage))
+        return replace(self, champion=champion, trial=trial)
+
     def encoders(self, workspace: Workspace) -> dict[str, tuple[Any, nn.Module | None]]:
         """Load each model by name: its encoder, and the module whose cost is measured, where there is one."""
         setting = self.prepared.setting

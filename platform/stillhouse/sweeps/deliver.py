@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from torch import nn
 
+from stillhouse.cluster.resources import Need, call, has_room_here, largest_share
 from stillhouse.core.artifacts import Workspace, read_manifest, write_atomically, write_json
 from stillhouse.core.console import doing, say, warn
 from stillhouse.core.devices import usable_device
@@ -21,6 +22,9 @@ from stillhouse.evaluation.cost import cost, pairs_per_second
 from stillhouse.experiments.kinds.claims import Claims
 from stillhouse.experiments.preparation import Prepared
 from stillhouse.methods import load_method
+from stillhouse.plan.data import Teacher, VectorFiles, members_of
+from stillhouse.plan.setting import Setting
+from stillhouse.plan.stage import Stage
 from stillhouse.reports.figures import write_figures
 from stillhouse.reports.reuse import Reuse, reuse, reuse_table, reuse_table_markdown
 from stillhouse.reports.tables import (
@@ -63,6 +67,8 @@ from stillhouse.sweeps.test_log import record_test_use
 from stillhouse.sweeps.verdict import Verdict, verdict_on
 from stillhouse.training.models import form_of
 
+_WHEREVER = Need()
+
 
 def deliver(
     name: str,
@@ -74,6 +80,7 @@ def deliver(
     baseline: Baseline,
     observer: Observer,
     *,
+    need: Need = _WHEREVER,
     register_anyway: bool = False,
     space: Space,
     refits: Callable[[], Sequence[Champion]] = tuple,
@@ -81,7 +88,8 @@ def deliver(
     """Print the trials, test, export and register the champion, draw the figures; skip what exists.
 
     A champion that loses on the test split is exported but not registered, unless ``register_anyway``. What
-    ``refits`` trains, once the trials have been printed, is delivered if it is better on dev.
+    ``refits`` trains, once the trials have been printed, is delivered if it is better on dev. Models are
+    measured where one worker of ``need``, a trial's resources, has room.
 
     Returns:
         The content of `--json`. ``champion`` is None when no trial ran to its end.
@@ -89,7 +97,7 @@ def deliver(
     workspace = context.workspace
     say()
     champion = _choose(records, context, workspace)
-    teacher_dev = _teacher_dev(prepared, context, folder, champion)
+    teacher_dev = _teacher_dev(prepared, context, folder, champion, need)
     say(trial_table(records, context.quality, teacher_dev))
     reused = reuse((context.plan(dict(r.hyper_parameters)) for r in records if r.values), workspace)
     if reused:
@@ -111,7 +119,7 @@ def deliver(
     contenders = Contenders(champion, baseline.best(), prepared, context.where.device, before)
     if contenders.baseline is None:
         say("no baseline: it diverged with each of its learning rates.")
-    tested = _tested(contenders, workspace, folder, observer)
+    tested = _tested(contenders, workspace, folder, observer, need)
     export, parity = _export(name, context, champion, tested, contenders, folder)
     verdict = verdict_on(tested, context.quality)
     say()
@@ -148,7 +156,7 @@ def _form_of(export: Path) -> str:
 
 
 def _tested(
-    contenders: Contenders, workspace: Workspace, folder: Path, observer: Observer
+    contenders: Contenders, workspace: Workspace, folder: Path, observer: Observer, need: Need
 ) -> dict[str, dict[str, Any]]:
     """Run the test suite once for these models; the results are kept in the sweep's folder."""
     path = folder / f"test-{contenders.fingerprint}.json"
@@ -160,15 +168,8 @@ def _tested(
     observer.opened(suite, before)
     times = {0: "for the first time", 1: "once before"}.get(before, f"{before} times before")
     say(f"test split, opened {times}")
-    tested: dict[str, dict[str, Any]] = {}
-    for who, (encoder, module) in contenders.encoders(workspace).items():
-        with doing(f"testing the {who}"):
-            figures = figures_of(contenders.prepared.test, encoder, workspace)
-            if not figures and module is None:
-                continue
-            measured = _cost(encoder, module, contenders.prepared)
-        machine = describe_machine(int(measured["threads"])) if "threads" in measured else {}
-        tested[who] = {"metrics": figures, "cost": measured, "machine": machine}
+    setting = contenders.prepared.setting
+    tested = _measured_with_room(_test_all, contenders, workspace, setting=setting, need=need)
     if contenders.prepared.setting.get(Claims) is not None:
         order = {
             f"fever_{name.removeprefix('tfidf_test_')}": value
@@ -180,6 +181,32 @@ def _tested(
         tested["baseline"]["title"] = baseline_name(observer.context.method)
     write_note(path, tested)
     return tested
+
+
+def _test_all(contenders: Contenders, workspace: Workspace) -> dict[str, dict[str, Any]]:
+    """Measure each model by name: its figures, its cost, and the machine that it was measured on."""
+    tested = {}
+    for who, (encoder, module) in contenders.found_in(workspace).encoders(workspace).items():
+        with doing(f"testing the {who}"):
+            figures = figures_of(contenders.prepared.test, encoder, workspace)
+            if not figures and module is None:
+                continue
+            measured = _cost(encoder, module, contenders.prepared)
+        machine = describe_machine(int(measured["threads"])) if "threads" in measured else {}
+        tested[who] = {"metrics": figures, "cost": measured, "machine": machine}
+    return tested
+
+
+def _measured_with_room(
+    measure: Callable[..., dict[str, Any]], *arguments: Any, setting: Setting, need: Need
+) -> dict[str, Any]:
+    """Measure models on a node that has room for them; vectors in files are where the driver is."""
+    if has_room_here(need) or any(isinstance(each, VectorFiles) for each in members_of(setting.teacher)):
+        return measure(*arguments)
+    say("  on another node, since this one has less than a trial needs")
+    with doing("measuring on another node"):
+        alone = largest_share(dataclasses.replace(need, workers=1), 1)
+        return call(measure, *arguments, need=alone)
 
 
 def _cost(encoder: Any, module: nn.Module | None, prepared: Prepared) -> dict[str, float]:
@@ -337,10 +364,10 @@ def _trial(record: TrialRecord) -> dict[str, Any]:
 
 
 def _teacher_dev(
-    prepared: Prepared, context: Context, folder: Path, champion: Champion | None
+    prepared: Prepared, context: Context, folder: Path, champion: Champion | None, need: Need
 ) -> dict[str, float]:
     """Measure the teacher on the dev suite, once: the reference for the share that the trials keep."""
-    setting, workspace = prepared.setting, context.workspace
+    setting = prepared.setting
     taught_by = setting.teacher if champion is None else teacher_of(champion.stage, setting)
     # Where weights of teachers are searched, further trials may end with others.
     own = "" if taught_by == setting.teacher else f"-{fingerprint(taught_by)}"
@@ -351,16 +378,24 @@ def _teacher_dev(
     if asks(setting):
         say("the teacher is not measured: every text of the suites would be sent to its endpoint")
         return {}
+    stage = None if champion is None else champion.stage
+    with doing("measuring the teacher on the dev split"):
+        figures = _measured_with_room(_measure_teacher, context, taught_by, stage, setting=setting, need=need)
+    if figures:
+        write_note(path, figures)
+    return figures
+
+
+def _measure_teacher(context: Context, taught_by: Teacher, stage: Stage | None) -> dict[str, float]:
+    """Measure the teacher on the dev suite; of rankings it is the one whose scores a stage reads."""
+    setting, workspace = context.setting, context.workspace
     if setting.get(Claims) is None:
         encoder, _ = teacher(taught_by, setting.teacher_length, context.where.device)
-    elif champion is not None:
-        encoder = scoring_teacher(champion.stage, workspace, usable_device(context.where.device))
-    if (setting.get(Claims) is not None and champion is None) or encoder is None:
+    elif stage is not None:
+        encoder = scoring_teacher(stage, workspace, usable_device(context.where.device))
+    if (setting.get(Claims) is not None and stage is None) or encoder is None:
         return {}
-    with doing("measuring the teacher on the dev split"):
-        figures = figures_of(setting.dev, encoder, workspace)
-    write_note(path, figures)
-    return figures
+    return figures_of(setting.dev, encoder, workspace)
 
 
 def _texts(champion: Champion, workspace: Workspace) -> list[str]:

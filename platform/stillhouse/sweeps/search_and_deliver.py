@@ -103,6 +103,7 @@ def search_and_deliver(
                 records,
                 baseline,
                 observer,
+                need=options.need,
                 register_anyway=options.register_anyway,
                 space=options.space,
                 refits=refits,

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -194,7 +195,8 @@ def test_rates_that_were_written_are_read(tmp_path: Path) -> None:
     assert read_rates(file) == {"g6": RATES}
     for change, message in (
         ({"source": " "}, "state their source"),
-        ({"embedding": 0}, "embedding of g6 must be a positive number"),
+        ({"embedding": -1}, "embedding of g6 must be a positive number"),
+        ({"process_mb": 0}, "process_mb of g6 must be a positive number"),
         ({"embedding": "fast"}, "positive number"),
         ({"training": {"distil": {"setup_s": 1}}}, "the stage distil of g6"),
         ({"speed": 3}, "the rates of g6 must be"),
@@ -276,6 +278,27 @@ def test_counts_and_sizes_are_those_of_the_finished_artifacts(
     assert (count.rows, count.tokens) == (tokens["rows"], tokens["tokens"])
     on_disk = sum((workspace.path(table) / name).stat().st_size for name in ("ids.npy", "offsets.npy"))
     assert token_bytes(count.rows, count.tokens) == pytest.approx(on_disk - 2 * 128, abs=16)
+
+
+def test_rates_of_an_embedding_do_not_plan_a_training(
+    experiment: Experiment, workspace: Workspace, measured: Rates
+) -> None:
+    """They were refused by the embedding that they had been written by."""
+    workspace.claim()
+    little = dict.fromkeys(("encoding", "tested_student", "tested_teacher"), 0.0)
+    rates = {"g6": dataclasses.replace(measured, **little)}
+    request = Request(nodes=((2, "g6"),), rates=rates)
+    assert plan_embedding(experiment, workspace, request, refresh=False).estimate.seconds[EMBEDDING] > 0
+    lacking = "the rates of g6 must be those of a plan like this one, but got lacking="
+    with pytest.raises(BadInput, match=re.escape(f"{lacking}['encoding']")):
+        plan_training(training(experiment), workspace, request, refresh=False)
+    with pytest.raises(
+        BadInput, match=re.escape(f"{lacking}['encoding', 'tested_student', 'tested_teacher']")
+    ):
+        plan_sweep(sweep_of(experiment, workspace.root), workspace, request)
+    slow = {"g6": dataclasses.replace(measured, embedding=0.0)}
+    with pytest.raises(BadInput, match=re.escape(f"{lacking}['embedding']")):
+        plan_embedding(experiment, workspace, Request(nodes=((2, "g6"),), rates=slow), refresh=False)
 
 
 def _known(prepared: Any, workspace: Workspace) -> counting.Counted:

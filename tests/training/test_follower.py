@@ -1,6 +1,7 @@
 """Lines on plans in training: how far they are over all stages, and only after a silence."""
 
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from stillhouse.core import progress_bar
 from stillhouse.core.artifacts import Workspace, write_manifest
 from stillhouse.core.console import duration
+from stillhouse.core.remotes import remote_at
 from stillhouse.plan.stage import Stage
 from stillhouse.search.trial import Context
 from stillhouse.training import follower
@@ -49,6 +51,21 @@ def test_the_examples_of_all_stages_count(plan: Stage, workspace: Workspace) -> 
     write_manifest(workspace.path(distil), {})
     made(workspace, finetune, 1)
     assert seen_of(plan, workspace) == (distil.examples_seen + finetune.batch_size, total)
+
+
+def test_what_another_node_tells_counts_where_a_remote_is_all_that_is_shared(
+    plan: Stage, workspace: Workspace, tmp_path: Path
+) -> None:
+    """The driver said "0 examples" and "no news" of trials that were halfway."""
+    distil, finetune = plan.chain()
+    mailbox_of(workspace, distil).note_seen(48)
+    assert seen_of(plan, workspace)[0] == 0, "the log is there, and says more"
+    there = replace(workspace, remote=remote_at(str(tmp_path / "remote")))
+    assert seen_of(plan, there)[0] == 48
+    write_manifest(there.path(distil), {})
+    assert seen_of(plan, there)[0] == distil.examples_seen
+    mailbox_of(there, finetune).note_seen(16)
+    assert seen_of(plan, there)[0] == distil.examples_seen + 16
 
 
 def test_a_line_after_a_silence(

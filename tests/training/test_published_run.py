@@ -16,8 +16,9 @@ from stillhouse.core.remotes import Remote
 from stillhouse.plan.stage import Stage
 from stillhouse.training import checkpoint
 from stillhouse.training.fit import fit
-from stillhouse.training.published_run import PublishedRun
+from stillhouse.training.published_run import PublishedRun, published_run
 from stillhouse.training.rank_sync import Interrupted
+from stillhouse.training.worker_mailbox import mailbox_of
 
 pytestmark = pytest.mark.usefixtures("one_thread", "bare_encoder")
 
@@ -230,3 +231,31 @@ def test_while_one_is_published_only_the_newest_waits(
         published == [["step-000000001.pt"], ["step-000000003.pt"]] or published[1][-1] == "step-000000003.pt"
     )
     assert len(published) == 2
+
+
+def test_it_tells_the_cluster_now_and_then_how_far_it_is(
+    remote: Remote, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, run = [100.0], published_run(plan(), Workspace(tmp_path / "here", remote))
+    assert run is not None
+    monkeypatch.setattr("stillhouse.training.published_run.time.monotonic", lambda: now[0])
+    told = mailbox_of(run.workspace, run.stage).seen
+    run.tell(8)
+    assert told() is None, "without Ray all processes see the log"
+    monkeypatch.setattr("stillhouse.training.published_run.ray_runs", lambda: True)
+    run.tell(16)
+    now[0] += 4
+    run.tell(24)
+    assert told() == 16
+    now[0] += 1
+    run.tell(32)
+    assert told() == 32
+
+
+def test_a_run_with_a_remote_tells_what_it_has_seen(
+    remote: Remote, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[int] = []
+    monkeypatch.setattr(PublishedRun, "tell", lambda run, examples: told.append(examples))
+    train(Workspace(tmp_path / "here", remote))
+    assert told[0] == plan().batch_size and told[-1] == plan().examples_seen

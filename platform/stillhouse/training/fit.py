@@ -444,6 +444,8 @@ class _Loop:
         if rank() == 0:
             examples = self.batching.examples_after(self.progress.step)
             self.metrics_log.append(self.progress.step, examples, metrics)
+            if self.published is not None:
+                self.published.tell(examples)
 
     def _lap(self) -> None:
         now = time.perf_counter()

@@ -183,5 +183,17 @@ def seen_of(stage: Stage, workspace: Workspace) -> tuple[int, int]:
         if workspace.finished(part):
             seen += part.examples_seen
         else:
-            seen += max((line["examples"] for line in read_lines(workspace.place(part) / NAME)), default=0)
+            seen += _seen_elsewhere(part, workspace) or max(
+                (line["examples"] for line in read_lines(workspace.place(part) / NAME)), default=0
+            )
     return seen, stage.examples_in_all
+
+
+def _seen_elsewhere(part: Stage, workspace: Workspace) -> int:
+    """Examples that a stage has seen on a node that shares a remote alone, as it tells; 0 if it does not."""
+    if workspace.remote is None:
+        return 0
+    # A cluster that no longer answers is what ends the command, with its own message.
+    with contextlib.suppress(Exception):
+        return mailbox_of(workspace, part).seen() or 0
+    return 0

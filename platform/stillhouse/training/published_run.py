@@ -5,12 +5,16 @@ remote, whose manifest comes last: what is found there is whole. The newest one 
 stage is finished and published itself.
 """
 
+import contextlib
+import math
 import os
 import shutil
 import threading
+import time
 import uuid
 from pathlib import Path
 
+from stillhouse.cluster.running import ray_runs
 from stillhouse.core.artifacts import CHECKPOINTS, FETCHING, Workspace
 from stillhouse.core.console import say, warn
 from stillhouse.core.errors import BadInput
@@ -18,7 +22,10 @@ from stillhouse.core.remotes import Remote
 from stillhouse.plan.stage import Stage
 from stillhouse.training import checkpoint
 from stillhouse.training.metrics_log import NAME
+from stillhouse.training.worker_mailbox import mailbox_of
 
+_TELL_S = 5.0
+"""Seconds between two words on how far a run is."""
 _LAST_WORDS_SECONDS = 100.0
 """How long the end of a run waits for its last checkpoint to be published."""
 
@@ -40,6 +47,7 @@ class PublishedRun:
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
         self._reported = ""
+        self._told = -math.inf
 
     def restore(self) -> bool:
         """Fetch the newest checkpoint, if it is newer than what this node has.
@@ -69,6 +77,15 @@ class PublishedRun:
                 self._thread.start()
         if replaced is not None:
             shutil.rmtree(replaced, ignore_errors=True)
+
+    def tell(self, examples: int) -> None:
+        """Tell the other nodes of the cluster now and then how many examples have been seen."""
+        now = time.monotonic()
+        if ray_runs() and now - self._told >= _TELL_S:
+            self._told = now
+            # A cluster that does not answer ends what runs on it with a message of its own.
+            with contextlib.suppress(Exception):
+                mailbox_of(self.workspace, self.stage).note_seen(examples)
 
     def close(self) -> None:
         """Wait for the last checkpoint to be published."""

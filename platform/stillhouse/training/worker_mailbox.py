@@ -20,6 +20,7 @@ from stillhouse.training.progress import Diverged, Evaluation
 _FAILURES: dict[str, type[Exception]] = {"Diverged": Diverged, "Hindered": Hindered, "BadInput": BadInput}
 _NAMESPACE = "stillhouse-workers"
 _EVALUATIONS, _STOP, _END, _GROUP, _WAIT = "evaluations", "stop", "end", "placement-group", "wait"
+_SEEN = "seen"
 
 
 @dataclass(frozen=True)
@@ -134,6 +135,15 @@ class WorkerMailbox:
     def placement_group(self) -> str:
         """Return the placement group of the latest run; empty if there is none."""
         return str(self._read(_GROUP) or "")
+
+    def note_seen(self, examples: int) -> None:
+        """Note how many examples have been seen, for those who do not see the metrics log."""
+        self._write(_SEEN, examples)
+
+    def seen(self) -> int | None:
+        """Return how many examples had been seen at the latest note; None if there is none."""
+        examples: int | None = self._read(_SEEN)
+        return examples
 
     def note_wait(self, wait: Wait) -> None:
         """Note what the ranks wait for, or have waited for."""

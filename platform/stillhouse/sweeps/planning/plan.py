@@ -44,7 +44,7 @@ from stillhouse.sweeps.planning.counting import (
     with_rows,
 )
 from stillhouse.sweeps.planning.nodes import Nodes, chosen_nodes, price_of
-from stillhouse.sweeps.planning.rates import HERE, Rates
+from stillhouse.sweeps.planning.rates import HERE, SPEEDS, Rates
 from stillhouse.sweeps.runs import Training
 from stillhouse.training.token_job import WORTH_A_JOB
 from stillhouse.training.where import Where
@@ -326,6 +326,7 @@ class _Planner:
             tokens = token_tables(known, list(by_label.values()))
             work = self._work([table for _, table in embedded], tokens, share, full)
         nodes = self._nodes()
+        self._require_speeds(work, nodes)
         estimate = estimated(
             work,
             nodes,
@@ -351,6 +352,23 @@ class _Planner:
             nodes=" + ".join(f"{each.count} x {each.kind}" for each in nodes),
             remarks=(*remarks, *self._too_much(memory, estimate, nodes)),
         )
+
+    def _require_speeds(self, work: Work, nodes: Sequence[Nodes]) -> None:
+        """Refuse rates of other nodes that lack what this work takes."""
+        runs = any(isinstance(member, Model) for member in members_of(self.teacher))
+        taken = (bool(work.tables) and runs, bool(work.dev_tokens), work.tested > 0, work.tested > 0)
+        for each in nodes:
+            lacking = [
+                name
+                for name, used in zip(SPEEDS, taken, strict=True)
+                if used and not getattr(each.rates, name)
+            ]
+            require(
+                each.kind == HERE or not lacking,
+                f"the rates of {each.kind} must be those of a plan like this one",
+                lacking=lacking,
+                remedy="Run the plan of this command on such a node, with --json.",
+            )
 
     def _too_much(self, memory: Mapping[str, float], estimate: Estimate, nodes: Sequence[Nodes]) -> list[str]:
         """Say that the processes of this machine do not fit into its memory."""

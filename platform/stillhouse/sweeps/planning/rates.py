@@ -17,6 +17,10 @@ EXAMPLE = (
     "Run `stillhouse plan` with the same arguments and --json FILE on such a node, and give --rates FILE."
 )
 
+SPEEDS = ("embedding", "encoding", "tested_student", "tested_teacher")
+"""Rates that are 0 where what was planned has no use for them."""
+_MAY_BE_0 = {"gpus", "setup_s", "save_s", "load_s", "start_s", *SPEEDS}
+
 
 @dataclass(frozen=True)
 class StageRate:
@@ -44,7 +48,7 @@ class Rates:
         gpus: GPUs of a node.
         start_s: Seconds until a new process has loaded the libraries.
         load_s: Seconds in which it loads the teacher.
-        embedding: Tokens per second of one teacher process; 0 for a teacher that is not run.
+        embedding: Tokens per second of one teacher process; 0, as of the next three, if it was not measured.
         encoding: Tokens per second that a student encodes in the process that trains it.
         tested_student: Tokens per second of a student at the end, alone on the node, in float32.
         tested_teacher: The same of the teacher.
@@ -122,7 +126,7 @@ def _require_names(what: str, given: Any, names: list[str]) -> None:
 
 def _positive(name: str, numbers: Mapping[str, Any]) -> dict[str, Any]:
     for key, value in numbers.items():
-        least = 0.0 if key in ("gpus", "setup_s", "save_s", "load_s", "start_s") else 1e-12
+        least = 0.0 if key in _MAY_BE_0 else 1e-12
         fits = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
         require(fits and value >= least, f"{key} of {name} must be a positive number", **{key: value})
     return {key: float(value) for key, value in numbers.items()}

@@ -18,6 +18,7 @@ from stillhouse.corpora.tables import (
     open_rows,
     open_texts,
     open_values,
+    shard_count,
     shard_size,
     write_collection,
     write_rows,
@@ -44,12 +45,14 @@ def test_shards_of_a_large_table_are_larger(workspace: Workspace, monkeypatch: p
     assert [shard_size(2048, index) for index in (0, 511, 512, 1024, 2559, 2560, 10**6)] == [
         *(2048, 2048, 4096, 8192, 32_768, 65_536, 65_536)
     ]
+    counts = [shard_count(rows) for rows in (0, 1, 2048, 2049, 512 * 2048, 512 * 2048 + 1, 10**9)]
+    assert counts == [0, 1, 1, 2, 512, 513, 17_323]
     monkeypatch.setattr(tables, "_SHARDS_PER_SIZE", 2)
     monkeypatch.setattr(tables, "_DOUBLINGS", 2)
     texts = [f"text {row}" for row in range(53)]
     table = write_texts(workspace, "large", texts, rows_per_shard=3)
     shards = read_manifest(workspace.path(table))["shards"]
-    assert [shard["rows"] for shard in shards] == [3, 3, 6, 6, 12, 12, 11]
+    assert [shard["rows"] for shard in shards] == [3, 3, 6, 6, 12, 12, 11] and shard_count(53, 3) == 7
     opened = open_texts(workspace, table)
     assert list(opened) == texts and opened[[52, 0, 6, 17, 18]] == [texts[row] for row in (52, 0, 6, 17, 18)]
 

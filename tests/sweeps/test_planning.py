@@ -322,7 +322,8 @@ def test_of_a_large_corpus_some_is_read_and_the_rest_estimated(
     whole = changed(experiment, {"sentences.corpus": str(corpus), "sentences.held_out": 50})
     plan = plan_embedding(whole, workspace, Request(), refresh=False)
     main_table = max(plan.texts, key=lambda each: each.rows)
-    assert main_table.rows == pytest.approx(3900, rel=0.2) and 0.1 < plan.share < 0.3
+    # The rows vary with the length of the first texts; 100 of them are held out, as of the sample.
+    assert main_table.rows == pytest.approx(3900, rel=0.05) and 0.1 < plan.share < 0.3
     held_out = [each.rows for each in plan.texts if each is not main_table]
     assert len(held_out) == 2 and sum(held_out) < 150, "they do not grow with the corpus"
     assert 5 < main_table.tokens / main_table.rows < 12, "of 3 to 8 words"
@@ -330,7 +331,8 @@ def test_of_a_large_corpus_some_is_read_and_the_rest_estimated(
     assert not list(workspace.root.glob("corpora/*/manifest.json")), "the sample is not kept"
     stated = changed(whole, {"sentences.count": 2000})
     part = plan_embedding(stated, workspace, Request(), refresh=False)
-    assert part.share == pytest.approx(500 / 2000)
+    first = next(each.rows for each in part.texts if each.label.endswith("-train"))
+    assert first == pytest.approx(2000 - 2 * 50, rel=0.05), "not three quarters of what the sample kept"
     with pytest.raises(BadInput, match="number of texts must be known"):
         packed = tmp_path / "many.txt.gz"
         packed.write_bytes(b"x" * 2000)

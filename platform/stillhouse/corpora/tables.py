@@ -170,6 +170,19 @@ def shard_size(first: int, index: int) -> int:
     return first << min(index // _SHARDS_PER_SIZE, _DOUBLINGS)
 
 
+def shard_count(rows: int, first: int = ROWS_PER_SHARD) -> int:
+    """Number of shards of a table.
+
+    Args:
+        rows: Rows of the table.
+        first: Rows of the first shards.
+    """
+    count = 0
+    while rows > 0:
+        rows, count = rows - shard_size(first, count), count + 1
+    return count
+
+
 def _checked(text: str | Rejected) -> Rejected | None:
     if isinstance(text, Rejected):
         return text

@@ -14,7 +14,7 @@ from stillhouse.core.console import say
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.tokenizing import FastTokenizer
 from stillhouse.corpora.reading.corpus import hub_name, list_files
-from stillhouse.corpora.tables import count_rows, open_texts, sample_of
+from stillhouse.corpora.tables import count_rows, open_texts, sample_of, shard_count
 from stillhouse.evaluation.cost import CHUNKS, TEXTS
 from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
@@ -124,7 +124,27 @@ def counted(
         context = Preparation(part, scratch, where, unread=skipped, found=teacher, measures=False)
         prepared = context.sized()
         seconds = time.monotonic() - began
-        yield Counted(prepared, tuple(context.stores), scratch, wanted, seconds)
+        yield Counted(
+            prepared, tuple(context.stores), scratch, _times(prepared, scratch, source, wanted), seconds
+        )
+
+
+def _times(prepared: Prepared, workspace: Workspace, source: Sentences, wanted: float) -> float:
+    """How many times as many texts to distil on there are as were read.
+
+    As many are held out of few texts as of many.
+
+    Args:
+        prepared: What was made of the texts that were read.
+        workspace: Holds them.
+        source: Their source, which says how many are held out for dev and for test each.
+        wanted: How many times as many texts there are in all.
+    """
+    main = {store.texts for store in stores_in(prepared.setting[Sentences].store)}
+    read = sum(len(open_texts(workspace, table)) for table in main)
+    # A split sets apart a fifth at most for either.
+    apart = min(2 * source.held_out, read * 2 // 3)
+    return (wanted * (read + apart) - apart) / read
 
 
 def _smaller(source: Sentences, folder: Path) -> tuple[dict[str, Any], float]:
@@ -168,8 +188,9 @@ def tables_to_embed(known: Counted, workspace: Workspace) -> list[tuple[Store, T
             local = on_this_machine(store.teacher)
             tokens = known.tokens(store.texts, local, store.max_length, store.prompt)
         shards = len(read_manifest(known.workspace.path(store.texts))["shards"])
-        times = known.times(store.texts)
-        found.append((store, TableWork(store.label, rows, round(tokens), max(1, round(shards * times)))))
+        if known.times(store.texts) != 1.0:
+            shards = shard_count(rows)
+        found.append((store, TableWork(store.label, rows, round(tokens), max(1, shards))))
     return found
 
 

@@ -16,7 +16,7 @@ BIG, SMALL = Node("b", "gpu-1 (10.0.0.7)", "16 CPU + 1 GPU"), Node("c", "cpu-1 (
 
 def test_what_has_changed_since_the_last_look_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
     alive, joined = [HEAD, SMALL], list[Node]()
-    membership = Membership(lambda: alive, joined.append, lambda: None, dict)
+    membership = Membership(lambda: alive, joined.append, lambda: None, dict, set)
     membership.look()
     assert capsys.readouterr() == ("", "")
     alive = [HEAD, BIG]
@@ -37,6 +37,19 @@ def test_a_node_that_is_about_to_go_is_told_once(capsys: pytest.CaptureFixture[s
     membership.look()
     said = "node cpu-1 (10.0.0.9) is about to go in 20 s: what runs there goes on elsewhere."
     assert capsys.readouterr().err == f"stillhouse: {said}\n"
+
+
+def test_a_node_that_goes_between_two_looks_was_announced_all_the_same(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    alive = [HEAD, BIG, SMALL]
+    membership = Membership(lambda: alive, autoscaler=lambda: None, draining=dict, announced=lambda: {"c"})
+    membership.look()
+    alive = [HEAD]
+    membership.look()
+    said = capsys.readouterr().err
+    assert "node cpu-1 (10.0.0.9) with 2 CPU has gone, as was announced, 1 node left: what ran there" in said
+    assert "node gpu-1 (10.0.0.7) with 16 CPU + 1 GPU was lost, 1 node left: what ran there" in said
 
 
 def test_what_an_autoscaler_does_is_told(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -90,7 +91,8 @@ def test_a_trial_leaves_a_node_that_is_drained(
     )
     subprocess.run([str(RAY), *drain.split()], env={**os.environ, **cluster.client}, check=True, timeout=60)
     assert sweep.process.wait(400) == 0, sweep.said
-    assert "is about to go in" in sweep.said, sweep.said
+    # A node that has nothing to do any more may go between two looks.
+    assert re.search(r"is about to go in|has gone, as was announced", sweep.said), sweep.said
     assert "trial 0: its node is about to go; it continues from its checkpoint on another" in sweep.said
     assert _weights(tmp_path / "disturbed") == _weights(tmp_path / "calm")
 

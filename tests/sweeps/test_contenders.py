@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from sentence_transformers import SentenceTransformer
 
+from stillhouse.cluster.resources import Need
 from stillhouse.core.artifacts import Workspace
 from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
@@ -53,7 +54,7 @@ def test_each_model_reads_as_many_tokens_as_it_does_elsewhere(
         assert np.abs(same[0] - same[2]).max() > 1e-3, who
 
     context = Context("mse", "paper", prepared.setting, str(workspace.root), WHERE, "")
-    dev = _teacher_dev(prepared, context, tmp_path, None)
+    dev = _teacher_dev(prepared, context, tmp_path, None, Need())
     assert dev == figures_of(prepared.setting.dev, models["teacher"], workspace)
 
 

@@ -285,8 +285,7 @@ def test_rates_of_an_embedding_do_not_plan_a_training(
 ) -> None:
     """They were refused by the embedding that they had been written by."""
     workspace.claim()
-    little = dict.fromkeys(("encoding", "tested_student", "tested_teacher"), 0.0)
-    rates = {"g6": dataclasses.replace(measured, **little)}
+    rates = {"g6": dataclasses.replace(measured, encoding=0.0, tested_student=0.0, tested_teacher=0.0)}
     request = Request(nodes=((2, "g6"),), rates=rates)
     assert plan_embedding(experiment, workspace, request, refresh=False).estimate.seconds[EMBEDDING] > 0
     lacking = "the rates of g6 must be those of a plan like this one, but got lacking="

@@ -6,10 +6,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import cloudpickle
 import optuna
 import pytest
 from local_ray import local_ray  # type: ignore[import-not-found]
+from ray import cloudpickle
 
 from stillhouse.cluster import resources
 from stillhouse.cluster.resources import Need, has_room_here, largest_share

@@ -1,5 +1,4 @@
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,6 +7,7 @@ from stand_ins import stage  # type: ignore[import-not-found]
 
 from stillhouse.core.artifacts import Workspace
 from stillhouse.corpora.tables import write_texts
+from stillhouse.corpora.tokens import build_tokens
 from stillhouse.plan.data import AllRows, Examples, TextTable, TokenTable
 from stillhouse.plan.stage import Stage
 from stillhouse.teachers.weights import resolve_model
@@ -30,18 +30,19 @@ def on_ray() -> Iterator[None]:
 
 
 @pytest.fixture
-def plan(workspace: Workspace, tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
+def tables(workspace: Workspace, tiny_model: Path) -> list[TokenTable]:
+    """The tokens of a table of ten shards, and of one of one shard."""
     model = resolve_model(str(tiny_model))
-    texts = texts_of_uneven_shards(workspace, "large")
     small = write_texts(workspace, "small", ["one", "two"])
-    part: Stage = replace(stage(), examples=Examples({"text": texts}, AllRows()), start_from=None)
-    tables = [TokenTable(texts, model, 16, "sort "), TokenTable(small, model, 16)]
+    large = texts_of_uneven_shards(workspace, "large")
+    return [TokenTable(large, model, 16, "sort "), TokenTable(small, model, 16)]
+
+
+@pytest.fixture
+def plan(tables: list[TokenTable], monkeypatch: pytest.MonkeyPatch) -> Stage:
+    part: Stage = stage(examples=Examples({"text": tables[0].texts}, AllRows()))
     monkeypatch.setattr(token_job, "token_tables", lambda given: tables if given == part else [])
     return part
-
-
-def tables(plan: Stage) -> list[TokenTable]:
-    return token_job.token_tables(plan)
 
 
 def bytes_of(workspace: Workspace, table: TokenTable) -> dict[str, bytes]:
@@ -49,27 +50,34 @@ def bytes_of(workspace: Workspace, table: TokenTable) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir() if path.suffix == ".npy"}
 
 
-def test_nothing_is_made_without_ray(workspace: Workspace, plan: Stage) -> None:
+def test_nothing_is_made_without_ray(workspace: Workspace, plan: Stage, tables: list[TokenTable]) -> None:
     build_tokens_on_cluster(plan, workspace, shards=1)
-    assert not any(map(workspace.finished, tables(plan)))
+    assert not any(map(workspace.finished, tables))
 
 
 @pytest.mark.ray
 def test_all_nodes_make_the_bytes_that_one_process_makes(
-    workspace: Workspace, plan: Stage, on_ray: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    workspace: Workspace,
+    plan: Stage,
+    tables: list[TokenTable],
+    on_ray: None,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     build_tokens_on_cluster(plan, workspace, shards=10)
-    large, small = tables(plan)
+    large, small = tables
     assert workspace.finished(large)
     assert not workspace.finished(small), "which is left to the stage that reads it"
     assert "tokenising large: 160 of 160 texts" in capsys.readouterr().out
     alone = Workspace(tmp_path / "alone")
     texts_of_uneven_shards(alone, "large")
-    token_job.build_tokens(alone, large)
+    build_tokens(alone, large)
     assert bytes_of(workspace, large) == bytes_of(alone, large)
 
 
 @pytest.mark.ray
-def test_a_smaller_table_is_left_to_its_stage(workspace: Workspace, plan: Stage, on_ray: None) -> None:
+def test_a_smaller_table_is_left_to_its_stage(
+    workspace: Workspace, plan: Stage, tables: list[TokenTable], on_ray: None
+) -> None:
     build_tokens_on_cluster(plan, workspace, shards=11)
-    assert not any(map(workspace.finished, tables(plan)))
+    assert not any(map(workspace.finished, tables))

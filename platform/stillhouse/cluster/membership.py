@@ -2,7 +2,7 @@
 
 import contextlib
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,9 @@ EVERY_S = 1.0
 """Seconds between two looks at the cluster: a node that is drained may be gone two seconds later."""
 _PATIENCE_S = 10.0
 """Seconds that the end of a command waits for a look that goes on."""
+
+_DRAINED = 3
+"""Ray's reason for the end of a node that was preempted with a notice (`AUTOSCALER_DRAIN_PREEMPTED`)."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,14 @@ def nodes_alive() -> list[Node]:
     return [_described(node) for node in ray.nodes() if node["Alive"]]
 
 
+def gone_as_announced() -> set[str]:
+    """Ids of the nodes that are gone after it was announced that they would be."""
+    import ray
+
+    dead = (node for node in ray.nodes() if not node["Alive"])
+    return {node["NodeID"] for node in dead if node.get("DeathReason") == _DRAINED}
+
+
 def _described(node: Mapping[str, Any]) -> Node:
     name = f"{node['NodeManagerHostname']} ({node['NodeManagerAddress']})"
     return Node(node["NodeID"], name, in_words(node["Resources"]))
@@ -52,6 +63,7 @@ class Membership:
         on_join: Called with every node that has joined.
         autoscaler: Returns what the autoscaler tells; None where there is none.
         draining: Returns the nodes that are about to go, see `cluster.preemption.draining`.
+        announced: Returns the nodes that are gone after an announcement, which no look need have seen.
     """
 
     def __init__(
@@ -60,9 +72,10 @@ class Membership:
         on_join: Callable[[Node], None] = lambda node: None,
         autoscaler: Callable[[], Autoscaler | None] = autoscaler,
         draining: Callable[[], Mapping[str, float]] = draining,
+        announced: Callable[[], Collection[str]] = gone_as_announced,
     ) -> None:
         self.nodes, self.on_join, self.autoscaler = nodes, on_join, autoscaler
-        self.draining = draining
+        self.draining, self.announced = draining, announced
         self._known = {node.id: node for node in nodes()}
         self._starting: tuple[str, ...] = ()
         self._told = set[str]()
@@ -72,11 +85,11 @@ class Membership:
         now = {node.id: node for node in self.nodes()}
         before, self._known = self._known, now
         count = f"{len(now)} node{'s' if len(now) != 1 else ''}"
-        for id in before.keys() - now.keys():
-            node = before[id]
-            warn(
-                f"node {node.name} with {node.room} was lost, {count} left: what ran there goes on elsewhere."
-            )
+        gone = before.keys() - now.keys()
+        announced = self.announced() if gone else ()
+        for id in gone:
+            node, how = before[id], "has gone, as was announced" if id in announced else "was lost"
+            warn(f"node {node.name} with {node.room} {how}, {count} left: what ran there goes on elsewhere.")
         for id in now.keys() - before.keys():
             say(f"  node {now[id].name} joined with {now[id].room}: {count}")
             self.on_join(now[id])

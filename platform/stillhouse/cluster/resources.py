@@ -126,7 +126,7 @@ def has_room_here(need: Need) -> bool:
     import ray
 
     own = ray.get_runtime_context().get_node_id()
-    here = next((node["Resources"] for node in ray.nodes() if node["NodeID"] == own), {})
+    here: dict[str, float] = next((node["Resources"] for node in ray.nodes() if node["NodeID"] == own), {})
     return all(here.get(name, 0.0) >= amount for name, amount in need.worker.items())
 
 

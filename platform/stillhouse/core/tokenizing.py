@@ -1,5 +1,6 @@
 """From texts to padded batches of token ids, for training, embedding and evaluation alike."""
 
+import functools
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -100,6 +101,12 @@ class FastTokenizer:
             lower, own = tokenizers.normalizers.Lowercase(), bare.normalizer
             bare.normalizer = tokenizers.normalizers.Sequence([lower, own] if own else [lower])
         bare.save(str(file))
+
+
+@functools.lru_cache(maxsize=2)
+def cached_tokenizer(folder: Path, max_length: int) -> FastTokenizer:
+    """Return a tokenizer that this process keeps, as it tokenises many shards with it."""
+    return FastTokenizer(folder, max_length)
 
 
 def token_batches(lengths: IntArray, batch_tokens: int) -> Iterator[IntArray]:

@@ -1,6 +1,5 @@
 """Token ids of a text table, written once and memory-mapped by every trial and rank."""
 
-import functools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -21,7 +20,7 @@ from stillhouse.core.artifacts import (
 )
 from stillhouse.core.errors import Hindered
 from stillhouse.core.identity import canonical
-from stillhouse.core.tokenizing import FastTokenizer, Ids, Offsets, pad
+from stillhouse.core.tokenizing import FastTokenizer, Ids, Offsets, cached_tokenizer, pad
 from stillhouse.core.types import IntArray, Tokens
 from stillhouse.corpora.tables import Texts, open_texts
 from stillhouse.plan.data import TokenTable
@@ -128,12 +127,7 @@ def tokens_of_shard(texts: Texts, index: int, token_table: TokenTable, folder: P
         token_table: How to tokenise it.
         folder: Where this process finds the tokenizer.
     """
-    return _tokenizer(folder, token_table.max_length)(_prompted(texts, index, token_table))
-
-
-@functools.lru_cache(maxsize=2)
-def _tokenizer(folder: Path, max_length: int) -> FastTokenizer:
-    return FastTokenizer(folder, max_length)
+    return cached_tokenizer(folder, token_table.max_length)(_prompted(texts, index, token_table))
 
 
 def _in_process(texts: Texts, token_table: TokenTable, tokenizer: FastTokenizer) -> Pieces:

@@ -22,7 +22,7 @@ from stillhouse.core.artifacts import Workspace, read_manifest, write_atomically
 from stillhouse.core.identity import fingerprint
 from stillhouse.core.integrity import OWN, is_unchanged, with_own_sum
 from stillhouse.core.remotes import File, Remote
-from stillhouse.core.tokenizing import FastTokenizer, Ids, Offsets
+from stillhouse.core.tokenizing import FastTokenizer, Ids, Offsets, cached_tokenizer
 from stillhouse.core.types import IntArray
 from stillhouse.corpora.tables import cached_texts
 from stillhouse.plan.data import Model, Store
@@ -274,12 +274,7 @@ class Embedders:
 
 def _tokenizer_of(work: Work) -> FastTokenizer:
     assert work.tokenizer is not None, "a model is run with its tokenizer"
-    return _tokenizer(work.tokenizer, work.store.max_length)
-
-
-@functools.lru_cache(maxsize=2)
-def _tokenizer(model: Model, max_length: int) -> FastTokenizer:
-    return FastTokenizer(Path(on_this_machine(model).path), max_length)
+    return cached_tokenizer(Path(on_this_machine(work.tokenizer).path), work.store.max_length)
 
 
 def _faults(vectors_NE: Vectors, stored_NE: npt.NDArray[Any]) -> dict[int, str]:

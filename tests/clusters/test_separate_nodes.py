@@ -132,9 +132,9 @@ def test_nodes_and_then_the_whole_cluster_are_lost(team: Team, short: Path) -> N
 
 
 def test_a_node_is_lost_under_a_run_of_several_workers(team: Team, short: Path) -> None:
-    """Its ranks are on two nodes; what they have trained goes on with a third."""
+    """Its ranks are on two nodes that read shards by windows; what they have trained goes on with a third."""
     calm, disturbed = new_bucket(), new_bucket()
-    wide = "--workers 2 --cpus-per-worker 1 --sentences 20000".split()
+    wide = "--workers 2 --cpus-per-worker 1 --sentences 20000 --set budget.shard_window=2".split()
     with cluster_of_separate_nodes(short / "1", base=6771, host=22, environment=team.environment) as cluster:
         undisturbed = team.sweep(cluster, "wide-calm", calm, *wide, trials=1, refits=0)
         assert undisturbed.wait() == 0, undisturbed.said

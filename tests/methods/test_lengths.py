@@ -68,6 +68,20 @@ def test_an_experiment_is_checked_before_any_work(experiment: Experiment, ways: 
         changed(experiment, {"budget.length_window": -1})
 
 
+def test_windows_of_shards_are_asked_for_by_the_budget(experiment: Experiment, workspace: Workspace) -> None:
+    asked = changed(experiment, {"budget.shard_window": 3, "budget.distil": 1024})
+    check_plans(load_method("mse"), asked, [{}])
+    check_plans(load_method("ckd"), asked, [{}])
+    setting_ = prepare(asked, workspace, Embedding(local=True)).setting
+    plan = load_method("ckd").plan(hyper_parameters(load_method("ckd"), {}), setting_)
+    assert [(stage.label, stage.shard_window) for stage in plan.chain()] == [("ckd", 3)]
+    with pytest.raises(BadInput, match=r"budget\.shard_window >= 0"):
+        changed(experiment, {"budget.shard_window": -1})
+    with pytest.raises(BadInput, match=r"must be of all rows of the sentences.*fraction=0\.5"):
+        changed(asked, {"budget.fraction": 0.5})
+    changed(asked, {"budget.fraction": 0.5, "budget.fraction_of": "labels"})
+
+
 def test_a_student_is_trained_on_batches_by_tokens(experiment: Experiment, workspace: Workspace) -> None:
     sizes = {"budget.batch_tokens": 256, "budget.length_window": 80, "budget.distil": 160}
     setting_ = prepare(changed(experiment, sizes), workspace, Embedding(local=True)).setting

@@ -1135,6 +1135,109 @@ DATA = [
         ),
     ),
     *mistakes(
+        "training/sampler.py",
+        "training/test_sampler.py",
+        (
+            "begins = [position, self._end_of_window(position)]",
+            "begins = [position]",
+            "nothing is fetched ahead",
+        ),
+        (
+            "while (after := self._end_of_window(begins[-1])) < position + count:",
+            "while False:",
+            "a batch over many windows knows two of them",
+        ),
+        (
+            "shards = np.random.default_rng((self.seed, epoch)).permutation(len(self._runs_S2))",
+            "shards = np.random.default_rng((self.seed, 0)).permutation(len(self._runs_S2))",
+            "every epoch reads the shards in one order",
+        ),
+        (
+            "np.random.default_rng((self.seed, epoch, window)).shuffle(rows)",
+            "pass",
+            "rows of a window come in order",
+        ),
+    ),
+    *mistakes(
+        "training/batching.py",
+        "training/test_batching.py",
+        (
+            "return self.order.runs(self._window_of(step)[0] * self.span, self.span)",
+            "return self.order.runs(self.examples_after(step), self.stage.batch_size)",
+            "a window of lengths reads shards that nobody expects",
+        ),
+        ("isinstance(stage.examples.origin, AllRows)", "True", "chosen rows are read by windows of shards"),
+    ),
+    *mistakes(
+        "training/table.py",
+        "training/test_batching.py",
+        (
+            "ids.places_of(store.starts) if isinstance",
+            "store.starts if isinstance",
+            "rows without a vector count as examples",
+        ),
+        (
+            "store.expect(self.rows[column][runs_N2])",
+            "store.expect(runs_N2)",
+            "examples are taken for rows",
+        ),
+    ),
+    *mistakes(
+        "teachers/streamed_shards.py",
+        "teachers/test_streamed_shards.py",
+        ("if path.exists():", "if True:", "whoever had the lock is believed to have fetched"),
+        ("        _remove_unheld(folder)\n", "", "what killed processes held stays"),
+        (
+            "            _release(self._held.pop(name))",
+            "            self._held.pop(name)",
+            "nothing is let go",
+        ),
+        ("last=let_go", "last=fetched", "the last reader leaves the file"),
+    ),
+    *mistakes(
+        "teachers/store.py",
+        "teachers/test_streamed_shards.py",
+        ("self._mapped.keep(wanted)", "pass", "shards that were let go are still read"),
+        (
+            "            self._hold(read)\n",
+            "            self._hold({*self._expected, *read})\n",
+            "shards pile up",
+        ),
+        (
+            "np.clip(here_N2, start, end - 1) - start",
+            "np.clip(here_N2, start, end - 1)",
+            "a source's rows are counted from the first source on",
+        ),
+    ),
+    *mistakes(
+        "teachers/mapped_rows.py",
+        "teachers/test_mapped_rows.py",
+        (
+            "self._held, self._first, self._end = {}, None, 0",
+            "self._first, self._end = None, 0",
+            "arrays are kept",
+        ),
+    ),
+    *mistakes(
+        "teachers/shards.py",
+        "teachers/test_remote_store.py",
+        ("if not has_room(work.workspace.root, shard.bytes):", "if False:", "a node keeps every shard"),
+    ),
+    *mistakes(
+        "core/artifacts.py",
+        "teachers/test_streamed_shards.py",
+        (
+            "found = self.place if large else self.path",
+            "found = self.path",
+            "stores are fetched to be looked for",
+        ),
+    ),
+    *mistakes(
+        "core/remotes.py",
+        "teachers/test_streamed_shards.py",
+        ("    if needed > free:", "    if False:", "a fetch begins without room"),
+    ),
+    *mistakes(
         "training/every_row.py",
         "training/test_training_table.py",
         ('places, side="right")', 'places, side="left")', "the row after a gap is the gap"),

@@ -94,6 +94,7 @@ OTHER: dict[type, dict[str, Any]] = {
         "soup": 3,
         "batch_tokens": 4096,
         "length_window": 512,
+        "shard_window": 4,
     },
 }
 """Another value of every field."""

@@ -1,6 +1,7 @@
 """Rows gathered from many arrays by one indexing operation, in any order."""
 
 import threading
+import weakref
 
 import numpy as np
 import numpy.typing as npt
@@ -52,6 +53,25 @@ def test_rows_are_copies_and_the_arrays_are_kept_alive() -> None:
     gathered = mapped.take(np.array([0, 0, 0]), np.arange(3))
     gathered += 1
     assert np.array_equal(mapped.take(np.array([0, 0, 0]), np.arange(3)), expected)
+
+
+@pytest.mark.parametrize("kept", [(1, 3), (0,), (), (0, 1, 2, 3)])
+def test_arrays_are_let_go(kept: tuple[int, ...]) -> None:
+    mapped, given = MappedRows(4, 5, "float32"), arrays("float32", 7, 1, 40, 3)
+    expected, seen = [array.copy() for array in given], []
+    for index, array in enumerate(given):
+        seen.append(weakref.ref(array))
+        mapped.add(index, array)
+    del array
+    given.clear()
+    mapped.keep(kept)
+    assert mapped.absent(np.arange(4)) == [index for index in range(4) if index not in kept]
+    assert [index for index in range(4) if seen[index]() is not None] == list(kept)
+    for index in kept:
+        assert np.array_equal(mapped.take(np.array([index]), np.array([0]))[0], expected[index][0])
+    mapped.keep(())
+    mapped.add(2, again := expected[2])
+    assert np.array_equal(mapped.take(np.array([2]), np.array([39]))[0], again[39])
 
 
 def test_concurrent_readers_never_see_a_partial_addition() -> None:

@@ -92,6 +92,25 @@ def test_a_build_that_is_killed_goes_on_elsewhere_with_the_missing_shards(
     assert not made
 
 
+def test_a_node_keeps_no_shards_that_it_has_no_room_for(
+    workspace: Workspace,
+    store: Store,
+    remote: Remote,
+    straight: dict[str, bytes],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    published_texts(workspace, store, remote)
+    one, shard = Workspace(tmp_path / "one", remote), max(map(len, straight.values()))
+    one.path(store.texts)
+    before = sum(path.stat().st_size for path in one.root.rglob("*") if path.is_file())
+    monkeypatch.setenv("STILLHOUSE_CACHE_GB", str((before + 3.5 * shard) / 1e9))
+    build_store(one, store, local=True)
+    assert 0 < len(shards(one.place(store))) < 5 and one.finished(store)
+    monkeypatch.delenv("STILLHOUSE_CACHE_GB")
+    assert shards(open_store(Workspace(tmp_path / "two", remote), store).folder) == straight
+
+
 def test_what_an_earlier_run_made_without_a_remote_is_published(
     workspace: Workspace, store: Store, remote: Remote, straight: dict[str, bytes], tmp_path: Path
 ) -> None:

@@ -19,6 +19,7 @@ from stillhouse.plan.stage import DevSuite, Optimizer, Stage
 from stillhouse.training.table import TrainingTable
 
 VOCABULARY, TEACHER_DIM = 50, 6
+SHARD_ROWS = 30
 
 
 class Tiny(nn.Module):
@@ -102,6 +103,11 @@ class Vectors:
     def __init__(self, rows: IntArray, dim: int = TEACHER_DIM) -> None:
         self.lacking, self.dim = np.setdiff1d(np.arange(1000), rows), dim
         self.all = np.random.default_rng(2).normal(size=(int(rows.max()) + 1, dim)).astype(np.float32)
+        self.starts = np.arange(0, len(self.all), SHARD_ROWS)
+        self.expected: list[list[list[int]]] = []
+
+    def expect(self, rows_N2: IntArray) -> None:
+        self.expected.append(rows_N2.tolist())
 
     def gather(self, rows: IntArray) -> npt.NDArray[np.float32]:
         return self.all[rows]

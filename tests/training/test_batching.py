@@ -12,7 +12,17 @@ import pytest
 import torch
 import torch.distributed as dist
 from metrics_lines import read_metrics  # type: ignore[import-not-found]
-from stand_ins import Tiny, Vectors, Words, dev, stage, table, tensors, weight_figure  # type: ignore[import-not-found]
+from stand_ins import (  # type: ignore[import-not-found]
+    SHARD_ROWS,
+    Tiny,
+    Vectors,
+    Words,
+    dev,
+    stage,
+    table,
+    tensors,
+    weight_figure,
+)
 from torch.multiprocessing.spawn import spawn
 
 from stillhouse.core.artifacts import read_manifest
@@ -22,8 +32,10 @@ from stillhouse.core.identity import spec
 from stillhouse.objectives.alignment import Alignment
 from stillhouse.objectives.contrasts import ContrastiveDistillation
 from stillhouse.objectives.matching import Regression
+from stillhouse.plan.data import Examples, Given, Model, Store
 from stillhouse.plan.stage import Stage
-from stillhouse.training.batching import Batching, check_batching
+from stillhouse.training.batching import Batching, check_batching, check_sharding
+from stillhouse.training.every_row import EveryRow
 from stillhouse.training.fit import Interrupted, fit
 from stillhouse.training.prefetch import batches, rank_share
 from stillhouse.training.sampler import Order
@@ -38,6 +50,7 @@ WAYS: list[dict[str, int]] = [
     {"batch_tokens": TOKENS},
     {"batch_tokens": TOKENS, "length_window": 80},
 ]
+SHARDED: list[dict[str, int]] = [{"shard_window": 2, **ways} for ways in ({}, WAYS[0], WAYS[2])]
 
 
 def long_table(rows: int = 200) -> TrainingTable:
@@ -133,7 +146,7 @@ def test_a_batch_has_as_many_texts_as_fit(window: int) -> None:
             assert (len(one) + 8) * longest > TOKENS
 
 
-@pytest.mark.parametrize("ways", WAYS)
+@pytest.mark.parametrize("ways", WAYS + SHARDED)
 def test_any_step_is_at_random_access(ways: dict[str, int]) -> None:
     rows, plan = long_table(), plan_of(**ways)
     made, batching = read(plan, rows), Batching(plan, rows)
@@ -141,7 +154,7 @@ def test_any_step_is_at_random_access(ways: dict[str, int]) -> None:
         np.testing.assert_array_equal(batching.rows(int(step)), made[step])
 
 
-@pytest.mark.parametrize("ways", WAYS)
+@pytest.mark.parametrize("ways", WAYS + SHARDED)
 @pytest.mark.parametrize("world", [1, 2, 4])
 def test_ranks_together_read_the_batch_of_one_process(
     monkeypatch: pytest.MonkeyPatch, world: int, ways: dict[str, int]
@@ -159,7 +172,7 @@ def test_ranks_together_read_the_batch_of_one_process(
         np.testing.assert_array_equal(one, two)
 
 
-@pytest.mark.parametrize("ways", WAYS)
+@pytest.mark.parametrize("ways", WAYS + SHARDED)
 def test_interrupted_at_any_step_equals_uninterrupted(tmp_path: Path, ways: dict[str, int]) -> None:
     plan, rows = plan_of(dev=dev(), evaluate_every=160, **ways), long_table()
     fit(plan, rows, tmp_path / "straight", evaluate=weight_figure)
@@ -199,14 +212,14 @@ def worker(number: int, folder: str) -> None:
     """One rank: train with each way of making batches."""
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/group", rank=number, world_size=2)
-    for at, ways in enumerate(WAYS):
+    for at, ways in enumerate(WAYS + SHARDED):
         fit(without_dropout(ways), long_table(), Path(folder) / f"ranks-{at}")
     end_rank()
 
 
 def test_two_ranks_equal_one_process(tmp_path: Path) -> None:
     spawn(worker, args=(str(tmp_path),), nprocs=2)  # type: ignore[no-untyped-call]
-    for at, ways in enumerate(WAYS):
+    for at, ways in enumerate(WAYS + SHARDED):
         fit(without_dropout(ways), long_table(), tmp_path / f"alone-{at}")
         two, one = (read_manifest(tmp_path / f"{who}-{at}") for who in ("ranks", "alone"))
         assert (two["steps"], two["examples"], two["workers"]) == (one["steps"], one["examples"], 2)
@@ -229,11 +242,51 @@ def test_what_cannot_be_divided_is_refused(monkeypatch: pytest.MonkeyPatch) -> N
         plan_of(batch_tokens=319)
     with pytest.raises(BadInput, match="length_window >= 0"):
         plan_of(length_window=-1)
+    with pytest.raises(BadInput, match="shard_window >= 0"):
+        plan_of(shard_window=-1)
     with pytest.raises(BadInput, match="accumulate divides 8"):
         plan_of(batch_tokens=TOKENS, batch_size=12, accumulate=3)
     monkeypatch.setattr("stillhouse.training.prefetch.world_size", lambda: 3)
     with pytest.raises(BadInput, match=r"8 % \(workers \* accumulate\) = 0 with batch_tokens"):
         rank_share(plan_of(batch_tokens=TOKENS))
+
+
+@pytest.mark.parametrize("ways", SHARDED)
+def test_stores_are_told_what_a_step_reads_before_it_is_read(ways: dict[str, int]) -> None:
+    rows, plan = long_table(), plan_of(**ways)
+    (store,) = rows.stores.values()
+    assert isinstance(store, Vectors)
+    for at, batch in enumerate(batches(plan, rows, "cpu", 7)):
+        expected = store.expected[at]
+        shards = {first // SHARD_ROWS for first, _ in expected}
+        assert all([first, last] == [first, min(first + SHARD_ROWS, 200) - 1] for first, last in expected)
+        assert shards >= set((batch.rows["text"].numpy() // SHARD_ROWS).tolist())
+        assert len(shards) <= 4 if len(ways) == 1 else len(shards) <= 6, "few shards at once"
+    assert at + 7 == Batching(plan, rows).steps - 1
+    assert len({tuple(map(tuple, each)) for each in store.expected}) >= 4, "windows change"
+    read_plain = long_table()
+    assert list(batches(plan_of(), read_plain, "cpu", 58)) and not read_plain.stores["text"].expected  # type: ignore[attr-defined]
+
+
+def test_windows_of_shards_count_examples_that_have_vectors() -> None:
+    vectors = Vectors(np.arange(200))
+    vectors.lacking = np.array([0, 3, 31, 60, *range(90, 120)])
+    rows = TrainingTable({"text": EveryRow(200)}, {"text": Words(200)}, {"text": vectors})
+    assert rows.shard_starts().tolist() == [0, 28, 57, 86, 116, 146]
+    assert rows.rows["text"][rows.shard_starts()].tolist() == [1, 30, 61, 120, 150, 180]
+    plan = plan_of(shard_window=2)
+    assert set(np.concatenate(read(plan, rows)).tolist()) == set(range(166))
+
+
+def test_windows_of_shards_are_refused_where_rows_are_chosen() -> None:
+    texts = plan_of(shard_window=2).examples.columns["text"]
+    store = {"text": Store(texts, Model("a", "0" * 64))}
+    check_sharding(plan_of(shard_window=2, stores=store))
+    with pytest.raises(BadInput, match=r"must have a stage that reads a teacher's vectors.*\['distil'\]"):
+        check_sharding(plan_of(shard_window=2))
+    chosen = Examples({"text": texts}, Given("0" * 64))
+    with pytest.raises(BadInput, match=r"must be of all rows .*stage='distil'"):
+        check_sharding(plan_of(shard_window=2, stores=store, examples=chosen))
 
 
 @pytest.mark.parametrize("ways", WAYS)

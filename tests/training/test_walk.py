@@ -34,6 +34,8 @@ from stillhouse.plan.mining import Mining
 from stillhouse.plan.stage import DevSuite, Optimizer, Stage
 from stillhouse.students.bilstm import BiLSTMStudent
 from stillhouse.students.transformer import TransformerStudent
+from stillhouse.teachers.embedding import build_store
+from stillhouse.teachers.streamed_shards import StreamedShards
 from stillhouse.teachers.weights import resolve_model
 from stillhouse.training import checkpoint, fit, follower, local, walk, worker
 from stillhouse.training.follower import PlanFollower
@@ -104,6 +106,42 @@ def distil(workspace: Workspace, teacher: Model) -> Callable[..., Stage]:
         return Stage(**{**defaults, **changes})
 
     return build
+
+
+def test_a_node_that_holds_few_shards_trains_the_same_student(
+    workspace: Workspace,
+    teacher: Model,
+    distil: Callable[..., Stage],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (tmp_path / "mounted").mkdir()
+    remote = Remote(str(tmp_path / "mounted"))
+    own = Workspace(workspace.root, remote)
+    texts = write_texts(own, "many", sentences(150, 5), rows_per_shard=20)
+    store = Store(texts, teacher, max_length=32)
+    plan = distil(examples=Examples({"text": texts}, AllRows()), stores={"text": store}, shard_window=2)
+    build_store(own, store, local=True)
+    own.publish(texts)
+    shutil.copytree(tmp_path / "mounted", tmp_path / "copy")
+    held: list[int] = []
+    hold = StreamedShards.hold
+
+    def noted(self: StreamedShards, names: list[str]) -> None:
+        held.append(len(names))
+        hold(self, names)
+
+    monkeypatch.setattr(StreamedShards, "hold", noted)
+    whole = run(plan, own, where=WHERE)
+    assert not held, "what is here is read here"
+    node = Workspace(tmp_path / "node", Remote(str(tmp_path / "copy")))
+    few = run(plan, node, where=WHERE)
+    assert held and max(held) <= 4 and not list((node.root / "stores").glob("*/part-*"))
+    sums = [read_manifest(folder)["weights_sha256"] for folder in (whole, few)]
+    assert sums[0] == sums[1] and few != whole
+    default = run(replace(plan, shard_window=0), node, where=WHERE)
+    assert read_manifest(default)["weights_sha256"] != sums[0], "another order"
+    assert list((node.root / "stores").glob("*/part-*")), "the default fetches the store"
 
 
 @pytest.fixture

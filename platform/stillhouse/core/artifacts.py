@@ -83,6 +83,8 @@ _NO_ARRAY = (
 
 FETCHING = "fetching"
 """Folder of what is on its way from the remote."""
+STREAMED = "streamed"
+"""Folder of the parts of artifacts that are read from the remote a part at a time."""
 
 _claimed: set[Path] = set()
 """Workspaces whose marker this process has read or written."""
@@ -207,13 +209,16 @@ class Workspace:
         """Whether the artifact exists, here or in the remote, complete and with the bytes that were written.
 
         A damaged file is reported and put aside, so that the artifact counts as unfinished, or is fetched
-        again. Only the shards of stores, which may be larger than memory, are compared later, when they are
-        first read. What is finished here but not in the remote is published.
+        again. Stores may be larger than memory and than this disk: they are fetched, and their shards
+        compared, when they are first read. What is finished here but not in the remote is published.
         """
-        contents = artifact.kind not in _LARGE
-        whole = is_whole(self.path(artifact), contents=contents)
+        large = artifact.kind in _LARGE
+        found = self.place if large else self.path
+        whole = is_whole(found(artifact), contents=not large)
         if not whole and self.remote is not None:
-            whole = is_whole(self.path(artifact), contents=contents)
+            if large:
+                return self.remote.has(self.key(artifact))
+            whole = is_whole(self.path(artifact), contents=True)
         if whole:
             self.publish(artifact)
         return whole

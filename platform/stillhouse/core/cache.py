@@ -95,6 +95,12 @@ def make_room(root: Path, is_published: Callable[[str], bool]) -> list[Path]:
     return dropped
 
 
+def has_room(root: Path, size: int) -> bool:
+    """Whether a node may keep so many bytes more: within its limit, and on its disk."""
+    within = limit_bytes() == math.inf or _bytes(root) + size <= limit_bytes()
+    return within and shutil.disk_usage(root).free >= size
+
+
 def _held_alone(path: Path, held: contextlib.ExitStack) -> bool:
     """Lock a file for the rest of a block; False if any process holds it, this one included."""
     file = held.enter_context(path.open("a"))

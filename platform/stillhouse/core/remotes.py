@@ -198,6 +198,7 @@ class Remote:
             return False
         left = {name: file for name, file in files.items() if not _is_same(folder / name, file)}
         coming = {name: file for name, file in left.items() if not _is_same(scratch / name, file)}
+        _check_room(folder, sum(file.bytes for file in coming.values()))
         with _moving(f"fetching {key}", coming.values()) as moved:
 
             def receive(name: str) -> None:
@@ -209,6 +210,25 @@ class Remote:
             os.replace(scratch / name, folder / name)
         shutil.rmtree(scratch, ignore_errors=True)
         return True
+
+    def fetch_file(self, key: str, name: str, file: File, to: Path) -> None:
+        """Fetch one file of a published folder, unless it is here; call this under a lock.
+
+        Args:
+            key: The folder's name in the remote.
+            name: The file's name in the folder.
+            file: What `listed` says of it.
+            to: Where it will be, completely or not at all.
+
+        Raises:
+            Hindered: It is not what the manifest states, the remote does not answer, or the disk is full.
+        """
+        if _is_same(to, file):
+            return
+        scratch = to.with_name(f".{to.name}.tmp")
+        with _moving(f"fetching {name} of {key}", [file]) as moved:
+            self._receive(key, name, file, scratch, moved)
+        os.replace(scratch, to)
 
     def read(self, name: str) -> bytes | None:
         """Read a small file; None if there is none."""
@@ -550,6 +570,22 @@ def _is_same(path: Path, file: File) -> bool:
         return path.stat().st_size == file.bytes and sha256_of(path) == file.sha256
     except (FileNotFoundError, NotADirectoryError):
         return False
+
+
+def _check_room(folder: Path, needed: int) -> None:
+    """Refuse to begin what this disk has no room for.
+
+    Raises:
+        Hindered: Less is free than is needed.
+    """
+    there = next(parent for parent in (folder, *folder.parents) if parent.is_dir())
+    free = shutil.disk_usage(there).free
+    if needed > free:
+        raise Hindered(
+            f"there must be room on the disk for the {needed / 1e9:,.2f} GB of {folder}, but "
+            f"{free / 1e9:,.2f} GB are free. Free some space, or give a --root on a larger disk. A training "
+            "reads a store from the remote, a few shards at a time, with --set budget.shard_window=64."
+        )
 
 
 def _may_pass(error: OSError) -> bool:

@@ -63,6 +63,10 @@ class Budget:
             counts texts. For losses in which each text counts by itself, as those of ``mse`` and ``leaf``.
         length_window: Consecutive texts that are sorted by length and cut into batches, which are then
             shuffled; 0 takes texts as they come. For the same losses.
+        shard_window: Shards of the teacher's vectors that are read together, for a store that is larger than
+            a node's disk: an epoch goes through the shards in a random order, that many at a time, and mixes
+            their texts. A node with a remote then holds at most twice as many shards instead of the store. 0
+            mixes all texts, and every node holds the store.
         fraction: Share of the training rows. A smaller share is part of a larger one; the budgets stay.
         fraction_of: Rows that ``fraction`` applies to: ``sentences`` (or translations, or claims), ``labels``
             (pairs, or a task's rows), or ``all``.
@@ -80,6 +84,7 @@ class Budget:
     soup: int = 0
     batch_tokens: int = 0
     length_window: int = 0
+    shard_window: int = 0
     fraction: float = 1.0
     fraction_of: str = "all"
     refit: Refit = field(default_factory=Refit)
@@ -108,9 +113,17 @@ class Budget:
         )
         require(self.batch_tokens >= 0, "budget.batch_tokens >= 0", batch_tokens=self.batch_tokens)
         require(self.length_window >= 0, "budget.length_window >= 0", length_window=self.length_window)
+        require(self.shard_window >= 0, "budget.shard_window >= 0", shard_window=self.shard_window)
         require(0 < self.fraction <= 1, "0 < fraction <= 1", fraction=self.fraction)
         require(
             self.fraction_of in FRACTION_OF, f"fraction_of in {FRACTION_OF}", fraction_of=self.fraction_of
+        )
+        require(
+            self.shard_window == 0 or self.share_of("sentences") == 1,
+            "budget.shard_window must be of all rows of the sentences",
+            shard_window=self.shard_window,
+            fraction=self.fraction,
+            remedy="Leave one of the two out: a share of the rows is chosen among those of all shards.",
         )
 
     def settled(self, distil: int = DISTIL, finetune: int = FINETUNE) -> "Budget":

@@ -267,6 +267,7 @@ class Experiment:
             "average": self.budget.average,
             "batch_tokens": self.budget.batch_tokens,
             "length_window": self.budget.length_window,
+            "shard_window": self.budget.shard_window,
             "soup": self.budget.soup,
             "max_length": self.student.length(teacher, self.common_length(teacher)),
             "prompts": self.student.prompts,

@@ -323,7 +323,7 @@ class Preparation:
             return 0
         if self.unread.vectors or isinstance(self.teacher, Outside):
             return dimension_of(self.teacher)
-        return open_vectors(self.workspace, sentences.store).dim
+        return open_vectors(self.workspace, sentences.store, streamed=True).dim
 
     def _facts(self) -> dict[str, Any]:
         budget = self.experiment.budget

@@ -161,6 +161,8 @@ class Setting:
         soup: Number of best checkpoints of a stage whose mean is measured at its end; 0 makes none.
         batch_tokens: Tokens per optimiser step, instead of a number of texts; 0 counts texts.
         length_window: Consecutive texts among which batches of similar length are made; 0 makes none.
+        shard_window: Shards of the teacher's vectors whose texts are mixed (`training.sampler.ShardOrder`); 0
+            mixes all texts.
         max_length: Tokens per text for the student.
         autocast: ``float32`` or ``bfloat16``.
         seed: Seed of everything random in training.
@@ -184,6 +186,7 @@ class Setting:
     soup: int = field(default=0, metadata={"identity": "unless_default"})
     batch_tokens: int = field(default=0, metadata={"identity": "unless_default"})
     length_window: int = field(default=0, metadata={"identity": "unless_default"})
+    shard_window: int = field(default=0, metadata={"identity": "unless_default"})
     max_length: int = 128
     autocast: str = "float32"
     seed: int = 0
@@ -246,10 +249,14 @@ class Setting:
 
         Args:
             finetunes: Whether it is the fine-tuning stage, which may have a patience of its own, and whose
-                batches are of texts in any case: its loss compares them.
+                batches are of texts in any case: its loss compares them. It has few texts.
         """
         own = finetunes and self.finetune_patience >= 0
-        lengths = {"batch_tokens": self.batch_tokens, "length_window": self.length_window}
+        order = {
+            "batch_tokens": self.batch_tokens,
+            "length_window": self.length_window,
+            "shard_window": self.shard_window,
+        }
         return {
             "max_length": self.max_length,
             "autocast": self.autocast,
@@ -260,5 +267,5 @@ class Setting:
             "average": self.average,
             "soup": self.soup,
             "prompts": self.prompts,
-            **({} if finetunes else lengths),
+            **({} if finetunes else order),
         }

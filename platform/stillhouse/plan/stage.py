@@ -134,6 +134,8 @@ class Stage(Named):
         batch_tokens: Tokens per step over all ranks, padding included: a batch has as many texts as fit,
             instead of ``batch_size``; 0 counts texts.
         length_window: Consecutive texts among which batches of similar length are made; 0 makes none.
+        shard_window: Shards of the teacher's vectors whose texts are mixed (`training.sampler.ShardOrder`); 0
+            mixes all texts.
     """
 
     kind: ClassVar[str] = "stages"
@@ -161,6 +163,7 @@ class Stage(Named):
     soup: int = field(default=0, metadata={"identity": "unless_default"})
     batch_tokens: int = field(default=0, metadata={"identity": "unless_default"})
     length_window: int = field(default=0, metadata={"identity": "unless_default"})
+    shard_window: int = field(default=0, metadata={"identity": "unless_default"})
 
     def __post_init__(self) -> None:
         """Check the ranges, and that nothing of the test split steers training."""
@@ -203,8 +206,9 @@ class Stage(Named):
         )
 
     def _check_lengths(self) -> None:
-        """Check that batches by length hold what they must."""
+        """Check that batches by length, and windows of shards, hold what they must."""
         require(self.length_window >= 0, "length_window >= 0", length_window=self.length_window)
+        require(self.shard_window >= 0, "shard_window >= 0", shard_window=self.shard_window)
         least = TEXTS_TOGETHER * self.max_length
         require(
             self.batch_tokens == 0 or self.batch_tokens >= least,

@@ -37,7 +37,7 @@ from stillhouse.search.space import Space, check, load_space, sections_of
 from stillhouse.search.type_casts import cast_point
 from stillhouse.students.backbone import layer_count
 from stillhouse.students.head import dimension_of
-from stillhouse.training.batching import check_batching
+from stillhouse.training.batching import check_batching, check_sharding
 from stillhouse.training.teacher_space import check_plan
 
 _DEFAULT_TRIALS = 8
@@ -269,6 +269,8 @@ def check_plans(
             method.check_given(values, setting)
         if hasattr(method, "check"):
             method.check(hp, setting.student, teacher)
+        if experiment.budget.shard_window:
+            check_sharding(method.plan(hp, setting))
         if by_length:
             check_batching(method.plan(hp, setting), setting.teacher_dim)
         if asymmetric:

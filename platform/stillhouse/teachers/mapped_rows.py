@@ -6,6 +6,7 @@ addresses and has one element per byte: the row that begins there. Only the begi
 read; the memory between the shards is not touched.
 """
 
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -62,6 +63,16 @@ class MappedRows:
             writeable=False,
         )
         self._seen = (addresses, lowest, rows)
+
+    def keep(self, indices: Collection[int]) -> None:
+        """Let go of all arrays but some; nothing may be read meanwhile."""
+        kept = {index: array for index, array in self._held.items() if index in indices}
+        if len(kept) == len(self._held):
+            return
+        self._held, self._first, self._end = {}, None, 0
+        self._seen = (np.full_like(self._seen[0], _ABSENT), 0, np.empty(0, self._row))
+        for index, array in kept.items():
+            self.add(index, array)
 
     def take(self, indices: IntArray, positions: IntArray) -> npt.NDArray[np.floating]:
         """Copy row ``positions[i]`` of array ``indices[i]``, (N, dim).

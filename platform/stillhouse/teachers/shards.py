@@ -19,6 +19,7 @@ import pyarrow as pa
 import torch
 
 from stillhouse.core.artifacts import Workspace, read_manifest, write_atomically, write_json
+from stillhouse.core.cache import has_room
 from stillhouse.core.identity import fingerprint
 from stillhouse.core.integrity import OWN, is_unchanged, with_own_sum
 from stillhouse.core.remotes import File, Remote
@@ -222,6 +223,9 @@ def publish_shard(work: Work, shard: Shard, rejected: list[dict[str, Any]]) -> N
     work.remote.put_all({name: work.folder / name}, files, key)
     note = with_own_sum({"shard": shard._replace(seconds=0.0)._asdict(), "rejected": rejected})
     work.remote.write(f"{key}/{note_name(shard.part)}", json.dumps(note).encode())
+    if not has_room(work.workspace.root, shard.bytes):
+        # What the remote has is fetched by whoever reads it; a store may be larger than this disk.
+        (work.folder / name).unlink(missing_ok=True)
 
 
 def published_shards(work: Work) -> dict[int, tuple[Shard, list[dict[str, Any]]]]:

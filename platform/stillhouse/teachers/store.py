@@ -1,9 +1,12 @@
-"""Reading a store: memory-mapped shards of vectors, gathered by row id; and verifying their integrity."""
+"""Reading a store: memory-mapped shards of vectors, gathered by row id; and verifying their integrity.
+
+A store that is larger than a node's disk is read from its remote, a few whole shards at a time.
+"""
 
 import functools
 import math
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import torch
 
-from stillhouse.core.artifacts import MANIFEST, Workspace, read_json, read_manifest, sha256_of
+from stillhouse.core.artifacts import MANIFEST, STREAMED, Workspace, read_json, read_manifest, sha256_of
 from stillhouse.core.errors import BadInput, Hindered, blocked, require
 from stillhouse.core.integrity import FILES, intact
 from stillhouse.core.types import FloatArray, IntArray
@@ -20,6 +23,7 @@ from stillhouse.plan.data import AnyStore, Store, StoreEnsemble, StoreMix, Table
 from stillhouse.teachers.build_state import QUARANTINE
 from stillhouse.teachers.mapped_rows import MappedRows
 from stillhouse.teachers.shards import schema
+from stillhouse.teachers.streamed_shards import StreamedShards
 
 _REBUILD = "The command that built the store builds what is missing or damaged again."
 
@@ -31,6 +35,7 @@ class StoreReader:
         folder: Its folder.
         dim: E.
         dtype: Type of the values on the disk.
+        starts: The first row of every shard, ascending.
 
     Args:
         folder: A finished store.
@@ -46,11 +51,8 @@ class StoreReader:
         self.dim, self.dtype = int(manifest["dim"]), str(manifest["dtype"])
         self._shards: list[dict[str, Any]] = manifest["shards"]
         self._table_rows, self._rows = int(manifest["table_rows"]), int(manifest["rows"])
-        self._starts = np.array([shard["first"] for shard in self._shards], np.int64)
-        for shard in self._shards:
-            problem = _size_problem(folder, shard)
-            if problem:
-                raise Hindered(f"a store's shards must be complete, but {problem}. {_REBUILD}")
+        self.starts = np.array([shard["first"] for shard in self._shards], np.int64)
+        self._check_files()
         self._quarantines = np.array([shard["quarantined"] > 0 for shard in self._shards])
         self._mapped, self._mapping = MappedRows(len(self._shards), self.dim, self.dtype), threading.Lock()
 
@@ -91,17 +93,30 @@ class StoreReader:
             return np.empty((*rows.shape, self.dim), np.float32)
         low, high, total = int(flat.min()), int(flat.max()), self._table_rows
         require(0 <= low and high < total, f"row ids in [0, {total})", lowest=low, highest=high)
-        shard_of = np.searchsorted(self._starts, flat, side="right") - 1
-        positions = flat - self._starts[shard_of]
+        shard_of = np.searchsorted(self.starts, flat, side="right") - 1
+        positions = flat - self.starts[shard_of]
+        if self._mapped.absent(shard_of):
+            self._map(shard_of)
         for shard in np.unique(shard_of[self._quarantines[shard_of]]):
             inside = shard_of == shard
             positions[inside] = self._position(int(shard), flat[inside])
-        if self._mapped.absent(shard_of):
-            self._map(shard_of)
         stored = self._mapped.take(shard_of, positions)
         # NumPy converts half precision one value at a time.
         vectors: npt.NDArray[np.float32] = torch.from_numpy(stored).float().numpy()
         return vectors.reshape(*rows.shape, self.dim)
+
+    def expect(self, rows_N2: IntArray) -> None:
+        """Learn which rows are read next; shards that are on the disk need no preparation.
+
+        Args:
+            rows_N2: The first and the last row of each run of rows.
+        """
+
+    def _check_files(self) -> None:
+        for shard in self._shards:
+            problem = _size_problem(self.folder, shard)
+            if problem:
+                raise Hindered(f"a store's shards must be complete, but {problem}. {_REBUILD}")
 
     def _position(self, index: int, rows: IntArray) -> IntArray:
         """Return the position of each row in a shard with gaps."""
@@ -127,27 +142,99 @@ class StoreReader:
         with self._mapping:
             for index in self._mapped.absent(shards):
                 # Once per shard and process, when its bytes are needed in memory anyway.
-                intact(self.folder / self._shards[index]["name"])
-                values = self._batch(index)["embedding"].flatten().to_numpy()
-                self._mapped.add(index, values.reshape(-1, self.dim))
+                intact(self._file(index))
+                self._add(index)
+
+    def _add(self, index: int) -> None:
+        values = self._batch(index)["embedding"].flatten().to_numpy()
+        self._mapped.add(index, values.reshape(-1, self.dim))
+
+    def _file(self, index: int) -> Path:
+        return self.folder / str(self._shards[index]["name"])
 
     def _batch(self, index: int) -> Any:
-        return read_shard(self.folder / self._shards[index]["name"], self.dim, self.dtype)
+        return read_shard(self._file(index), self.dim, self.dtype)
 
 
-def open_store(workspace: Workspace, store: Store) -> StoreReader:
+class StreamedReader(StoreReader):
+    """A store of a remote, of which this node holds only the shards that are read now or next.
+
+    Whoever reads says with `expect` what comes next, which is fetched meanwhile; other shards are fetched
+    when they are read, and all others are let go then. One thread at a time may read.
+
+    Args:
+        shards: The files.
+    """
+
+    def __init__(self, shards: StreamedShards) -> None:
+        self._source = shards
+        self._expected: frozenset[int] = frozenset()
+        super().__init__(shards.folder)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return StreamedReader, (self._source,)
+
+    def expect(self, rows_N2: IntArray) -> None:
+        """Fetch the shards of some runs of rows in the background, and let go of all others.
+
+        Args:
+            rows_N2: The first and the last row of each run of rows.
+        """
+        first, last = (np.searchsorted(self.starts, rows_N2, side="right") - 1).T
+        self._hold(index for run in zip(first, last, strict=True) for index in range(run[0], run[1] + 1))
+
+    def _hold(self, indices: Iterable[int]) -> None:
+        in_order = [int(index) for index in indices]
+        wanted = frozenset(in_order)
+        if wanted != self._expected:
+            self._mapped.keep(wanted)
+            self._source.hold([self._shards[index]["name"] for index in in_order])
+            self._expected = wanted
+
+    def _check_files(self) -> None:
+        """Shards are compared with their checksums when they are fetched."""
+
+    def _map(self, shards: IntArray) -> None:
+        read = np.unique(shards)
+        if not self._expected.issuperset(read.tolist()):
+            self._hold(read)
+        for index in self._mapped.absent(shards):
+            self._add(index)
+
+    def _file(self, index: int) -> Path:
+        return self._source.path(self._shards[index]["name"])
+
+
+def open_store(workspace: Workspace, store: Store, *, streamed: bool = False) -> StoreReader:
     """Open a finished store.
+
+    Args:
+        workspace: Holds it, here or in its remote.
+        store: The store.
+        streamed: Whether a store that is not here is read from the remote, a few shards at a time; else it is
+            fetched whole.
 
     Raises:
         BadInput: It is unfinished, damaged, or of a different dtype than the plan's.
     """
-    reader = StoreReader(workspace.path(store))
+    remote = _streamed(workspace, store) if streamed else None
+    reader = remote or StoreReader(workspace.path(store))
     if reader.dtype != store.dtype:
         raise BadInput(
             f"A store must have the dtype that the plan names, {store.dtype}, but {reader.folder} has "
             f"{reader.dtype}. Remove it and build it again."
         )
     return reader
+
+
+def _streamed(workspace: Workspace, store: Store) -> StreamedReader | None:
+    """Read a store from the remote; None if it is here, or is not there."""
+    if workspace.remote is None or (workspace.place(store) / MANIFEST).exists():
+        return None
+    key = workspace.key(store)
+    if not workspace.remote.has(key):
+        return None
+    return StreamedReader(StreamedShards(workspace.remote, key, workspace.root / STREAMED / key))
 
 
 class StoreEnsembleReader:
@@ -176,6 +263,16 @@ class StoreEnsembleReader:
     def lacking(self) -> npt.NDArray[np.int64]:
         """int64, the row ids without a vector of some teacher, ascending."""
         return functools.reduce(np.union1d, (member.lacking for member in self._members))
+
+    @property
+    def starts(self) -> npt.NDArray[np.int64]:
+        """The first row of every shard of the teacher with the fewest, ascending."""
+        return min((member.starts for member in self._members), key=len)
+
+    def expect(self, rows_N2: IntArray) -> None:
+        """See `StreamedReader.expect`."""
+        for member in self._members:
+            member.expect(rows_N2)
 
     @functools.cached_property
     def rows(self) -> npt.NDArray[np.int64]:
@@ -224,8 +321,8 @@ class StoreMixReader:
         dims = sorted({part.dim for part in parts})
         require(len(dims) == 1, "the vectors of all sources must have one dimension", dimensions=dims)
         self.dim, self._parts = dims[0], list(parts)
-        ends = np.cumsum([0, *rows], dtype=np.int64)
-        self._starts, self._table_rows = ends[:-1], int(ends[-1])
+        self._ends = np.cumsum([0, *rows], dtype=np.int64)
+        self._starts, self._table_rows = self._ends[:-1], int(self._ends[-1])
 
     def __len__(self) -> int:
         """The number of rows that have a vector."""
@@ -237,6 +334,19 @@ class StoreMixReader:
         return np.concatenate(
             [part.lacking + start for part, start in zip(self._parts, self._starts, strict=True)]
         )
+
+    @property
+    def starts(self) -> npt.NDArray[np.int64]:
+        """The first row of every shard, ascending."""
+        return np.concatenate(
+            [part.starts + start for part, start in zip(self._parts, self._starts, strict=True)]
+        )
+
+    def expect(self, rows_N2: IntArray) -> None:
+        """See `StreamedReader.expect`."""
+        for part, start, end in zip(self._parts, self._starts, self._ends[1:], strict=True):
+            here_N2 = rows_N2[(rows_N2[:, 1] >= start) & (rows_N2[:, 0] < end)]
+            part.expect(np.clip(here_N2, start, end - 1) - start)
 
     @functools.cached_property
     def rows(self) -> npt.NDArray[np.int64]:
@@ -264,22 +374,28 @@ VectorReader = StoreReader | StoreEnsembleReader | StoreMixReader
 """Reads the vectors of rows: ``dim``, ``rows`` and ``lacking``, their number, and ``gather``."""
 
 
-def open_vectors(workspace: Workspace, store: AnyStore) -> VectorReader:
+def open_vectors(workspace: Workspace, store: AnyStore, *, streamed: bool = False) -> VectorReader:
     """Open a finished store, those of several teachers, or a mix.
+
+    Args:
+        workspace: Holds them, here or in its remote.
+        store: What to open.
+        streamed: See `open_store`.
 
     Raises:
         BadInput: See `open_store`.
     """
     if isinstance(store, StoreMix):
-        parts = [_open_table(workspace, part) for part in store.parts]
+        parts = [_open_table(workspace, part, streamed) for part in store.parts]
         return StoreMixReader(parts, [rows for rows, _ in store.roles])
-    return _open_table(workspace, store)
+    return _open_table(workspace, store, streamed)
 
 
-def _open_table(workspace: Workspace, store: TableStore) -> StoreReader | StoreEnsembleReader:
+def _open_table(workspace: Workspace, store: TableStore, streamed: bool) -> StoreReader | StoreEnsembleReader:
     if isinstance(store, StoreEnsemble):
-        return StoreEnsembleReader([open_store(workspace, member) for member in store.members], store.weights)
-    return open_store(workspace, store)
+        members = [open_store(workspace, member, streamed=streamed) for member in store.members]
+        return StoreEnsembleReader(members, store.weights)
+    return open_store(workspace, store, streamed=streamed)
 
 
 def read_shard(path: Path, dim: int, dtype: str) -> Any:

@@ -14,7 +14,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stillhouse.core.artifacts import FETCHING, MANIFEST, Workspace, locked, read_json, read_manifest, remove
+from stillhouse.core.artifacts import (
+    FETCHING,
+    MANIFEST,
+    STREAMED,
+    Workspace,
+    locked,
+    read_json,
+    read_manifest,
+    remove,
+)
 from stillhouse.core.errors import BadInput, is_refused
 from stillhouse.core.integrity import damage_of
 from stillhouse.plan.data import Collection as RetrievalCollection
@@ -22,7 +31,7 @@ from stillhouse.plan.data import Store, TextTable, TokenTable
 
 DAY_SECONDS = 86_400.0
 _READ_BY_STAGES = ("examples", "collections", "stages")
-_NOT_PLANS = {Store.kind, TokenTable.kind, TextTable.kind, RetrievalCollection.kind, FETCHING}
+_NOT_PLANS = {Store.kind, TokenTable.kind, TextTable.kind, RetrievalCollection.kind, FETCHING, STREAMED}
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,9 @@ import numpy.typing as npt
 
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.types import IntArray, TextwiseObjective
+from stillhouse.plan.data import AllRows
 from stillhouse.plan.stage import TEXTS_TOGETHER, Stage
-from stillhouse.training.sampler import Order
+from stillhouse.training.sampler import ExampleOrder, Order, ShardOrder
 from stillhouse.training.table import TrainingTable
 from stillhouse.training.teacher_space import dim_of
 
@@ -39,7 +40,7 @@ class Batching:
     """
 
     def __init__(self, stage: Stage, table: TrainingTable) -> None:
-        self.stage, self.order = stage, Order(len(table), stage.seed)
+        self.stage, self.order = stage, _order(stage, table)
         self.steps = stage.steps
         self._cached: tuple[int, list[IntArray]] | None = None
         if not stage.by_length:
@@ -58,20 +59,35 @@ class Batching:
         stage = self.stage
         if not stage.by_length:
             return self.order.take(step * stage.batch_size, stage.batch_size)
-        if stage.batch_tokens:
-            window = int(np.searchsorted(self._firsts, step, side="right")) - 1
-            place = step - int(self._firsts[window])
-        else:
-            window, place = divmod(step, self.span // stage.batch_size)
+        window, place = self._window_of(step)
         if self._cached is None or self._cached[0] != window:
             self._cached = (window, self._made(window))
         return self._cached[1][place]
+
+    def ahead(self, step: int) -> IntArray | None:
+        """Return what a step and those after it read of the teacher's shards.
+
+        Returns:
+            The first and the last example of each shard, (N, 2); None where shards are not read by windows.
+        """
+        if not isinstance(self.order, ShardOrder):
+            return None
+        if not self.stage.by_length:
+            return self.order.runs(self.examples_after(step), self.stage.batch_size)
+        return self.order.runs(self._window_of(step)[0] * self.span, self.span)
 
     def examples_after(self, step: int) -> int:
         """Number of examples that the first steps read."""
         if not self.stage.batch_tokens:
             return step * self.stage.batch_size
         return int(self._ends[step - 1]) if step else 0
+
+    def _window_of(self, step: int) -> tuple[int, int]:
+        """The window of lengths of a step, and its place there."""
+        if not self.stage.batch_tokens:
+            return divmod(step, self.span // self.stage.batch_size)
+        window = int(np.searchsorted(self._firsts, step, side="right")) - 1
+        return window, step - int(self._firsts[window])
 
     def _made(self, window: int) -> list[IntArray]:
         """The batches of a window, in the order in which they are read."""
@@ -93,6 +109,12 @@ class Batching:
         return [made[place] for place in order]
 
 
+def _order(stage: Stage, table: TrainingTable) -> ExampleOrder:
+    if stage.shard_window and table.stores:
+        return ShardOrder(table.shard_starts(), len(table), stage.seed, stage.shard_window)
+    return Order(len(table), stage.seed)
+
+
 def _span(stage: Stage) -> int:
     """Number of examples of a window: whole batches."""
     if stage.batch_tokens:
@@ -111,6 +133,32 @@ def _cuts(lengths_N: IntArray, most: int) -> npt.NDArray[np.int64]:
             texts, padded_to = 0, int(length)
         texts += TEXTS_TOGETHER
     return np.array(cuts, np.int64)
+
+
+def check_sharding(plan: Stage) -> None:
+    """Refuse windows of shards for a plan whose stages do not read all rows of their texts.
+
+    Args:
+        plan: The last stage of a plan that was asked for them.
+
+    Raises:
+        BadInput: With the stage.
+    """
+    asked = [stage for stage in plan.chain() if stage.shard_window and stage.stores]
+    require(
+        bool(asked),
+        "windows of shards (budget.shard_window) must have a stage that reads a teacher's vectors",
+        stages=[stage.label for stage in plan.chain()],
+        remedy="Leave the field out.",
+    )
+    for stage in asked:
+        require(
+            isinstance(stage.examples.origin, AllRows),
+            "windows of shards (budget.shard_window) must be of all rows of the texts",
+            stage=stage.label,
+            examples=stage.examples.label,
+            remedy="Leave the field out: such examples are few.",
+        )
 
 
 def check_batching(plan: Stage, teacher_dim: int) -> None:

@@ -40,6 +40,11 @@ class EveryRow:
         ids: npt.NDArray[np.int64] = places + np.searchsorted(self._kept_before, places, side="right")
         return ids
 
+    def places_of(self, ids: IntArray) -> npt.NDArray[np.int64]:
+        """Return how many ids are smaller than each of some."""
+        places: npt.NDArray[np.int64] = ids - np.searchsorted(self._lacking, ids)
+        return places
+
     def without(self, lacking: IntArray) -> "EveryRow":
         """The same without further rows; ids that are left out already may be among them."""
         return EveryRow(self._rows, np.union1d(self._lacking, lacking))

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 from stillhouse.core.distributed import rank, world_size
 from stillhouse.core.errors import require
@@ -9,6 +10,8 @@ from stillhouse.core.types import Batch, IntArray
 from stillhouse.plan.stage import TEXTS_TOGETHER, Stage
 from stillhouse.training.batching import Batching
 from stillhouse.training.table import TrainingTable, on_device, pinned
+
+T = TypeVar("T")
 
 
 def batches(
@@ -22,11 +25,16 @@ def batches(
     made = batching or Batching(stage, table)
     on_gpu = device.startswith("cuda")
 
-    def indices() -> Iterator[IntArray]:
+    def indices() -> Iterator[tuple[IntArray | None, IntArray]]:
         for step in range(first_step, made.steps):
-            yield from made.rows(step).reshape(stage.accumulate, world_size(), -1)[:, rank()]
+            ahead = made.ahead(step)
+            for chosen in made.rows(step).reshape(stage.accumulate, world_size(), -1)[:, rank()]:
+                yield ahead, chosen
 
-    def collate(chosen: IntArray) -> Batch:
+    def collate(item: tuple[IntArray | None, IntArray]) -> Batch:
+        ahead, chosen = item
+        if ahead is not None:
+            table.expect(ahead)
         return pinned(table.batch(chosen)) if on_gpu else table.batch(chosen)
 
     for batch in prefetched(collate, indices()):
@@ -58,7 +66,7 @@ def rank_share(stage: Stage) -> int:
     return stage.batch_size // parts
 
 
-def prefetched(make: Callable[[IntArray], Batch], items: Iterator[IntArray]) -> Iterator[Batch]:
+def prefetched(make: Callable[[T], Batch], items: Iterator[T]) -> Iterator[Batch]:
     """Compute ``map(make, items)``, the next result in a thread while the caller uses the current one."""
     with ThreadPoolExecutor(1, thread_name_prefix="prefetch") as pool:
         ahead = None

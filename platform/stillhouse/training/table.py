@@ -46,6 +46,15 @@ class TeacherColumn(Protocol):
         """The rows that have no vector, ascending."""
         ...
 
+    @property
+    def starts(self) -> IntArray:
+        """The first row of every shard, ascending."""
+        ...
+
+    def expect(self, rows_N2: IntArray) -> None:
+        """Learn which rows are read next, by the first and the last of each run."""
+        ...
+
     def gather(self, rows: IntArray) -> FloatArray:
         """Return the float32 teacher vectors of some rows."""
         ...
@@ -101,6 +110,27 @@ class TrainingTable:
         (column,) = self.rows
         assert self.rows[column].ndim == 1, "each example is one text"
         return self.tokens[column].lengths_of(self.rows[column][examples])
+
+    def shard_starts(self) -> IntArray:
+        """Return the first example of every shard of the teacher's vectors, where examples are all rows.
+
+        Where several columns have vectors, the shards are those of the first.
+        """
+        column, store = next(iter(self.stores.items()))
+        ids = self.rows[column]
+        starts = (
+            ids.places_of(store.starts) if isinstance(ids, EveryRow) else np.searchsorted(ids, store.starts)
+        )
+        return np.unique(starts[starts < len(self)])
+
+    def expect(self, runs_N2: IntArray) -> None:
+        """Tell the stores which examples are read next.
+
+        Args:
+            runs_N2: The first and the last example of each run of examples.
+        """
+        for column, store in self.stores.items():
+            store.expect(self.rows[column][runs_N2])
 
     def teacher_blocks(self, rows: int = 4096) -> dict[str, Iterator[FloatArray]]:
         """Iterate over each store's vectors of the training rows, in order, to fit an objective to them."""
@@ -276,7 +306,10 @@ def open_table(
     table = TrainingTable(
         _row_ids(workspace, stage.examples),
         _opened(workspace, stage, student),
-        {column: open_vectors(workspace, store) for column, store in stage.stores.items()},
+        {
+            column: open_vectors(workspace, store, streamed=stage.shard_window > 0)
+            for column, store in stage.stores.items()
+        },
         open_values(workspace, stage.examples),
         _opened(workspace, stage, live) if live is not None else None,
     )

@@ -269,6 +269,7 @@ def _training(sample: Sample, stage: Stage, seconds: float) -> StageRate:
         soup=0,
         start_from=None,
         keeps_objective=False,
+        shard_window=0,
     )
     with tempfile.TemporaryDirectory(prefix="stillhouse-") as folder:
         began, ended = time.time(), [0.0]
@@ -315,6 +316,10 @@ class _Vectors:
         self.dim = dim
         drawn = np.random.default_rng(0).standard_normal((rows, dim), dtype=np.float32)
         self._vectors = drawn / np.linalg.norm(drawn, axis=1, keepdims=True)
+        self.starts: IntArray = np.zeros(1, np.int64)
+
+    def expect(self, rows_N2: IntArray) -> None:
+        """They are here."""
 
     def gather(self, rows: IntArray) -> FloatArray:
         """Return those of some rows."""

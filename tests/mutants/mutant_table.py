@@ -1187,11 +1187,6 @@ DATA = [
         "teachers/test_streamed_shards.py",
         ("if path.exists():", "if True:", "whoever had the lock is believed to have fetched"),
         ("        _remove_unheld(folder)\n", "", "what killed processes held stays"),
-        (
-            "            _release(self._held.pop(name))",
-            "            self._held.pop(name)",
-            "nothing is let go",
-        ),
         ("last=let_go", "last=fetched", "the last reader leaves the file"),
     ),
     *mistakes(
@@ -1567,7 +1562,7 @@ DATA = [
             "rows after a quarantined one are shifted",
         ),
         (
-            'intact(self.folder / self._shards[index]["name"])',
+            "intact(self._file(index))",
             "pass",
             "an altered shard is read",
         ),
@@ -1847,7 +1842,7 @@ TRAINING = [
     *mistakes(
         "plan/setting.py",
         LENGTHS,
-        ("**({} if finetunes else lengths),", "**lengths,", "pairs go by length"),
+        ("**({} if finetunes else order),", "**order,", "pairs go by length"),
     ),
     *mistakes(
         "experiments/experiment.py",
@@ -2132,8 +2127,8 @@ TRAINING = [
         "training/sampler.py",
         "training/test_sampler.py",
         (
-            "np.random.default_rng((self.seed, epoch, window))",
-            "np.random.default_rng((self.seed, window))",
+            "within = np.random.default_rng((self.seed, epoch, window))",
+            "within = np.random.default_rng((self.seed, window))",
             "every epoch has one order",
         ),
         (

@@ -52,6 +52,13 @@ def part(*numbers: int) -> list[str]:
     return [f"part-{number:05d}.arrow" for number in numbers]
 
 
+def mapped(workspace: Workspace) -> set[str]:
+    """The shards of a node's folder that this process maps, as Linux tells."""
+    maps = Path("/proc/self/maps")
+    lines = maps.read_text().splitlines() if maps.exists() else []
+    return {Path(line.removesuffix(" (deleted)")).name for line in lines if str(workspace.root) in line}
+
+
 def opened(workspace: Workspace, store: Store) -> StreamedReader:
     reader = open_store(workspace, store, streamed=True)
     assert isinstance(reader, StreamedReader)
@@ -81,6 +88,7 @@ def test_vectors_are_those_of_the_store_and_few_shards_are_held(
         np.testing.assert_array_equal(reader.gather(np.array(rows)), whole.gather(np.array(rows)))
         held = part(*{row // 10 for row in rows})
         assert settled(lambda held=held: shards(here, store) == sorted(held))  # type: ignore[misc]
+        assert mapped(here) <= set(held), "a file that is removed takes room as long as it is mapped"
     assert fetched[2:].count("part-00000.arrow") == 1, "what is held is not fetched again"
     assert not (here.place(store) / MANIFEST).exists() and here.finished(store), "nothing was fetched whole"
 

@@ -274,6 +274,8 @@ def test_windows_of_shards_count_examples_that_have_vectors() -> None:
     rows = TrainingTable({"text": EveryRow(200)}, {"text": Words(200)}, {"text": vectors})
     assert rows.shard_starts().tolist() == [0, 28, 57, 86, 116, 146]
     assert rows.rows["text"][rows.shard_starts()].tolist() == [1, 30, 61, 120, 150, 180]
+    rows.expect(np.array([[28, 56], [165, 165]]))
+    assert vectors.expected == [[[30, 59], [199, 199]]]
     plan = plan_of(shard_window=2)
     assert set(np.concatenate(read(plan, rows)).tolist()) == set(range(166))
 

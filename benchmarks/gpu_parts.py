@@ -76,6 +76,10 @@ class MadeVectors:
         self.dim = dim
         drawn = np.random.default_rng(0).standard_normal((rows, dim), np.float32)
         self._vectors = drawn / np.linalg.norm(drawn, axis=1, keepdims=True)
+        self.starts: IntArray = np.zeros(1, np.int64)
+
+    def expect(self, rows_N2: IntArray) -> None:
+        """They are here."""
 
     def gather(self, rows: IntArray) -> FloatArray:
         """As a store reader's."""

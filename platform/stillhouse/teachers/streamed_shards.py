@@ -47,7 +47,7 @@ class StreamedShards:
         _remove_unheld(folder)
         self._held: _Held = {}
         self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="shards")
-        self._finalizer = weakref.finalize(self, _let_go, self._held, self._pool)
+        weakref.finalize(self, _let_go, self._held, self._pool)
 
     def __reduce__(self) -> tuple[type["StreamedShards"], tuple[Remote, str, Path]]:
         return StreamedShards, (self._remote, self._key, self.folder)
@@ -70,10 +70,6 @@ class StreamedShards:
         """
         self._held[name].result()
         return self.folder / name
-
-    def close(self) -> None:
-        """Let go of all shards."""
-        self._finalizer()
 
 
 def _take(path: Path, fetch: functools.partial[None]) -> contextlib.ExitStack:

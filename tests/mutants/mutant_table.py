@@ -1222,8 +1222,8 @@ DATA = [
         "core/artifacts.py",
         "teachers/test_streamed_shards.py",
         (
-            "found = self.place if large else self.path",
-            "found = self.path",
+            "is_whole(self.place(artifact), contents=False)",
+            "is_whole(self.path(artifact), contents=False)",
             "stores are fetched to be looked for",
         ),
     ),
@@ -2812,8 +2812,8 @@ REMOTES = [
             "what a killed maker left stays beside what is fetched",
         ),
         (
-            "        if whole:\n            self.publish(artifact)",
-            "        if whole:\n            self.key(artifact)",
+            "        if self._is_whole(artifact):\n            self.publish(artifact)",
+            "        if self._is_whole(artifact):\n            self.key(artifact)",
             "what a killed process finished but did not publish never is",
         ),
     ),

@@ -212,16 +212,18 @@ class Workspace:
         again. Stores may be larger than memory and than this disk: they are fetched, and their shards
         compared, when they are first read. What is finished here but not in the remote is published.
         """
-        large = artifact.kind in _LARGE
-        found = self.place if large else self.path
-        whole = is_whole(found(artifact), contents=not large)
-        if not whole and self.remote is not None:
-            if large:
-                return self.remote.has(self.key(artifact))
-            whole = is_whole(self.path(artifact), contents=True)
-        if whole:
+        if self._is_whole(artifact):
             self.publish(artifact)
-        return whole
+            return True
+        if self.remote is None:
+            return False
+        return self.remote.has(self.key(artifact)) if artifact.kind in _LARGE else self._is_whole(artifact)
+
+    def _is_whole(self, artifact: Artifact) -> bool:
+        """Whether the artifact is here, or was fetched, and undamaged; stores are not fetched for it."""
+        if artifact.kind in _LARGE:
+            return is_whole(self.place(artifact), contents=False)
+        return is_whole(self.path(artifact), contents=True)
 
     def publish(self, artifact: Artifact) -> None:
         """Publish a finished artifact, unless there is no remote or it is there.

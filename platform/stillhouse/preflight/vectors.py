@@ -150,7 +150,7 @@ def _compared(
     planned: Planned, store: Store, run: TeacherRun, until: float
 ) -> tuple[npt.NDArray[np.float64], list[int]]:
     """Cosines of stored and computed vectors, and the rows."""
-    reader = open_store(planned.workspace, store)
+    reader = open_store(planned.workspace, store, streamed=True)
     count = ASKED if isinstance(store.teacher, Endpoint) else ROWS
     rows, texts = sample_of(planned.workspace, store.texts, count)
     kept = np.isin(rows, reader.rows)

@@ -1,6 +1,6 @@
 """The order of the examples: a pure function of (seed, epoch), so that resuming needs a position alone."""
 
-from typing import Protocol
+from abc import ABC, abstractmethod
 
 import numpy as np
 
@@ -10,15 +10,48 @@ from stillhouse.core.types import IntArray
 PLAIN = 1_000_000
 
 
-class ExampleOrder(Protocol):
-    """An endless walk over the rows of a table with random access to any part of it."""
+class ExampleOrder(ABC):
+    """An endless walk over the rows of a table in shuffled windows, with random access to any part of it.
+
+    Args:
+        rows: Number of rows of the table.
+        seed: Seed of the shuffling.
+
+    Raises:
+        BadInput: There are no rows.
+    """
+
+    def __init__(self, rows: int, seed: int) -> None:
+        require(rows >= 1, "examples >= 1", examples=rows, remedy="No example has all of its vectors.")
+        self.rows, self.seed = rows, seed
+        self._cached: tuple[tuple[int, int], IntArray] | None = None
 
     def take(self, position: int, count: int) -> IntArray:
         """Return ``count`` rows from ``position`` on, counted over all epochs and across their ends."""
-        ...
+        parts = []
+        while count > 0:
+            epoch, window, offset = self._place(position)
+            part = self._window(epoch, window)[offset : offset + count]
+            parts.append(part)
+            position, count = position + len(part), count - len(part)
+        return np.concatenate(parts)
+
+    @abstractmethod
+    def _place(self, position: int) -> tuple[int, int, int]:
+        """The epoch and the window of a position, and the offset in that window."""
+
+    @abstractmethod
+    def _shuffled(self, epoch: int, window: int) -> IntArray:
+        """The rows of a window in the order in which they are read."""
+
+    def _window(self, epoch: int, window: int) -> IntArray:
+        if self._cached is None or self._cached[0] != (epoch, window):
+            self._cached = None  # A window may be large: never hold two.
+            self._cached = ((epoch, window), self._shuffled(epoch, window))
+        return self._cached[1]
 
 
-class Order:
+class Order(ExampleOrder):
     """An endless shuffled walk over the rows of a table with random access to any part of it.
 
     With up to ``plain`` rows an epoch is one permutation. In larger tables contiguous blocks are shuffled,
@@ -36,26 +69,13 @@ class Order:
     def __init__(
         self, rows: int, seed: int, *, plain: int = PLAIN, block: int = 4096, window: int = 64
     ) -> None:
-        require(rows >= 1, "examples >= 1", examples=rows, remedy="No example has all of its vectors.")
-        self.rows, self.seed, self.block = rows, seed, block
+        super().__init__(rows, seed)
+        self.block = block
         self.span = rows if rows <= plain else block * window
-        self._cached: tuple[tuple[int, int], IntArray] | None = None
 
-    def take(self, position: int, count: int) -> IntArray:
-        """Return ``count`` rows from ``position`` on, counted over all epochs and across their ends."""
-        parts = []
-        while count > 0:
-            epoch, offset = divmod(position, self.rows)
-            window, start = divmod(offset, self.span)
-            part = self._window(epoch, window)[start : start + count]
-            parts.append(part)
-            position, count = position + len(part), count - len(part)
-        return np.concatenate(parts)
-
-    def _window(self, epoch: int, window: int) -> IntArray:
-        if self._cached is None or self._cached[0] != (epoch, window):
-            self._cached = ((epoch, window), self._shuffled(epoch, window))
-        return self._cached[1]
+    def _place(self, position: int) -> tuple[int, int, int]:
+        epoch, offset = divmod(position, self.rows)
+        return epoch, *divmod(offset, self.span)
 
     def _shuffled(self, epoch: int, window: int) -> IntArray:
         within = np.random.default_rng((self.seed, epoch, window))
@@ -70,7 +90,7 @@ class Order:
         return within.permutation(rows[rows < self.rows])
 
 
-class ShardOrder:
+class ShardOrder(ExampleOrder):
     """An endless shuffled walk over the rows of a table that needs few shards of it at a time.
 
     Every epoch permutes the shards. Windows of consecutive ones are read one after the other, and the rows of
@@ -84,22 +104,11 @@ class ShardOrder:
     """
 
     def __init__(self, starts: IntArray, rows: int, seed: int, together: int) -> None:
-        require(rows >= 1, "examples >= 1", examples=rows, remedy="No example has all of its vectors.")
+        super().__init__(rows, seed)
         assert together >= 1 and starts[0] == 0, "every row is in a shard, and every window has one"
-        self.rows, self.seed, self.together = rows, seed, together
+        self.together = together
         self._runs_S2 = np.stack([starts, np.append(starts[1:], rows) - 1], axis=1)
         self._epoch: tuple[int, IntArray, IntArray] | None = None
-        self._cached: tuple[tuple[int, int], IntArray] | None = None
-
-    def take(self, position: int, count: int) -> IntArray:
-        """Return ``count`` rows from ``position`` on, counted over all epochs and across their ends."""
-        parts = []
-        while count > 0:
-            epoch, window, offset = self._place(position)
-            part = self._window(epoch, window)[offset : offset + count]
-            parts.append(part)
-            position, count = position + len(part), count - len(part)
-        return np.concatenate(parts)
 
     def runs(self, position: int, count: int) -> IntArray:
         """Return the shards of the window at a position and of the next one, or of all until ``count`` rows.
@@ -114,7 +123,6 @@ class ShardOrder:
         return np.concatenate([self._runs_of(epoch, window) for epoch, window, _ in places])
 
     def _place(self, position: int) -> tuple[int, int, int]:
-        """The epoch and the window of a position, and the offset in that window."""
         epoch, offset = divmod(position, self.rows)
         ends = self._shards_of(epoch)[1]
         window = int(np.searchsorted(ends, offset, side="right"))
@@ -137,11 +145,7 @@ class ShardOrder:
             self._epoch = (epoch, shards, ends[last])
         return self._epoch[1:]
 
-    def _window(self, epoch: int, window: int) -> IntArray:
-        if self._cached is None or self._cached[0] != (epoch, window):
-            self._cached = None  # A window may be large: never hold two.
-            runs = [np.arange(first, last + 1) for first, last in self._runs_of(epoch, window)]
-            rows = np.concatenate(runs)
-            np.random.default_rng((self.seed, epoch, window)).shuffle(rows)
-            self._cached = ((epoch, window), rows)
-        return self._cached[1]
+    def _shuffled(self, epoch: int, window: int) -> IntArray:
+        rows = np.concatenate([np.arange(first, last + 1) for first, last in self._runs_of(epoch, window)])
+        np.random.default_rng((self.seed, epoch, window)).shuffle(rows)
+        return rows

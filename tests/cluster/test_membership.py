@@ -87,7 +87,9 @@ def wait_for(condition: Callable[[], bool], seconds: float = 60.0) -> None:
 
 
 @pytest.mark.long
-def test_real_raylets_come_and_go(capsys: pytest.CaptureFixture[str]) -> None:
+def test_real_raylets_come_and_go(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     import ray
     from ray.cluster_utils import Cluster
 
@@ -100,7 +102,9 @@ def test_real_raylets_come_and_go(capsys: pytest.CaptureFixture[str]) -> None:
 
     joined: list[Any] = []
     with tempfile.TemporaryDirectory(prefix="m") as short:
-        cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "temp_dir": short})
+        # Ray writes the cluster's address below this folder, and does not make the one of the machine.
+        monkeypatch.setenv("RAY_TMPDIR", short)
+        cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
         try:
             ray.init(address=cluster.address, logging_level="ERROR", log_to_driver=False)
             with nodes_watched(joined.append, every_s=0.2):

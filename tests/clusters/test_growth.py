@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -70,17 +71,22 @@ def test_a_trial_leaves_a_node_that_is_drained(
     (tmp_path / "words.txt").write_text("\n".join(sentences(2000)))
     cluster.allow(1)
 
-    def begun(root: str) -> Command:
+    def begun() -> Command:
         words = (
             f"sweep mse --corpus {tmp_path}/words.txt --teacher {tiny_model} --layers [0] --sentences 0 "
             "--max-length 16 --distil-budget 400000 --trials 1 --scheduler none --concurrency 1 "
-            f"--address {cluster.address} --root {tmp_path}/{root}"
+            f"--address {cluster.address} --root {tmp_path}/runs --json {tmp_path}/r.json"
         )
         return Command(words.split(), tmp_path / "elsewhere", cluster.client)
 
-    calm = begun("calm")
-    assert calm.process.wait(300) == 0, calm.said
-    sweep = begun("disturbed")
+    undisturbed = begun()
+    assert undisturbed.process.wait(600) == 0, undisturbed.said
+    weights = _weights(tmp_path / "runs")
+    (trial,) = json.loads((tmp_path / "r.json").read_text())["trials"]
+    # The same sweep once more: the students of its baseline are there, its trial is not.
+    shutil.rmtree(tmp_path / "runs" / "sweeps")
+    shutil.rmtree(tmp_path / "runs" / "stages" / trial["attributes"]["stage"])
+    sweep = begun()
     sweep.wait_for(r"trial 0: [1-9][0-9,]* examples", 240)
     (node,) = _asked(
         cluster, "[n['NodeID'] for n in ray.nodes() if n['Alive'] and n['Resources'].get('CPU')]"
@@ -94,7 +100,7 @@ def test_a_trial_leaves_a_node_that_is_drained(
     # A node that has nothing to do any more may go between two looks.
     assert re.search(r"is about to go in|has gone, as was announced", sweep.said), sweep.said
     assert "trial 0: its node is about to go; it continues from its checkpoint on another" in sweep.said
-    assert _weights(tmp_path / "disturbed") == _weights(tmp_path / "calm")
+    assert _weights(tmp_path / "runs") == weights
 
 
 def _asked(cluster: GrowingCluster, question: str) -> Any:

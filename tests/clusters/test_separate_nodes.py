@@ -16,6 +16,8 @@ from s3_server import CREDENTIALS, needs_moto, new_bucket  # type: ignore[import
 from separate_nodes import Cluster, Job, Loss, cluster_of_separate_nodes  # type: ignore[import-not-found]
 from small_experiment import sentences  # type: ignore[import-not-found]
 
+from stillhouse.core.remotes import remote_at
+
 pytestmark = [pytest.mark.ray, pytest.mark.long, needs_moto]  # `make cluster-test` runs it.
 TRIALS = 3
 TEXTS = 120_000
@@ -99,8 +101,12 @@ def test_nodes_and_then_the_whole_cluster_are_lost(team: Team, short: Path) -> N
         undisturbed = team.sweep(cluster, "calm", calm)
         assert undisturbed.wait() == 0, undisturbed.said
         assert "tokenising words-train: " in undisturbed.said, "by the nodes, before the first trial"
-        # The head has no CPU, and tests nothing.
-        assert undisturbed.said.count("on another node, since this one has less than a trial needs") == 2
+        # The head has no CPU: it tests, exports and draws nothing, and has what others wrote.
+        assert "what follows runs on another node, since this one has less" in undisturbed.said
+        remote = remote_at(calm)
+        assert remote is not None
+        brought = remote.listed("sweeps/calm")
+        assert brought is not None and {"export/model.safetensors", "figures/sweep.html"} <= brought.keys()
         sweep = team.sweep(cluster, "disturbed", disturbed)
         sweep.wait_for(r"embedding: [1-9]")
         embedding = Loss.of(sweep, "a node, while the teacher embeds", EMBEDDED)

@@ -3651,14 +3651,74 @@ GROWTH = [
         ("self.published.tell(examples)", "pass", "nobody tells how far a run with a remote is"),
     ),
     *mistakes(
+        "training/follower.py",
+        "training/test_follower.py::test_the_rate_is_that_of_the_log_however_seldom_it_has_lines",
+        (", at=max(now - ago, plan.since))", ")", "a rate is that of the looks, not of the log"),
+        ("max(now - ago, plan.since)", "now - ago", "what another process trained counts as this one's rate"),
+    ),
+    *mistakes(
+        "sweeps/room.py",
+        "sweeps/test_room.py",
+        ("if in_files or has_room_here(self._need):", "if True:", "a small head does everything"),
+        (
+            "if in_files or has_room_here",
+            "if has_room_here",
+            "vectors in files are looked for on another node",
+        ),
+        (
+            "dataclasses.replace(self._need, workers=1), 1)",
+            "self._need, 1)",
+            "a trial that only waits has room",
+        ),
+        ("if self._is_here or remote is None:", "if True:", "what another node wrote stays there"),
+        (
+            "        shutil.rmtree(folder, ignore_errors=True)\n        remote.fetch",
+            "        remote.fetch",
+            "old files stay",
+        ),
+        ("        remote.remove(key)\n", "", "the remote keeps what was on its way"),
+        (
+            "    finally:\n        shutil.rmtree(folder, ignore_errors=True)\n",
+            "    finally:\n        pass\n",
+            "the other node keeps what nobody looks for",
+        ),
+    ),
+    *mistakes(
+        "sweeps/costs.py",
+        "sweeps/test_room.py",
+        ("if key not in known}", "if key}", "every student is timed, and again"),
+        ("        write_note(path, known)\n", "", "what was timed is forgotten"),
+        (
+            'room.call("measuring the other students", _measured, unknown, context)',
+            "_measured(unknown, context)",
+            "students are timed on a machine of their own",
+        ),
+    ),
+    *mistakes(
         "sweeps/deliver.py",
         "sweeps/test_refit.py::test_the_refit_is_tested_beside_its_trial_exported_and_tracked",
-        ("if has_room_here(need) or any(", "if True or any(", "a small head measures all models"),
         (
-            "dataclasses.replace(need, workers=1), 1)",
-            "need, 1)",
-            "models are measured where a trial only waits",
+            'room.call("testing the models", _test_all, contenders, workspace)',
+            "_test_all(contenders, workspace)",
+            "a small head tests all models",
         ),
+        (
+            'room.fill("exporting the best student", export, _write_export, context, champion.stage, card)',
+            "_write_export(export, context, champion.stage, card)",
+            "a small head exports",
+        ),
+        (
+            'room.fill("drawing the figures", figures, _draw, ',
+            "_draw(figures, ",
+            "a small head draws",
+        ),
+    ),
+    *mistakes(
+        "preflight/space.py",
+        "preflight/test_examination.py::test_of_a_store_that_is_streamed_two_windows_of_shards_need_room",
+        ("min(rows, 2 * window * largest)", "min(rows, window * largest)", "one window is counted"),
+        ("max(0, shard_count(rows) - 1)", "0", "shards are as small as the first"),
+        ("if window else rows", "if not window else rows", "whole stores are taken for windows"),
     ),
     *mistakes(
         "cluster/resources.py",

@@ -21,6 +21,7 @@ from stillhouse.cli.main import main
 from stillhouse.core.artifacts import Workspace, read_json, sha256_of, write_json
 from stillhouse.core.errors import BadInput
 from stillhouse.core.integrity import with_own_sum
+from stillhouse.corpora.tables import ROWS_PER_SHARD
 from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.fields import as_mapping, changed, experiment_of, merged
@@ -432,6 +433,24 @@ def test_memory_that_does_not_suffice_is_an_error_and_the_teacher_is_not_run(
     findings = examine(healthy)
     assert concerns(findings) == [("memory", "error")]
     assert "were not checked" in of(findings, "vectors")[0].found
+
+
+def test_of_a_store_that_is_streamed_two_windows_of_shards_need_room(
+    healthy: Experiment, workspace: Workspace
+) -> None:
+    assert space.held_rows(1_000_000, 0) == 1_000_000
+    assert space.held_rows(1_000_000, 3) == 2 * 3 * ROWS_PER_SHARD
+    assert space.held_rows(2_000_000, 1) == 2 * 2 * ROWS_PER_SHARD, "later shards are larger"
+    assert space.held_rows(100, 3) == 100
+    teacher, method = healthy.teacher.resolve(), load_method("mse")
+    whole = sketched(method, method.PRESETS["paper"], healthy, workspace, teacher, "cpu")
+    many = changed(healthy, {"sentences.count": 30_000_000})
+    whole = dataclasses.replace(whole, experiment=many, is_read=False)
+    streamed = dataclasses.replace(whole, experiment=changed(many, {"budget.shard_window": 8}))
+    vectors = [
+        space.vector_bytes(rows, whole.setting.teacher_dim) for rows in (30_000_000, 256 * ROWS_PER_SHARD)
+    ]
+    assert space._stored_bytes(whole) - space._stored_bytes(streamed) == vectors[0] - vectors[1]
 
 
 def test_a_gpu_that_is_not_used_is_a_warning(

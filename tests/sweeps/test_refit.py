@@ -1,7 +1,6 @@
 """The best trials are trained again after the search, for longer and on all of the rows."""
 
 import dataclasses
-import pickle
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,7 +8,7 @@ from typing import Any
 import optuna
 import pytest
 from local_ray import local_ray  # type: ignore[import-not-found]
-from ray import cloudpickle
+from other_node import OtherNode  # type: ignore[import-not-found]
 
 from stillhouse.cluster import resources
 from stillhouse.cluster.resources import Need, has_room_here, largest_share
@@ -26,7 +25,7 @@ from stillhouse.search.observer import Observer, open_tracker
 from stillhouse.search.records import TrialRecord
 from stillhouse.search.space import Float, Space
 from stillhouse.search.trial import Context, follow
-from stillhouse.sweeps import deliver
+from stillhouse.sweeps import deliver, room
 from stillhouse.sweeps.contenders import Champion
 from stillhouse.sweeps.refit import chosen_student, refit
 from stillhouse.tracking.reading import read_runs
@@ -149,22 +148,6 @@ def test_the_shares_of_a_node(monkeypatch: pytest.MonkeyPatch) -> None:
         assert largest_share(own, 1) == own
 
 
-class OtherNode:
-    """A node of a cluster, as far as a function and what it is given must survive the way there.
-
-    Attributes:
-        used: The resources of every call.
-    """
-
-    def __init__(self) -> None:
-        self.used: list[Need] = []
-
-    def __call__(self, function: Any, *arguments: Any, need: Need) -> Any:
-        self.used.append(need)
-        there, given = pickle.loads(cloudpickle.dumps((function, arguments)))
-        return there(*given)
-
-
 def share_of_eight(need: Need, count: int) -> Need:
     return dataclasses.replace(need, cpus=8 / count)
 
@@ -181,9 +164,9 @@ def test_the_refit_is_tested_beside_its_trial_exported_and_tracked(
 ) -> None:
     """In a real database of MLflow."""
     node, need = OtherNode(), Need(workers=2, cpus=3)
-    monkeypatch.setattr(deliver, "has_room_here", lambda asked: not (small_head and asked == need))
-    monkeypatch.setattr(deliver, "largest_share", share_of_eight)
-    monkeypatch.setattr(deliver, "call", node)
+    monkeypatch.setattr(room, "has_room_here", lambda asked: not (small_head and asked == need))
+    monkeypatch.setattr(room, "largest_share", share_of_eight)
+    monkeypatch.setattr(room, "call", node)
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     (workspace.root / "mlflow.db").write_bytes(database.read_bytes())
     context = shorter(context)
@@ -219,7 +202,8 @@ def test_the_refit_is_tested_beside_its_trial_exported_and_tracked(
             space=Space("mse", {"learning_rate": Float(1e-7, 1e-2)}, fixed={"batch_size": 16}),
             refits=lambda: [refitted],
         )
-    assert node.used == [Need(workers=1, cpus=8)] * 2 * small_head, "the teacher on dev, all models on test"
+    steps = ["the teacher on dev", "all models on test", "the export", "the figures"]
+    assert node.used == [Need(workers=1, cpus=8)] * len(steps) * small_head
     champion, printed = report["champion"], capsys.readouterr().out
     assert champion["trial"] == 1 and champion["refitted"] and champion["dev"] == refitted.dev
     assert champion["weights_sha256"] == read_manifest(refitted.folder)["weights_sha256"]

@@ -45,12 +45,12 @@ def made(workspace: Workspace, stage: Stage, steps: int) -> None:
 def test_the_examples_of_all_stages_count(plan: Stage, workspace: Workspace) -> None:
     distil, finetune = plan.chain()
     total = distil.examples_seen + finetune.examples_seen
-    assert seen_of(plan, workspace) == (0, total)
+    assert seen_of(plan, workspace)[:2] == (0, total)
     made(workspace, distil, 2)
-    assert seen_of(plan, workspace) == (2 * distil.batch_size, total)
+    assert seen_of(plan, workspace)[:2] == (2 * distil.batch_size, total)
     write_manifest(workspace.path(distil), {})
     made(workspace, finetune, 1)
-    assert seen_of(plan, workspace) == (distil.examples_seen + finetune.batch_size, total)
+    assert seen_of(plan, workspace)[:2] == (distil.examples_seen + finetune.batch_size, total)
 
 
 def test_what_another_node_tells_counts_where_a_remote_is_all_that_is_shared(
@@ -93,6 +93,32 @@ def test_a_line_after_a_silence(
     seen = 2 * distil.batch_size
     left = duration((total - seen) / (seen / 32))
     assert capsys.readouterr().out == f"  trial 3: {seen} of {total:,} examples, 1 examples/s, {left} left\n"
+
+
+def test_the_rate_is_that_of_the_log_however_seldom_it_has_lines(
+    plan: Stage,
+    workspace: Workspace,
+    clock: list[float],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """With a line of the log every 65 s and a look every 20 s, 1 example/s was told to be 0.8 to 1.6."""
+    start = clock[0]
+    monkeypatch.setattr("stillhouse.training.metrics_log.time.time", lambda: 10_000 + clock[0])
+    stage = replace(next(iter(plan.chain())), budget=100_000)
+    made(workspace, stage, 400)
+    clock[0] += 1000  # Another process trained until here.
+    following = PlanFollower(workspace, every_s=20)
+    following.follow("trial 3", stage)
+    rates = []
+    for second in range(1, 601):
+        clock[0] = start + 1000 + second
+        if second % 65 == 0:
+            made(workspace, stage, 400 + 4 * second)
+        following.tell()
+        if line := capsys.readouterr().out:
+            rates.append(line.partition(" examples, ")[2].partition(" examples/s")[0])
+    assert rates == [""] * 3 + [str(4 * stage.batch_size)] * 27
 
 
 def test_a_plan_alone_has_a_bar_on_a_terminal(

@@ -286,16 +286,23 @@ class Progress:
         self.last = time.monotonic()
         self.seen: deque[tuple[float, int]] = deque()
 
-    def __call__(self, done: int, total: int | None) -> None:
-        """Show the progress if it is due, and always at the end; ``total`` is None if it is unknown."""
+    def __call__(self, done: int, total: int | None, *, at: float | None = None) -> None:
+        """Show the progress if it is due, and always at the end.
+
+        Args:
+            done: The amount.
+            total: Of how much; None if it is unknown.
+            at: When so much was done, on the monotonic clock; None for now.
+        """
         now, bar = time.monotonic(), on_terminal()
+        at = now if at is None else at
         if not self.seen:
-            self.seen.append((now, done))
+            self.seen.append((at, done))
         every_s = min(self.every_s, progress_bar.EVERY_S) if bar else self.every_s
         if done != total and now - self.last < every_s:
             return
         self.last = now
-        words = self._words(done, total, self._rate(now, done))
+        words = self._words(done, total, self._rate(at, done))
         if bar and done != total:
             _draw(self.what, done, total, words)
         else:
@@ -307,13 +314,13 @@ class Progress:
         of = "" if total is None else f" of {total:,}"
         return f"{done:,}{of} {self.unit}{speed}{left}"
 
-    def _rate(self, now: float, done: int) -> float:
+    def _rate(self, at: float, done: int) -> float:
         """The rate since the line before the last minute, or since the start."""
-        while len(self.seen) > 1 and self.seen[1][0] <= now - _MINUTE_S:
+        while len(self.seen) > 1 and self.seen[1][0] <= at - _MINUTE_S:
             self.seen.popleft()
         since, before = self.seen[0]
-        self.seen.append((now, done))
-        return (done - before) / max(now - since, 1e-9)
+        self.seen.append((at, done))
+        return (done - before) / max(at - since, 1e-9)
 
 
 def duration(seconds: float) -> str:

@@ -11,7 +11,7 @@ from stillhouse.core.artifacts import free_bytes
 from stillhouse.core.errors import BadInput
 from stillhouse.core.identity import Spec
 from stillhouse.core.machine import available_memory
-from stillhouse.corpora.tables import open_texts
+from stillhouse.corpora.tables import ROWS_PER_SHARD, open_texts, shard_count, shard_size
 from stillhouse.plan.data import Examples, FewerNegatives, Mined, Model, members_of, models_of
 from stillhouse.plan.stage import Stage
 from stillhouse.preflight.finding import ERROR, NOTE, WARNING, Finding
@@ -91,16 +91,28 @@ def _compared(check: str, needed: int, free: int, found: str, remedy: str) -> li
 
 
 def _stored_bytes(planned: Planned) -> int:
-    """Vectors that are not there yet, and the tokens of the texts to distil on."""
+    """Vectors that are not there yet, or the shards of them that are held, and the tokens to distil on."""
     dim, teachers = planned.setting.teacher_dim, len(members_of(planned.teacher))
-    missing = [store for store in planned.stores if not planned.workspace.finished(store)]
+    workspace, window = planned.workspace, planned.experiment.budget.shard_window
     if planned.is_read:
-        rows = sum(len(open_texts(planned.workspace, store.texts)) for store in missing)
+        needed = [store for store in planned.stores if window or not workspace.finished(store)]
+        rows = [len(open_texts(workspace, store.texts)) for store in needed]
     else:
-        rows = planned.rows * teachers
+        rows = [planned.rows] * teachers
     # Several teachers share the dimensions, and each has stores of its own.
-    tokens = planned.rows * planned.tokens_per_text
-    return int(vector_bytes(rows, dim / teachers) + token_bytes(planned.rows, tokens))
+    vectors = sum(vector_bytes(held_rows(count, window), dim / teachers) for count in rows)
+    return int(vectors + token_bytes(planned.rows, planned.rows * planned.tokens_per_text))
+
+
+def held_rows(rows: int, window: int) -> int:
+    """Rows of a store that a node holds at once.
+
+    Args:
+        rows: Rows of the store.
+        window: Shards that are mixed, of which two windows are held; 0 where the whole store is.
+    """
+    largest = shard_size(ROWS_PER_SHARD, max(0, shard_count(rows) - 1))
+    return min(rows, 2 * window * largest) if window else rows
 
 
 def vector_bytes(rows: int, dim: float) -> float:

@@ -8,10 +8,12 @@ from stillhouse.core.devices import usable_device
 from stillhouse.core.identity import fingerprint
 from stillhouse.core.notes import read_note, write_note
 from stillhouse.evaluation.cost import cost
+from stillhouse.plan.stage import Stage
 from stillhouse.reports.entries import COSTS
 from stillhouse.search.records import TrialRecord
 from stillhouse.search.trial import Context
 from stillhouse.sweeps.contenders import Champion
+from stillhouse.sweeps.room import Room
 from stillhouse.training.models import encoder_in
 
 _RUNS, _CALLS = 1, 20
@@ -23,6 +25,7 @@ def costs_of(
     measured: Mapping[str, float],
     context: Context,
     folder: Path,
+    room: Room,
 ) -> Iterator[tuple[TrialRecord, dict[str, float]]]:
     """Yield the finished trials with their costs, which depend on the student's architecture only.
 
@@ -32,18 +35,27 @@ def costs_of(
         measured: Costs of the champion.
         context: What all trials share.
         folder: The sweep's folder, where the costs of other architectures are kept.
+        room: Where they are measured, as the champion's were.
     """
-    workspace, path = context.workspace, folder / "costs.json"
+    path = folder / "costs.json"
     known: dict[str, dict[str, float]] = read_note(path, "The costs are measured again.") or {}
     known[fingerprint(champion.stage.student)] = {name: measured[name] for name in COSTS}
-    for record in records:
-        if record.state != "COMPLETE":
-            continue
-        stage = context.plan(dict(record.hyper_parameters))
-        key = fingerprint(stage.student)
-        if key not in known:
-            encoder: Any = encoder_in(workspace.path(stage), usable_device(context.where.device))
-            figures = cost(encoder, encoder.student, runs=_RUNS, calls=_CALLS)
-            known[key] = {name: figures[name] for name in COSTS}
-            write_note(path, known)
+    finished = [record for record in records if record.state == "COMPLETE"]
+    stages = [context.plan(dict(record.hyper_parameters)) for record in finished]
+    keys = [fingerprint(stage.student) for stage in stages]
+    unknown = {key: stage for key, stage in zip(keys, stages, strict=True) if key not in known}
+    if unknown:
+        known |= room.call("measuring the other students", _measured, unknown, context)
+        write_note(path, known)
+    for record, key in zip(finished, keys, strict=True):
         yield record, known[key]
+
+
+def _measured(stages: Mapping[str, Stage], context: Context) -> dict[str, dict[str, float]]:
+    """The costs of the students of some stages."""
+    found = {}
+    for key, stage in stages.items():
+        encoder: Any = encoder_in(context.workspace.path(stage), usable_device(context.where.device))
+        figures = cost(encoder, encoder.student, runs=_RUNS, calls=_CALLS)
+        found[key] = {name: figures[name] for name in COSTS}
+    return found

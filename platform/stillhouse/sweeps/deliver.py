@@ -1,14 +1,15 @@
 """The end of a sweep: the best student is tested against its teacher, exported and registered."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from torch import nn
 
-from stillhouse.cluster.resources import Need, call, has_room_here, largest_share
+from stillhouse.cluster.resources import Need
 from stillhouse.core.artifacts import Workspace, read_manifest, write_atomically, write_json
 from stillhouse.core.console import doing, say, warn
 from stillhouse.core.devices import usable_device
@@ -22,10 +23,10 @@ from stillhouse.evaluation.cost import cost, pairs_per_second
 from stillhouse.experiments.kinds.claims import Claims
 from stillhouse.experiments.preparation import Prepared
 from stillhouse.methods import load_method
-from stillhouse.plan.data import Teacher, VectorFiles, members_of
-from stillhouse.plan.setting import Setting
+from stillhouse.plan.data import Teacher
 from stillhouse.plan.stage import Stage
 from stillhouse.reports.figures import write_figures
+from stillhouse.reports.model_card import Card
 from stillhouse.reports.reuse import Reuse, reuse, reuse_table, reuse_table_markdown
 from stillhouse.reports.tables import (
     comparison_table,
@@ -63,11 +64,14 @@ from stillhouse.sweeps.export import (
 )
 from stillhouse.sweeps.findings import Findings, findings_of
 from stillhouse.sweeps.refit import chosen_student, refit_remark
+from stillhouse.sweeps.room import Room
 from stillhouse.sweeps.test_log import record_test_use
 from stillhouse.sweeps.verdict import Verdict, verdict_on
 from stillhouse.training.models import form_of
 
 _WHEREVER = Need()
+_COMPARED = 200
+"""Texts whose vectors are compared with those of the export."""
 
 
 def deliver(
@@ -89,15 +93,16 @@ def deliver(
 
     A champion that loses on the test split is exported but not registered, unless ``register_anyway``. What
     ``refits`` trains, once the trials have been printed, is delivered if it is better on dev. Models are
-    measured where one worker of ``need``, a trial's resources, has room.
+    measured and exported, and figures drawn, where one worker of ``need``, a trial's resources, has room.
 
     Returns:
         The content of `--json`. ``champion`` is None when no trial ran to its end.
     """
     workspace = context.workspace
+    room = Room(workspace, need, prepared.setting)
     say()
     champion = _choose(records, context, workspace)
-    teacher_dev = _teacher_dev(prepared, context, folder, champion, need)
+    teacher_dev = _teacher_dev(prepared, context, folder, champion, room)
     say(trial_table(records, context.quality, teacher_dev))
     reused = reuse((context.plan(dict(r.hyper_parameters)) for r in records if r.values), workspace)
     if reused:
@@ -119,8 +124,8 @@ def deliver(
     contenders = Contenders(champion, baseline.best(), prepared, context.where.device, before)
     if contenders.baseline is None:
         say("no baseline: it diverged with each of its learning rates.")
-    tested = _tested(contenders, workspace, folder, observer, need)
-    export, parity = _export(name, context, champion, tested, contenders, folder)
+    tested = _tested(contenders, workspace, folder, observer, room)
+    export, parity = _export(name, context, champion, tested, contenders, folder, room)
     verdict = verdict_on(tested, context.quality)
     say()
     say(comparison_table(tested))
@@ -137,10 +142,10 @@ def deliver(
         "registered_as": register_as if register_anyway or not verdict.loses else None,
         **findings.report(),
     }
-    for record, figures in costs_of(records, champion, tested["student"]["cost"], context, folder):
+    for record, figures in costs_of(records, champion, tested["student"]["cost"], context, folder, room):
         observer.costs(record, figures)
     observer.report(report, teacher_dev)
-    _track(observer, champion, report, teacher_dev, records, folder, verdict, findings)
+    _track(observer, champion, report, teacher_dev, records, folder, verdict, findings, room)
     if report["registered_as"] is None:
         say("not registered, since it loses; the same command with --register-anyway registers it")
         return report
@@ -156,7 +161,7 @@ def _form_of(export: Path) -> str:
 
 
 def _tested(
-    contenders: Contenders, workspace: Workspace, folder: Path, observer: Observer, need: Need
+    contenders: Contenders, workspace: Workspace, folder: Path, observer: Observer, room: Room
 ) -> dict[str, dict[str, Any]]:
     """Run the test suite once for these models; the results are kept in the sweep's folder."""
     path = folder / f"test-{contenders.fingerprint}.json"
@@ -168,8 +173,7 @@ def _tested(
     observer.opened(suite, before)
     times = {0: "for the first time", 1: "once before"}.get(before, f"{before} times before")
     say(f"test split, opened {times}")
-    setting = contenders.prepared.setting
-    tested = _measured_with_room(_test_all, contenders, workspace, setting=setting, need=need)
+    tested = room.call("testing the models", _test_all, contenders, workspace)
     if contenders.prepared.setting.get(Claims) is not None:
         order = {
             f"fever_{name.removeprefix('tfidf_test_')}": value
@@ -197,18 +201,6 @@ def _test_all(contenders: Contenders, workspace: Workspace) -> dict[str, dict[st
     return tested
 
 
-def _measured_with_room(
-    measure: Callable[..., dict[str, Any]], *arguments: Any, setting: Setting, need: Need
-) -> dict[str, Any]:
-    """Measure models on a node that has room for them; vectors in files are where the driver is."""
-    if has_room_here(need) or any(isinstance(each, VectorFiles) for each in members_of(setting.teacher)):
-        return measure(*arguments)
-    say("  on another node, since this one has less than a trial needs")
-    with doing("measuring on another node"):
-        alone = largest_share(dataclasses.replace(need, workers=1), 1)
-        return call(measure, *arguments, need=alone)
-
-
 def _cost(encoder: Any, module: nn.Module | None, prepared: Prepared) -> dict[str, float]:
     """Measure size and speed; for a ranking model also the pairs scored per second.
 
@@ -231,6 +223,7 @@ def _export(
     tested: dict[str, dict[str, Any]],
     contenders: Contenders,
     folder: Path,
+    room: Room,
 ) -> tuple[Path, float]:
     export, note = folder / "export", folder / "export.json"
     sha256 = read_manifest(champion.folder)["weights_sha256"]
@@ -244,13 +237,20 @@ def _export(
     workspace = context.workspace
     card = champion_card(name, method, contenders.prepared, champion.stage, values, tested, workspace)
     write_note(folder / CARD, card.as_json())
-    with doing("exporting the best student"):
-        parity = export_stage(champion.folder, export, card=card, texts=_texts(champion, workspace))
+    parity = room.fill("exporting the best student", export, _write_export, context, champion.stage, card)
     files = checksums_of_export(export)
     write_note(
         note, {"weights_sha256": sha256, "parity": parity, "stage": str(champion.folder), FILES: files}
     )
     return export, parity
+
+
+def _write_export(export: Path, context: Context, stage: Stage, card: Card) -> float:
+    """Export a stage's student, and compare vectors of texts that it was trained on."""
+    workspace = context.workspace
+    texts = open_texts(workspace, next(iter(stage.examples.columns.values())))
+    some = texts[np.arange(min(_COMPARED, len(texts)))]
+    return export_stage(workspace.path(stage), export, card=card, texts=some)
 
 
 def _track(
@@ -262,6 +262,7 @@ def _track(
     folder: Path,
     verdict: Verdict,
     findings: Findings,
+    room: Room,
 ) -> None:
     """Log the figures and the report to the sweep's run."""
     write_json(folder / "report.json", report)
@@ -278,18 +279,16 @@ def _track(
     text = "\n\n".join([f"# Sweep {observer.name}", *said, *tables])
     write_atomically(folder / "report.md", f"{text}\n".encode())
     observer.tracker.artifact(observer.key, folder / "report.md")
-    figures = write_figures(
-        folder / "figures",
-        records,
-        observer.context.quality,
-        study=folder / STUDY,
-        teacher=teacher_dev,
-        tested=tested,
-        title=f"Sweep {observer.name}",
-        remarks=said,
-        shares=findings.importances,
-        findings=findings.sections(),
-    )
+    given = {
+        "teacher": teacher_dev,
+        "tested": tested,
+        "title": f"Sweep {observer.name}",
+        "remarks": said,
+        "shares": findings.importances,
+        "findings": findings.sections(),
+    }
+    figures, study = folder / "figures", (folder / STUDY).read_bytes()
+    room.fill("drawing the figures", figures, _draw, records, observer.context.quality, study, given)
     observer.tracker.artifact(observer.key, figures, "figures")
     observer.mark_champion(records, champion.record.number)
     observer.offer_views(varied(records)[0])
@@ -305,6 +304,16 @@ def _track(
     tags = {"stillhouse.champion.loses_to": verdict.tag}
     observer.tracker.describe(observer.key, "report", tags=tags, note=note)
     observer.tracker.artifact(observer.key, folder / "report.json")
+
+
+def _draw(
+    folder: Path, records: list[TrialRecord], quality: str, study: bytes, given: Mapping[str, Any]
+) -> None:
+    """Draw a sweep's figures; its study may be on another node's disk."""
+    with tempfile.TemporaryDirectory() as held:
+        copy = Path(held) / STUDY
+        copy.write_bytes(study)
+        write_figures(folder, records, quality, study=copy, **given)
 
 
 def remarks_on(verdict: Verdict, facts: dict[str, Any]) -> list[str]:
@@ -364,7 +373,7 @@ def _trial(record: TrialRecord) -> dict[str, Any]:
 
 
 def _teacher_dev(
-    prepared: Prepared, context: Context, folder: Path, champion: Champion | None, need: Need
+    prepared: Prepared, context: Context, folder: Path, champion: Champion | None, room: Room
 ) -> dict[str, float]:
     """Measure the teacher on the dev suite, once: the reference for the share that the trials keep."""
     setting = prepared.setting
@@ -379,8 +388,7 @@ def _teacher_dev(
         say("the teacher is not measured: every text of the suites would be sent to its endpoint")
         return {}
     stage = None if champion is None else champion.stage
-    with doing("measuring the teacher on the dev split"):
-        figures = _measured_with_room(_measure_teacher, context, taught_by, stage, setting=setting, need=need)
+    figures = room.call("measuring the teacher on the dev split", _measure_teacher, context, taught_by, stage)
     if figures:
         write_note(path, figures)
     return figures
@@ -396,9 +404,3 @@ def _measure_teacher(context: Context, taught_by: Teacher, stage: Stage | None) 
     if (setting.get(Claims) is not None and stage is None) or encoder is None:
         return {}
     return figures_of(setting.dev, encoder, workspace)
-
-
-def _texts(champion: Champion, workspace: Workspace) -> list[str]:
-    """Read training texts for the parity check."""
-    texts = open_texts(workspace, next(iter(champion.stage.examples.columns.values())))
-    return texts[np.arange(min(200, len(texts)))]

@@ -5,6 +5,7 @@ import threading
 import time
 from dataclasses import dataclass
 from types import TracebackType
+from typing import NamedTuple
 
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.console import Progress, duration, on_terminal, say
@@ -33,6 +34,7 @@ class _Followed:
     Attributes:
         stage: The last stage of the plan.
         progress: Prints its lines.
+        since: When it was first followed, on the monotonic clock.
         due: When it is looked at next, on the monotonic clock.
         beside: Whether a line is printed only if it has seen more examples since the last one.
         told: Examples that it had seen at the last line.
@@ -43,6 +45,7 @@ class _Followed:
 
     stage: Stage
     progress: Progress
+    since: float
     due: float
     moved: float
     beside: bool = False
@@ -80,7 +83,7 @@ class PlanFollower:
         progress = Progress(title, "examples", every_s=0)
         with self._lock:
             now = time.monotonic()
-            self._followed[title] = _Followed(stage, progress, now + self.every_s, now, beside)
+            self._followed[title] = _Followed(stage, progress, now, now + self.every_s, now, beside)
             self._followed[title].due = now + self._wait(self._followed[title])
 
     def heard(self, title: str) -> None:
@@ -112,7 +115,7 @@ class PlanFollower:
         return min(self.every_s, max(_BAR_S, plan.cost_s / _SHARE))
 
     def _tell_of(self, plan: _Followed, now: float) -> None:
-        seen, total = seen_of(plan.stage, self.workspace)
+        seen, total, ago = seen_of(plan.stage, self.workspace)
         plan.cost_s = time.monotonic() - now
         moved, plan.told = seen != plan.told, seen
         if moved:
@@ -126,7 +129,8 @@ class PlanFollower:
             still = duration(now - plan.moved)
             say(f"  {plan.progress.what}: {seen:,} of {total:,} examples, no news for {still}")
         elif seen < total:
-            plan.progress(seen, total)
+            # What was trained before it was followed says nothing about its rate now.
+            plan.progress(seen, total, at=max(now - ago, plan.since))
         elif not self.workspace.finished(plan.stage):
             plan.due = now + self.every_s
             say(f"  {plan.progress.what}: all {total:,} examples seen, evaluating")
@@ -176,17 +180,34 @@ def wait_of(stage: Stage, workspace: Workspace) -> Wait | None:
     return None
 
 
-def seen_of(stage: Stage, workspace: Workspace) -> tuple[int, int]:
-    """Examples that a plan has seen over all its stages, and how many it sees in all."""
-    seen = 0
+class Seen(NamedTuple):
+    """How far a plan is.
+
+    Attributes:
+        examples: Examples that it has seen over all its stages.
+        total: How many it sees in all.
+        ago: Seconds since it had seen so many; 0 where that is not known.
+    """
+
+    examples: int
+    total: int
+    ago: float
+
+
+def seen_of(stage: Stage, workspace: Workspace) -> Seen:
+    """Read how far a plan is."""
+    seen, ago = 0, 0.0
     for part in stage.chain():
         if workspace.finished(part):
-            seen += part.examples_seen
-        else:
-            seen += _seen_elsewhere(part, workspace) or max(
-                (line["examples"] for line in read_lines(workspace.place(part) / NAME)), default=0
-            )
-    return seen, stage.examples_in_all
+            seen, ago = seen + part.examples_seen, 0.0
+            continue
+        examples = _seen_elsewhere(part, workspace)
+        if not examples:
+            lines = read_lines(workspace.place(part) / NAME)
+            examples, told = max(((line["examples"], line["time"]) for line in lines), default=(0, 0.0))
+            ago = max(0.0, time.time() - told) if examples else ago
+        seen += examples
+    return Seen(seen, stage.examples_in_all, ago)
 
 
 def _seen_elsewhere(part: Stage, workspace: Workspace) -> int:

@@ -23,7 +23,14 @@ from stillhouse.plan.data import Model, Teacher, TextTable, members_of
 from stillhouse.plan.setting import Setting
 from stillhouse.plan.stage import Stage
 from stillhouse.preflight.planned import Planned
-from stillhouse.preflight.space import KEPT, teacher_bytes, token_bytes, training_bytes, vector_bytes
+from stillhouse.preflight.space import (
+    KEPT,
+    held_rows,
+    teacher_bytes,
+    token_bytes,
+    training_bytes,
+    vector_bytes,
+)
 from stillhouse.search.options import SweepOptions
 from stillhouse.search.scheduler import NEARLY_DONE
 from stillhouse.search.schedulers import load_scheduler
@@ -492,6 +499,11 @@ class _Planner:
             Made("stores of vectors", len(embedded), vectors / 1e9),
             Made("token tables", len(tokens), sum(token_bytes(rows, n) for _, rows, n in tokens) / 1e9),
         ]
+        if window := self.experiment.budget.shard_window:
+            held = sum(
+                vector_bytes(held_rows(known.rows(store.texts), window), dim) for store in known.stores
+            )
+            made.append(Made("shards on a node while it trains", 2 * window, held / 1e9, stays=False))
         largest = 0.0
         for label, count in self.stages.students().items():
             gigabytes = rates.training[label].megabytes / 1e3 if label in rates.training else math.nan

@@ -1,0 +1,90 @@
+"""Where a sweep measures, exports and draws: on its driver's node, or on one that has room for a trial."""
+
+import dataclasses
+import shutil
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar
+
+from stillhouse.cluster.resources import Need, call, has_room_here, largest_share
+from stillhouse.core.artifacts import FETCHING, Workspace
+from stillhouse.core.console import doing, say
+from stillhouse.core.remotes import Remote, files_in
+from stillhouse.plan.data import VectorFiles, members_of
+from stillhouse.plan.setting import Setting
+
+_KIND = "brought"
+"""Folder of the remote for what is on its way from one node to another."""
+
+Result = TypeVar("Result")
+
+
+class Room:
+    """A node with the resources of one worker of a trial: this one if it has them, else another.
+
+    Vectors in files are where the driver is, so a sweep with such a teacher stays there.
+
+    Args:
+        workspace: The workspace.
+        need: Resources of one trial.
+        setting: The sweep's setting.
+    """
+
+    def __init__(self, workspace: Workspace, need: Need, setting: Setting) -> None:
+        self._workspace, self._need, self._setting = workspace, need, setting
+
+    def call(self, what: str, function: Callable[..., Result], *arguments: Any) -> Result:
+        """Call a function where there is room, and return its result.
+
+        Args:
+            what: What it does, for whoever waits, such as ``measuring models``.
+            function: The function. It, its arguments and its result are pickled on their way.
+            arguments: Its arguments.
+        """
+        with doing(what):
+            if self._is_here:
+                return function(*arguments)
+            alone = largest_share(dataclasses.replace(self._need, workers=1), 1)
+            return call(function, *arguments, need=alone)
+
+    def fill(self, what: str, folder: Path, function: Callable[..., Result], *arguments: Any) -> Result:
+        """Let a function write a folder where there is room, and have the folder here.
+
+        Args:
+            what: As in `call`.
+            folder: The folder; its path is the same on every node.
+            function: Writes it; its first argument is ``folder``.
+            arguments: Its other arguments.
+        """
+        remote = self._workspace.remote
+        if self._is_here or remote is None:  # Without a remote all nodes see one root.
+            return self.call(what, function, folder, *arguments)
+        key = f"{_KIND}/{folder.parent.name}-{folder.name}"
+        result: Result = self.call(what, _written, remote, key, function, folder, *arguments)
+        shutil.rmtree(folder, ignore_errors=True)
+        remote.fetch(key, folder, self._workspace.root / FETCHING / key)
+        remote.remove(key)
+        return result
+
+    @cached_property
+    def _is_here(self) -> bool:
+        in_files = any(isinstance(each, VectorFiles) for each in members_of(self._setting.teacher))
+        if in_files or has_room_here(self._need):
+            return True
+        say("  what follows runs on another node, since this one has less than a trial needs")
+        return False
+
+
+def _written(
+    remote: Remote, key: str, function: Callable[..., Result], folder: Path, *arguments: Any
+) -> Result:
+    """Write a folder on this node, publish it, and remove it."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        result = function(folder, *arguments)
+        remote.replace({name: folder / name for name in files_in(folder)}, key)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return result

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from gpu_parts import MadeTokens, MadeVectors, made_model, made_texts, search_rows
+from gpu_parts import made_model, made_texts, search_rows
 from harness import Row, arguments, at_least, at_most, finish, in_turn, median, ratio, spread
 
 from stillhouse.core.artifacts import Workspace
@@ -40,6 +40,7 @@ from stillhouse.teachers.forward import Forward, default_batch_tokens
 from stillhouse.teachers.loading import teacher_encoder
 from stillhouse.teachers.weights import resolve_model
 from stillhouse.training.fit import fit
+from stillhouse.training.in_memory import MemoryTokens, RandomVectors
 from stillhouse.training.table import TrainingTable
 
 SKIP = 3
@@ -139,8 +140,8 @@ def step_seconds(model: Model, objective: Spec[Any], options: argparse.Namespace
         autocast=resolve_compute(options.device, "auto"),
     )
     rows = np.arange(20 * batch)
-    tokens = MadeTokens(FastTokenizer(Path(model.path), 64), made_texts(len(rows), 18))
-    table = TrainingTable({"text": rows}, {"text": tokens}, {"text": MadeVectors(len(rows), 384)})
+    tokens = MemoryTokens(FastTokenizer(Path(model.path), 64), made_texts(len(rows), 18))
+    table = TrainingTable({"text": rows}, {"text": tokens}, {"text": RandomVectors(len(rows), 384)})
     moments: list[float] = []
 
     def asked() -> bool:

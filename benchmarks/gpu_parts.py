@@ -10,12 +10,12 @@ import torch
 from harness import Row, at_least, in_turn, ratio, spread
 from torch import Tensor
 
-from stillhouse.core.tokenizing import FastTokenizer, pad
-from stillhouse.core.types import FloatArray, IntArray, Tokens
+from stillhouse.core.types import FloatArray
 from stillhouse.evaluation.search.exact import search
 from stillhouse.plan.data import Model
 from stillhouse.students.backbone import fresh, read_config, transformer_folder
 from stillhouse.teachers.weights import resolve_model
+from stillhouse.training.in_memory import RandomVectors
 
 WORDS = (
     "the of and to in is was for on that with as by from at it an are this be which or have not one all "
@@ -51,42 +51,6 @@ def made_model(base: Model, folder: Path, hidden: int, layers: int) -> Model:
     return resolve_model(str(target))
 
 
-class MadeTokens:
-    """A column of token ids in memory."""
-
-    def __init__(self, tokenizer: FastTokenizer, texts: list[str]) -> None:
-        self._ids, self._offsets = tokenizer(texts)
-        self._pad_id = tokenizer.pad_id
-        self._lengths: IntArray = np.diff(self._offsets)
-
-    def lengths_of(self, rows: IntArray) -> IntArray:
-        """As a token reader's."""
-        return self._lengths[rows]
-
-    def padded(self, rows: IntArray) -> Tokens:
-        """As a token reader's."""
-        return pad(self._ids, self._offsets[rows], self._lengths[rows], self._pad_id)
-
-
-class MadeVectors:
-    """A column of random unit vectors in memory."""
-
-    def __init__(self, rows: int, dim: int) -> None:
-        self.lacking: IntArray = np.empty(0, np.int64)
-        self.dim = dim
-        drawn = np.random.default_rng(0).standard_normal((rows, dim), np.float32)
-        self._vectors = drawn / np.linalg.norm(drawn, axis=1, keepdims=True)
-        self.starts: IntArray = np.zeros(1, np.int64)
-
-    def expect(self, rows_N2: IntArray) -> None:
-        """They are here."""
-
-    def gather(self, rows: IntArray) -> FloatArray:
-        """As a store reader's."""
-        found: FloatArray = self._vectors[rows]
-        return found
-
-
 def device_search(queries_QD: Tensor, passages_ND: Tensor, k: int, tile: int = 1 << 18) -> Tensor:
     """Ids of the exact top k on any device: a running top k over tiles of the product."""
     scores, ids = queries_QD.new_empty(len(queries_QD), 0), queries_QD.new_empty(len(queries_QD), 0).long()
@@ -115,7 +79,7 @@ def faiss_search(device: str, passages_ND: FloatArray, k: int) -> Callable[[Floa
 def search_rows(device: str, quick: bool, repeats: int, k: int = 100) -> Iterator[Row]:
     """Exact search on the device against FAISS, the ids against the platform's search on the host."""
     count, queries, dim = (4096, 20, 64) if quick else (1_000_000, 1000, 384)
-    passages_ND, queries_QD = (MadeVectors(rows, dim).gather(np.arange(rows)) for rows in (count, queries))
+    passages_ND, queries_QD = (RandomVectors(rows, dim).gather(np.arange(rows)) for rows in (count, queries))
     queries_QD = queries_QD[:, ::-1].copy()
     held_ND = torch.from_numpy(passages_ND).to(device)
     runs: dict[str, Callable[[], Any]] = {

@@ -4,7 +4,7 @@ import pickle
 from pathlib import Path
 from typing import Any
 
-import cloudpickle
+from ray import cloudpickle
 
 from stillhouse.cluster.resources import Need
 

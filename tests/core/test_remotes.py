@@ -319,7 +319,10 @@ def test_a_long_transfer_says_how_far_it_is(
     one.publish(Thing())
     Workspace(tmp_path / "two", remote).path(Thing())
     printed = capsys.readouterr().out
-    assert f"  publishing {KEY}: 2 of 5 MB" in printed and f"  fetching {KEY}: 4 of 5 MB" in printed
+    assert f"  publishing {KEY}: 2 of 6 MB" in printed and f"  fetching {KEY}: 4 of 6 MB" in printed
+    assert "6 of 6 MB" not in printed, (
+        "the end is printed at once, and was printed for every block of a last megabyte"
+    )
 
 
 def test_names_and_removal(remote: Remote) -> None:

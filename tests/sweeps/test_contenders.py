@@ -17,6 +17,7 @@ from stillhouse.methods import mse
 from stillhouse.search.trial import Context
 from stillhouse.sweeps.contenders import Champion, Contenders, figures_of
 from stillhouse.sweeps.deliver import _teacher_dev
+from stillhouse.sweeps.room import Room
 from stillhouse.training.walk import run
 from stillhouse.training.where import Where
 
@@ -54,7 +55,7 @@ def test_each_model_reads_as_many_tokens_as_it_does_elsewhere(
         assert np.abs(same[0] - same[2]).max() > 1e-3, who
 
     context = Context("mse", "paper", prepared.setting, str(workspace.root), WHERE, "")
-    dev = _teacher_dev(prepared, context, tmp_path, None, Need())
+    dev = _teacher_dev(prepared, context, tmp_path, None, Room(workspace, Need(), prepared.setting))
     assert dev == figures_of(prepared.setting.dev, models["teacher"], workspace)
 
 

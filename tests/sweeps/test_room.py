@@ -15,6 +15,7 @@ from stillhouse.core.remotes import remote_at
 from stillhouse.experiments.preparation import Prepared
 from stillhouse.plan.data import VectorFiles
 from stillhouse.plan.setting import Setting
+from stillhouse.reports.entries import COSTS
 from stillhouse.search.records import TrialRecord
 from stillhouse.sweeps import costs, room
 from stillhouse.sweeps.room import Room
@@ -117,7 +118,7 @@ def test_students_of_other_architectures_are_timed_on_the_node_of_the_champion(
     node.root = None
     monkeypatch.setattr(costs, "fingerprint", str)
     monkeypatch.setattr(costs, "encoder_in", lambda folder, device: SimpleNamespace(student=folder))
-    monkeypatch.setattr(costs, "cost", lambda _, student, **__: dict.fromkeys(costs.COSTS, float(student)))
+    monkeypatch.setattr(costs, "cost", lambda _, student, **__: dict.fromkeys(COSTS, float(student)))
     context: Any = SimpleNamespace(
         plan=lambda values: SimpleNamespace(student=values["student"]),
         workspace=SimpleNamespace(path=lambda stage: stage.student),
@@ -128,7 +129,7 @@ def test_students_of_other_architectures_are_timed_on_the_node_of_the_champion(
     for _ in range(2):
         elsewhere = Room(workspace, NEED, setting)
         found = list(
-            costs.costs_of(records, champion, dict.fromkeys(costs.COSTS, 1.5), context, tmp_path, elsewhere)
+            costs.costs_of(records, champion, dict.fromkeys(COSTS, 1.5), context, tmp_path, elsewhere)
         )
         assert [(each.number, cost["megabytes"]) for each, cost in found] == [(0, 1.5), (1, 1.5), (2, 7.0)]
     assert len(node.used) == 1

@@ -617,7 +617,7 @@ def _moving(what: str, files: Iterable[File]) -> Iterator[Callable[[int], None]]
         with lock:
             done += number
             if done < total:  # Short transfers need no line.
-                progress(done // 1_000_000, max(1, total // 1_000_000))
+                progress(done // 1_000_000, -(-total // 1_000_000))
 
     yield moved
 

@@ -26,8 +26,8 @@ import torch
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput
 from stillhouse.core.machine import describe_machine, variables_set
-from stillhouse.core.tokenizing import FastTokenizer, pad
-from stillhouse.core.types import Encoder, FloatArray, IntArray, Tokens
+from stillhouse.core.tokenizing import FastTokenizer
+from stillhouse.core.types import Encoder
 from stillhouse.corpora.tables import open_rows, open_values, sample_of
 from stillhouse.plan.data import Examples, FewerNegatives, Mined, Model, Recorded, Scored, Store
 from stillhouse.plan.stage import TEXTS_TOGETHER, Stage
@@ -37,6 +37,7 @@ from stillhouse.teachers.loading import tokenizer_of
 from stillhouse.teachers.runtimes import start
 from stillhouse.teachers.weights import on_this_machine
 from stillhouse.training.fit import fit
+from stillhouse.training.in_memory import MemoryTokens, RandomVectors
 from stillhouse.training.metrics_log import NAME, read_lines
 from stillhouse.training.module import build_module, build_student
 from stillhouse.training.rank_sync import Interrupted
@@ -308,42 +309,6 @@ def _batch_of(sample: Sample, stage: Stage) -> int:
     return min(stage.batch_size, max(least, _TOGETHER * stage.accumulate // texts // least * least))
 
 
-class _Vectors:
-    """Vectors of no meaning, of the right shape."""
-
-    def __init__(self, rows: int, dim: int) -> None:
-        self.lacking: IntArray = np.empty(0, np.int64)
-        self.dim = dim
-        drawn = np.random.default_rng(0).standard_normal((rows, dim), dtype=np.float32)
-        self._vectors = drawn / np.linalg.norm(drawn, axis=1, keepdims=True)
-        self.starts: IntArray = np.zeros(1, np.int64)
-
-    def expect(self, rows_N2: IntArray) -> None:
-        """They are here."""
-
-    def gather(self, rows: IntArray) -> FloatArray:
-        """Return those of some rows."""
-        vectors: FloatArray = self._vectors[rows]
-        return vectors
-
-
-class _Tokens:
-    """Tokens of sampled texts."""
-
-    def __init__(self, tokenizer: FastTokenizer, texts: Sequence[str]) -> None:
-        self._ids, offsets = tokenizer(list(texts))
-        self._starts, self._lengths, self._pad_id = offsets[:-1], np.diff(offsets), tokenizer.pad_id
-
-    def lengths_of(self, rows: IntArray) -> IntArray:
-        """Return the number of tokens of some rows."""
-        return self._lengths[rows]
-
-    def padded(self, rows: IntArray) -> Tokens:
-        """Return the tokens of some rows."""
-        rows = np.asarray(rows).reshape(-1)
-        return pad(self._ids, self._starts[rows], self._lengths[rows], self._pad_id)
-
-
 def _stand_in(sample: Sample, stage: Stage) -> TrainingTable:
     """The training table of a stage, on sampled texts, with the shapes that it will have."""
     count = max(_TEXTS, 2 * stage.batch_size)
@@ -355,19 +320,19 @@ def _stand_in(sample: Sample, stage: Stage) -> TrainingTable:
     return TrainingTable(
         rows,
         _columns(sample, stage, student, count),
-        {column: _Vectors(count, sample.teacher_dim) for column in stage.stores},
+        {column: RandomVectors(count, sample.teacher_dim) for column in stage.stores},
         values,
         _columns(sample, stage, live, count) if live is not None else None,
     )
 
 
-def _columns(sample: Sample, stage: Stage, reader: Reader, count: int) -> dict[str, _Tokens]:
+def _columns(sample: Sample, stage: Stage, reader: Reader, count: int) -> dict[str, MemoryTokens]:
     found = {}
     for column, table in reader.tables(stage.examples).items():
         prompt = table.prompts[0][1] if table.prompts else table.prompt
         texts = sample_of(sample.workspace, table.texts, count)[1]
         texts = [prompt + texts[at % len(texts)] for at in range(count)]
-        found[column] = _Tokens(FastTokenizer(Path(table.tokenizer.path), table.max_length), texts)
+        found[column] = MemoryTokens(FastTokenizer(Path(table.tokenizer.path), table.max_length), texts)
     return found
 
 

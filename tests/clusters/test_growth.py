@@ -85,7 +85,8 @@ def test_a_trial_leaves_a_node_that_is_drained(
     (trial,) = json.loads((tmp_path / "r.json").read_text())["trials"]
     # The same sweep once more: the students of its baseline are there, its trial is not.
     shutil.rmtree(tmp_path / "runs" / "sweeps")
-    shutil.rmtree(tmp_path / "runs" / "stages" / trial["attributes"]["stage"])
+    (stage,) = (name for name, sha256 in weights.items() if sha256 == trial["attributes"]["weights_sha256"])
+    shutil.rmtree(tmp_path / "runs" / "stages" / stage)
     sweep = begun()
     sweep.wait_for(r"trial 0: [1-9][0-9,]* examples", 240)
     (node,) = _asked(

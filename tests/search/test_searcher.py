@@ -151,7 +151,7 @@ def test_finished_trials_store_their_reports(tmp_path: Path) -> None:
         "metrics/recall@10": 0.9,
         "metrics/q": 0.7,
         "seconds": 4.5,
-        "stage": "finetune",
+        "folder": "/of/a/node",
         "weights_sha256": "ab",
         "config/trial": 0,
     }
@@ -159,7 +159,7 @@ def test_finished_trials_store_their_reports(tmp_path: Path) -> None:
     assert (record.state, record.values, record.curve) == ("COMPLETE", (0.7,), {25: 0.1})
     assert record.metrics == {"recall@10": 0.9, "q": 0.7}
     assert (record.seconds, record.examples, record.reason) == (4.5, FULL, None)
-    assert record.attributes == {"stage": "finetune", "weights_sha256": "ab"}
+    assert record.attributes == {"weights_sha256": "ab"}
 
 
 def test_stopped_trials_are_pruned_with_their_last_evaluation(tmp_path: Path) -> None:

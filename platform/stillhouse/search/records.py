@@ -11,7 +11,7 @@ from stillhouse.search.space import Space
 REPORT = "report"
 """User attribute with a trial's last report; a single write, so a kill leaves all of it or nothing."""
 
-_KEPT = ("stage", "weights_sha256")
+_KEPT = ("weights_sha256",)
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class TrialRecord:
         seconds: Duration that the trial reported.
         examples: Number of examples seen.
         metrics: All metrics of its last report.
-        attributes: Other values that it reported: ``stage``, ``weights_sha256``.
+        attributes: Other values that it reported: ``weights_sha256``.
     """
 
     number: int

@@ -600,7 +600,7 @@ METHODS = [
             "if now >= 0]",
             "a line though another was just printed",
         ),
-        ("            seen += part.examples_seen\n", "            pass\n", "finished stages do not count"),
+        ("seen, ago = seen + part.examples_seen, 0.0", "pass", "finished stages do not count"),
         (
             "                each.due = now + self._wait(each)\n",
             "                pass\n",
@@ -3048,7 +3048,7 @@ CLUSTER_AND_TRACKING = [
             "the outermost work is named",
         ),
         (
-            "while len(self.seen) > 1 and self.seen[1][0] <= now - _MINUTE_S:",
+            "while len(self.seen) > 1 and self.seen[1][0] <= at - _MINUTE_S:",
             "while False:",
             "the rate is that since the start",
         ),
@@ -3634,8 +3634,8 @@ GROWTH = [
         "training/follower.py",
         "training/test_follower.py",
         (
-            "seen += _seen_elsewhere(part, workspace) or max(",
-            "seen += max(",
+            "examples = _seen_elsewhere(part, workspace)",
+            "examples = 0",
             "a trial on another disk stands still",
         ),
     ),

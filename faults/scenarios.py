@@ -323,7 +323,11 @@ def fill_storage(arguments: list[str], folder: Path) -> None:
 
 
 def with_published(root: Path) -> dict[str, Any]:
-    """The signature of a workspace, and of what another machine fetches that has its remote alone."""
+    """The signature of a workspace, and of what another machine fetches that has its remote alone.
+
+    A store that is whole in the remote is fetched when it is read, and no command of the suite reads one: it
+    counts as the workspace's own.
+    """
     from stillhouse.core.errors import BadInput
     from stillhouse.core.remotes import Remote
 
@@ -340,7 +344,8 @@ def with_published(root: Path) -> dict[str, Any]:
                 except BadInput as error:
                     found[f"published {key}"] = str(error)
         fetched = signature(elsewhere)
-    return found | {f"published {key}": content for key, content in fetched.items()}
+    stores = {key: content for key, content in fetched.items() if key.startswith("stores/")}
+    return stores | found | {f"published {key}": content for key, content in fetched.items()}
 
 
 def rows_of(result: dict[str, Any]) -> int:

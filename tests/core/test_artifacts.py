@@ -3,6 +3,7 @@
 import multiprocessing
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -227,7 +228,25 @@ def test_processes_starting_together_share_a_new_workspace(tmp_path: Path) -> No
     start.touch()
     errors = [process.communicate(timeout=240)[1] for process in processes]
     assert [process.returncode for process in processes] == [0] * 4, errors
+    assert not any(errors), "none takes what another one has just written for damaged"
     assert {len(list(root.glob("corpora/*"))) for root in (tmp_path / "runs").iterdir()} == {4}
+
+
+def test_a_marker_that_another_process_writes_meanwhile_is_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def unmarked(workspace: Workspace) -> list[str]:
+        for name in ("workspace.json", "workspace.copy.json"):
+            shutil.copy(tmp_path / "other" / name, workspace.root / name)
+        return ["workspace.json", "workspace.copy.json"]
+
+    root = tmp_path / "new"
+    root.mkdir()
+    Workspace(tmp_path / "other").claim()
+    monkeypatch.setattr(Workspace, "unmarked", unmarked)
+    Workspace(root).claim()
+    assert sorted(os.listdir(root)) == ["workspace.copy.json", "workspace.json"], "nothing is put aside"
+    assert not capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", [["store", "ls"], ["embed", "--local"], ["sweep", "mse"]])

@@ -88,6 +88,13 @@ def test_the_least_recently_used_is_dropped_and_fetched_again(there: Workspace, 
     assert (here.path(ONE) / "values.npy").read_bytes() == b"1" * 100_000
 
 
+def test_a_new_node_states_its_format_before_anything_is_noted(there: Workspace, tmp_path: Path) -> None:
+    here, store = Workspace(tmp_path / "here", there.remote), Thing("5" * 16, kind="stores")
+    here.obtain(store.kind, f"{store.label}-{store.fingerprint}")
+    here.check()
+    assert (here.root / "workspace.json").exists()
+
+
 def test_what_is_in_use_is_never_dropped(there: Workspace, tmp_path: Path) -> None:
     here = Workspace(tmp_path / "here", there.remote)
     for thing in (ONE, TWO, THREE):

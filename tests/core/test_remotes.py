@@ -1,5 +1,6 @@
 """Remotes: what is published is fetched as it was, and what is half published, or damaged, is not."""
 
+import contextlib
 import dataclasses
 import errno
 import http.server
@@ -114,6 +115,27 @@ def test_what_a_killed_maker_left_goes_when_the_finished_artifact_comes(
         (folder / name).write_bytes(b"half")
     assert here.finished(Thing())
     assert not [path for path in folder.rglob("*") if path.suffix in (".tmp", ".pt")]
+
+
+@pytest.mark.parametrize("is_made", [False, True])
+def test_what_a_killed_maker_left_goes_though_a_store_is_not_fetched(
+    is_made: bool, remote: Remote, tmp_path: Path
+) -> None:
+    store = Thing(kind="stores")
+    made(Workspace(tmp_path / "one", remote), store)
+    assert Workspace(tmp_path / "one", remote).finished(store), "which publishes it"
+    here = Workspace(tmp_path / "two", remote)
+    folder = here.place(store)
+    folder.mkdir(parents=True)
+    for name in (f".{MANIFEST}.k2.tmp", "part-00000.arrow"):
+        (folder / name).write_bytes(b"half")
+    lock, seen = folder.with_suffix(".lock"), []
+    with locked(lock) if is_made else contextlib.nullcontext():
+        thread = threading.Thread(target=lambda: seen.append(here.finished(store)))
+        thread.start()
+        thread.join()
+    left = {f".{MANIFEST}.k2.tmp"} if is_made else set()
+    assert seen == [True] and content(folder).keys() == {"part-00000.arrow", *left}
 
 
 def test_the_manifest_is_the_last_thing_that_is_written(

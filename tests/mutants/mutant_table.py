@@ -1673,6 +1673,29 @@ DATA = [
     ),
     *mistakes(
         "core/artifacts.py",
+        "core/test_remotes.py",
+        (
+            "            self._tidy(self.place(artifact))\n",
+            "            pass\n",
+            "a killed maker's file stays",
+        ),
+        (
+            "                if free:\n                    remove_leftovers",
+            "                if True:\n                    remove_leftovers",
+            "what another process is writing is removed",
+        ),
+    ),
+    *mistakes(
+        "core/artifacts.py",
+        "core/test_cache.py",
+        (
+            "            self.claim()\n            use(folder)\n",
+            "            use(folder)\n            self.claim()\n",
+            "a cache notes its use where nothing states the format yet",
+        ),
+    ),
+    *mistakes(
+        "core/artifacts.py",
         "core/test_artifacts.py",
         ("if is_short_write(error):", "if False:", "a file that was cut short is torch's riddle"),
     ),
@@ -3360,6 +3383,11 @@ HEALING = [
             'return content["format"]',
             "a flipped bit makes a workspace one of another format",
         ),
+        (
+            "if stated == FORMAT:  # Another",
+            "if False:  # Another",
+            "what another process has just written counts as damaged",
+        ),
     ),
     *mistakes(
         "core/remotes.py",
@@ -3677,6 +3705,11 @@ GROWTH = [
             "old files stay",
         ),
         ("        remote.remove(key)\n", "", "the remote keeps what was on its way"),
+        (
+            "    workspace.claim()  # The",
+            "    # The",
+            "a new node that exports takes its disk for an old workspace",
+        ),
         (
             "    finally:\n        shutil.rmtree(folder, ignore_errors=True)\n",
             "    finally:\n        pass\n",

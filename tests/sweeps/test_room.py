@@ -31,6 +31,13 @@ def written(folder: Path, word: str) -> int:
     return len(word)
 
 
+def looked_up(folder: Path, workspace: Workspace) -> None:
+    """Write down the name of a folder of the workspace, for which its format is checked."""
+    workspace.check()
+    folder.mkdir()
+    (folder / "a.txt").write_text(workspace.folder("stages").name)
+
+
 def refused(folder: Path) -> None:
     folder.mkdir(parents=True)
     (folder / "half.txt").write_text("half")
@@ -75,6 +82,15 @@ def test_what_another_node_writes_is_brought_here_and_is_nowhere_else(
     assert not list(tmp_path.glob("of-the-node/sweeps/small/*")), "a node keeps nothing that nobody looks for"
     assert not [path for path in (tmp_path / "remote").rglob("*") if path.is_file()]
     assert capsys.readouterr().out.count("less than a trial needs") == 1
+
+
+def test_a_node_that_has_nothing_yet_is_no_workspace_of_an_old_version(
+    node: OtherNode, separate: Workspace, setting: Setting
+) -> None:
+    """The folder of a sweep is the first that it gets, before the models are fetched."""
+    folder = separate.root / "sweeps" / "small" / "export"
+    Room(separate, NEED, setting).fill("exporting", folder, looked_up, separate)
+    assert content(folder) == {"a.txt": "stages"}
 
 
 def test_what_fails_there_leaves_what_was_here(

@@ -176,7 +176,10 @@ class Workspace:
         """Write down the format where it is not, or not any more, as it was written; `check` comes first."""
         for name in self.unmarked():
             file = self.root / name
-            if file.exists():
+            stated = _stated_format(file)
+            if stated == FORMAT:  # Another process has written it meanwhile.
+                continue
+            if stated is not None:
                 warn(f"{file} is damaged. {moved(put_aside(file, alone=True))} It is written again.")
             with contextlib.suppress(OSError) if name == _MARKER_COPY else contextlib.nullcontext():
                 write_json(file, with_own_sum({"format": FORMAT}))
@@ -217,7 +220,19 @@ class Workspace:
             return True
         if self.remote is None:
             return False
-        return self.remote.has(self.key(artifact)) if artifact.kind in _LARGE else self._is_whole(artifact)
+        if artifact.kind not in _LARGE:
+            return self._is_whole(artifact)
+        is_there = self.remote.has(self.key(artifact))
+        if is_there:
+            self._tidy(self.place(artifact))
+        return is_there
+
+    def _tidy(self, folder: Path) -> None:
+        """Remove what a process left that was killed when it had published all, and not finished its own."""
+        if folder.is_dir():
+            with _unless_busy(lock_of(folder)) as free:
+                if free:
+                    remove_leftovers(folder)
 
     def _is_whole(self, artifact: Artifact) -> bool:
         """Whether the artifact is here, or was fetched, and undamaged; stores are not fetched for it."""
@@ -242,9 +257,9 @@ class Workspace:
         """Fetch a finished artifact by its folder's name, if the remote has it and this node has not."""
         folder = self.root / kind / name
         if self.remote is not None:
+            self.claim()
             use(folder)
             if not (folder / MANIFEST).exists():
-                self.claim()
                 self._fetch(self.remote, folder)
 
     def key(self, artifact: Artifact) -> str:

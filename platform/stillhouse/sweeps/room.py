@@ -61,7 +61,7 @@ class Room:
         if self._is_here or remote is None:  # Without a remote all nodes see one root.
             return self.call(what, function, folder, *arguments)
         key = f"{_KIND}/{folder.parent.name}-{folder.name}"
-        result: Result = self.call(what, _written, remote, key, function, folder, *arguments)
+        result: Result = self.call(what, _written, self._workspace, remote, key, function, folder, *arguments)
         shutil.rmtree(folder, ignore_errors=True)
         remote.fetch(key, folder, self._workspace.root / FETCHING / key)
         remote.remove(key)
@@ -77,9 +77,15 @@ class Room:
 
 
 def _written(
-    remote: Remote, key: str, function: Callable[..., Result], folder: Path, *arguments: Any
+    workspace: Workspace,
+    remote: Remote,
+    key: str,
+    function: Callable[..., Result],
+    folder: Path,
+    *arguments: Any,
 ) -> Result:
     """Write a folder on this node, publish it, and remove it."""
+    workspace.claim()  # The folder may be the first that this node has of the workspace.
     shutil.rmtree(folder, ignore_errors=True)
     folder.parent.mkdir(parents=True, exist_ok=True)
     try:

@@ -10,6 +10,7 @@ Texts are made of common words. ``--shape`` takes random weights of that shape, 
 
 import argparse
 import functools
+import itertools
 import sys
 import tempfile
 import time
@@ -193,9 +194,15 @@ def main() -> int:
         if options.shape:
             model = made_model(model, Path(held), *(int(size) for size in options.shape.split("x")))
         quick = options.quick
-        rows = [*embedding(model, options, words=18, count=64 if quick else 50_000, length=128)]
-        rows += embedding(model, options, words=400, count=8 if quick else 5_000, length=256)
-        rows += [*training(model, options), *search_rows(options.device, quick, options.repeats)]
+        rows = []
+        for row in itertools.chain(
+            embedding(model, options, words=18, count=64 if quick else 50_000, length=128),
+            embedding(model, options, words=400, count=8 if quick else 5_000, length=256),
+            training(model, options),
+            search_rows(options.device, quick, options.repeats),
+        ):
+            print(f"{row.what}: {row.ours}", file=sys.stderr, flush=True)  # A run may be cut off.
+            rows.append(row)
         print(torch.cuda.get_device_name() if options.device.startswith("cuda") else "CPU")
     return finish(rows, options)
 

@@ -78,6 +78,7 @@ def test_what_another_node_writes_is_brought_here_and_is_nowhere_else(
     for word in ("first", "again"):
         assert elsewhere.fill("exporting", folder, written, word) == 5
         assert content(folder) == {"a.txt": word, "inside/b.txt": word * 2}
+        (folder / "old.txt").write_text("of an export before")
     assert node.used == [Need(workers=1, cpus=8)] * 2
     assert not list(tmp_path.glob("of-the-node/sweeps/small/*")), "a node keeps nothing that nobody looks for"
     assert not [path for path in (tmp_path / "remote").rglob("*") if path.is_file()]

@@ -201,7 +201,7 @@ def main() -> int:
             training(model, options),
             search_rows(options.device, quick, options.repeats),
         ):
-            print(f"{row.what}: {row.ours or row.measured}", file=sys.stderr, flush=True)  # A run may be cut off.
+            print(f"{row.what}: {row.ours or row.measured}", file=sys.stderr, flush=True)
             rows.append(row)
         print(torch.cuda.get_device_name() if options.device.startswith("cuda") else "CPU")
     return finish(rows, options)

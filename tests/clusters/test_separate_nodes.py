@@ -43,13 +43,20 @@ class Team:
         self.corpus.write_text("\n".join(sentences(TEXTS)))
 
     def sweep(
-        self, cluster: Cluster, name: str, remote: str, *more: str, trials: int = TRIALS, refits: int = 1
+        self,
+        cluster: Cluster,
+        name: str,
+        remote: str,
+        *more: str,
+        trials: int = TRIALS,
+        refits: int = 1,
+        epochs: int = 1,
     ) -> Job:
         """Submit a sweep whose driver and workers keep nothing but in their own disks and the remote."""
         words = (
             f"--name {name} --corpus {self.corpus} --teacher {self.teacher} --layers [0] --sentences 0 "
-            f"--max-length 16 --pairs 0 --distil-budget 100000 --finetune-budget 0 --set distil_epochs=1 "
-            "--set budget.refit.distil=100000 --set budget.refit.finetune=0 "
+            "--max-length 16 --pairs 0 --distil-budget 100000 --finetune-budget 0 "
+            f"--set distil_epochs={epochs} --set budget.refit.distil=100000 --set budget.refit.finetune=0 "
             f"--set budget.refit.top={refits} --select agreement --trials {trials} --scheduler none "
             f"--concurrency 1 --address auto --root {cluster.disk}/{name} --remote {remote} "
             f"--json {self.folder}/{name}.json"
@@ -140,12 +147,14 @@ def test_nodes_and_then_the_whole_cluster_are_lost(team: Team, short: Path) -> N
 def test_a_node_is_lost_under_a_run_of_several_workers(team: Team, short: Path) -> None:
     """Its ranks are on two nodes that read shards by windows; what they have trained goes on with a third."""
     calm, disturbed = new_bucket(), new_bucket()
-    wide = "--workers 2 --cpus-per-worker 1 --sentences 20000 --set budget.shard_window=2".split()
+    # The first of many evaluations comes early, so that most of the trial is ahead when the node is lost.
+    wide = "--workers 2 --cpus-per-worker 1 --sentences 20000 --evaluations 8".split()
+    wide += ["--set", "budget.shard_window=2"]
     with cluster_of_separate_nodes(short / "1", base=6771, host=22, environment=team.environment) as cluster:
-        undisturbed = team.sweep(cluster, "wide-calm", calm, *wide, trials=1, refits=0)
+        undisturbed = team.sweep(cluster, "wide-calm", calm, *wide, trials=1, refits=0, epochs=5)
         assert undisturbed.wait() == 0, undisturbed.said
-        sweep = team.sweep(cluster, "wide", disturbed, *wide, trials=1, refits=0)
-        sweep.wait_for(r"trial 0: [1-9][0-9,]* examples, ")  # At its first evaluation it is halfway.
+        sweep = team.sweep(cluster, "wide", disturbed, *wide, trials=1, refits=0, epochs=5)
+        sweep.wait_for(r"trial 0: [1-9][0-9,]* examples, ")
         ranks = Loss.of(sweep, "the node of one of a trial's two workers", OF_TRIAL.format(0))
         cluster.kill(cluster.node_that_runs("ray::RayTrainWorker"))
         cluster.add("c")

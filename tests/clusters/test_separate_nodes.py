@@ -151,9 +151,9 @@ def test_a_node_is_lost_under_a_run_of_several_workers(team: Team, short: Path) 
     wide = "--workers 2 --cpus-per-worker 1 --sentences 20000 --evaluations 8".split()
     wide += ["--set", "budget.shard_window=2"]
     with cluster_of_separate_nodes(short / "1", base=6771, host=22, environment=team.environment) as cluster:
-        undisturbed = team.sweep(cluster, "wide-calm", calm, *wide, trials=1, refits=0, epochs=5)
+        undisturbed = team.sweep(cluster, "wide-calm", calm, *wide, trials=1, refits=0, epochs=3)
         assert undisturbed.wait() == 0, undisturbed.said
-        sweep = team.sweep(cluster, "wide", disturbed, *wide, trials=1, refits=0, epochs=5)
+        sweep = team.sweep(cluster, "wide", disturbed, *wide, trials=1, refits=0, epochs=3)
         sweep.wait_for(r"trial 0: [1-9][0-9,]* examples, ")
         ranks = Loss.of(sweep, "the node of one of a trial's two workers", OF_TRIAL.format(0))
         cluster.kill(cluster.node_that_runs("ray::RayTrainWorker"))

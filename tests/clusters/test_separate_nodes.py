@@ -55,8 +55,8 @@ class Team:
         """Submit a sweep whose driver and workers keep nothing but in their own disks and the remote."""
         words = (
             f"--name {name} --corpus {self.corpus} --teacher {self.teacher} --layers [0] --sentences 0 "
-            "--max-length 16 --pairs 0 --distil-budget 100000 --finetune-budget 0 "
-            f"--set distil_epochs={epochs} --set budget.refit.distil=100000 --set budget.refit.finetune=0 "
+            "--max-length 16 --pairs 0 --distil-budget 60000 --finetune-budget 0 "
+            f"--set distil_epochs={epochs} --set budget.refit.distil=60000 --set budget.refit.finetune=0 "
             f"--set budget.refit.top={refits} --select agreement --trials {trials} --scheduler none "
             f"--concurrency 1 --address auto --root {cluster.disk}/{name} --remote {remote} "
             f"--json {self.folder}/{name}.json"

@@ -184,6 +184,8 @@ def test_onnx_without_the_extra_is_refused(monkeypatch: pytest.MonkeyPatch) -> N
         ),
         (["--suite", "sts", "--candidates", "5"], "--candidates goes with --suite fever"),
         (["--suite", "sts", "--fast"], "--fast goes with --suite transfer"),
+        (["--suite", "sts", "--max-length", "64"], "--max-length and --suite are not given together"),
+        (["--suite", "sts", "--set", "seed=2"], "--set and --suite are not given together"),
     ],
 )
 def test_missing_inputs_are_named(

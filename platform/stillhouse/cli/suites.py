@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from stillhouse.cli.against import compared_with, models_of, results_against, show_against
+from stillhouse.cli.arguments import FLAGS
 from stillhouse.cli.documents_by import DocumentsByTeacher, check_searches
 from stillhouse.cli.options import device_of
 from stillhouse.cli.run import on_ray, write_results
@@ -25,6 +26,9 @@ from stillhouse.reports.tables import aligned
 from stillhouse.sweeps.documents_by import documents_source
 from stillhouse.sweeps.test_log import record_test_use, tag_tested_runs
 from stillhouse.training.models import Source, find_model, stages_among
+
+OF_SUITES = ("data_root", "seed")
+"""Flags of an experiment's fields that suites read too: the published files and the seed of ``--against``."""
 
 
 def evaluate_suites(options: Namespace) -> None:
@@ -158,6 +162,7 @@ def refuse_suite_flags(options: Namespace, suites: Collection[str] = ()) -> None
 def check_flags(options: Namespace) -> None:
     """Refuse flags that do not go together, before Ray is started or a file is read."""
     suites = suites_named(options.suite)
+    _refuse_experiment(options)
     refuse_suite_flags(options, suites)
     require(options.search_shards >= 1, "search_shards >= 1", search_shards=options.search_shards)
     for text in options.index:
@@ -174,6 +179,18 @@ def check_flags(options: Namespace) -> None:
     alone = not options.model and not options.against and list(suites) == ["retrieval"]
     rule = "--from-run goes without a model, with --suite retrieval alone"
     require(alone, rule, model=options.model, suite=options.suite)
+
+
+def _refuse_experiment(options: Namespace) -> None:
+    """Refuse what describes an experiment: suites read none, and it would be ignored."""
+    described = [name for name in FLAGS if name not in OF_SUITES and getattr(options, name) is not None]
+    described += ["set"] * bool(options.set) + ["refresh"] * bool(options.refresh)
+    if described:
+        flag = f"--{described[0].replace('_', '-')}"
+        raise BadInput(
+            f"{flag} and --suite are not given together: {flag} belongs to an experiment, "
+            "and a suite measures the model as it is. Leave it out."
+        )
 
 
 def _show(name: str, benchmark: Benchmark, figures: Figures) -> None:

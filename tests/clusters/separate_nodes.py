@@ -19,6 +19,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 _RAY = Path(sys.executable).parent / "ray"
+LAG_S = 2.0
+"""Seconds within which a line of a job has come: what comes this soon after a loss was said before it."""
 _BIND = 'mkdir -p "$1" "$2" && mount --bind "$1" "$2" && shift 2 && exec "$@"'
 
 
@@ -205,8 +207,9 @@ class Loss:
 
     def seconds(self, job: Job, since: float | None = None) -> float:
         """Seconds from the loss, or from another moment, until a job says that it is further than before."""
-        began = self.when if since is None else since
-        further = (when - began for when, count in job.counts(self.pattern) if count > self.reached)
+        began, counts = self.when if since is None else since, job.counts(self.pattern)
+        before = max((count for when, count in counts if when < self.when + LAG_S), default=self.reached)
+        further = (when - began for when, count in counts if count > before)
         return next((seconds for seconds in further if seconds > 0), math.inf)
 
     def undisturbed(self, calm: Job) -> float:

@@ -6,6 +6,7 @@ import pickle
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -56,6 +57,22 @@ def slots_now(need: Need, limit: int = 0) -> int:
 
 def test_without_a_cluster_there_is_room_here() -> None:
     assert has_room_here(Need(cpus=10_000))
+
+
+@pytest.mark.parametrize(("cpus", "room"), [(0.0, False), (1.0, False), (2.0, True), (3.0, True)])
+def test_a_node_has_room_for_a_model_if_it_has_for_one_worker(
+    cpus: float, room: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A head without CPUs runs trials of several workers, which only wait there, but no model."""
+    import ray
+
+    own = SimpleNamespace(get_node_id=lambda: "head")
+    head = {"CPU": cpus, "node:__internal_head__": 1.0}
+    told = [{"NodeID": "a", "Resources": {"CPU": 64.0}}, {"NodeID": "head", "Resources": head}]
+    monkeypatch.setattr(resources, "ray_runs", lambda: True)
+    monkeypatch.setattr(ray, "nodes", lambda: told)
+    monkeypatch.setattr(ray, "get_runtime_context", lambda: own)
+    assert has_room_here(Need(workers=2, cpus=2)) == has_room_here(Need(cpus=2)) == room
 
 
 @pytest.mark.parametrize(

@@ -3755,7 +3755,7 @@ GROWTH = [
     ),
     *mistakes(
         "cluster/resources.py",
-        "sweeps/test_refit.py::test_the_best_trials_are_trained_again_at_once_and_found_again",
+        "cluster/test_slots.py::test_a_node_has_room_for_a_model_if_it_has_for_one_worker",
         (
             "here.get(name, 0.0) >= amount",
             "here.get(name, 0.0) > amount",

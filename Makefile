@@ -22,7 +22,7 @@ sweep: $(READY)  ## the main job: embed, search, evaluate, export (again: resume
 test: $(READY)   ## the tests, in three processes
 	$(BIN)/python -m pytest tests -m "not long" --numprocesses 3 --dist loadfile --no-loadscope-reorder $(ARGS)
 
-test-long: $(READY) ## the other tests: more sweeps on Ray, every family of models in slow runtimes, the runner of `mutants`
+test-long: $(READY) ## the other tests: more sweeps on Ray, one killed in every phase, every family of models in slow runtimes, the runner of `mutants`
 	$(BIN)/python -m pytest tests --ignore=tests/clusters -m long --numprocesses 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 cluster-test: $(CLUSTERS) $(SKY)/.ready ## clusters/ against a simulated AWS, Google Cloud and Kubernetes; clusters that grow, shrink, share no disk, are lost

@@ -26,7 +26,7 @@ pytest_plugins = ["small_experiment", "small_world"]
 @functools.cache
 def starts_ray(file: str) -> bool:
     """Return whether a file has tests that start Ray."""
-    return "@pytest.mark.ray" in (Path(__file__).parent.parent / file).read_text()
+    return "pytest.mark.ray" in (Path(__file__).parent.parent / file).read_text()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

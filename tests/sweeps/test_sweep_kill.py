@@ -29,6 +29,8 @@ from stillhouse.core.artifacts import Workspace, locked, read_json, read_manifes
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.sweeps.sweep import lock_of_sweep
 
+pytestmark = [pytest.mark.ray, pytest.mark.long]
+
 ROOT = Path(__file__).resolve().parents[2]
 TRIALS, TEXTS = 4, 9000
 REFIT = 32 * 600
@@ -263,7 +265,6 @@ def resumed(job: Job) -> dict[str, Any]:
     return {"ends": ends, "report": read_json(job.folder / "out.json")}
 
 
-@pytest.mark.ray
 def test_the_trials_are_those_of_an_undisturbed_search(
     straight: dict[str, Any], resumed: dict[str, Any]
 ) -> None:
@@ -285,7 +286,6 @@ def test_the_trials_are_those_of_an_undisturbed_search(
     assert [output(trial) for trial in resumed["report"]["trials"]] == expected
 
 
-@pytest.mark.ray
 def test_the_refit_is_an_undisturbed_one(straight: dict[str, Any], resumed: dict[str, Any]) -> None:
     champion, expected = resumed["report"]["champion"], read_manifest(straight["refit"])
     assert expected["examples"] == REFIT and champion["refitted"]
@@ -293,7 +293,6 @@ def test_the_refit_is_an_undisturbed_one(straight: dict[str, Any], resumed: dict
     assert champion["dev"] == expected["metrics"]
 
 
-@pytest.mark.ray
 def test_no_row_is_lost_or_duplicated(job: Job, straight: dict[str, Any], resumed: dict[str, Any]) -> None:
     assert main(["store", "verify", "--root", str(job.root)]) == 0
     stores = [read_manifest(path.parent) for path in job.root.glob("stores/*/manifest.json")]
@@ -306,7 +305,6 @@ def test_no_row_is_lost_or_duplicated(job: Job, straight: dict[str, Any], resume
     assert resumed_result["shards"] == undisturbed["shards"]
 
 
-@pytest.mark.ray
 def test_every_trial_has_one_run(job: Job, resumed: dict[str, Any]) -> None:
     database = job.root / "mlflow.db"
     runs = query(database, "select run_uuid, name, status from runs where lifecycle_stage = 'active'")
@@ -338,7 +336,6 @@ def chain(run: str, names: dict[str, str], parents: dict[str, str]) -> list[str]
     return [names[run], *(chain(parents[run], names, parents) if run in parents else [])]
 
 
-@pytest.mark.ray
 def test_no_run_is_left_open(job: Job, resumed: dict[str, Any]) -> None:
     assert job.states() == {"COMPLETE": TRIALS}
     assert len((job.root / "openings.jsonl").read_text().splitlines()) == 1
@@ -346,7 +343,6 @@ def test_no_run_is_left_open(job: Job, resumed: dict[str, Any]) -> None:
     assert job.found("**/*.tmp") == 0
 
 
-@pytest.mark.ray
 def test_ctrl_c_and_sigterm_end_the_job_cleanly(resumed: dict[str, Any]) -> None:
     for seconds, output, left in resumed["ends"]:
         assert "interrupted. The same command resumes from here." in output
@@ -354,7 +350,6 @@ def test_ctrl_c_and_sigterm_end_the_job_cleanly(resumed: dict[str, Any]) -> None
         assert seconds < 30 and not left
 
 
-@pytest.mark.ray
 def test_damaged_databases_and_notes_cost_no_trial_and_no_run(job: Job, resumed: dict[str, Any]) -> None:
     runs = query(job.root / "mlflow.db", "select run_uuid, name, status from runs order by run_uuid")
     sweep = job.root / "sweeps" / "ibkd"
@@ -373,7 +368,6 @@ def test_damaged_databases_and_notes_cost_no_trial_and_no_run(job: Job, resumed:
     assert runs == query(job.root / "mlflow.db", "select run_uuid, name, status from runs order by run_uuid")
 
 
-@pytest.mark.ray
 def test_the_same_command_again_is_quick_and_changes_nothing(job: Job, resumed: dict[str, Any]) -> None:
     before, runs = contents(job.root), query(job.root / "mlflow.db", "select * from runs")
     start_time = time.monotonic()
@@ -392,14 +386,12 @@ def contents(root: Path) -> dict[str, str]:
     return {str(path.relative_to(root)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
-@pytest.mark.ray
 def test_a_second_command_for_one_sweep_is_refused(job: Job, resumed: dict[str, Any], capsys: Any) -> None:
     with locked(lock_of_sweep(job.root / "sweeps" / "ibkd")):
         assert main(["sweep", "ibkd", *job.arguments()]) == 2
     assert "a sweep must be run by one command at a time" in capsys.readouterr().err
 
 
-@pytest.mark.ray
 def test_another_space_under_the_same_name_is_refused(job: Job, resumed: dict[str, Any], capsys: Any) -> None:
     before = contents(job.root)
     assert main(["sweep", "ibkd", *job.arguments("other.yaml")]) == 2

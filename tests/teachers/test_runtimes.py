@@ -315,8 +315,14 @@ def test_vectors_that_exist_are_taken_whatever_computed_them(
     made = replace(store, runtime=OPENVINO)
     workspace.path(made).mkdir(parents=True)
     write_manifest(workspace.path(made), {"shards": []})
-    assert Chooser(["auto"], workspace, "cpu").choose(store) == made
-    assert "taking the vectors that exist, computed by openvino" in capsys.readouterr().out
+    other = replace(store, prompt="query: ")
+    made_too = replace(other, runtime=OPENVINO)
+    workspace.path(made_too).mkdir(parents=True)
+    write_manifest(workspace.path(made_too), {"shards": []})
+    chooser = Chooser(["auto"], workspace, "cpu")
+    assert (chooser.choose(store), chooser.choose(other)) == (made, made_too)
+    said = capsys.readouterr().out
+    assert said.count("taking the vectors that exist, computed by openvino") == 1, "once for all of a teacher"
     # Of another precision they are other vectors.
     with pytest.raises(AssertionError, match="nothing must be measured"):
         Chooser(["auto"], workspace, "cpu").choose(replace(store, compute="bfloat16"))

@@ -15,7 +15,7 @@ from stillhouse.core.errors import BadInput
 from stillhouse.core.identity import spec
 from stillhouse.core.watchdog import Watchdog
 from stillhouse.plan.stage import Optimizer
-from stillhouse.training import checkpoint, watch
+from stillhouse.training import checkpoint, metrics_log, watch
 from stillhouse.training import fit as loop
 from stillhouse.training.fit import Diverged, Evaluation, Interrupted, Stopped, fit
 
@@ -125,6 +125,21 @@ def test_every_step_feeds_the_watchdog_and_an_evaluation_may_take_long(
     fit(plan, table(), tmp_path, evaluate=evaluate, step_limit_s=7.0)
     half = ["step, 7 s"] * (120 // plan.batch_size) + ["rest", "evaluation"]
     assert fed[: 2 * len(half)] == [*half, *half] and fed[-1] == "rest"
+
+
+def test_it_tells_how_far_it_is_between_two_lines_of_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(metrics_log, "PULSE_S", 0.0)
+    told: list[int] = []
+
+    def listen() -> bool:
+        told.append(metrics_log.seen_in(tmp_path)[0])
+        return False
+
+    fit(stage(budget=40 * 8), table(), tmp_path, stop_requested=listen)
+    assert told == [8 * step for step in range(1, 40)]
+    assert len(read_metrics(tmp_path / "metrics.jsonl")) < 20 and not (tmp_path / "checkpoints").exists()
 
 
 def test_without_dev_the_last_checkpoint_is_kept(tmp_path: Path) -> None:

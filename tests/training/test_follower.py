@@ -14,7 +14,7 @@ from stillhouse.plan.stage import Stage
 from stillhouse.search.trial import Context
 from stillhouse.training import follower
 from stillhouse.training.follower import PlanFollower, seen_of
-from stillhouse.training.metrics_log import NAME, MetricsLog
+from stillhouse.training.metrics_log import NAME, MetricsLog, Pulse
 from stillhouse.training.worker_mailbox import Wait, mailbox_of
 
 
@@ -51,6 +51,15 @@ def test_the_examples_of_all_stages_count(plan: Stage, workspace: Workspace) -> 
     write_manifest(workspace.path(distil), {})
     made(workspace, finetune, 1)
     assert seen_of(plan, workspace)[:2] == (distil.examples_seen + finetune.batch_size, total)
+
+
+def test_what_was_seen_since_the_last_line_of_the_log_counts(plan: Stage, workspace: Workspace) -> None:
+    """With steps of more than a second, the same line was printed three times before the next of the log."""
+    distil, _ = plan.chain()
+    made(workspace, distil, 2)
+    Pulse(workspace.place(distil)).beat(5 * distil.batch_size)
+    assert seen_of(plan, workspace)[0] == 5 * distil.batch_size
+    assert 0 <= seen_of(plan, workspace).ago < 60
 
 
 def test_what_another_node_tells_counts_where_a_remote_is_all_that_is_shared(

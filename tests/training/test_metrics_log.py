@@ -1,9 +1,11 @@
 import json
 from pathlib import Path
 
+import pytest
 from metrics_lines import read_metrics  # type: ignore[import-not-found]
 
-from stillhouse.training.metrics_log import MetricsLog
+from stillhouse.training import metrics_log
+from stillhouse.training.metrics_log import MetricsLog, Pulse, seen_in
 
 
 def steps(path: Path) -> list[int]:
@@ -52,3 +54,40 @@ def test_a_line_records_its_time(tmp_path: Path) -> None:
     MetricsLog(path).append(5, 40, {"loss": 1.5})
     line = json.loads(path.read_text())
     assert set(line) == {"step", "examples", "time", "metrics", "check"} and line["metrics"] == {"loss": 1.5}
+
+
+def test_a_pulse_tells_what_was_seen_since_the_last_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [100.0]
+    monkeypatch.setattr(metrics_log.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(metrics_log.time, "time", lambda: 10_000 + now[0])
+    assert seen_in(tmp_path) == (0, 0.0)
+    log, pulse = MetricsLog(tmp_path / "metrics.jsonl"), Pulse(tmp_path)
+    log.append(1, 8, {"loss": 1.0})
+    assert pulse.due() and seen_in(tmp_path) == (8, 10_100)
+    now[0] = 103
+    pulse.beat(24)
+    assert seen_in(tmp_path) == (24, 10_103) and not pulse.due()
+    now[0] += metrics_log.PULSE_S
+    assert pulse.due()
+    log.append(5, 40, {"loss": 1.0})
+    assert seen_in(tmp_path) == (40, 10_108), "the log may be ahead of the pulse"
+    log.close()
+
+
+def test_a_pulse_that_is_damaged_or_of_an_earlier_run_tells_nothing(tmp_path: Path) -> None:
+    Pulse(tmp_path).beat(48)
+    path = tmp_path / "checkpoints" / "pulse.json"
+    path.write_bytes(path.read_bytes().replace(b"48", b"98"))
+    assert seen_in(tmp_path) == (0, 0.0)
+    Pulse(tmp_path).beat(48)
+    assert seen_in(tmp_path)[0] == 48
+    Pulse(tmp_path)
+    assert seen_in(tmp_path) == (0, 0.0), "the next run begins at its checkpoint, not where the last one died"
+
+
+def test_training_does_not_end_because_its_pulse_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "checkpoints").write_text("in the way")
+    Pulse(tmp_path).beat(48)
+    assert seen_in(tmp_path) == (0, 0.0)

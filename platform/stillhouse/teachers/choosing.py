@@ -113,6 +113,7 @@ class Chooser:
         self._fastest: dict[str, str] = {}
         """By the fingerprint of a teacher: the runtime that its further stores take."""
         self._known: dict[str, Store] = {}
+        self._said: set[tuple[str, str]] = set()
 
     def choose(self, store: TableStore, *, made: bool = True) -> TableStore:
         """Give a store the runtime that computes it; the same store gets the same answer.
@@ -171,7 +172,7 @@ class Chooser:
         for runtime, each in stores.items():
             if self._workspace.finished(each):
                 if runtime != TORCH:
-                    say(f"  {store.label}: taking the vectors that exist, computed by {runtime}")
+                    self._say_once(f"taking the vectors that exist, computed by {runtime}", store)
                 return self._followed(runtime, store)
         folders = {name: self._workspace.path(each) for name, each in stores.items()}
         parts = {name: len(list(folder.glob("part-*.arrow"))) for name, folder in folders.items()}
@@ -185,6 +186,13 @@ class Chooser:
         if runtime != TORCH:
             say(f"{begun}, which goes on")
         return self._followed(runtime, store)
+
+    def _say_once(self, words: str, store: Store) -> None:
+        """Say something of the first store of a teacher that it is true of; a mix of sources has many."""
+        said = (_model(store).fingerprint, words)
+        if said not in self._said:
+            self._said.add(said)
+            say(f"  {store.label}: {words}")
 
     def _followed(self, runtime: str, store: Store) -> str:
         able = not why_not(runtime, self._device, store.compute)

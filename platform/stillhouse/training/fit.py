@@ -24,7 +24,7 @@ from stillhouse.training.average import WeightAverage, averaged
 from stillhouse.training.batching import Batching
 from stillhouse.training.gradient_shares import PREFIX, STEPS, TermGradients
 from stillhouse.training.meter import Meter
-from stillhouse.training.metrics_log import NAME, MetricsLog
+from stillhouse.training.metrics_log import NAME, MetricsLog, Pulse
 from stillhouse.training.module import StudentAndObjective, build_module, distributed
 from stillhouse.training.prefetch import batches, rank_share
 from stillhouse.training.progress import Diverged, Evaluation, Progress, Stopped, evaluation_due, selecting
@@ -181,6 +181,7 @@ class _Loop:
             after=self.progress.step,
             written=self._logged if rank() == 0 else 0,
         )
+        self.pulse = Pulse(folder) if rank() == 0 else None
         self._tick = self._saved = time.perf_counter()
 
     def train(
@@ -197,6 +198,7 @@ class _Loop:
             while not self.progress.ended(self.stage, self.batching):
                 watchdog.feed()
                 self._step(upcoming)
+                self._beat()
                 if self._logs_at(self.progress.step):
                     self._log()
                 if self.shares:
@@ -444,6 +446,12 @@ class _Loop:
         if rank() == 0:
             examples = self.batching.examples_after(self.progress.step)
             self.metrics_log.append(self.progress.step, examples, metrics)
+
+    def _beat(self) -> None:
+        """Tell whoever follows the run how far it is, every few seconds."""
+        if self.pulse is not None and self.pulse.due():
+            examples = self.batching.examples_after(self.progress.step)
+            self.pulse.beat(examples)
             if self.published is not None:
                 self.published.tell(examples)
 

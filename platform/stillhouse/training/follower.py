@@ -11,7 +11,7 @@ from stillhouse.core.artifacts import Workspace
 from stillhouse.core.console import Progress, duration, on_terminal, say
 from stillhouse.core.errors import BadInput
 from stillhouse.plan.stage import Stage
-from stillhouse.training.metrics_log import NAME, read_lines
+from stillhouse.training.metrics_log import seen_in
 from stillhouse.training.worker_mailbox import Wait, mailbox_of
 
 EVERY_S = 20.0
@@ -57,8 +57,8 @@ class _Followed:
 class PlanFollower:
     """Prints a line, or draws a bar, on every followed plan about which nothing was printed for some seconds.
 
-    Whatever process trains a plan writes the metrics of its stages into the workspace, where this reads how
-    far it is. That is as fine as those metrics: a line per 50 steps.
+    Whatever process trains a plan writes the metrics of its stages and their pulse into the workspace, where
+    this reads how far it is.
 
     Args:
         workspace: Holds the stages.
@@ -203,8 +203,7 @@ def seen_of(stage: Stage, workspace: Workspace) -> Seen:
             continue
         examples = _seen_elsewhere(part, workspace)
         if not examples:
-            lines = read_lines(workspace.place(part) / NAME)
-            examples, told = max(((line["examples"], line["time"]) for line in lines), default=(0, 0.0))
+            examples, told = seen_in(workspace.place(part))
             ago = max(0.0, time.time() - told) if examples else ago
         seen += examples
     return Seen(seen, stage.examples_in_all, ago)

@@ -1,17 +1,26 @@
-"""The metrics log: one JSON object per line, appended by rank 0, read by whoever tracks the run."""
+"""The metrics log: one JSON object per line, appended by rank 0, read by whoever tracks the run.
 
+Its lines come every so many steps, the same in every run. How far a stage is in between is told by its pulse.
+"""
+
+import contextlib
+import math
 import os
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from stillhouse.core.artifacts import write_atomically
+from stillhouse.core.artifacts import CHECKPOINTS, write_atomically
 from stillhouse.core.console import warn
 from stillhouse.core.integrity import put_aside
 from stillhouse.core.lines import checked_line, parse_line
 
 NAME = "metrics.jsonl"
+PULSE = "pulse.json"
+"""File of a stage's pulse, beside its checkpoints, with which it goes."""
+PULSE_S = 5.0
+"""Seconds between two beats."""
 
 
 class MetricsLog:
@@ -69,6 +78,47 @@ class MetricsLog:
     def close(self) -> None:
         """Close the file."""
         self._file.close()
+
+
+class Pulse:
+    """Notes every few seconds how many examples a stage has seen.
+
+    A step may take a second and more, and a line of the log comes every 50 steps.
+
+    Args:
+        folder: The stage's folder.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / CHECKPOINTS / PULSE
+        self._last = -math.inf
+        # What a killed process has seen since its last checkpoint is seen again.
+        with contextlib.suppress(OSError):
+            self.path.unlink(missing_ok=True)
+
+    def due(self) -> bool:
+        """Whether the last beat was some seconds ago, or there was none."""
+        return time.monotonic() - self._last >= PULSE_S
+
+    def beat(self, examples: int) -> None:
+        """Note how many examples have been seen. Training does not end because this cannot be written."""
+        self._last = time.monotonic()
+        with contextlib.suppress(OSError):
+            self.path.parent.mkdir(exist_ok=True)
+            self.path.write_bytes(checked_line({"examples": examples, "time": time.time()}))
+
+
+def seen_in(folder: Path) -> tuple[int, float]:
+    """Read how many examples a stage in training has seen, and when that was noted (0, 0.0 if it was not).
+
+    Returns:
+        The examples, and the time in seconds since the epoch.
+    """
+    notes = [(line["examples"], line["time"]) for line in read_lines(folder / NAME)]
+    with contextlib.suppress(OSError):
+        if beat := parse_line((folder / CHECKPOINTS / PULSE).read_bytes()):
+            notes.append((beat["examples"], beat["time"]))
+    return max(notes, default=(0, 0.0))
 
 
 def read_lines(path: Path) -> Iterator[dict[str, Any]]:

@@ -6,11 +6,9 @@ stage is finished and published itself.
 """
 
 import contextlib
-import math
 import os
 import shutil
 import threading
-import time
 import uuid
 from pathlib import Path
 
@@ -24,8 +22,6 @@ from stillhouse.training import checkpoint
 from stillhouse.training.metrics_log import NAME
 from stillhouse.training.worker_mailbox import mailbox_of
 
-_TELL_S = 5.0
-"""Seconds between two words on how far a run is."""
 _LAST_WORDS_SECONDS = 100.0
 """How long the end of a run waits for its last checkpoint to be published."""
 
@@ -47,7 +43,6 @@ class PublishedRun:
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
         self._reported = ""
-        self._told = -math.inf
 
     def restore(self) -> bool:
         """Fetch the newest checkpoint, if it is newer than what this node has.
@@ -79,10 +74,8 @@ class PublishedRun:
             shutil.rmtree(replaced, ignore_errors=True)
 
     def tell(self, examples: int) -> None:
-        """Tell the other nodes of the cluster now and then how many examples have been seen."""
-        now = time.monotonic()
-        if ray_runs() and now - self._told >= _TELL_S:
-            self._told = now
+        """Tell the other nodes of the cluster how many examples have been seen."""
+        if ray_runs():
             # A cluster that does not answer ends what runs on it with a message of its own.
             with contextlib.suppress(Exception):
                 mailbox_of(self.workspace, self.stage).note_seen(examples)

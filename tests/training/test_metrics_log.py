@@ -60,8 +60,8 @@ def test_a_pulse_tells_what_was_seen_since_the_last_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [100.0]
-    monkeypatch.setattr(metrics_log.time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(metrics_log.time, "time", lambda: 10_000 + now[0])
+    monkeypatch.setattr("stillhouse.training.metrics_log.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("stillhouse.training.metrics_log.time.time", lambda: 10_000 + now[0])
     assert seen_in(tmp_path) == (0, 0.0)
     log, pulse = MetricsLog(tmp_path / "metrics.jsonl"), Pulse(tmp_path)
     log.append(1, 8, {"loss": 1.0})

@@ -6,6 +6,7 @@ import errno
 import http.server
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -345,6 +346,26 @@ def test_a_long_transfer_says_how_far_it_is(
     assert "6 of 6 MB" not in printed, (
         "the end is printed at once, and was printed for every block of a last megabyte"
     )
+
+
+def test_a_signal_does_not_cut_a_file_that_is_being_written(
+    remote: Remote, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A manifest without a byte was there, so that nobody published the folder again, or could fetch it."""
+    write = Remote._write
+
+    def slowly(self: Remote, name: str, blocks: Iterator[bytes]) -> None:
+        def waiting() -> Iterator[bytes]:
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.5)
+            yield from blocks
+
+        write(self, name, waiting())
+
+    monkeypatch.setattr(Remote, "_write", slowly)
+    with pytest.raises(KeyboardInterrupt):
+        remote.write("a/note", b"content")
+    assert remote.read("a/note") == b"content"
 
 
 def test_names_and_removal(remote: Remote) -> None:

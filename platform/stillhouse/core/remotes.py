@@ -243,8 +243,12 @@ class Remote:
             return None
 
     def write(self, name: str, data: bytes) -> None:
-        """Write a small file in a single step: a reader finds all of it or nothing."""
-        self._patiently(lambda: self._write(name, iter([data])))
+        """Write a small file in a single step: a reader finds all of it or nothing.
+
+        A client that an exception passes completes the file with what it has, which may be nothing. Signals
+        raise in the main thread alone, so another one writes.
+        """
+        _at_once(lambda each: self._patiently(lambda: self._write(each, iter([data]))), [name])
 
     def names(self, folder: str) -> list[str]:
         """List the files that lie directly in a folder, sorted; none if there is no folder."""

@@ -142,6 +142,18 @@ def test_it_tells_how_far_it_is_between_two_lines_of_the_log(
     assert len(read_metrics(tmp_path / "metrics.jsonl")) < 20 and not (tmp_path / "checkpoints").exists()
 
 
+def test_it_tells_so_every_few_seconds_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics_log, "PULSE_S", 3600.0)
+    told: list[int] = []
+
+    def listen() -> bool:
+        told.append(json.loads((tmp_path / "checkpoints" / metrics_log.PULSE).read_bytes())["examples"])
+        return False
+
+    fit(stage(budget=40 * 8), table(), tmp_path, stop_requested=listen)
+    assert told == [8] * 39, "at the first step, and not again within the hour"
+
+
 def test_without_dev_the_last_checkpoint_is_kept(tmp_path: Path) -> None:
     fit(stage(evaluate_every=120), table(), tmp_path)
     manifest = read_manifest(tmp_path)

@@ -3668,10 +3668,38 @@ GROWTH = [
         ),
     ),
     *mistakes(
-        "training/published_run.py",
-        "training/test_published_run.py",
-        ("now - self._told >= _TELL_S", "True", "the control store is written at every line of the log"),
-        ("            self._told = now\n", "", "the clock of the words never starts"),
+        "training/metrics_log.py",
+        "training/test_metrics_log.py",
+        (
+            "time.monotonic() - self._last >= PULSE_S",
+            "time.monotonic() - self._last < PULSE_S",
+            "the pulse beats when it need not",
+        ),
+        ("        self._last = time.monotonic()\n", "", "the clock of the pulse never starts"),
+        (
+            "            self.path.unlink(missing_ok=True)",
+            "            pass",
+            "an earlier process's pulse counts",
+        ),
+        (
+            'notes.append((beat["examples"], beat["time"]))',
+            'notes = [(beat["examples"], beat["time"])]',
+            "a log that is ahead of the pulse is not believed",
+        ),
+    ),
+    *mistakes(
+        "training/fit.py",
+        "training/test_fit.py",
+        (
+            "if self.pulse is not None and self.pulse.due():",
+            "if self.pulse is not None:",
+            "the pulse is written, and the control store told, at every step",
+        ),
+        (
+            "self.pulse.beat(examples)",
+            "pass",
+            "nobody tells how far training is between two lines of the log",
+        ),
     ),
     *mistakes(
         "training/fit.py",

@@ -151,6 +151,22 @@ def test_a_suite_is_measured_with_the_documents_of_the_teacher(
     assert "kept  asymmetric" in shown and not list((root / "runs").glob("vectors/documents-*/"))
 
 
+def test_a_teacher_that_is_also_compared_with_is_measured_once(
+    root: Path, stage: dict[str, Any], tiny_model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = ["--suite", "retrieval", "--data-root", str(root / "data"), "--against"]
+    apart = evaluated(stage["folder"], root, *data, str(tiny_model))["against"]["suites"]
+    capsys.readouterr()
+    found = evaluated(stage["folder"], root, *data, str(tiny_model), "--documents-by", "teacher")
+    shown = capsys.readouterr().out
+    assert shown.count(f"retrieval: measuring {tiny_model} (") == 1
+    assert f"retrieval: measuring {stage['folder']} (stage, torch) among its documents" in shown
+    assert found["against"]["suites"] == apart
+    other = ["--documents-by", str(tiny_model), "--against", str(stage["folder"])]
+    swapped = evaluated(tiny_model, root, *data[:-1], *other)["against"]["suites"]["retrieval"]["own"]
+    assert swapped["ndcg@10"]["other"] == apart["retrieval"]["own"]["ndcg@10"]["model"], "not the teacher's"
+
+
 def test_kept_vectors_are_read_by_the_next_command(
     root: Path, stage: dict[str, Any], exported: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

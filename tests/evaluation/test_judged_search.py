@@ -3,7 +3,7 @@
 import json
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import ir_measures
@@ -11,14 +11,16 @@ import numpy as np
 import pytest
 from ir_measures import AP, RR, R, nDCG
 
+from stillhouse.core import console
 from stillhouse.core.artifacts import Workspace, lock_of, locked
 from stillhouse.core.errors import BadInput
 from stillhouse.core.types import FloatArray
 from stillhouse.corpora.published.judged import find_collections, open_collection
 from stillhouse.corpora.published.smart_format import read_sentences
+from stillhouse.evaluation.benchmarks import retrieval
 from stillhouse.evaluation.benchmarks.retrieval import OnDisk, rank_collection, rank_on_disk
-from stillhouse.evaluation.finite_encoder import FiniteEncoder
-from stillhouse.evaluation.search.exact import TILE
+from stillhouse.evaluation.finite_encoder import PIECE, FiniteEncoder
+from stillhouse.evaluation.search.exact import TILE, Ranking, search_stream
 from stillhouse.evaluation.search.indexes import parse_index
 from stillhouse.evaluation.search.passage_vectors import vectors_folder
 from stillhouse.evaluation.trec_runs import open_run, read_run, run_figures, write_run
@@ -27,11 +29,21 @@ from stillhouse.evaluation.trec_runs import open_run, read_run, run_figures, wri
 class Coarse:
     """An encoder of letter counts, so that scores tie; it records the largest number of texts in one call."""
 
-    most = 0
+    most = texts = 0
 
     def encode(self, texts: Sequence[str]) -> FloatArray:
-        self.most = max(self.most, len(texts))
+        self.most, self.texts = max(self.most, len(texts)), self.texts + len(texts)
         return np.array([[text.count("a"), text.count("b"), 1] for text in texts], np.float32)
+
+
+class Slow(Coarse):
+    """An encoder whose clock goes on by eight seconds at every call."""
+
+    clock = 0.0
+
+    def encode(self, texts: Sequence[str]) -> FloatArray:
+        self.clock += 8
+        return super().encode(texts)
 
 
 def write_beir(folder: Path, *, passages: int = 60, queries: int = 12) -> Path:
@@ -79,14 +91,41 @@ def test_figures_match_trec_eval_and_the_run_file(tmp_path: Path) -> None:
     assert run_figures(read_run(tmp_path / "run.txt"), collection.qrels) == figures
 
 
-def test_passages_are_encoded_block_by_block(tmp_path: Path) -> None:
+def test_passages_are_read_block_by_block_and_encoded_piece_by_piece(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     collection = open_collection(write_beir(tmp_path / "big", passages=2 * TILE + 9), final=False)
     assert collection is not None
+    held: list[int] = []
+
+    def noted(queries: FloatArray, blocks: Iterator[FloatArray], k: int, **options: int) -> Ranking:
+        return search_stream(queries, (held.append(len(block)) or block for block in blocks), k, **options)
+
+    monkeypatch.setattr(retrieval, "search_stream", noted)
     whole, parts = Coarse(), Coarse()
     assert rank_collection(collection, whole, block=3 * TILE) == rank_collection(
         collection, parts, block=TILE
     )
-    assert parts.most == TILE and whole.most == 2 * TILE + 9
+    assert held == [2 * TILE + 9, TILE, TILE, 9]
+    assert parts.texts == whole.texts and parts.most == whole.most == PIECE, "vectors are those of the pieces"
+
+
+def test_a_slow_model_shows_how_many_passages_it_has_encoded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    collection = open_collection(write_beir(tmp_path / "big", passages=2 * PIECE + 9), final=False)
+    assert collection is not None
+    model = Slow()
+    monkeypatch.setattr(console.time, "monotonic", lambda: float(model.clock))
+    quick = rank_collection(collection, Coarse())
+    assert not capsys.readouterr().out
+    assert rank_collection(collection, model) == quick
+    rate = f"{PIECE / 8:.0f} passages/s"
+    assert capsys.readouterr().out.splitlines() == [
+        f"  encoding big: {PIECE:,} passages, {rate}",
+        f"  encoding big: {2 * PIECE:,} passages, {rate}",
+        f"  encoding big: {2 * PIECE + 9:,} passages, {(2 * PIECE + 9) / 24:.0f} passages/s",
+    ]
 
 
 def test_older_file_formats(tmp_path: Path) -> None:

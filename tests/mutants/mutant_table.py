@@ -1986,8 +1986,8 @@ TRAINING = [
         "evaluation/benchmarks/fever.py",
         "cli/test_documents_by.py::test_the_candidates_of_claims_may_be_the_teachers",
         (
-            "documents_ND = unit(encode_as(model, DOCUMENT,",
-            "documents_ND = unit(encode_as(model, QUERY,",
+            "encode = Piecewise(model, DOCUMENT,",
+            "encode = Piecewise(model, QUERY,",
             "candidates are encoded as claims",
         ),
     ),
@@ -3666,6 +3666,32 @@ GROWTH = [
             "examples = 0",
             "a trial on another disk stands still",
         ),
+    ),
+    *mistakes(
+        "evaluation/finite_encoder.py",
+        "evaluation/test_judged_search.py",
+        (
+            "texts[first : first + PIECE]) for first in range(0, len(texts), PIECE)",
+            "texts[first : first + len(texts)]) for first in range(0, len(texts), len(texts))",
+            "a slow model encodes all passages before it says a word",
+        ),
+        (
+            "        self._progress(self.done, self.total)\n        pieces",
+            "        pieces",
+            "the clock of the passages starts after the first of them",
+        ),
+        ("if self.done != self.total:", "if True:", "what is done at once has a line"),
+    ),
+    *mistakes(
+        "cli/documents_by.py",
+        "cli/test_documents_by.py::test_a_teacher_that_is_also_compared_with_is_measured_once",
+        ("model.identity == self.teacher.identity", "False", "the teacher embeds all documents twice"),
+        ("model.identity == self.teacher.identity", "True", "whatever is compared with is the teacher"),
+    ),
+    *mistakes(
+        "cli/suites.py",
+        "cli/test_documents_by.py::test_a_teacher_that_is_also_compared_with_is_measured_once",
+        ("return by_teacher[0]", "return by_teacher[1]", "the model is compared with itself"),
     ),
     *mistakes(
         "training/metrics_log.py",

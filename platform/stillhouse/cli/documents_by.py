@@ -43,9 +43,22 @@ class DocumentsByTeacher:
         teacher = FiniteEncoder(source.open(device), identity, source.title)
         return cls(source, teacher, KeptDocuments(teacher, identity, workspace))
 
-    def measure(self, benchmark: Benchmark, model: FiniteEncoder) -> tuple[Measured, Measured]:
-        """Measure the teacher's queries and the model's on a suite, among the teacher's documents."""
-        return self._measured(benchmark, self.teacher), self._measured(benchmark, model)
+    def measure(self, name: str, benchmark: Benchmark, model: FiniteEncoder) -> tuple[Measured, Measured]:
+        """Measure the teacher's queries and the model's on a suite, among the teacher's documents.
+
+        Args:
+            name: The suite.
+            benchmark: The suite.
+            model: Encodes the queries.
+        """
+        say(f"{name}: measuring {self.teacher.title}")
+        theirs = self._measured(benchmark, self.teacher)
+        say(f"{name}: measuring {model.title} among its documents")
+        return theirs, self._measured(benchmark, model)
+
+    def measures(self, model: FiniteEncoder) -> bool:
+        """Whether a model is the teacher itself, so that `measure` has its figures."""
+        return model.identity == self.teacher.identity
 
     def show(
         self,
@@ -75,9 +88,7 @@ class DocumentsByTeacher:
 
     def _measured(self, benchmark: Benchmark, queries: FiniteEncoder) -> Measured:
         both = FiniteEncoder(AsymmetricEncoder(queries, self.documents), self.teacher.identity)
-        if benchmark.itemised is not None:
-            return benchmark.itemised(both)
-        return Measured(benchmark.measure(both), {})
+        return measured_on(benchmark, both)
 
     def finish(self, *, keep: bool) -> dict[str, Any]:
         """Say how often documents were encoded, and return what `--json` writes."""
@@ -90,6 +101,13 @@ class DocumentsByTeacher:
         if not keep:
             self.documents.remove()
         return {**report_of(self.source, self.found), "documents_encoded": encoded}
+
+
+def measured_on(benchmark: Benchmark, model: FiniteEncoder) -> Measured:
+    """Measure a model on a suite, with the figures of its items where the suite has them."""
+    if benchmark.itemised is not None:
+        return benchmark.itemised(model)
+    return Measured(benchmark.measure(model), {})
 
 
 def check_searches(prepared: Mapping[str, Benchmark]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from stillhouse.cli.against import compared_with, models_of, results_against, show_against
 from stillhouse.cli.arguments import FLAGS
-from stillhouse.cli.documents_by import DocumentsByTeacher, check_searches
+from stillhouse.cli.documents_by import DocumentsByTeacher, check_searches, measured_on
 from stillhouse.cli.options import device_of
 from stillhouse.cli.run import on_ray, write_results
 from stillhouse.core.artifacts import Workspace
@@ -74,9 +74,9 @@ def run_suites(options: Namespace, workspace: Workspace, device: str) -> dict[st
             noted = sum(tag_tested_runs(workspace, benchmark.opens, each) for each in models if each)
             say(f"{name}: test sets opened (before: {before} times{_runs(noted)})")
         # The model comes last, so that what `--run` and `--figures` write is its own.
-        theirs = None if other is None else _measured(benchmark, other)
-        by_teacher = None if documents is None else documents.measure(benchmark, model)
-        ours = _measured(benchmark, model)
+        by_teacher = None if documents is None else documents.measure(name, benchmark, model)
+        theirs = None if other is None else _others(name, benchmark, other, documents, by_teacher)
+        ours = _measured(name, benchmark, model, among_others=len(models) > 1 or documents is not None)
         found[name] = ours.figures
         _show(name, benchmark, ours.figures)
         if theirs is not None:
@@ -93,11 +93,12 @@ def run_suites(options: Namespace, workspace: Workspace, device: str) -> dict[st
 
 
 def open_checked(name: str, options: Namespace, workspace: Workspace, device: str) -> FiniteEncoder:
-    """Open a model by its name, identified if its vectors are kept; there is none if a run is measured."""
+    """Open a model by its name, identified if its vectors may be kept; there is none if a run is measured."""
     if not name:
         return FiniteEncoder(None)
     found = find_model(name, workspace)
-    identity = f"{found.identity()} {device}" if keeps_vectors(given_flags(options)) else ""
+    named = keeps_vectors(given_flags(options)) or options.documents_by is not None
+    identity = f"{found.identity()} {device}" if named else ""
     return FiniteEncoder(
         found.open(device), identity, found.title, found.megabytes(), reopen=lambda: found.open(device)
     )
@@ -115,10 +116,23 @@ def _runs(noted: int) -> str:
     return f"; noted in {noted} run{'s' if noted > 1 else ''} of MLflow" if noted else ""
 
 
-def _measured(benchmark: Benchmark, model: FiniteEncoder) -> Measured:
-    if benchmark.itemised is not None:
-        return benchmark.itemised(model)
-    return Measured(benchmark.measure(model), {})
+def _measured(name: str, benchmark: Benchmark, model: FiniteEncoder, *, among_others: bool) -> Measured:
+    if among_others:
+        say(f"{name}: measuring {model.title}")
+    return measured_on(benchmark, model)
+
+
+def _others(
+    name: str,
+    benchmark: Benchmark,
+    other: FiniteEncoder,
+    documents: DocumentsByTeacher | None,
+    by_teacher: tuple[Measured, Measured] | None,
+) -> Measured:
+    """The figures of the model of `--against`; a teacher that has been measured is not measured again."""
+    if documents is not None and by_teacher is not None and documents.measures(other):
+        return by_teacher[0]
+    return _measured(name, benchmark, other, among_others=True)
 
 
 def prepare_suites(options: Namespace, workspace: Workspace) -> dict[str, Benchmark]:

@@ -5,11 +5,14 @@ from typing import Any
 
 import numpy as np
 
+from stillhouse.core.console import Progress
 from stillhouse.core.errors import BadInput
 from stillhouse.core.roles import DOCUMENT, PLAIN, QUERY
-from stillhouse.core.types import FloatArray, encode_as
+from stillhouse.core.types import Encoder, FloatArray, encode_as
 from stillhouse.students.cpu.products import quick_products
 
+PIECE = 1024
+"""Texts that `Piecewise` gives to a model at once."""
 _SHOWN = 60
 
 
@@ -67,4 +70,36 @@ class FiniteEncoder:
                 f"the model's vectors must be finite, but {int(bad_N.sum())} of {len(texts)} contain NaN or "
                 f"infinity; the first is that of {text[:_SHOWN]!r}. Such a model is not measured."
             )
+        return vectors_ND
+
+
+class Piecewise:
+    """Encodes many texts piece by piece, and shows how many there were so far.
+
+    A piece has always the same number of texts, since a model may round differently in another batch.
+
+    Args:
+        model: Encodes the texts.
+        role: Their role.
+        what: The work, such as ``encoding cacm``.
+        unit: What is counted, such as ``passages``.
+        total: How many there will be; None if that is not known.
+    """
+
+    def __init__(self, model: Encoder, role: str, what: str, unit: str, total: int | None = None) -> None:
+        self.model, self.role, self.total = model, role, total
+        self.done = 0
+        self._progress = Progress(what, unit)
+
+    def __call__(self, texts: Sequence[str]) -> FloatArray:
+        """Encode the next texts as vectors, (N, D), in their order."""
+        self._progress(self.done, self.total)
+        pieces = [self._encoded(texts[first : first + PIECE]) for first in range(0, len(texts), PIECE)]
+        return np.concatenate(pieces) if pieces else encode_as(self.model, self.role, texts)
+
+    def _encoded(self, texts: Sequence[str]) -> FloatArray:
+        vectors_ND = encode_as(self.model, self.role, texts)
+        self.done += len(texts)
+        if self.done != self.total:  # What is done at once needs no line.
+            self._progress(self.done, self.total)
         return vectors_ND

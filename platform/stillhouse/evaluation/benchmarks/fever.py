@@ -7,13 +7,13 @@ import numpy as np
 from stillhouse.core.artifacts import sha256_of
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.roles import DOCUMENT, QUERY
-from stillhouse.core.types import ColumnScorer, Encoder, FloatArray, encode_as
+from stillhouse.core.types import ColumnScorer, Encoder, FloatArray
 from stillhouse.corpora.candidates import Candidates, coverage, pick_candidates
 from stillhouse.corpora.published.fever import CLAIM_FILES, PAGE_FILES, Fever, read_fever
 from stillhouse.corpora.tfidf import Scores, TfIdf
 from stillhouse.evaluation.benchmark import Benchmark, Options, itemised, opened
 from stillhouse.evaluation.candidates import candidate_values, judge_candidates
-from stillhouse.evaluation.finite_encoder import FiniteEncoder
+from stillhouse.evaluation.finite_encoder import FiniteEncoder, Piecewise
 from stillhouse.evaluation.items import Items, Measured, means, measured
 from stillhouse.evaluation.retrieval import unit
 from stillhouse.evaluation.trained_claims import trained_claims
@@ -90,8 +90,10 @@ def _scores(model: FiniteEncoder, data: Fever, split: str, picked: Candidates) -
 def _cosines(model: Encoder, data: Fever, split: str, picked: Candidates) -> FloatArray:
     """Compute the cosine of every claim with its candidates, (Q, C); a document is encoded once."""
     rows = np.unique(picked.ids_QC)
-    documents_ND = unit(encode_as(model, DOCUMENT, [data.documents[row] for row in rows]))
-    claims_QD = unit(encode_as(model, QUERY, [claim.text for claim in data.splits[split]]))
+    encode = Piecewise(model, DOCUMENT, "encoding FEVER", "documents", len(rows))
+    documents_ND = unit(encode([data.documents[row] for row in rows]))
+    claims = [claim.text for claim in data.splits[split]]
+    claims_QD = unit(Piecewise(model, QUERY, "encoding FEVER", "claims", len(claims))(claims))
     # One claim at a time: a figure must not depend on the number of claims.
     return np.array(
         [

@@ -15,13 +15,12 @@ from typing import Any
 import pyarrow as pa
 
 from stillhouse.core.artifacts import Workspace, lock_of, locked, sha256_of
-from stillhouse.core.console import Progress
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.roles import DOCUMENT, QUERY
-from stillhouse.core.types import Encoder, FloatArray, IntArray, encode_as
+from stillhouse.core.types import Encoder, FloatArray, IntArray
 from stillhouse.corpora.published.judged import PLACES, Entry, JudgedCollection, find_collections
 from stillhouse.evaluation.benchmark import Benchmark, Options, itemised, opened
-from stillhouse.evaluation.finite_encoder import FiniteEncoder
+from stillhouse.evaluation.finite_encoder import FiniteEncoder, Piecewise
 from stillhouse.evaluation.items import Figures, Items, Measured, means, measured
 from stillhouse.evaluation.retrieval import unit
 from stillhouse.evaluation.search.exact import TILE, Ranking, search_stream
@@ -149,16 +148,16 @@ def rank_collection(
         collection: Queries and passages.
         model: Encodes queries and passages.
         depth: Passages per query, after a hit with the query's own id is dropped where ids are shared.
-        block: Passages encoded at once, a multiple of `TILE`.
+        block: Passages whose vectors are held at once, a multiple of `TILE`.
     """
     require(block % TILE == 0 and block > 0, f"block is a multiple of {TILE}", block=block)
-    queries_QD = unit(encode_as(model, QUERY, list(collection.queries.values())))
+    queries_QD, encode = _encoded_queries(collection, model), _passage_encoder(collection, model)
     ids: list[str] = []
 
     def blocks() -> Iterator[FloatArray]:
         for entries in _blocks(collection.stream(), block):
             ids.extend(entry.id for entry in entries)
-            yield unit(encode_as(model, DOCUMENT, [entry.text for entry in entries]))
+            yield unit(encode([entry.text for entry in entries]))
 
     ranking = search_stream(queries_QD, blocks(), depth + 1, threads=THREADS)
     return as_run(collection, ranking, lambda rows: [ids[row] for row in rows], depth)
@@ -183,16 +182,9 @@ def _ranked_by(
     folder: Path, collection: JudgedCollection, model: FiniteEncoder, options: OnDisk
 ) -> tuple[Run, dict[str, dict[str, float]]]:
     """Rank the passages with their vectors in a folder that no other process writes."""
-    progress, done = Progress(f"encoding {collection.name}", "passages"), 0
-
-    def encode(texts: list[str]) -> FloatArray:
-        nonlocal done
-        done += len(texts)
-        progress(done, None)
-        return unit(encode_as(model, DOCUMENT, texts))
-
-    files, ids = write_vectors(folder, collection.stream(), encode)
-    queries_QD = unit(encode_as(model, QUERY, list(collection.queries.values())))
+    encode = _passage_encoder(collection, model)
+    files, ids = write_vectors(folder, collection.stream(), lambda texts: unit(encode(texts)))
+    queries_QD = _encoded_queries(collection, model)
 
     def ids_of(rows: IntArray) -> list[str]:
         names: list[str] = ids.take(pa.array(rows)).to_pylist()
@@ -210,6 +202,15 @@ def _ranked_by(
     if not options.keep:
         shutil.rmtree(folder, ignore_errors=True)
     return run, of_indexes
+
+
+def _passage_encoder(collection: JudgedCollection, model: Encoder) -> Piecewise:
+    return Piecewise(model, DOCUMENT, f"encoding {collection.name}", "passages")
+
+
+def _encoded_queries(collection: JudgedCollection, model: Encoder) -> FloatArray:
+    queries = list(collection.queries.values())
+    return unit(Piecewise(model, QUERY, f"encoding {collection.name}", "queries", len(queries))(queries))
 
 
 def _time_exact(queries_QD: FloatArray, files: PassageVectors) -> dict[str, dict[str, float]]:

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from ir_measures import AP, RR, R, nDCG
 
-from stillhouse.core import console
 from stillhouse.core.artifacts import Workspace, lock_of, locked
 from stillhouse.core.errors import BadInput
 from stillhouse.core.types import FloatArray
@@ -98,8 +97,13 @@ def test_passages_are_read_block_by_block_and_encoded_piece_by_piece(
     assert collection is not None
     held: list[int] = []
 
-    def noted(queries: FloatArray, blocks: Iterator[FloatArray], k: int, **options: int) -> Ranking:
-        return search_stream(queries, (held.append(len(block)) or block for block in blocks), k, **options)
+    def noted(queries: FloatArray, blocks: Iterator[FloatArray], k: int, *, threads: int) -> Ranking:
+        def each() -> Iterator[FloatArray]:
+            for block in blocks:
+                held.append(len(block))
+                yield block
+
+        return search_stream(queries, each(), k, threads=threads)
 
     monkeypatch.setattr(retrieval, "search_stream", noted)
     whole, parts = Coarse(), Coarse()
@@ -116,7 +120,7 @@ def test_a_slow_model_shows_how_many_passages_it_has_encoded(
     collection = open_collection(write_beir(tmp_path / "big", passages=2 * PIECE + 9), final=False)
     assert collection is not None
     model = Slow()
-    monkeypatch.setattr(console.time, "monotonic", lambda: float(model.clock))
+    monkeypatch.setattr("stillhouse.core.console.time.monotonic", lambda: float(model.clock))
     quick = rank_collection(collection, Coarse())
     assert not capsys.readouterr().out
     assert rank_collection(collection, model) == quick

@@ -3397,6 +3397,16 @@ HEALING = [
             "            if False:",
             "what a remote took and lost counts as published",
         ),
+        (
+            "        _uncut(lambda: self._patiently(lambda: self._write(name, iter([data]))))",
+            "        self._patiently(lambda: self._write(name, iter([data])))",
+            "a signal cuts what is being written",
+        ),
+        (
+            "        if thread.ident is not None:\n            ended.wait()",
+            "",
+            "a signal leaves the thread alone that writes",
+        ),
     ),
     *mistakes(
         "core/console.py",

@@ -248,7 +248,7 @@ class Remote:
         A client that an exception passes completes the file with what it has, which may be nothing. Signals
         raise in the main thread alone, so another one writes.
         """
-        _at_once(lambda each: self._patiently(lambda: self._write(each, iter([data]))), [name])
+        _uncut(lambda: self._patiently(lambda: self._write(name, iter([data]))))
 
     def names(self, folder: str) -> list[str]:
         """List the files that lie directly in a folder, sorted; none if there is no folder."""
@@ -609,6 +609,34 @@ def _at_once(action: Callable[[str], None], names: Iterable[str]) -> None:
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
+
+
+def _uncut(action: Callable[[], None]) -> None:
+    """Do something in a thread of its own, where no signal raises, and return when it has ended.
+
+    An executor, and `Thread.join`, may leave a thread alone that a signal interrupts them at starting or
+    waiting for.
+    """
+    ended, errors = threading.Event(), list[BaseException]()
+
+    def act() -> None:
+        try:
+            action()
+        except BaseException as error:
+            errors.append(error)
+        finally:
+            ended.set()
+
+    thread = threading.Thread(target=act, name="remote")
+    try:
+        thread.start()
+        ended.wait()
+    except BaseException:
+        if thread.ident is not None:
+            ended.wait()
+        raise
+    if errors:
+        raise errors[0]
 
 
 @contextlib.contextmanager

@@ -361,6 +361,7 @@ def export(
     folder: str | Path,
     *,
     form: str = "sentence-transformers",
+    soup: "Sequence[str | Path]" = (),
     root: Path | str | None = None,
     remote: str | None = None,
 ) -> float:
@@ -371,6 +372,7 @@ def export(
             exported.
         folder: Where to write.
         form: ``sentence-transformers``, ``onnx``, ``onnx-int8``, ``compact`` or ``asymmetric``.
+        soup: Further stages or sweeps, such as other seeds; the mean of the weights is exported.
         root: The workspace's folder, in which names are looked up.
         remote: See `embed`.
 
@@ -378,14 +380,15 @@ def export(
         The lowest cosine between vectors of the exported and the trained student.
 
     Raises:
-        BadInput: The stage is not finished, or its student has no such form.
+        BadInput: The stage is not finished, its student has no such form, or the students of the soup cannot
+            be averaged.
     """
     from stillhouse.sweeps.export import export_stage
     from stillhouse.training.models import stage_of
 
-    return export_stage(
-        stage_of(str(stage), opened_workspace(_folder(root), _address(remote))), Path(folder), form=form
-    )
+    workspace = opened_workspace(_folder(root), _address(remote))
+    first, *others = (stage_of(str(name), workspace) for name in (stage, *soup))
+    return export_stage(first, Path(folder), form=form, soup=others)
 
 
 def verify(root: Path | str | None = None, *, repair: bool = False) -> "list[Checked]":

@@ -2788,6 +2788,39 @@ PREFLIGHT = [
 ]
 REMOTES = [
     *mistakes(
+        "training/averaged.py",
+        "sweeps/test_soup_export.py",
+        (
+            "        if unequal:",
+            "        if False:",
+            "students of different kinds are averaged",
+        ),
+        (
+            "if not (among >= _ONE_SPACE and to_students >= among - 1e-3):",
+            "if not among >= _ONE_SPACE:",
+            "a mean that is far from the students is exported",
+        ),
+        (
+            "if not (among >= _ONE_SPACE and to_students >= among - 1e-3):",
+            "if not to_students >= among - 1e-3:",
+            "students of two spaces are averaged",
+        ),
+        (
+            "mean_of([encoder.student.state_dict() for encoder in encoders], first)",
+            "mean_of([encoder.student.state_dict() for encoder in encoders[1:]], first)",
+            "the first student has no part in the mean",
+        ),
+    ),
+    *mistakes(
+        "sweeps/export.py",
+        "sweeps/test_soup_export.py",
+        (
+            "        metrics={},\n        reproducibility={**parts",
+            "        reproducibility={**parts",
+            "the card of a mean has the figures of its first student",
+        ),
+    ),
+    *mistakes(
         "core/remotes.py",
         "core/test_remotes.py",
         (

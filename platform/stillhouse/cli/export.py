@@ -21,6 +21,7 @@ def add(commands: "_SubParsersAction[ArgumentParser]") -> ArgumentParser:
         "stillhouse export ibkd my-student\n"
         "  stillhouse export ibkd my-graph --format onnx-int8\n"
         "  stillhouse export mse my-search --format asymmetric\n"
+        "  stillhouse export leaf-seed-1 my-mean --soup leaf-seed-2,leaf-seed-3\n"
         "  stillhouse export rerank_kd scores.jsonl --format scores\n"
         "  stillhouse export runs/stages/finetune-0123456789abcdef --format list\n"
         "  stillhouse export runs/stages/finetune-0123456789abcdef my-student",
@@ -35,6 +36,13 @@ def add(commands: "_SubParsersAction[ArgumentParser]") -> ArgumentParser:
         "only this package reads it), asymmetric (queries by the student, documents by its teacher), "
         "scores or scores-flag (the reranker's scores that it learnt from, as JSON lines of "
         "sentence-transformers or FlagEmbedding), or list: which of them this student has",
+    )
+    command.add_argument(
+        "--soup",
+        default="",
+        metavar="STAGE,STAGE",
+        help="further stages or sweeps, whose students are of the same kind and began with the same weights, "
+        "such as other seeds: the mean of the weights is exported",
     )
     add_common(command)
     return command
@@ -57,6 +65,9 @@ def run(options: Namespace) -> int:
         )
     workspace = opened_workspace(root_of(options), remote_of(options))
     stage = stage_of(options.stage, workspace)
+    soup = [stage_of(name, workspace) for name in options.soup.split(",") if name]
+    alone = options.format not in ("list", *SCORE_FORMS)
+    require(alone or not soup, "a soup is exported as a model", format=options.format)
     if options.format == "list":
         with quietly(options):
             formats = formats_of(stage) | dict.fromkeys(SCORE_FORMS, why_no_scores(stage))
@@ -72,12 +83,13 @@ def run(options: Namespace) -> int:
         write_results(options, found)
         return 0
     with quietly(options):
-        cosine = export_stage(stage, options.folder, form=options.format)
+        cosine = export_stage(stage, options.folder, form=options.format, soup=soup)
     megabytes = sum(file.stat().st_size for file in options.folder.rglob("*") if file.is_file()) / 1e6
     say(
         f"exported: {options.folder} ({options.format}, {megabytes:.1f} MB, "
         f"lowest cosine to the trained student {cosine:.7f})"
     )
     results = {"format": options.format, "folder": str(options.folder), "stage": str(stage), "parity": cosine}
-    write_results(options, {**results, "megabytes": megabytes})
+    parts = {"soup": [str(each) for each in soup]} if soup else {}
+    write_results(options, {**results, **parts, "megabytes": megabytes})
     return 0

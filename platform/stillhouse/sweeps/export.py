@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,7 @@ from stillhouse.sweeps.contenders import teacher_of
 from stillhouse.teachers.loading import load_sentence_transformer
 from stillhouse.teachers.prompts import prompts_of
 from stillhouse.teachers.weights import hub_id, licence_of
+from stillhouse.training.averaged import averaged
 from stillhouse.training.facts import read_facts
 from stillhouse.training.models import DELIVERED, SWEEPS, delivered, encoder_in, find_model
 from stillhouse.training.rebuild import spec_of
@@ -66,6 +68,7 @@ def export_stage(
     form: str = FORMATS[0],
     card: Card | None = None,
     texts: Sequence[str] = _PARITY_TEXTS,
+    soup: Sequence[Path] = (),
 ) -> float:
     """Export a finished stage's student, check its vectors in the form's own runtime, and write its card.
 
@@ -76,15 +79,17 @@ def export_stage(
         card: What the model card says of the student; None takes what the sweep that delivered it knows, or
             else the stage.
         texts: Texts that the check encodes with both models.
+        soup: Folders of further stages; the export has the mean of the weights (`training.averaged`).
 
     Returns:
         The lowest cosine between the vectors of the export and of the student.
 
     Raises:
-        BadInput: If the stage is unfinished, its student does not support the form, or the folder is in use.
+        BadInput: If the stage is unfinished, its student does not support the form, the folder is in use, or
+            the students of the soup cannot be averaged.
         RuntimeError: If the export gives other vectors.
     """
-    encoder: Any = encoder_in(folder)
+    encoder: Any = _soup_of([folder, *soup], texts) if soup else encoder_in(folder)
     student: Any = encoder.student
     gives_vectors = isinstance(encoder, Encoder)
     if not gives_vectors:
@@ -94,7 +99,7 @@ def export_stage(
         )
     joiner = ""
     if form == ROUTED:
-        parity = _export_asymmetric(folder, encoder, target, texts)
+        parity = _export_asymmetric([folder, *soup], encoder, target, texts)
     elif isinstance(student, Exportable) and student.export_sides:
         require(form == FORMATS[0], f"two towers are written as {FORMATS[0]} folders", format=form)
         export_towers(student, encoder.objective.joiner, encoder.max_length, target)
@@ -102,15 +107,30 @@ def export_stage(
     else:
         parity = write_format(form, encoder, target, texts)
     export = describe_export(encoder, target, form, parity, joiner)
-    text = model_card(card or card_of(folder), export)
+    text = model_card(card or (_soup_card([folder, *soup]) if soup else card_of(folder)), export)
     write_atomically(target / "README.md", text.encode())
     write_checksums(target)
     return parity
 
 
-def _export_asymmetric(folder: Path, encoder: Any, target: Path, texts: Sequence[str]) -> float:
+def _soup_of(folders: Sequence[Path], texts: Sequence[str]) -> Any:
+    soup = averaged(folders, texts)
+    say(
+        f"  the mean of {len(folders)} students: its vectors have a mean cosine of {soup.to_students:.4f} or "
+        f"more with theirs, which have {soup.among_students:.4f} or more with each other"
+    )
+    return soup.encoder
+
+
+def _export_asymmetric(folders: Sequence[Path], encoder: Any, target: Path, texts: Sequence[str]) -> float:
     """Write the student beside the teacher in whose space it lives; see `students.export.asymmetric`."""
-    space = space_of(folder)
+    space, *others = (space_of(folder) for folder in folders)
+    for folder, other in zip(folders[1:], others, strict=True):
+        require(
+            other.teacher == space.teacher,
+            "students that are averaged for an asymmetric export have one teacher",
+            **{folders[0].name: space.teacher.name, folder.name: other.teacher.name},
+        )
     inner = _encoder_in(encoder)
     reason = why_not(inner.student, FORMATS[0])
     if reason:
@@ -332,6 +352,27 @@ def _stage_card(folder: Path) -> Card:
         },
         licence=licence_of(base) if isinstance(base, Model) else "",
         base_models=_base_models(student, *teachers),
+    )
+
+
+def _soup_card(folders: Sequence[Path]) -> Card:
+    """Describe the mean of several students; figures of each of them are none of its own."""
+    first, *others = (_stage_card(folder) for folder in folders)
+    cards = [first, *others]
+    shared = {
+        name: value
+        for name, value in first.hyper_parameters.items()
+        if all(other.hyper_parameters.get(name) == value for other in others)
+    }
+    parts = {f"stage {number} of the mean": folder.name for number, folder in enumerate(folders, 1)}
+    versions_of = {k: v for k, v in first.reproducibility.items() if k.startswith("version of")}
+    return replace(
+        first,
+        name=" + ".join(card.name for card in cards),
+        method=f"{first.method}, the mean of the weights of {len(cards)} trainings",
+        hyper_parameters=shared,
+        metrics={},
+        reproducibility={**parts, **versions_of},
     )
 
 

@@ -60,8 +60,8 @@ def averaged(folders: Sequence[Path], texts: Sequence[str]) -> Averaged:
     for folder, encoder in zip(folders, encoders, strict=True):
         if not isinstance(encoder, StudentEncoder):
             raise BadInput(
-                "students that are averaged must give vectors by themselves, but the scores of "
-                f"{folder.name} come from its objective as well. Export it alone."
+                "students that are averaged must be nothing but encoders of single texts, but "
+                f"{folder.name} scores pairs, with a head or jointly. Average students without one."
             )
     vectors = [_unit(encoder.encode(texts)) for encoder in encoders]
     first: Any = encoders[0].student
@@ -81,7 +81,7 @@ def averaged(folders: Sequence[Path], texts: Sequence[str]) -> Averaged:
 
 def _check_alike(folders: Sequence[Path]) -> None:
     """Refuse students of different kinds, lengths or prompts, and say in what they differ."""
-    first, *others = ({**_kind(read_manifest(folder))} for folder in folders)
+    first, *others = (_kind(read_manifest(folder)) for folder in folders)
     for folder, other in zip(folders[1:], others, strict=True):
         unequal = [name for name, value in first.items() if other[name] != value]
         if unequal:

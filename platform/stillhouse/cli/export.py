@@ -66,8 +66,8 @@ def run(options: Namespace) -> int:
     workspace = opened_workspace(root_of(options), remote_of(options))
     stage = stage_of(options.stage, workspace)
     soup = [stage_of(name, workspace) for name in options.soup.split(",") if name]
-    alone = options.format not in ("list", *SCORE_FORMS)
-    require(alone or not soup, "a soup is exported as a model", format=options.format)
+    as_model = options.format not in ("list", *SCORE_FORMS)
+    require(as_model or not soup, "a soup is exported as a model", format=options.format)
     if options.format == "list":
         with quietly(options):
             formats = formats_of(stage) | dict.fromkeys(SCORE_FORMS, why_no_scores(stage))

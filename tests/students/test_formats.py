@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -98,6 +99,23 @@ def test_int8_is_smaller_and_a_single_file(
         same_vectors(
             OnnxEncoder(tmp_path / INT8).encode(TEXTS), encoder.encode(TEXTS), tmp_path, TEXTS, 0.95, 0.1
         )
+
+
+def test_int8_does_not_overflow_where_a_cpu_adds_two_products_in_16_bits(
+    make_model: MakeModel, tmp_path: Path
+) -> None:
+    """As CPUs without VNNI do; on others the vectors are the same with and without the eighth bit."""
+    onnx = pytest.importorskip("onnx")
+    pytest.importorskip("onnxscript")
+    student = TransformerStudent(make_model("bert"))
+    encoder = StudentEncoder(student, student.tokenizer.path, 12)
+    write_format(INT8, encoder, tmp_path / INT8, TEXTS)
+    graph = onnx.load(tmp_path / INT8 / "onnx" / "model_qint8_quantized.onnx").graph
+    arrays = [onnx.numpy_helper.to_array(tensor) for tensor in graph.initializer]
+    weights = [array for array in arrays if array.dtype == np.int8 and array.ndim == 2]
+    assert len(weights) > 6
+    largest = max(int(np.abs(array.astype(int)).max()) for array in weights)
+    assert 255 * largest * 2 < 1 << 15 and largest > 60
 
 
 def test_a_missing_extra_is_one_sentence(

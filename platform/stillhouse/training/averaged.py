@@ -13,11 +13,10 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from stillhouse.core.artifacts import read_manifest
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.types import FloatArray
+from stillhouse.evaluation.retrieval import unit
 from stillhouse.students.encoder import StudentEncoder
 from stillhouse.training.models import encoder_in
 from stillhouse.training.soup import mean_of
@@ -63,10 +62,10 @@ def averaged(folders: Sequence[Path], texts: Sequence[str]) -> Averaged:
                 "students that are averaged must be nothing but encoders of single texts, but "
                 f"{folder.name} scores pairs, with a head or jointly. Average students without one."
             )
-    vectors = [_unit(encoder.encode(texts)) for encoder in encoders]
+    vectors = [unit(encoder.encode(texts)) for encoder in encoders]
     first: Any = encoders[0].student
     first.load_state_dict(mean_of([encoder.student.state_dict() for encoder in encoders], first))
-    mean_ND = _unit(encoders[0].encode(texts))
+    mean_ND = unit(encoders[0].encode(texts))
     to_students = min(_cosine(mean_ND, each) for each in vectors)
     among = min(_cosine(*pair) for pair in combinations(vectors, 2))
     if not (among >= _ONE_SPACE and to_students >= among - 1e-3):
@@ -98,11 +97,6 @@ def _kind(manifest: Mapping[str, Any]) -> dict[str, Any]:
         "maximum length": manifest["max_length"],
         "prompt": manifest.get("prompts", {}),
     }
-
-
-def _unit(vectors_ND: FloatArray) -> FloatArray:
-    wide = vectors_ND.astype(np.float64)
-    return np.asarray(wide / np.linalg.norm(wide, axis=1, keepdims=True))
 
 
 def _cosine(one_ND: FloatArray, other_ND: FloatArray) -> float:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 
 import psutil
+from patience import STUCK_S  # type: ignore[import-not-found]
 
 
 def listening(process: psutil.Process) -> Iterator[tuple[str, str]]:
@@ -28,7 +29,7 @@ def is_loopback(address: str) -> bool:
     return bool((mapped or ip).is_loopback)
 
 
-def seen_while_it_runs(run: "subprocess.Popen[str]", seconds: float = 400) -> set[tuple[str, str]]:
+def seen_while_it_runs(run: "subprocess.Popen[str]", seconds: float = STUCK_S) -> set[tuple[str, str]]:
     """Return what a process and its children listened on until it ended; it is killed when it is late."""
     found, process, deadline = set[tuple[str, str]](), psutil.Process(run.pid), time.monotonic() + seconds
     while run.poll() is None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from patience import STUCK_S  # type: ignore[import-not-found]
 
 ROOT = Path(__file__).resolve().parents[2]
 _WORKS = """
@@ -30,7 +31,7 @@ def test_the_loss_of_a_process_of_ray_is_said_at_once(tmp_path: Path, ray_folder
     printed = tmp_path / "printed.txt"
     with printed.open("w") as out:  # Not a pipe: what Ray has started holds it a while longer.
         run = subprocess.Popen(command, env=environment, stdout=out, stderr=out)
-    deadline = time.monotonic() + 90
+    deadline = time.monotonic() + STUCK_S
     while not (tmp_path / "ready").exists():
         assert run.poll() is None and time.monotonic() < deadline
         time.sleep(0.1)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from patience import STUCK_S  # type: ignore[import-not-found]
 
 from stillhouse.cluster.membership import Membership, Node, nodes_watched
 from stillhouse.cluster.nodes import Autoscaler
@@ -79,7 +80,7 @@ def test_what_an_autoscaler_does_is_told(capsys: pytest.CaptureFixture[str]) -> 
     assert said[2].err == "stillhouse: the autoscaler could not start gpu (no quota): what needs it waits.\n"
 
 
-def wait_for(condition: Callable[[], bool], seconds: float = 60.0) -> None:
+def wait_for(condition: Callable[[], bool], seconds: float = STUCK_S) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline

@@ -10,6 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 from listening import is_loopback, listening, seen_while_it_runs  # type: ignore[import-not-found]
+from patience import STUCK_S  # type: ignore[import-not-found]
 
 from stillhouse.cluster.resources import Need
 from stillhouse.core.machine import ranks_on_loopback
@@ -34,7 +35,7 @@ def test_a_local_ray_listens_on_loopback_alone(
     with session(tmp_path / "runs", device="cpu", local=False, need=Need(workers=2)):
         address = ray.remote(ray.util.get_node_ip_address).options(num_cpus=0.1).remote()
         assert ray.get(address) == "127.0.0.1"
-        deadline, found = time.monotonic() + 60, set[tuple[str, str]]()
+        deadline, found = time.monotonic() + STUCK_S, set[tuple[str, str]]()
         while time.monotonic() < deadline and not all(any(p in n for _, n in found) for p in PARTS):
             found |= set(listening(me)) - before
             time.sleep(0.2)

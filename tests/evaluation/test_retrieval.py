@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from local_ray import local_ray  # type: ignore[import-not-found]
+from patience import STUCK_S  # type: ignore[import-not-found]
 
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput
@@ -129,7 +130,7 @@ def check_pool(
 
     # A trial that holds the only CPU receives the handles, since the actors reserve no CPU.
     trial = ray.remote(lambda held: held.search(passages, queries, 50))
-    assert same(ray.get(trial.remote(pool), timeout=240), expected)
+    assert same(ray.get(trial.remote(pool), timeout=STUCK_S), expected)
 
     slow: SearchPool = SearchPool(pool.actors, 1, deadline=0.0)
     caplog.set_level(logging.WARNING)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from patience import STUCK_S  # type: ignore[import-not-found]
 
 ROOT = Path(__file__).resolve().parents[2]
 SPACE = """
@@ -52,7 +53,7 @@ def test_the_front_of_quality_and_latency(tmp_path: Path, tiny_model: Path, ray_
         env={**os.environ, "RAY_AUTH_MODE": "disabled", "RAY_TMPDIR": ray_folder, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
-        timeout=400,
+        timeout=STUCK_S,
         check=False,
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr

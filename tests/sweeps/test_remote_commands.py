@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from patience import STUCK_S  # type: ignore[import-not-found]
 from s3_server import CREDENTIALS, needs_moto, new_bucket  # type: ignore[import-not-found]
 from safetensors.torch import load_file
 from small_experiment import sentences  # type: ignore[import-not-found]
@@ -116,7 +117,7 @@ def test_training_that_is_killed_here_goes_on_there_to_the_same_weights(
     process = subprocess.Popen([sys.executable, "-c", _SLOW, *command("one", "--remote", url)], env=env)
     name, remote = Path(straight["folder"]).name, remote_at(url)
     assert remote is not None
-    deadline = time.monotonic() + 400
+    deadline = time.monotonic() + STUCK_S
     while not (listed := remote.listed(f"checkpoints/{name}")):
         assert process.poll() is None and time.monotonic() < deadline
         time.sleep(0.02)

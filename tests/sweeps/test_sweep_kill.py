@@ -22,6 +22,7 @@ from typing import Any
 import psutil
 import pytest
 from metrics_lines import read_metrics  # type: ignore[import-not-found]
+from patience import STUCK_S  # type: ignore[import-not-found]
 from sweep_processes import environment_of, processes_of, query  # type: ignore[import-not-found]
 
 from stillhouse.cli.main import main
@@ -35,8 +36,6 @@ ROOT = Path(__file__).resolve().parents[2]
 TRIALS, TEXTS = 4, 9000
 REFIT = 32 * 600
 """Examples of the refit, five times those of a trial."""
-PATIENCE = 500.0
-"""Seconds after which a job counts as stuck; on an idle machine none takes a minute."""
 CHAMPION = " (champion)"
 """Suffix of the name of the best trial's run."""
 SPACE = """
@@ -109,14 +108,14 @@ class Job:
             preexec_fn=heed_ctrl_c,
         )
 
-    def ended(self, process: "subprocess.Popen[str]", seconds: float = PATIENCE) -> int:
+    def ended(self, process: "subprocess.Popen[str]", seconds: float = STUCK_S) -> int:
         output, _ = process.communicate(timeout=seconds)
         self.outputs.append(output)
         return process.returncode
 
     def start_until(self, condition: Callable[[], bool]) -> "subprocess.Popen[str]":
         """Start the job and wait until a condition holds."""
-        process, deadline = self.start(), time.monotonic() + PATIENCE
+        process, deadline = self.start(), time.monotonic() + STUCK_S
         while not condition():
             if process.poll() is not None or time.monotonic() > deadline:
                 process.kill()

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from metrics_lines import read_metrics  # type: ignore[import-not-found]
+from patience import STUCK_S  # type: ignore[import-not-found]
 from stand_ins import dev, stage, table, weight_figure  # type: ignore[import-not-found]
 
 from stillhouse.core.artifacts import Workspace, read_manifest
@@ -81,7 +82,7 @@ def test_a_stage_that_is_killed_here_goes_on_there(remote: Remote, straight: Pat
     one = Workspace(tmp_path / "one", remote)
     process = multiprocessing.get_context("fork").Process(target=slowly, args=(one,))
     process.start()
-    deadline = time.monotonic() + 300
+    deadline = time.monotonic() + STUCK_S
     while newest(remote) < 35:
         assert process.is_alive() and time.monotonic() < deadline
         time.sleep(0.01)

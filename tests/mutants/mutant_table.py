@@ -821,6 +821,14 @@ STUDENTS = [
             "return _positions(model.path, ())",
             "old positions are kept",
         ),
+        ("weight if matrix is None else weight @ matrix", "weight", "the last of two dense layers alone"),
+        (
+            'tensors.get("bias") if moved is None else moved + tensors.get("bias", 0.0)',
+            'tensors.get("bias")',
+            "the first bias is lost",
+        ),
+        ('return activation == "Identity" and', "return", "a dense layer with tanh is taken for linear"),
+        ("in_a_row and all(map(_is_linear, dense))", "in_a_row", "layers with tanh are multiplied"),
     ),
     *mistakes(
         "core/distributed.py",
@@ -902,6 +910,9 @@ STUDENTS = [
         "students/transformer.py",
         "students/test_head.py",
         ("requires_grad_(not freeze_words)", "requires_grad_(freeze_words)", "frozen words are trained"),
+        ("dense = own.dense", "dense = False", "a live teacher without its dense layer"),
+        ("self.dim = projection or width", "self.dim = projection or self.hidden_size", "H instead of D"),
+        ("*output_modules(self.dense, None, normalize=False),\n", "\n", "an export without the dense layer"),
     ),
     *mistakes(
         "students/transformer.py",

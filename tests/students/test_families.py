@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput
@@ -91,7 +92,8 @@ def make_family(make_model: MakeModel, tmp_path_factory: pytest.TempPathFactory)
             modules: list[Any] = [Transformer(make_model(family.kind).path, max_seq_length=40)]
             modules += [Pooling(32, family.pooling, include_prompt=family.include_prompt)]
             widths = zip((32, *family.dense), family.dense, strict=False)
-            modules += [Dense(*width, bias=False) for width in widths]
+            flat: Any = {"bias": False, "activation_function": torch.nn.Identity()}
+            modules += [Dense(*width, **flat) for width in widths]
             modules += [Normalize()] if family.normalize else []
             stock = SentenceTransformer(
                 modules=modules,
@@ -172,6 +174,13 @@ def test_an_exported_student_has_its_own_prompts_in_stock_too(
     assert lowest_cosine(encoder.encode_query(TEXTS), expected[DOCUMENT]) < 0.999
     again = TeacherChoice(str(tmp_path / "export")).published()
     assert prompts_of(again) == prompts and again.prompts == prompts
+
+
+def test_all_layers_and_the_dense_ones_are_the_teacher(make_family: Callable[[str], Path]) -> None:
+    folder = make_family("embeddinggemma")
+    student: Any = TransformerChoice(keep=4).spec(TeacherChoice(str(folder)).published(), 0).build()
+    encoder = StudentEncoder(student, student.tokenizer.path, 40)
+    assert lowest_cosine(encoder.encode(TEXTS), stock_vectors(folder)[PLAIN]) > 0.9999
 
 
 @pytest.mark.parametrize("name", ["e5", "embeddinggemma", "mpnet"])

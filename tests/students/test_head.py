@@ -15,6 +15,7 @@ from small_experiment import sentences  # type: ignore[import-not-found]
 
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput
+from stillhouse.core.identity import fingerprint
 from stillhouse.core.types import FloatArray, Tokens
 from stillhouse.corpora.tables import write_texts
 from stillhouse.experiments.budget import Budget
@@ -307,8 +308,99 @@ def test_a_contradiction_keeps_the_other_modules(make_model: MakeModel, tmp_path
     assert [type(part).__name__ for part in loaded] == ["Transformer", "Pooling", "Dense"]
     assert loaded.encode(TEXTS).shape == (4, 8) and loaded[1].pooling_mode == "cls"
     assert head_of(teacher).others == ("Dense",)
-    with pytest.raises(BadInput, match="no other module after it"):
+    with pytest.raises(BadInput, match="nothing after it but linear layers"):
         own_head(teacher)
+
+
+def with_dense(encoder: Model, folder: Path, *dense: Any) -> Path:
+    """A folder as stock sentence-transformers saves it, with dense layers between the mean and the norm."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
+
+    for layer in dense:
+        if layer.linear.bias is not None:
+            torch.nn.init.normal_(layer.linear.bias)
+    modules = [Transformer(encoder.path, max_seq_length=40), Pooling(32, "mean"), *dense, Normalize()]
+    SentenceTransformer(modules=modules, device="cpu").save(str(folder), create_model_card=False)
+    return folder
+
+
+def linear(inside: int, outside: int, bias: bool = False) -> Any:
+    from sentence_transformers.sentence_transformer.modules import Dense
+
+    return Dense(inside, outside, bias=bias, activation_function=torch.nn.Identity())
+
+
+DENSE = {"one": [(32, 48, False)], "with a bias": [(32, 8, True)], "two": [(32, 48, True), (48, 32, True)]}
+"""Shapes of dense layers without an activation."""
+
+
+@pytest.mark.parametrize("layers", DENSE.values(), ids=DENSE)
+def test_linear_layers_after_the_pooling_stay(
+    layers: list[tuple[int, int, bool]], make_model: MakeModel, tmp_path: Path
+) -> None:
+    folder = with_dense(make_model("bert"), tmp_path / "dense", *(linear(*shape) for shape in layers))
+    expected = stock_vectors(folder)
+    student = student_of(folder)
+    assert student.dim == expected.shape[1] and student.hidden_size == 32
+    encoder = StudentEncoder(student, student.tokenizer.path, 40)
+    np.testing.assert_allclose(encoder.encode(TEXTS), expected, rtol=1e-4, atol=2e-5)
+    export_student(student, student.tokenizer.path, 40, tmp_path / "export")
+    assert modules_in(tmp_path / "export") == ["Transformer", "Pooling", "Dense", "Normalize"]
+    np.testing.assert_allclose(stock_vectors(tmp_path / "export"), expected, rtol=1e-4, atol=2e-5)
+    teacher = TeacherChoice(str(folder)).published()
+    assert head_of(teacher).dense and head_of(TeacherChoice(str(tmp_path / "export")).published()).dense
+    assert str(head_of(teacher)) == "mean pooling, a dense layer, vectors of length 1"
+    assert not TransformerChoice().remarks(teacher, 40)
+    live = TransformerStudent(teacher, pooling="own", normalize=None)
+    vectors = StudentEncoder(live, live.tokenizer.path, 40).encode(TEXTS)
+    np.testing.assert_allclose(vectors, expected, rtol=1e-4, atol=2e-5)
+
+
+def test_a_student_goes_on_from_the_export_of_one_with_a_kept_projection(
+    make_teacher: MakeTeacher, workspace: Workspace, tmp_path: Path
+) -> None:
+    teacher = TeacherChoice(str(make_teacher("bert", "mean", True))).published()
+    first = TransformerStudent(teacher, (0, 3), projection=8, freeze_words=True)
+    export_student(first, first.tokenizer.path, 40, tmp_path / "first")
+    expected = StudentEncoder(first, first.tokenizer.path, 40).encode(TEXTS)
+    spec = TransformerChoice(checkpoint=str(tmp_path / "first"), layers="all").spec(teacher, 0)
+    again = spec.build()
+    np.testing.assert_allclose(
+        StudentEncoder(again, again.tokenizer.path, 40).encode(TEXTS), expected, atol=2e-5
+    )
+    assert again.dense.weight.requires_grad
+    without = TransformerChoice(checkpoint=str(tmp_path / "first"), keep=2, dense=False).spec(teacher, 0)
+    assert without.build().dim == 32 and fingerprint(spec) != fingerprint(without)
+
+    both: TransformerStudent = spec.replace(projection=16, seed=3).build()
+    assert both.dim == 16 and both.projection is not None and both.projection.in_features == 8
+    encoder = StudentEncoder(both, both.tokenizer.path, 40)
+    export_student(both, both.tokenizer.path, 40, tmp_path / "both")
+    assert modules_in(tmp_path / "both") == ["Transformer", "Pooling", "Dense", "Dense", "Normalize"]
+    np.testing.assert_allclose(stock_vectors(tmp_path / "both"), encoder.encode(TEXTS), atol=2e-5)
+    rebuilt: Any = rebuild(describe(spec.replace(projection=16, seed=3)))
+    np.testing.assert_allclose(
+        StudentEncoder(rebuilt, both.tokenizer.path, 40).encode(TEXTS), encoder.encode(TEXTS), atol=1e-6
+    )
+
+
+def test_dense_layers_that_a_student_cannot_have_are_named(make_model: MakeModel, tmp_path: Path) -> None:
+    from sentence_transformers.sentence_transformer.modules import Dense
+
+    folder = with_dense(make_model("bert"), tmp_path / "tanh", linear(32, 32), Dense(32, 8))
+    teacher = TeacherChoice(str(folder)).published()
+    assert head_of(teacher).others == ("Dense", "Dense") and not head_of(teacher).dense
+    (remark,) = TransformerChoice().remarks(teacher, 40)
+    assert remark.startswith("note: the student has no Dense, which ") and "tanh has" in remark
+    with pytest.raises(BadInput, match=r"student.dense = true needs a checkpoint.*Leave student.dense out"):
+        TransformerChoice(dense=True).spec(teacher, 0)
+
+    plain = TeacherChoice(str(with_dense(make_model("bert"), tmp_path / "plain", linear(32, 8)))).published()
+    (remark,) = RecurrentChoice(unit=2).remarks(plain, 40)
+    assert "the student has no Dense, which " in remark
+    assert StaticChoice(start="contextless").remarks(plain, 40)
+    assert not StaticChoice(pooling="mean").remarks(plain, 40)
 
 
 def test_poolings_that_no_student_has_fall_back_and_say_so(make_teacher: MakeTeacher) -> None:

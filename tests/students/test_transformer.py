@@ -113,6 +113,7 @@ def test_select_layers() -> None:
     assert select_layers("every-other", total=6, keep=3) == (0, 2, 4)
     assert select_layers("every-other", total=12, keep=4) == (0, 3, 6, 9)
     assert select_layers("every-other", total=6, keep=4) == (0, 1, 3, 4)
+    assert select_layers("all", total=3, keep=3) == (0, 1, 2)
     assert select_layers("spread", total=6, keep=3) == (0, 2, 5)
     assert select_layers("spread", total=12, keep=6) == (0, 2, 4, 6, 8, 11)
     assert select_layers("spread", total=6, keep=1) == (5,) and select_layers("spread", 1, 1) == (0,)
@@ -127,7 +128,13 @@ def test_select_layers() -> None:
 
 @pytest.mark.parametrize(
     ("rule", "keep", "message"),
-    [("middle", 2, "every-other"), ("first", 7, "keep=7"), ("first", 0, "keep=0"), ([0, 6], 2, "layers")],
+    [
+        ("middle", 2, "every-other"),
+        ("first", 7, "keep=7"),
+        ("first", 0, "keep=0"),
+        ("all", 2, "keep=2"),
+        ([0, 6], 2, "layers"),
+    ],
 )
 def test_select_layers_refuses(rule: str | list[int], keep: int, message: str) -> None:
     with pytest.raises(BadInput, match=message):

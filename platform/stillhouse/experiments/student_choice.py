@@ -1,6 +1,7 @@
 """The contract of a choice of student, and how the kinds of students are found."""
 
 import functools
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from stillhouse.core.errors import require
@@ -111,10 +112,11 @@ class StudentChoice:
         return min(longest, published_length(Model("", path=str(model_folder(self.checkpoint)))))
 
     def remarks(self, teacher: Teacher, longest: int) -> list[str]:
-        """Say where the student differs from the teacher although the user asked for nothing else."""
+        """Say where the student differs from its checkpoint or its teacher although the user did not ask."""
+        lines = self._left_out(teacher)
         if not isinstance(lead_of(teacher), Model):
-            return []
-        lines, theirs, head = [], self._default_head(teacher).pooling, self.head(teacher)
+            return lines
+        theirs, head = self._default_head(teacher).pooling, self.head(teacher)
         if not self.pooling and head.pooling != theirs:
             lines.append(
                 f"note: the student has {head.pooling} pooling: a {self.key} student of this checkpoint "
@@ -127,6 +129,23 @@ class StudentChoice:
                 f"reads {longest}."
             )
         return lines
+
+    def left_out(self, head: "Head") -> tuple[str, ...]:
+        """The modules of a checkpoint with this head that this kind of student does not have."""
+        return (*(("Dense",) if head.dense else ()), *head.others)
+
+    def _left_out(self, teacher: Teacher) -> list[str]:
+        """Say which modules of its checkpoint the student does not have."""
+        from stillhouse.students.head import head_of
+
+        if not self.checkpoint and not isinstance(lead_of(teacher), Model):
+            return []
+        base = self.base(teacher)
+        names = ", ".join(dict.fromkeys(self.left_out(head_of(base))))
+        if not names:
+            return []
+        whose = base.name or Path(base.path).name
+        return [f"note: the student has no {names}, which {whose} has beside its encoder and its pooling."]
 
     def spec(self, teacher: Teacher, seed: int) -> Spec[Any]:
         """The student.

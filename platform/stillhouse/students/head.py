@@ -42,19 +42,22 @@ class Head(NamedTuple):
     Attributes:
         pooling: One of `HEADS`, or the names that its modules state, joined by ``+``.
         normalize: Whether its vectors have length 1.
+        dense: Whether a linear layer, or several in a row, follow the pooling; see `load_dense`.
         others: Names of further modules, which change the vector too.
         stated: Whether the folder states its head, in ``modules.json``.
     """
 
     pooling: str
     normalize: bool
+    dense: bool = False
     others: tuple[str, ...] = ()
     stated: bool = True
 
     def __str__(self) -> str:
-        """``cls pooling, vectors of length 1``."""
-        pooling = f"{self.pooling} pooling, " if self.pooling else ""
-        return f"{pooling}{'vectors of length 1' if self.normalize else 'not normalised'}"
+        """``cls pooling, a dense layer, vectors of length 1``."""
+        parts = [f"{self.pooling} pooling"] if self.pooling else []
+        parts += ["a dense layer"] if self.dense else []
+        return ", ".join([*parts, "vectors of length 1" if self.normalize else "not normalised"])
 
 
 def require_model(teacher: Teacher) -> Model:
@@ -102,8 +105,9 @@ def own_head(base: Teacher) -> Head:
     )
     if head.pooling not in HEADS or head.others or is_static(Path(base.path)):
         raise BadInput(
-            f"A live or fine-tuned teacher must pool by one of {', '.join(HEADS)}, with no other module "
-            f"after it, but {base.name or base.path} has pooling={head.pooling!r}, modules={_classes(base)}."
+            f"A live or fine-tuned teacher must pool by one of {', '.join(HEADS)}, with nothing after it but "
+            f"linear layers and the norm, but {base.name or base.path} has pooling={head.pooling!r}, "
+            f"modules={_classes(base)}."
         )
     return head
 
@@ -276,6 +280,43 @@ def load_pooler(base: Model) -> nn.Linear:
     return layer.requires_grad_(True)
 
 
+def load_dense(base: Model) -> nn.Linear:
+    """Load the linear layers that follow the pooling of a published model, multiplied into one, H → D.
+
+    Raises:
+        BadInput: The model has none.
+    """
+    require_dense(base)
+    matrix: Tensor | None = None
+    bias: Tensor | None = None
+    for folder in _linear_layers(base):
+        tensors = {name: tensor.double() for name, tensor in _tensors(folder, "linear.").items()}
+        weight = tensors["weight"]
+        matrix = weight if matrix is None else weight @ matrix
+        moved = None if bias is None else weight @ bias
+        bias = tensors.get("bias") if moved is None else moved + tensors.get("bias", 0.0)
+    assert matrix is not None
+    layer = nn.Linear(matrix.shape[1], matrix.shape[0], bias=bias is not None, device="meta")
+    state = {"weight": matrix.float()} | ({} if bias is None else {"bias": bias.float()})
+    layer.load_state_dict(state, assign=True)
+    return layer.requires_grad_(True)
+
+
+def require_dense(base: Model) -> None:
+    """Refuse a model that has no linear layer after its pooling.
+
+    Raises:
+        BadInput: It has none.
+    """
+    require(
+        bool(_linear_layers(base)),
+        "student.dense = true needs a checkpoint with dense layers without an activation after its pooling",
+        checkpoint=base.name or base.path,
+        modules=_classes(base),
+        remedy="Leave student.dense out.",
+    )
+
+
 def has_pooler(base: Model) -> bool:
     """Whether a model has a pooler; see `load_pooler`."""
     try:
@@ -294,17 +335,25 @@ def _stated_head(model: Model) -> Head:
     normalize = "Normalize" in classes
     others = [each for each in classes if each not in (*_ENCODERS, "Pooling", "Normalize")]
     if "Pooling" not in classes:
-        return Head("mean" if is_static(folder) else "none", normalize, tuple(others))
-    config = read_json(folder / modules[classes.index("Pooling")]["path"] / "config.json")
+        return Head("mean" if is_static(folder) else "none", normalize, others=tuple(others))
+    pooling, linear = _stated_pooling(model), len(_linear_layers(model))
+    if _dense_pooler(model) is not None:
+        others.remove("Dense")
+        pooling = POOLER
+    for _ in range(linear):
+        others.remove("Dense")
+    return Head(pooling, normalize, bool(linear), tuple(others))
+
+
+def _stated_pooling(model: Model) -> str:
+    """Read the pooling that a folder's modules state, which must be among them."""
+    module = _modules(model)[_classes(model).index("Pooling")]
+    config = read_json(Path(model.path) / module["path"] / "config.json")
     stated = (
         config.get("pooling_mode") or [name for key, name in _STATED.items() if config.get(key)] or "mean"
     )
     names = [stated] if isinstance(stated, str) else list(stated)
-    pooling = "+".join("last" if name == "lasttoken" else name for name in names)
-    if pooling == "cls" and _dense_pooler(model) is not None:
-        others.remove("Dense")
-        pooling = POOLER
-    return Head(pooling, normalize, tuple(others))
+    return "+".join("last" if name == "lasttoken" else name for name in names)
 
 
 def _is_decoder(model: Model) -> bool:
@@ -316,9 +365,9 @@ def _is_decoder(model: Model) -> bool:
 
 
 def _dense_pooler(model: Model) -> Path | None:
-    """Find a dense layer H → H with a bias and tanh right after the pooling among a folder's modules."""
+    """Find a dense layer H → H with a bias and tanh right after the first token among a folder's modules."""
     modules, classes = _modules(model), _classes(model)
-    if classes[1:3] != ["Pooling", "Dense"]:
+    if classes[1:3] != ["Pooling", "Dense"] or _stated_pooling(model) != "cls":
         return None
     folder = Path(model.path) / modules[2]["path"]
     config = read_json(folder / "config.json")
@@ -329,6 +378,23 @@ def _dense_pooler(model: Model) -> Path | None:
         and not config.get("use_residual", False)
     )
     return folder if like_a_pooler else None
+
+
+def _linear_layers(model: Model) -> tuple[Path, ...]:
+    """Find the dense layers without an activation after the pooling; empty if another one is there too."""
+    modules, classes = _modules(model), _classes(model)
+    start = classes.index("Pooling") + 1 if "Pooling" in classes else len(classes)
+    start += _dense_pooler(model) is not None
+    folders = [Path(model.path) / modules[place]["path"] for place in range(start, len(classes))]
+    dense = [folder for folder, kind in zip(folders, classes[start:], strict=True) if kind == "Dense"]
+    in_a_row = dense == folders[: len(dense)]
+    return tuple(dense) if in_a_row and all(map(_is_linear, dense)) else ()
+
+
+def _is_linear(folder: Path) -> bool:
+    config = read_json(folder / "config.json")
+    activation = str(config.get("activation_function", "")).rpartition(".")[2]
+    return activation == "Identity" and not config.get("use_residual", False)
 
 
 def _tensors(folder: Path, prefix: str) -> dict[str, Tensor]:

@@ -28,7 +28,7 @@ from stillhouse.students.export.modules import (
     output_modules,
     pooling_modules,
 )
-from stillhouse.students.head import load_pooler, own_head
+from stillhouse.students.head import load_dense, load_pooler, own_head
 from stillhouse.students.output_head import check_states, finish, make_projection
 from stillhouse.students.pooling import POOLER, POOLINGS, pool
 
@@ -42,7 +42,8 @@ class TransformerStudent(BackboneStudent):
     Attributes:
         backbone: The Hugging Face model without a pooler head; exactly what its own configuration builds.
         pooler: The base model's pooler, H → H with a bias and tanh; None unless ``pooling`` is ``pooler``.
-        projection: W_proj (IBKD, eq. 11), H → D without bias; None if the pooled state is the embedding.
+        dense: The base model's own linear layers after the pooling, multiplied into one; None without them.
+        projection: W_proj (IBKD, eq. 11), without bias, to D dimensions; None omits it.
         activation: The activation after the projection, which then has a bias; None for no activation.
         dim: D.
         hidden_size: H.
@@ -51,7 +52,7 @@ class TransformerStudent(BackboneStudent):
     """
 
     version: ClassVar[int] = 2
-    unless_default: ClassVar[tuple[str, ...]] = ("freeze_words",)
+    unless_default: ClassVar[tuple[str, ...]] = ("freeze_words", "dense")
     export_sides: ClassVar[tuple[str, ...]] = ()
 
     def __init__(
@@ -67,6 +68,7 @@ class TransformerStudent(BackboneStudent):
         pretrained: bool = True,
         seed: int = 0,
         freeze_words: bool = False,
+        dense: bool = False,
     ) -> None:
         """Load the base model and keep the chosen layers.
 
@@ -84,6 +86,7 @@ class TransformerStudent(BackboneStudent):
             pretrained: Load the base model's weights; otherwise use its shape with random weights.
             seed: Seed of all random weights. The global random state is left unchanged.
             freeze_words: Keep the word vectors of the base model unchanged.
+            dense: Keep the linear layers that the base model has after its pooling, as one, and train it on.
 
         Raises:
             BadInput: A value out of range, a layer the model does not have, or an unsuitable base.
@@ -93,14 +96,15 @@ class TransformerStudent(BackboneStudent):
             own = own_head(base)
             pooling = own.pooling if pooling == "own" else pooling
             normalize = own.normalize if normalize is None else normalize
+            dense = own.dense
         check_states(pooling=pooling, dropout=dropout, poolings=(*POOLINGS, POOLER))
         self.backbone: Any = load_backbone(base, layers, dropout, attention, pretrained, seed)
         self.hidden_size: int = self.backbone.config.hidden_size
         self.pooler = load_pooler(base) if pooling == POOLER else None
-        self.projection, self.activation = make_projection(
-            self.hidden_size, projection, projection_activation, seed
-        )
-        self.dim = projection or self.hidden_size
+        self.dense = load_dense(base) if dense else None
+        width = self.dense.out_features if self.dense else self.hidden_size
+        self.projection, self.activation = make_projection(width, projection, projection_activation, seed)
+        self.dim = projection or width
         self.pooling, self.normalize = pooling, normalize
         self.max_tokens = max_tokens(self.backbone)
         self.tokenizer = dataclasses.replace(base, path=str(transformer_folder(base)))
@@ -129,6 +133,8 @@ class TransformerStudent(BackboneStudent):
         pooled_BH = pool(self.pooling, last_BTH, tokens.attention_mask_BT)
         if self.pooler is not None:
             pooled_BH = finish(pooled_BH, self.pooler, torch.tanh, normalize=False)
+        if self.dense is not None:
+            pooled_BH = finish(pooled_BH, self.dense, None, normalize=False)
         embedding_BD = finish(pooled_BH, self.projection, self.activation, normalize=self.normalize)
         return Encoding(embedding_BD, hidden, tokens.attention_mask_BT)
 
@@ -138,10 +144,11 @@ class TransformerStudent(BackboneStudent):
         return backbone
 
     def stock_modules(self) -> Sequence[StockModule]:
-        """List the encoder, its pooling, and the projection and the norm if present."""
+        """List the encoder, its pooling, and the dense layer, the projection and the norm if present."""
         return (
             Transformer(self.stock),
             *pooling_modules(self.hidden_size, self.pooling, self.pooler),
+            *output_modules(self.dense, None, normalize=False),
             *output_modules(self.projection, self.activation, normalize=self.normalize),
         )
 
@@ -156,7 +163,7 @@ def select_layers(rule: str | Sequence[int], total: int, keep: int) -> tuple[int
     Args:
         rule: ``spread`` (layer ⌊i · (total - 1) / (keep - 1)⌋ for i < keep: the first, the last, and evenly
             between them; of one layer, the last), ``every-other`` (layer ⌊i · total / keep⌋), ``first``,
-            ``last``, or a list of layers.
+            ``last``, ``all``, or a list of layers.
         total: Number of layers of the base model.
         keep: Number of layers to keep; a list must have this length.
 
@@ -181,11 +188,14 @@ def select_layers(rule: str | Sequence[int], total: int, keep: int) -> tuple[int
                 if keep > 1
                 else (total - 1,)
             )
+        case "all":
+            require(keep == total, "layers = all keeps every layer", keep=keep, layers=total)
+            return tuple(range(total))
         case "every-other":
             return tuple(index * total // keep for index in range(keep))
     raise BadInput(
-        f"`layers in (spread, every-other, first, last)` must hold, but got layers={rule!r}. A list such "
-        "as [0, 2, 5] is accepted too."
+        f"`layers in (spread, every-other, first, last, all)` must hold, but got layers={rule!r}. A list "
+        "such as [0, 2, 5] is accepted too."
     )
 
 

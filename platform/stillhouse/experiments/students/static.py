@@ -1,7 +1,7 @@
 """A static student: a table of token vectors, and their mean."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stillhouse.core.errors import require
 from stillhouse.core.identity import Spec, spec
@@ -9,6 +9,9 @@ from stillhouse.core.roles import NO_PROMPTS, Prompts
 from stillhouse.experiments.student_choice import StudentChoice
 from stillhouse.experiments.teacher import POOLINGS
 from stillhouse.plan.data import Teacher
+
+if TYPE_CHECKING:
+    from stillhouse.students.head import Head
 
 STARTS = ("words", "contextless")
 
@@ -45,6 +48,10 @@ class StaticChoice(StudentChoice):
         require(self.dim >= 0, "student.dim >= 0", dim=self.dim)
         require(self.start in STARTS, f"student.start in {STARTS}", start=self.start)
         self.check_head()
+
+    def left_out(self, head: "Head") -> tuple[str, ...]:
+        """Nothing to speak of where the table is one of words, which is all that is taken."""
+        return () if self.start == "words" else super().left_out(head)
 
     def spec(self, teacher: Teacher, seed: int) -> Spec[Any]:
         """The student, made from the teacher or from another checkpoint."""

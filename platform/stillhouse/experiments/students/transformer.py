@@ -1,7 +1,7 @@
 """A transformer student: some of the layers of a checkpoint."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stillhouse.core.errors import require
 from stillhouse.core.identity import Spec, spec
@@ -9,6 +9,9 @@ from stillhouse.core.roles import NO_PROMPTS, Prompts
 from stillhouse.experiments.student_choice import StudentChoice, dropout_of
 from stillhouse.experiments.teacher import POOLINGS
 from stillhouse.plan.data import Teacher
+
+if TYPE_CHECKING:
+    from stillhouse.students.head import Head
 
 
 @dataclass(frozen=True)
@@ -18,8 +21,8 @@ class TransformerChoice(StudentChoice):
     Attributes:
         checkpoint: Name or path of the checkpoint that the student starts from; empty takes the teacher's.
         layers: Layers to keep: ``spread`` (the first, the last, and evenly between them), ``every-other`` (0,
-            2, 4, …), ``first``, ``last``, or a list of indices such as [0,2,5].
-        keep: Number of layers that such a rule keeps; 0 keeps half.
+            2, 4, …), ``first``, ``last``, ``all``, or a list of indices such as [0,2,5].
+        keep: Number of layers that such a rule keeps; 0 keeps half, or all.
         dropout: Dropout of the student during training; a negative value takes the checkpoint's own.
         pooling: How one vector is made of the states: ``cls``, ``mean``, ``max``, ``last`` (token) or
             ``pooler`` (BERT's layer after [CLS]); empty pools as the teacher does.
@@ -28,6 +31,8 @@ class TransformerChoice(StudentChoice):
         prompts: What the student is given before every text, by role; its export states them.
         freeze_words: Whether the word vectors stay as they are in the checkpoint, so that a student made of
             its teacher's layers goes on reading rare words as its teacher does.
+        dense: Whether the linear layers that the checkpoint has after its pooling stay, as one layer that is
+            trained on; None keeps them where there are any.
     """
 
     key = "transformer"
@@ -42,6 +47,7 @@ class TransformerChoice(StudentChoice):
     max_length: int = 0
     prompts: Prompts = NO_PROMPTS
     freeze_words: bool = False
+    dense: bool | None = None
 
     def __post_init__(self) -> None:
         """Check the ranges."""
@@ -50,16 +56,24 @@ class TransformerChoice(StudentChoice):
         require(self.keep >= 0, "student.keep >= 0", keep=self.keep)
         self.check_head()
 
+    def left_out(self, head: "Head") -> tuple[str, ...]:
+        """Whatever is no linear layer, which the student has unless it was told otherwise."""
+        return head.others
+
     def spec(self, teacher: Teacher, seed: int) -> Spec[Any]:
         """The student, made from the teacher or from another checkpoint."""
         from stillhouse.students.backbone import layer_count
+        from stillhouse.students.head import head_of, require_dense
         from stillhouse.students.transformer import TransformerStudent, select_layers
 
         base = self.base(teacher)
         total = layer_count(base)
         listed = 0 if isinstance(self.layers, str) else len(self.layers)
-        layers = select_layers(self.layers, total, self.keep or listed or max(1, total // 2))
+        by_rule = total if self.layers == "all" else max(1, total // 2)
+        layers = select_layers(self.layers, total, self.keep or listed or by_rule)
         head = self.head(teacher)
+        if self.dense:
+            require_dense(base)
         return spec(
             TransformerStudent,
             base=base,
@@ -69,4 +83,5 @@ class TransformerChoice(StudentChoice):
             dropout=dropout_of(self.dropout),
             seed=seed,
             freeze_words=self.freeze_words,
+            dense=head_of(base).dense if self.dense is None else self.dense,
         )

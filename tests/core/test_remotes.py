@@ -348,6 +348,15 @@ def test_a_long_transfer_says_how_far_it_is(
     )
 
 
+@pytest.fixture
+def heeds_ctrl_c() -> Iterator[None]:
+    """Shells start background processes with SIGINT ignored, and children inherit that."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heeds_ctrl_c")
 def test_a_signal_does_not_cut_a_file_that_is_being_written(
     remote: Remote, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -157,7 +157,7 @@ def test_every_field_has_a_description_and_a_path() -> None:
             needs = {"claims.path": "x"}
         if path.startswith("student."):
             needs = {"student.kind": "recurrent", "student.unit": 2}
-        if path in ("student.layers", "student.keep", "student.freeze_words"):
+        if path in ("student.layers", "student.keep", "student.freeze_words", "student.dense"):
             needs = {"student.kind": "transformer"}
         if path in ("student.dim", "student.start"):
             needs = {"student.kind": "static"}

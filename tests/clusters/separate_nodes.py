@@ -16,6 +16,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from patience import STUCK_S  # type: ignore[import-not-found]
 
 ROOT = Path(__file__).resolve().parents[2]
 _RAY = Path(sys.executable).parent / "ray"
@@ -114,7 +115,7 @@ class Cluster:
                 start_new_session=True,
             )
 
-    def _started(self, name: str, seconds: float = 240.0) -> None:
+    def _started(self, name: str, seconds: float = STUCK_S) -> None:
         deadline, log = time.monotonic() + seconds, self.folder / f"{name}.log"
         while "Ray runtime started" not in log.read_text():
             running = self._processes[name].poll() is None
@@ -163,14 +164,14 @@ class Job:
         found = ((when, re.search(pattern, line)) for when, line in list(self._lines))
         return [(when, int(match[1].replace(",", ""))) for when, match in found if match]
 
-    def wait_for(self, pattern: str, seconds: float = 300.0) -> None:
+    def wait_for(self, pattern: str, seconds: float = STUCK_S) -> None:
         """Wait until it has printed something."""
         deadline = time.monotonic() + seconds
         while not re.search(pattern, self.said):
             assert self._process.poll() is None and time.monotonic() < deadline, self.said
             time.sleep(0.1)
 
-    def wait(self, seconds: float = 600.0) -> int:
+    def wait(self, seconds: float = STUCK_S) -> int:
         """Wait for its end, and return the exit code."""
         code = self._process.wait(seconds)
         self._reader.join(30)

@@ -275,9 +275,7 @@ def load_pooler(base: Model) -> nn.Linear:
             f"`pooling = pooler` needs the weights of a pooler (pooler.dense), but {base.name or base.path} "
             "has none. Take pooling=cls, the state that a pooler reads."
         )
-    layer = nn.Linear(weights["weight"].shape[1], weights["weight"].shape[0], device="meta")
-    layer.load_state_dict({name: tensor.float() for name, tensor in weights.items()}, assign=True)
-    return layer.requires_grad_(True)
+    return _layer_of(weights)
 
 
 def load_dense(base: Model) -> nn.Linear:
@@ -296,9 +294,14 @@ def load_dense(base: Model) -> nn.Linear:
         moved = None if bias is None else weight @ bias
         bias = tensors.get("bias") if moved is None else moved + tensors.get("bias", 0.0)
     assert matrix is not None
-    layer = nn.Linear(matrix.shape[1], matrix.shape[0], bias=bias is not None, device="meta")
-    state = {"weight": matrix.float()} | ({} if bias is None else {"bias": bias.float()})
-    layer.load_state_dict(state, assign=True)
+    return _layer_of({"weight": matrix} | ({} if bias is None else {"bias": bias}))
+
+
+def _layer_of(tensors: dict[str, Tensor]) -> nn.Linear:
+    """Make a layer in float32, to be trained, of its weight and, if there is one, its bias."""
+    outside, inside = tensors["weight"].shape
+    layer = nn.Linear(inside, outside, bias="bias" in tensors, device="meta")
+    layer.load_state_dict({name: tensor.float() for name, tensor in tensors.items()}, assign=True)
     return layer.requires_grad_(True)
 
 

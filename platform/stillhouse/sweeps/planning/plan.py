@@ -468,7 +468,7 @@ class _Planner:
             cpus=int(cpus),
             tests=self.command == "sweep",
         )
-        say("  measuring this machine with the teacher, the student and the text: under a minute")
+        say("  measuring this machine with the teacher, the student and the text: about a minute")
         with doing("measuring this machine"):
             return calibrated(
                 sample,

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from patience import STUCK_S  # type: ignore[import-not-found]
 
 HOST = "127.0.0.2"
 """The head's address, so that another Ray on this machine has its ports to itself."""
@@ -153,8 +154,8 @@ def growing_cluster(folder: Path, **how: Any) -> Iterator[GrowingCluster]:
         cluster.end()
 
 
-def _wait_for_head(cluster: GrowingCluster, seconds: float = 180.0) -> None:
-    deadline = time.monotonic() + seconds
+def _wait_for_head(cluster: GrowingCluster) -> None:
+    deadline = time.monotonic() + STUCK_S
     while "Ray runtime started" not in (cluster.folder / "head.log").read_text():
         assert time.monotonic() < deadline, (cluster.folder / "head.log").read_text()
         time.sleep(0.5)
@@ -191,9 +192,13 @@ class Command:
     def said(self) -> str:
         return "\n".join(line for _, line in self.lines)
 
-    def wait_for(self, pattern: str, seconds: float) -> None:
+    def wait(self) -> int:
+        """Wait for its end, and return its status."""
+        return self.process.wait(STUCK_S)
+
+    def wait_for(self, pattern: str) -> None:
         """Wait until it has printed something."""
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + STUCK_S
         while not re.search(pattern, self.said):
             assert time.monotonic() < deadline and self.process.poll() is None, self.said
             time.sleep(0.2)

@@ -46,11 +46,11 @@ def test_two_sweeps_share_a_remote_a_tracking_server_and_a_database(tmp_path: Pa
 
         sweeps = [begun(name) for name in NAMES]
         for sweep in sweeps:
-            sweep.wait_for(r"trial 0: [1-9][0-9,]* examples", 400)
+            sweep.wait_for(r"trial 0: [1-9][0-9,]* examples")
         database.signalled(signal.SIGSTOP)
         time.sleep(20)
         database.signalled(signal.SIGCONT)
-        assert [sweep.process.wait(500) for sweep in sweeps] == [0, 0], [sweep.said for sweep in sweeps]
+        assert [sweep.wait() for sweep in sweeps] == [0, 0], [sweep.said for sweep in sweeps]
         assert [states_in(studies, name) for name in NAMES] == [["COMPLETE"] * TRIALS] * 2
         assert [states_of_runs(runs, name) for name in NAMES] == [{"FINISHED"}] * 2
         said = [sweep.said for sweep in sweeps]

@@ -52,8 +52,8 @@ def test_two_sweeps_share_a_remote_a_tracking_server_and_a_database(tmp_path: Pa
         database.signalled(signal.SIGCONT)
         assert [sweep.wait() for sweep in sweeps] == [0, 0], [sweep.said for sweep in sweeps]
         assert [states_in(studies, name) for name in NAMES] == [["COMPLETE"] * TRIALS] * 2
-        assert [states_of_runs(runs, name) for name in NAMES] == [{"FINISHED"}] * 2
         said = [sweep.said for sweep in sweeps]
+        assert [states_of_runs(runs, name) for name in NAMES] == [{"FINISHED"}] * 2, said
         assert sum("embedding: " in each for each in said) == 1, said
         assert database.password not in "".join(said)
         if BROWSER:

@@ -115,8 +115,8 @@ class Cluster:
                 start_new_session=True,
             )
 
-    def _started(self, name: str, seconds: float = STUCK_S) -> None:
-        deadline, log = time.monotonic() + seconds, self.folder / f"{name}.log"
+    def _started(self, name: str) -> None:
+        deadline, log = time.monotonic() + STUCK_S, self.folder / f"{name}.log"
         while "Ray runtime started" not in log.read_text():
             running = self._processes[name].poll() is None
             assert running and time.monotonic() < deadline, log.read_text()
@@ -164,16 +164,16 @@ class Job:
         found = ((when, re.search(pattern, line)) for when, line in list(self._lines))
         return [(when, int(match[1].replace(",", ""))) for when, match in found if match]
 
-    def wait_for(self, pattern: str, seconds: float = STUCK_S) -> None:
+    def wait_for(self, pattern: str) -> None:
         """Wait until it has printed something."""
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + STUCK_S
         while not re.search(pattern, self.said):
             assert self._process.poll() is None and time.monotonic() < deadline, self.said
             time.sleep(0.1)
 
-    def wait(self, seconds: float = STUCK_S) -> int:
+    def wait(self) -> int:
         """Wait for its end, and return the exit code."""
-        code = self._process.wait(seconds)
+        code = self._process.wait(STUCK_S)
         self._reader.join(30)
         return code
 

@@ -3090,6 +3090,31 @@ CLUSTER_AND_TRACKING = [
             "                pass",
             "a database that was removed is not sent everything again",
         ),
+        (
+            "if self._closing.is_set() and self._outage.hopeless:",
+            "if self._closing.is_set():",
+            "the last entries are given up at the first failure",
+        ),
+        (
+            "return self.unreachable or time.monotonic() - self.since > _PATIENCE_S",
+            "return time.monotonic() - self.since > _PATIENCE_S",
+            "where nothing listens the end of a sweep is delayed",
+        ),
+        (
+            "                if (outage := self._outage) and outage.hopeless:",
+            "                if self._outage:",
+            "a version is not waited for once the server has failed",
+        ),
+        (
+            "return cls(reason, _unreachable(error), last.since, position, last.failures + 1)",
+            "return cls(reason, _unreachable(error), time.monotonic(), position, last.failures + 1)",
+            "a server that has failed for long delays the end of a sweep",
+        ),
+        (
+            "        self._given_up.set()\n",
+            "",
+            "a tracker that was closed asks for ever",
+        ),
     ),
     *mistakes(
         "tracking/location.py",

@@ -336,6 +336,70 @@ def test_what_a_closed_tracker_still_sends_is_not_sent_by_the_next_one_too(
     assert [step for step, _, _ in history(root, found["distil"], "loss")] == [0, 1, 2, 3]
 
 
+class Failing:
+    """A call of MLflow's client that gets no answer the first times, and counts how often it was made."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, name: str, times: int) -> None:
+        from mlflow import MlflowClient
+
+        works, self.calls = getattr(MlflowClient, name), 0
+
+        def call(client: Any, *arguments: Any, **named: Any) -> Any:
+            self.calls += 1
+            if self.calls <= times:
+                raise TimeoutError("no answer")
+            return works(client, *arguments, **named)
+
+        monkeypatch.setattr(MlflowClient, name, call)
+
+
+def test_a_server_that_fails_while_a_tracker_closes_is_asked_again(
+    root: Path, opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ends = Failing(monkeypatch, "set_terminated", times=2)
+    tracker = opened()
+    tracker.run(SWEEP, "sweep")
+    tracker.finish(SWEEP)
+    assert tracker.close() == ""
+    assert ends.calls == 3 and runs(root)["sweep"].info.status == "FINISHED"
+
+
+def test_a_version_is_waited_for_while_a_server_fails_for_a_moment(
+    root: Path, opened: Open, monkeypatch: pytest.MonkeyPatch, tiny_model: Path
+) -> None:
+    Failing(monkeypatch, "create_registered_model", times=1)
+    tracker = opened()
+    tracker.run(SWEEP, "sweep")
+    assert tracker.register(SWEEP, tiny_model, "student") == "1"
+    assert tracker.close() == ""
+
+
+def test_a_server_that_has_failed_for_long_delays_no_end(
+    root: Path, opened: Open, monkeypatch: pytest.MonkeyPatch, tiny_model: Path
+) -> None:
+    monkeypatch.setattr("stillhouse.tracking.mlflow_tracker._PATIENCE_S", 1.0)
+    Failing(monkeypatch, "create_run", times=1000)
+    tracker = opened()
+    tracker.run(SWEEP, "sweep")
+    time.sleep(2)
+    started = time.monotonic()
+    assert tracker.register(SWEEP, tiny_model, "student") is None
+    assert "has not accepted 2 entries yet (TimeoutError: no answer)" in tracker.close()
+    assert time.monotonic() - started < 10
+
+
+def test_a_closed_tracker_asks_no_more_once_its_time_is_over(
+    opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Failing(monkeypatch, "create_run", times=1000)
+    tracker = opened()
+    tracker.run(SWEEP, "sweep")
+    assert "no answer" in tracker.close(2)
+    asked = made.calls
+    time.sleep(3)
+    assert 1 < asked == made.calls
+
+
 def test_entries_rejected_by_mlflow_are_set_aside_and_the_rest_is_sent(root: Path, opened: Open) -> None:
     tracker = opened()
     tracker.run(SWEEP, "sweep")
@@ -355,7 +419,8 @@ def test_server_that_refuses_connections_delays_nothing(root: Path) -> None:
     started = time.monotonic()
     record_all(tracker, range(100))
     assert time.monotonic() - started < 0.1
-    message = tracker.close(10)
+    message = tracker.close(30)
+    assert time.monotonic() - started < 10, "nothing listens, so nobody will answer"
     assert "has not accepted 4 entries yet" in message and "\n" not in message
     tracker = MLflowTracker(tracking_uri(root), "tests", root / "sweep")
     assert tracker.close(30) == ""

@@ -116,7 +116,7 @@ class Tracker(Protocol):
         """End a run as ``finished``, ``stopped early``, ``failed`` or ``interrupted``."""
         ...
 
-    def close(self, seconds: float = 10.0) -> str:
+    def close(self, seconds: float = 30.0) -> str:
         """Send what can be sent in that time. Returns one line on what could not, or an empty string."""
         ...
 

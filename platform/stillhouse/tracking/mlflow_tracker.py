@@ -9,15 +9,16 @@ metrics, and parameters are set where absent.
 import hashlib
 import os
 import re
+import socket
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from stillhouse.core.artifacts import lock_of_file, locked, sha256_of
-from stillhouse.core.console import warn
+from stillhouse.core.console import doing, warn
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.redaction import redacted
 from stillhouse.tracking import ENDED, Key, Row, View, flatten
@@ -25,7 +26,38 @@ from stillhouse.tracking.journal import Entry, Journal, stamp
 from stillhouse.tracking.location import ENVIRONMENT, destination, keep, mend
 
 _BACKOFF_S = (0.5, 1.0, 2.0, 4.0)
+_PATIENCE_S = 60.0
+"""How long a server may fail before a tracker that is closed no longer waits for it."""
 _NEVER_ACCEPTED = ("INVALID_PARAMETER_VALUE", "BAD_REQUEST", "INVALID_STATE")
+
+
+@dataclass(frozen=True)
+class _Outage:
+    """Why a server accepts nothing, since when (monotonic, in seconds), and how often it was asked."""
+
+    reason: str
+    unreachable: bool
+    since: float
+    position: int
+    failures: int = 1
+
+    @classmethod
+    def after(cls, last: "_Outage | None", error: Exception, position: int) -> "_Outage":
+        """Return the outage that goes on with this error; it is a new one if entries have been accepted."""
+        reason = f"{type(error).__name__}: {' '.join(redacted(str(error)).split())[:160]}"
+        if last is None or last.position != position:
+            return cls(reason, _unreachable(error), time.monotonic(), position)
+        return cls(reason, _unreachable(error), last.since, position, last.failures + 1)
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether a tracker that is closed should not wait for the server."""
+        return self.unreachable or time.monotonic() - self.since > _PATIENCE_S
+
+    @property
+    def pause_s(self) -> float:
+        """How long to wait before asking again."""
+        return _BACKOFF_S[min(self.failures, len(_BACKOFF_S)) - 1]
 
 
 class MLflowTracker:
@@ -60,8 +92,9 @@ class MLflowTracker:
         self._destination = destination(uri)
         self._server = Server(uri, experiment, self.journal)
         self._position = self.journal.confirmed(self._destination)
-        self._trouble, self._checked = "", False
-        self._news, self._closing = threading.Event(), threading.Event()
+        self._outage: _Outage | None = None
+        self._checked = False
+        self._news, self._closing, self._given_up = (threading.Event() for _ in range(3))
         self._thread = threading.Thread(target=self._send, name="mlflow", daemon=True)
         self._thread.start()
 
@@ -141,20 +174,22 @@ class MLflowTracker:
         assert state in ENDED, state
         self._append(do="state", key=key, state=state, reason=reason)
 
-    def close(self, seconds: float = 10.0) -> str:
-        """Send the entries that can be sent in the given time.
+    def close(self, seconds: float = 30.0) -> str:
+        """Send the entries that can be sent in the given time; a server that fails is asked again.
 
         Returns:
             One line on what still waits, or an empty string.
         """
         self._closing.set()
         self._news.set()
-        self._thread.join(seconds)
+        with doing("sending the last entries to MLflow"):
+            self._thread.join(seconds)
+        self._given_up.set()
         self.journal.close()
         waiting = self.journal.waiting(self._position)
         if not waiting:
             return ""
-        why = f" ({self._trouble})" if self._trouble else ""
+        why = f" ({outage.reason})" if (outage := self._outage) else ""
         return (
             f"MLflow at {redacted(self.uri)} has not accepted {waiting} entries yet{why}: they wait in "
             f"{self.journal.path}, and the same command sends them."
@@ -166,29 +201,33 @@ class MLflowTracker:
 
     def _wait_for_version(self, name: str, weights: str, position: int, seconds: float = 60.0) -> str | None:
         deadline = time.monotonic() + seconds
-        while self._position < position and not self._trouble and time.monotonic() < deadline:
-            time.sleep(0.02)
+        with doing("registering the model in MLflow"):
+            while self._position < position and time.monotonic() < deadline:
+                if (outage := self._outage) and outage.hopeless:
+                    break
+                time.sleep(0.02)
         return self.journal.versions().get(f"{name}@{weights}")
 
     def _send(self) -> None:
-        """Run in the thread: send entries until the tracker is closed and nothing waits, or nothing works."""
-        failures = 0
+        """Run in the thread: send until the tracker is closed and nothing waits, or `close` has given up."""
         while True:
             try:
                 self._send_waiting()
-                failures, self._trouble = 0, ""
+                self._outage = None
                 if self._closing.is_set() and self._position >= self.journal.size:
                     self._server.tidy()
                     keep(self.uri)
                     return
             # Nothing that a tracking server does may end training: the entries wait, and `close` says why.
             except Exception as error:
-                self._trouble = f"{type(error).__name__}: {' '.join(redacted(str(error)).split())[:160]}"
                 self._server.doubt()
-                if self._closing.is_set():
+                self._outage = _Outage.after(self._outage, error, self._position)
+                if self._closing.is_set() and self._outage.hopeless:
                     return
-                self._closing.wait(_BACKOFF_S[min(failures, len(_BACKOFF_S) - 1)])
-                failures += 1
+                wakes = self._given_up if self._closing.is_set() else self._closing
+                wakes.wait(self._outage.pause_s)
+                if self._given_up.is_set():
+                    return
                 continue
             if not self._closing.is_set():
                 self._news.wait()
@@ -237,3 +276,12 @@ def _group(read: list[tuple[Entry, int]]) -> list[tuple[Entry, int]]:
 def _never_accepted(error: Exception) -> bool:
     code = getattr(error, "error_code", "")
     return code in _NEVER_ACCEPTED or isinstance(error, FileNotFoundError)
+
+
+def _unreachable(error: BaseException | None) -> bool:
+    """Whether nothing listens at the address, or its name is unknown; a slow server may answer soon."""
+    while error is not None:
+        if isinstance(error, ConnectionRefusedError | socket.gaierror):
+            return True
+        error = error.__cause__ or error.__context__
+    return False

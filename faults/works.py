@@ -93,7 +93,7 @@ def record_runs(root: Path, empty: Path, uri: str = "") -> int:
         tracker.metrics(key, rows)
         tracker.finish(key)
     tracker.finish(_SWEEP)
-    return 2 if tracker.close(60.0) else 0
+    return 2 if tracker.close() else 0
 
 
 def runs_of(root: Path) -> dict[str, Any]:

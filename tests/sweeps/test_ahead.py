@@ -55,7 +55,7 @@ def test_a_training_says_its_stages_and_skips_what_is_finished(plan: Stage, work
     trained(workspace, other, seconds=600.0)
     assert (
         ahead_of_training([plan], workspace)
-        == f"{rest}; about 10 min of training, as similar stages took here"
+        == f"{rest}; about 10 min of training without evaluations, as similar stages took here"
     )
     trained(workspace, finetune, seconds=1.0)
     assert ahead_of_training([plan], workspace) == "ahead: nothing, every stage is finished"
@@ -79,7 +79,7 @@ def test_a_sweep_says_its_shared_stages_baselines_trials_refits_and_test(
     assert ahead_of_sweep(options, context, plan, study, 1, None) == f"ahead: {rest}"
     trained(workspace, finetune, seconds=60.0)
     assert ahead_of_sweep(options, context, plan, study, 2, None) == (
-        f"ahead: {rest}; about 6 min of training, as similar stages took here"
+        f"ahead: {rest}; about 6 min of training without evaluations, as similar stages took here"
     ), "3 + 8 students of a minute each, two at once"
 
     with sqlite3.connect(study) as database:

@@ -73,7 +73,8 @@ def _time(work: Iterable[Sequence[Stage]], workspace: Workspace, at_once: int) -
     known = [each for each in seconds if each is not None]
     if len(known) < len(seconds) or sum(known) / at_once < _WORTH_SAYING_S:
         return ""
-    return f"; about {duration(sum(known) / at_once)} of training, as similar stages took here"
+    time = duration(sum(known) / at_once)
+    return f"; about {time} of training without evaluations, as similar stages took here"
 
 
 def _listed(parts: Sequence[str]) -> str:

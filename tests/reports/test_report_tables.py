@@ -121,6 +121,23 @@ def test_comparison_in_a_narrow_terminal_is_split_in_two() -> None:
     assert "sentences/s" in table
 
 
+def test_many_figures_are_cut_into_tables_that_fit_and_none_is_left_out() -> None:
+    figures = {
+        f"sts{year}_{kind}": float(year) for year in range(12, 17) for kind in ("all", "mean", "wmean")
+    }
+    table = comparison_table({who: {**TESTED[who], "metrics": figures} for who in TESTED}, width=100)
+    assert max(map(len, table.splitlines())) <= 100
+    rows = [line for line in table.splitlines() if line.startswith("best student")]
+    assert len(rows) == 3
+    assert " ".join(rows).replace("best student", "").split() == [
+        *(f"{value:.4f}" for value in figures.values()),
+        "17.00",
+        "M",
+        "68.3",
+        "912",
+    ]
+
+
 def test_comparison_as_markdown() -> None:
     lines = comparison_table_markdown(TESTED).splitlines()
     assert len(lines) == 6

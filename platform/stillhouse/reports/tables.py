@@ -113,17 +113,15 @@ def comparison_table(tested: Mapping[str, Mapping[str, Any]], width: int = WIDTH
     Args:
         tested: Model to ``{"metrics": figures, "cost": figures}``; a ``title`` replaces the model's usual
             name.
-        width: Columns of the terminal; a wider table is cut into two, the costs below.
+        width: Columns of the terminal; a wider table is cut into several, which stand one below the other.
     """
     header, cells = comparison_cells(tested)
     legend = textwrap.wrap(_legend(_test_figures(tested)), width, subsequent_indent="  ")
-    lines = aligned(header, cells, left={0})
-    if max(map(len, lines)) <= width:
-        return "\n".join([*legend, *lines])
-    text, costs = legend, len(_COST)
-    for part in (slice(1, -costs), slice(-costs, None)):
-        text += [*aligned([header[0], *header[part]], [[row[0], *row[part]] for row in cells], left={0}), ""]
-    return "\n".join(text[:-1])
+    figures = [[column] for column in range(1, len(header) - len(_COST))]
+    costs = list(range(len(header) - len(_COST), len(header)))
+    parts = _joined([*figures, costs], header, cells, width)
+    tables = ["\n".join(_part(header, cells, part)) for part in parts]
+    return "\n".join([*legend, "\n\n".join(tables)])
 
 
 def comparison_table_markdown(tested: Mapping[str, Mapping[str, Any]]) -> str:
@@ -229,6 +227,24 @@ def markdown(header: Sequence[str], cells: Cells, left: set[int]) -> str:
     rule = [":--" if column in left else "--:" for column in range(len(header))]
     escaped = [[in_cell(text) for text in row] for row in [header, rule, *cells]]
     return "\n".join(f"| {' | '.join(row)} |" for row in escaped)
+
+
+def _part(header: Sequence[str], cells: Cells, columns: Sequence[int]) -> list[str]:
+    """Lay out the first column and ``columns``."""
+    rows = [[row[column] for column in (0, *columns)] for row in [header, *cells]]
+    return aligned(rows[0], rows[1:], left={0})
+
+
+def _joined(groups: Sequence[list[int]], header: Sequence[str], cells: Cells, width: int) -> list[list[int]]:
+    """Join neighbouring groups of columns as long as a table of them is not wider than ``width``."""
+    parts: list[list[int]] = []
+    for group in groups:
+        longer = [*(parts[-1] if parts else []), *group]
+        if parts and max(map(len, _part(header, cells, longer))) <= width:
+            parts[-1] = longer
+        else:
+            parts.append(group)
+    return parts
 
 
 def _trial_cells(

@@ -3545,14 +3545,23 @@ GROWTH = [
         "training/worker.py",
         "training/test_walk.py::test_a_store_that_is_gone_does_not_hide_the_first_error",
         (
-            "            with contextlib.suppress(Exception):\n                mailbox.clear()",
-            "            with contextlib.nullcontext():\n                mailbox.clear()",
+            "            with contextlib.suppress(Exception):\n                # A run that ended",
+            "            with contextlib.nullcontext():\n                # A run that ended",
             "an error is hidden by one of tidying up",
         ),
         (
             "with contextlib.suppress(Exception):  # A store that is gone must",
             "with contextlib.nullcontext():  # A store that is gone must",
             "an error is hidden by one of asking the ranks to stop",
+        ),
+    ),
+    *mistakes(
+        "training/worker.py",
+        "training/test_walk.py::test_a_run_whose_controller_is_killed_keeps_no_resources",
+        (
+            "                free_resources(task.workspace, stage)\n                mailbox.clear()",
+            "                mailbox.clear()",
+            "what a run held whose controller has gone is never free again",
         ),
     ),
     *mistakes(

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 import torch
 from local_ray import local_ray  # type: ignore[import-not-found]
@@ -500,6 +501,29 @@ def test_ray_train(workspace: Workspace, distil: Callable[..., Stage]) -> None:
     assert [e.examples for e in evaluations] == [160, 320, 480, 640]
     assert read_manifest(workspace.path(plan))["workers"] == 2
     assert states and set(states) == {"REMOVED"}, json.dumps(states)
+
+
+@pytest.mark.ray
+@pytest.mark.long
+@pytest.mark.usefixtures("forked")
+def test_a_run_whose_controller_is_killed_keeps_no_resources(
+    workspace: Workspace, distil: Callable[..., Stage]
+) -> None:
+    """As the process of a stopped trial is: what it trained on is free when its run has ended."""
+    import ray
+    from ray.util import placement_group_table
+
+    def kill_the_controller(evaluation: Evaluation) -> bool:
+        processes = psutil.Process().children(recursive=True)
+        next(each for each in processes if "ray::TrainController" in each.name()).kill()
+        return False
+
+    plan = distil(budget=16 * 400, evaluate_every=16 * 10)
+    with local_ray(2, Path(__file__).parent, Path(__file__).parents[1]):
+        with pytest.raises(ray.exceptions.RayActorError):
+            run(plan, workspace, where=Where("cpu", threads=1, workers=2), on_evaluation=kill_the_controller)
+        states = [group["state"] for group in placement_group_table().values()]
+    assert states == ["REMOVED"]
 
 
 @pytest.mark.ray

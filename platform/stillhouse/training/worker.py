@@ -101,6 +101,8 @@ def fit_with_workers(
         if not thread.is_alive():  # Otherwise its ranks have yet to read that they are to stop.
             # What is left where the store is gone is cleared by the next run; the first error is to be seen.
             with contextlib.suppress(Exception):
+                # A run that ended because its controller did, as with a stopped trial, still holds them.
+                free_resources(task.workspace, stage)
                 mailbox.clear()
     assert workspace.finished(stage), "workers that end without a failure have finished the stage"
 

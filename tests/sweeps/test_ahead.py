@@ -16,6 +16,7 @@ from stillhouse.search.space import Categorical, Space
 from stillhouse.search.study_copies import STUDY
 from stillhouse.search.trial import Context
 from stillhouse.sweeps.ahead import ahead_of_sweep, ahead_of_training
+from stillhouse.sweeps.baseline import baseline_choices
 from stillhouse.training.estimate import seconds_of
 
 SMALL = {"distil_batch_size": 16, "finetune_batch_size": 16}
@@ -91,6 +92,12 @@ def test_a_sweep_says_its_shared_stages_baselines_trials_refits_and_test(
     longer = dataclasses.replace(options, experiment=dataclasses.replace(experiment, budget=refits))
     said = ahead_of_sweep(longer, context, plan, study, 1, plan)
     assert f"6 of 8 trials of {finetune.examples_seen} examples, 2 refits of {plan.examples_in_all}" in said
+
+    of_baseline, choices = baseline_choices(context, plan, SMALL)
+    for index, left in enumerate(("2 students of the MSE baseline", "1 student of the MSE baseline", "")):
+        trained(workspace, of_baseline.plan(choices[index]), seconds=60.0)
+        said = ahead_of_sweep(options, context, plan, study, 1, None)
+        assert said.startswith(f"ahead: {left}{', ' if left else ''}6 of 8 trials"), said
 
     with sqlite3.connect(study) as database:
         database.execute("UPDATE trials SET state = 'PRUNED'")

@@ -7,10 +7,10 @@ from stillhouse.core.artifacts import Workspace
 from stillhouse.core.console import duration
 from stillhouse.plan.stage import Stage
 from stillhouse.search.options import SweepOptions
-from stillhouse.search.shared_stages import shared_stages
+from stillhouse.search.shared_stages import first_point, shared_stages
 from stillhouse.search.study_copies import ended_trials
 from stillhouse.search.trial import Context
-from stillhouse.sweeps.baseline import baseline_name, rates_of
+from stillhouse.sweeps.baseline import baseline_choices, baseline_name, rates_of
 from stillhouse.training.estimate import seconds_of
 
 _WORTH_SAYING_S = 60
@@ -31,16 +31,19 @@ def ahead_of_sweep(
         refit: Plan of one refit; None if there is none.
     """
     workspace = context.workspace
-    left = max(0, options.trials - ended_trials(study))
+    ended = ended_trials(study)
+    left = max(0, options.trials - ended)
     if not left:
         return f"ahead: all {options.trials} trials have ended, so only what is not finished of the rest"
     shared = shared_stages(context, options.space)
     kept = {stage.fingerprint for stage in shared}
     one_trial = [part for part in plan.chain() if part.fingerprint not in kept]
     before = [stage for stage in shared if not workspace.finished(stage)]
-    students = len(rates_of(options.method))
+    students = _students(options, context, plan) if ended else len(rates_of(options.method))
     named = [f"the stage {stage.label}, which all trials share" for stage in before]
-    named.append(f"{students} students of the {baseline_name(options.method)}")
+    if students:
+        several = "s" if students > 1 else ""
+        named.append(f"{students} student{several} of the {baseline_name(options.method)}")
     of = "" if left == options.trials else f" of {options.trials}"
     examples = sum(part.examples_seen for part in one_trial)
     named.append(f"{left}{of} trials of {examples:,} examples")
@@ -65,6 +68,12 @@ def ahead_of_training(plans: Sequence[Stage], workspace: Workspace) -> str:
     skipped = f" ({_listed(done)} {'is' if len(done) == 1 else 'are'} finished)" if done else ""
     count = f"{len(missing)} stages: " if len(missing) > 1 else "stage "
     return f"ahead: {count}{'; '.join(named)}{skipped}{_time([missing], workspace, 1)}"
+
+
+def _students(options: SweepOptions, context: Context, plan: Stage) -> int:
+    """Number of the baseline's students that are not trained; its trials' rows must be there."""
+    of_baseline, choices = baseline_choices(context, plan, first_point(options.space))
+    return sum(not context.workspace.finished(of_baseline.plan(values)) for values in choices)
 
 
 def _time(work: Iterable[Sequence[Stage]], workspace: Workspace, at_once: int) -> str:

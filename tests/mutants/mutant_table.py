@@ -3214,9 +3214,14 @@ CLUSTER_AND_TRACKING = [
         "sweeps/test_ahead.py",
         ("duration(sum(known) / at_once)", "duration(sum(known))", "trials at once take as long as in turn"),
         (
-            "left = max(0, options.trials - ended_trials(study))",
+            "left = max(0, options.trials - ended)",
             "left = options.trials",
             "trials that have ended are announced again",
+        ),
+        (
+            "sum(not context.workspace.finished(of_baseline.plan(values)) for values in choices)",
+            "len(choices)",
+            "students that are trained are announced again",
         ),
     ),
 ]

@@ -2377,6 +2377,11 @@ EVALUATION = [
             "queries are exported with the student's prompt of documents",
         ),
         (
+            "note_no_pooler(backbone, folder / f",
+            "str(folder / f",
+            "stock transformers reports a pooler head that the export does not have",
+        ),
+        (
             "torch.eye(kept, width)",
             "torch.eye(kept, width).flip(1)",
             "the last dimensions are kept instead of the first",

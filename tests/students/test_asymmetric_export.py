@@ -108,6 +108,20 @@ def test_the_head_that_an_experiment_gives_the_teacher_is_exported(
     np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, atol=1e-4)
 
 
+@pytest.mark.usefixtures("without_graph")
+def test_loading_reports_no_missing_weights(
+    make_model: MakeModel, teacher: Model, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The student has no pooler head, and stock transformers is told so."""
+    queries = encoder_of(TransformerStudent(make_model("bert"), layers=(0, 2), projection=32))
+    documents = load_sentence_transformer(teacher)
+    export_asymmetric(queries, documents, prompts_of(teacher), tmp_path / "both", TEXTS)
+    capfd.readouterr()
+    stock: Any = SentenceTransformer(str(tmp_path / "both"), device="cpu")
+    assert stock[0].sub_modules["query"][0].auto_model.pooler is None
+    assert "MISSING" not in "".join(capfd.readouterr())
+
+
 @pytest.mark.usefixtures("backend")
 def test_the_card_has_programs_that_run(
     make_model: MakeModel,

@@ -24,7 +24,7 @@ from stillhouse.core.types import RoleEncoder
 from stillhouse.students.backbone import quiet
 from stillhouse.students.encoder import StudentEncoder
 from stillhouse.students.export.formats import why_not, write_format
-from stillhouse.students.export.modules import ONNX
+from stillhouse.students.export.modules import ONNX, note_no_pooler
 from stillhouse.students.export.sentence_transformers import replacing_folder, same_vectors, write_modules
 
 if TYPE_CHECKING:
@@ -142,6 +142,11 @@ def _save(router: Any, prompts: Prompts, folder: Path) -> None:
     )
     with quiet():
         model.save(str(folder), create_model_card=False)
+    for route, modules in router.sub_modules.items():
+        for index, module in enumerate(modules):
+            backbone = getattr(module, "auto_model", None)
+            if backbone is not None and getattr(backbone, "pooler", None) is None:
+                note_no_pooler(backbone, folder / f"{route}_{index}_{type(module).__name__}")
 
 
 def _stock_modules(model: "SentenceTransformer") -> list[nn.Module]:

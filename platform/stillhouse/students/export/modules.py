@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch import Tensor, nn
 
-from stillhouse.core.artifacts import write_json
+from stillhouse.core.artifacts import read_json, write_json
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.tokenizing import FastTokenizer, lower_cases
 from stillhouse.core.types import StockModule
@@ -31,6 +31,8 @@ ROUTED = "asymmetric"
 UNTIED = "no layers are tied in this student: its own weights are as small"
 """Why most students have no compact form."""
 
+SETTINGS = "sentence_bert_config.json"
+"""The file with the settings of a Transformer module."""
 TOKENIZER_FILES = (
     "tokenizer.json",
     "tokenizer_config.json",
@@ -73,14 +75,9 @@ class Transformer:
         with quiet():
             backbone.save_pretrained(folder)
         copy_tokenizer(tokenizer_path, folder)
-        settings: dict[str, Any] = {
-            "max_seq_length": max_length,
-            "do_lower_case": lower_cases(tokenizer_path),
-        }
-        if "add_pooling_layer" in inspect.signature(type(backbone)).parameters:
-            # Otherwise loading creates a random, unused pooler head and warns about it.
-            settings["model_args"] = {"add_pooling_layer": False}
-        write_json(folder / "sentence_bert_config.json", settings)
+        settings = {"max_seq_length": max_length, "do_lower_case": lower_cases(tokenizer_path)}
+        write_json(folder / SETTINGS, settings)
+        note_no_pooler(backbone, folder)
 
 
 @dataclass(frozen=True)
@@ -283,6 +280,20 @@ def require_stock_pooling(kind: str, pooling: str) -> None:
         remedy="No module of sentence-transformers takes the last state of each direction: train a "
         f"{kind} for export with mean or max pooling.",
     )
+
+
+def note_no_pooler(backbone: nn.Module, folder: Path) -> None:
+    """Let the settings of a Transformer module say that its encoder has no pooler head.
+
+    Otherwise loading it creates a random, unused one, and reports that its weights are missing.
+
+    Args:
+        backbone: The encoder, without such a head.
+        folder: The module's folder, with its settings.
+    """
+    if "add_pooling_layer" in inspect.signature(type(backbone)).parameters:
+        settings = read_json(folder / SETTINGS)
+        write_json(folder / SETTINGS, settings | {"model_args": {"add_pooling_layer": False}})
 
 
 def copy_tokenizer(source: Path, folder: Path) -> None:

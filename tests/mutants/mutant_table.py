@@ -2377,8 +2377,8 @@ EVALUATION = [
             "queries are exported with the student's prompt of documents",
         ),
         (
-            "note_no_pooler(backbone, folder / f",
-            "str(folder / f",
+            "read_json(settings) | without_pooler(backbone)",
+            "read_json(settings)",
             "stock transformers reports a pooler head that the export does not have",
         ),
         (

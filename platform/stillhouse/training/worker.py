@@ -101,7 +101,7 @@ def fit_with_workers(
         if not thread.is_alive():  # Otherwise its ranks have yet to read that they are to stop.
             # What is left where the store is gone is cleared by the next run; the first error is to be seen.
             with contextlib.suppress(Exception):
-                # A run that ended because its controller did, as with a stopped trial, still holds them.
+                # A run that ended because its controller was lost, as a stopped trial's is, still holds some.
                 free_resources(task.workspace, stage)
                 mailbox.clear()
     assert workspace.finished(stage), "workers that end without a failure have finished the stage"

@@ -19,12 +19,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from stillhouse.core.artifacts import read_json, write_json
 from stillhouse.core.roles import DOCUMENT, QUERY, Prompts
 from stillhouse.core.types import RoleEncoder
 from stillhouse.students.backbone import quiet
 from stillhouse.students.encoder import StudentEncoder
 from stillhouse.students.export.formats import why_not, write_format
-from stillhouse.students.export.modules import ONNX, note_no_pooler
+from stillhouse.students.export.modules import ONNX, SETTINGS, without_pooler
 from stillhouse.students.export.sentence_transformers import replacing_folder, same_vectors, write_modules
 
 if TYPE_CHECKING:
@@ -146,7 +147,8 @@ def _save(router: Any, prompts: Prompts, folder: Path) -> None:
         for index, module in enumerate(modules):
             backbone = getattr(module, "auto_model", None)
             if backbone is not None and getattr(backbone, "pooler", None) is None:
-                note_no_pooler(backbone, folder / f"{route}_{index}_{type(module).__name__}")
+                settings = folder / f"{route}_{index}_{type(module).__name__}" / SETTINGS
+                write_json(settings, read_json(settings) | without_pooler(backbone))
 
 
 def _stock_modules(model: "SentenceTransformer") -> list[nn.Module]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch import Tensor, nn
 
-from stillhouse.core.artifacts import read_json, write_json
+from stillhouse.core.artifacts import write_json
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.tokenizing import FastTokenizer, lower_cases
 from stillhouse.core.types import StockModule
@@ -76,8 +76,7 @@ class Transformer:
             backbone.save_pretrained(folder)
         copy_tokenizer(tokenizer_path, folder)
         settings = {"max_seq_length": max_length, "do_lower_case": lower_cases(tokenizer_path)}
-        write_json(folder / SETTINGS, settings)
-        note_no_pooler(backbone, folder)
+        write_json(folder / SETTINGS, settings | without_pooler(backbone))
 
 
 @dataclass(frozen=True)
@@ -282,18 +281,14 @@ def require_stock_pooling(kind: str, pooling: str) -> None:
     )
 
 
-def note_no_pooler(backbone: nn.Module, folder: Path) -> None:
-    """Let the settings of a Transformer module say that its encoder has no pooler head.
+def without_pooler(backbone: nn.Module) -> dict[str, Any]:
+    """The settings of a Transformer module by which an encoder that has no pooler head loads without one.
 
-    Otherwise loading it creates a random, unused one, and reports that its weights are missing.
-
-    Args:
-        backbone: The encoder, without such a head.
-        folder: The module's folder, with its settings.
+    Otherwise loading creates a random, unused head, and reports that its weights are missing.
     """
-    if "add_pooling_layer" in inspect.signature(type(backbone)).parameters:
-        settings = read_json(folder / SETTINGS)
-        write_json(folder / SETTINGS, settings | {"model_args": {"add_pooling_layer": False}})
+    if "add_pooling_layer" not in inspect.signature(type(backbone)).parameters:
+        return {}
+    return {"model_args": {"add_pooling_layer": False}}
 
 
 def copy_tokenizer(source: Path, folder: Path) -> None:

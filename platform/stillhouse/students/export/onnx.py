@@ -32,7 +32,14 @@ from stillhouse.core.tokenizing import FastTokenizer, lower_cases, pad, token_ba
 from stillhouse.core.types import Encoder, Exportable, Tokens
 from stillhouse.students.backbone import quiet
 from stillhouse.students.encoder import Vectors, evaluating
-from stillhouse.students.export.modules import ONNX, ONNX_INT8, STOCK, Transformer, copy_tokenizer
+from stillhouse.students.export.modules import (
+    ONNX,
+    ONNX_INT8,
+    SETTINGS,
+    STOCK,
+    Transformer,
+    copy_tokenizer,
+)
 from stillhouse.students.export.sentence_transformers import (
     by_role,
     replacing_folder,
@@ -46,7 +53,6 @@ INPUTS, OUTPUT, STATES = ("input_ids", "attention_mask"), "sentence_embedding", 
 FOLDER = "onnx"
 GRAPHS = {ONNX: "model.onnx", ONNX_INT8: "model_qint8_quantized.onnx"}
 """The file of each form; sentence-transformers names its own exports alike."""
-_SETTINGS = "sentence_bert_config.json"
 _METADATA = "stillhouse"
 """Key of the graph's metadata that holds its form and the student's size as JSON."""
 _LARGEST_FILE = 1 << 30
@@ -111,7 +117,7 @@ def export_onnx(
         if int8:
             # Otherwise sentence-transformers looks for `model.onnx`.
             settings["model_args"] = {"file_name": graph.name}
-        write_json(temporary / _SETTINGS, settings)
+        write_json(temporary / SETTINGS, settings)
 
 
 def modules_after_states(student: object) -> tuple[Any, ...]:
@@ -186,7 +192,7 @@ def _unreadable(graph: Path, error: Exception) -> BadInput:
 def _is_export(folder: Path) -> bool:
     """Whether a folder is an earlier ONNX export, of this layout or of version 0.2."""
     graphs = (folder / FOLDER / GRAPHS[ONNX], folder / FOLDER / GRAPHS[ONNX_INT8], folder / GRAPHS[ONNX])
-    return any(graph.is_file() for graph in graphs) and (folder / _SETTINGS).is_file()
+    return any(graph.is_file() for graph in graphs) and (folder / SETTINGS).is_file()
 
 
 def _settle_graph(file: Path, described: dict[str, Any]) -> None:
@@ -309,7 +315,7 @@ class OnnxEncoder:
             remedy="Export the student again, or measure the weights that the graph was made from.",
         )
         self.dim = int(outputs[OUTPUT][1])
-        self.tokenizer = FastTokenizer(home, int(read_json(home / _SETTINGS)["max_seq_length"]))
+        self.tokenizer = FastTokenizer(home, int(read_json(home / SETTINGS)["max_seq_length"]))
         self.prompts = own_prompts(home)
 
     def encode(self, texts: Sequence[str]) -> Vectors:

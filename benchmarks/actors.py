@@ -23,8 +23,8 @@ from served import Served, write_texts
 from stillhouse.core.artifacts import Workspace, read_manifest, remove
 from stillhouse.corpora.tables import ROWS_PER_SHARD
 from stillhouse.corpora.tables import write_texts as write_table
-from stillhouse.plan.data import Model, Store
 from stillhouse.teachers.embedding import build_store, resolve_compute
+from stillhouse.values.data import Model, Store
 
 
 def pool(workspace: Workspace, store: Store, actors: int) -> tuple[float, list[str]]:

@@ -18,8 +18,8 @@ from torch.multiprocessing.spawn import spawn
 from stillhouse.core.distributed import end_rank
 from stillhouse.core.identity import spec
 from stillhouse.objectives.information_bottleneck import InformationBottleneck
-from stillhouse.plan.stage import Stage
 from stillhouse.training.fit import CONTROL_EVERY, fit
+from stillhouse.values.stage import Stage
 
 SAME = 2e-2
 """Relative: a rank groups its part of a batch otherwise, and bfloat16 is rounded at other places."""

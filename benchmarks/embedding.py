@@ -20,11 +20,11 @@ from sentences import sentences
 from served import PEERS_PYTHON, Served, write_texts
 
 from stillhouse.core.tokenizing import FastTokenizer
-from stillhouse.plan.data import COMPILE, RUNTIMES
 from stillhouse.teachers.agreement import lowest_cosine
 from stillhouse.teachers.embedding import resolve_compute
 from stillhouse.teachers.runtimes import why_not
 from stillhouse.teachers.weights import resolve_model
+from stillhouse.values.data import COMPILE, RUNTIMES
 
 COSINE = 0.999
 HIDDEN, LAYERS = 384, 6

@@ -42,10 +42,10 @@ def of_ours(options: argparse.Namespace) -> Encode:
     from stillhouse.core.artifacts import Workspace
     from stillhouse.core.tokenizing import FastTokenizer
     from stillhouse.corpora.tables import write_texts
-    from stillhouse.plan.data import Store
     from stillhouse.teachers.embedding import resolve_compute
     from stillhouse.teachers.runtimes import start
     from stillhouse.teachers.weights import resolve_model
+    from stillhouse.values.data import Store
 
     compute = resolve_compute(options.device, options.dtype)
     model = resolve_model(options.model)

@@ -32,8 +32,6 @@ from stillhouse.losses.memory import MemoryBank
 from stillhouse.objectives.contrasts import ContrastiveDistillation, RepresentationContrast
 from stillhouse.objectives.information_bottleneck import InformationBottleneck
 from stillhouse.objectives.matching import Regression
-from stillhouse.plan.data import AllRows, Examples, Model, Store, TextTable
-from stillhouse.plan.stage import Optimizer, Stage
 from stillhouse.students.backbone import layer_count, read_config
 from stillhouse.students.transformer import TransformerStudent, select_layers
 from stillhouse.teachers.embedding import resolve_compute
@@ -43,6 +41,8 @@ from stillhouse.teachers.weights import resolve_model
 from stillhouse.training.fit import fit
 from stillhouse.training.in_memory import MemoryTokens, RandomVectors
 from stillhouse.training.table import TrainingTable
+from stillhouse.values.data import AllRows, Examples, Model, Store, TextTable
+from stillhouse.values.stage import Optimizer, Stage
 
 SKIP = 3
 

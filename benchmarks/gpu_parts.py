@@ -12,10 +12,10 @@ from torch import Tensor
 
 from stillhouse.core.types import FloatArray
 from stillhouse.evaluation.search.exact import search
-from stillhouse.plan.data import Model
 from stillhouse.students.backbone import fresh, read_config, transformer_folder
 from stillhouse.teachers.weights import resolve_model
 from stillhouse.training.in_memory import RandomVectors
+from stillhouse.values.data import Model
 
 WORDS = (
     "the of and to in is was for on that with as by from at it an are this be which or have not one all "

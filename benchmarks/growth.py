@@ -27,8 +27,8 @@ from trial_start import HELD_OUT, SMALL
 
 from stillhouse.core.artifacts import Workspace, read_manifest
 from stillhouse.corpora.tables import write_texts
-from stillhouse.plan.data import Store
 from stillhouse.teachers.embedding import build_store
+from stillhouse.values.data import Store
 
 Table = list[dict[str, float | str]]
 Lines = Iterator[dict[str, float | str]]

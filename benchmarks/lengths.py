@@ -20,11 +20,11 @@ from stillhouse.core.types import Batch
 from stillhouse.corpora.mixing import joined
 from stillhouse.corpora.pydocs.selection import pydocs
 from stillhouse.objectives.matching import Regression
-from stillhouse.plan.data import AllRows, Examples, Store, TextTable
-from stillhouse.plan.stage import Stage
 from stillhouse.training import grouped
 from stillhouse.training.prefetch import batches
 from stillhouse.training.table import TrainingTable
+from stillhouse.values.data import AllRows, Examples, Store, TextTable
+from stillhouse.values.stage import Stage
 
 LENGTH, BATCH = 256, 64
 WAYS = {

@@ -16,11 +16,11 @@ from stages import make_stage, milliseconds, module_of, opened, overhead
 
 from stillhouse.core.identity import spec
 from stillhouse.objectives.matching import Regression
-from stillhouse.plan.stage import Optimizer, Stage
 from stillhouse.training.fit import STUDENT, fit
 from stillhouse.training.prefetch import batches
 from stillhouse.training.schedule import make_optimizer
 from stillhouse.training.table import TrainingTable
+from stillhouse.values.stage import Optimizer, Stage
 
 SKIP = 3
 

@@ -25,9 +25,9 @@ from pools import running_rate
 from stillhouse.core.artifacts import Workspace, read_manifest
 from stillhouse.corpora.reading.corpus import ReadOptions
 from stillhouse.corpora.reading.ingest import ingest
-from stillhouse.plan.data import Store
 from stillhouse.teachers.embedding import build_store
 from stillhouse.teachers.weights import resolve_model
+from stillhouse.values.data import Store
 
 SAMPLE_SECONDS, ACTORS = 0.5, 2
 CHILD = "--part"

@@ -6,9 +6,9 @@ from pathlib import Path
 import torch
 
 from stillhouse.core.console import private_environment
-from stillhouse.plan.data import Model
 from stillhouse.teachers.loading import load_sentence_transformer
 from stillhouse.teachers.weights import resolve_model
+from stillhouse.values.data import Model
 
 private_environment()
 

@@ -25,13 +25,13 @@ from stillhouse.core.identity import spec
 from stillhouse.corpora.tables import write_texts
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.methods import mse
-from stillhouse.plan.data import Model, Store
-from stillhouse.plan.setting import SentenceData, Setting
-from stillhouse.plan.stage import DevSuite, Stage
 from stillhouse.students.transformer import TransformerStudent
 from stillhouse.training.local import prepare
 from stillhouse.training.walk import run
 from stillhouse.training.where import Where
+from stillhouse.values.data import Model, Store
+from stillhouse.values.setting import SentenceData, Setting
+from stillhouse.values.stage import DevSuite, Stage
 
 WORKERS, BATCH, STEPS, ROWS = 2, 8, 4, 64
 

@@ -25,11 +25,11 @@ from stillhouse.core.artifacts import Workspace, read_manifest
 from stillhouse.core.tokenizing import FastTokenizer
 from stillhouse.corpora.reading.corpus import ReadOptions
 from stillhouse.corpora.reading.ingest import ingest
-from stillhouse.plan.data import Model, Store, TextTable
 from stillhouse.teachers.embedding import build_store, resolve_compute
 from stillhouse.teachers.forward import Forward, default_batch_tokens
 from stillhouse.teachers.loading import teacher_encoder
 from stillhouse.teachers.store import open_store
+from stillhouse.values.data import Model, Store, TextTable
 
 ACTORS, EVERY, LENGTH, COSINE = 2, 10, 128, 0.999
 

@@ -1,7 +1,7 @@
 """Timing of an actor pool, derived from the files of the store that it wrote."""
 
 from stillhouse.core.artifacts import Workspace, read_manifest
-from stillhouse.plan.data import Store
+from stillhouse.values.data import Store
 
 
 def running_rate(

@@ -8,7 +8,7 @@ from stillhouse.core.artifacts import Workspace
 from stillhouse.corpora.pydocs.selection import pydocs
 from stillhouse.corpora.reading.sentences import dedup_key
 from stillhouse.corpora.tables import open_texts
-from stillhouse.plan.data import TextTable
+from stillhouse.values.data import TextTable
 
 WORKSPACE = Workspace(ROOT / "runs" / "benchmarks")
 """Kept between the scripts: the docstrings are read once."""

@@ -13,8 +13,6 @@ from sentences import WORKSPACE, table
 
 from stillhouse.core.identity import Spec, spec
 from stillhouse.core.types import Batch
-from stillhouse.plan.data import AllRows, Examples, Store
-from stillhouse.plan.stage import Optimizer, Stage
 from stillhouse.students.cpu.attention import optimise_for_cpu
 from stillhouse.students.transformer import TransformerStudent
 from stillhouse.teachers.embedding import resolve_compute
@@ -26,6 +24,8 @@ from stillhouse.training.metrics_log import NAME
 from stillhouse.training.module import StudentAndObjective, build_module
 from stillhouse.training.schedule import make_optimizer
 from stillhouse.training.table import TrainingTable, open_table, student_reader
+from stillhouse.values.data import AllRows, Examples, Store
+from stillhouse.values.stage import Optimizer, Stage
 
 MODEL, LAYERS, MAX_LENGTH = "all-MiniLM-L6-v2", (0, 2, 4), 64
 QUICK, WHOLE = 300, 8_000

@@ -18,9 +18,9 @@ from stages import LAYERS, MAX_LENGTH, QUICK, WHOLE, Marks, make_stage, millisec
 
 from stillhouse.core.identity import spec
 from stillhouse.objectives.matching import Regression
-from stillhouse.plan.stage import Stage
 from stillhouse.teachers.weights import resolve_model
 from stillhouse.training.sampler import Order
+from stillhouse.values.stage import Stage
 
 # Packages that the trainer also needs, where `make peers` put them.
 sys.path.append(str(ROOT / ".venv-peers" / "trainer"))

@@ -29,9 +29,9 @@ from sweeping import KEPT, run_sweep, trials
 
 from stillhouse.core.artifacts import MANIFEST, Workspace, read_json, read_manifest
 from stillhouse.corpora.tables import open_texts
-from stillhouse.plan.data import TextTable
 from stillhouse.teachers.store import StoreReader
 from stillhouse.teachers.weights import resolve_model
+from stillhouse.values.data import TextTable
 
 BATCH, LENGTH, COSINE = 64, 64, 0.999
 SAME = (

@@ -43,7 +43,7 @@ from stillhouse.corpora.published.msmarco import marco_pairs
 from stillhouse.corpora.published.sentence_tasks import read_tasks, task_files
 from stillhouse.corpora.reading.corpus import ReadOptions, read_texts
 from stillhouse.corpora.reading.labelled import read_labelled
-from stillhouse.corpora.reading.parallel import Parallel, read_parallel
+from stillhouse.corpora.reading.parallel import ParallelCorpus, read_parallel
 from stillhouse.corpora.reading.scored import read_scored
 from stillhouse.corpora.word_vectors import write_vectors
 from stillhouse.corpora.wordnet import read_wordnet
@@ -125,12 +125,12 @@ def _corpora() -> Iterable[Target]:
     yield Target(
         "aligned files",
         (aligned,),
-        lambda folder: _all(read_parallel(Parallel(str(folder / "a.en"), str(folder / "a.de")))),
+        lambda folder: _all(read_parallel(ParallelCorpus(str(folder / "a.en"), str(folder / "a.de")))),
     )
     yield Target(
         "translations in columns",
         ({"a.tsv": b"en\tde\none\teins\ntwo\tzwei\n"},),
-        lambda folder: _all(read_parallel(Parallel(str(folder / "a.tsv"), columns=("en", "de")))),
+        lambda folder: _all(read_parallel(ParallelCorpus(str(folder / "a.tsv"), columns=("en", "de")))),
     )
     scored = (
         {"a.jsonl": _json_lines([{"query": "q", "positive": "p", "negative": "n", "score": [3.0, 1.5]}])},

@@ -8,8 +8,8 @@ from typing import Any
 from stillhouse.core.identity import Spec
 from stillhouse.methods import load_method
 from stillhouse.objectives.information_bottleneck import SupervisedBottleneck
-from stillhouse.plan.setting import Setting
 from stillhouse.search.space import load_space
+from stillhouse.values.setting import Setting
 
 ROOT = Path(__file__).resolve().parents[1]
 OPTIMIZER = ("learning_rate", "name", "weight_decay", "warmup", "decay", "clip_norm")

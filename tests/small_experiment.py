@@ -28,14 +28,14 @@ from stillhouse.experiments.kinds.word_vectors import WordVectors
 from stillhouse.experiments.preparation import Prepared, prepare
 from stillhouse.experiments.students.transformer import TransformerChoice
 from stillhouse.experiments.teacher import TeacherChoice
-from stillhouse.plan.data import Examples, Mined, RankingTask, Store
-from stillhouse.plan.mining import Mining
-from stillhouse.plan.setting import PairData, ParallelData, TaskData
-from stillhouse.plan.stage import DevSuite
 from stillhouse.search.trial import Context
 from stillhouse.students.head import require_model
 from stillhouse.teachers.weights import resolve_model
 from stillhouse.training.where import Where
+from stillhouse.values.data import Examples, Mined, RankingTask, Store
+from stillhouse.values.mining import Mining
+from stillhouse.values.setting import PairData, ParallelData, TaskData
+from stillhouse.values.stage import DevSuite
 
 NOUNS = "cat dog sat mat house river water sun moon red green blue fast slow array list text word".split()
 

@@ -19,10 +19,10 @@ from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.experiments.kinds.parallel import Parallel
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.experiments.kinds.word_vectors import WordVectors
-from stillhouse.plan.data import Examples, Model, RankingTask, Store, TextTable
-from stillhouse.plan.setting import PairData, ParallelData, SentenceData, Setting, TaskData
 from stillhouse.students.transformer import TransformerStudent
 from stillhouse.teachers.weights import resolve_model
+from stillhouse.values.data import Examples, Model, RankingTask, Store, TextTable
+from stillhouse.values.setting import PairData, ParallelData, SentenceData, Setting, TaskData
 
 MAX_LENGTH = 9
 """Tokens per text, less than the longest texts have."""

@@ -18,8 +18,8 @@ import pytest
 from stillhouse.core.identity import canonical, spec
 from stillhouse.losses.contrastive import InfoNCE
 from stillhouse.losses.cosine import CosineDistance
-from stillhouse.plan.data import AllRows, Examples, TextTable
-from stillhouse.plan.stage import Optimizer, Stage
+from stillhouse.values.data import AllRows, Examples, TextTable
+from stillhouse.values.stage import Optimizer, Stage
 
 BENCHMARKS = Path(__file__).resolve().parent.parent / "benchmarks"
 

@@ -13,7 +13,7 @@ PLATFORM = Path(__file__).resolve().parent.parent / "platform"
 PACKAGE = PLATFORM / "stillhouse"
 LEVELS = [
     {"core"},
-    {"plan", "tracking", "cluster"},
+    {"values", "tracking", "cluster"},
     {"corpora", "losses", "students"},
     {"teachers", "evaluation", "objectives"},
     {"examples"},
@@ -127,3 +127,17 @@ def test_functions_import_modules_only_where_starting_fast_needs_it() -> None:
 
 def test_platform_is_not_a_package() -> None:
     assert not (PLATFORM / "__init__.py").exists()
+
+
+ROOMS_OF_IDENTITY = ("values", "students", "objectives", "losses", "evaluation", "experiments", "corpora")
+
+
+def test_fingerprints_name_a_class_that_no_other_module_has() -> None:
+    homes: dict[str, list[str]] = {}
+    for path in FILES:
+        if path.relative_to(PACKAGE).parts[0] in ROOMS_OF_IDENTITY:
+            for node in ast.parse(path.read_text()).body:
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    homes.setdefault(node.name, []).append(path.relative_to(PACKAGE).as_posix())
+    assert len(homes) > 200
+    assert not {name: files for name, files in homes.items() if len(files) > 1}

@@ -35,9 +35,9 @@ from stillhouse.evaluation.metrics import average_precision, judge, ndcg, recall
 from stillhouse.evaluation.search.exact import search
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.fields import as_mapping, changed, experiment_of, flattened
-from stillhouse.plan.stage import Optimizer
 from stillhouse.training.metrics_log import MetricsLog, read_lines
 from stillhouse.training.sampler import Order
+from stillhouse.values.stage import Optimizer
 
 common = settings(
     max_examples=40,

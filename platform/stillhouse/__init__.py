@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from stillhouse.experiments.students.static import StaticChoice
     from stillhouse.experiments.students.transformer import TransformerChoice
     from stillhouse.experiments.teacher import TeacherChoice
-    from stillhouse.plan.mining import Mining
     from stillhouse.preflight.finding import Finding
+    from stillhouse.values.mining import Mining
 
 __version__ = "0.2.0"
 __all__ = [
@@ -82,7 +82,7 @@ _MODULES = {
     "Experiment": "experiments.experiment",
     "Finding": "preflight.finding",
     "LabelledTask": "experiments.kinds.labelled_task",
-    "Mining": "plan.mining",
+    "Mining": "values.mining",
     "Pairs": "experiments.kinds.pairs",
     "Parallel": "experiments.kinds.parallel",
     "RecurrentChoice": "experiments.students.recurrent",

@@ -12,11 +12,11 @@ from scipy import stats
 from small_experiment import write_fever  # type: ignore[import-not-found]
 
 from stillhouse.cli.main import main
-from stillhouse.plan.data import Model
 from stillhouse.students.encoder import StudentEncoder
 from stillhouse.students.export.formats import write_format
 from stillhouse.students.sizes import sizes
 from stillhouse.students.transformer import TransformerStudent
+from stillhouse.values.data import Model
 
 WORDS = "cat dog sat mat house river water sun moon red green blue fast slow array list text word".split()
 STS12 = ("MSRpar", "MSRvid", "SMTeuroparl", "surprise.OnWN", "surprise.SMTnews")

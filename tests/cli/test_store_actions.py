@@ -13,10 +13,10 @@ from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import Hindered
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.experiments.preparation import Prepared
-from stillhouse.plan.data import Store
 from stillhouse.teachers.embedding import build_store
 from stillhouse.teachers.store import open_store
 from stillhouse.teachers.store_admin import DAY_SECONDS
+from stillhouse.values.data import Store
 
 
 def shards(workspace: Workspace, store: Store) -> list[Path]:

@@ -15,7 +15,7 @@ from stillhouse.cluster.leases import Leases, making
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.console import never_silent
 from stillhouse.core.remotes import Remote
-from stillhouse.plan.data import TextTable
+from stillhouse.values.data import TextTable
 
 TEXTS = TextTable("0" * 64, "words")
 

@@ -30,7 +30,7 @@ from stillhouse.core.artifacts import (
 )
 from stillhouse.core.console import never_silent
 from stillhouse.core.errors import BadInput, Hindered
-from stillhouse.plan.data import TextTable
+from stillhouse.values.data import TextTable
 
 PLATFORM = str(Path(__file__).resolve().parents[2] / "platform")
 
@@ -163,10 +163,10 @@ def test_a_workspace_of_the_first_version_is_refused(tmp_path: Path, kind: str) 
     assert sorted(os.listdir(tmp_path)) == sorted([kind, "mlflow.db"])
 
 
-@pytest.mark.parametrize("content", ['{"format": 3}', '{"format": "2"}', "{", "[]"])
+@pytest.mark.parametrize("content", ['{"format": 2}', '{"format": "3"}', "{", "[]"])
 def test_another_format_is_refused_even_without_artifacts(tmp_path: Path, content: str) -> None:
     (tmp_path / "workspace.json").write_text(content)
-    with pytest.raises(BadInput, match=r"has the format (3|2|unknown)\..*--root.*the version that made it"):
+    with pytest.raises(BadInput, match=r"has the format (2|3|unknown)\..*--root.*the version that made it"):
         Workspace(tmp_path).claim()
     assert (tmp_path / "workspace.json").read_text() == content
 
@@ -211,7 +211,7 @@ def test_processes_starting_together_share_a_new_workspace(tmp_path: Path) -> No
         "import sys\n"
         "from pathlib import Path\n"
         "from stillhouse.core.artifacts import Workspace\n"
-        "from stillhouse.plan.data import TextTable\n"
+        "from stillhouse.values.data import TextTable\n"
         "while not Path(sys.argv[2]).exists(): pass\n"
         "for n in range(50):\n"
         "    workspace = Workspace(Path(sys.argv[1]) / str(n))\n"

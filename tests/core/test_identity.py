@@ -51,7 +51,7 @@ def test_a_raised_version_changes_the_fingerprint(monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_fingerprint_is_the_same_in_another_process() -> None:
-    program = "from stillhouse.plan.data import Model; print(Model('ab', name='x').fingerprint)"
+    program = "from stillhouse.values.data import Model; print(Model('ab', name='x').fingerprint)"
     other = subprocess.run(
         [sys.executable, "-c", program],
         capture_output=True,
@@ -59,7 +59,7 @@ def test_the_fingerprint_is_the_same_in_another_process() -> None:
         check=True,
         env={"PYTHONPATH": _platform()},
     )
-    from stillhouse.plan.data import Model
+    from stillhouse.values.data import Model
 
     assert other.stdout.strip() == Model("ab", name="y").fingerprint
 

@@ -32,8 +32,8 @@ from stillhouse.corpora.tables import (
     write_texts,
 )
 from stillhouse.examples.resumable_parts import in_parts
-from stillhouse.plan.data import TextTable
 from stillhouse.training.checkpoint import save_weights
+from stillhouse.values.data import TextTable
 
 TEXTS = [f"text number {number} about nothing" for number in range(40)]
 

@@ -10,7 +10,7 @@ from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput
 from stillhouse.corpora.reading.labelled import read_labelled, roles
 from stillhouse.corpora.tables import open_rows, open_texts
-from stillhouse.plan.data import Examples
+from stillhouse.values.data import Examples
 
 
 def lines(path: Path, rows: list[dict[str, Any]]) -> str:

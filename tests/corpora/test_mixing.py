@@ -14,7 +14,7 @@ from stillhouse.corpora.reading.corpus import ReadOptions, read_texts
 from stillhouse.corpora.reading.sentences import cut, passages
 from stillhouse.corpora.shares import apportion
 from stillhouse.corpora.tables import open_texts, write_texts
-from stillhouse.plan.data import TextTable
+from stillhouse.values.data import TextTable
 
 
 def corpus(folder: Path, name: str, texts: list[str]) -> str:

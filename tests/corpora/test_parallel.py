@@ -7,20 +7,20 @@ import pytest
 
 from stillhouse.core.artifacts import Workspace, read_manifest
 from stillhouse.core.errors import BadInput
-from stillhouse.corpora.reading.parallel import Parallel, moses_pair, read_parallel
+from stillhouse.corpora.reading.parallel import ParallelCorpus, moses_pair, read_parallel
 from stillhouse.corpora.reading.translations import language_spans, write_parallel
 from stillhouse.corpora.tables import Rejected, open_rows, open_texts
-from stillhouse.plan.data import Examples
+from stillhouse.values.data import Examples
 
 PAIRS = [("Go.", "Va !"), ("Run!", "Cours\x85 !"), ("A cup of tea.", "Une tasse de thé.")]
 CLEANED = [("Go.", "Va !"), ("Run!", "Cours !"), ("A cup of tea.", "Une tasse de thé.")]
 
 
-def usable(corpus: Parallel) -> list[tuple[str, str]]:
+def usable(corpus: ParallelCorpus) -> list[tuple[str, str]]:
     return [pair for pair in read_parallel(corpus) if not isinstance(pair, Rejected)]
 
 
-def reasons(corpus: Parallel) -> list[str]:
+def reasons(corpus: ParallelCorpus) -> list[str]:
     return [pair.reason for pair in read_parallel(corpus) if isinstance(pair, Rejected)]
 
 
@@ -39,22 +39,22 @@ def pairs_of(workspace: Workspace, examples: Examples) -> list[tuple[str, str]]:
 
 def test_every_layout_gives_the_same_pairs(tmp_path: Path) -> None:
     write_moses(tmp_path, "x", PAIRS, ("en", "fr"))
-    assert usable(Parallel(str(tmp_path / "x.en"), str(tmp_path / "x.fr"))) == CLEANED
+    assert usable(ParallelCorpus(str(tmp_path / "x.en"), str(tmp_path / "x.fr"))) == CLEANED
     for name in ("x.en", "x.fr"):
         (tmp_path / f"{name}.gz").write_bytes(gzip.compress((tmp_path / name).read_bytes()))
-    assert usable(Parallel(str(tmp_path / "x.en.gz"), str(tmp_path / "x.fr.gz"))) == CLEANED
+    assert usable(ParallelCorpus(str(tmp_path / "x.en.gz"), str(tmp_path / "x.fr.gz"))) == CLEANED
     lines = [f"{a}\t{b}" + "\tCC-BY 2.0" * (at % 2) for at, (a, b) in enumerate(PAIRS)]
     anki = "".join(line + "\r\n" for line in lines).encode()
     (tmp_path / "fra.txt").write_bytes(anki)
     (tmp_path / "fra.tsv.gz").write_bytes(gzip.compress(anki))
-    assert usable(Parallel(str(tmp_path / "fra.txt"))) == CLEANED
-    assert usable(Parallel(str(tmp_path / "fra.tsv.gz"))) == CLEANED
+    assert usable(ParallelCorpus(str(tmp_path / "fra.txt"))) == CLEANED
+    assert usable(ParallelCorpus(str(tmp_path / "fra.tsv.gz"))) == CLEANED
     many = "de\ten\tfr\n" + "".join(f"\t{a}\t{b}\n" for a, b in PAIRS)
     (tmp_path / "talks.tsv").write_text(many, newline="\n")
-    assert usable(Parallel(str(tmp_path / "talks.tsv"), columns=("en", "fr"))) == CLEANED
-    assert reasons(Parallel(str(tmp_path / "talks.tsv"), columns=("en", "de"))) == ["empty"] * 3
+    assert usable(ParallelCorpus(str(tmp_path / "talks.tsv"), columns=("en", "fr"))) == CLEANED
+    assert reasons(ParallelCorpus(str(tmp_path / "talks.tsv"), columns=("en", "de"))) == ["empty"] * 3
     with pytest.raises(BadInput, match="no column 'nl'"):
-        usable(Parallel(str(tmp_path / "talks.tsv"), columns=("en", "nl")))
+        usable(ParallelCorpus(str(tmp_path / "talks.tsv"), columns=("en", "nl")))
 
 
 def test_files_of_different_lengths_are_refused_with_both_counts(tmp_path: Path) -> None:
@@ -62,7 +62,7 @@ def test_files_of_different_lengths_are_refused_with_both_counts(tmp_path: Path)
     (tmp_path / "x.en").write_text("Go.\n")
     for first, second in (("x.en", "x.fr"), ("x.fr", "x.en")):
         with pytest.raises(BadInput, match=r"equally many lines.*lines") as refused:
-            usable(Parallel(str(tmp_path / first), str(tmp_path / second)))
+            usable(ParallelCorpus(str(tmp_path / first), str(tmp_path / second)))
         assert "x.en has 1 lines" in str(refused.value) and "x.fr has 3 lines" in str(refused.value)
 
 
@@ -85,7 +85,7 @@ def test_a_separator_inside_a_text_does_not_shift_columns(tmp_path: Path) -> Non
 
 def test_unusable_rows_carry_a_reason(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(b"Go.\tVa !\nalone\n\tonly right\nleft only\t \nbad \xff\tmauvais\n")
-    corpus = Parallel(str(tmp_path / "a.txt"))
+    corpus = ParallelCorpus(str(tmp_path / "a.txt"))
     assert usable(corpus) == [("Go.", "Va !")]
     assert reasons(corpus) == ["fewer than 2 columns", "empty", "empty", "not utf-8"]
 
@@ -118,17 +118,17 @@ def test_a_dataset_saved_by_the_datasets_library(tmp_path: Path, monkeypatch: py
         return f"hf:{tmp_path / name}::train"
 
     flat = written("flat", [{"english": a, "non_english": b} for a, b in PAIRS])
-    assert usable(Parallel(flat)) == CLEANED
-    assert usable(Parallel(flat, columns=("non_english", "english"))) == [(b, a) for a, b in CLEANED]
+    assert usable(ParallelCorpus(flat)) == CLEANED
+    assert usable(ParallelCorpus(flat, columns=("non_english", "english"))) == [(b, a) for a, b in CLEANED]
     nested = written("nested", [{"translation": {"en": a, "fr": b}} for a, b in PAIRS])
-    assert usable(Parallel(nested, columns=("en", "fr"))) == CLEANED
+    assert usable(ParallelCorpus(nested, columns=("en", "fr"))) == CLEANED
     for source, columns in ((nested, ("en", "de")), (flat, ("english", "french"))):
         with pytest.raises(BadInput, match="has no column"):
-            usable(Parallel(source, columns=columns))
+            usable(ParallelCorpus(source, columns=columns))
     with pytest.raises(BadInput, match=r"two columns.*translation"):
-        usable(Parallel(nested))
+        usable(ParallelCorpus(nested))
     with pytest.raises(BadInput, match="must be a data set that can be loaded"):
-        usable(Parallel(f"hf:{tmp_path / 'nothing'}"))
+        usable(ParallelCorpus(f"hf:{tmp_path / 'nothing'}"))
 
 
 def test_several_languages_become_one_artifact(tmp_path: Path, workspace: Workspace) -> None:
@@ -136,7 +136,7 @@ def test_several_languages_become_one_artifact(tmp_path: Path, workspace: Worksp
     (tmp_path / "deu.txt").write_text("Go.\tGeh.\nGo.\tLos!\nGo.\tGeh.\nRun!\tLauf!\n")
     corpora = [
         moses_pair(str(tmp_path), "en", "fr"),
-        Parallel(str(tmp_path / "deu.txt"), language="de", limit=2),
+        ParallelCorpus(str(tmp_path / "deu.txt"), language="de", limit=2),
     ]
     examples = write_parallel(workspace, corpora, "talks")
     assert pairs_of(workspace, examples) == [*CLEANED, ("Go.", "Geh."), ("Go.", "Los!")]
@@ -163,7 +163,7 @@ def test_several_languages_become_one_artifact(tmp_path: Path, workspace: Worksp
 def test_no_sentence_of_an_evaluation_set_is_trained_on(tmp_path: Path, workspace: Workspace) -> None:
     write_moses(tmp_path, "x", PAIRS, ("en", "fr"))
     (tmp_path / "dev.txt").write_text("go\tVas-y !\nI see.\tUne tasse de thé\n\tempty\n")
-    held_out = [Parallel(str(tmp_path / "dev.txt"))]
+    held_out = [ParallelCorpus(str(tmp_path / "dev.txt"))]
     examples = write_parallel(workspace, [moses_pair(str(tmp_path), "en", "fr")], held_out=held_out)
     assert pairs_of(workspace, examples) == [CLEANED[1]]
     note = read_manifest(workspace.path(examples))["parallel"][0]
@@ -173,20 +173,20 @@ def test_no_sentence_of_an_evaluation_set_is_trained_on(tmp_path: Path, workspac
 def test_a_source_that_is_not_a_corpus_is_refused(tmp_path: Path, workspace: Workspace) -> None:
     (tmp_path / "empty.txt").write_text("\t\nalone\n")
     with pytest.raises(BadInput, match=r"at least one usable pair.*'empty': 1"):
-        write_parallel(workspace, [Parallel(str(tmp_path / "empty.txt"))])
+        write_parallel(workspace, [ParallelCorpus(str(tmp_path / "empty.txt"))])
     with pytest.raises(BadInput, match="parallel corpora >= 1"):
         write_parallel(workspace, [])
     with pytest.raises(BadInput, match=r"the corpus .* does not exist"):
-        usable(Parallel(str(tmp_path / "nothing.txt")))
+        usable(ParallelCorpus(str(tmp_path / "nothing.txt")))
     with pytest.raises(BadInput, match="limit > 0"):
-        Parallel("x", limit=0)
+        ParallelCorpus("x", limit=0)
     with pytest.raises(BadInput, match="one file"):
-        Parallel("x", "y", columns=("a", "b"))
+        ParallelCorpus("x", "y", columns=("a", "b"))
     (tmp_path / "two").mkdir()
     for name in ("a.txt", "b.txt"):
         (tmp_path / "two" / name).write_text("a\tb\n")
     with pytest.raises(BadInput, match="must be one file"):
-        usable(Parallel(str(tmp_path / "two")))
+        usable(ParallelCorpus(str(tmp_path / "two")))
 
 
 def test_only_parallel_corpora_have_spans(workspace: Workspace) -> None:

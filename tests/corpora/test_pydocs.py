@@ -13,7 +13,7 @@ from stillhouse.corpora.pydocs.extraction import installed_packages, split_of
 from stillhouse.corpora.pydocs.prose import outline, readable
 from stillhouse.corpora.pydocs.selection import Pydocs, pydocs
 from stillhouse.corpora.tables import open_qrels, open_rows, open_texts
-from stillhouse.plan.data import TextTable
+from stillhouse.values.data import TextTable
 
 SIZES: Any = {"dev_queries": 5, "dev_passages": 12, "test_queries": 5, "test_passages": 12}
 VERBS = "compute return open close write read merge split sort filter load store remove append".split()

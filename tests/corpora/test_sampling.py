@@ -9,7 +9,7 @@ from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput
 from stillhouse.corpora.shares import sample_rows
 from stillhouse.corpora.tables import open_rows, open_values, write_rows, write_texts
-from stillhouse.plan.data import AllRows, Examples, Sampled
+from stillhouse.values.data import AllRows, Examples, Sampled
 
 LABEL = np.array([0] * 80 + [1] * 20)
 

@@ -12,7 +12,7 @@ from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput
 from stillhouse.corpora.reading.scored import parse_row, read_scored
 from stillhouse.corpora.tables import open_rows, open_texts, open_values
-from stillhouse.plan.data import Examples
+from stillhouse.values.data import Examples
 
 STOCK = {"query": "q1", "positive": "right", "negative": "wrong", "score": 2.5}
 NUMBERED = {

@@ -9,7 +9,7 @@ from stillhouse.core.errors import BadInput
 from stillhouse.corpora import splits
 from stillhouse.corpora.splits import split_table
 from stillhouse.corpora.tables import Texts, open_texts, write_texts
-from stillhouse.plan.data import TextTable
+from stillhouse.values.data import TextTable
 
 
 def texts_of(workspace: Workspace, table: TextTable) -> list[str]:

@@ -24,7 +24,7 @@ from stillhouse.corpora.tables import (
     write_rows,
     write_texts,
 )
-from stillhouse.plan.data import AllRows, Examples, Given
+from stillhouse.values.data import AllRows, Examples, Given
 
 TEXTS = [f"This is sentence number {i}." for i in range(23)]
 

@@ -11,7 +11,7 @@ from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput
 from stillhouse.corpora.tables import write_texts
 from stillhouse.corpora.tokens import TokenReader, build_tokens, open_tokens
-from stillhouse.plan.data import Model, TokenTable
+from stillhouse.values.data import Model, TokenTable
 
 TEXTS = [
     "the cat sat on the mat",

@@ -154,8 +154,8 @@ MINE = """
 import torch
 import numpy as np
 from stillhouse.examples.negative_selection import nearest
-from stillhouse.plan.data import AllRows, Examples, Mined, Model, Store, TextTable
-from stillhouse.plan.mining import Mining
+from stillhouse.values.data import AllRows, Examples, Mined, Model, Store, TextTable
+from stillhouse.values.mining import Mining
 
 def plan(**values):
     texts = TextTable("0" * 64)
@@ -175,7 +175,7 @@ print(plan().__class__, Examples({}, plan()).fingerprint != Examples({}, plan(ma
 def test_a_rule_of_mining_is_added_in_the_file_of_the_rule(tmp_path: Path) -> None:
     """Three additions to one class, in a copy, make a flag, a path and a part of what names the rows."""
     shutil.copytree(ROOT / "platform", tmp_path / "platform", ignore=shutil.ignore_patterns("__pycache__"))
-    file = tmp_path / "platform" / "stillhouse" / "plan" / "mining.py"
+    file = tmp_path / "platform" / "stillhouse" / "values" / "mining.py"
     text = file.read_text().rstrip("\n") + "\n" + MASK  # `excluded` is the last of its methods
     anchors = {
         '    index: str = "exact"\n': FIELD,

@@ -12,11 +12,11 @@ from stillhouse.corpora.tables import open_texts, write_texts
 from stillhouse.evaluation import agreement
 from stillhouse.evaluation.agreement import Agreement
 from stillhouse.evaluation.retrieval import LocalSearch
-from stillhouse.plan.data import Store
 from stillhouse.teachers.embedding import build_store
 from stillhouse.teachers.loading import load_sentence_transformer
 from stillhouse.teachers.store import open_store
 from stillhouse.teachers.weights import resolve_model
+from stillhouse.values.data import Store
 
 NOUNS = "cat dog mat house river sun moon model vector matrix array".split()
 VERBS = "reads writes loads saves returns sorts finds".split()

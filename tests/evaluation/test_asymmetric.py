@@ -14,10 +14,10 @@ from stillhouse.core.types import Encoder, FloatArray
 from stillhouse.corpora.tables import write_collection, write_texts
 from stillhouse.evaluation.asymmetric import AsymmetricEncoder, Beside, KeptDocuments
 from stillhouse.evaluation.retrieval import DocSearch, unit
-from stillhouse.plan.data import Collection, Store
 from stillhouse.teachers.embedding import build_store
 from stillhouse.teachers.weights import resolve_model
 from stillhouse.training.models import open_model
+from stillhouse.values.data import Collection, Store
 
 PASSAGES = sentences(40, 5)
 QUERIES = [" ".join(reversed(text.split())) for text in PASSAGES[:10]]

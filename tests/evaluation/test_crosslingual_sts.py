@@ -11,7 +11,7 @@ from stillhouse.core.identity import fingerprint, spec
 from stillhouse.core.types import FloatArray
 from stillhouse.evaluation.crosslingual_sts import CrossLingualSTS, resolve_crosslingual_sts
 from stillhouse.evaluation.suites import run_suite
-from stillhouse.plan.stage import DevSuite, TestSuite
+from stillhouse.values.stage import DevSuite, TestSuite
 
 Rows = list[tuple[str, str, float]]
 

@@ -15,10 +15,10 @@ from stillhouse.evaluation.pool import CALIBRATION, Pool, build_pool, calibrate
 from stillhouse.experiments.fields import experiment_of, merged
 from stillhouse.experiments.kinds.collection import SearchCollection, SearchData
 from stillhouse.experiments.search_pool import calibrated, pool_of, pooled_dev
-from stillhouse.plan.data import Store
 from stillhouse.teachers.embedding import build_stores
 from stillhouse.teachers.weights import resolve_model
 from stillhouse.training.models import find_model
+from stillhouse.values.data import Store
 
 WORDS = "cat dog sat mat house river water sun moon red green blue fast slow array list text word".split()
 

@@ -19,7 +19,7 @@ from stillhouse.evaluation.retrieval import DocSearch, LocalSearch, SearchPool, 
 from stillhouse.evaluation.search.exact import TILE, Ranking
 from stillhouse.evaluation.search.passage_vectors import write_vectors
 from stillhouse.evaluation.search.sharded import search_files
-from stillhouse.plan.data import Collection
+from stillhouse.values.data import Collection
 
 Floats = npt.NDArray[np.float32]
 

@@ -12,7 +12,7 @@ from stillhouse.core.types import Encoder, FloatArray
 from stillhouse.evaluation import suites
 from stillhouse.evaluation.retrieval import LocalSearch, Search
 from stillhouse.evaluation.suites import run_suite
-from stillhouse.plan.stage import DevSuite, TestSuite
+from stillhouse.values.stage import DevSuite, TestSuite
 
 
 class Length:

@@ -11,8 +11,8 @@ from stillhouse.core.types import FloatArray
 from stillhouse.corpora.tables import write_rows, write_texts
 from stillhouse.evaluation.suites import run_suite
 from stillhouse.evaluation.translation import TranslationAccuracy
-from stillhouse.plan.data import Examples
-from stillhouse.plan.stage import DevSuite, TestSuite
+from stillhouse.values.data import Examples
+from stillhouse.values.stage import DevSuite, TestSuite
 
 
 class Known:

@@ -21,10 +21,10 @@ from stillhouse.examples.negative_selection import known_positives, nearest
 from stillhouse.experiments.fields import fields
 from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.experiments.negatives import with_negatives
-from stillhouse.plan.data import Examples, Given, Mined, Model, Store, TextTable
-from stillhouse.plan.mining import Mining
 from stillhouse.teachers.embedding import build_stores
 from stillhouse.teachers.weights import resolve_model
+from stillhouse.values.data import Examples, Given, Mined, Model, Store, TextTable
+from stillhouse.values.mining import Mining
 
 TEXTS = TextTable(sha256="0" * 64)
 WORDS = "cat dog sat mat house river water sun moon red green blue fast slow array list text word".split()

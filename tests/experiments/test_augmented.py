@@ -18,8 +18,8 @@ from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.fields import changed, experiment_of, merged
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.experiments.preparation import prepare
-from stillhouse.plan.data import Model, TextTable
 from stillhouse.teachers.store import open_store
+from stillhouse.values.data import Model, TextTable
 
 SENTENCES = ["the cat sat", "a dog", "an apple", "The feline sat!"]
 

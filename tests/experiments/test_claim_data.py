@@ -21,7 +21,7 @@ from stillhouse.experiments.kinds.claims import Claims
 from stillhouse.experiments.kinds.word_vectors import WordVectors
 from stillhouse.experiments.preparation import prepare
 from stillhouse.methods import check_needs, hyper_parameters, load_method
-from stillhouse.plan.data import Scored
+from stillhouse.values.data import Scored
 
 PAGES = 60
 

@@ -17,9 +17,9 @@ from stillhouse.experiments.fields import changed, experiment_of
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.experiments.preparation import prepare
 from stillhouse.methods import load_method
-from stillhouse.plan.data import Endpoint
 from stillhouse.sweeps.checks import check_plans
 from stillhouse.teachers.store import open_store
+from stillhouse.values.data import Endpoint
 
 KEY = "sk-hush-0815-nobody-may-read-this"
 

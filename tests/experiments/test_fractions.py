@@ -25,13 +25,13 @@ from stillhouse.experiments.preparation import Prepared, prepare
 from stillhouse.experiments.shares import cut
 from stillhouse.experiments.students.transformer import TransformerChoice
 from stillhouse.methods import check_fraction, hyper_parameters, known_methods, load_method
-from stillhouse.plan.data import Mined, Model
-from stillhouse.plan.setting import Setting
 from stillhouse.search.trial import Context
 from stillhouse.sweeps.curve import curve_table, train_at
 from stillhouse.teachers.weights import resolve_model
 from stillhouse.training.walk import run
 from stillhouse.training.where import Where
+from stillhouse.values.data import Mined, Model
+from stillhouse.values.setting import Setting
 
 WHERE = Where(device="cpu", threads=1)
 TEACHER = Model("placeholder")

@@ -11,7 +11,7 @@ from stillhouse.experiments.data_kind import data_kinds
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.fields import as_mapping, changed, experiment_of, fields
 from stillhouse.experiments.student_choice import student_kinds
-from stillhouse.plan.kinds import Kind
+from stillhouse.values.kinds import Kind
 
 POEMS = '''
 """Poems."""

@@ -32,18 +32,6 @@ from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.experiments.preparation import prepare
 from stillhouse.experiments.students.transformer import TransformerChoice
 from stillhouse.methods import mse, pkd
-from stillhouse.plan.data import (
-    AllRows,
-    Collection,
-    Examples,
-    Mined,
-    Model,
-    Store,
-    TextTable,
-    TokenTable,
-    stores_in,
-)
-from stillhouse.plan.stage import DevSuite
 from stillhouse.students.head import require_model
 from stillhouse.sweeps.contenders import TeacherEncoder
 from stillhouse.sweeps.export import export_stage
@@ -54,6 +42,18 @@ from stillhouse.training.models import encoder_in, open_model
 from stillhouse.training.table import live_reader, student_reader
 from stillhouse.training.walk import run
 from stillhouse.training.where import Where
+from stillhouse.values.data import (
+    AllRows,
+    Collection,
+    Examples,
+    Mined,
+    Model,
+    Store,
+    TextTable,
+    TokenTable,
+    stores_in,
+)
+from stillhouse.values.stage import DevSuite
 
 PROMPTS = {"teacher.prompts.query": "query text: ", "teacher.prompts.document": "passage of: "}
 OWN = {"student.prompts.query": "find ", "student.prompts.document": "read "}

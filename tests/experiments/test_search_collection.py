@@ -26,9 +26,9 @@ from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.experiments.preparation import Prepared, prepare
 from stillhouse.methods import load_method
-from stillhouse.plan.data import TextTable
 from stillhouse.reports.tables import comparison_table, comparison_table_markdown
 from stillhouse.training.models import open_model
+from stillhouse.values.data import TextTable
 
 TEXTS = sentences(300, 3)
 SENTENCES = [f"The {TEXTS[60]} is here.", f"The {TEXTS[61]} is there."]

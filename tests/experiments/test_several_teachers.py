@@ -28,8 +28,6 @@ from stillhouse.experiments.teacher import TeacherChoice
 from stillhouse.experiments.teacher_weights import weighted
 from stillhouse.losses.regression import MSE
 from stillhouse.methods import hyper_parameters, load_method
-from stillhouse.plan.data import Ensemble, Model, Store, StoreEnsemble, StoreMix, shares_of, stores_in
-from stillhouse.plan.stage import TestSuite
 from stillhouse.preflight.examination import examine
 from stillhouse.search.searcher import StudySearcher
 from stillhouse.search.trial import Context, follow
@@ -41,6 +39,8 @@ from stillhouse.teachers.store_admin import collectable
 from stillhouse.training.teacher_space import space_of
 from stillhouse.training.walk import run
 from stillhouse.training.where import Where
+from stillhouse.values.data import Ensemble, Model, Store, StoreEnsemble, StoreMix, shares_of, stores_in
+from stillhouse.values.stage import TestSuite
 
 LOCAL = Embedding(local=True)
 WHERE = Where(device="cpu", threads=1)

@@ -23,7 +23,6 @@ from stillhouse.experiments.fields import as_mapping, changed, experiment_of, me
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.experiments.preparation import Prepared, prepare
 from stillhouse.methods import mse
-from stillhouse.plan.data import Model, StoreMix, stores_in
 from stillhouse.students.head import require_model
 from stillhouse.teachers.loading import load_sentence_transformer
 from stillhouse.teachers.store import open_store, open_vectors
@@ -31,6 +30,7 @@ from stillhouse.teachers.store_admin import collectable
 from stillhouse.training.table import student_reader
 from stillhouse.training.walk import run
 from stillhouse.training.where import Where
+from stillhouse.values.data import Model, StoreMix, stores_in
 
 PROMPTS = {"teacher.prompts.query": "query text: ", "teacher.prompts.document": "passage of: "}
 OWN = {"student.prompts.query": "find ", "student.prompts.document": "read "}

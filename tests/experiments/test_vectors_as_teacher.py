@@ -20,13 +20,13 @@ from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.experiments.mined_pairs import mine
 from stillhouse.experiments.preparation import Prepared, prepare
 from stillhouse.methods import hyper_parameters, load_method
-from stillhouse.plan.data import TextTable, VectorFiles
-from stillhouse.plan.stage import DevSuite, TestSuite
 from stillhouse.sweeps.checks import check_plans
 from stillhouse.sweeps.contenders import figures_of, teacher
 from stillhouse.teachers.store import StoreReader, open_store
 from stillhouse.training.walk import run
 from stillhouse.training.where import Where
+from stillhouse.values.data import TextTable, VectorFiles
+from stillhouse.values.stage import DevSuite, TestSuite
 
 LOCAL = Embedding(local=True)
 

@@ -9,8 +9,8 @@ from stillhouse.core.remotes import Remote
 from stillhouse.corpora.tables import write_texts
 from stillhouse.experiments.kinds.word_vectors import COUNT
 from stillhouse.experiments.vocabulary import WordTable, word_vectors
-from stillhouse.plan.data import TextTable
 from stillhouse.sweeps.verify import verify
+from stillhouse.values.data import TextTable
 
 TEXTS = ["the cat sat", "the moon rose over the river", "a cat and the moon"]
 FILES = ("model.safetensors", "tokenizer.json", "tokenizer_config.json", "config.json")

@@ -9,9 +9,9 @@ from torch import Tensor, nn
 
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.types import Batch, Terms
-from stillhouse.plan.stage import Stage
 from stillhouse.training.walk import run
 from stillhouse.training.where import Where
+from stillhouse.values.stage import Stage
 
 
 @dataclass

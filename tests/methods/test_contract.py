@@ -25,14 +25,14 @@ from stillhouse.experiments.kinds.parallel import Parallel
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.experiments.kinds.word_vectors import WordVectors
 from stillhouse.methods import check_needs, hyper_parameters, known_methods, load_method, presets
-from stillhouse.plan.data import AllRows, Examples, Given, Mined, Model, RankingTask, Store, TextTable
-from stillhouse.plan.kinds import needed
-from stillhouse.plan.setting import PairData, ParallelData, SentenceData, Setting, TaskData
-from stillhouse.plan.stage import DevSuite, Stage
 from stillhouse.search.space import check, load_space
 from stillhouse.students.transformer import TransformerStudent
 from stillhouse.sweeps.checks import default_space
 from stillhouse.training.module import build_module
+from stillhouse.values.data import AllRows, Examples, Given, Mined, Model, RankingTask, Store, TextTable
+from stillhouse.values.kinds import needed
+from stillhouse.values.setting import PairData, ParallelData, SentenceData, Setting, TaskData
+from stillhouse.values.stage import DevSuite, Stage
 
 METHODS = known_methods()
 OTHER: dict[str, Any] = {

@@ -29,11 +29,11 @@ from transformers import AutoTokenizer, BertTokenizer
 from stillhouse.core.roles import DOCUMENT, PLAIN, QUERY, Prompts, Reading
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.methods import hyper_parameters, load_method
-from stillhouse.plan.data import Model
-from stillhouse.plan.setting import Setting
-from stillhouse.plan.stage import Stage
 from stillhouse.training.models import encoder_in
 from stillhouse.training.table import live_reader, student_reader
+from stillhouse.values.data import Model
+from stillhouse.values.setting import Setting
+from stillhouse.values.stage import Stage
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 FINETUNED = {"finetune_batch_size": 6, "finetune_temperature": 0.3, "finetune_learning_rate": 1e-2}

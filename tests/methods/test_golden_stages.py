@@ -30,9 +30,9 @@ from stillhouse.core.artifacts import write_json
 from stillhouse.core.roles import SETTINGS, Prompts, Reading
 from stillhouse.corpora.tables import open_texts
 from stillhouse.experiments.kinds.parallel import Parallel
-from stillhouse.plan.data import sample
-from stillhouse.plan.stage import Stage
 from stillhouse.training.models import encoder_in
+from stillhouse.values.data import sample
+from stillhouse.values.stage import Stage
 
 # The cross-lingual method.
 

@@ -9,12 +9,12 @@ from transformers import BertConfig
 from stillhouse.experiments import student_choice
 from stillhouse.experiments.fields import experiment_of
 from stillhouse.methods import check_needs, hyper_parameters, load_method, probe, with_defaults
-from stillhouse.plan.data import Model
-from stillhouse.plan.stage import Stage
 from stillhouse.search.experiment_file import Run, load_base, load_runs, load_summary
 from stillhouse.search.space import sections_of
 from stillhouse.students.backbone import layer_count
 from stillhouse.sweeps.checks import fixed_values, search_space
+from stillhouse.values.data import Model
+from stillhouse.values.stage import Stage
 
 ROOT = Path(__file__).resolve().parents[2]
 PAPERS = ROOT / "search_spaces" / "papers"

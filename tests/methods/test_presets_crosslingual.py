@@ -9,9 +9,9 @@ from test_contract import setting  # type: ignore[import-not-found]
 
 from stillhouse.losses.multilingual import MultilingualContrast, MultilingualCrossEntropy
 from stillhouse.methods import hyper_parameters, load_method, with_defaults
-from stillhouse.plan.stage import Stage
 from stillhouse.students.recurrent import RecurrentStudent
 from stillhouse.students.transformer import TransformerStudent
+from stillhouse.values.stage import Stage
 
 METHOD = load_method("crosslingual")
 PAPER: dict[str, Any] = {

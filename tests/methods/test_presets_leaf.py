@@ -10,9 +10,9 @@ from stillhouse.core.errors import BadInput
 from stillhouse.core.identity import spec
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.methods import hyper_parameters, load_method
-from stillhouse.plan.data import Model
-from stillhouse.plan.kinds import needed
 from stillhouse.students.recurrent import RecurrentStudent
+from stillhouse.values.data import Model
+from stillhouse.values.kinds import needed
 
 LEAF: dict[str, Any] = {
     "objective": "Alignment",

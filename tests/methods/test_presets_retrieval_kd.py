@@ -10,8 +10,8 @@ from test_contract import setting  # type: ignore[import-not-found]
 from stillhouse.experiments.kinds.claims import Claims
 from stillhouse.losses.softlabel import SoftLabelCE, SoftLabelMSE
 from stillhouse.methods import hyper_parameters, load_method
-from stillhouse.plan.data import Scored
 from stillhouse.students.towers import SeparateTowers, SimpleCNN, SimpleLSTM
+from stillhouse.values.data import Scored
 
 METHOD = load_method("retrieval_kd")
 PRINTED: dict[str, Any] = {

@@ -9,8 +9,8 @@ from test_contract import setting  # type: ignore[import-not-found]
 
 from stillhouse.methods import load_method
 from stillhouse.objectives.matching import CosineApproximation
-from stillhouse.plan.data import Recorded
 from stillhouse.students.bilstm import BiLSTMStudent
+from stillhouse.values.data import Recorded
 
 STUDENT: dict[str, Any] = {
     "hidden": 512,  # section 4.3

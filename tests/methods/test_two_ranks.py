@@ -27,10 +27,10 @@ from stillhouse.core.identity import fingerprint, spec
 from stillhouse.core.types import Batch, Encoding, FittedObjective, Tokens
 from stillhouse.corpora.word_vectors import write_vocabulary
 from stillhouse.methods import hyper_parameters, known_methods, load_method
-from stillhouse.plan.stage import Stage
 from stillhouse.students.transformer import TransformerStudent
 from stillhouse.training.module import StudentAndObjective, build_module
 from stillhouse.training.module import distributed as wrapped
+from stillhouse.values.stage import Stage
 
 ROWS, TEXTS, TEACHER, STEPS = 8, 20, 24, 2
 SEVERAL = {"negatives": 2, "documents": 3}

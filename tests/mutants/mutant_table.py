@@ -1012,7 +1012,7 @@ DATA = [
         ("& np.isfinite(values_NE).all(axis=1)", "& np.isfinite(values_NE).any(axis=1)", "NaN passes"),
     ),
     *mistakes(
-        "plan/mining.py",
+        "values/mining.py",
         "examples/test_mining.py",
         (
             "positive_Q1 - self.relative_margin * positive_Q1.abs()",
@@ -1289,7 +1289,7 @@ DATA = [
         ),
     ),
     *mistakes(
-        "plan/data.py",
+        "values/data.py",
         f"{TEACHERS}::test_a_weight_changes_what_is_learnt_from_and_nothing_that_measures",
         (
             "tuple(float(weight) / total for weight in weights)",
@@ -1303,7 +1303,7 @@ DATA = [
         ),
     ),
     *mistakes(
-        "plan/data.py",
+        "values/data.py",
         f"{TEACHERS}::test_a_student_starts_from_the_first_teacher_that_is_a_model",
         (
             "next((each for each in self.members if isinstance(each, Model)), self.members[0])",
@@ -1312,7 +1312,7 @@ DATA = [
         ),
     ),
     *mistakes(
-        "plan/setting.py",
+        "values/setting.py",
         f"{TEACHERS}::test_a_weight_changes_what_is_learnt_from_and_nothing_that_measures",
         (
             "held_out=weighted(held_out, weights))",
@@ -1468,7 +1468,7 @@ DATA = [
         ('{"role": role} if role else {}', "{}", "agreement is measured on plain texts"),
     ),
     *mistakes(
-        "plan/data.py",
+        "values/data.py",
         ROLES,
         ('"negatives": DOCUMENT', '"negatives": QUERY', "negatives are queries"),
     ),
@@ -1493,7 +1493,7 @@ DATA = [
         ('"dtype": "float32"},', '"dtype": "bfloat16"},', "the teacher in bfloat16"),
     ),
     *mistakes(
-        "plan/data.py",
+        "values/data.py",
         "teachers/test_runtimes.py::test_a_store_of_pytorch_has_the_key_that_it_had",
         (
             'runtime: str = field(default=TORCH, metadata={"identity": "unless_default"})',
@@ -1579,8 +1579,8 @@ DATA = [
         ),
     ),
     *mistakes(
-        "plan/data.py",
-        "teachers/test_store.py methods/test_contract.py plan/test_plan.py",
+        "values/data.py",
+        "teachers/test_store.py methods/test_contract.py values/test_plan.py",
         (
             '    prompt: str = ""\n    compute',
             '    prompt: str = field(default="", metadata={"identity": False})\n    compute',
@@ -1856,7 +1856,7 @@ TRAINING = [
         ),
     ),
     *mistakes(
-        "plan/stage.py",
+        "values/stage.py",
         BATCHING,
         (
             "return self.budget // TEXTS_TOGETHER * TEXTS_TOGETHER",
@@ -1874,7 +1874,7 @@ TRAINING = [
         ),
     ),
     *mistakes(
-        "plan/setting.py",
+        "values/setting.py",
         LENGTHS,
         ("**({} if finetunes else order),", "**order,", "pairs go by length"),
     ),
@@ -1939,7 +1939,7 @@ TRAINING = [
         ),
     ),
     *mistakes(
-        "plan/setting.py",
+        "values/setting.py",
         "sweeps/test_contenders.py",
         (
             "self.max_length if self.teacher_reading is None else self.teacher_reading.max_length",
@@ -2398,7 +2398,7 @@ EVALUATION = [
         ),
     ),
     *mistakes(
-        "plan/stage.py",
+        "values/stage.py",
         "cli/test_documents_by.py",
         (
             'if name != "documents"}',

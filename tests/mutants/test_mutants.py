@@ -23,7 +23,7 @@ def test_they_are_many_in_every_room_and_each_is_there_once() -> None:
     assert len(MUTANTS) >= 60 and len({mutant.name for mutant in MUTANTS}) == len(MUTANTS)
     least = {"losses": 20, "objectives": 10, "methods": 20, "students": 8, "training": 15, "evaluation": 15}
     assert all(rooms[room] >= number for room, number in least.items()), rooms
-    for room in ("examples", "corpora", "teachers", "recipes", "search", "search_spaces", "plan", "core"):
+    for room in ("examples", "corpora", "teachers", "recipes", "search", "search_spaces", "values", "core"):
         assert rooms[room], room
 
 

@@ -32,8 +32,6 @@ from stillhouse.experiments.preparation import Prepared, prepare
 from stillhouse.experiments.source import Source
 from stillhouse.experiments.teacher import TeacherChoice
 from stillhouse.methods import hyper_parameters, known_methods, load_method, with_defaults
-from stillhouse.plan.data import Mined, stores_in
-from stillhouse.plan.stage import Stage
 from stillhouse.preflight import contrast, examination, space
 from stillhouse.preflight.contrast import Softmax, judge
 from stillhouse.preflight.finding import Finding, print_concerns
@@ -41,6 +39,8 @@ from stillhouse.preflight.planned import Planned, sketched
 from stillhouse.preflight.weights import checkpoints_of, student_weights, teacher_weights
 from stillhouse.search.trial import Context
 from stillhouse.teachers.store import StoreReader
+from stillhouse.values.data import Mined, stores_in
+from stillhouse.values.stage import Stage
 
 Examine = Callable[..., list[Finding]]
 

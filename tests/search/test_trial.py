@@ -12,9 +12,9 @@ from stillhouse.core.artifacts import Workspace, read_manifest, write_manifest
 from stillhouse.corpora.tables import write_rows
 from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.experiments.kinds.sentences import Sentences
-from stillhouse.plan.data import Mined
 from stillhouse.search.trial import Context, final_report, follow
 from stillhouse.sweeps.baseline import BATCH_SIZE, LEARNING_RATES, batch_size_of, equal_work, texts_of
+from stillhouse.values.data import Mined
 
 QUICK = {"distil_batch_size": 16, "finetune_batch_size": 16}
 

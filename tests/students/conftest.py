@@ -12,7 +12,7 @@ import pytest
 import torch
 from transformers.modeling_outputs import BaseModelOutput
 
-from stillhouse.plan.data import Model
+from stillhouse.values.data import Model
 
 LAYERS, HIDDEN, POSITIONS = 4, 32, 64
 MakeModel = Callable[[str], Model]

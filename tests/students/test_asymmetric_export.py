@@ -15,7 +15,6 @@ from sentence_transformers.base.modules import Router
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput
 from stillhouse.core.roles import NO_PROMPTS, Prompts
-from stillhouse.plan.data import Model
 from stillhouse.reports.model_card import usage
 from stillhouse.students.encoder import StudentEncoder
 from stillhouse.students.export.asymmetric import QUERY_ONNX, check_sides, export_asymmetric, is_router
@@ -28,6 +27,7 @@ from stillhouse.teachers.loading import load_sentence_transformer
 from stillhouse.teachers.prompts import prompts_of
 from stillhouse.teachers.weights import resolve_model
 from stillhouse.training.models import find_model
+from stillhouse.values.data import Model
 
 for package in ("onnx", "onnxscript", "onnxruntime"):
     pytest.importorskip(package)

@@ -15,12 +15,12 @@ from stillhouse.core.identity import fingerprint, spec
 from stillhouse.core.types import Tokens
 from stillhouse.corpora.word_vectors import write_vocabulary
 from stillhouse.losses.heads import ClassificationHead
-from stillhouse.plan.data import Model
 from stillhouse.students.bilstm import BiLSTMStudent
 from stillhouse.students.encoder import StudentEncoder
 from stillhouse.students.export.sentence_transformers import check_parity, export_student
 from stillhouse.students.sizes import sizes
 from stillhouse.students.transformer import load_weights
+from stillhouse.values.data import Model
 
 POOLINGS = ["last", "mean", "max"]
 TEXTS = ["The river.", "it's a model of the river, and far too long to be read whole", "zebra", "THE MODEL"]

@@ -11,7 +11,6 @@ from card_snippets import run_snippets  # type: ignore[import-not-found]
 
 from stillhouse.corpora.word_vectors import write_vocabulary
 from stillhouse.losses.pair_head import Joiner
-from stillhouse.plan.data import Model
 from stillhouse.reports.model_card import usage
 from stillhouse.students.bilstm import BiLSTMStudent
 from stillhouse.students.encoder import StudentEncoder
@@ -23,6 +22,7 @@ from stillhouse.students.static import StaticStudent
 from stillhouse.students.towers import SimpleCNN
 from stillhouse.students.transformer import TransformerStudent
 from stillhouse.sweeps.export import describe_export
+from stillhouse.values.data import Model
 
 for package in ("onnx", "onnxscript", "onnxruntime"):
     pytest.importorskip(package)

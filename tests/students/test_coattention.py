@@ -10,10 +10,10 @@ from torch import Tensor, nn
 
 from stillhouse.core.errors import BadInput
 from stillhouse.core.types import Tokens
-from stillhouse.plan.data import Model
 from stillhouse.students.coattention import CoattentionScorer
 from stillhouse.students.lstm import MaskedLSTM
 from stillhouse.students.transformer import load_weights
+from stillhouse.values.data import Model
 
 VOCABULARY, DIM = 20, 5
 CLAIMS = [[2, 3, 4], [5], [6, 7, 8, 9, 10]]

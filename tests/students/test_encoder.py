@@ -8,9 +8,9 @@ from torch import nn
 
 from stillhouse.core.errors import BadInput
 from stillhouse.core.types import Encoding, Tokens
-from stillhouse.plan.data import Model
 from stillhouse.students.encoder import StudentEncoder
 from stillhouse.students.transformer import TransformerStudent
+from stillhouse.values.data import Model
 
 MakeModel = Callable[[str], Model]
 TEXTS = [

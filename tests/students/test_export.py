@@ -10,10 +10,10 @@ import torch
 
 from stillhouse.core.errors import BadInput
 from stillhouse.core.types import FloatArray
-from stillhouse.plan.data import Model
 from stillhouse.students.encoder import StudentEncoder
 from stillhouse.students.export.sentence_transformers import check_parity, export_student
 from stillhouse.students.transformer import TransformerStudent
+from stillhouse.values.data import Model
 
 MakeModel = Callable[[str], Model]
 TEXTS = ["The river.", "a model of the river, long enough to be cut in two", "z", "the MODEL, 0 1 2 3 4"]

@@ -20,7 +20,6 @@ from stillhouse.corpora.tables import write_texts
 from stillhouse.experiments.preparation import teacher_store
 from stillhouse.experiments.students.transformer import TransformerChoice
 from stillhouse.experiments.teacher import TeacherChoice
-from stillhouse.plan.data import TORCH, Model, stores_in
 from stillhouse.students.encoder import StudentEncoder
 from stillhouse.students.export.formats import write_format
 from stillhouse.students.head import published_length
@@ -28,6 +27,7 @@ from stillhouse.teachers.embedding import build_store
 from stillhouse.teachers.loading import load_sentence_transformer
 from stillhouse.teachers.prompts import prompts_of
 from stillhouse.teachers.store import open_store
+from stillhouse.values.data import TORCH, Model, stores_in
 
 MakeModel = Callable[[str], Model]
 TEXTS = ["The river.", "a model of the river, long enough to be cut in two", "z", "the MODEL, 0 1 2 3 4"]

@@ -21,7 +21,6 @@ from stillhouse.core.types import (
     WordEmbedder,
 )
 from stillhouse.corpora.word_vectors import write_vocabulary
-from stillhouse.plan.data import Model
 from stillhouse.students.bilstm import BiLSTMStudent
 from stillhouse.students.coattention import CoattentionScorer
 from stillhouse.students.cross_encoder import TransformerScorer
@@ -34,6 +33,7 @@ from stillhouse.students.recurrent import RecurrentStudent
 from stillhouse.students.static import StaticStudent
 from stillhouse.students.towers import SimpleCNN, SimpleLSTM
 from stillhouse.students.transformer import TransformerStudent
+from stillhouse.values.data import Model
 
 MakeModel = Callable[[str], Model]
 TEXTS = ["The river.", "a model of the river, long enough to be cut in two", "z", "river river"]

@@ -29,7 +29,6 @@ from stillhouse.experiments.students.static import StaticChoice
 from stillhouse.experiments.students.transformer import TransformerChoice
 from stillhouse.experiments.teacher import TeacherChoice
 from stillhouse.methods import mse, pkd
-from stillhouse.plan.data import Model, Store
 from stillhouse.students.encoder import StudentEncoder
 from stillhouse.students.export.onnx import OnnxEncoder, export_onnx
 from stillhouse.students.export.sentence_transformers import check_parity, export_student
@@ -43,6 +42,7 @@ from stillhouse.teachers.weights import resolve_model
 from stillhouse.training.rebuild import describe, rebuild
 from stillhouse.training.walk import run
 from stillhouse.training.where import Where
+from stillhouse.values.data import Model, Store
 
 MakeModel = Callable[[str], Model]
 MakeTeacher = Callable[..., Path]
@@ -292,7 +292,7 @@ def test_the_head_is_in_the_key_of_a_store_unless_the_folder_has_it(make_teacher
 
 
 def write_nothing() -> Any:
-    from stillhouse.plan.data import TextTable
+    from stillhouse.values.data import TextTable
 
     return TextTable("0")
 

@@ -7,8 +7,8 @@ from safetensors.torch import save_file
 
 from stillhouse.core.errors import BadInput
 from stillhouse.core.types import Encoding, Tokens
-from stillhouse.plan.data import Model
 from stillhouse.students.transformer import TransformerStudent, load_weights
+from stillhouse.values.data import Model
 
 MakeModel = Callable[[str], Model]
 TOKENS = Tokens(torch.tensor([[0, 7, 8, 9, 2], [0, 20, 2, 1, 1]]), torch.tensor([[1] * 5, [1, 1, 1, 0, 0]]))

@@ -10,13 +10,13 @@ from torch import nn
 
 from stillhouse.core.errors import BadInput
 from stillhouse.core.types import Encoding, Tokens
-from stillhouse.plan.data import Model
 from stillhouse.students.encoder import StudentEncoder
 from stillhouse.students.export import onnx as onnx_export
 from stillhouse.students.export.onnx import OnnxEncoder, check_onnx, export_onnx
 from stillhouse.students.pooling import mean
 from stillhouse.students.static import StaticStudent
 from stillhouse.students.transformer import TransformerStudent
+from stillhouse.values.data import Model
 
 for package in ("onnx", "onnxscript", "onnxruntime"):
     pytest.importorskip(package)

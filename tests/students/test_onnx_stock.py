@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stillhouse.plan.data import Model
 from stillhouse.students.encoder import StudentEncoder
 from stillhouse.students.export.formats import write_format
 from stillhouse.students.export.modules import ONNX, ONNX_INT8
 from stillhouse.students.export.onnx import OnnxEncoder, check_onnx, graph_of
 from stillhouse.students.recurrent import RecurrentStudent
 from stillhouse.students.transformer import TransformerStudent
+from stillhouse.values.data import Model
 
 for package in ("onnx", "onnxscript", "onnxruntime"):
     pytest.importorskip(package)

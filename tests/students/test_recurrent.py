@@ -8,12 +8,12 @@ from safetensors.torch import load_file, save_file
 
 from stillhouse.core.errors import BadInput
 from stillhouse.core.types import Encoding, Tokens
-from stillhouse.plan.data import Model
 from stillhouse.students.encoder import StudentEncoder
 from stillhouse.students.export.compact import read_compact, write_compact
 from stillhouse.students.export.sentence_transformers import check_parity, export_student
 from stillhouse.students.recurrent import RecurrentStudent
 from stillhouse.students.transformer import TransformerStudent, load_weights
+from stillhouse.values.data import Model
 
 MakeModel = Callable[[str], Model]
 KINDS = ["bert", "roberta", "xlm-roberta", "distilbert", "mpnet", "modernbert"]

@@ -14,12 +14,12 @@ from stillhouse.core.errors import BadInput
 from stillhouse.core.identity import fingerprint, spec
 from stillhouse.core.tokenizing import FastTokenizer
 from stillhouse.core.types import Tokens
-from stillhouse.plan.data import Model
 from stillhouse.students.encoder import StudentEncoder
 from stillhouse.students.export.sentence_transformers import check_parity, export_student
 from stillhouse.students.static import StaticStudent
 from stillhouse.students.transformer import TransformerStudent, load_weights
 from stillhouse.training.grouped import encode_grouped
+from stillhouse.values.data import Model
 
 MakeModel = Callable[[str], Model]
 MAX_LENGTH = 12

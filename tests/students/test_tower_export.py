@@ -12,11 +12,11 @@ from safetensors.torch import load_file
 from stillhouse.core.errors import BadInput
 from stillhouse.corpora.word_vectors import write_vocabulary
 from stillhouse.losses.pair_head import Joiner
-from stillhouse.plan.data import Model
 from stillhouse.students.encoder import StudentEncoder
 from stillhouse.students.export.towers import export_towers
 from stillhouse.students.towers import SimpleCNN, SimpleLSTM
 from stillhouse.training.towers import ExportedTowers
+from stillhouse.values.data import Model
 
 WORDS = [f"word{row}" for row in range(30)]
 CLAIMS = ["word1 word2", "word3 other word4 word5 word6"]

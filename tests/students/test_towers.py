@@ -13,10 +13,10 @@ from torch import nn
 
 from stillhouse.core.errors import BadInput
 from stillhouse.core.types import Encoding, Tokens
-from stillhouse.plan.data import Model
 from stillhouse.students.encoder import StudentEncoder
 from stillhouse.students.towers import SimpleCNN, SimpleLSTM
 from stillhouse.students.transformer import load_weights
+from stillhouse.values.data import Model
 
 WORDS = ["[PAD]", "[UNK]", *"the red green river sun moon flows past a big house slowly".split()]
 DIM = 6

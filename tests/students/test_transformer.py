@@ -11,9 +11,9 @@ from torch import nn
 from stillhouse.core.errors import BadInput
 from stillhouse.core.identity import fingerprint, spec
 from stillhouse.core.types import Encoding, Tokens
-from stillhouse.plan.data import Model
 from stillhouse.students.backbone import layer_count, transformer_folder
 from stillhouse.students.transformer import TransformerStudent, select_layers
+from stillhouse.values.data import Model
 
 MakeModel = Callable[[str], Model]
 KINDS = ["bert", "roberta", "distilbert", "mpnet", "modernbert"]

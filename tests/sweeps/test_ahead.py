@@ -10,7 +10,6 @@ from small_experiment import quick_experiment  # type: ignore[import-not-found]
 from stillhouse.core.artifacts import MANIFEST, Workspace, write_manifest
 from stillhouse.core.identity import canonical
 from stillhouse.experiments.budget import Budget, Refit
-from stillhouse.plan.stage import Stage
 from stillhouse.search.options import SweepOptions
 from stillhouse.search.space import Categorical, Space
 from stillhouse.search.study_copies import STUDY
@@ -18,6 +17,7 @@ from stillhouse.search.trial import Context
 from stillhouse.sweeps.ahead import ahead_of_sweep, ahead_of_training
 from stillhouse.sweeps.baseline import baseline_choices
 from stillhouse.training.estimate import seconds_of
+from stillhouse.values.stage import Stage
 
 SMALL = {"distil_batch_size": 16, "finetune_batch_size": 16}
 

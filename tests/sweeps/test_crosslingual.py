@@ -20,9 +20,9 @@ from stillhouse.experiments.preparation import Prepared, prepare
 from stillhouse.experiments.students.transformer import TransformerChoice
 from stillhouse.experiments.teacher import TeacherChoice
 from stillhouse.methods import hyper_parameters, load_method
-from stillhouse.plan.data import Examples
 from stillhouse.training.walk import run
 from stillhouse.training.where import Where
+from stillhouse.values.data import Examples
 
 WORDS = "cat dog sat mat house river water sun moon red green blue fast slow".split()
 WHERE = Where(device="cpu", threads=1)

@@ -17,8 +17,6 @@ from stillhouse.evaluation.agreement import Agreement
 from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.methods import hyper_parameters, known_methods, load_method
-from stillhouse.plan.setting import Setting
-from stillhouse.plan.stage import Stage
 from stillhouse.search.trial import Context
 from stillhouse.students.static import StaticStudent
 from stillhouse.sweeps.contenders import untrained
@@ -28,6 +26,8 @@ from stillhouse.training.models import encoder_in
 from stillhouse.training.progress import Stopped
 from stillhouse.training.walk import run
 from stillhouse.training.where import Where
+from stillhouse.values.setting import Setting
+from stillhouse.values.stage import Stage
 
 BATCH = 16
 SMALL: dict[str, dict[str, Any]] = {

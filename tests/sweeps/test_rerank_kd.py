@@ -25,9 +25,6 @@ from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.experiments.kinds.scores import Scores
 from stillhouse.experiments.preparation import prepare
 from stillhouse.methods import check_needs, hyper_parameters, load_method, rerank_kd, with_defaults
-from stillhouse.plan.data import Examples, Given, Mined, Sampled, Scored, sample
-from stillhouse.plan.setting import ScoreData, Setting
-from stillhouse.plan.stage import Stage
 from stillhouse.search.trial import Context
 from stillhouse.sweeps.checks import check_plans
 from stillhouse.sweeps.contenders import Champion, Contenders
@@ -38,6 +35,9 @@ from stillhouse.training.models import encoder_in
 from stillhouse.training.table import open_table, student_reader
 from stillhouse.training.walk import run
 from stillhouse.training.where import Where
+from stillhouse.values.data import Examples, Given, Mined, Sampled, Scored, sample
+from stillhouse.values.setting import ScoreData, Setting
+from stillhouse.values.stage import Stage
 
 METHOD = load_method("rerank_kd")
 SMALL: dict[str, Any] = {"batch_size": 16, "teacher_batch_size": 16, "learning_rate": 1e-3}

@@ -17,9 +17,6 @@ from stillhouse.corpora.tables import open_rows, open_texts, open_values
 from stillhouse.experiments.kinds.claims import Claims
 from stillhouse.experiments.preparation import Prepared
 from stillhouse.methods import hyper_parameters, load_method
-from stillhouse.plan.data import Sampled, Scored
-from stillhouse.plan.setting import Setting
-from stillhouse.plan.stage import Stage, TestSuite
 from stillhouse.reports.entries import COSTS
 from stillhouse.reports.gradient_shares import NEGLIGIBLE, percent
 from stillhouse.search.records import TrialRecord
@@ -35,6 +32,9 @@ from stillhouse.training import pair_scores
 from stillhouse.training.models import encoder_in
 from stillhouse.training.walk import run
 from stillhouse.training.where import Where
+from stillhouse.values.data import Sampled, Scored
+from stillhouse.values.setting import Setting
+from stillhouse.values.stage import Stage, TestSuite
 
 METHOD = load_method("retrieval_kd")
 SMALL: dict[str, Any] = {"units": 4, "teacher_units": 4, "batch_size": 16, "teacher_batch_size": 16}

@@ -13,12 +13,12 @@ from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import Hindered
 from stillhouse.core.remotes import remote_at
 from stillhouse.experiments.preparation import Prepared
-from stillhouse.plan.data import VectorFiles
-from stillhouse.plan.setting import Setting
 from stillhouse.reports.entries import COSTS
 from stillhouse.search.records import TrialRecord
 from stillhouse.sweeps import costs, room
 from stillhouse.sweeps.room import Room
+from stillhouse.values.data import VectorFiles
+from stillhouse.values.setting import Setting
 
 NEED = Need(workers=2, cpus=3)
 

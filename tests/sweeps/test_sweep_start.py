@@ -13,7 +13,6 @@ from stillhouse import BadInput, Budget, Experiment, Sentences, TeacherChoice, T
 from stillhouse.cluster.resources import Need
 from stillhouse.core.artifacts import Workspace, locked, write_json
 from stillhouse.experiments.embedding import Embedding
-from stillhouse.plan.data import Teacher
 from stillhouse.search.options import SweepOptions
 from stillhouse.search.space import Categorical, Int, Space
 from stillhouse.sweeps import session as session_module
@@ -22,6 +21,7 @@ from stillhouse.sweeps.checks import sweep_options
 from stillhouse.sweeps.session import session
 from stillhouse.sweeps.sweep import sweep
 from stillhouse.sweeps.verify import verify
+from stillhouse.values.data import Teacher
 
 
 class Began(Exception):

@@ -7,8 +7,8 @@ import pytest
 
 from stillhouse.core.artifacts import Workspace
 from stillhouse.corpora.tables import write_texts
-from stillhouse.plan.data import Store
 from stillhouse.teachers.weights import resolve_model
+from stillhouse.values.data import Store
 
 WORDS = (
     "the cat dog sat mat river water moon red old small returns value array of in and sort rows name".split()

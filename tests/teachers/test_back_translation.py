@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from stillhouse.core.errors import BadInput
-from stillhouse.plan.data import Model
 from stillhouse.teachers.translation import Translator, back_translated, check_translator
+from stillhouse.values.data import Model
 
 WORDS = "<pad> </s> <unk> <s> the a cat dog river model sees likes of".split()
 TEXTS = ["the cat sees a dog", "a river", "the model of the river likes a cat", ""]

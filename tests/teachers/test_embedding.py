@@ -24,15 +24,15 @@ from stillhouse.corpora.tables import open_rows, open_texts, write_rows, write_t
 from stillhouse.examples import mining
 from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.negatives import mine_negatives
-from stillhouse.plan.data import AllRows, Examples, Mined, Model, Store
-from stillhouse.plan.mining import Mining
-from stillhouse.plan.stage import Optimizer, Stage
 from stillhouse.students.transformer import TransformerStudent
 from stillhouse.teachers import embedding as embed
 from stillhouse.teachers import loading, runtimes, shards
 from stillhouse.teachers.embedding import build_store, resolve_compute
 from stillhouse.teachers.loading import load_sentence_transformer
 from stillhouse.teachers.store import open_store, verify_store
+from stillhouse.values.data import AllRows, Examples, Mined, Model, Store
+from stillhouse.values.mining import Mining
+from stillhouse.values.stage import Optimizer, Stage
 
 
 def files(folder: Path) -> dict[str, bytes]:

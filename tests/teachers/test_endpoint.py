@@ -32,11 +32,11 @@ import stillhouse
 from stillhouse.core.artifacts import Workspace, read_json, read_manifest
 from stillhouse.core.errors import BadInput, Hindered
 from stillhouse.corpora.tables import open_texts, write_texts
-from stillhouse.plan.data import Endpoint, Requests, Store
 from stillhouse.teachers import endpoint as asking
 from stillhouse.teachers.embedding import build_store, build_stores
 from stillhouse.teachers.endpoint import Client, found_out
 from stillhouse.teachers.store import open_store, verify_store
+from stillhouse.values.data import Endpoint, Requests, Store
 
 KEY = "sk-hush-4711-nobody-may-read-this"
 QUICK = Requests(batch=3, at_once=2, timeout=5, attempts=4, pause=0.001)

@@ -8,12 +8,12 @@ import pytest
 from stillhouse.core.artifacts import MANIFEST, Workspace
 from stillhouse.core.errors import Hindered
 from stillhouse.core.remotes import Remote
-from stillhouse.plan.data import Store
 from stillhouse.teachers.build_state import Build
 from stillhouse.teachers.embedding import build_store
 from stillhouse.teachers.loading import tokenizer_of
 from stillhouse.teachers.shards import Embedders, ShardEmbedder, Work, note_name, tokenise
 from stillhouse.teachers.store import StoreReader, open_store
+from stillhouse.values.data import Store
 
 
 @pytest.fixture

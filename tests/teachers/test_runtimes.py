@@ -19,17 +19,6 @@ from stillhouse.core.tokenizing import FastTokenizer
 from stillhouse.core.types import FloatArray, Tokens
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.teacher import TeacherChoice
-from stillhouse.plan.data import (
-    COMPILE,
-    ONNX,
-    OPENVINO,
-    RUNTIMES,
-    TORCH,
-    Model,
-    Store,
-    StoreEnsemble,
-    stores_in,
-)
 from stillhouse.students.export.onnx import OUTPUT, graph_inputs, open_session
 from stillhouse.students.transformer import TransformerStudent
 from stillhouse.teachers import choosing, runtimes
@@ -40,6 +29,17 @@ from stillhouse.teachers.forward import Encode, Forward, Later
 from stillhouse.teachers.runtimes import Running, missing_extra, why_not
 from stillhouse.teachers.store import open_store, verify_store
 from stillhouse.teachers.weights import resolve_model
+from stillhouse.values.data import (
+    COMPILE,
+    ONNX,
+    OPENVINO,
+    RUNTIMES,
+    TORCH,
+    Model,
+    Store,
+    StoreEnsemble,
+    stores_in,
+)
 
 
 def vectors(workspace: Workspace, store: Store) -> FloatArray:

@@ -13,11 +13,11 @@ from stillhouse.core.errors import BadInput
 from stillhouse.core.tokenizing import FastTokenizer
 from stillhouse.core.types import FloatArray
 from stillhouse.corpora.tables import write_texts
-from stillhouse.plan.data import Model, Store
 from stillhouse.teachers.embedding import build_store
 from stillhouse.teachers.loading import load_sentence_transformer
 from stillhouse.teachers.store import open_store
 from stillhouse.teachers.weights import resolve_model
+from stillhouse.values.data import Model, Store
 
 
 @pytest.fixture

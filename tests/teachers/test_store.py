@@ -9,7 +9,6 @@ import pytest
 
 from stillhouse.core.artifacts import Workspace, read_manifest, sha256_of, write_json
 from stillhouse.core.errors import BadInput
-from stillhouse.plan.data import Store
 from stillhouse.teachers.embedding import build_store
 from stillhouse.teachers.store import (
     StoreEnsembleReader,
@@ -18,6 +17,7 @@ from stillhouse.teachers.store import (
     open_store,
     verify_store,
 )
+from stillhouse.values.data import Store
 
 
 @pytest.fixture

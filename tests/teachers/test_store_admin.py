@@ -8,9 +8,9 @@ import pytest
 from stillhouse.core.artifacts import Workspace, locked, write_json
 from stillhouse.core.identity import canonical
 from stillhouse.corpora.tokens import build_tokens
-from stillhouse.plan.data import AllRows, Examples, Model, Store, TokenTable
 from stillhouse.teachers.embedding import build_store
 from stillhouse.teachers.store_admin import collect, collectable, list_stores
+from stillhouse.values.data import AllRows, Examples, Model, Store, TokenTable
 
 
 @pytest.fixture

@@ -14,10 +14,10 @@ from stillhouse.core.artifacts import MANIFEST, STREAMED, Workspace, lock_of_fil
 from stillhouse.core.errors import Hindered
 from stillhouse.core.remotes import File, Remote
 from stillhouse.corpora.tables import write_texts
-from stillhouse.plan.data import Store, StoreEnsemble, StoreMix, TextTable
 from stillhouse.teachers.build_state import QUARANTINE
 from stillhouse.teachers.embedding import build_store
 from stillhouse.teachers.store import StreamedReader, open_store, open_vectors
+from stillhouse.values.data import Store, StoreEnsemble, StoreMix, TextTable
 
 
 @pytest.fixture

@@ -16,11 +16,11 @@ import pytest
 from stillhouse.core.artifacts import Workspace, read_json, read_manifest
 from stillhouse.core.errors import BadInput
 from stillhouse.corpora.tables import open_texts, write_texts
-from stillhouse.plan.data import Store, VectorFiles
 from stillhouse.teachers.embedding import build_store, build_stores
 from stillhouse.teachers.store import open_store, verify_store
 from stillhouse.teachers.store_admin import list_stores
 from stillhouse.teachers.vector_files import FilesEncoder, NoVector, find_vectors, remark_of
+from stillhouse.values.data import Store, VectorFiles
 
 Vectors = npt.NDArray[np.float32]
 

@@ -9,10 +9,10 @@ import torch
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput
 from stillhouse.core.types import Tokens
-from stillhouse.plan.data import Model, Store, TextTable
 from stillhouse.teachers import weights as models
 from stillhouse.teachers.loading import load_sentence_transformer, teacher_encoder
 from stillhouse.teachers.weights import hash_model, on_this_machine, resolve_model
+from stillhouse.values.data import Model, Store, TextTable
 
 
 @pytest.fixture

@@ -14,9 +14,9 @@ from stillhouse.core.distributed import gather
 from stillhouse.core.identity import spec
 from stillhouse.core.types import Batch, Encoding, IntArray, Terms, Tokens
 from stillhouse.corpora.tables import write_rows, write_texts
-from stillhouse.plan.data import AllRows, Examples, TextTable
-from stillhouse.plan.stage import DevSuite, Optimizer, Stage
 from stillhouse.training.table import TrainingTable
+from stillhouse.values.data import AllRows, Examples, TextTable
+from stillhouse.values.stage import DevSuite, Optimizer, Stage
 
 VOCABULARY, TEACHER_DIM = 50, 6
 SHARD_ROWS = 30

@@ -15,11 +15,11 @@ from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.methods import load_method
-from stillhouse.plan.stage import Stage
 from stillhouse.teachers.weights import resolve_model
 from stillhouse.training import fit as fitting
 from stillhouse.training.average import WeightAverage
 from stillhouse.training.fit import fit
+from stillhouse.values.stage import Stage
 
 pytestmark = pytest.mark.usefixtures("one_thread", "bare_encoder")
 DECAY = 0.7

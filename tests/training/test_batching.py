@@ -32,14 +32,14 @@ from stillhouse.core.identity import spec
 from stillhouse.objectives.alignment import Alignment
 from stillhouse.objectives.contrasts import ContrastiveDistillation
 from stillhouse.objectives.matching import Regression
-from stillhouse.plan.data import Examples, Given, Model, Store
-from stillhouse.plan.stage import Stage
 from stillhouse.training.batching import Batching, check_batching, check_sharding
 from stillhouse.training.every_row import EveryRow
 from stillhouse.training.fit import Interrupted, fit
 from stillhouse.training.prefetch import batches, rank_share
 from stillhouse.training.sampler import Order
 from stillhouse.training.table import TrainingTable
+from stillhouse.values.data import Examples, Given, Model, Store
+from stillhouse.values.stage import Stage
 
 pytestmark = pytest.mark.usefixtures("one_thread", "bare_encoder")
 

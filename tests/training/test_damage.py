@@ -14,11 +14,11 @@ from stillhouse.core.artifacts import Workspace, read_manifest
 from stillhouse.core.errors import Hindered
 from stillhouse.core.integrity import ARTIFACT
 from stillhouse.core.lines import parse_line
-from stillhouse.plan.stage import Stage
 from stillhouse.training import checkpoint
 from stillhouse.training.fit import fit
 from stillhouse.training.metrics_log import MetricsLog, read_lines
 from stillhouse.training.rank_sync import Interrupted
+from stillhouse.values.stage import Stage
 
 pytestmark = pytest.mark.usefixtures("one_thread", "bare_encoder")
 

@@ -14,10 +14,10 @@ from stillhouse.core.artifacts import read_manifest
 from stillhouse.core.errors import BadInput
 from stillhouse.core.identity import spec
 from stillhouse.core.watchdog import Watchdog
-from stillhouse.plan.stage import Optimizer
 from stillhouse.training import checkpoint, metrics_log, watch
 from stillhouse.training import fit as loop
 from stillhouse.training.fit import Diverged, Evaluation, Interrupted, Stopped, fit
+from stillhouse.values.stage import Optimizer
 
 pytestmark = pytest.mark.usefixtures("one_thread", "bare_encoder")
 

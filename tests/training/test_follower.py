@@ -10,12 +10,12 @@ from stillhouse.core import progress_bar
 from stillhouse.core.artifacts import Workspace, write_manifest
 from stillhouse.core.console import duration
 from stillhouse.core.remotes import remote_at
-from stillhouse.plan.stage import Stage
 from stillhouse.search.trial import Context
 from stillhouse.training import follower
 from stillhouse.training.follower import PlanFollower, seen_of
 from stillhouse.training.metrics_log import NAME, MetricsLog, Pulse
 from stillhouse.training.worker_mailbox import Wait, mailbox_of
+from stillhouse.values.stage import Stage
 
 
 @pytest.fixture

@@ -13,12 +13,12 @@ from torch import Tensor, nn
 from stillhouse.core.artifacts import read_manifest
 from stillhouse.core.identity import spec
 from stillhouse.core.types import Batch, Encoding, Terms
-from stillhouse.plan.stage import Optimizer
 from stillhouse.training import checkpoint
 from stillhouse.training import fit as loop
 from stillhouse.training.fit import Interrupted, fit
 from stillhouse.training.gradient_shares import STEPS, logged_shares, mean_shares
 from stillhouse.training.sampler import Order
+from stillhouse.values.stage import Optimizer
 
 pytestmark = pytest.mark.usefixtures("one_thread", "bare_encoder")
 

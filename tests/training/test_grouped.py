@@ -7,12 +7,12 @@ import pytest
 import torch
 
 from stillhouse.core.types import Encoding, Tokens
-from stillhouse.plan.data import Model
 from stillhouse.students.cpu.attention import prefer_quick_attention
 from stillhouse.students.cpu.packing import Packing
 from stillhouse.students.pooling import mean_of
 from stillhouse.students.transformer import TransformerStudent
 from stillhouse.training.grouped import encode_grouped
+from stillhouse.values.data import Model
 
 
 @pytest.fixture

@@ -21,8 +21,6 @@ from stillhouse.experiments.kinds.claims import Claims
 from stillhouse.experiments.preparation import prepare
 from stillhouse.experiments.selection import Selection
 from stillhouse.methods import hyper_parameters, load_method
-from stillhouse.plan.data import Store
-from stillhouse.plan.stage import Stage
 from stillhouse.search.trial import Context
 from stillhouse.students.head import require_model
 from stillhouse.teachers.store import open_store
@@ -31,6 +29,8 @@ from stillhouse.training.models import encoder_in
 from stillhouse.training.table import student_reader
 from stillhouse.training.walk import run
 from stillhouse.training.where import Where
+from stillhouse.values.data import Store
+from stillhouse.values.stage import Stage
 
 WHERE = Where(device="cpu", threads=1)
 VALUES = {

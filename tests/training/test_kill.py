@@ -12,10 +12,10 @@ from metrics_lines import read_metrics  # type: ignore[import-not-found]
 from stand_ins import dev, stage, table, weight_figure  # type: ignore[import-not-found]
 
 from stillhouse.core.artifacts import read_manifest
-from stillhouse.plan.stage import Stage
 from stillhouse.training import checkpoint
 from stillhouse.training.fit import fit
 from stillhouse.training.rank_sync import Interrupted
+from stillhouse.values.stage import Stage
 
 pytestmark = pytest.mark.usefixtures("one_thread", "bare_encoder")
 

@@ -11,12 +11,12 @@ import pytest
 
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput
-from stillhouse.plan.data import Model
 from stillhouse.students.encoder import StudentEncoder
 from stillhouse.students.export.formats import FORMATS, write_format
 from stillhouse.students.recurrent import RecurrentStudent
 from stillhouse.students.static import StaticStudent
 from stillhouse.training.models import delivered, find_model, identity_of, open_model, stage_folder, stage_of
+from stillhouse.values.data import Model
 
 onnx = pytest.importorskip("onnx")
 for package in ("onnxscript", "onnxruntime"):

@@ -14,12 +14,12 @@ from stand_ins import dev, stage, table, weight_figure  # type: ignore[import-no
 from stillhouse.core.artifacts import Workspace, read_manifest
 from stillhouse.core.errors import Hindered
 from stillhouse.core.remotes import Remote
-from stillhouse.plan.stage import Stage
 from stillhouse.training import checkpoint, metrics_log
 from stillhouse.training.fit import fit
 from stillhouse.training.published_run import PublishedRun, published_run
 from stillhouse.training.rank_sync import Interrupted
 from stillhouse.training.worker_mailbox import mailbox_of
+from stillhouse.values.stage import Stage
 
 pytestmark = pytest.mark.usefixtures("one_thread", "bare_encoder")
 

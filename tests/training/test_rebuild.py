@@ -19,9 +19,9 @@ from stillhouse.objectives.classified import Classified
 from stillhouse.objectives.contrasts import ContrastiveDistillation
 from stillhouse.objectives.information_bottleneck import InformationBottleneck
 from stillhouse.objectives.ranking import JoinedCandidates
-from stillhouse.plan.data import Model
 from stillhouse.students.transformer import TransformerStudent
 from stillhouse.training.rebuild import class_of, describe, rebuild, spec_of
+from stillhouse.values.data import Model
 
 DIM, TEACHER, BATCH = 3, 4, 6
 BOTTLENECK = spec(

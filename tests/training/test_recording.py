@@ -12,8 +12,6 @@ from stillhouse.core.identity import spec
 from stillhouse.corpora.tables import open_rows, open_values
 from stillhouse.losses.heads import ClassificationHead
 from stillhouse.objectives.classified import Classified
-from stillhouse.plan.data import Examples, Recorded, Sampled
-from stillhouse.plan.stage import Optimizer, Stage
 from stillhouse.students.transformer import TransformerStudent
 from stillhouse.teachers.weights import resolve_model
 from stillhouse.training import recording
@@ -22,6 +20,8 @@ from stillhouse.training.recording import build_recorded
 from stillhouse.training.scorer import StudentScorer
 from stillhouse.training.walk import run
 from stillhouse.training.where import Where
+from stillhouse.values.data import Examples, Recorded, Sampled
+from stillhouse.values.stage import Optimizer, Stage
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 WORDS = ["cat", "river", "sun", "house", "red", "list"]

@@ -5,10 +5,10 @@ import torch
 from stand_ins import stage, table  # type: ignore[import-not-found]
 from torch import nn
 
-from stillhouse.plan.stage import Optimizer, Stage
 from stillhouse.training.batching import Batching
 from stillhouse.training.progress import evaluation_due
 from stillhouse.training.schedule import learning_rate, make_optimizer, parameter_groups
+from stillhouse.values.stage import Optimizer, Stage
 
 
 def rates(decay: str, warmup: float = 0.0, steps: int = 10) -> list[float]:

@@ -17,14 +17,14 @@ from stillhouse.corpora.published.glue import resolve_task
 from stillhouse.evaluation.classification import Classification
 from stillhouse.evaluation.suites import run_suite
 from stillhouse.losses.heads import ClassificationHead, cross_entropy
-from stillhouse.plan.data import Model
-from stillhouse.plan.stage import DevSuite, Optimizer, Stage, TestSuite
 from stillhouse.students.transformer import TransformerStudent
 from stillhouse.teachers.weights import resolve_model
 from stillhouse.training.models import encoder_in
 from stillhouse.training.scorer import StudentScorer
 from stillhouse.training.walk import run
 from stillhouse.training.where import Where
+from stillhouse.values.data import Model
+from stillhouse.values.stage import DevSuite, Optimizer, Stage, TestSuite
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -8,8 +8,8 @@ from small_world import World  # type: ignore[import-not-found]
 
 from stillhouse.core.errors import BadInput
 from stillhouse.methods import load_method
-from stillhouse.plan.stage import DevSuite, Stage
 from stillhouse.training.teacher_space import check_plan
+from stillhouse.values.stage import DevSuite, Stage
 
 DEV = DevSuite((), "none")
 

@@ -8,11 +8,11 @@ from stand_ins import stage  # type: ignore[import-not-found]
 from stillhouse.core.artifacts import Workspace
 from stillhouse.corpora.tables import write_texts
 from stillhouse.corpora.tokens import build_tokens
-from stillhouse.plan.data import AllRows, Examples, TextTable, TokenTable
-from stillhouse.plan.stage import Stage
 from stillhouse.teachers.weights import resolve_model
 from stillhouse.training import token_job
 from stillhouse.training.token_job import build_tokens_on_cluster
+from stillhouse.values.data import AllRows, Examples, TextTable, TokenTable
+from stillhouse.values.stage import Stage
 
 ROWS = 160
 

@@ -12,12 +12,12 @@ from stillhouse.core.errors import BadInput
 from stillhouse.core.roles import Reading
 from stillhouse.corpora.tables import write_rows, write_texts
 from stillhouse.corpora.tokens import build_tokens
-from stillhouse.plan.data import AllRows, Examples
 from stillhouse.teachers.weights import resolve_model
 from stillhouse.training.every_row import EveryRow
 from stillhouse.training.prefetch import batches, rank_share
 from stillhouse.training.sampler import Order
 from stillhouse.training.table import Reader, TrainingTable, on_device, open_table
+from stillhouse.values.data import AllRows, Examples
 
 
 def with_negatives() -> TrainingTable:

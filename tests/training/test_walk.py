@@ -30,9 +30,6 @@ from stillhouse.core.types import Encoder
 from stillhouse.corpora.tables import open_rows, write_rows, write_texts
 from stillhouse.experiments.vocabulary import word_vectors
 from stillhouse.objectives.information_bottleneck import InformationBottleneck, SupervisedBottleneck
-from stillhouse.plan.data import AllRows, Examples, Mined, Model, Store
-from stillhouse.plan.mining import Mining
-from stillhouse.plan.stage import DevSuite, Optimizer, Stage
 from stillhouse.students.bilstm import BiLSTMStudent
 from stillhouse.students.transformer import TransformerStudent
 from stillhouse.teachers.embedding import build_store
@@ -46,6 +43,9 @@ from stillhouse.training.progress import Diverged, Evaluation, Stopped
 from stillhouse.training.walk import run
 from stillhouse.training.where import Where
 from stillhouse.training.worker_mailbox import WordsInFolder, WorkerMailbox
+from stillhouse.values.data import AllRows, Examples, Mined, Model, Store
+from stillhouse.values.mining import Mining
+from stillhouse.values.stage import DevSuite, Optimizer, Stage
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

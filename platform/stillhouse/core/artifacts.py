@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MANIFEST", "sha256_of"]  # Defined in `core.integrity`.
 
-FORMAT = 2
+FORMAT = 3
 """Version of the workspace's layout and of the fingerprints in it; raised when older ones cannot be read."""
 CHECKPOINTS, PARTS = "checkpoints", "parts"
 """Subfolders that an artifact has only while it is made."""

@@ -1,7 +1,8 @@
 """Identity: a stable, printable fingerprint of a value, and `Spec`, a class together with its arguments.
 
 *What* is computed is a frozen value with a fingerprint; *where* it runs is not part of it. Code is not
-hashed: a class carries ``version: ClassVar[int]``, which is raised when its meaning changes.
+hashed: a class carries ``version: ClassVar[int]``, which is raised when its meaning changes. A class of this
+package counts by its name alone, which no other one has, so that it may move to another module.
 """
 
 import dataclasses
@@ -149,4 +150,4 @@ def _name(target: object) -> str:
     module = getattr(target, "__module__", "")
     if not name or "<" in name or not module:
         raise BadInput(f"a class or function must be importable by name, but got {target!r}.")
-    return f"{module.removeprefix('stillhouse.')}.{name}"
+    return str(name) if module.startswith("stillhouse.") else f"{module}.{name}"

@@ -13,7 +13,7 @@ from stillhouse.core.notes import has_note, write_note
 from stillhouse.corpora.reading.ingest import describe_examples, note_path, restore_examples
 from stillhouse.corpora.reading.sentences import clean, dedup_key, split_sentences
 from stillhouse.corpora.tables import open_rows, open_texts, write_rows, write_texts
-from stillhouse.plan.data import Examples, TextTable
+from stillhouse.values.data import Examples, TextTable
 
 VERSION = 1
 LEAST_TEXTS = 50

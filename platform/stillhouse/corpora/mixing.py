@@ -20,7 +20,7 @@ from stillhouse.corpora.reading.sentences import dedup_key
 from stillhouse.corpora.seen_keys import SeenKeys
 from stillhouse.corpora.shares import apportion
 from stillhouse.corpora.tables import Rejected, TableWriter, open_texts, write_texts
-from stillhouse.plan.data import TextTable
+from stillhouse.values.data import TextTable
 
 VERSION = 1
 LEAST_TEXTS = 50

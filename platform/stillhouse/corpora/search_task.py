@@ -20,8 +20,8 @@ from stillhouse.core.errors import BadInput, require
 from stillhouse.core.notes import has_note, write_note
 from stillhouse.corpora.held_out import write_held_out
 from stillhouse.corpora.published.judged import (
-    Judged,
     JudgedCollection,
+    JudgedQueries,
     Layout,
     layout_of,
     open_split,
@@ -30,7 +30,7 @@ from stillhouse.corpora.published.judged import (
 from stillhouse.corpora.reading.ingest import note_path
 from stillhouse.corpora.reading.sentences import dedup_key
 from stillhouse.corpora.tables import open_texts, write_collection, write_texts
-from stillhouse.plan.data import Collection, TextTable
+from stillhouse.values.data import Collection, TextTable
 
 VERSION = 1
 OWN_ID = -1
@@ -225,7 +225,7 @@ def _divided(queries: Mapping[str, str], files: TaskFiles) -> tuple[frozenset[st
     return frozenset(queries) - chosen, chosen
 
 
-def _refuse_shared_queries(judged: Sequence[Judged], dev: Path, test: Path) -> None:
+def _refuse_shared_queries(judged: Sequence[JudgedQueries], dev: Path, test: Path) -> None:
     keys = {dedup_key(text): query for query, text in judged[0].queries.items()}
     shared = [text for text in judged[1].queries.values() if dedup_key(text) in keys]
     if shared:

@@ -8,7 +8,7 @@ from stillhouse.core.artifacts import Workspace, locked, read_json
 from stillhouse.core.errors import BadInput
 from stillhouse.core.notes import has_note, write_note
 from stillhouse.corpora.tables import TableWriter, open_texts
-from stillhouse.plan.data import TextTable
+from stillhouse.values.data import TextTable
 
 _BUCKETS = 1 << 20
 

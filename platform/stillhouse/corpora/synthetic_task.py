@@ -20,7 +20,7 @@ from stillhouse.corpora.reading.ingest import ingest, note_path
 from stillhouse.corpora.reading.sentences import dedup_key, split_sentences
 from stillhouse.corpora.search_task import SearchTask, note_task, recall_task
 from stillhouse.corpora.tables import open_texts, write_collection, write_texts
-from stillhouse.plan.data import Collection
+from stillhouse.values.data import Collection
 
 VERSION = 1
 PARAGRAPH = 5

@@ -38,7 +38,7 @@ from stillhouse.core.types import IntArray, ValueArray
 from stillhouse.corpora.reading.sentences import dedup_key
 from stillhouse.corpora.seen_keys import SeenKeys
 from stillhouse.corpora.shares import sample_rows
-from stillhouse.plan.data import AllRows, Collection, Examples, FewerNegatives, Given, Sampled, TextTable
+from stillhouse.values.data import AllRows, Collection, Examples, FewerNegatives, Given, Sampled, TextTable
 
 ROWS_PER_SHARD = 2048
 _SHARDS_PER_SIZE, _DOUBLINGS = 512, 5

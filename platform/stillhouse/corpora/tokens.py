@@ -23,7 +23,7 @@ from stillhouse.core.identity import canonical
 from stillhouse.core.tokenizing import FastTokenizer, Ids, Offsets, cached_tokenizer, pad
 from stillhouse.core.types import IntArray, Tokens
 from stillhouse.corpora.tables import Texts, open_texts
-from stillhouse.plan.data import TokenTable
+from stillhouse.values.data import TokenTable
 
 Pieces = Iterator[tuple[Ids, Offsets]]
 """The ids and the offsets of consecutive rows, as a tokenizer returns them."""

@@ -14,8 +14,8 @@ from stillhouse.corpora.tables import open_texts
 from stillhouse.evaluation.items import FiguresAndItems, Items, Part
 from stillhouse.evaluation.metrics import Values, cosines, spearman
 from stillhouse.evaluation.retrieval import LocalSearch, Search, unit
-from stillhouse.plan.data import AnyStore, StoreMix
 from stillhouse.teachers.store import open_vectors
+from stillhouse.values.data import AnyStore, StoreMix
 
 Ids = npt.NDArray[np.int64]
 

@@ -12,7 +12,7 @@ from stillhouse.core.roles import DOCUMENT, QUERY
 from stillhouse.core.types import Encoder, FloatArray, Scorer, encode_as
 from stillhouse.corpora.tables import open_rows, open_texts, open_values
 from stillhouse.evaluation.candidates import candidate_figures, judge_candidates
-from stillhouse.plan.data import Examples
+from stillhouse.values.data import Examples
 
 DEPTHS = (1, 3, 5)
 PAIRS_AT_ONCE = 1 << 16

@@ -21,8 +21,8 @@ from stillhouse.corpora.tables import open_qrels, open_texts, write_collection, 
 from stillhouse.corpora.tfidf import TfIdf
 from stillhouse.evaluation.retrieval import DocSearch, Search, unit
 from stillhouse.evaluation.search.exact import search
-from stillhouse.plan.data import Collection, Named, TableStore, TextTable
 from stillhouse.teachers.store import open_vectors
+from stillhouse.values.data import Collection, Named, TableStore, TextTable
 
 CALIBRATION = "calibration.json"
 

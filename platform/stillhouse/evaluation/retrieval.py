@@ -19,8 +19,8 @@ from stillhouse.evaluation.geometry import alignment, uniformity
 from stillhouse.evaluation.items import FiguresAndItems, means
 from stillhouse.evaluation.metrics import Values, judge, ranking_values
 from stillhouse.evaluation.search.exact import INDEXES, Ranking, merge, search, shards
-from stillhouse.plan.data import Collection, TableStore
 from stillhouse.teachers.store import open_vectors
+from stillhouse.values.data import Collection, TableStore
 
 log = logging.getLogger(__name__)
 

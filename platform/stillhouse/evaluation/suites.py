@@ -18,7 +18,7 @@ from stillhouse.core.types import (
 )
 from stillhouse.evaluation.items import FiguresAndItems, ItemisedEvaluator, Items
 from stillhouse.evaluation.retrieval import DocSearch, Search
-from stillhouse.plan.stage import DevSuite, TestSuite
+from stillhouse.values.stage import DevSuite, TestSuite
 
 BUILT_AT_MOST = 8
 

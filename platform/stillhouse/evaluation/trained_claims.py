@@ -10,8 +10,8 @@ from stillhouse.core.errors import BadInput, require
 from stillhouse.corpora.published.fever import claim_key
 from stillhouse.corpora.tables import open_rows, open_texts
 from stillhouse.evaluation.claim_ranking import ClaimRanking
-from stillhouse.plan.data import Examples, Given, TextTable
-from stillhouse.plan.stage import DevSuite, TestSuite
+from stillhouse.values.data import Examples, Given, TextTable
+from stillhouse.values.stage import DevSuite, TestSuite
 
 TRAINING_ROWS = "claims-train"
 """Label of the rows that a stage is trained on."""
@@ -120,8 +120,8 @@ def _examples_in(plan: Any) -> Iterator[Examples]:
         for part in plan:
             yield from _examples_in(part)
     elif isinstance(plan, Mapping):
-        given = plan.get("value") == "plan.data.Examples" and plan["with"]["origin"]["value"]
-        if given == "plan.data.Given" and set(plan["with"]["columns"]) == set(_TABLES):
+        given = plan.get("value") == "Examples" and plan["with"]["origin"]["value"]
+        if given == "Given" and set(plan["with"]["columns"]) == set(_TABLES):
             tables = plan["with"]["columns"]
             columns = {
                 name: TextTable(tables[name]["with"]["sha256"], label) for name, label in _TABLES.items()

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from stillhouse.core.errors import require
 from stillhouse.core.types import Encoder, FloatArray, IntArray
-from stillhouse.corpora.published.sentence_tasks import Labelled
+from stillhouse.corpora.published.sentence_tasks import LabelledTexts
 from stillhouse.evaluation.classification import class_items
 from stillhouse.evaluation.items import Items, Part
 from stillhouse.evaluation.logistic import fit_logistic, path_accuracy, predict_logistic
@@ -32,7 +32,7 @@ Values = npt.NDArray[np.float64]
 
 
 def measure_task(
-    task: str, splits: Mapping[str, Labelled], model: Encoder, folds: int = FOLDS
+    task: str, splits: Mapping[str, LabelledTexts], model: Encoder, folds: int = FOLDS
 ) -> tuple[dict[str, float], dict[str, Items]]:
     """Measure ``accuracy`` where there is a test split or folds, ``f1`` of MRPC, and ``dev_accuracy``.
 
@@ -59,7 +59,7 @@ def measure_task(
     return {**figures, "dev_accuracy": 100 * float(figures_C.max())}, test_items
 
 
-def features(data: Labelled, model: Encoder) -> FloatArray:
+def features(data: LabelledTexts, model: Encoder) -> FloatArray:
     """Encode texts; pairs become the absolute difference and the product of their vectors, side by side."""
     row_of = {
         text: row for row, text in enumerate(dict.fromkeys(text for side in data.sides for text in side))

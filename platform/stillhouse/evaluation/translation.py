@@ -11,7 +11,7 @@ from stillhouse.core.types import Encoder, FloatArray
 from stillhouse.corpora.reading.translations import language_spans
 from stillhouse.corpora.tables import open_rows, open_texts
 from stillhouse.evaluation.retrieval import LocalSearch, Search, unit
-from stillhouse.plan.data import Examples
+from stillhouse.values.data import Examples
 
 
 class TranslationAccuracy:

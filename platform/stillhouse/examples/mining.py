@@ -22,8 +22,8 @@ from stillhouse.corpora.tables import open_rows, open_texts
 from stillhouse.evaluation.search.indexes import build_index, parse_index, search_index
 from stillhouse.examples.negative_selection import known_positives, nearest, nearest_of
 from stillhouse.examples.resumable_parts import Make, in_parts
-from stillhouse.plan.data import Examples, Mined
 from stillhouse.teachers.store import open_vectors
+from stillhouse.values.data import Examples, Mined
 
 if TYPE_CHECKING:
     from stillhouse.corpora.tables import Texts

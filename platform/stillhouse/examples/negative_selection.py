@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from stillhouse.core.types import IntArray
-from stillhouse.plan.data import Mined
-from stillhouse.plan.mining import Mining
+from stillhouse.values.data import Mined
+from stillhouse.values.mining import Mining
 
 
 def known_positives(tile: IntArray, query: IntArray, passage: IntArray) -> tuple[IntArray, IntArray]:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from stillhouse.core.errors import require
 from stillhouse.corpora.wordnet import wordnet_files
-from stillhouse.plan.data import Model
 from stillhouse.teachers.weights import resolve_model
+from stillhouse.values.data import Model
 
 if TYPE_CHECKING:
     pass

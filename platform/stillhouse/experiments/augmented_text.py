@@ -16,8 +16,8 @@ from stillhouse.corpora.reading.sentences import clean, dedup_key
 from stillhouse.corpora.tables import open_texts, write_texts
 from stillhouse.corpora.wordnet import read_wordnet, wordnet_files
 from stillhouse.experiments.augmentation import Augmentation
-from stillhouse.plan.data import Model, TextTable
 from stillhouse.teachers.translation import Translator, back_translated
+from stillhouse.values.data import Model, TextTable
 
 if TYPE_CHECKING:
     from stillhouse.core.artifacts import Workspace

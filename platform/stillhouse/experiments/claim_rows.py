@@ -20,7 +20,7 @@ from stillhouse.corpora.tfidf import TfIdf
 from stillhouse.evaluation.candidates import candidate_figures, judge_candidates
 from stillhouse.evaluation.claim_ranking import DEPTHS
 from stillhouse.evaluation.trained_claims import TRAINING_ROWS
-from stillhouse.plan.data import Examples, TextTable
+from stillhouse.values.data import Examples, TextTable
 
 if TYPE_CHECKING:
     from stillhouse.experiments.kinds.claims import Claims

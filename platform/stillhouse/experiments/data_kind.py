@@ -5,7 +5,7 @@ import importlib
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from stillhouse.core.modules import module_names
-from stillhouse.plan.kinds import Kind
+from stillhouse.values.kinds import Kind
 
 if TYPE_CHECKING:
     from stillhouse.experiments.experiment import Experiment

@@ -12,10 +12,10 @@ from stillhouse.experiments.data_kind import DataKind, data_kinds
 from stillhouse.experiments.selection import Selection
 from stillhouse.experiments.student_choice import StudentChoice, student_kinds
 from stillhouse.experiments.teacher import TeacherChoice
-from stillhouse.plan.data import Ensemble, Model, Teacher, lead_of, members_of
-from stillhouse.plan.kinds import Kind
-from stillhouse.plan.setting import Setting
-from stillhouse.plan.stage import DevSuite
+from stillhouse.values.data import Ensemble, Model, Teacher, lead_of, members_of
+from stillhouse.values.kinds import Kind
+from stillhouse.values.setting import Setting
+from stillhouse.values.stage import DevSuite
 
 D = TypeVar("D", bound=DataKind[Any])
 SKETCHED = "sketched"

@@ -23,10 +23,10 @@ from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.experiments.negatives import mine_negatives, with_negatives
 from stillhouse.experiments.preparation import chooser_of, embed_stores, read_pydocs, teacher_store
-from stillhouse.plan.data import Examples, Mined, Model, TableStore, TextTable, members_of, stores_in
 from stillhouse.teachers.embedding import resolve_compute
 from stillhouse.teachers.prompts import check_prompts, prompts_of
 from stillhouse.teachers.store import open_vectors
+from stillhouse.values.data import Examples, Mined, Model, TableStore, TextTable, members_of, stores_in
 
 _ROWS = 2048
 

@@ -7,8 +7,8 @@ from stillhouse.corpora.mixing import MixSource, joined, mix_texts
 from stillhouse.experiments.kinds.collection import SearchCollection
 from stillhouse.experiments.sentence_tables import measure_sentences
 from stillhouse.experiments.source import PYDOCS, Source
-from stillhouse.plan.data import StoreMix, TableStore, TextTable
-from stillhouse.plan.setting import SentenceData
+from stillhouse.values.data import StoreMix, TableStore, TextTable
+from stillhouse.values.setting import SentenceData
 
 if TYPE_CHECKING:
     from stillhouse.experiments.kinds.sentences import Sentences

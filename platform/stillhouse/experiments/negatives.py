@@ -9,8 +9,8 @@ from stillhouse.core.errors import mistake_in
 from stillhouse.core.roles import DOCUMENT, QUERY
 from stillhouse.evaluation.search.indexes import check_index, parse_index
 from stillhouse.examples.mining import build_mined
-from stillhouse.plan.data import Examples, Mined, TableStore, TextTable
-from stillhouse.plan.mining import Mining
+from stillhouse.values.data import Examples, Mined, TableStore, TextTable
+from stillhouse.values.mining import Mining
 
 if TYPE_CHECKING:
     from stillhouse.core.artifacts import Workspace

@@ -10,16 +10,15 @@ from stillhouse.core.identity import spec
 from stillhouse.core.notes import has_note, write_note
 from stillhouse.corpora.reading.corpus import hub_name, list_files
 from stillhouse.corpora.reading.ingest import describe_examples, note_path, restore_examples
-from stillhouse.corpora.reading.parallel import Parallel as ParallelCorpus
-from stillhouse.corpora.reading.parallel import moses_pair
+from stillhouse.corpora.reading.parallel import ParallelCorpus, moses_pair
 from stillhouse.corpora.reading.translations import pairs_of_corpora, split_parallel, write_parallel
 from stillhouse.evaluation.crosslingual_sts import CrossLingualSTS, resolve_crosslingual_sts
 from stillhouse.evaluation.translation import Translations
-from stillhouse.plan.data import Examples
+from stillhouse.values.data import Examples
 
 if TYPE_CHECKING:
     from stillhouse.core.artifacts import Workspace
-    from stillhouse.corpora.reading.parallel import Parallel as ParallelCorpus
+    from stillhouse.corpora.reading.parallel import ParallelCorpus
     from stillhouse.experiments.preparation import Preparation
 
 VERSION = 2

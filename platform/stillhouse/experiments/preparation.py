@@ -24,7 +24,12 @@ from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.experiments.shares import cut
 from stillhouse.experiments.unread import Unread
-from stillhouse.plan.data import (
+from stillhouse.students.head import dimension_of, head_of
+from stillhouse.teachers.choosing import Chooser
+from stillhouse.teachers.embedding import build_stores, resolve_compute
+from stillhouse.teachers.prompts import prompts_of
+from stillhouse.teachers.store import open_vectors
+from stillhouse.values.data import (
     AnyStore,
     Endpoint,
     Ensemble,
@@ -40,14 +45,9 @@ from stillhouse.plan.data import (
     members_of,
     stores_in,
 )
-from stillhouse.plan.kinds import Kind
-from stillhouse.plan.setting import Setting
-from stillhouse.plan.stage import DevSuite, TestSuite
-from stillhouse.students.head import dimension_of, head_of
-from stillhouse.teachers.choosing import Chooser
-from stillhouse.teachers.embedding import build_stores, resolve_compute
-from stillhouse.teachers.prompts import prompts_of
-from stillhouse.teachers.store import open_vectors
+from stillhouse.values.kinds import Kind
+from stillhouse.values.setting import Setting
+from stillhouse.values.stage import DevSuite, TestSuite
 
 P = TypeVar("P")
 _FIRST_FACTS = (

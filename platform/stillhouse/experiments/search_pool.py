@@ -8,8 +8,8 @@ from stillhouse.core.console import say, warn
 from stillhouse.core.roles import DOCUMENT, QUERY
 from stillhouse.evaluation.pool import Pool, build_pool, calibrate
 from stillhouse.experiments.kinds.collection import SearchData
-from stillhouse.plan.data import Collection, TableStore, TextTable
 from stillhouse.training.models import Source
+from stillhouse.values.data import Collection, TableStore, TextTable
 
 if TYPE_CHECKING:
     from stillhouse.core.artifacts import Workspace

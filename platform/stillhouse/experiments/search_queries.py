@@ -11,7 +11,7 @@ from stillhouse.corpora.synthetic_task import Sizes, synthetic_task
 from stillhouse.evaluation.retrieval import DocSearch
 from stillhouse.experiments.kinds.collection import SEARCH, SIZES, SearchCollection
 from stillhouse.experiments.search_pool import pooled_dev
-from stillhouse.plan.data import Collection, Examples, TableStore, TextTable
+from stillhouse.values.data import Collection, Examples, TableStore, TextTable
 
 if TYPE_CHECKING:
     from stillhouse.evaluation.pool import Pool

@@ -10,7 +10,7 @@ from stillhouse.corpora.splits import split_table
 from stillhouse.evaluation.agreement import Agreement
 from stillhouse.evaluation.sts import STS, resolve_sts
 from stillhouse.experiments.search_queries import text_to_train_on
-from stillhouse.plan.data import AnyStore, TextTable
+from stillhouse.values.data import AnyStore, TextTable
 
 if TYPE_CHECKING:
     from stillhouse.experiments.preparation import Preparation

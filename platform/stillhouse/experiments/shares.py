@@ -4,7 +4,7 @@ import dataclasses
 
 from stillhouse.experiments.budget import Budget
 from stillhouse.experiments.data_kind import data_kinds
-from stillhouse.plan.setting import Setting
+from stillhouse.values.setting import Setting
 
 
 def cut(setting: Setting, budget: Budget) -> Setting:

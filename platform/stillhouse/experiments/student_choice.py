@@ -8,8 +8,8 @@ from stillhouse.core.errors import require
 from stillhouse.core.identity import Spec
 from stillhouse.core.roles import Prompts
 from stillhouse.experiments.data_kind import found_in
-from stillhouse.plan.data import Model, Teacher, lead_of
 from stillhouse.teachers.weights import model_folder, resolve_model
+from stillhouse.values.data import Model, Teacher, lead_of
 
 if TYPE_CHECKING:
     from stillhouse.students.head import Head

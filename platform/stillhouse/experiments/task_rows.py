@@ -17,9 +17,9 @@ from stillhouse.corpora.reading.sentences import clean
 from stillhouse.corpora.tables import open_rows, open_texts, open_values, write_rows, write_texts
 from stillhouse.corpora.wordnet import read_wordnet
 from stillhouse.evaluation.classification import Classification, CosineThreshold
-from stillhouse.plan.data import Examples
-from stillhouse.plan.setting import TaskData
-from stillhouse.plan.stage import DevSuite
+from stillhouse.values.data import Examples
+from stillhouse.values.setting import TaskData
+from stillhouse.values.stage import DevSuite
 
 VERSION = 1
 THRESHOLD_ROWS = 10_000

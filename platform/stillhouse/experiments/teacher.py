@@ -6,7 +6,8 @@ from urllib.parse import urlsplit
 
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.roles import Prompts
-from stillhouse.plan.data import (
+from stillhouse.teachers.weights import resolve_model
+from stillhouse.values.data import (
     AUTO,
     DEFAULT_REQUESTS,
     RUNTIMES,
@@ -20,7 +21,6 @@ from stillhouse.plan.data import (
     lead_of,
     shares_of,
 )
-from stillhouse.teachers.weights import resolve_model
 
 DEFAULT = "all-MiniLM-L6-v2"
 POOLINGS = ("cls", "mean", "max", "last", "pooler")

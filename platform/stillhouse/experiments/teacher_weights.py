@@ -11,8 +11,8 @@ from typing import Any
 
 from stillhouse.core.errors import require
 from stillhouse.experiments.experiment import Experiment
-from stillhouse.plan.data import Ensemble, shares_of
-from stillhouse.plan.setting import Setting
+from stillhouse.values.data import Ensemble, shares_of
+from stillhouse.values.setting import Setting
 
 _NAME = re.compile(r"teacher_weight_([1-9][0-9]*)")
 

@@ -14,8 +14,8 @@ from stillhouse.corpora.reading.corpus import list_files
 from stillhouse.corpora.tables import open_texts
 from stillhouse.corpora.word_vectors import count_words, write_vectors, write_vocabulary
 from stillhouse.experiments.kinds.word_vectors import COUNT, FURTHER
-from stillhouse.plan.data import Model, TextTable
 from stillhouse.teachers.weights import resolve_model
+from stillhouse.values.data import Model, TextTable
 
 if TYPE_CHECKING:
     from stillhouse.core.artifacts import Workspace

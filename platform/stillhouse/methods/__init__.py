@@ -53,12 +53,12 @@ from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.experiments.shares import cut
 from stillhouse.experiments.teacher_weights import is_weight, without_weights
 from stillhouse.experiments.unread import Unread
-from stillhouse.plan.data import Ensemble, Outside
-from stillhouse.plan.kinds import DataNeed, Kind, needed
-from stillhouse.plan.setting import Setting
-from stillhouse.plan.stage import Stage
 from stillhouse.students.backbone import checked_layers
 from stillhouse.students.recurrent import checked_repeats
+from stillhouse.values.data import Ensemble, Outside
+from stillhouse.values.kinds import DataNeed, Kind, needed
+from stillhouse.values.setting import Setting
+from stillhouse.values.stage import Stage
 
 
 class Method(Protocol):

@@ -23,9 +23,6 @@ from stillhouse.experiments.kinds.labelled_task import LabelledTask
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.experiments.kinds.word_vectors import WordVectors
 from stillhouse.objectives.matching import PairCosines
-from stillhouse.plan.data import Teacher
-from stillhouse.plan.setting import Setting, TaskData
-from stillhouse.plan.stage import Optimizer, Stage
 from stillhouse.recipes.labelled_tasks import (
     bilstm,
     check_bilstm,
@@ -37,6 +34,9 @@ from stillhouse.recipes.labelled_tasks import (
 from stillhouse.recipes.stages import optimizer_of, require_transformer, stage_of
 from stillhouse.students.bilstm import BiLSTMStudent
 from stillhouse.students.head import own_head
+from stillhouse.values.data import Teacher
+from stillhouse.values.setting import Setting, TaskData
+from stillhouse.values.stage import Optimizer, Stage
 
 PAPER = (
     "Tang et al., Distilling Task-Specific Knowledge from BERT into Simple Neural Networks, 2019, "

@@ -27,8 +27,6 @@ from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.losses.contrastive import InfoNCE
 from stillhouse.losses.memory import MemoryBank
 from stillhouse.objectives.contrasts import ContrastiveDistillation
-from stillhouse.plan.setting import Setting
-from stillhouse.plan.stage import Stage
 from stillhouse.recipes.stages import learnt_map, optimizer_of, student_of
 from stillhouse.recipes.two_stages import (
     FINETUNING,
@@ -39,6 +37,8 @@ from stillhouse.recipes.two_stages import (
     distilled,
     finetuned,
 )
+from stillhouse.values.setting import Setting
+from stillhouse.values.stage import Stage
 
 PAPER = (
     "Gao et al., DistilCSE: Effective Knowledge Distillation For Contrastive Sentence Embeddings, "

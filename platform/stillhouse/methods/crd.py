@@ -20,8 +20,6 @@ from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.losses.crd import CRD
 from stillhouse.losses.memory import MemoryBank
 from stillhouse.objectives.contrasts import RepresentationContrast
-from stillhouse.plan.setting import Setting
-from stillhouse.plan.stage import Stage
 from stillhouse.recipes.stages import optimizer_of, student_of
 from stillhouse.recipes.two_stages import (
     FINETUNING,
@@ -30,6 +28,8 @@ from stillhouse.recipes.two_stages import (
     distilled,
     finetuned,
 )
+from stillhouse.values.setting import Setting
+from stillhouse.values.stage import Stage
 
 PAPER = "Tian et al., Contrastive Representation Distillation, ICLR 2020, arXiv:1910.10699"
 PRUNABLE_FROM = "crd"

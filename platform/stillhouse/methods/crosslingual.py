@@ -41,15 +41,15 @@ from stillhouse.experiments.kinds.parallel import Parallel
 from stillhouse.losses.multilingual import MultilingualContrast, MultilingualCrossEntropy
 from stillhouse.losses.regression import MSE
 from stillhouse.objectives.parallel import ParallelContrast, ParallelRegression
-from stillhouse.plan.data import Examples, Model, Store, TableStore, Teacher
-from stillhouse.plan.setting import Setting
-from stillhouse.plan.stage import Live, Stage
 from stillhouse.recipes.stages import check_live, optimizer_of, require_transformer, stage_of
 from stillhouse.students.head import gives_unit_vectors
 from stillhouse.students.pooling import POOLER
 from stillhouse.students.recurrent import RecurrentStudent
 from stillhouse.students.transformer import TransformerStudent
 from stillhouse.teachers.prompts import check_prompts
+from stillhouse.values.data import Examples, Model, Store, TableStore, Teacher
+from stillhouse.values.setting import Setting
+from stillhouse.values.stage import Live, Stage
 
 PAPER = (
     "Ding et al., Multi-stage Distillation Framework for Cross-Lingual Semantic Similarity Matching, "

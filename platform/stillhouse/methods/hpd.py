@@ -19,10 +19,10 @@ from stillhouse.core.identity import spec
 from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.objectives.matching import ProjectedRegression
-from stillhouse.plan.setting import Setting
-from stillhouse.plan.stage import Stage
 from stillhouse.recipes.stages import optimizer_of, student_of
 from stillhouse.recipes.two_stages import FINETUNING, FINETUNING_SOURCES, distilled, finetuned
+from stillhouse.values.setting import Setting
+from stillhouse.values.stage import Stage
 
 PAPER = (
     "Zhao et al., Compressing Sentence Representation for Semantic Retrieval via Homomorphic Projective "

@@ -30,12 +30,12 @@ from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.losses.contrastive import InfoNCE, SupervisedInfoNCE
 from stillhouse.losses.hsic import HSIC
 from stillhouse.objectives.information_bottleneck import InformationBottleneck, SupervisedBottleneck
-from stillhouse.plan.data import Teacher
-from stillhouse.plan.setting import Setting
-from stillhouse.plan.stage import Stage
 from stillhouse.recipes.stages import changed, learnt_map, optimizer_of, student_of
 from stillhouse.recipes.two_stages import distilled, supervised
 from stillhouse.students.static import StaticStudent
+from stillhouse.values.data import Teacher
+from stillhouse.values.setting import Setting
+from stillhouse.values.stage import Stage
 
 PAPER = (
     "Zhang et al., Text Representation Distillation via Information Bottleneck Principle, "

@@ -25,10 +25,10 @@ from stillhouse.core.errors import require
 from stillhouse.core.identity import spec
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.objectives.alignment import Alignment
-from stillhouse.plan.setting import Setting
-from stillhouse.plan.stage import Stage
 from stillhouse.recipes.stages import both_normalized, optimizer_of, student_of
 from stillhouse.recipes.two_stages import distilled
+from stillhouse.values.setting import Setting
+from stillhouse.values.stage import Stage
 
 PAPER = (
     "Vujanic and Rueckstiess, LEAF: Knowledge Distillation of Text Embedding Models with Teacher-Aligned "

@@ -27,8 +27,6 @@ from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.losses.contrastive import SupervisedInfoNCE
 from stillhouse.losses.regression import MSE
 from stillhouse.objectives.contrasts import MetaDistillation
-from stillhouse.plan.setting import Setting
-from stillhouse.plan.stage import Stage
 from stillhouse.recipes.stages import gives_unit_length, optimizer_of, student_of
 from stillhouse.recipes.two_stages import (
     FINETUNING,
@@ -40,6 +38,8 @@ from stillhouse.recipes.two_stages import (
     supervised,
     text_only,
 )
+from stillhouse.values.setting import Setting
+from stillhouse.values.stage import Stage
 
 PAPER = (
     "after Pan et al., Meta-KD: A Meta Knowledge Distillation Framework for Language Model Compression "

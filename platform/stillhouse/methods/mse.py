@@ -16,8 +16,6 @@ from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.losses.regression import MSE
 from stillhouse.objectives.matching import Regression
-from stillhouse.plan.setting import Setting
-from stillhouse.plan.stage import Stage
 from stillhouse.recipes.stages import both_normalized, learnt_map, optimizer_of, student_of
 from stillhouse.recipes.two_stages import (
     FINETUNING,
@@ -27,6 +25,8 @@ from stillhouse.recipes.two_stages import (
     distilled,
     finetuned,
 )
+from stillhouse.values.setting import Setting
+from stillhouse.values.stage import Stage
 
 PAPER = "a regression on the teacher's vectors, the baseline of the papers (no paper of its own)"
 PRUNABLE_FROM = "mse"

@@ -25,9 +25,6 @@ from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.losses.pkd import layer_pairs
 from stillhouse.objectives.matching import PatientRegression
-from stillhouse.plan.data import Teacher
-from stillhouse.plan.setting import Setting
-from stillhouse.plan.stage import Live, Stage
 from stillhouse.recipes.stages import (
     both_normalized,
     check_live,
@@ -47,6 +44,9 @@ from stillhouse.recipes.two_stages import (
 from stillhouse.students.backbone import layer_count
 from stillhouse.students.head import require_model
 from stillhouse.students.transformer import TransformerStudent
+from stillhouse.values.data import Teacher
+from stillhouse.values.setting import Setting
+from stillhouse.values.stage import Live, Stage
 
 PAPER = "Sun et al., Patient Knowledge Distillation for BERT Model Compression, EMNLP 2019, arXiv:1908.09355"
 PRUNABLE_FROM = "pkd"

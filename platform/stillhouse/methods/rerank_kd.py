@@ -35,9 +35,6 @@ from stillhouse.experiments.kinds.scores import Scores
 from stillhouse.losses.contrastive import SupervisedInfoNCE
 from stillhouse.losses.softlabel import HardLabelCE, KLDivergence, MarginMSE, RelevanceBCE
 from stillhouse.objectives.reranking import SIMILARITIES, RelevantFirst, RerankedPairs
-from stillhouse.plan.data import Examples, Mined, Model, Sampled, Scored, fewer_negatives, sample
-from stillhouse.plan.setting import ScoreData, Setting
-from stillhouse.plan.stage import DevSuite, Stage
 from stillhouse.recipes.stages import (
     gives_unit_length,
     optimizer_of,
@@ -46,6 +43,9 @@ from stillhouse.recipes.stages import (
     student_of,
 )
 from stillhouse.students.reranker import PairReranker
+from stillhouse.values.data import Examples, Mined, Model, Sampled, Scored, fewer_negatives, sample
+from stillhouse.values.setting import ScoreData, Setting
+from stillhouse.values.stage import DevSuite, Stage
 
 PAPER = (
     "Hofstätter et al., Improving Efficient Neural Ranking Models with Cross-Architecture Knowledge "

@@ -40,13 +40,13 @@ from stillhouse.experiments.kinds.word_vectors import WordVectors
 from stillhouse.losses.pair_head import KINDS, Joiner
 from stillhouse.losses.softlabel import HardLabelCE, SoftAndHard, SoftLabelCE, SoftLabelMSE
 from stillhouse.objectives.ranking import JoinedCandidates, LabelledCandidates
-from stillhouse.plan.data import Examples, Model, RankingTask, Sampled, Scored
-from stillhouse.plan.setting import Setting
-from stillhouse.plan.stage import Stage
 from stillhouse.recipes.stages import optimizer_of, stage_of
 from stillhouse.students.coattention import CoattentionScorer
 from stillhouse.students.cross_encoder import TransformerScorer
 from stillhouse.students.towers import POOLINGS, SeparateTowers, SimpleCNN, SimpleLSTM
+from stillhouse.values.data import Examples, Model, RankingTask, Sampled, Scored
+from stillhouse.values.setting import Setting
+from stillhouse.values.stage import Stage
 
 PAPER = "Shakeri et al., Knowledge Distillation in Document Retrieval, arXiv:1911.11065"
 PRUNABLE_FROM = "retrieval_kd"

@@ -16,10 +16,10 @@ from stillhouse.core.identity import spec
 from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.losses.contrastive import SupervisedInfoNCE
 from stillhouse.objectives.information_bottleneck import SupervisedBottleneck
-from stillhouse.plan.setting import Setting
-from stillhouse.plan.stage import Stage
 from stillhouse.recipes.stages import optimizer_of, student_of
 from stillhouse.recipes.two_stages import supervised
+from stillhouse.values.setting import Setting
+from stillhouse.values.stage import Stage
 
 PAPER = "Gao et al., SimCSE: Simple Contrastive Learning of Sentence Embeddings, EMNLP 2021, arXiv:2104.08821"
 PRUNABLE_FROM = "simcse"

@@ -21,9 +21,6 @@ from stillhouse.core.identity import Spec
 from stillhouse.experiments.kinds.labelled_task import LabelledTask
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.experiments.kinds.word_vectors import WordVectors
-from stillhouse.plan.data import Teacher
-from stillhouse.plan.setting import Setting
-from stillhouse.plan.stage import Stage
 from stillhouse.recipes.labelled_tasks import (
     approximated,
     bilstm,
@@ -34,6 +31,9 @@ from stillhouse.recipes.labelled_tasks import (
 )
 from stillhouse.recipes.stages import optimizer_of, require_transformer
 from stillhouse.students.head import own_head
+from stillhouse.values.data import Teacher
+from stillhouse.values.setting import Setting
+from stillhouse.values.stage import Stage
 
 PAPER = (
     "Wu et al., Towards Non-task-specific Distillation of BERT via Sentence Representation Approximation, "

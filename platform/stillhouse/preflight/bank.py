@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from stillhouse.plan.stage import Stage
 from stillhouse.preflight.finding import WARNING, Finding
+from stillhouse.values.stage import Stage
 
 CHECK = "bank"
 

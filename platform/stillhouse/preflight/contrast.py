@@ -20,12 +20,12 @@ from stillhouse.losses.multilingual import MultilingualCrossEntropy
 from stillhouse.losses.softlabel import KLDivergence
 from stillhouse.objectives.information_bottleneck import SupervisedBottleneck
 from stillhouse.objectives.reranking import RerankedPairs
-from stillhouse.plan.data import Examples, FewerNegatives, Mined, Recorded, Sampled, Scored
-from stillhouse.plan.stage import Stage
 from stillhouse.preflight.finding import ERROR, NOTE, WARNING, Finding
 from stillhouse.preflight.planned import Planned
 from stillhouse.students.encoder import StudentEncoder, Vectors
 from stillhouse.teachers.loading import tokenizer_of
+from stillhouse.values.data import Examples, FewerNegatives, Mined, Recorded, Sampled, Scored
+from stillhouse.values.stage import Stage
 
 CHECK = "temperature"
 SATURATED = 1e-3

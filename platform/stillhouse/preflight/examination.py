@@ -12,7 +12,6 @@ from stillhouse.core.errors import BadInput
 from stillhouse.core.machine import available_memory
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.methods import Method
-from stillhouse.plan.data import Teacher
 from stillhouse.preflight.bank import full_bank
 from stillhouse.preflight.contrast import labelled_saturation, saturation
 from stillhouse.preflight.device import device_used
@@ -23,6 +22,7 @@ from stillhouse.preflight.prompts import missing_prompts
 from stillhouse.preflight.space import disk_space, memory, teacher_bytes
 from stillhouse.preflight.vectors import TeacherRun, cosine_scale, stored_vectors
 from stillhouse.preflight.weights import student_weights, teacher_weights
+from stillhouse.values.data import Teacher
 
 SECONDS = 30.0
 """Time after which no further text is embedded."""

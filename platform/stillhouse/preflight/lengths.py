@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from stillhouse.core.tokenizing import FastTokenizer
-from stillhouse.plan.data import Model, stores_in
 from stillhouse.preflight.finding import NOTE, WARNING, Finding
 from stillhouse.preflight.planned import Planned
 from stillhouse.teachers.loading import tokenizer_of
+from stillhouse.values.data import Model, stores_in
 
 CHECK = "lengths"
 MUCH = 0.25

@@ -17,11 +17,11 @@ from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.experiments.preparation import Preparation, teacher_store
 from stillhouse.methods import Method, unread
-from stillhouse.plan.data import Store, TableStore, Teacher, TextTable, members_of, models_of, stores_in
-from stillhouse.plan.setting import Setting
-from stillhouse.plan.stage import Stage
 from stillhouse.students.head import dimension_of
 from stillhouse.teachers.embedding import resolve_compute
+from stillhouse.values.data import Store, TableStore, Teacher, TextTable, members_of, models_of, stores_in
+from stillhouse.values.setting import Setting
+from stillhouse.values.stage import Stage
 
 SAMPLE = 256
 """Texts that the checks look at."""

@@ -10,10 +10,10 @@ from stillhouse.core.roles import DOCUMENT, PLAIN, QUERY, Prompts, named_prompts
 from stillhouse.core.tokenizing import transformer_part
 from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.experiments.teacher import TeacherChoice
-from stillhouse.plan.data import Model, members_of
 from stillhouse.preflight.finding import NOTE, WARNING, Finding
 from stillhouse.preflight.planned import Planned
 from stillhouse.teachers.prompts import prompts_of
+from stillhouse.values.data import Model, members_of
 
 CHECK = "prompts"
 _TITLES = {QUERY: "queries", DOCUMENT: "documents", PLAIN: "texts without a role"}

@@ -12,13 +12,13 @@ from stillhouse.core.errors import BadInput
 from stillhouse.core.identity import Spec
 from stillhouse.core.machine import available_memory
 from stillhouse.corpora.tables import ROWS_PER_SHARD, open_texts, shard_count, shard_size
-from stillhouse.plan.data import Examples, FewerNegatives, Mined, Model, members_of, models_of
-from stillhouse.plan.stage import Stage
 from stillhouse.preflight.finding import ERROR, NOTE, WARNING, Finding
 from stillhouse.preflight.planned import Planned
 from stillhouse.preflight.weights import checkpoints_of, kept_layers, layer_of, tensor_shapes
 from stillhouse.students.backbone import read_config
 from stillhouse.teachers.forward import default_batch_tokens
+from stillhouse.values.data import Examples, FewerNegatives, Mined, Model, members_of, models_of
+from stillhouse.values.stage import Stage
 
 _WEIGHT = 4
 """Bytes of a weight in float32."""

@@ -10,7 +10,6 @@ from torch import nn
 
 from stillhouse.core.tokenizing import FastTokenizer
 from stillhouse.corpora.tables import sample_of
-from stillhouse.plan.data import Endpoint, Model, Store, StoreEnsemble, TableStore, VectorFiles, members_of
 from stillhouse.preflight.finding import ERROR, NOTE, WARNING, Finding
 from stillhouse.preflight.planned import Planned
 from stillhouse.students.encoder import Vectors
@@ -19,6 +18,7 @@ from stillhouse.teachers.forward import Forward, default_batch_tokens
 from stillhouse.teachers.loading import as_encoder, load_teacher
 from stillhouse.teachers.store import joined, open_store
 from stillhouse.teachers.weights import on_this_machine
+from stillhouse.values.data import Endpoint, Model, Store, StoreEnsemble, TableStore, VectorFiles, members_of
 
 CHECK = "vectors"
 ROWS = 64

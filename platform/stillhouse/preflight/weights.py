@@ -21,14 +21,14 @@ from torch import Tensor
 from stillhouse.core.errors import BadInput
 from stillhouse.core.identity import Spec
 from stillhouse.core.tokenizing import transformer_part
-from stillhouse.plan.data import Model, models_of
-from stillhouse.plan.stage import Stage
 from stillhouse.preflight.finding import ERROR, NOTE, WARNING, Finding
 from stillhouse.preflight.planned import Planned
 from stillhouse.students.bilstm import BiLSTMStudent
 from stillhouse.students.coattention import CoattentionScorer
 from stillhouse.students.cross_encoder import TransformerScorer
 from stillhouse.students.towers import SeparateTowers, SimpleCNN, SimpleLSTM
+from stillhouse.values.data import Model, models_of
+from stillhouse.values.stage import Stage
 
 CHECK = "weights"
 _ROWS = 256

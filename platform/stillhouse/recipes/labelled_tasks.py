@@ -8,13 +8,13 @@ from stillhouse.experiments.kinds.word_vectors import WordVectors
 from stillhouse.losses.heads import ClassificationHead, LabelsAndLogits
 from stillhouse.objectives.classified import Classified
 from stillhouse.objectives.matching import CosineApproximation
-from stillhouse.plan.data import Examples, Recorded
-from stillhouse.plan.setting import Setting, TaskData
-from stillhouse.plan.stage import Optimizer, Stage
 from stillhouse.recipes.stages import stage_of
 from stillhouse.recipes.two_stages import distilled
 from stillhouse.students.bilstm import POOLINGS, BiLSTMStudent
 from stillhouse.students.transformer import TransformerStudent
+from stillhouse.values.data import Examples, Recorded
+from stillhouse.values.setting import Setting, TaskData
+from stillhouse.values.stage import Optimizer, Stage
 
 AUGMENT = ("none", "ts")
 

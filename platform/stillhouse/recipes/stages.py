@@ -6,12 +6,12 @@ from typing import Any, Protocol
 
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.identity import Spec, arguments_of
-from stillhouse.plan.data import AnyStore, Examples, Model
-from stillhouse.plan.setting import Setting
-from stillhouse.plan.stage import DevSuite, Live, Optimizer, Stage
 from stillhouse.students.head import gives_unit_vectors, pools_prompt
 from stillhouse.students.transformer import TransformerStudent
 from stillhouse.teachers.prompts import prompts_of
+from stillhouse.values.data import AnyStore, Examples, Model
+from stillhouse.values.setting import Setting
+from stillhouse.values.stage import DevSuite, Live, Optimizer, Stage
 
 
 def stage_of(

@@ -13,9 +13,9 @@ from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.losses.contrastive import SupervisedInfoNCE
 from stillhouse.objectives.information_bottleneck import SupervisedBottleneck
-from stillhouse.plan.setting import Setting
-from stillhouse.plan.stage import Live, Optimizer, Stage
 from stillhouse.recipes.stages import Schedule, optimizer_of, stage_of
+from stillhouse.values.setting import Setting
+from stillhouse.values.stage import Live, Optimizer, Stage
 
 H = TypeVar("H", bound=Any)
 

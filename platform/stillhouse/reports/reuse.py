@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from stillhouse.core.artifacts import Workspace, read_manifest
-from stillhouse.plan.stage import Stage
 from stillhouse.reports.tables import aligned, markdown
+from stillhouse.values.stage import Stage
 
 _HEADER = ["stage", "built", "reused", "seconds", "seconds spared"]
 

@@ -7,10 +7,10 @@ from typing import Any
 from stillhouse.core.errors import BadInput
 from stillhouse.core.identity import Spec, canonical
 from stillhouse.core.types import TermedObjective
-from stillhouse.plan.stage import Stage
 from stillhouse.search.shared_stages import ends_of, first_point, some_point
 from stillhouse.search.space import Space
 from stillhouse.search.trial import Context
+from stillhouse.values.stage import Stage
 
 Effect = frozenset[tuple[str, str]] | None
 """Label of a stage and name of a term, for each term through which a hyper-parameter acts.

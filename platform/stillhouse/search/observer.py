@@ -13,7 +13,6 @@ from stillhouse.core.artifacts import Workspace
 from stillhouse.core.console import say, warn
 from stillhouse.core.errors import Hindered
 from stillhouse.core.identity import canonical
-from stillhouse.plan.stage import Stage
 from stillhouse.search.records import TrialRecord
 from stillhouse.search.trial import Context
 from stillhouse.tracking import (
@@ -34,6 +33,7 @@ from stillhouse.tracking.location import tracking_uri
 from stillhouse.tracking.mlflow_tracker import MLflowTracker
 from stillhouse.training.follower import PlanFollower
 from stillhouse.training.models import PLAN
+from stillhouse.values.stage import Stage
 
 _COLUMNS = 8
 _ENDED = {"COMPLETE": "finished", "PRUNED": "stopped early", "FAIL": "failed", "RUNNING": "interrupted"}

@@ -9,9 +9,9 @@ from stillhouse.core.artifacts import check_name
 from stillhouse.core.errors import require
 from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
-from stillhouse.plan.data import Teacher
 from stillhouse.search.schedulers import load_scheduler
 from stillhouse.search.space import Space
+from stillhouse.values.data import Teacher
 
 QUALITY, SIZE, LATENCY = "quality", "size", "latency"
 STUDY_DATABASE = "STILLHOUSE_STUDY_DATABASE"

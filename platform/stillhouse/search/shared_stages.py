@@ -7,14 +7,14 @@ from stillhouse.cluster.resources import Need, call
 from stillhouse.core.console import say
 from stillhouse.core.devices import resolve_device, usable_device
 from stillhouse.core.errors import require
-from stillhouse.plan.data import Examples, Recorded, Scored
-from stillhouse.plan.stage import Stage
 from stillhouse.search.space import Categorical, Space
 from stillhouse.search.trial import Context
 from stillhouse.training.follower import PlanFollower
 from stillhouse.training.local import build_examples
 from stillhouse.training.progress import Diverged
 from stillhouse.training.walk import run
+from stillhouse.values.data import Examples, Recorded, Scored
+from stillhouse.values.stage import Stage
 
 
 def build_shared(context: Context, space: Space, need: Need) -> list[Stage]:

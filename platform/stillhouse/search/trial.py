@@ -13,11 +13,11 @@ from stillhouse.core.errors import Hindered, mistake_in
 from stillhouse.core.remotes import Remote
 from stillhouse.experiments.teacher_weights import weighted
 from stillhouse.methods import hyper_parameters, load_method
-from stillhouse.plan.setting import Setting
-from stillhouse.plan.stage import Stage
 from stillhouse.training.fit import Diverged, Evaluation
 from stillhouse.training.walk import run
 from stillhouse.training.where import Where
+from stillhouse.values.setting import Setting
+from stillhouse.values.stage import Stage
 
 Report = Callable[[dict[str, Any]], None]
 

@@ -16,7 +16,6 @@ from stillhouse.core.artifacts import Workspace
 from stillhouse.core.console import duration, say
 from stillhouse.core.errors import BadInput
 from stillhouse.evaluation.cost import latency_ms
-from stillhouse.plan.stage import Stage
 from stillhouse.search.observer import Observer
 from stillhouse.search.options import LATENCY, SIZE, SweepOptions
 from stillhouse.search.published_sweep import PublishedSweep
@@ -29,6 +28,7 @@ from stillhouse.search.trial import Context, run_trial
 from stillhouse.training.models import encoder_in
 from stillhouse.training.rank_sync import Interrupted
 from stillhouse.training.worker import free_resources
+from stillhouse.values.stage import Stage
 
 _RETRIES = 3
 """Times that a trial resumes from its checkpoint after an error, or after its process or node was lost."""

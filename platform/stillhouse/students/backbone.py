@@ -19,9 +19,9 @@ from torch import Tensor, nn
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.tokenizing import transformer_part
 from stillhouse.core.types import Tokens
-from stillhouse.plan.data import Model
 from stillhouse.students.cpu.attention import NAME
 from stillhouse.students.cpu.packing import Packing, packed
+from stillhouse.values.data import Model
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel

@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.tensors import read_tensors
 from stillhouse.core.types import Encoding, LazyStates, StockModule, Tokens
-from stillhouse.plan.data import Model
 from stillhouse.students.export.modules import (
     COMPACT,
     LSTM,
@@ -28,6 +27,7 @@ from stillhouse.students.lstm import MaskedLSTM
 from stillhouse.students.output_head import check_states
 from stillhouse.students.pooling import maximum, mean
 from stillhouse.students.words import seeded
+from stillhouse.values.data import Model
 
 POOLINGS = ("last", "mean", "max")
 

@@ -18,11 +18,11 @@ from torch import Tensor, nn
 
 from stillhouse.core.errors import require
 from stillhouse.core.types import Tokens
-from stillhouse.plan.data import Model
 from stillhouse.students.lstm import MaskedLSTM
 from stillhouse.students.pair_scorer import candidates_per_claim
 from stillhouse.students.pooling import maximum
 from stillhouse.students.words import seeded, word_embedding
+from stillhouse.values.data import Model
 
 
 class CoattentionScorer(nn.Module):

@@ -14,10 +14,10 @@ import torch
 from torch import Tensor, nn
 
 from stillhouse.core.types import Tokens
-from stillhouse.plan.data import Model
 from stillhouse.students.pair_scorer import candidates_per_claim
 from stillhouse.students.transformer import TransformerStudent
 from stillhouse.students.words import seeded
+from stillhouse.values.data import Model
 
 
 class TransformerScorer(nn.Module):

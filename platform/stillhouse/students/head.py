@@ -17,9 +17,9 @@ from torch import Tensor, nn
 from stillhouse.core.artifacts import read_json
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.tokenizing import is_static, transformer_part
-from stillhouse.plan.data import Ensemble, Model, Outside, Teacher, members_of
 from stillhouse.students.backbone import build_options, fresh, max_tokens, quiet, read_config
 from stillhouse.students.pooling import POOLER, POOLINGS
+from stillhouse.values.data import Ensemble, Model, Outside, Teacher, members_of
 
 HEADS = (*POOLINGS, POOLER)
 """Poolings that a head may be given."""

@@ -14,7 +14,6 @@ from torch import Tensor, nn
 
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.types import Encoding, StockModule, Tokens
-from stillhouse.plan.data import Model
 from stillhouse.students.backbone import (
     BackboneStudent,
     States,
@@ -33,6 +32,7 @@ from stillhouse.students.export.modules import STOCK, Pooling, Transformer, outp
 from stillhouse.students.factorised import narrow_words, words_name
 from stillhouse.students.output_head import check_states, finish
 from stillhouse.students.pooling import pool
+from stillhouse.values.data import Model
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

@@ -11,8 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from stillhouse.core.types import Tokens
-from stillhouse.plan.data import Model
 from stillhouse.students.cross_encoder import TransformerScorer
+from stillhouse.values.data import Model
 
 
 class PairReranker(nn.Module):

@@ -17,7 +17,6 @@ from torch.nn import functional
 from stillhouse.core.errors import require
 from stillhouse.core.identity import Spec
 from stillhouse.core.types import Encoding, StockModule, Tokens
-from stillhouse.plan.data import Model
 from stillhouse.students.export.modules import (
     CNN,
     LSTM,
@@ -30,6 +29,7 @@ from stillhouse.students.export.modules import (
 from stillhouse.students.lstm import MaskedLSTM
 from stillhouse.students.pooling import maximum, pool
 from stillhouse.students.words import seeded, word_embedding
+from stillhouse.values.data import Model
 
 POOLINGS = ("last", "mean", "max")
 SIDES = ("claims", "documents")

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.tensors import read_tensors
 from stillhouse.core.types import Encoding, StockModule, Tokens, WeightAdapter
-from stillhouse.plan.data import Model
 from stillhouse.students.backbone import (
     BackboneStudent,
     States,
@@ -31,6 +30,7 @@ from stillhouse.students.export.modules import (
 from stillhouse.students.head import load_dense, load_pooler, own_head
 from stillhouse.students.output_head import check_states, finish, make_projection
 from stillhouse.students.pooling import POOLER, POOLINGS, pool
+from stillhouse.values.data import Model
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.tensors import read_tensors
-from stillhouse.plan.data import Model
+from stillhouse.values.data import Model
 
 
 def word_embedding(words: Model, *, dim: int | None, trained: bool) -> nn.Embedding:

@@ -5,13 +5,13 @@ from pathlib import Path
 
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.console import duration
-from stillhouse.plan.stage import Stage
 from stillhouse.search.options import SweepOptions
 from stillhouse.search.shared_stages import first_point, shared_stages
 from stillhouse.search.study_copies import ended_trials
 from stillhouse.search.trial import Context
 from stillhouse.sweeps.baseline import baseline_choices, baseline_name, rates_of
 from stillhouse.training.estimate import seconds_of
+from stillhouse.values.stage import Stage
 
 _WORTH_SAYING_S = 60
 """Estimated seconds below which no time is given."""

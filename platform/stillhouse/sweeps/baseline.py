@@ -16,12 +16,12 @@ from stillhouse.corpora.tables import open_rows
 from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.methods import load_method
-from stillhouse.plan.data import Examples, Mined
-from stillhouse.plan.setting import Setting
-from stillhouse.plan.stage import Stage
 from stillhouse.search.trial import Context, follow
 from stillhouse.tracking import MSE_BASELINE
 from stillhouse.training.follower import PlanFollower
+from stillhouse.values.data import Examples, Mined
+from stillhouse.values.setting import Setting
+from stillhouse.values.stage import Stage
 
 LEARNING_RATES = (1e-4, 3e-4, 1e-3)
 BATCH_SIZE = 128

@@ -26,9 +26,6 @@ from stillhouse.methods import (
     probe,
     with_defaults,
 )
-from stillhouse.plan.data import Examples, FewerNegatives, Recorded, Sampled, Scored, Teacher
-from stillhouse.plan.setting import Setting
-from stillhouse.plan.stage import Stage
 from stillhouse.search.domains import frozen
 from stillhouse.search.options import SweepOptions
 from stillhouse.search.samplers import check_sampler
@@ -39,6 +36,9 @@ from stillhouse.students.backbone import layer_count
 from stillhouse.students.head import dimension_of
 from stillhouse.training.batching import check_batching, check_sharding
 from stillhouse.training.teacher_space import check_plan
+from stillhouse.values.data import Examples, FewerNegatives, Recorded, Sampled, Scored, Teacher
+from stillhouse.values.setting import Setting
+from stillhouse.values.stage import Stage
 
 _DEFAULT_TRIALS = 8
 FEW_STEPS = 200

@@ -17,9 +17,6 @@ from stillhouse.core.types import Encoder, FloatArray, encode_as
 from stillhouse.evaluation.suites import run_suite
 from stillhouse.experiments.kinds.claims import Claims
 from stillhouse.experiments.preparation import Prepared
-from stillhouse.plan.data import Endpoint, Ensemble, Model, Scored, Teacher, VectorFiles, members_of
-from stillhouse.plan.setting import Setting
-from stillhouse.plan.stage import DevSuite, Stage, TestSuite
 from stillhouse.search.records import TrialRecord
 from stillhouse.students.cpu.products import quick_products
 from stillhouse.teachers.loading import load_sentence_transformer
@@ -30,6 +27,9 @@ from stillhouse.training.models import encoder_in
 from stillhouse.training.module import build_student
 from stillhouse.training.pair_scores import teacher_scorer
 from stillhouse.training.watch import encoder_of
+from stillhouse.values.data import Endpoint, Ensemble, Model, Scored, Teacher, VectorFiles, members_of
+from stillhouse.values.setting import Setting
+from stillhouse.values.stage import DevSuite, Stage, TestSuite
 
 
 @dataclass(frozen=True)

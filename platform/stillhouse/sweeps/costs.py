@@ -8,13 +8,13 @@ from stillhouse.core.devices import usable_device
 from stillhouse.core.identity import fingerprint
 from stillhouse.core.notes import read_note, write_note
 from stillhouse.evaluation.cost import cost
-from stillhouse.plan.stage import Stage
 from stillhouse.reports.entries import COSTS
 from stillhouse.search.records import TrialRecord
 from stillhouse.search.trial import Context
 from stillhouse.sweeps.contenders import Champion
 from stillhouse.sweeps.room import Room
 from stillhouse.training.models import encoder_in
+from stillhouse.values.stage import Stage
 
 _RUNS, _CALLS = 1, 20
 

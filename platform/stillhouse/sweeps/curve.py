@@ -11,8 +11,6 @@ from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.fields import changed
 from stillhouse.experiments.preparation import prepare
 from stillhouse.methods import Method, unread
-from stillhouse.plan.data import Teacher
-from stillhouse.plan.stage import Stage
 from stillhouse.preflight.bank import full_bank
 from stillhouse.preflight.examination import at_start
 from stillhouse.preflight.finding import print_concerns
@@ -28,6 +26,8 @@ from stillhouse.training.progress import Evaluation
 from stillhouse.training.token_job import build_tokens_on_cluster
 from stillhouse.training.walk import run
 from stillhouse.training.where import Where
+from stillhouse.values.data import Teacher
+from stillhouse.values.stage import Stage
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,6 @@ from stillhouse.evaluation.cost import cost, pairs_per_second
 from stillhouse.experiments.kinds.claims import Claims
 from stillhouse.experiments.preparation import Prepared
 from stillhouse.methods import load_method
-from stillhouse.plan.data import Teacher
-from stillhouse.plan.stage import Stage
 from stillhouse.reports.figures import write_figures
 from stillhouse.reports.model_card import Card
 from stillhouse.reports.reuse import Reuse, reuse, reuse_table, reuse_table_markdown
@@ -68,6 +66,8 @@ from stillhouse.sweeps.room import Room
 from stillhouse.sweeps.test_log import record_test_use
 from stillhouse.sweeps.verdict import Verdict, verdict_on
 from stillhouse.training.models import form_of
+from stillhouse.values.data import Teacher
+from stillhouse.values.stage import Stage
 
 _WHEREVER = Need()
 _COMPARED = 200

@@ -13,12 +13,12 @@ from stillhouse.evaluation.asymmetric import Beside
 from stillhouse.evaluation.suites import run_asymmetric
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.teacher import PromptChoice, TeacherChoice
-from stillhouse.plan.data import Model
-from stillhouse.plan.stage import DevSuite, TestSuite
 from stillhouse.students.export.modules import STOCK
 from stillhouse.teachers.weights import resolve_model
 from stillhouse.training.models import Source, find_model, stage_folder
 from stillhouse.training.teacher_space import DRIFTS, space_of
+from stillhouse.values.data import Model
+from stillhouse.values.stage import DevSuite, TestSuite
 
 TEACHER = "teacher"
 """What stands for a stage's own teacher."""

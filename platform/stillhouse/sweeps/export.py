@@ -25,8 +25,6 @@ from stillhouse.evaluation.suites import figure_facts
 from stillhouse.experiments.kinds.claims import Claims
 from stillhouse.experiments.preparation import Prepared
 from stillhouse.methods import Method
-from stillhouse.plan.data import Ensemble, Model, Teacher, members_of, weighted_names
-from stillhouse.plan.stage import Stage
 from stillhouse.reports.model_card import Card, Deployed, model_card
 from stillhouse.students.export.asymmetric import QUERY_ONNX, export_asymmetric
 from stillhouse.students.export.formats import FORMATS, why_not, write_format
@@ -48,6 +46,8 @@ from stillhouse.training.rebuild import spec_of
 from stillhouse.training.scorer import StudentScorer
 from stillhouse.training.teacher_space import DRIFTS, space_of
 from stillhouse.training.watch import versions
+from stillhouse.values.data import Ensemble, Model, Teacher, members_of, weighted_names
+from stillhouse.values.stage import Stage
 
 CARD = "card.json"
 """The file of a sweep's folder that keeps the card of its champion."""

@@ -20,12 +20,12 @@ from stillhouse.experiments.kinds.labelled_task import LabelledTask
 from stillhouse.experiments.preparation import documents_of, embed_stores, prepare
 from stillhouse.experiments.search_pool import calibrated
 from stillhouse.experiments.unread import beside_task
-from stillhouse.plan.data import Store
-from stillhouse.plan.setting import Setting
-from stillhouse.plan.stage import DevSuite, TestSuite
 from stillhouse.sweeps.documents_by import beside_teacher, documents_source, taught_by
 from stillhouse.sweeps.test_log import record_test_use, tag_tested_runs
 from stillhouse.training.models import Source, find_model, stages_among
+from stillhouse.values.data import Store
+from stillhouse.values.setting import Setting
+from stillhouse.values.stage import DevSuite, TestSuite
 
 
 @dataclass(frozen=True)

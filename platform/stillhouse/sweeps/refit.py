@@ -13,7 +13,6 @@ from typing import Any
 from stillhouse.cluster.resources import Need, largest_share
 from stillhouse.core.artifacts import Workspace, read_manifest
 from stillhouse.core.console import say
-from stillhouse.plan.stage import Stage
 from stillhouse.search.observer import Observer
 from stillhouse.search.records import TrialRecord, best_records
 from stillhouse.search.shared_stages import build_stage
@@ -21,6 +20,7 @@ from stillhouse.search.trial import Context
 from stillhouse.sweeps.contenders import Champion
 from stillhouse.tracking import readable
 from stillhouse.training.follower import PlanFollower
+from stillhouse.values.stage import Stage
 
 
 def refit(

@@ -11,8 +11,8 @@ from stillhouse.cluster.resources import Need, call, has_room_here, largest_shar
 from stillhouse.core.artifacts import FETCHING, Workspace
 from stillhouse.core.console import doing, say
 from stillhouse.core.remotes import Remote, files_in
-from stillhouse.plan.data import VectorFiles, members_of
-from stillhouse.plan.setting import Setting
+from stillhouse.values.data import VectorFiles, members_of
+from stillhouse.values.setting import Setting
 
 _KIND = "brought"
 """Folder of the remote for what is on its way from one node to another."""

@@ -12,9 +12,9 @@ from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.fields import changed, experiment_of, merged, opts_out, with_file
 from stillhouse.experiments.teacher_weights import weighted_experiment, without_weights
 from stillhouse.methods import Method, hyper_parameters, load_method, with_defaults
-from stillhouse.plan.data import Teacher
 from stillhouse.search.experiment_file import Run, load_base, load_runs, variants_named
 from stillhouse.sweeps.checks import check_plans, fixed_values
+from stillhouse.values.data import Teacher
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from stillhouse.core.identity import fingerprint
 from stillhouse.corpora.reading.scored import SCORES, ScoredRow
 from stillhouse.corpora.score_files import SCORE_FORMS, write_scored
 from stillhouse.corpora.tables import Texts, open_texts
-from stillhouse.plan.data import Examples, TextTable
+from stillhouse.values.data import Examples, TextTable
 
 _COLUMNS = ("query", "passage", "negatives")
 _AT_ONCE = 4096

@@ -10,7 +10,6 @@ from stillhouse.core.console import doing, say
 from stillhouse.evaluation.retrieval import DocSearch, start_search_pool
 from stillhouse.experiments.fields import stated
 from stillhouse.experiments.preparation import Prepared
-from stillhouse.plan.stage import DevSuite, Stage
 from stillhouse.search.observer import Observer, open_tracker
 from stillhouse.search.options import LATENCY, SweepOptions
 from stillhouse.search.published_sweep import PublishedSweep
@@ -28,6 +27,7 @@ from stillhouse.sweeps.planning.note import Clock
 from stillhouse.sweeps.refit import refit
 from stillhouse.training.token_job import build_tokens_on_cluster
 from stillhouse.training.where import Where
+from stillhouse.values.stage import DevSuite, Stage
 
 if TYPE_CHECKING:
     from stillhouse.evaluation.retrieval import SearchPool

@@ -19,7 +19,6 @@ from stillhouse.experiments.preparation import Prepared, prepare
 from stillhouse.experiments.sentence_tables import AGREEMENT
 from stillhouse.experiments.teacher_weights import is_weight, weighted
 from stillhouse.methods import hyper_parameters, load_method
-from stillhouse.plan.data import Teacher
 from stillhouse.preflight.bank import full_bank
 from stillhouse.preflight.examination import at_start
 from stillhouse.preflight.finding import print_concerns
@@ -31,6 +30,7 @@ from stillhouse.sweeps.checks import check_rows, warn_of_few_steps
 from stillhouse.sweeps.planning.arithmetic import EMBEDDING, READING, START
 from stillhouse.sweeps.planning.note import Clock, outcome_lines
 from stillhouse.sweeps.session import session
+from stillhouse.values.data import Teacher
 
 if TYPE_CHECKING:
     from stillhouse.search.study_mirror import StudyMirror

@@ -10,9 +10,9 @@ from stillhouse.core.integrity import put_aside
 from stillhouse.core.json_text import parse_json
 from stillhouse.core.notes import SWEEP_NOTE
 from stillhouse.core.redaction import redacted_json
-from stillhouse.plan.stage import Stage
 from stillhouse.tracking.location import sqlite_path, tracking_uri
 from stillhouse.tracking.reading import tag_runs
+from stillhouse.values.stage import Stage
 
 TEST_LOG = "openings.jsonl"
 """The file of the workspace with one line per use."""

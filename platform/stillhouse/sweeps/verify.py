@@ -26,8 +26,6 @@ from stillhouse.core.integrity import QUARANTINE, damaged_files, put_aside
 from stillhouse.core.notes import SWEEP_NOTE, copy_of, is_sound, read_note_twice, sound_note
 from stillhouse.evaluation.search import passage_vectors
 from stillhouse.experiments.vocabulary import WordTable
-from stillhouse.plan.data import Collection, Examples, Store, TextTable, TokenTable
-from stillhouse.plan.stage import Stage
 from stillhouse.search.study_copies import STUDY, damage_of_study, heal_study
 from stillhouse.sweeps.export import damage_of_export
 from stillhouse.sweeps.test_log import TEST_LOG, mend_test_log, suite_in
@@ -41,6 +39,8 @@ from stillhouse.training.facts import FACTS
 from stillhouse.training.metrics_log import NAME as LOG
 from stillhouse.training.models import DELIVERED, PLAN, SWEEPS
 from stillhouse.training.plan_file import damage_of_plan, mend_plan
+from stillhouse.values.data import Collection, Examples, Store, TextTable, TokenTable
+from stillhouse.values.stage import Stage
 
 KINDS = (
     TextTable.kind,

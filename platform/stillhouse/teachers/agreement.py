@@ -8,9 +8,9 @@ from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput
 from stillhouse.core.tokenizing import FastTokenizer, Ids, Offsets
 from stillhouse.corpora.tables import sample_of
-from stillhouse.plan.data import Model, Store
 from stillhouse.teachers.forward import Vectors
 from stillhouse.teachers.weights import on_this_machine
+from stillhouse.values.data import Model, Store
 
 FLOOR = 0.9999
 """Cosine to PyTorch's vectors that every vector of another runtime must reach in float32."""

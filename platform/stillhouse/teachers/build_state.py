@@ -24,7 +24,6 @@ from stillhouse.core.errors import BadInput, blocked
 from stillhouse.core.identity import canonical
 from stillhouse.core.integrity import moved, put_aside
 from stillhouse.core.remotes import File, Remote
-from stillhouse.plan.data import Endpoint, Model, VectorFiles
 from stillhouse.teachers.shards import (
     ARROW_TYPE,
     Shard,
@@ -37,6 +36,7 @@ from stillhouse.teachers.shards import (
     quarantine_name,
     shard_rows,
 )
+from stillhouse.values.data import Endpoint, Model, VectorFiles
 
 QUARANTINE = "quarantine.json"
 """The file with a store's rows without a vector, a list of row and reason."""

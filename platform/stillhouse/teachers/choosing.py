@@ -23,7 +23,17 @@ from stillhouse.core.console import say
 from stillhouse.core.machine import available_memory
 from stillhouse.core.tokenizing import transformer_part
 from stillhouse.corpora.tables import open_texts
-from stillhouse.plan.data import (
+from stillhouse.teachers.agreement import lowest_cosine, require_agreement, tokenised_sample
+from stillhouse.teachers.forward import Vectors
+from stillhouse.teachers.runtimes import (
+    require_convertible,
+    require_runtime,
+    start,
+    unconvertible,
+    why_not,
+)
+from stillhouse.teachers.weights import on_this_machine
+from stillhouse.values.data import (
     AUTO,
     COMPILE,
     ONNX,
@@ -36,16 +46,6 @@ from stillhouse.plan.data import (
     TableStore,
     stores_in,
 )
-from stillhouse.teachers.agreement import lowest_cosine, require_agreement, tokenised_sample
-from stillhouse.teachers.forward import Vectors
-from stillhouse.teachers.runtimes import (
-    require_convertible,
-    require_runtime,
-    start,
-    unconvertible,
-    why_not,
-)
-from stillhouse.teachers.weights import on_this_machine
 
 SAMPLE = 256
 """Texts that are measured on."""

@@ -9,9 +9,9 @@ from torch import nn
 
 from stillhouse.core.errors import BadInput
 from stillhouse.core.types import FloatArray
-from stillhouse.plan.data import Model
 from stillhouse.students.backbone import quiet
 from stillhouse.teachers.weights import on_this_machine, resolve_model
+from stillhouse.values.data import Model
 
 _CLASSIFIER = "ForSequenceClassification"
 

@@ -19,7 +19,6 @@ from stillhouse.cluster.resources import grows, in_all, teacher_actors
 from stillhouse.cluster.streaming import as_list, from_list, streaming
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput, mistake_in, require
-from stillhouse.plan.data import Endpoint, Model, Outside, Store, VectorFiles
 from stillhouse.teachers.build_state import Build
 from stillhouse.teachers.importing import import_shards
 from stillhouse.teachers.loading import check_teacher, tokenizer_of
@@ -27,6 +26,7 @@ from stillhouse.teachers.requesting import request_shards
 from stillhouse.teachers.runtimes import require_runtime
 from stillhouse.teachers.shards import Embedders, Shard, Work, tokenise
 from stillhouse.teachers.weights import on_this_machine
+from stillhouse.values.data import Endpoint, Model, Outside, Store, VectorFiles
 
 if TYPE_CHECKING:
     import pyarrow as pa

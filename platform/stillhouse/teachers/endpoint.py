@@ -29,8 +29,8 @@ from stillhouse.core.console import say, warn
 from stillhouse.core.errors import BadInput, Hindered
 from stillhouse.core.json_text import parse_json
 from stillhouse.core.redaction import HIDDEN, redacted
-from stillhouse.plan.data import Endpoint
 from stillhouse.teachers.vector_files import UNIT_TOLERANCE
+from stillhouse.values.data import Endpoint
 
 PROBE = "The length and the dimension of this text's vector tell those of all."
 LONGEST_PAUSE = 60.0

@@ -18,9 +18,9 @@ from stillhouse.core.errors import BadInput
 from stillhouse.core.identity import fingerprint
 from stillhouse.core.roles import PLAIN
 from stillhouse.corpora.tables import Texts
-from stillhouse.plan.data import VectorFiles
 from stillhouse.teachers.shards import Shard, Work, write_shard
 from stillhouse.teachers.vector_files import Found, TextIndex, counted_texts, keys_of, look_up
+from stillhouse.values.data import VectorFiles
 
 _WITHOUT = "the files of vectors have no vector of this text"
 _SHOWN = 3

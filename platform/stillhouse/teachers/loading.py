@@ -19,8 +19,6 @@ from stillhouse.core.tokenizing import (
     transformer_part,
 )
 from stillhouse.core.types import Tokens
-from stillhouse.plan.data import Member, Model, Outside, Store
-from stillhouse.plan.stage import Stage
 from stillhouse.students.backbone import quiet
 from stillhouse.students.cpu.attention import optimise_for_cpu
 from stillhouse.students.head import head_of, load_pooler, require_model
@@ -28,6 +26,8 @@ from stillhouse.students.pooling import POOLER
 from stillhouse.teachers.forward import cast_products
 from stillhouse.teachers.prompts import prompts_of
 from stillhouse.teachers.weights import check_safetensors, on_this_machine
+from stillhouse.values.data import Member, Model, Outside, Store
+from stillhouse.values.stage import Stage
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer

@@ -13,7 +13,7 @@ from stillhouse.core.roles import (
     own_prompts,
 )
 from stillhouse.core.tokenizing import FastTokenizer
-from stillhouse.plan.data import Endpoint, Member, Model, VectorFiles
+from stillhouse.values.data import Endpoint, Member, Model, VectorFiles
 
 NAMED = "@"
 """What a prompt begins with that is one of the model's own prompts, by name."""

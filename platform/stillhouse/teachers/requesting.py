@@ -13,9 +13,9 @@ from typing import NamedTuple
 import numpy as np
 
 from stillhouse.corpora.tables import Texts
-from stillhouse.plan.data import Endpoint
 from stillhouse.teachers.endpoint import Client, Vectors, tell, warn_of_open_key
 from stillhouse.teachers.shards import Shard, Work, write_shard
+from stillhouse.values.data import Endpoint
 
 _AHEAD = 2
 """Shards whose requests are under way at once, so that threads do not wait for the last answer of a shard."""

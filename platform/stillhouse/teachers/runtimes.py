@@ -26,13 +26,13 @@ from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput
 from stillhouse.core.tokenizing import is_static
 from stillhouse.core.types import Encoding, Tokens
-from stillhouse.plan.data import COMPILE, ONNX, OPENVINO, TORCH, Model, Store
 from stillhouse.students.export.onnx import INPUTS, OUTPUT, graph_inputs, open_session, write_graph
 from stillhouse.students.head import pools_prompt
 from stillhouse.teachers.agreement import lowest_cosine, require_agreement, tokenised_sample
 from stillhouse.teachers.forward import Encode, Forward, Later, default_batch_tokens
 from stillhouse.teachers.loading import as_encoder, load_teacher
 from stillhouse.teachers.weights import on_this_machine
+from stillhouse.values.data import COMPILE, ONNX, OPENVINO, TORCH, Model, Store
 
 EXTRAS = {
     OPENVINO: ("openvino", "onnx", "onnxscript", "onnxruntime"),

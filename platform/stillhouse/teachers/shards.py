@@ -26,10 +26,10 @@ from stillhouse.core.remotes import File, Remote
 from stillhouse.core.tokenizing import FastTokenizer, Ids, Offsets, cached_tokenizer
 from stillhouse.core.types import IntArray
 from stillhouse.corpora.tables import cached_texts
-from stillhouse.plan.data import Model, Store
 from stillhouse.teachers.forward import Vectors
 from stillhouse.teachers.runtimes import Running, start
 from stillhouse.teachers.weights import on_this_machine
+from stillhouse.values.data import Model, Store
 
 _NOTE = ".shard.json"
 

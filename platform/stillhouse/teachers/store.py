@@ -19,11 +19,11 @@ from stillhouse.core.artifacts import MANIFEST, STREAMED, Workspace, read_json, 
 from stillhouse.core.errors import BadInput, Hindered, blocked, require
 from stillhouse.core.integrity import FILES, intact
 from stillhouse.core.types import FloatArray, IntArray
-from stillhouse.plan.data import AnyStore, Store, StoreEnsemble, StoreMix, TableStore
 from stillhouse.teachers.build_state import QUARANTINE
 from stillhouse.teachers.mapped_rows import MappedRows
 from stillhouse.teachers.shards import schema
 from stillhouse.teachers.streamed_shards import StreamedShards
+from stillhouse.values.data import AnyStore, Store, StoreEnsemble, StoreMix, TableStore
 
 _REBUILD = "The command that built the store builds what is missing or damaged again."
 

@@ -26,8 +26,8 @@ from stillhouse.core.artifacts import (
 )
 from stillhouse.core.errors import BadInput, is_refused
 from stillhouse.core.integrity import damage_of
-from stillhouse.plan.data import Collection as RetrievalCollection
-from stillhouse.plan.data import Store, TextTable, TokenTable
+from stillhouse.values.data import Collection as RetrievalCollection
+from stillhouse.values.data import Store, TextTable, TokenTable
 
 DAY_SECONDS = 86_400.0
 _READ_BY_STAGES = ("examples", "collections", "stages")

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 
 from stillhouse.core.errors import BadInput
-from stillhouse.plan.data import Model
 from stillhouse.students.backbone import quiet
+from stillhouse.values.data import Model
 
 BATCH = 32
 _TOKENIZER_FILES = ("tokenizer.json", "*.spm", "*.model", "vocab.*")

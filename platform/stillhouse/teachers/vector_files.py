@@ -22,7 +22,7 @@ from stillhouse.core.roles import DOCUMENT, PLAIN, QUERY, ROLES
 from stillhouse.core.types import FloatArray, IntArray
 from stillhouse.corpora.reading.corpus import SourceFile, list_files
 from stillhouse.corpora.reading.sentences import clean
-from stillhouse.plan.data import VectorFiles
+from stillhouse.values.data import VectorFiles
 
 TEXT_COLUMNS = ("text", "sentence", "content")
 VECTOR_COLUMNS = ("embedding", "vector", "vectors", "embeddings")

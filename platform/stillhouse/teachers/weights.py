@@ -13,8 +13,8 @@ from stillhouse.core.artifacts import sha256_of
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.integrity import check_checksums
 from stillhouse.core.json_text import parse_json
-from stillhouse.plan.data import Model
 from stillhouse.teachers.untrusted import check_links, check_modules, check_weights
+from stillhouse.values.data import Model
 
 if TYPE_CHECKING:
     pass

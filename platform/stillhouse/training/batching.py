@@ -8,11 +8,11 @@ import numpy.typing as npt
 
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.types import IntArray, TextwiseObjective
-from stillhouse.plan.data import AllRows
-from stillhouse.plan.stage import TEXTS_TOGETHER, Stage
 from stillhouse.training.sampler import ExampleOrder, Order, ShardOrder
 from stillhouse.training.table import TrainingTable
 from stillhouse.training.teacher_space import dim_of
+from stillhouse.values.data import AllRows
+from stillhouse.values.stage import TEXTS_TOGETHER, Stage
 
 WINDOW = 8192
 """Texts that are cut into batches at once where lengths are not grouped."""

@@ -7,7 +7,7 @@ from typing import Any
 from stillhouse.core.artifacts import MANIFEST, Workspace, read_manifest
 from stillhouse.core.errors import BadInput
 from stillhouse.core.identity import canonical
-from stillhouse.plan.stage import Stage
+from stillhouse.values.stage import Stage
 
 _LOOKED_AT = 200
 """How many of the newest stages are looked at."""

@@ -11,8 +11,8 @@ from stillhouse.core.notes import has_note, sound_note, write_part
 from stillhouse.corpora.tables import count_rows
 from stillhouse.evaluation.retrieval import Search
 from stillhouse.evaluation.suites import figure_facts
-from stillhouse.plan.data import Ensemble, Model, Teacher, members_of
-from stillhouse.plan.stage import Stage
+from stillhouse.values.data import Ensemble, Model, Teacher, members_of
+from stillhouse.values.stage import Stage
 
 FACTS = "facts.json"
 

@@ -17,7 +17,6 @@ from stillhouse.core.console import warn
 from stillhouse.core.distributed import rank, world_size
 from stillhouse.core.types import Batch, FittedObjective, RemarkingObjective, Terms
 from stillhouse.core.watchdog import Watchdog
-from stillhouse.plan.stage import Stage
 from stillhouse.students.cpu.attention import optimise_for_cpu
 from stillhouse.training import checkpoint
 from stillhouse.training.average import WeightAverage, averaged
@@ -42,6 +41,7 @@ from stillhouse.training.soup import Soup, mean_of
 from stillhouse.training.summary import summary
 from stillhouse.training.table import TrainingTable
 from stillhouse.training.watch import Evaluate, measure
+from stillhouse.values.stage import Stage
 
 __all__ = ["STUDENT", "Diverged", "Evaluation", "Interrupted", "Stopped", "fit"]
 

@@ -10,9 +10,9 @@ from typing import NamedTuple
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.console import Progress, duration, on_terminal, say
 from stillhouse.core.errors import BadInput
-from stillhouse.plan.stage import Stage
 from stillhouse.training.metrics_log import seen_in
 from stillhouse.training.worker_mailbox import Wait, mailbox_of
+from stillhouse.values.stage import Stage
 
 EVERY_S = 20.0
 """Seconds after which a plan that nothing was printed about gets a line."""

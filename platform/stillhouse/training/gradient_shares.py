@@ -22,8 +22,8 @@ from torch import Tensor, nn
 from stillhouse.core.artifacts import Workspace
 from stillhouse.core.distributed import world_size
 from stillhouse.core.types import Terms
-from stillhouse.plan.stage import Stage
 from stillhouse.training.metrics_log import NAME, read_lines
+from stillhouse.values.stage import Stage
 
 STEPS = (1, 2, 4, 8)
 """The steps that are measured; none later."""

@@ -10,12 +10,12 @@ from stillhouse.core.artifacts import Workspace
 from stillhouse.core.distributed import alone
 from stillhouse.core.types import Batch
 from stillhouse.corpora.tokens import open_tokens
-from stillhouse.plan.data import StoreMix, TokenTable
-from stillhouse.plan.stage import Stage
 from stillhouse.students.encoder import evaluating
 from stillhouse.teachers.store import open_vectors
 from stillhouse.training.module import StudentAndObjective
 from stillhouse.training.table import Reader, TrainingTable, on_device
+from stillhouse.values.data import StoreMix, TokenTable
+from stillhouse.values.stage import Stage
 
 HELDOUT_LOSS = "heldout_loss"
 """Name of the figure."""

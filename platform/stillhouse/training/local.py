@@ -13,8 +13,6 @@ from stillhouse.core.identity import canonical
 from stillhouse.corpora.tokens import build_tokens
 from stillhouse.evaluation.suites import run_suite
 from stillhouse.examples.mining import build_mined
-from stillhouse.plan.data import Examples, Mined, Model, Recorded, Scored, Store, TokenTable, stores_in
-from stillhouse.plan.stage import Stage
 from stillhouse.teachers.embedding import build_store
 from stillhouse.teachers.loading import tokenizer_of
 from stillhouse.training.facts import write_facts
@@ -26,6 +24,8 @@ from stillhouse.training.published_run import published_run
 from stillhouse.training.recording import build_recorded
 from stillhouse.training.table import live_reader, open_table, student_reader
 from stillhouse.training.watch import Evaluate
+from stillhouse.values.data import Examples, Mined, Model, Recorded, Scored, Store, TokenTable, stores_in
+from stillhouse.values.stage import Stage
 
 if TYPE_CHECKING:
     from stillhouse.training.where import Where

@@ -21,8 +21,6 @@ from stillhouse.core.integrity import check_checksums
 from stillhouse.core.notes import SWEEP_NOTE, sound_note
 from stillhouse.core.roles import NO_PROMPTS, Prompts, own_prompts
 from stillhouse.core.types import ScoringObjective
-from stillhouse.plan.data import Model
-from stillhouse.plan.stage import Stage
 from stillhouse.students.encoder import StudentEncoder
 from stillhouse.students.export.asymmetric import is_router, open_router
 from stillhouse.students.export.compact import is_compact, read_compact
@@ -40,6 +38,8 @@ from stillhouse.training.rebuild import class_of, rebuild
 from stillhouse.training.scorer import with_scores
 from stillhouse.training.towers import ExportedTowers
 from stillhouse.training.watch import encoder_of
+from stillhouse.values.data import Model
+from stillhouse.values.stage import Stage
 
 PLAN = "plan.json"
 """The file that a stage's folder holds from the start."""

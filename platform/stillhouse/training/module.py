@@ -22,11 +22,11 @@ from stillhouse.core.types import (
     Terms,
     Tokens,
 )
-from stillhouse.plan.stage import Live, Stage
 from stillhouse.students import pooling
 from stillhouse.students.transformer import load_weights
 from stillhouse.training.checkpoint import seed_everything
 from stillhouse.training.grouped import encode_grouped
+from stillhouse.values.stage import Live, Stage
 
 
 class StudentAndObjective(nn.Module):

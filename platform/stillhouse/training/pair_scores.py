@@ -9,11 +9,11 @@ from stillhouse.core.artifacts import Workspace
 from stillhouse.core.errors import BadInput
 from stillhouse.core.types import FloatArray, IntArray
 from stillhouse.corpora.tables import open_texts
-from stillhouse.plan.data import Examples, Scored
-from stillhouse.plan.stage import Stage
 from stillhouse.teachers.cross_encoder import CrossEncoderScorer
 from stillhouse.training.models import encoder_in
 from stillhouse.training.recording import Predict, record
+from stillhouse.values.data import Examples, Scored
+from stillhouse.values.stage import Stage
 
 if TYPE_CHECKING:
     from stillhouse.corpora.tables import Texts

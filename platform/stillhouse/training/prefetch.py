@@ -7,9 +7,9 @@ from typing import TypeVar
 from stillhouse.core.distributed import rank, world_size
 from stillhouse.core.errors import require
 from stillhouse.core.types import Batch, IntArray
-from stillhouse.plan.stage import TEXTS_TOGETHER, Stage
 from stillhouse.training.batching import Batching
 from stillhouse.training.table import TrainingTable, on_device, pinned
+from stillhouse.values.stage import TEXTS_TOGETHER, Stage
 
 T = TypeVar("T")
 

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
 from stillhouse.core.errors import BadInput, nearest
-from stillhouse.plan.stage import Stage
+from stillhouse.values.stage import Stage
 
 
 class Course(Protocol):

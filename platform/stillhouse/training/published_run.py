@@ -17,10 +17,10 @@ from stillhouse.core.artifacts import CHECKPOINTS, FETCHING, Workspace
 from stillhouse.core.console import say, warn
 from stillhouse.core.errors import BadInput
 from stillhouse.core.remotes import Remote
-from stillhouse.plan.stage import Stage
 from stillhouse.training import checkpoint
 from stillhouse.training.metrics_log import NAME
 from stillhouse.training.worker_mailbox import mailbox_of
+from stillhouse.values.stage import Stage
 
 _LAST_WORDS_SECONDS = 100.0
 """How long the end of a run waits for its last checkpoint to be published."""

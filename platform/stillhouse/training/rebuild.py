@@ -10,7 +10,7 @@ from torch import nn
 from stillhouse.core.errors import BadInput
 from stillhouse.core.identity import Spec
 from stillhouse.core.roles import Prompts
-from stillhouse.plan.data import Model
+from stillhouse.values.data import Model
 
 
 def describe(part: Spec[Any]) -> dict[str, Any]:

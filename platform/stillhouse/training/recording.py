@@ -15,9 +15,9 @@ from stillhouse.core.identity import canonical
 from stillhouse.core.types import IntArray, ValueArray
 from stillhouse.corpora.tables import open_rows, open_texts, open_values
 from stillhouse.examples.resumable_parts import in_parts
-from stillhouse.plan.data import Examples, Recorded
 from stillhouse.training.models import encoder_in
 from stillhouse.training.scorer import StudentScorer
+from stillhouse.values.data import Examples, Recorded
 
 ROWS_AT_ONCE = 16384
 """Rows per part: after a kill the recording continues with the missing parts."""

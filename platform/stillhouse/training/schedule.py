@@ -5,7 +5,7 @@ import math
 import torch
 from torch import nn
 
-from stillhouse.plan.stage import Optimizer
+from stillhouse.values.stage import Optimizer
 
 
 def learning_rate(optimizer: Optimizer, step: int, steps: int) -> float:

@@ -16,8 +16,8 @@ from stillhouse.core.types import (
     SidedModel,
     encode_as,
 )
-from stillhouse.plan.data import column_role
 from stillhouse.students.encoder import StudentEncoder, Vectors, evaluating
+from stillhouse.values.data import column_role
 
 ROWS_AT_ONCE = 1024
 

@@ -15,10 +15,10 @@ from stillhouse.core.tokenizing import FastTokenizer
 from stillhouse.core.types import Batch, Encoding, FloatArray, IntArray, Tokens, ValueArray
 from stillhouse.corpora.tables import count_rows, open_rows, open_values
 from stillhouse.corpora.tokens import TokenReader, open_tokens
-from stillhouse.plan.data import AllRows, Examples, Model, Runs, TextTable, TokenTable
-from stillhouse.plan.stage import Stage
 from stillhouse.teachers.store import open_vectors
 from stillhouse.training.every_row import EveryRow, RowIds
+from stillhouse.values.data import AllRows, Examples, Model, Runs, TextTable, TokenTable
+from stillhouse.values.stage import Stage
 
 
 class TokenColumn(Protocol):

@@ -17,11 +17,11 @@ from stillhouse.core.errors import BadInput, require
 from stillhouse.core.identity import Spec, fingerprint
 from stillhouse.core.roles import Prompts
 from stillhouse.core.types import SpaceObjective
-from stillhouse.plan.data import Model
-from stillhouse.plan.stage import Stage
 from stillhouse.teachers.weights import on_this_machine
 from stillhouse.training.facts import read_facts
 from stillhouse.training.rebuild import rebuild
+from stillhouse.values.data import Model
+from stillhouse.values.stage import Stage
 
 REMEDY = (
     "Train a student that follows its teacher's vectors: leaf, or mse or ckd with keep_projection=true, and "
@@ -170,13 +170,13 @@ def _published_teacher(plan: Mapping[str, Any]) -> dict[str, Any] | None:
 
     None where the teacher is a stage, or is known by its vectors alone.
     """
-    models = (part["with"] for part in _teachers(plan) if part["value"] == "plan.data.Model")
+    models = (part["with"] for part in _teachers(plan) if part["value"] == "Model")
     return next((dict(model) for model in models), None)
 
 
 def _unpublished(folder: Path, plan: Mapping[str, Any]) -> BadInput:
     """The error for a teacher that must be named."""
-    outside = ("plan.data.VectorFiles", "plan.data.Endpoint")
+    outside = ("VectorFiles", "Endpoint")
     elsewhere = any(part["value"] in outside for part in _teachers(plan))
     what = "is known by its vectors alone" if elsewhere else "was trained here"
     return BadInput(

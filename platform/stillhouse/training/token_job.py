@@ -17,10 +17,10 @@ from stillhouse.core.errors import mistake_in
 from stillhouse.core.tokenizing import Ids, Offsets
 from stillhouse.corpora.tables import cached_texts
 from stillhouse.corpora.tokens import build_tokens, tokens_of_shard
-from stillhouse.plan.data import TextTable, TokenTable
-from stillhouse.plan.stage import Stage
 from stillhouse.teachers.weights import on_this_machine
 from stillhouse.training.local import fetch_model, token_tables
+from stillhouse.values.data import TextTable, TokenTable
+from stillhouse.values.stage import Stage
 
 if TYPE_CHECKING:
     import pyarrow as pa

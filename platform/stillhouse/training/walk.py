@@ -13,7 +13,6 @@ from stillhouse.core.console import warn
 from stillhouse.core.devices import has_device, resolve_device, usable_device
 from stillhouse.core.errors import BadInput
 from stillhouse.core.notes import has_note
-from stillhouse.plan.stage import Stage
 from stillhouse.training.facts import FACTS, write_facts
 from stillhouse.training.fit import OnEvaluation
 from stillhouse.training.local import fit_here, prepare
@@ -22,6 +21,7 @@ from stillhouse.training.progress import Evaluation, Stopped
 from stillhouse.training.rank_sync import Interrupted
 from stillhouse.training.where import Where
 from stillhouse.training.worker import fit_with_workers
+from stillhouse.values.stage import Stage
 
 
 def run(

@@ -12,7 +12,6 @@ from torch import nn
 from stillhouse.core.roles import NO_PROMPTS, Prompts
 from stillhouse.core.types import Encoder, FloatArray, LowRankObjective, PairModel
 from stillhouse.evaluation.geometry import collapse
-from stillhouse.plan.stage import Stage
 from stillhouse.students.encoder import StudentEncoder, evaluating
 from stillhouse.students.pair_scorer import PairScorer
 from stillhouse.training.checkpoint import rng_untouched
@@ -20,6 +19,7 @@ from stillhouse.training.held_out import HELDOUT_LOSS, held_out_loss
 from stillhouse.training.module import StudentAndObjective, tower_of
 from stillhouse.training.scorer import with_scores
 from stillhouse.training.table import TrainingTable
+from stillhouse.values.stage import Stage
 
 Evaluate = Callable[[Encoder], dict[str, float]]
 

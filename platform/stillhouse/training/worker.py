@@ -24,12 +24,12 @@ from stillhouse.core.artifacts import Workspace, locked
 from stillhouse.core.distributed import end_rank, rank
 from stillhouse.core.errors import BadInput
 from stillhouse.core.machine import ranks_on_loopback, variables_set
-from stillhouse.plan.stage import Stage
 from stillhouse.training.fit import OnEvaluation
 from stillhouse.training.local import fetch_start, fit_here
 from stillhouse.training.progress import Diverged, Stopped
 from stillhouse.training.rank_sync import Interrupted, rank0_value, stop_signals
 from stillhouse.training.worker_mailbox import Wait, WorkerMailbox, mailbox_of
+from stillhouse.values.stage import Stage
 
 if TYPE_CHECKING:
     from stillhouse.training.where import Where

@@ -176,7 +176,7 @@ def open_split(layout: Layout, judgements: Path, topics: Path) -> JudgedCollecti
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedQueries:
     """Queries and judgements, not yet checked against the passages.
 
     Attributes:
@@ -192,7 +192,7 @@ class Judged:
     notes: tuple[str, ...]
 
 
-def read_judged(layout: Layout, judgements: Path, topics: Path) -> Judged:
+def read_judged(layout: Layout, judgements: Path, topics: Path) -> JudgedQueries:
     """Read the queries and the judgements of a split.
 
     Raises:
@@ -225,7 +225,7 @@ def read_judged(layout: Layout, judgements: Path, topics: Path) -> Judged:
         raise BadInput(f"a judged query must have a text, but the query {blank} of {topics} has none.")
     if len(queries) < len(texts):
         notes.append(f"{len(texts) - len(queries)} queries of {name} have no relevant passage: left out")
-    return Judged(queries, qrels, lines, tuple(notes))
+    return JudgedQueries(queries, qrels, lines, tuple(notes))
 
 
 def _known(

@@ -28,7 +28,7 @@ TASKS = ("MR", "CR", "SUBJ", "MPQA", "SST-2", "TREC", "MRPC")
 
 
 @dataclass(frozen=True)
-class Labelled:
+class LabelledTexts:
     """Labelled texts or pairs of texts.
 
     Attributes:
@@ -53,7 +53,7 @@ def task_files(root: str, task: str, *, final: bool) -> dict[str, tuple[Path, ..
     return None
 
 
-def read_tasks(task: str, files: dict[str, tuple[Path, ...]]) -> dict[str, Labelled]:
+def read_tasks(task: str, files: dict[str, tuple[Path, ...]]) -> dict[str, LabelledTexts]:
     """Read every split of a task, with the same class numbers.
 
     Raises:
@@ -68,7 +68,7 @@ def read_tasks(task: str, files: dict[str, tuple[Path, ...]]) -> dict[str, Label
         if not each:
             raise BadInput(f"the {split} split of {task} must have rows, but has none.")
         sides = tuple(list(side) for side in zip(*(texts for _, texts in each), strict=True))
-        found[split] = Labelled(sides, np.array([number[label] for label, _ in each]))
+        found[split] = LabelledTexts(sides, np.array([number[label] for label, _ in each]))
     return found
 
 

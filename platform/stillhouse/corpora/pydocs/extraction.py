@@ -19,7 +19,7 @@ from stillhouse.core.artifacts import Workspace
 from stillhouse.corpora.pydocs.docstrings import docstrings, paragraphs
 from stillhouse.corpora.pydocs.prose import outline, readable, sentences
 from stillhouse.corpora.tables import write_texts
-from stillhouse.plan.data import TextTable
+from stillhouse.values.data import TextTable
 
 STANDARD_LIBRARY = "python"
 PACKAGES = tuple(

@@ -19,7 +19,7 @@ from stillhouse.core.notes import has_note, write_note
 from stillhouse.corpora.pydocs.extraction import Progress, extract, installed_packages, packages_below
 from stillhouse.corpora.reading.ingest import note_path
 from stillhouse.corpora.tables import Texts, open_texts, write_collection, write_rows, write_texts
-from stillhouse.plan.data import Collection, Examples, Given, TextTable
+from stillhouse.values.data import Collection, Examples, Given, TextTable
 
 VERSION = 1
 """Increased when the extraction changes its results."""

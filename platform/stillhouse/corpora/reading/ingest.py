@@ -19,7 +19,7 @@ from stillhouse.corpora.reading.corpus import (
     split_options,
 )
 from stillhouse.corpora.tables import QUARANTINE, Rejected, write_texts
-from stillhouse.plan.data import Examples, Given, TextTable
+from stillhouse.values.data import Examples, Given, TextTable
 
 VERSION = 1
 SMALL_BYTES = 50_000_000

@@ -19,7 +19,7 @@ from stillhouse.corpora.reading.corpus import hub_name, list_files
 from stillhouse.corpora.reading.ingest import note_path, read_once
 from stillhouse.corpora.reading.sentences import clean
 from stillhouse.corpora.tables import write_rows, write_texts
-from stillhouse.plan.data import Examples
+from stillhouse.values.data import Examples
 
 VERSION = 1
 _NAMES = {

@@ -22,7 +22,7 @@ _Raw = tuple[str | Rejected, str | Rejected]
 
 
 @dataclass(frozen=True)
-class Parallel:
+class ParallelCorpus:
     """One parallel corpus.
 
     Attributes:
@@ -54,7 +54,9 @@ class Parallel:
         check_encoding(self.encoding)
 
 
-def moses_pair(folder: str, source: str, target: str, stem: str = "", limit: int | None = None) -> Parallel:
+def moses_pair(
+    folder: str, source: str, target: str, stem: str = "", limit: int | None = None
+) -> ParallelCorpus:
     """Find two aligned files by their languages, such as ``train.en.gz`` and ``train.de.gz``.
 
     Args:
@@ -63,7 +65,7 @@ def moses_pair(folder: str, source: str, target: str, stem: str = "", limit: int
         source: Suffix of the file with the source sentences.
         target: Suffix of the file with the translations, and their language.
         stem: File name before the suffix; may be empty if there is only one pair.
-        limit: See `Parallel`.
+        limit: See `ParallelCorpus`.
 
     Raises:
         BadInput: If there is no such pair, or several.
@@ -78,10 +80,10 @@ def moses_pair(folder: str, source: str, target: str, stem: str = "", limit: int
         raise BadInput(
             f"{folder} must have one pair of files *.{source} and *.{target}, but has: {names}. {remedy}"
         )
-    return Parallel(str(sources[pairs[0]]), str(targets[pairs[0]]), language=target, limit=limit)
+    return ParallelCorpus(str(sources[pairs[0]]), str(targets[pairs[0]]), language=target, limit=limit)
 
 
-def read_parallel(corpus: Parallel) -> Iterator[Pair | Rejected]:
+def read_parallel(corpus: ParallelCorpus) -> Iterator[Pair | Rejected]:
     """Read the pairs of a corpus in order, cleaned; rows with a missing or undecodable side are rejected.
 
     Raises:
@@ -100,13 +102,13 @@ def read_parallel(corpus: Parallel) -> Iterator[Pair | Rejected]:
             yield str(sides[0]), str(sides[1])
 
 
-def _raw_pairs(corpus: Parallel) -> Iterator[_Raw]:
+def _raw_pairs(corpus: ParallelCorpus) -> Iterator[_Raw]:
     if (hub := hub_name(corpus.source)) is not None:
         return _hub(corpus, *hub)
     return _moses(corpus) if corpus.target else _columns(corpus)
 
 
-def _moses(corpus: Parallel) -> Iterator[_Raw]:
+def _moses(corpus: ParallelCorpus) -> Iterator[_Raw]:
     read = {corpus.source: 0, corpus.target: 0}
     both = itertools.zip_longest(_lines(corpus, corpus.source), _lines(corpus, corpus.target))
     for source, target in both:
@@ -119,7 +121,7 @@ def _moses(corpus: Parallel) -> Iterator[_Raw]:
         raise BadInput(f"aligned files must have equally many lines, but {counts}.")
 
 
-def _columns(corpus: Parallel) -> Iterator[_Raw]:
+def _columns(corpus: ParallelCorpus) -> Iterator[_Raw]:
     lines, first, second = _lines(corpus, corpus.source), 0, 1
     if corpus.columns is not None:
         header = str(next(lines, "")).split("\t")
@@ -133,7 +135,7 @@ def _columns(corpus: Parallel) -> Iterator[_Raw]:
         yield (cells[first], cells[second]) if max(first, second) < len(cells) else (short, short)
 
 
-def _hub(corpus: Parallel, name: str, config: str | None, split: str) -> Iterator[_Raw]:
+def _hub(corpus: ParallelCorpus, name: str, config: str | None, split: str) -> Iterator[_Raw]:
     import datasets
 
     try:
@@ -168,7 +170,7 @@ def _place(columns: Sequence[str], name: str, source: str) -> int:
     return list(columns).index(name)
 
 
-def _lines(corpus: Parallel, path: str) -> Iterator[str | Rejected]:
+def _lines(corpus: ParallelCorpus, path: str) -> Iterator[str | Rejected]:
     """Read lines. Only a line feed ends a line: other separators inside a text must not shift the rest."""
     system, files = list_files(path)
     if len(files) != 1:

@@ -31,7 +31,7 @@ from stillhouse.corpora.reading.formats import open_text
 from stillhouse.corpora.reading.ingest import note_path, read_once
 from stillhouse.corpora.reading.labelled import stream_rows, write_triples
 from stillhouse.corpora.reading.sentences import clean
-from stillhouse.plan.data import Examples
+from stillhouse.values.data import Examples
 
 VERSION = 1
 SCORES = "scores"

@@ -20,17 +20,17 @@ from stillhouse.core.artifacts import Workspace, read_manifest
 from stillhouse.core.console import say
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.types import IntArray
-from stillhouse.corpora.reading.parallel import Parallel, read_parallel
+from stillhouse.corpora.reading.parallel import ParallelCorpus, read_parallel
 from stillhouse.corpora.reading.sentences import dedup_key
 from stillhouse.corpora.tables import Rejected, open_rows, open_texts, write_rows, write_texts
-from stillhouse.plan.data import Examples, TextTable
+from stillhouse.values.data import Examples, TextTable
 
 
 def write_parallel(
     workspace: Workspace,
-    corpora: Sequence[Parallel],
+    corpora: Sequence[ParallelCorpus],
     label: str = "parallel",
-    held_out: Sequence[Parallel] = (),
+    held_out: Sequence[ParallelCorpus] = (),
 ) -> Examples:
     """Write corpora, one after the other, as examples without duplicate pairs.
 
@@ -193,13 +193,13 @@ class _Side:
             return write_texts(workspace, label, texts, deduplicate=False, origin={"parallel": True})
 
 
-def _sentences(corpus: Parallel) -> Iterator[str]:
+def _sentences(corpus: ParallelCorpus) -> Iterator[str]:
     for pair in read_parallel(corpus):
         yield from () if isinstance(pair, Rejected) else pair
 
 
 def _take(
-    corpus: Parallel, sides: Mapping[str, _Side], seen: set[tuple[int, int]], kept_back: set[bytes]
+    corpus: ParallelCorpus, sides: Mapping[str, _Side], seen: set[tuple[int, int]], kept_back: set[bytes]
 ) -> dict[str, Any]:
     read, duplicates, kept, reasons = 0, 0, 0, Counter[str]()
     for pair in read_parallel(corpus):

@@ -9,8 +9,8 @@ from stillhouse.core.identity import spec
 from stillhouse.corpora.published.fever import SPLIT_BY, SPLITS, fever_files
 from stillhouse.experiments.data_kind import DataKind
 from stillhouse.experiments.kinds.word_vectors import WordVectors
-from stillhouse.plan.data import AllRows, Examples, Model, RankingTask, TextTable
-from stillhouse.plan.stage import DevSuite
+from stillhouse.values.data import AllRows, Examples, Model, RankingTask, TextTable
+from stillhouse.values.stage import DevSuite
 
 if TYPE_CHECKING:
     from stillhouse.experiments.experiment import Experiment

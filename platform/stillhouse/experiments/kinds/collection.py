@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from stillhouse.core.errors import require
 from stillhouse.core.roles import ASYMMETRIC
 from stillhouse.experiments.data_kind import DataKind
-from stillhouse.plan.data import Collection, TextTable
+from stillhouse.values.data import Collection, TextTable
 
 if TYPE_CHECKING:
     from stillhouse.evaluation.pool import Pool

@@ -8,9 +8,9 @@ from stillhouse.corpora.published.glue import TASKS, resolve_task, task_name
 from stillhouse.corpora.wordnet import wordnet_files
 from stillhouse.experiments.data_kind import DataKind
 from stillhouse.experiments.kinds.word_vectors import WordVectors
-from stillhouse.plan.data import AllRows, Examples, TextTable, sample
-from stillhouse.plan.setting import TaskData
-from stillhouse.plan.stage import DevSuite
+from stillhouse.values.data import AllRows, Examples, TextTable, sample
+from stillhouse.values.setting import TaskData
+from stillhouse.values.stage import DevSuite
 
 if TYPE_CHECKING:
     from stillhouse.experiments.experiment import Experiment

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 from stillhouse.core.errors import require
 from stillhouse.core.roles import DOCUMENT, QUERY
 from stillhouse.experiments.data_kind import DataKind
-from stillhouse.plan.data import AllRows, Examples, Mined, Store, TextTable, sample
-from stillhouse.plan.mining import Mining
-from stillhouse.plan.setting import PairData
+from stillhouse.values.data import AllRows, Examples, Mined, Store, TextTable, sample
+from stillhouse.values.mining import Mining
+from stillhouse.values.setting import PairData
 
 if TYPE_CHECKING:
     from stillhouse.core.artifacts import Workspace

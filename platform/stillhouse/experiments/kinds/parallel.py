@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 from stillhouse.core.errors import require
 from stillhouse.experiments.data_kind import DataKind
 from stillhouse.experiments.kinds.sentences import Sentences, summary_of_sentences
-from stillhouse.plan.data import AllRows, Examples, Store, TextTable, sample
-from stillhouse.plan.setting import ParallelData, SentenceData
+from stillhouse.values.data import AllRows, Examples, Store, TextTable, sample
+from stillhouse.values.setting import ParallelData, SentenceData
 
 if TYPE_CHECKING:
     from stillhouse.experiments.experiment import Experiment

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 from stillhouse.core.errors import require
 from stillhouse.experiments.data_kind import DataKind
 from stillhouse.experiments.kinds.pairs import Pairs
-from stillhouse.plan.data import Model
-from stillhouse.plan.setting import PairData, ScoreData
+from stillhouse.values.data import Model
+from stillhouse.values.setting import PairData, ScoreData
 
 if TYPE_CHECKING:
     from stillhouse.experiments.experiment import Experiment

@@ -10,8 +10,8 @@ from stillhouse.experiments.data_kind import DataKind
 from stillhouse.experiments.kinds.collection import SearchCollection
 from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.experiments.source import PYDOCS, Source, read_options
-from stillhouse.plan.data import Store, TextTable, sample
-from stillhouse.plan.setting import SentenceData
+from stillhouse.values.data import Store, TextTable, sample
+from stillhouse.values.setting import SentenceData
 
 if TYPE_CHECKING:
     from stillhouse.corpora.reading.corpus import ReadOptions

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from stillhouse.core.errors import require
 from stillhouse.experiments.data_kind import DataKind
-from stillhouse.plan.data import Model
+from stillhouse.values.data import Model
 
 if TYPE_CHECKING:
     from stillhouse.experiments.experiment import Experiment

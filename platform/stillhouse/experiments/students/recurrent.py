@@ -7,7 +7,7 @@ from stillhouse.core.errors import require
 from stillhouse.core.identity import Spec, spec
 from stillhouse.core.roles import NO_PROMPTS, Prompts
 from stillhouse.experiments.student_choice import StudentChoice, dropout_of
-from stillhouse.plan.data import Teacher
+from stillhouse.values.data import Teacher
 
 
 @dataclass(frozen=True)

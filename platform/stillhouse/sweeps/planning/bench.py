@@ -29,8 +29,6 @@ from stillhouse.core.machine import describe_machine, variables_set
 from stillhouse.core.tokenizing import FastTokenizer
 from stillhouse.core.types import Encoder
 from stillhouse.corpora.tables import open_rows, open_values, sample_of
-from stillhouse.plan.data import Examples, FewerNegatives, Mined, Model, Recorded, Scored, Store
-from stillhouse.plan.stage import TEXTS_TOGETHER, Stage
 from stillhouse.sweeps.contenders import TeacherEncoder
 from stillhouse.sweeps.planning.rates import Rates, StageRate
 from stillhouse.teachers.loading import tokenizer_of
@@ -43,6 +41,8 @@ from stillhouse.training.module import build_module, build_student
 from stillhouse.training.rank_sync import Interrupted
 from stillhouse.training.table import Reader, TrainingTable, live_reader, student_reader
 from stillhouse.training.watch import encoder_of
+from stillhouse.values.data import Examples, FewerNegatives, Mined, Model, Recorded, Scored, Store
+from stillhouse.values.stage import TEXTS_TOGETHER, Stage
 
 SECONDS = 30.0
 """Time for measuring, in which processes start and models are loaded too."""

@@ -23,14 +23,14 @@ from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.experiments.preparation import Preparation, Prepared
 from stillhouse.experiments.unread import Unread
-from stillhouse.plan.data import Collection, Examples, Mined, Model, Store, TextTable, TokenTable, stores_in
-from stillhouse.plan.data import Teacher as AnyTeacher
-from stillhouse.plan.setting import Setting
-from stillhouse.plan.stage import DevSuite, Stage, TestSuite
 from stillhouse.sweeps.planning.arithmetic import StageWork, TableWork
 from stillhouse.teachers.loading import tokenizer_of
 from stillhouse.teachers.weights import on_this_machine
 from stillhouse.training.table import student_reader
+from stillhouse.values.data import Collection, Examples, Mined, Model, Store, TextTable, TokenTable, stores_in
+from stillhouse.values.data import Teacher as AnyTeacher
+from stillhouse.values.setting import Setting
+from stillhouse.values.stage import DevSuite, Stage, TestSuite
 
 SAMPLE = 20_000
 """Texts that are read of a large corpus."""

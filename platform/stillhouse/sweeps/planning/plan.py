@@ -19,9 +19,6 @@ from stillhouse.corpora.tables import ROWS_PER_SHARD
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.unread import Unread
 from stillhouse.methods import load_method, unread
-from stillhouse.plan.data import Model, Teacher, TextTable, members_of
-from stillhouse.plan.setting import Setting
-from stillhouse.plan.stage import Stage
 from stillhouse.preflight.planned import Planned
 from stillhouse.preflight.space import (
     KEPT,
@@ -55,6 +52,9 @@ from stillhouse.sweeps.planning.rates import HERE, SPEEDS, Rates
 from stillhouse.sweeps.runs import Training
 from stillhouse.training.token_job import WORTH_A_JOB
 from stillhouse.training.where import Where
+from stillhouse.values.data import Model, Teacher, TextTable, members_of
+from stillhouse.values.setting import Setting
+from stillhouse.values.stage import Stage
 
 _TOKENISING = 400_000.0
 """Tokens per second that one process makes: 20,000 texts of 20 tokens."""

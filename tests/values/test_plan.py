@@ -12,10 +12,10 @@ from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.losses.regression import MSE
 from stillhouse.methods import hyper_parameters, load_method
-from stillhouse.plan.data import AllRows, Examples, Model, Store, TextTable
-from stillhouse.plan.setting import PairData, SentenceData, Setting
-from stillhouse.plan.stage import DevSuite, Live, Optimizer, Stage, TestSuite
 from stillhouse.students.transformer import TransformerStudent
+from stillhouse.values.data import AllRows, Examples, Model, Store, TextTable
+from stillhouse.values.setting import PairData, SentenceData, Setting
+from stillhouse.values.stage import DevSuite, Live, Optimizer, Stage, TestSuite
 
 TEACHER, TEXTS = Model("teacher"), TextTable("texts")
 STUDENT = spec(TransformerStudent, base=TEACHER, layers=(0,))

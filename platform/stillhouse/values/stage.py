@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from stillhouse.core.errors import require
 from stillhouse.core.identity import Spec
 from stillhouse.core.roles import Prompts, Reading
-from stillhouse.plan.data import AnyStore, Examples, Named
+from stillhouse.values.data import AnyStore, Examples, Named
 
 TEXTS_TOGETHER = 8
 """A batch by tokens has a multiple of so many texts, so that ranks and micro-batches have equal numbers."""

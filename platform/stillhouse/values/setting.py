@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from stillhouse.core.identity import Spec
 from stillhouse.core.roles import Prompts, Reading
-from stillhouse.plan.data import (
+from stillhouse.values.data import (
     AllRows,
     AnyStore,
     Ensemble,
@@ -20,8 +20,8 @@ from stillhouse.plan.data import (
     Teacher,
     weighted,
 )
-from stillhouse.plan.kinds import Kind
-from stillhouse.plan.stage import DevSuite
+from stillhouse.values.kinds import Kind
+from stillhouse.values.stage import DevSuite
 
 P = TypeVar("P")
 

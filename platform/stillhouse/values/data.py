@@ -12,10 +12,10 @@ from stillhouse.core.errors import require
 from stillhouse.core.identity import fingerprint
 from stillhouse.core.redaction import names_secret
 from stillhouse.core.roles import DOCUMENT, NO_PROMPTS, PLAIN, QUERY, Prompts
-from stillhouse.plan.mining import Mining
+from stillhouse.values.mining import Mining
 
 if TYPE_CHECKING:
-    from stillhouse.plan.stage import DevSuite, Stage
+    from stillhouse.values.stage import DevSuite, Stage
 
 
 COLUMN_ROLES = {

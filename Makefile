@@ -4,14 +4,17 @@ VENV ?= .venv
 FAISS ?= cpu
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready-$(FAISS)
+TOOLS := $(VENV)/.ready-dev
 DOCS := $(VENV)/.ready-docs
 CLUSTERS := $(VENV)/.ready-clusters
 PEERS := .venv-peers
 AUDIT := .venv-audit
 SKY := .venv-sky
+TESTS ?= tests
 ARGS ?=
+SUITES ?= test-long cluster-test faults fuzz mutants
 
-.PHONY: sweep test test-long cluster-test mutants faults faults-quick fuzz check format docs sbom audit lock ui bench papers peers clean help
+.PHONY: sweep test test-long cluster-test mutants faults fuzz release check format docs sbom audit lock ui bench papers peers clean help
 
 help:            ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -19,36 +22,36 @@ help:            ## list the targets
 sweep: $(READY)  ## the main job: embed, search, evaluate, export (again: resumes, or skips what is finished)
 	$(BIN)/python jobs/sweep_ibkd.py $(ARGS)
 
-test: $(READY)   ## the tests, in three processes
-	$(BIN)/python -m pytest tests -m "not long" --numprocesses 3 --dist loadfile --no-loadscope-reorder $(ARGS)
+test: $(TOOLS)   ## the tests, in three processes; TESTS=tests/losses for some of them
+	$(BIN)/python -m pytest $(TESTS) -m "not long" --numprocesses 3 --dist loadfile --no-loadscope-reorder $(ARGS)
 
-test-long: $(READY) ## the other tests: more sweeps on Ray, one killed in every phase, every family of models in slow runtimes, the runner of `mutants`
+test-long: $(TOOLS) ## the other tests: more sweeps on Ray, one killed in every phase, every family of models in slow runtimes, the runner of `mutants`
 	$(BIN)/python -m pytest tests --ignore=tests/clusters -m long --numprocesses 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 cluster-test: $(CLUSTERS) $(SKY)/.ready ## clusters/ against a simulated AWS, Google Cloud and Kubernetes; clusters that grow, shrink, share no disk, are lost
 	$(BIN)/python -m pytest tests/clusters $(ARGS)
 
-mutants: $(READY) ## make deliberate mistakes one at a time in a copy, and name those that no test notices
+mutants: $(TOOLS) ## make deliberate mistakes one at a time in a copy, and name those that no test notices
 	$(BIN)/python tests/mutants/run_mutants.py $(ARGS)
 
-faults: $(READY) ## inject faults into real commands and write docs/faults.md (at most 45 minutes); ARGS="--only checkpoint" for some
+faults: $(TOOLS) ## inject faults into real commands and write docs/faults.md (at most 45 minutes); ARGS=--quick for ten minutes of it
 	$(BIN)/python faults/run.py $(ARGS)
 
-faults-quick: $(READY) ## a part of `faults` of at most ten minutes, which writes no page
-	$(BIN)/python faults/run.py --quick $(ARGS)
-
-fuzz: $(READY)   ## give damaged files and command lines to every reader for an hour; ARGS="--minutes 5" for less
+fuzz: $(TOOLS)   ## give damaged files and command lines to every reader for an hour; ARGS="--minutes 5" for less
 	$(BIN)/python fuzz/run.py $(ARGS)
 
-check: $(READY)  ## lint, format and types
+release: $(TOOLS) ## the suites that CI has no time for, one after another: several hours; docs/release.md has their last results
+	$(BIN)/python .ci/release.py $(SUITES)
+
+check: $(TOOLS)  ## lint, format and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy platform/stillhouse jobs tests
+	$(BIN)/mypy platform/stillhouse jobs tests .ci/release.py
 	MYPYPATH=benchmarks $(BIN)/mypy benchmarks
 	MYPYPATH=faults:tests $(BIN)/mypy faults
 	MYPYPATH=fuzz $(BIN)/mypy fuzz
 
-format: $(READY) ## rewrite the code so that `check` accepts its format
+format: $(TOOLS) ## rewrite the code so that `check` accepts its format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
@@ -56,13 +59,13 @@ docs: $(DOCS)    ## build the documentation site in build/site; only its package
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict $(ARGS)
 	@echo "written: build/site/index.html"
 
-sbom: $(READY) $(AUDIT)/.ready ## write build/sbom.json: every installed package with version and licence (CycloneDX)
+sbom: $(TOOLS) $(AUDIT)/.ready ## write build/sbom.json: every installed package with version and licence (CycloneDX)
 	mkdir -p build
 	$(AUDIT)/bin/cyclonedx-py environment $(BIN)/python --pyproject pyproject.toml --output-reproducible \
 	    --output-file build/sbom.json $(ARGS)
 	@echo "written: build/sbom.json"
 
-audit: $(READY) $(AUDIT)/.ready ## ask PyPI which installed packages have known vulnerabilities
+audit: $(TOOLS) $(AUDIT)/.ready ## ask PyPI which installed packages have known vulnerabilities
 	$(AUDIT)/bin/pip-audit --path "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" \
 	    --progress-spinner off $(ARGS)
 
@@ -81,7 +84,7 @@ $(AUDIT)/.ready:
 	$(AUDIT)/bin/python -m pip install --quiet --disable-pip-version-check 'cyclonedx-bom>=7.5,<8' 'pip-audit>=2.10,<3' 'uv>=0.9,<1'
 	touch $@
 
-bench: $(READY) peers ## measure every claim of docs/benchmarks.md again; quick: make bench ARGS=--quick
+bench: $(TOOLS) peers ## measure every claim of docs/benchmarks.md again; quick: make bench ARGS=--quick
 	$(BIN)/python benchmarks/run.py $(ARGS)
 
 papers: $(READY) ## run the experiment files of the papers' tables at their small scale; ARGS="--only ibkd_table2" for some
@@ -108,10 +111,15 @@ $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt torch
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
+	    --editable '.[$(FAISS),demo,onnx]'
+	touch $@
+
+$(TOOLS): $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
 	    --editable '.[$(FAISS),demo,dev]'
 	touch $@
 
-$(CLUSTERS): $(READY)
+$(CLUSTERS): $(TOOLS)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
 	    --editable '.[$(FAISS),cluster-test]'
 	touch $@
@@ -122,7 +130,7 @@ $(SKY)/.ready:
 	$(SKY)/bin/python -m pip install --quiet --disable-pip-version-check 'skypilot>=0.14,<0.15'
 	touch $@
 
-$(DOCS): $(READY)
+$(DOCS): $(TOOLS)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
 	    --editable '.[$(FAISS),docs]'
 	touch $@

@@ -1,7 +1,7 @@
 """Inject faults into real commands, and report what was lost: `make faults`.
 
     make faults                              the whole suite; writes docs/faults.md
-    make faults-quick                        a part of at most ten minutes, which writes nothing
+    make faults ARGS=--quick                 a part of at most ten minutes, which writes nothing
     make faults ARGS="--only checkpoint"     the faults whose name has these words; writes nothing
     make faults ARGS="--seed 7"              other random choices
 
@@ -74,7 +74,7 @@ def _run(options: argparse.Namespace) -> int:
             results += _on_ray(world, options.only, seed)
     seconds = time.monotonic() - started
     lost = [result for result in results if not result.recovered]
-    print(f"\n{len(results)} injections in {seconds:.0f} s, {len(lost)} not recovered; seed {seed}")
+    print(f"\n{len(results) - len(lost)} passed, {len(lost)} failed in {seconds:.0f} s; seed {seed}")
     if options.json:
         options.json.write_text(json.dumps([asdict(result) for result in results], indent=1) + "\n")
     if not (options.only or options.scenario or options.quick):

@@ -30,6 +30,7 @@ from pathlib import Path
 from mutations import mutated, rearranged
 from targets import Target, targets
 
+import stillhouse
 from stillhouse.core.console import private_environment
 from stillhouse.core.errors import BadInput
 
@@ -39,6 +40,7 @@ WAIT_S = 10 * LIMIT_S
 """Seconds that one input may take on the clock, which other programs slow down."""
 _SLICE_S = 5.0
 """Seconds of one reader before the next one has its turn."""
+_PACKAGE = Path(stillhouse.__file__).parent
 _SHOWN = 5
 """Inputs that are printed of one crash."""
 
@@ -87,7 +89,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"  {target.name}: {counts[target.name]:,} inputs")
     _print(crashes, seed, details=options.number is not None)
     seconds = time.monotonic() - started
-    print(f"{counts.total():,} inputs in {seconds:.0f} s, {len(crashes)} crashes; seed {seed}")
+    passed = counts.total() - len(crashes)
+    print(f"{passed:,} passed, {len(crashes)} failed in {seconds:.0f} s; seed {seed}")
     return int(bool(crashes))
 
 
@@ -121,7 +124,7 @@ def attempt(target: Target, seed: int, number: int, scratch: Path) -> Crash | No
         # The last frame of `TooSlow` is that of the signal.
         frames = traceback.extract_tb(error.__traceback__)[: -1 if isinstance(error, TooSlow) else None]
         where = f"{Path(frames[-1].filename).name}:{frames[-1].name}"
-        own = [frame for frame in frames if "stillhouse" in frame.filename]
+        own = [frame for frame in frames if Path(frame.filename).is_relative_to(_PACKAGE)]
         if own:
             where = f"{Path(own[-1].filename).name}:{own[-1].name}, {where}"
         text = "".join(traceback.format_exception(error))

@@ -90,7 +90,7 @@ def run(
     minutes = (time.perf_counter() - start) / 60
     alive = [mutant for mutant, outcome in zip(mutants, outcomes, strict=True) if outcome.verdict != "killed"]
     killed = len(mutants) - len(alive)
-    print(f"\n{len(mutants)} mistakes, {killed} killed, {len(alive)} not; {minutes:.1f} minutes")
+    print(f"\n{killed} passed, {len(alive)} failed in {minutes:.1f} minutes")
     for mutant in alive:
         print(f"  not killed: {mutant.name}")
     return 1 if alive else 0

@@ -2,6 +2,7 @@
 
 import ast
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -140,4 +141,29 @@ def test_fingerprints_name_a_class_that_no_other_module_has() -> None:
                 if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                     homes.setdefault(node.name, []).append(path.relative_to(PACKAGE).as_posix())
     assert len(homes) > 200
+    assert not {name: files for name, files in homes.items() if len(files) > 1}
+
+
+OF_OTHERS = ("corpora", "students", "teachers", "preflight")
+"""Rooms that read files of other formats, such as ``config.json``; ``modules.json`` is one too."""
+FILE_NAME = re.compile(r"[a-z][a-z._]*\.(json|jsonl|yaml|db)")
+
+
+def file_names(tree: ast.Module) -> set[str]:
+    """The file names that a module declares as constants, or writes after a slash."""
+    assigned = [node for node in tree.body if isinstance(node, ast.Assign)]
+    named = [getattr(each.value, "elts", []) for each in assigned if isinstance(each.targets[0], ast.Tuple)]
+    constants = [each.value for each in assigned] + [part for parts in named for part in parts]
+    joined = [node.right for node in ast.walk(tree) if isinstance(node, ast.BinOp)]
+    values = [getattr(each, "value", None) for each in (*constants, *joined)]
+    return {each for each in values if isinstance(each, str) and FILE_NAME.fullmatch(each)} - {"modules.json"}
+
+
+def test_each_note_and_marker_has_a_file_name_of_its_own() -> None:
+    homes: dict[str, list[str]] = {}
+    for path in FILES:
+        if path.relative_to(PACKAGE).parts[0] not in OF_OTHERS:
+            for name in file_names(ast.parse(path.read_text())):
+                homes.setdefault(name, []).append(path.relative_to(PACKAGE).as_posix())
+    assert {"plan.json", "sweep.json", "forecast.json", "manifest.json"} <= set(homes)
     assert not {name: files for name, files in homes.items() if len(files) > 1}

@@ -9,6 +9,7 @@ from stillhouse.cli.options import root_of
 from stillhouse.core.artifacts import check_name
 from stillhouse.core.console import say
 from stillhouse.core.errors import BadInput, nearest, require
+from stillhouse.core.notes import SWEEPS
 
 _HOST = "127.0.0.1"
 
@@ -60,10 +61,12 @@ def dashboard_server(root: Path, sweep: str, port: int) -> Any:
     Raises:
         BadInput: If the sweep is unknown, the extra is not installed, or the port is taken.
     """
-    sweeps = root / "sweeps"
-    path = sweeps / sweep / "study.db"
+    from stillhouse.search.study_copies import STUDY
+
+    sweeps = root / SWEEPS
+    path = sweeps / sweep / STUDY
     if not path.exists():
-        known = sorted(each.parent.name for each in sweeps.glob("*/study.db"))
+        known = sorted(each.parent.name for each in sweeps.glob(f"*/{STUDY}"))
         remedy = nearest(sweep, known) if known else "Run a sweep first, or give --root."
         raise BadInput(f"unknown sweep `{sweep}` in {root}. {remedy}")
     try:

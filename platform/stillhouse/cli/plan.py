@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from stillhouse.sweeps.planning.plan import Plan, Request
 
 SWEEP, TRAIN, EMBED = "sweep", "train", "embed"
-PLANS = "plans"
-"""Folder of a workspace with the newest plans of trainings and embeddings."""
 
 
 def add(commands: "_SubParsersAction[ArgumentParser]") -> ArgumentParser:
@@ -156,16 +154,17 @@ def _session(options: Namespace, device: str) -> AbstractContextManager[tuple[Wo
 def _sweep(options: Namespace, request: "Request") -> "tuple[Plan, Path, str]":
     """The plan of a sweep, the sweep's folder, and what identifies its work."""
     from stillhouse.sweeps.planning.plan import plan_sweep
-    from stillhouse.sweeps.sweep import check_same_sweep, plan_identity, sweep_folder
+    from stillhouse.sweeps.sweep import check_same_sweep, forecast_folder, plan_identity
 
     chosen = chosen_sweep(options).on(request.device)
     with _session(options, request.device) as (workspace, _):
         check_same_sweep(chosen)
-        return plan_sweep(chosen, workspace, request), sweep_folder(chosen), plan_identity(chosen)
+        return plan_sweep(chosen, workspace, request), forecast_folder(chosen), plan_identity(chosen)
 
 
 def _training(options: Namespace, request: "Request") -> "tuple[Plan, Path, str]":
     from stillhouse.cli.method_values import trainings_of
+    from stillhouse.sweeps.planning.note import PLANS
     from stillhouse.sweeps.planning.plan import plan_training
 
     trainings = {training.name: training for training in trainings_of(options)}
@@ -176,6 +175,7 @@ def _training(options: Namespace, request: "Request") -> "tuple[Plan, Path, str]
 
 
 def _embedding(options: Namespace, request: "Request") -> "tuple[Plan, Path, str]":
+    from stillhouse.sweeps.planning.note import PLANS
     from stillhouse.sweeps.planning.plan import plan_embedding
 
     experiments = experiments_of(options)

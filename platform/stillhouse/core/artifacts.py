@@ -33,6 +33,7 @@ from stillhouse.core.integrity import (
     ARTIFACT,
     FILES,
     MANIFEST,
+    MARKER,
     NOTE,
     OWN,
     intact,
@@ -59,7 +60,7 @@ FORMAT = 3
 """Version of the workspace's layout and of the fingerprints in it; raised when older ones cannot be read."""
 CHECKPOINTS, PARTS = "checkpoints", "parts"
 """Subfolders that an artifact has only while it is made."""
-MARKER, _MARKER_COPY = "workspace.json", "workspace.copy.json"
+_MARKER_COPY = "workspace.copy.json"
 _DAMAGED = "unknown"
 LOCK = ".lock"
 """File of a workspace whose lock every command shares; `verify --repair` wants it for itself."""

@@ -38,7 +38,8 @@ _DATA = frozenset({".npy", ".safetensors", ".parquet", ".arrow"})
 _ALSO = frozenset(
     {"quarantine.json", "quarantine.jsonl", "config.json", "tokenizer.json", "tokenizer_config.json"}
 )
-_WORKSPACE = "workspace.json"
+MARKER = "workspace.json"
+"""The file that says which format a workspace has."""
 
 _Stamp = tuple[int, int, int]
 _compared: dict[Path, _Stamp] = {}
@@ -332,7 +333,7 @@ _records: dict[Path, _Record] = {}
 
 def _workspace_of(path: Path) -> Path | None:
     """The workspace that a file of an artifact is in, if it is in one."""
-    return next((each for each in path.parents[:4] if (each / _WORKSPACE).exists()), None)
+    return next((each for each in path.parents[:4] if (each / MARKER).exists()), None)
 
 
 def _stamp(path: Path) -> _Stamp:

@@ -5,6 +5,7 @@ A note can be made again, or it is kept twice. A damaged one is put aside; it ne
 
 import hashlib
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -124,8 +125,23 @@ def copy_of(path: Path) -> Path:
     return path.with_name(f"{path.stem}.copy{path.suffix}")
 
 
-SWEEP_NOTE = "sweep.json"
-"""Name of the note that tells what a sweep was begun with; a folder that has it is a sweep's."""
+STAGES, SWEEPS = "stages", "sweeps"
+"""Rooms of a workspace: the folders of all stages, and of all sweeps."""
+STAGE_NOTE, SWEEP_NOTE = "plan.json", "sweep.json"
+"""Markers: the plan that a stage's folder has from its start, and what a sweep was begun with."""
+EXPORT_NOTE = "export.json"
+"""Name of the note that tells which student a sweep delivered."""
+
+
+def room_of(folder: Path) -> str:
+    """Say whether a folder is that of a stage or of a sweep, by its room and its marker; empty if neither.
+
+    A stage that was copied out of its workspace is in no room, and stays one.
+    """
+    room = Path(os.path.abspath(folder)).parent.name
+    if (folder / SWEEP_NOTE).exists() and room != STAGES:
+        return SWEEPS
+    return STAGES if (folder / STAGE_NOTE).exists() and room != SWEEPS else ""
 
 
 def write_note_twice(path: Path, content: dict[str, Any]) -> None:

@@ -26,7 +26,15 @@ from urllib.parse import unquote, urlsplit
 
 from stillhouse.core.console import Progress
 from stillhouse.core.errors import BadInput, Hindered, full_disk, is_full_disk
-from stillhouse.core.integrity import MANIFEST, QUARANTINE, is_unchanged, sha256_of, stated_sums, with_own_sum
+from stillhouse.core.integrity import (
+    MANIFEST,
+    MARKER,
+    QUARANTINE,
+    is_unchanged,
+    sha256_of,
+    stated_sums,
+    with_own_sum,
+)
 from stillhouse.core.redaction import redacted, remember
 
 T = TypeVar("T")
@@ -44,7 +52,6 @@ _ANSWER_SECONDS = 25.0
 _AT_ONCE = 8
 _BLOCK = 1 << 23
 _DIGITS = 16
-_MARKER = "workspace.json"
 
 _FOR_GOOD = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR})
 _NO_BUCKET = ("NO_SUCH_BUCKET", "NoSuchBucket", "ContainerNotFound", "bucket does not exist")
@@ -313,9 +320,9 @@ class Remote:
             if file.read() != content:
                 raise BadInput(f"the remote {self} must return what was written, but gives other bytes.")
         self._system.delete_file(self._path(probe))
-        marker = self.read(_MARKER)
+        marker = self.read(MARKER)
         if marker is None:
-            self.write(_MARKER, json.dumps({"format": workspace_format}).encode())
+            self.write(MARKER, json.dumps({"format": workspace_format}).encode())
             return
         try:
             found = json.loads(marker)["format"]

@@ -7,6 +7,7 @@ from typing import Any
 
 from stillhouse.core.artifacts import MANIFEST, Workspace, read_json, read_manifest
 from stillhouse.core.errors import BadInput, require
+from stillhouse.core.notes import STAGE_NOTE, STAGES, room_of
 from stillhouse.corpora.published.fever import claim_key
 from stillhouse.corpora.tables import open_rows, open_texts
 from stillhouse.evaluation.claim_ranking import ClaimRanking
@@ -17,7 +18,6 @@ TRAINING_ROWS = "claims-train"
 """Label of the rows that a stage is trained on."""
 _TABLES = {"claim": "claims", "documents": "documents"}
 """Label of the table of each of their columns."""
-_PLAN = "plan.json"
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def trained_claims(folder: Path) -> TrainedClaims | None:
     Raises:
         BadInput: The stage was trained on claims that its workspace no longer holds.
     """
-    if not (folder / _PLAN).is_file():
+    if room_of(folder) != STAGES:
         return None
     workspace = Workspace(folder.resolve().parents[1])
     keys: set[bytes] = set()
@@ -111,7 +111,7 @@ def _claims_of(examples: Examples, workspace: Workspace) -> list[str]:
 def _plan_of(folder: Path) -> Any:
     """The plan of a stage: that of the manifest, which has a checksum, if the stage is finished."""
     manifest = read_manifest(folder) if (folder / MANIFEST).exists() else {}
-    return manifest["plan"] if "plan" in manifest else read_json(folder / _PLAN)
+    return manifest["plan"] if "plan" in manifest else read_json(folder / STAGE_NOTE)
 
 
 def _examples_in(plan: Any) -> Iterator[Examples]:

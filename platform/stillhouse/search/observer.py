@@ -13,6 +13,7 @@ from stillhouse.core.artifacts import Workspace
 from stillhouse.core.console import say, warn
 from stillhouse.core.errors import Hindered
 from stillhouse.core.identity import canonical
+from stillhouse.core.notes import STAGE_NOTE
 from stillhouse.search.records import TrialRecord
 from stillhouse.search.trial import Context
 from stillhouse.tracking import (
@@ -32,7 +33,7 @@ from stillhouse.tracking import (
 from stillhouse.tracking.location import tracking_uri
 from stillhouse.tracking.mlflow_tracker import MLflowTracker
 from stillhouse.training.follower import PlanFollower
-from stillhouse.training.models import PLAN
+from stillhouse.training.metrics_log import NAME as METRICS_LOG
 from stillhouse.values.stage import Stage
 
 _COLUMNS = 8
@@ -84,7 +85,7 @@ class Observer(Callback):  # type: ignore[misc]
         key = self.trial_key(number)
         say(f"  trial {number}: {_short(values)}")
         plan = self.context.plan(values)
-        self.tracker.run(key, f"trial {number}", parameters=values, documents={"plan.json": canonical(plan)})
+        self.tracker.run(key, f"trial {number}", parameters=values, documents={STAGE_NOTE: canonical(plan)})
         self.offer_views(list(values)[:_COLUMNS])
         self.follower.follow(f"trial {number}", plan)
         self._live[number] = values
@@ -142,7 +143,7 @@ class Observer(Callback):  # type: ignore[misc]
             key,
             f"refit of trial {record.number}",
             parameters={**record.hyper_parameters, **lengths},
-            documents={"plan.json": canonical(stage)},
+            documents={STAGE_NOTE: canonical(stage)},
         )
         for part in stage.chain():
             self._open((*key, part.label), part, reused=self.workspace.finished(part))
@@ -236,7 +237,7 @@ class Observer(Callback):  # type: ignore[misc]
         keys = []
         for index, stage in enumerate(self.context.plan(values).chain()):
             key = (*self.trial_key(number), stage.label)
-            if index and not (self.workspace.path(stage) / PLAN).exists():
+            if index and not (self.workspace.path(stage) / STAGE_NOTE).exists():
                 break
             keys.append(key)
             if key not in self._opened:
@@ -255,7 +256,7 @@ class Observer(Callback):  # type: ignore[misc]
             },
             tags={"reused": "yes"} if reused else {},
         )
-        self.tail.follow(key, self.workspace.path(stage) / "metrics.jsonl")
+        self.tail.follow(key, self.workspace.path(stage) / METRICS_LOG)
 
     def _close(self, number: int, values: dict[str, Any], state: str, reason: str) -> None:
         keys = self._follow(number, values)

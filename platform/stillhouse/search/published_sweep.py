@@ -16,10 +16,10 @@ from stillhouse.core.artifacts import FETCHING, Workspace, locked
 from stillhouse.core.console import say, warn
 from stillhouse.core.databases import newest_copy
 from stillhouse.core.errors import BadInput
+from stillhouse.core.notes import SWEEPS
 from stillhouse.core.remotes import Remote, files_in
 from stillhouse.search.study_copies import FINISHED, STUDY, put_aside_study
 
-_KIND = "sweeps"
 _OF_THIS_NODE = ("tune/", "copies/", f"{STUDY}-", "confirmed.json", "journal.copy.jsonl")
 """Beginnings of the names of files that are of use to this node alone."""
 
@@ -38,7 +38,7 @@ class PublishedSweep:
 
     def __init__(self, workspace: Workspace, folder: Path) -> None:
         self.workspace, self.folder = workspace, folder
-        self.key = f"{_KIND}/{folder.name}"
+        self.key = f"{SWEEPS}/{folder.name}"
         self._reported = ""
 
     def restore(self) -> None:

@@ -16,7 +16,7 @@ from stillhouse.core.devices import usable_device
 from stillhouse.core.identity import fingerprint
 from stillhouse.core.integrity import FILES
 from stillhouse.core.machine import describe_machine
-from stillhouse.core.notes import read_note, write_note
+from stillhouse.core.notes import EXPORT_NOTE, read_note, write_note
 from stillhouse.core.types import Encoder, Scorer
 from stillhouse.corpora.tables import open_texts
 from stillhouse.evaluation.cost import cost, pairs_per_second
@@ -225,7 +225,7 @@ def _export(
     folder: Path,
     room: Room,
 ) -> tuple[Path, float]:
-    export, note = folder / "export", folder / "export.json"
+    export, note = folder / "export", folder / EXPORT_NOTE
     sha256 = read_manifest(champion.folder)["weights_sha256"]
     made = read_note(note, "The student is exported again.")
     if made is not None and made["weights_sha256"] == sha256 and export.is_dir():

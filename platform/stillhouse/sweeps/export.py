@@ -15,7 +15,7 @@ from stillhouse.core.errors import BadInput, require
 from stillhouse.core.identity import Spec
 from stillhouse.core.integrity import FILES, write_checksums
 from stillhouse.core.machine import describe_machine
-from stillhouse.core.notes import sound_note
+from stillhouse.core.notes import EXPORT_NOTE, SWEEPS, sound_note
 from stillhouse.core.tokenizing import lower_cases
 from stillhouse.core.types import Encoder, Exportable, FloatArray, MeasuredSize, StudentHolder
 from stillhouse.corpora.pydocs.licences import package_licences
@@ -41,7 +41,7 @@ from stillhouse.teachers.prompts import prompts_of
 from stillhouse.teachers.weights import hub_id, licence_of
 from stillhouse.training.averaged import averaged
 from stillhouse.training.facts import read_facts
-from stillhouse.training.models import DELIVERED, SWEEPS, delivered, encoder_in, find_model
+from stillhouse.training.models import delivered, encoder_in, find_model
 from stillhouse.training.rebuild import spec_of
 from stillhouse.training.scorer import StudentScorer
 from stillhouse.training.teacher_space import DRIFTS, space_of
@@ -319,7 +319,7 @@ def card_of(stage: Path) -> Card:
     """Gather what is known of a stage's student: from the sweep that delivered it, else from the stage."""
     workspace = Workspace(stage.parent.parent)
     for kept in sorted((workspace.root / SWEEPS).glob(f"*/{CARD}")):
-        known = (kept.parent / DELIVERED).is_file()
+        known = (kept.parent / EXPORT_NOTE).is_file()
         if known and delivered(kept.parent).resolve() == stage.resolve():
             card = sound_note(kept)
             return _stage_card(stage) if card is None else Card(**card)

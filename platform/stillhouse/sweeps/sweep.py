@@ -12,7 +12,7 @@ from stillhouse.core.artifacts import Workspace, locked, remove_leftovers
 from stillhouse.core.console import doing, say, warn
 from stillhouse.core.errors import BadInput
 from stillhouse.core.identity import canonical, fingerprint
-from stillhouse.core.notes import SWEEP_NOTE, read_note_twice, write_note_twice
+from stillhouse.core.notes import SWEEP_NOTE, SWEEPS, read_note_twice, write_note_twice
 from stillhouse.core.remotes import remote_at
 from stillhouse.experiments.fields import stated
 from stillhouse.experiments.preparation import Prepared, prepare
@@ -28,7 +28,7 @@ from stillhouse.search.published_sweep import PublishedSweep
 from stillhouse.search.study_copies import STUDY, ended_trials, heal_study
 from stillhouse.sweeps.checks import check_rows, warn_of_few_steps
 from stillhouse.sweeps.planning.arithmetic import EMBEDDING, READING, START
-from stillhouse.sweeps.planning.note import Clock, outcome_lines
+from stillhouse.sweeps.planning.note import PLANS, Clock, outcome_lines
 from stillhouse.sweeps.session import session
 from stillhouse.values.data import Teacher
 
@@ -87,7 +87,7 @@ def sweep(options: SweepOptions) -> dict[str, Any]:
         with contextlib.nullcontext() if mirror is None else mirror.following():
             report = search_and_deliver(options, prepared, workspace, folder, slots, clock)
         if cold:  # Of a sweep that goes on, a part of the work was done before.
-            for line in outcome_lines(folder, plan_identity(options), clock.seconds):
+            for line in outcome_lines(forecast_folder(options), plan_identity(options), clock.seconds):
                 say(line)
         return report
 
@@ -220,7 +220,12 @@ def plan_identity(options: SweepOptions) -> str:
 
 def sweep_folder(options: SweepOptions) -> Path:
     """The folder of a sweep in its workspace."""
-    return options.root.resolve() / "sweeps" / options.name
+    return options.root.resolve() / SWEEPS / options.name
+
+
+def forecast_folder(options: SweepOptions) -> Path:
+    """The folder of a workspace with the newest plan of a sweep: only the sweep writes into its own."""
+    return options.root.resolve() / PLANS / "sweep" / options.name
 
 
 def _slots(options: SweepOptions) -> Slots:

@@ -8,7 +8,7 @@ from stillhouse.core.artifacts import Workspace, lock_of_file, locked, write_ato
 from stillhouse.core.console import warn
 from stillhouse.core.integrity import put_aside
 from stillhouse.core.json_text import parse_json
-from stillhouse.core.notes import SWEEP_NOTE
+from stillhouse.core.notes import SWEEP_NOTE, SWEEPS
 from stillhouse.core.redaction import redacted_json
 from stillhouse.tracking.location import sqlite_path, tracking_uri
 from stillhouse.tracking.reading import tag_runs
@@ -80,7 +80,7 @@ def tag_tested_runs(workspace: Workspace, suite: str, model: str) -> int:
     """
     folder, uri = Path(model).resolve(), tracking_uri(workspace.root)
     root, path = workspace.root.resolve(), sqlite_path(uri)
-    stages, sweeps = root / Stage.kind, root / "sweeps"
+    stages, sweeps = root / Stage.kind, root / SWEEPS
     exported = folder.parent.parent == sweeps and folder.name == "export"
     if exported or folder.parent == sweeps or (sweeps / model / SWEEP_NOTE).is_file():
         query = f"tags.`stillhouse.sweep` = '{folder.parent.name if exported else folder.name}'"

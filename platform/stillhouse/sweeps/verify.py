@@ -17,13 +17,23 @@ from stillhouse.core.artifacts import (
     MARKER,
     Workspace,
     locked,
+    read_manifest,
     remove_leftovers,
     seal_holds,
 )
 from stillhouse.core.databases import copies_of, damage_of_database, is_good_copy, newest_copy
 from stillhouse.core.errors import BadInput
 from stillhouse.core.integrity import QUARANTINE, damaged_files, put_aside
-from stillhouse.core.notes import SWEEP_NOTE, copy_of, is_sound, read_note_twice, sound_note
+from stillhouse.core.notes import (
+    EXPORT_NOTE,
+    STAGE_NOTE,
+    SWEEP_NOTE,
+    SWEEPS,
+    copy_of,
+    is_sound,
+    read_note_twice,
+    sound_note,
+)
 from stillhouse.evaluation.search import passage_vectors
 from stillhouse.experiments.vocabulary import WordTable
 from stillhouse.search.study_copies import STUDY, damage_of_study, heal_study
@@ -37,7 +47,7 @@ from stillhouse.training import checkpoint, metrics_log
 from stillhouse.training.checkpoint import path_of, steps
 from stillhouse.training.facts import FACTS
 from stillhouse.training.metrics_log import NAME as LOG
-from stillhouse.training.models import DELIVERED, PLAN, SWEEPS
+from stillhouse.training.models import stage_of
 from stillhouse.training.plan_file import damage_of_plan, mend_plan
 from stillhouse.values.data import Collection, Examples, Store, TextTable, TokenTable
 from stillhouse.values.stage import Stage
@@ -196,7 +206,7 @@ def _descriptions(folder: Path) -> Checked:
     plan, lines = damage_of_plan(folder), metrics_log.damaged_lines(folder / LOG)
     facts = (folder / FACTS).exists() and not is_sound(folder / FACTS)
     found = {
-        f"{PLAN} {plan}": ("it is written again from the manifest", plan),
+        f"{STAGE_NOTE} {plan}": ("it is written again from the manifest", plan),
         f"{FACTS} is damaged": ("the command that trained it writes it again, and trains nothing", facts),
         f"{lines} lines of {LOG} are damaged": ("its curves lack these points", lines),
     }
@@ -249,7 +259,7 @@ def _passage_vectors(folder: Path) -> Checked:
 
 def _sweep(folder: Path) -> Iterator[Checked]:
     yield _guarded(SWEEPS, folder / STUDY, partial(_study, folder))
-    for path in (folder / SWEEP_NOTE, folder / "identity.json"):
+    for path in (folder / SWEEP_NOTE, folder / journal.IDENTITY):
         if path.exists() or copy_of(path).exists():
             yield _guarded(SWEEPS, path, partial(_note_twice, path))
     for path in sorted(path for pattern in _NOTES for path in folder.glob(pattern)):
@@ -257,8 +267,8 @@ def _sweep(folder: Path) -> Iterator[Checked]:
     log = folder / journal.NAME
     if log.exists() or copy_of(log).exists():
         yield _guarded(SWEEPS, log, partial(_journal, folder))
-    if (folder / DELIVERED).exists():
-        yield _guarded("exports", folder / "export", partial(_export, folder))
+    if (folder / EXPORT_NOTE).exists():
+        yield _guarded("exports", folder / "export", partial(_export, folder, Workspace(folder.parents[1])))
 
 
 def _study(folder: Path) -> Checked:
@@ -294,17 +304,28 @@ def _journal(folder: Path) -> Checked:
     return Checked(SWEEPS, path, tuple(costs), "; ".join(costs.values()), mend=mend)
 
 
-def _export(folder: Path) -> Checked:
-    note, export = folder / DELIVERED, folder / "export"
+def _export(folder: Path, workspace: Workspace) -> Checked:
+    note, export = folder / EXPORT_NOTE, folder / "export"
     content = sound_note(note)
     if content is None:
         problems = [f"{note.name} is damaged"]
     else:
         problems = damage_of_export(export, content) if export.is_dir() else ["it is missing"]
     if not problems:
+        problems = _not_found(folder.name, workspace)
+    if not problems:
         return Checked("exports", export)
     cost = "the same sweep command exports the student again"
     return Checked("exports", export, tuple(problems), cost, mend=partial(_put_aside, [note]))
+
+
+def _not_found(sweep: str, workspace: Workspace) -> list[str]:
+    """Look for what a sweep delivered in the way `export NAME` does; say why it is not found."""
+    try:
+        read_manifest(stage_of(sweep, workspace))
+    except BadInput as error:
+        return [f"`export {sweep}` fails: {error}"]
+    return []
 
 
 def _note(kind: str, path: Path) -> Checked:

@@ -39,7 +39,7 @@ LOST = "lost"
 """What stands in for the kind of a damaged entry."""
 NAME = "journal.jsonl"
 """The journal's file in a sweep's folder; `copy_of` names its copy."""
-_CONFIRMED, _IDENTITY = "confirmed.json", "identity.json"
+_CONFIRMED, IDENTITY = "confirmed.json", "identity.json"
 _SMALL = 8_000_000
 
 
@@ -71,7 +71,7 @@ class Journal:
         self.folder, self.path = folder, folder / NAME
         heal(folder)
         self._positions, self._refusals = folder / _CONFIRMED, folder / "refused.jsonl"
-        if not self.path.exists() and (folder / _IDENTITY).exists():
+        if not self.path.exists() and (folder / IDENTITY).exists():
             warn(
                 f"{self.path} is lost, and so is its copy: what is known of this sweep's runs is recorded "
                 "and sent once more."
@@ -206,7 +206,7 @@ class Journal:
 
 def _identity(folder: Path) -> str:
     """Return the journal's id; it is kept twice, since without it runs would be made a second time."""
-    path = folder / _IDENTITY
+    path = folder / IDENTITY
     known = (read_note_twice(path) or {}).get("journal")
     if isinstance(known, str) and known:
         return known

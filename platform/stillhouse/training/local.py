@@ -10,6 +10,7 @@ from stillhouse.core.artifacts import Workspace, write_json
 from stillhouse.core.console import Progress
 from stillhouse.core.distributed import rank
 from stillhouse.core.identity import canonical
+from stillhouse.core.notes import STAGE_NOTE
 from stillhouse.corpora.tokens import build_tokens
 from stillhouse.evaluation.suites import run_suite
 from stillhouse.examples.mining import build_mined
@@ -18,7 +19,6 @@ from stillhouse.teachers.loading import tokenizer_of
 from stillhouse.training.facts import write_facts
 from stillhouse.training.fit import OBJECTIVE, STUDENT, OnEvaluation, fit
 from stillhouse.training.held_out import held_out_tokens, open_held_out
-from stillhouse.training.models import PLAN
 from stillhouse.training.pair_scores import build_scored
 from stillhouse.training.published_run import published_run
 from stillhouse.training.recording import build_recorded
@@ -97,7 +97,7 @@ def fit_here(
     if where.threads:
         torch.set_num_threads(where.threads)
     if rank() == 0:
-        write_json(workspace.place(stage) / PLAN, canonical(stage))
+        write_json(workspace.place(stage) / STAGE_NOTE, canonical(stage))
         write_facts(stage, workspace, where.search)
     student = student_reader(stage, tokenizer_of(stage))
     live = live_reader(stage, student)

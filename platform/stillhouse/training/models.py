@@ -18,7 +18,7 @@ from stillhouse.core.console import say, warn
 from stillhouse.core.errors import BadInput, nearest
 from stillhouse.core.identity import fingerprint
 from stillhouse.core.integrity import check_checksums
-from stillhouse.core.notes import SWEEP_NOTE, sound_note
+from stillhouse.core.notes import EXPORT_NOTE, STAGES, SWEEPS, room_of, sound_note
 from stillhouse.core.roles import NO_PROMPTS, Prompts, own_prompts
 from stillhouse.core.types import ScoringObjective
 from stillhouse.students.encoder import StudentEncoder
@@ -41,12 +41,8 @@ from stillhouse.training.watch import encoder_of
 from stillhouse.values.data import Model
 from stillhouse.values.stage import Stage
 
-PLAN = "plan.json"
-"""The file that a stage's folder holds from the start."""
 STAGE = "stage"
 _AS_PUBLISHED = ("", None, 0, NO_PROMPTS)
-SWEEPS, DELIVERED = "sweeps", "export.json"
-"""The folder of all sweeps in a workspace, and the file that names the student that a sweep delivered."""
 
 
 def encoder_in(folder: Path, device: str = "cpu") -> Any:
@@ -227,7 +223,7 @@ def stage_folder(name: str, workspace: Workspace) -> Path | None:
         The stage's folder; None for an export from elsewhere and for a published model.
     """
     path = Path(name).expanduser()
-    if path.name == "export" and (path.parent / SWEEP_NOTE).exists():
+    if path.name == "export" and room_of(path.parent) == SWEEPS:
         return delivered(path.parent)
     exported = path.is_dir() and (form_of(path) != STOCK or is_stock(path))
     return _stage_of(path, None if exported else workspace)
@@ -263,7 +259,7 @@ def delivered(sweep: Path) -> Path:
     Raises:
         BadInput: If the sweep has not delivered a student.
     """
-    note = sweep / DELIVERED
+    note = sweep / EXPORT_NOTE
     if not note.is_file():
         raise BadInput(
             f"The sweep must have delivered its champion, but {sweep} has not. Run the same "
@@ -277,7 +273,7 @@ def delivered(sweep: Path) -> Path:
         )
     stage = Path(content["stage"])
     # The workspace may have been moved since.
-    return stage if (stage / PLAN).exists() else sweep.parent.parent / Stage.kind / stage.name
+    return stage if room_of(stage) == STAGES else sweep.parent.parent / Stage.kind / stage.name
 
 
 def form_of(folder: Path) -> str:
@@ -300,10 +296,9 @@ def _stage_of(path: Path, workspace: Workspace | None) -> Path | None:
     if workspace is not None and len(path.parts) == 1:
         workspace.obtain(Stage.kind, path.name)
     for folder in (path, *([home / Stage.kind / path, home / SWEEPS / path] if home else [])):
-        if (folder / PLAN).exists():
-            return folder
-        if (folder / SWEEP_NOTE).exists():
-            return delivered(folder)
+        room = room_of(folder)
+        if room:
+            return folder if room == STAGES else delivered(folder)
     return None
 
 

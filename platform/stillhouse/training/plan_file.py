@@ -9,7 +9,7 @@ from stillhouse.core.console import warn
 from stillhouse.core.errors import blocked
 from stillhouse.core.integrity import put_aside
 from stillhouse.core.json_text import parse_json
-from stillhouse.training.models import PLAN
+from stillhouse.core.notes import STAGE_NOTE
 
 
 def damage_of_plan(folder: Path) -> str:
@@ -20,7 +20,7 @@ def damage_of_plan(folder: Path) -> str:
     Raises:
         BadInput: The manifest is missing or damaged, or the system does not let the file be read.
     """
-    path, expected = folder / PLAN, read_manifest(folder).get("plan")
+    path, expected = folder / STAGE_NOTE, read_manifest(folder).get("plan")
     if expected is None:  # a manifest of an older version
         return ""
     try:
@@ -42,9 +42,9 @@ def mend_plan(folder: Path) -> None:
     """
     problem = damage_of_plan(folder)
     if problem:
-        put_aside(folder / PLAN, alone=True)
-        write_json(folder / PLAN, read_manifest(folder)["plan"])
-        warn(f"{folder / PLAN} {problem}. It was written again from the manifest.")
+        put_aside(folder / STAGE_NOTE, alone=True)
+        write_json(folder / STAGE_NOTE, read_manifest(folder)["plan"])
+        warn(f"{folder / STAGE_NOTE} {problem}. It was written again from the manifest.")
 
 
 def _text(plan: Any) -> str:

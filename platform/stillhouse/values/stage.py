@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 from stillhouse.core.errors import require
 from stillhouse.core.identity import Spec
+from stillhouse.core.notes import STAGES
 from stillhouse.core.roles import Prompts, Reading
 from stillhouse.values.data import AnyStore, Examples, Named
 
@@ -138,7 +139,7 @@ class Stage(Named):
             mixes all texts.
     """
 
-    kind: ClassVar[str] = "stages"
+    kind: ClassVar[str] = STAGES
     version: ClassVar[int] = 1
     label: str
     student: Spec[Any]

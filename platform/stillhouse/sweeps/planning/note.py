@@ -1,4 +1,4 @@
-"""A plan is kept beside what it is about, and the sweep that it is of says at its end how it came out."""
+"""A plan is kept in the workspace, and the sweep that it is of says at its end how it came out."""
 
 import contextlib
 import time
@@ -10,7 +10,8 @@ from stillhouse.core.machine import describe_machine
 from stillhouse.core.notes import read_note, write_note
 from stillhouse.sweeps.planning.arithmetic import PARTS
 
-PLAN, OUTCOME = "plan.json", "outcome.json"
+PLANS, PLAN, OUTCOME = "plans", "forecast.json", "outcome.json"
+"""The folder of all plans in a workspace, a plan, and how the sweep that it is of came out."""
 
 
 class Clock:
@@ -44,7 +45,7 @@ def keep_plan(folder: Path, identity: str, content: Mapping[str, Any]) -> None:
     """Keep a plan in a folder; the outcome of an earlier one goes.
 
     Args:
-        folder: The sweep's folder.
+        folder: The folder of the newest plan of its kind.
         identity: Of what was planned.
         content: The plan, as `--json` writes it.
     """
@@ -57,7 +58,7 @@ def outcome_lines(folder: Path, identity: str, took: Mapping[str, float]) -> lis
     """Compare the plan of a sweep, if one was made for it, with what it took; once.
 
     Args:
-        folder: The sweep's folder.
+        folder: The folder of the newest plan of its kind.
         identity: Of what was done.
         took: Seconds of each part.
     """

@@ -58,7 +58,7 @@ def test_unnamed_columns_are_taken_in_order(
     rows = [["left", "right", "wrong"], ["one", "two", "three"], ["four", "five", "six"]]
     (tmp_path / name).write_text("\n".join(separator.join(row) for row in rows) + "\n")
     examples = read_labelled(workspace, str(tmp_path / name), negatives=1, limit=1)
-    assert triples(workspace, examples) == [("one", "two", "three")]
+    assert triples(workspace, examples) in ([("one", "two", "three")], [("four", "five", "six")])
 
 
 def test_nli_labels_make_triples(workspace: Workspace, tmp_path: Path) -> None:

@@ -181,17 +181,20 @@ def test_a_share_of_the_texts_keeps_the_shares_of_the_sources(
 
 def test_a_list_stands_for_the_sources() -> None:
     listed = [{"corpus": "a.txt", "share": 0.5, "role": "query"}, {"corpus": "b.txt"}]
-    one = experiment_of({"sentences": listed})
-    other = experiment_of(merged({}, {"sentences.sources": listed}))
-    assert (
-        one == other == experiment_of(with_file({}, {"sentences": listed})) == experiment_of(as_mapping(one))
-    )
+    count = {"sentences.count": 60}
+    one = experiment_of(merged({}, {"sentences.sources": listed, **count}))
+    file = experiment_of(merged(with_file({}, {"sentences": listed}), count))
+    assert one == file == experiment_of(as_mapping(one))
+    with pytest.raises(BadInput, match="shares of a number of texts"):
+        experiment_of({"sentences": listed})
     kind = one.source
     assert isinstance(kind, Sentences) and kind.corpora == ("a.txt", "b.txt") and not kind.brings()
     assert kind.described == "a.txt (33%), b.txt (67%)"
-    with_docs = experiment_of({"sentences": [*listed, {"corpus": "pydocs"}]})
+    docs = {"corpus": "pydocs"}
+    with_docs = experiment_of({"sentences": {"sources": [*listed, docs], "count": 60}})
     assert with_docs.uses_pydocs and [each.key for each in with_docs.kinds[1:]] == ["collection", "pairs"]
-    assert not experiment_of({"sentences": [*listed, {"corpus": "pydocs", "share": 0}]}).uses_pydocs
+    unused = {"sources": [*listed, docs | {"share": 0}], "count": 60}
+    assert not experiment_of({"sentences": unused}).uses_pydocs
 
 
 @pytest.mark.parametrize(
@@ -210,6 +213,7 @@ def test_a_list_stands_for_the_sources() -> None:
         ([{"corpus": "a"}], {"sentences.role": "query"}, "each say how they are read"),
         ([{"corpus": "a"}], {"sentences.augmentation.wordnet": "w"}, "take no copies"),
         ([{"corpus": "a"}], {"sentences.count": 0}, "shares of a number of texts"),
+        ([{"corpus": "a"}], {"sentences.count": None}, "shares of a number of texts"),
         ([{"corpus": "pydocs", "longer": "cut"}], {}, "pydocs must be taken as it is.*longer='cut'"),
         ([{"corpus": "pydocs"}, {"corpus": "pydocs"}], {}, "pydocs must be one source"),
         ([{"corpus": "a"}], {"collection.synthetic": "paragraph"}, "from a single corpus"),
@@ -217,7 +221,7 @@ def test_a_list_stands_for_the_sources() -> None:
 )
 def test_a_wrong_mix_is_refused(sources: Any, more: dict[str, object], message: str) -> None:
     with pytest.raises(BadInput, match=message):
-        experiment_of(merged({}, {"sentences.sources": sources, **more}))
+        experiment_of(merged({}, {"sentences.sources": sources, "sentences.count": 60, **more}))
 
 
 @pytest.mark.parametrize(
@@ -267,7 +271,7 @@ def test_the_command_line_embeds_a_mix(
     code = main([*arguments, "--sources", json.dumps(listed), "--sentences", "80", "--json", "out.json"])
     printed = capsys.readouterr()
     assert code == 0, printed.err
-    assert "64 of a.txt\n    16 of b.txt (1 to 20 words, longer: pack)\n" in printed.out + printed.err
+    assert "64 of 120 rows of a.txt\n    16 of 32 rows of b.txt (1 to 20 words, longer: pack)\n" in printed.out + printed.err
     stores = [read_manifest(path.parent) for path in Path("root/stores").glob("*/manifest.json")]
     assert sum(store["rows"] for store in stores) == 80
 

@@ -29,7 +29,7 @@ def add(commands: "_SubParsersAction[ArgumentParser]") -> ArgumentParser:
         "--labelled", metavar="FILE", help="pairs: JSON lines, CSV, TSV, Parquet or hf:; default: pydocs' own"
     )
     command.add_argument(
-        "--pairs", type=int, metavar="N", help="pairs to take; default: all of FILE, 2048 of pydocs"
+        "--pairs", type=int, metavar="N", help="pairs to take; default: all of FILE, 2,048 of pydocs"
     )
     command.add_argument("--negatives", type=int, metavar="N", help="hard negatives per pair (1)")
     add_local(command)
@@ -49,7 +49,7 @@ def run(options: Namespace) -> int:
     rule = {path: getattr(options, path.removeprefix(_RULE)) for path in fields() if path.startswith(_RULE)}
     given = {path: value for path, value in rule.items() if value is not None}
     options.seed = None  # `--seed` is the rule's here.
-    experiment = experiment_from(options, {**({"pairs.count": 0} if options.labelled else {}), **given})
+    experiment = experiment_from(options, given)
     check_no_url(options.output, "--output must name a file, not a URL", "output")
     check_mine(experiment, options.output)
     with on_ray(options) as (workspace, device):

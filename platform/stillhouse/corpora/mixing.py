@@ -15,6 +15,7 @@ from stillhouse.core.errors import BadInput, require
 from stillhouse.core.notes import has_note, write_note
 from stillhouse.core.types import IntArray
 from stillhouse.corpora.reading.corpus import ReadOptions, hub_name, list_files, read_texts
+from stillhouse.corpora.reading.counting import Taking
 from stillhouse.corpora.reading.ingest import corpus_label, note_path
 from stillhouse.corpora.reading.sentences import dedup_key
 from stillhouse.corpora.seen_keys import SeenKeys
@@ -22,7 +23,7 @@ from stillhouse.corpora.shares import apportion
 from stillhouse.corpora.tables import Rejected, TableWriter, open_texts, write_texts
 from stillhouse.values.data import TextTable
 
-VERSION = 1
+VERSION = 2
 LEAST_TEXTS = 50
 _BLOCK = 4096
 _SPLITS = ("train", "dev", "test")
@@ -72,11 +73,11 @@ class MixSource:
         files = [] if hub_name(self.corpus) else list_files(self.corpus)[1]
         return {"source": self.corpus, "files": files, "options": self.options}
 
-    def texts(self, workspace: Workspace) -> Iterator[str | Rejected]:
-        """Read it from the start."""
+    def texts(self, workspace: Workspace, taking: Taking[str | Rejected]) -> Iterator[str | Rejected]:
+        """Read it; of a table that has been read, all texts."""
         if isinstance(self.corpus, TextTable):
             return iter(open_texts(workspace, self.corpus))
-        return read_texts(self.corpus, self.options)
+        return read_texts(self.corpus, self.options, taking)
 
 
 @dataclass(frozen=True)
@@ -141,8 +142,8 @@ def mix_texts(
             tables = [part[0] for split in _SPLITS for part in getattr(known, split) if part is not None]
             if all(workspace.finished(table) for table in tables):
                 return known
-        pools = _Reading(workspace, sources, barred)
-        mixed = _divided(workspace, pools.read(count), held_out)
+        pools = _Reading(workspace, sources, barred, count).read()
+        mixed = _divided(workspace, pools, held_out)
         write_note(note, {split: _noted(getattr(mixed, split)) for split in _SPLITS})
     return mixed
 
@@ -151,18 +152,27 @@ class _Reading:
     """The sources of a mix while they are read, all of them open at once."""
 
     def __init__(
-        self, workspace: Workspace, sources: Sequence[MixSource], barred: Iterable[TextTable]
+        self, workspace: Workspace, sources: Sequence[MixSource], barred: Iterable[TextTable], count: int
     ) -> None:
-        self.workspace, self.sources = workspace, sources
+        self.workspace, self.sources, self.count = workspace, sources, count
         self.seen = SeenKeys(workspace.root)
+        # Of what is drawn of a source, as much may be barred, and as much in the sources before it.
+        most = 2 * count
         for table in barred:
+            most += len(open_texts(workspace, table))
             self.seen.new(b"".join(map(dedup_key, open_texts(workspace, table))))
-        self.streams = [source.texts(workspace) for source in sources]
+        self.takings = [
+            Taking[str | Rejected](most, stream=bool(hub_name(source.name)), by_hash=True)
+            for source in sources
+        ]
+        both = zip(sources, self.takings, strict=True)
+        self.streams = [source.texts(workspace, taking) for source, taking in both]
         self.counts = [0] * len(sources)
         self.ended = [source.share == 0 for source in sources]
 
-    def read(self, count: int) -> list[tuple[TextTable, int] | None]:
+    def read(self) -> list[tuple[TextTable, int] | None]:
         """Read until there are ``count`` texts, or no source has any more."""
+        count = self.count
         shares, progress = [source.share for source in self.sources], Progress("reading the mix", "texts")
         asked = apportion(count, shares)
         with contextlib.ExitStack() as opened:
@@ -217,8 +227,8 @@ class _Reading:
                     "share; the other sources give the rest as far as they go."
                 )
         parts = [
-            f"\n    {number:,} of {source.described}"
-            for source, number in zip(self.sources, self.counts, strict=True)
+            f"\n    {number:,} of {'' if taking.stream else _rows_of(taking, number)}{source.described}"
+            for source, taking, number in zip(self.sources, self.takings, self.counts, strict=True)
             if number
         ]
         total = sum(self.counts)
@@ -226,6 +236,10 @@ class _Reading:
             total >= LEAST_TEXTS, f"texts of a mix >= {LEAST_TEXTS}", texts=total, remedy="Give more text."
         )
         say(f"  mix of {total:,} texts:{''.join(parts)}")
+
+
+def _rows_of(taking: Taking[Any], number: int) -> str:
+    return f"{taking.read:,} rows of " if number < taking.read else ""
 
 
 def _divided(workspace: Workspace, pools: Sequence[tuple[TextTable, int] | None], held_out: int) -> Mixed:

@@ -2,9 +2,10 @@
 
 import contextlib
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from stillhouse.core.artifacts import Workspace, locked, read_json
+from stillhouse.core.console import say
 from stillhouse.core.errors import BadInput
 from stillhouse.core.notes import has_note, write_note
 from stillhouse.corpora.tables import TableWriter, open_texts
@@ -41,6 +42,17 @@ def split_table(
         made = _distributed(workspace, table.label, texts, edge)
         write_note(note, {part.label: part.sha256 for part in made})
         return made
+
+
+def say_split(what: str, parts: Sequence[int]) -> None:
+    """Say how many rows there are to train on, and how many are held out.
+
+    Args:
+        what: The rows in a word.
+        parts: Number of rows to train on, for dev and for the test.
+    """
+    train, dev, test = parts
+    say(f"  {sum(parts):,} {what}: {train:,} to train on, {dev:,} for dev, {test:,} for test")
 
 
 def _distributed(

@@ -14,6 +14,7 @@ from stillhouse.core.types import IntArray
 from stillhouse.corpora.candidates import coverage, pick_candidates
 from stillhouse.corpora.published.fever import SPLITS, Fever, fever_files, read_fever
 from stillhouse.corpora.reading.corpus import list_files
+from stillhouse.corpora.reading.counting import smallest
 from stillhouse.corpora.reading.ingest import describe_examples, note_path, restore_examples
 from stillhouse.corpora.tables import open_texts, write_rows, write_texts
 from stillhouse.corpora.tfidf import TfIdf
@@ -25,7 +26,7 @@ from stillhouse.values.data import Examples, TextTable
 if TYPE_CHECKING:
     from stillhouse.experiments.kinds.claims import Claims
 
-VERSION = 2
+VERSION = 3
 TRAIN, ALL = "train", "all"
 COVERED = (1, 2, 5, 10, 15, 20)
 """Values of C in Table 1, and one more."""
@@ -84,7 +85,7 @@ def write_claims(
     c, documents = choice.candidates, len(fever.documents)
     require(c <= documents, "candidates <= documents", candidates=c, documents=documents)
     claims = [claim for name in SPLITS for claim in fever.splits[name]]
-    more = fever.unlabelled[: choice.unlabelled]
+    more = [fever.unlabelled[at] for at in smallest(fever.unlabelled, choice.unlabelled)]
     texts = [*(claim.text for claim in claims), *more]
     tables = {
         "claim": _table(workspace, "claims", texts),
@@ -129,7 +130,7 @@ def _rows_of(fever: Fever, choice: "Claims", unlabelled: int) -> dict[str, IntAr
     for name, most in zip(SPLITS, (len(fever.splits["train"]), choice.dev, choice.test), strict=True):
         claims = fever.splits[name]
         require(bool(claims), "every split must have claims", split=name, read=fever.summary())
-        rows[name] = np.arange(first, first + min(len(claims), most))
+        rows[name] = first + np.array(smallest((claim.text for claim in claims), most))
         first += len(claims)
     if unlabelled:
         rows[ALL] = np.concatenate([rows[TRAIN], np.arange(first, first + unlabelled)])

@@ -4,6 +4,7 @@ import functools
 import importlib
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
+from stillhouse.core.errors import require
 from stillhouse.core.modules import module_names
 from stillhouse.values.kinds import Kind
 
@@ -12,6 +13,18 @@ if TYPE_CHECKING:
     from stillhouse.experiments.preparation import Preparation
 
 P = TypeVar("P")
+PYDOCS_SENTENCES, PYDOCS_PAIRS = 20_480, 2_048
+"""What ``pydocs`` gives where no number is stated, the demo's sizes. Everything else is then read whole."""
+
+
+def check_count(path: str, count: int | None) -> None:
+    """Refuse a negative number of rows; without one, or with 0, all of them are taken (see `counting`)."""
+    require(count is None or count >= 0, f"{path} >= 0", **{path.rpartition(".")[2]: count})
+
+
+def of_pydocs(count: int | None, usual: int) -> int:
+    """Number of rows that are selected from ``pydocs``; 0 for all."""
+    return usual if count is None else count
 
 
 class DataKind(Kind[P]):

@@ -48,12 +48,6 @@ def check_mine(experiment: Experiment, output: Path) -> None:
     require(
         output.suffix == ".jsonl" and not output.is_dir(), "--output must be FILE.jsonl", output=str(output)
     )
-    require(
-        bool(pairs.path) or pairs.count >= 1,
-        "pairs >= 1",
-        pairs=pairs.count,
-        remedy="0 means all only with --labelled.",
-    )
     if pairs.path and hub_name(pairs.path) is None:
         files = [Path(file.path).resolve() for file in list_files(pairs.path)[1]]
         require(
@@ -140,10 +134,9 @@ def _planned(
 
     choice = pairs_of(experiment)
     if choice.path:
-        pairs: Examples | None = read_labelled(workspace, choice.path, limit=choice.count, refresh=refresh)
+        pairs: Examples = read_labelled(workspace, choice.path, limit=choice.count, refresh=refresh)
     else:
         pairs = read_pydocs(experiment, workspace, refresh=refresh).pairs
-    assert pairs is not None, "an experiment with a count of pairs has some"
     examples = with_negatives(pairs, choice.mining, choice.number_mined, store)
     assert isinstance(examples.origin, Mined), "negatives that come with the pairs are set aside"
     return examples, examples.origin

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from stillhouse.corpora.mixing import MixSource, joined, mix_texts
+from stillhouse.corpora.splits import say_split
 from stillhouse.experiments.kinds.collection import SearchCollection
 from stillhouse.experiments.sentence_tables import measure_sentences
 from stillhouse.experiments.source import PYDOCS, Source
@@ -28,11 +29,13 @@ def prepare_mix(sentences: "Sentences", context: "Preparation") -> SentenceData:
     mixed = mix_texts(
         context.workspace,
         [_opened(source, context) for source in sentences.sources],
-        count=sentences.count,
+        count=sentences.count or 0,
         held_out=sentences.held_out,
         left_out=_left_out(search, context, with_pydocs=sentences.is_pydocs),
         refresh=context.refresh,
     )
+    parts = (mixed.train, mixed.dev, mixed.test)
+    say_split("texts", [sum(part[1] for part in split if part is not None) for split in parts])
     train = _mix(context, "sentences", sentences.sources, mixed.train, context.trained_on)
     if not context.unread.dev:
         dev = _mix(context, "dev-sentences", sentences.sources, mixed.dev, context.embedded)

@@ -25,13 +25,13 @@ VERSION = 2
 ACCURACY = "translation_mean_accuracy"
 
 
-def parallel_corpora(text: str, limit: int = 0) -> "list[ParallelCorpus]":
+def parallel_corpora(text: str, limit: int | None = None) -> "list[ParallelCorpus]":
     """Parse a list of parallel corpora, separated by commas.
 
     Args:
         text: ``de=pairs.tsv`` (two columns), ``de=folder`` (``*.en`` beside ``*.de``), ``de=folder:eng``
             (another source language), or ``de=hf:name:config``, one or more.
-        limit: Pairs per corpus; 0 takes all.
+        limit: Pairs per corpus; None takes all.
 
     Raises:
         BadInput: A corpus comes without a language.
@@ -89,7 +89,7 @@ def read_parallel_data(
     workspace: "Workspace",
     text: str,
     *,
-    limit: int,
+    limit: int | None,
     held_out: int,
     contrast: str = "",
     refresh: bool = False,

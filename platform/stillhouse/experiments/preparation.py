@@ -17,6 +17,7 @@ from stillhouse.core.notes import has_note, publish_notes, write_note
 from stillhouse.core.roles import PLAIN
 from stillhouse.corpora.pydocs.selection import pydocs
 from stillhouse.corpora.tables import count_rows, open_texts
+from stillhouse.experiments.data_kind import PYDOCS_PAIRS, PYDOCS_SENTENCES, of_pydocs
 from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.kinds.collection import SearchCollection
@@ -450,8 +451,8 @@ def read_pydocs(experiment: Experiment, workspace: Workspace, *, refresh: bool) 
     search = experiment.get(SearchCollection) or SearchCollection()
     return pydocs(
         workspace,
-        sentences=None if sentences.sources else sentences.count or None,
-        pairs=pairs.count or None,
+        sentences=None if sentences.sources else of_pydocs(sentences.count, PYDOCS_SENTENCES) or None,
+        pairs=of_pydocs(pairs.count, PYDOCS_PAIRS) or None,
         dev_queries=search.dev_queries,
         dev_passages=search.dev_passages,
         test_queries=search.test_queries,

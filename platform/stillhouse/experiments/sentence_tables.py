@@ -6,7 +6,7 @@ from stillhouse.core.identity import spec
 from stillhouse.core.roles import PLAIN
 from stillhouse.corpora.reading.corpus import ReadOptions
 from stillhouse.corpora.reading.ingest import ingest
-from stillhouse.corpora.splits import split_table
+from stillhouse.corpora.splits import say_split, split_table
 from stillhouse.evaluation.agreement import Agreement
 from stillhouse.evaluation.sts import STS, resolve_sts
 from stillhouse.experiments.search_queries import text_to_train_on
@@ -32,7 +32,9 @@ def read_corpus(
         options: How it is read.
     """
     table = ingest(context.workspace, corpus, options, refresh=context.refresh)
-    return split_table(context.workspace, text_to_train_on(context, table), held_out=held_out)
+    parts = split_table(context.workspace, text_to_train_on(context, table), held_out=held_out)
+    say_split("texts", [context.rows(part) for part in parts])
+    return parts
 
 
 def measure_sentences(context: "Preparation", dev: AnyStore, test: AnyStore, role: str = PLAIN) -> None:

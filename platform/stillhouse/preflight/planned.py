@@ -84,8 +84,8 @@ class Planned:
         """Number of texts to distil on; 0 where it is not known."""
         if self.is_read:
             return texts_of(self.setting)
-        wanted = self.experiment.get(Sentences)
-        return wanted.count if wanted is not None else 0
+        wanted: Sentences | None = self.experiment.get(Sentences)
+        return wanted.stated_rows if wanted is not None else 0
 
     @property
     def tokens_per_text(self) -> float:

@@ -18,8 +18,10 @@ import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from stillhouse.core.errors import BadInput
+from stillhouse.corpora.reading.counting import Taking
 
 COLLECTION, QUERIES, QRELS = "collection.tsv", "queries.train.tsv", "qrels.train.tsv"
 ID_TRIPLES, TRIPLES = "qidpidtriples", "triples"
@@ -65,8 +67,13 @@ class MarcoPairs:
         """Every file that is read."""
         return (self.pairs, *self.texts)
 
-    def rows(self) -> Iterator[Mapping[str, str]]:
+    def rows(self, taking: Taking[Any], *, negatives: bool = True) -> Iterator[Mapping[str, str]]:
         """Read the pairs as texts: ``query``, ``passage`` and, of triples, ``negative``.
+
+        Args:
+            taking: Which lines of ids are taken, before their texts are looked up. Lines of texts are all
+                read.
+            negatives: Whether lines that differ in the negative alone are two.
 
         Raises:
             BadInput: If a line is malformed or names an unknown id; the message names it.
@@ -77,7 +84,9 @@ class MarcoPairs:
             return
         triples = self.pairs.name.startswith(ID_TRIPLES)
         lines = self._cells(3 if triples else 4)
-        found = [(at, tuple(cells) if triples else (cells[0], cells[2])) for at, cells in lines]
+        named = ((at, tuple(cells) if triples else (cells[0], cells[2])) for at, cells in lines)
+        width = 3 if negatives else 2
+        found = list(taking.of(named, lambda line: "\t".join(line[1][:width]).encode()))
         queries = _named(self.texts[1], {ids[0] for _, ids in found})
         passages = _named(self.texts[0], {each for _, ids in found for each in ids[1:]})
         for at, (query, *named) in found:

@@ -17,7 +17,8 @@ from stillhouse.core.errors import BadInput, require
 from stillhouse.core.redaction import remember
 from stillhouse.corpora.published.msmarco import text_files
 from stillhouse.corpora.reading import formats
-from stillhouse.corpora.reading.sentences import clean, cut, passages, split_sentences
+from stillhouse.corpora.reading.counting import Taking
+from stillhouse.corpora.reading.sentences import clean, cut, dedup_key, passages, split_sentences
 from stillhouse.corpora.tables import Rejected
 
 _REMOTE = ("s3://", "gs://", "file://")
@@ -42,7 +43,7 @@ class ReadOptions:
         min_words: Texts with fewer words are quarantined.
         max_words: Texts with more words are quarantined, unless ``longer`` says otherwise.
         deduplicate: Keep only the first of equal texts.
-        limit: Number of usable texts to read, before duplicates are dropped; None reads everything.
+        limit: Number of usable texts to take, see `counting`; None takes everything.
         encoding: Encoding of text files.
         longer: What happens to texts with more than ``max_words`` words: ``drop`` quarantines them, ``cut``
             keeps their first words, ``pack`` makes passages of consecutive sentences, each as long as fits.
@@ -90,12 +91,15 @@ class SourceFile:
     modified: int
 
 
-def read_texts(source: str, options: ReadOptions) -> Iterator[str | Rejected]:
-    """Read the texts of a corpus in order: files sorted by name, rows in the order of the file.
+def read_texts(
+    source: str, options: ReadOptions, taking: Taking[str | Rejected] | None = None
+) -> Iterator[str | Rejected]:
+    """Read the texts of a corpus: files sorted by name, rows in the order of the file unless some are drawn.
 
     Args:
         source: A file, folder, glob, ``s3://…``, ``gs://…`` or ``hf:name[:config][:split]``.
         options: How to read it.
+        taking: Counts the rows; None takes what the options say.
 
     Yields:
         Cleaned texts within the limits, and `Rejected` rows.
@@ -103,17 +107,25 @@ def read_texts(source: str, options: ReadOptions) -> Iterator[str | Rejected]:
     Raises:
         BadInput: If the source is missing, empty, unreadable or in another encoding, or lacks the column.
     """
-    usable = 0
+    yield from (taking or taking_of(source, options)).of(_all_texts(source, options), _key)
+
+
+def taking_of(source: str, options: ReadOptions) -> Taking[str | Rejected]:
+    """How many texts of a source the options take, before any is read."""
+    return Taking(options.limit, stream=hub_name(source) is not None, distinct=options.deduplicate)
+
+
+def _all_texts(source: str, options: ReadOptions) -> Iterator[str | Rejected]:
     for raw, running_text in _raw_texts(source, options):
         if isinstance(raw, Rejected):
             yield raw
             continue
         for text in _texts_of(raw, running_text, options) or [""]:
-            rejected = _outside(text, options)
-            yield rejected or text
-            usable += rejected is None
-            if usable == options.limit:
-                return
+            yield _outside(text, options) or text
+
+
+def _key(text: str | Rejected) -> bytes | None:
+    return None if isinstance(text, Rejected) else dedup_key(text)
 
 
 def list_files(source: str, kind: str = "corpus") -> tuple[Any, list[SourceFile]]:

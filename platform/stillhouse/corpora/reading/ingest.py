@@ -17,11 +17,13 @@ from stillhouse.corpora.reading.corpus import (
     list_files,
     read_texts,
     split_options,
+    taking_of,
 )
+from stillhouse.corpora.reading.counting import Taking
 from stillhouse.corpora.tables import QUARANTINE, Rejected, write_texts
 from stillhouse.values.data import Examples, Given, TextTable
 
-VERSION = 1
+VERSION = 2
 SMALL_BYTES = 50_000_000
 """Files of a corpus that are read in seconds."""
 _FEW_TEXTS = 50_000
@@ -50,18 +52,19 @@ def ingest(workspace: Workspace, source: str, options: ReadOptions, *, refresh: 
         if not refresh and (found := _remembered(workspace, note, label)) is not None:
             return found
         origin = {"source": source, "files": len(files), "options": canonical(options)}
-        texts = _counted(read_texts(source, options), Progress(f"reading {label}", "rows"))
+        taking = taking_of(source, options)
+        texts = _counted(read_texts(source, options, taking), Progress(f"reading {label}", "rows"))
         table = write_texts(workspace, label, texts, deduplicate=options.deduplicate, origin=origin)
         write_note(note, {"table": table.sha256, "label": label, **origin})
-        _report(workspace.path(table), label)
+        _report(workspace.path(table), label, taking)
     return table
 
 
 def quick_to_ingest(workspace: Workspace, source: str, options: ReadOptions) -> bool:
-    """Whether `ingest` takes seconds: the corpus has been read already, or little of it will be."""
-    if options.limit is not None and options.limit <= _FEW_TEXTS:
-        return True
+    """Whether `ingest` takes seconds: the corpus has been read already, or it is small."""
     files = _files(source)
+    if not files and 0 < (options.limit or 0) <= _FEW_TEXTS:
+        return True
     label, note = _noted(workspace, source, files, options)
     small = bool(files) and sum(file.size for file in files) <= SMALL_BYTES
     return small or _remembered(workspace, note, label) is not None
@@ -135,17 +138,22 @@ def _counted(texts: Iterator[str | Rejected], progress: Progress) -> Iterator[st
         yield text
 
 
-def _report(folder: Path, label: str) -> None:
-    """Print how many rows were read, kept and dropped."""
+def _report(folder: Path, label: str, taking: Taking[Any]) -> None:
+    """Print how many rows were read, taken, kept and dropped."""
     found = read_manifest(folder)
     aside = f"{found['quarantined']:,} set aside"
     if "not utf-8" in found["quarantine_reasons"]:
         aside += ", some of it not UTF-8: give --encoding if that is another encoding"
     where = f" (reasons in {folder / QUARANTINE})" if found["quarantined"] else ""
-    say(
-        f"  {label}: {found['input_rows']:,} rows read, {found['rows']:,} kept, "
-        f"{found['duplicates']:,} duplicates, {aside}{where}"
-    )
+    if taking.partial:
+        kept = taking.said(found["rows"])
+    else:
+        repeated = taking.read - taking.taken
+        kept = (
+            f"{found['input_rows'] + repeated:,} rows read, {found['rows']:,} kept, "
+            f"{found['duplicates'] + repeated:,} duplicates"
+        )
+    say(f"  {label}: {kept}, {aside}{where}")
 
 
 def _remembered(workspace: Workspace, note: Path, label: str) -> TextTable | None:

@@ -16,12 +16,13 @@ from stillhouse.core.errors import BadInput
 from stillhouse.core.types import ValueArray
 from stillhouse.corpora.published.msmarco import marco_pairs
 from stillhouse.corpora.reading.corpus import hub_name, list_files
+from stillhouse.corpora.reading.counting import Taking
 from stillhouse.corpora.reading.ingest import note_path, read_once
 from stillhouse.corpora.reading.sentences import clean
 from stillhouse.corpora.tables import write_rows, write_texts
 from stillhouse.values.data import Examples
 
-VERSION = 1
+VERSION = 2
 _NAMES = {
     "query": ("query", "anchor", "premise", "sentence1", "sent0", "question", "s1", "text"),
     "passage": ("passage", "positive", "hypothesis", "sentence2", "sent1", "answer", "document", "s2"),
@@ -35,7 +36,7 @@ Triple = tuple[str, str, tuple[str, ...]]
 
 
 def read_labelled(
-    workspace: Workspace, source: str, *, negatives: int = 0, limit: int = 0, refresh: bool = False
+    workspace: Workspace, source: str, *, negatives: int = 0, limit: int | None = None, refresh: bool = False
 ) -> Examples:
     """Read labelled text as examples, at the first call and again when a file or an option has changed.
 
@@ -49,7 +50,7 @@ def read_labelled(
             MS MARCO's folder, judgements or triples (`corpora.published.msmarco`).
         negatives: Number of hard negatives per row to take from the source (K); rows with fewer are dropped.
             0 takes none.
-        limit: Number of rows to keep; 0 keeps all.
+        limit: Number of rows to take, see `counting`; None takes all.
         refresh: Ignore the cache and read it again.
 
     Returns:
@@ -64,18 +65,23 @@ def read_labelled(
         files = [found for path in marco.files for found in list_files(str(path))[1]]
     else:
         files = [] if hub_name(source) else list_files(source)[1]
-    options = {"negatives": negatives, "limit": limit}
+    options = {"negatives": negatives, "limit": limit or 0}
     note = note_path(workspace, "labelled", {"version": VERSION, "source": source, "files": files, **options})
 
     def read() -> Examples:
-        rows = stream_rows(source, [file.path for file in files]) if marco is None else marco.rows()
-        triples, dropped = _kept(_triples(rows, source, negatives), negatives, limit)
+        taking = Taking[Any](limit, stream=hub_name(source) is not None)
+        if marco is None:
+            rows: Iterable[Mapping[str, Any]] = stream_rows(source, [file.path for file in files])
+        else:
+            rows = marco.rows(taking, negatives=negatives > 0)
+        found = _triples(rows, source, negatives)
+        triples, dropped = _kept(found, negatives, Taking(0) if marco and marco.texts else taking)
         if not triples:
             raise BadInput(
                 f"labelled text must have at least one usable row, but all {dropped} rows of {source} were "
                 f"dropped (negatives={negatives}). Check the columns, or lower --negatives."
             )
-        say(f"  {source}: {len(triples):,} labelled rows kept, {dropped:,} dropped")
+        say(f"  {source}: {taking.said(len(triples), 'labelled rows')}, {dropped:,} dropped")
         return write_triples(workspace, source, triples, given=bool(triples[0][2]))
 
     return read_once(workspace, note, read, refresh=refresh)
@@ -164,17 +170,18 @@ def _nli(rows: Iterable[Mapping[str, Any]], named: Mapping[str, Sequence[str]]) 
             yield (premise, right, (wrong[index % len(wrong)],)) if wrong else None
 
 
-def _kept(found: Iterable[Triple | None], negatives: int, limit: int) -> tuple[list[Triple], int]:
-    """Return the first distinct triples, and the number of rows dropped before the limit was reached."""
+def _kept(
+    found: Iterable[Triple | None], negatives: int, taking: Taking[Any]
+) -> tuple[list[Triple], int]:
+    """Return the distinct triples that are taken, and the number of rows dropped."""
+    used = (triple if triple is None or negatives else (*triple[:2], ()) for triple in found)
     kept: dict[Triple, None] = {}
     dropped = 0
-    for triple in found:
+    for triple in taking.of(used, lambda triple: None if triple is None else repr(triple).encode()):
         if triple is None:
             dropped += 1
-            continue
-        kept.setdefault(triple if negatives else (*triple[:2], ()))
-        if len(kept) == limit:
-            break
+        else:
+            kept.setdefault(triple)
     return list(kept), dropped
 
 

@@ -32,7 +32,7 @@ class ParallelCorpus:
         columns: Names of the two columns. A tab-separated file then needs a header; with None its first two
             columns are taken. For a data set, None takes english and non_english, or source and target; a
             nested column ``translation`` is read by language.
-        limit: Number of pairs to keep; None keeps all.
+        limit: Number of pairs to take, see `counting`; None takes all.
         encoding: Encoding of text files.
     """
 

@@ -15,7 +15,8 @@ other, so that a constant added to them changes nothing.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -27,13 +28,14 @@ from stillhouse.core.console import Progress, say
 from stillhouse.core.errors import BadInput
 from stillhouse.core.json_text import parse_json
 from stillhouse.corpora.reading.corpus import hub_name, list_files
+from stillhouse.corpora.reading.counting import Taking
 from stillhouse.corpora.reading.formats import open_text
 from stillhouse.corpora.reading.ingest import note_path, read_once
 from stillhouse.corpora.reading.labelled import stream_rows, write_triples
 from stillhouse.corpora.reading.sentences import clean
 from stillhouse.values.data import Examples
 
-VERSION = 1
+VERSION = 2
 SCORES = "scores"
 _QUERIES = ("query", "anchor", "question")
 _POSITIVES = ("positive", "passage", "document")
@@ -66,7 +68,7 @@ class ScoredRow:
 
 
 def read_scored(
-    workspace: Workspace, source: str, *, negatives: int = 0, limit: int = 0, refresh: bool = False
+    workspace: Workspace, source: str, *, negatives: int = 0, limit: int | None = None, refresh: bool = False
 ) -> Examples:
     """Read scored text as examples, at the first call and again when a file or an option has changed.
 
@@ -77,7 +79,7 @@ def read_scored(
         source: JSON lines, CSV, TSV or Parquet: a file, a folder or a glob; or ``hf:name[:config][:split]``.
         negatives: Number of hard negatives per example (K), the first ones; rows with fewer are left out and
             counted. 0 takes as many as the row with the fewest has.
-        limit: Number of examples to keep; 0 keeps all.
+        limit: Number of examples to take, see `counting`; None takes all.
         refresh: Ignore the cache and read it again.
 
     Returns:
@@ -90,20 +92,24 @@ def read_scored(
             row has enough negatives.
     """
     files = [] if hub_name(source) else list_files(source, "file of scores")[1]
-    options = {"negatives": negatives, "limit": limit}
+    options = {"negatives": negatives, "limit": limit or 0}
     note = note_path(workspace, "scored", {"version": VERSION, "source": source, "files": files, **options})
 
     def read() -> Examples:
-        rows = _all_rows(source, [file.path for file in files], limit if negatives == 0 else 0)
-        width = negatives or min(len(row.passages) for row in rows) - 1
-        kept = [row for row in rows if len(row.passages) > width][: limit or None]
+        taking = Taking[ScoredRow](limit, stream=hub_name(source) is not None, distinct=False)
+        rows_with = Counter[int]()
+        rows = _with_negatives(_all_rows(source, [file.path for file in files]), negatives, rows_with)
+        kept = list(taking.of(rows, lambda row: repr((row.query, row.passages)).encode()))
+        if not rows_with:
+            raise BadInput(f"scored text must not be empty, but {source} is.")
         if not kept:
-            most = max(len(row.passages) for row in rows) - 1
             raise BadInput(
-                f"scored text must have rows with {width} hard negatives, but those of {source} have at most "
-                f"{most}. Lower scores.negatives, or set it to 0."
+                f"scored text must have rows with {negatives} hard negatives, but those of {source} have at "
+                f"most {max(rows_with)}. Lower scores.negatives, or set it to 0."
             )
-        _say(source, rows, kept, width)
+        width = negatives or min(len(row.passages) for row in kept) - 1
+        shorter = sum(rows for number, rows in rows_with.items() if number < negatives)
+        _say(source, taking.said(len(kept), "scored rows"), kept, width, shorter)
         return write_triples(
             workspace,
             source,
@@ -253,25 +259,23 @@ def _number(name: str) -> tuple[int, str]:
     return (int(digits) if digits.isdigit() else 0), name
 
 
-def _all_rows(source: str, files: Sequence[str], most: int) -> list[ScoredRow]:
-    """Read the examples of a source, at least one.
+def _with_negatives(
+    rows: Iterable[ScoredRow], negatives: int, rows_with: Counter[int]
+) -> Iterator[ScoredRow]:
+    """Yield the examples with enough hard negatives; all are counted by the number of theirs."""
+    for row in rows:
+        rows_with[len(row.passages) - 1] += 1
+        if len(row.passages) > negatives:
+            yield row
 
-    Args:
-        source: For messages.
-        files: Its files; none for a data set on the hub.
-        most: Number of examples after which reading may end; 0 reads everything.
-    """
-    found: list[ScoredRow] = []
+
+def _all_rows(source: str, files: Sequence[str]) -> Iterator[ScoredRow]:
+    """Read the examples of a source."""
     progress = Progress("reading scored text", "rows")
     for number, (where, row) in enumerate(_located_rows(source, files), start=1):
-        found += parse_row(row, where)
+        yield from parse_row(row, where)
         if number % 1000 == 0:
             progress(number, None)
-        if most and len(found) >= most:
-            return found[:most]
-    if not found:
-        raise BadInput(f"scored text must not be empty, but {source} is.")
-    return found
 
 
 def _located_rows(source: str, files: Sequence[str]) -> Iterator[tuple[str, Row]]:
@@ -308,12 +312,11 @@ def _object(line: str, where: str) -> Row:
     return row
 
 
-def _say(source: str, rows: Sequence[ScoredRow], kept: Sequence[ScoredRow], width: int) -> None:
+def _say(source: str, taken: str, kept: Sequence[ScoredRow], width: int, shorter: int) -> None:
     """Print what was read, and how much of it is left out."""
-    shorter = sum(len(row.passages) <= width for row in rows)
     cut = sum(len(row.passages) - 1 - width for row in kept)
     say(
-        f"  {source}: {len(kept):,} scored rows with {width} hard negatives each"
+        f"  {source}: {taken}, {width} hard negatives each"
         + (f", {shorter:,} rows with fewer are left out" if shorter else "")
         + (f", {cut:,} further negatives are left out" if cut else "")
     )

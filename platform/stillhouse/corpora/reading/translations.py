@@ -20,6 +20,8 @@ from stillhouse.core.artifacts import Workspace, read_manifest
 from stillhouse.core.console import say
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.types import IntArray
+from stillhouse.corpora.reading.corpus import hub_name
+from stillhouse.corpora.reading.counting import Taking
 from stillhouse.corpora.reading.parallel import ParallelCorpus, read_parallel
 from stillhouse.corpora.reading.sentences import dedup_key
 from stillhouse.corpora.tables import Rejected, open_rows, open_texts, write_rows, write_texts
@@ -61,8 +63,9 @@ def write_parallel(
     examples = write_rows(workspace, tables, rows, label, {"parallel": notes})
     for note in notes:
         aside = ", ".join(f"{count:,} {reason}" for reason, count in note["set_aside"].items())
+        taken = note.get("taken", f"{note['read']:,} pairs read, {note['rows']:,} kept")
         say(
-            f"  {label} {note['language']}: {note['read']:,} pairs read, {note['rows']:,} kept, "
+            f"  {label} {note['language']}: {taken}, "
             f"{note['duplicates']:,} duplicates, set aside: {aside or 'none'}"
         )
     return examples
@@ -201,29 +204,30 @@ def _sentences(corpus: ParallelCorpus) -> Iterator[str]:
 def _take(
     corpus: ParallelCorpus, sides: Mapping[str, _Side], seen: set[tuple[int, int]], kept_back: set[bytes]
 ) -> dict[str, Any]:
-    read, duplicates, kept, reasons = 0, 0, 0, Counter[str]()
-    for pair in read_parallel(corpus):
-        read += 1
-        if isinstance(pair, Rejected):
-            reasons[pair.reason] += 1
-            continue
-        if kept_back and not kept_back.isdisjoint(map(dedup_key, pair)):
-            reasons["held out"] += 1
-            continue
+    kept, reasons = 0, Counter[str]()
+
+    def usable() -> Iterator[tuple[str, str]]:
+        for pair in read_parallel(corpus):
+            if isinstance(pair, Rejected):
+                reasons[pair.reason] += 1
+            elif kept_back and not kept_back.isdisjoint(map(dedup_key, pair)):
+                reasons["held out"] += 1
+            else:
+                yield pair
+
+    taking = Taking[tuple[str, str]](corpus.limit, stream=hub_name(corpus.source) is not None)
+    for pair in taking.of(usable(), lambda pair: "\t".join(pair).encode()):
         rows = sides["source"].place(pair[0]), sides["target"].place(pair[1])
-        if rows in seen:
-            duplicates += 1
-            continue
-        seen.add(rows)
-        for side, row in zip(sides.values(), rows, strict=True):
-            side.rows.append(row)
-        kept += 1
-        if kept == corpus.limit:
-            break
+        if rows not in seen:
+            seen.add(rows)
+            kept += 1
+            for side, row in zip(sides.values(), rows, strict=True):
+                side.rows.append(row)
     counts = {
         "rows": kept,
-        "read": read,
-        "duplicates": duplicates,
+        "read": taking.read + reasons.total(),
+        "duplicates": (taking.taken if taking.partial else taking.read) - kept,
         "set_aside": dict(sorted(reasons.items())),
+        **({"taken": taking.said(kept, "pairs")} if taking.partial else {}),
     }
     return {"language": corpus.language, "source": corpus.source, "target": corpus.target, **counts}

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from stillhouse.core.errors import require
 from stillhouse.core.roles import DOCUMENT, QUERY
-from stillhouse.experiments.data_kind import DataKind
+from stillhouse.experiments.data_kind import DataKind, check_count
 from stillhouse.values.data import AllRows, Examples, Mined, Store, TextTable, sample
 from stillhouse.values.mining import Mining
 from stillhouse.values.setting import PairData
@@ -25,7 +25,7 @@ class Pairs(DataKind[PairData]):
             and passage, and negatives or NLI labels; or MS MARCO's own folder, qrels.train.tsv or triples.
             Empty takes the pairs of ``pydocs`` where that is the
             corpus.
-        count: Number of pairs; 0 takes none of ``pydocs``, or all of ``path``.
+        count: Number of pairs; default: all of a file, 2,048 of ``pydocs``.
         negatives: Number of hard negatives per pair (K): those that come with it, otherwise mined. Where it
             is not given, a pair keeps one of those that come with it, and ``mined`` says how many are
             mined.
@@ -41,7 +41,7 @@ class Pairs(DataKind[PairData]):
     remedy = "Give it with --labelled, and a budget with --finetune-budget; pydocs brings its own pairs."
     counts_as = "labels"
     path: str = ""
-    count: int = 2048
+    count: int | None = None
     negatives: int | None = None
     mined: int | None = None
     mining: Mining = field(default_factory=Mining)
@@ -49,7 +49,7 @@ class Pairs(DataKind[PairData]):
 
     def __post_init__(self) -> None:
         """Check the ranges, and that the rule of mining leaves enough negatives."""
-        require(self.count >= 0, "pairs.count >= 0", count=self.count)
+        check_count("pairs.count", self.count)
         for name in ("negatives", "mined"):
             given = getattr(self, name)
             require(given is None or given >= 0, f"pairs.{name} >= 0", **{name: given})
@@ -71,7 +71,7 @@ class Pairs(DataKind[PairData]):
 
     def present(self, experiment: "Experiment") -> bool:
         """Whether a stage reads them, and there are any."""
-        return self._wanted(experiment) and bool(self.path or (experiment.uses_pydocs and self.count))
+        return self._wanted(experiment) and bool(self.path or experiment.uses_pydocs)
 
     def _wanted(self, experiment: "Experiment") -> bool:
         return self.distilled or experiment.budget.finetune != 0
@@ -127,5 +127,4 @@ class Pairs(DataKind[PairData]):
                 workspace, self.path, negatives=self.number_given, limit=self.count, refresh=context.refresh
             )
         experiment = context.experiment
-        any_of_pydocs = self.count and self._wanted(experiment) and experiment.uses_pydocs
-        return context.pydocs().pairs if any_of_pydocs else None
+        return context.pydocs().pairs if self._wanted(experiment) and experiment.uses_pydocs else None

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from stillhouse.core.errors import require
-from stillhouse.experiments.data_kind import DataKind
+from stillhouse.experiments.data_kind import DataKind, check_count
 from stillhouse.experiments.kinds.sentences import Sentences, summary_of_sentences
 from stillhouse.values.data import AllRows, Examples, Store, TextTable, sample
 from stillhouse.values.setting import ParallelData, SentenceData
@@ -23,7 +23,7 @@ class Parallel(DataKind[ParallelData]):
             folder with ``*.en`` beside ``*.LANGUAGE``, or ``hf:``.
         contrast: Corpora of the contrastive stage, in the same form, from among ``corpora`` or others; empty
             takes ``corpora``.
-        count: Pairs per language; 0 takes all.
+        count: Pairs per language.
         held_out: Pairs held out to measure translation accuracy, for dev and for test each.
     """
 
@@ -35,12 +35,12 @@ class Parallel(DataKind[ParallelData]):
     provides = (Sentences,)
     corpora: str = ""
     contrast: str = ""
-    count: int = 0
+    count: int | None = None
     held_out: int = 1000
 
     def __post_init__(self) -> None:
         """Check the ranges."""
-        require(self.count >= 0, "parallel.count >= 0", count=self.count)
+        check_count("parallel.count", self.count)
         require(self.held_out > 0, "parallel.held_out > 0", held_out=self.held_out)
 
     def selects(self) -> tuple[str, ...]:
@@ -80,6 +80,7 @@ class Parallel(DataKind[ParallelData]):
 
     def prepare(self, context: "Preparation") -> ParallelData:
         """Read the pairs; the teacher embeds the sources, which also serve as sentences."""
+        from stillhouse.corpora.splits import say_split
         from stillhouse.experiments.parallel_text import measure_translations, read_parallel_data
 
         data = read_parallel_data(
@@ -90,6 +91,7 @@ class Parallel(DataKind[ParallelData]):
             held_out=self.held_out,
             refresh=context.refresh,
         )
+        say_split("pairs", [context.row_count(part) for part in (data.train, data.dev, data.test)])
         store = context.trained_on(data.train.columns["source"])
         measure_translations(context, data.dev, data.test)
         context.provide(Sentences, SentenceData(store, rows=context.rows(store.texts)))

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stillhouse.core.errors import require
-from stillhouse.experiments.data_kind import DataKind
+from stillhouse.experiments.data_kind import DataKind, check_count
 from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.values.data import Model
 from stillhouse.values.setting import PairData, ScoreData
@@ -22,7 +22,7 @@ class Scores(DataKind[ScoreData]):
         path: Files with queries, passages, hard negatives and their scores, as sentence-transformers,
             FlagEmbedding or Tevatron write them: JSON lines, CSV, TSV or Parquet, or ``hf:``. They are
             trained on instead of the experiment's pairs.
-        count: Number of rows of ``path``; 0 takes all.
+        count: Number of rows of ``path``.
         negatives: Number of hard negatives per row of ``path`` (K), the first ones; rows with fewer are left
             out. 0 takes as many as the row with the fewest has.
         cross_encoder: Name or path of a published cross-encoder with one label, which scores the experiment's
@@ -35,14 +35,14 @@ class Scores(DataKind[ScoreData]):
     remedy = "Give --set scores.path=FILE, or --set scores.cross_encoder=NAME."
     provides = (Pairs,)
     path: str = ""
-    count: int = 0
+    count: int | None = None
     negatives: int = 0
     cross_encoder: str = ""
 
     def __post_init__(self) -> None:
         """Check the ranges, and that scores come from one place."""
-        for name in ("count", "negatives"):
-            require(getattr(self, name) >= 0, f"scores.{name} >= 0", **{name: getattr(self, name)})
+        check_count("scores.count", self.count)
+        require(self.negatives >= 0, "scores.negatives >= 0", negatives=self.negatives)
         require(
             not (self.path and self.cross_encoder),
             "scores must be read from files or given by a cross-encoder",

@@ -1,12 +1,13 @@
 """Unlabelled sentences: what a student is distilled on."""
 
 from dataclasses import dataclass, field, fields, replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from stillhouse.core.errors import require
 from stillhouse.core.roles import ROLES
 from stillhouse.experiments.augmentation import Augmentation
-from stillhouse.experiments.data_kind import DataKind
+from stillhouse.experiments.data_kind import PYDOCS_SENTENCES, DataKind, check_count, of_pydocs
 from stillhouse.experiments.kinds.collection import SearchCollection
 from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.experiments.source import PYDOCS, Source, read_options
@@ -34,7 +35,7 @@ class Sentences(DataKind[SentenceData]):
             ``pack`` makes passages of consecutive sentences, each as long as fits.
         deduplicate: Whether only the first of equal texts is kept.
         encoding: Encoding of the corpus, where it is plain text.
-        count: Number of sentences; 0 takes all.
+        count: Number of sentences; default: all of a corpus, 20,480 of ``pydocs``.
         held_out: Sentences held out to measure agreement with the teacher, for dev and for test each.
         augmentation: Copies that are added to the sentences.
         role: What the sentences are to teacher and student: ``query``, ``document``, or empty for plain
@@ -58,7 +59,7 @@ class Sentences(DataKind[SentenceData]):
     longer: str = "drop"
     deduplicate: bool = True
     encoding: str = "utf-8"
-    count: int = 20480
+    count: int | None = None
     held_out: int = 1000
     augmentation: Augmentation = field(default_factory=Augmentation)
     role: str = ""
@@ -67,7 +68,7 @@ class Sentences(DataKind[SentenceData]):
     def __post_init__(self) -> None:
         """Check the ranges."""
         require(self.role in ("", *ROLES), f"sentences.role in {ROLES} or empty", role=self.role)
-        require(self.count >= 0, "sentences.count >= 0", count=self.count)
+        check_count("sentences.count", self.count)
         require(self.held_out > 0, "sentences.held_out > 0", held_out=self.held_out)
         if self.sources:
             self._check_sources()
@@ -93,7 +94,7 @@ class Sentences(DataKind[SentenceData]):
             **changed,
         )
         require(
-            self.count > 0,
+            bool(self.count),
             "several sources must have shares of a number of texts",
             remedy="Give sentences.count (--sentences).",
             count=self.count,
@@ -111,6 +112,11 @@ class Sentences(DataKind[SentenceData]):
         """The corpora that texts are taken from."""
         shared = (source.corpus for source in self.sources if source.share)
         return tuple(shared) if self.sources else (self.corpus,)
+
+    @property
+    def stated_rows(self) -> int:
+        """Number of texts that are taken; 0 for all there are."""
+        return of_pydocs(self.count, PYDOCS_SENTENCES if self.corpora == (PYDOCS,) else 0)
 
     @property
     def roles(self) -> tuple[str, ...]:
@@ -223,8 +229,8 @@ class Sentences(DataKind[SentenceData]):
         first = self._parts[0]
         if first.corpus == PYDOCS:
             return glimpse(installed_packages(), count)
-        few = replace(first.read_options(), limit=count)
-        return list(dict.fromkeys(text for text in read_texts(first.corpus, few) if isinstance(text, str)))
+        texts = read_texts(first.corpus, replace(first.read_options(), limit=None))
+        return list(dict.fromkeys(islice((text for text in texts if isinstance(text, str)), count)))
 
     def summary(self, facts: dict[str, Any]) -> str:
         """How many sentences of which corpus the teacher has embedded."""

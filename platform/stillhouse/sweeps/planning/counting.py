@@ -144,37 +144,34 @@ def _times(prepared: Prepared, workspace: Workspace, source: Sentences, wanted: 
     read = sum(len(open_texts(workspace, table)) for table in main)
     # A split sets apart a fifth at most for either.
     apart = min(2 * source.held_out, read * 2 // 3)
-    return (wanted * (read + apart) - apart) / read
+    total = wanted * (read + apart)
+    return ((min(total, source.count) if source.count else total) - apart) / read
 
 
 def _smaller(source: Sentences, folder: Path) -> tuple[dict[str, Any], float]:
     """What makes a large corpus small, and how many times as many texts it has."""
-    if source.count:
-        few = min(SAMPLE, source.count)
-        return {"sentences.count": few}, source.count / few
-    remedy = "Give --sentences N."
     corpus = source.corpus
-    require(
-        hub_name(corpus) is None and "://" not in corpus,
-        "the number of texts must be known to plan with this corpus",
-        corpus=corpus,
-        remedy=remedy,
-    )
-    files = list_files(corpus)[1]
-    largest = Path(max(files, key=lambda file: file.size).path)
-    packed = largest.suffix in (".gz", ".parquet")
-    require(
-        not packed,
-        "the number of texts must be known to plan with compressed files",
-        file=largest.name,
-        remedy=remedy,
-    )
+    stream = hub_name(corpus) is not None or "://" in corpus
+    files = [] if stream or source.sources else list_files(corpus)[1]
+    largest = Path(max(files, key=lambda file: file.size).path) if files else None
+    if largest is None or largest.suffix in (".gz", ".parquet"):
+        require(
+            bool(source.count),
+            "the number of texts must be known to plan with this corpus"
+            if largest is None
+            else "the number of texts must be known to plan with compressed files",
+            remedy="Give --sentences N.",
+            **({"corpus": corpus} if largest is None else {"file": largest.name}),
+        )
+        few = min(SAMPLE, source.count or 0)
+        return {"sentences.count": few}, (source.count or 0) / few
     with largest.open("rb") as file:
         head = file.read(_HEAD_BYTES)
     head = head[: head.rfind(b"\n") + 1] or head
     place = folder / largest.name
     place.write_bytes(head)
-    return {"sentences.corpus": str(place)}, sum(file.size for file in files) / len(head)
+    times = sum(file.size for file in files) / len(head)
+    return {"sentences.corpus": str(place), "sentences.count": None}, times
 
 
 def tables_to_embed(known: Counted, workspace: Workspace) -> list[tuple[Store, TableWork]]:

@@ -1,0 +1,138 @@
+"""How many rows of a source are taken: one rule for every kind of data and every form of file.
+
+Without a number (None or 0) everything is read. A number N takes N distinct rows of the whole source, those
+with the smallest hashes, whatever the order of its files; a larger number adds rows to those of a smaller one.
+Of a stream (``hf:``), whose end may be far away, it takes the first N. ``pydocs`` alone has sizes of its own.
+"""
+
+import pickle
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from hashlib import blake2b
+from typing import Generic, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+T = TypeVar("T")
+_IN_MEMORY = 1 << 26
+_SPARE = 1024
+
+
+class Taking(Generic[T]):
+    """The rows of one source that its count takes, and what there is to say of the others.
+
+    Args:
+        count: Number of rows; None or 0 takes all.
+        stream: Whether the source is a stream, of which the first rows are taken.
+        distinct: Whether equal rows count once.
+        by_hash: Whether rows are in the order of their hashes even where none is left out.
+
+    Attributes:
+        read: Number of rows that have been read.
+        taken: Number of rows that have been passed on.
+        partial: Whether rows were left out because of the count.
+    """
+
+    def __init__(
+        self, count: int | None, *, stream: bool = False, distinct: bool = True, by_hash: bool = False
+    ) -> None:
+        self.count, self.stream, self.distinct, self.by_hash = count or 0, stream, distinct, by_hash
+        self.read, self.taken, self.partial = 0, 0, False
+
+    def of(self, rows: Iterable[T], key: Callable[[T], bytes | None]) -> Iterator[T]:
+        """Yield the rows that are taken: the one with the smallest hash first where some are left out.
+
+        Args:
+            rows: The rows; of a stream no more are read than are needed.
+            key: What tells rows apart; rows without a key are passed on, and do not count.
+        """
+        drawn = _Drawn[T](self.count, self.distinct) if self.count and not self.stream else None
+        seen: set[bytes] = set()
+        for row in rows:
+            given = key(row)
+            if given is None:
+                yield row
+                continue
+            self.read += 1
+            if drawn is not None:
+                drawn.add(row, _hash(given))
+                continue
+            self.taken += 1
+            yield row
+            if self.count:
+                seen.add(_hash(given) if self.distinct else b"%d" % self.read)
+                if len(seen) == self.count:
+                    self.partial = True
+                    return
+        if drawn is not None:
+            for self.taken, row in enumerate(drawn.rows(self.by_hash), start=1):
+                yield row
+            self.partial = drawn.left_out
+
+    def said(self, kept: int, what: str = "rows") -> str:
+        """How many rows are kept, and of how many.
+
+        Args:
+            kept: Number of rows that are kept.
+            what: The rows in a word or two.
+        """
+        if not self.partial:
+            return f"{kept:,} {what} kept"
+        if self.stream:
+            return f"{kept:,} {what} kept, the first of the stream (the rest was not read)"
+        return f"{kept:,} of {self.read:,} {what}, drawn by hash"
+
+
+class _Drawn(Generic[T]):
+    """The rows with the smallest hashes so far. The rows lie in a file, memory holds 16 bytes for each."""
+
+    def __init__(self, count: int, distinct: bool) -> None:
+        self._count, self._distinct = count, distinct
+        self._file = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY)
+        self._highest = b"\xff" * 8
+        self.left_out = False
+        self._hashes = bytearray()
+        self._starts: list[int] = []
+
+    def add(self, row: T, hashed: bytes) -> None:
+        """Keep a row unless so many have smaller hashes."""
+        if hashed > self._highest:
+            self.left_out = True
+            return
+        self._hashes += hashed
+        self._starts.append(self._file.tell())
+        pickle.dump(row, self._file)
+        if len(self._starts) >= 2 * self._count + _SPARE:
+            self._prune()
+
+    def rows(self, by_hash: bool) -> Iterator[T]:
+        """The rows, the one with the smallest hash first; else in their own order where none was left out."""
+        self._prune()
+        for start in self._starts if by_hash or self.left_out else sorted(self._starts):
+            self._file.seek(start)
+            yield pickle.load(self._file)
+        self._file.close()
+
+    def _prune(self) -> None:
+        """Forget all but the rows with the smallest hashes; of equal ones the first stays."""
+        hash_N: npt.NDArray[np.uint64] = np.frombuffer(bytes(self._hashes), ">u8").astype(np.uint64)
+        order = np.argsort(hash_N, kind="stable")
+        if self._distinct:
+            order = np.unique(hash_N, return_index=True)[1]
+        self.left_out |= len(order) > self._count
+        order = order[: self._count]
+        self._starts = [self._starts[at] for at in order]
+        self._hashes = bytearray(hash_N[order].astype(">u8").tobytes())
+        if len(order) == self._count:
+            self._highest = bytes(self._hashes[-8:])
+
+
+def smallest(texts: Iterable[str], count: int) -> list[int]:
+    """Places of the texts with the smallest hashes, so many of them, in their own order."""
+    order = sorted((_hash(text.encode()), at) for at, text in enumerate(texts))
+    return sorted(at for _, at in order[:count])
+
+
+def _hash(key: bytes) -> bytes:
+    return blake2b(key, digest_size=8).digest()

@@ -166,6 +166,31 @@ def test_older_file_formats(tmp_path: Path) -> None:
     assert {each.name for each in find_collections(str(tmp_path), final=True)} == {"cran", "cacm"}
 
 
+def test_queries_of_the_other_split_are_not_without_a_passage(tmp_path: Path) -> None:
+    folder = write_beir(tmp_path / "toy")
+    (folder / "qrels/test.tsv").write_text("query-id\tcorpus-id\tscore\nq10\td1\t1\n")
+    collection = open_collection(folder, final=False)
+    assert collection is not None and collection.notes == ()
+    (folder / "qrels/test.tsv").write_text("query-id\tcorpus-id\tscore\nq10\td1\t0\nq9\td1\t1\n")
+    collection = open_collection(folder, final=False)
+    assert collection is not None
+    assert collection.notes == ("1 queries of toy have no relevant passage: left out",)
+
+
+def test_collections_are_chosen_by_name_and_two_of_one_name_are_refused(tmp_path: Path) -> None:
+    one, two = (write_beir(tmp_path / "retrieval" / name) for name in ("toy", "big"))
+    (two / "corpus.jsonl").write_text("{")
+    found = find_collections(str(tmp_path), final=False, only=["toy"])
+    assert [each.files[0].parent for each in found] == [one], "others are not read"
+    with pytest.raises(BadInput, match="no collection 'tov' with dev or train .*Did you mean toy"):
+        find_collections(str(tmp_path), final=False, only=["tov"])
+    with pytest.raises(BadInput, match="no collection 'toy' with test judgements"):
+        find_collections(str(tmp_path), final=True, only=["toy"])
+    other = write_beir(tmp_path / "beir/toy")
+    with pytest.raises(BadInput, match=f"{one} and {other} have the same"):
+        find_collections(str(tmp_path), final=False, only=["toy"])
+
+
 @pytest.mark.parametrize(
     ("file", "text", "message"),
     [

@@ -10,14 +10,14 @@ A passage is title + " " + text. Empty passages cannot be found, so they are lef
 
 import csv
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from stillhouse.core.errors import BadInput
+from stillhouse.core.errors import BadInput, nearest
 from stillhouse.core.json_text import parse_json
 from stillhouse.corpora.published.smart_format import read_sentences, read_smart, read_tagged
 
@@ -89,20 +89,38 @@ class JudgedCollection:
     files: tuple[Path, ...]
 
 
-def find_collections(root: str, *, final: bool) -> list[JudgedCollection]:
-    """Find every collection under a data root; of collections with splits dev (or train), or test if final.
+def find_collections(root: str, *, final: bool, only: Sequence[str] = ()) -> list[JudgedCollection]:
+    """Find the collections under a data root; of collections with splits dev (or train), or test if final.
+
+    Args:
+        root: The data root.
+        final: Whether the test splits are opened.
+        only: Names of folders; no others are read. Without any, all are.
 
     Raises:
-        BadInput: If a file is malformed, such as a repeated id or a judgement of an unknown id; the message
-            names the line.
+        BadInput: If a file is malformed, such as a repeated id or a judgement of an unknown id (the message
+            names the line); if a name is unknown, or two folders have one name.
     """
-    found: dict[str, JudgedCollection] = {}
+    folders: dict[str, Path] = {}
     for place in (Path(root) / each for each in PLACES):
         for folder in sorted(path for path in [place, *place.glob("*")] if path.is_dir()):
-            collection = open_collection(folder, final=final)
-            if collection is not None:
-                found.setdefault(collection.name, collection)
-    return list(found.values())
+            layout = layout_of(folder)
+            if layout is None or _split_of(layout, final=final) is None:
+                continue
+            first = folders.setdefault(folder.name, folder)
+            if first.resolve() != folder.resolve() and (not only or folder.name in only):
+                raise BadInput(
+                    f"each collection must have a name of its own, but {first} and {folder} have the same. "
+                    "Rename one of the folders."
+                )
+    for name in only:
+        if name not in folders:
+            split = "test" if final else "dev or train"
+            raise BadInput(
+                f"no collection {name!r} with {split} judgements under {root}. {nearest(name, list(folders))}"
+            )
+    opened = (open_collection(folders[name], final=final) for name in only or folders)
+    return [collection for collection in opened if collection is not None]
 
 
 def open_collection(folder: Path, *, final: bool) -> JudgedCollection | None:
@@ -110,9 +128,14 @@ def open_collection(folder: Path, *, final: bool) -> JudgedCollection | None:
     layout = layout_of(folder)
     if layout is None:
         return None
-    names = ("test", "all") if final else (MARCO_SPLIT, "dev", "train", "all")
-    split = next((name for name in names if name in layout.splits), None)
+    split = _split_of(layout, final=final)
     return None if split is None else open_split(layout, *layout.splits[split])
+
+
+def _split_of(layout: Layout, *, final: bool) -> str | None:
+    """The split that is measured; None where the collection has none of this kind."""
+    names = ("test", "all") if final else (MARCO_SPLIT, "dev", "train", "all")
+    return next((name for name in names if name in layout.splits), None)
 
 
 def layout_of(folder: Path) -> Layout | None:
@@ -223,9 +246,17 @@ def read_judged(layout: Layout, judgements: Path, topics: Path) -> JudgedQueries
     blank = next((query for query, text in queries.items() if not text), None)
     if blank is not None:
         raise BadInput(f"a judged query must have a text, but the query {blank} of {topics} has none.")
-    if len(queries) < len(texts):
-        notes.append(f"{len(texts) - len(queries)} queries of {name} have no relevant passage: left out")
+    alone = len(set(texts) - set(queries) - _queries_of_others(layout, judgements, topics))
+    if alone:
+        notes.append(f"{alone} queries of {name} have no relevant passage: left out")
     return JudgedQueries(queries, qrels, lines, tuple(notes))
+
+
+def _queries_of_others(layout: Layout, judgements: Path, topics: Path) -> set[str]:
+    """The queries with a relevant passage in other splits of the same file of queries."""
+    others = {each for each, queries in layout.splits.values() if queries == topics} - {judgements}
+    lines = (line for path in others if path.is_file() for line in _judgements(path))
+    return {query for _, query, _, gain in lines if gain > 0}
 
 
 def _known(

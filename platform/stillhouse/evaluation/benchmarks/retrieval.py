@@ -44,6 +44,7 @@ FLAGS = {
         "metavar": "FILE",
         "help": "measure this run, in TREC form, instead of a model",
     },
+    "only": {"metavar": "NAME[,NAME]", "help": "measure these collections alone, by their folders' names"},
     "search_shards": {
         "type": "int",
         "default": 1,
@@ -103,7 +104,8 @@ def _on_disk(options: Options) -> OnDisk | None:
 
 def prepare(root: str, options: Options) -> Benchmark:
     """Find the collections, and with ``from_run`` the runs to measure instead of a model."""
-    collections = find_collections(root, final=options.final)
+    only = list(dict.fromkeys(filter(None, (options.flag("only") or "").split(","))))
+    collections = find_collections(root, final=options.final, only=only)
     if not collections:
         judgements = "test" if options.final else "dev or train"
         raise BadInput(

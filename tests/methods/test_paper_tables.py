@@ -75,6 +75,7 @@ def test_the_small_scale_names_only_models_and_budgets_of_a_small_machine(path: 
         assert checkpoint == "", run.name
         assert 0 < experiment.budget.distil <= 8192, run.name
         assert experiment.budget.finetune <= 2048, run.name
+    assert "\n# Small, a smoke test" in path.read_text(encoding="utf-8"), "its figures compare nothing"
 
 
 def test_every_file_has_a_row_in_the_documentation_and_names_its_table() -> None:

@@ -30,7 +30,39 @@ def test_one_student_is_trained_without_a_refit_which_is_said(
     corpus.write_text("\n".join(f"sentence number {row}" for row in range(300)))
     (run,) = chosen_runs(None, method="mse")
     plain = training_of(run, of_a_sweep(tiny_model, corpus, {}))
-    assert not capsys.readouterr().out
+    assert "refit" not in capsys.readouterr().out
     training = training_of(run, of_a_sweep(tiny_model, corpus, refit))
     assert training == plain and not training.experiment.budget.refit.asked_for
     assert "budget.refit is for the best trials of `stillhouse sweep`" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("changes", "values", "preset", "sizes"),
+    [
+        ({}, {}, "", (32, 16)),
+        ({"budget.distil": 512 * 200}, {}, "", (512, 16)),
+        ({"budget.distil": 512 * 200 - 1}, {}, "", (256, 16)),
+        ({}, {"batch_size": 256}, "", (256, 16)),
+        ({}, {}, "paper", (512, 128)),
+        ({"budget.accumulate": 16}, {}, "", (32, 16)),
+        ({"budget.finetune": 0}, {}, "", (32, 128)),
+    ],
+)
+def test_a_batch_that_nobody_chose_shrinks_until_there_are_steps(
+    changes: Mapping[str, Any],
+    values: Mapping[str, Any],
+    preset: str,
+    sizes: tuple[int, int],
+    tiny_model: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "texts.txt").write_text("\n".join(f"sentence number {row}" for row in range(300)))
+    (tmp_path / "pairs.jsonl").write_text('{"query": "a", "passage": "b"}\n')
+    fields = {"pairs.path": str(tmp_path / "pairs.jsonl"), "budget.distil": 7680, "budget.finetune": 768}
+    experiment = changed(of_a_sweep(tiny_model, tmp_path / "texts.txt", {}), {**fields, **changes})
+    (run,) = chosen_runs(None, method="mse", preset=preset)
+    hp = training_of(run, experiment, values=values).hp
+    assert (hp.batch_size, hp.finetune_batch_size) == sizes
+    said = f"batch_size is {hp.batch_size} instead of 512" in capsys.readouterr().out
+    assert said == (hp.batch_size not in (512, values.get("batch_size")))

@@ -27,6 +27,7 @@ class Run:
         preset: Name of the method's preset.
         values: Hyper-parameters that differ from the preset.
         experiment: Fields of the experiment, nested.
+        chosen: Whether somebody chose the preset; its batches are then kept, however short the stages are.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Run:
     preset: str = "paper"
     values: Mapping[str, Any] = field(default_factory=dict)
     experiment: Mapping[str, Any] = field(default_factory=dict)
+    chosen: bool = False
 
 
 @dataclass(frozen=True)
@@ -239,7 +241,8 @@ def _run(name: str, layers: list[Mapping[Any, Any]], file: str, data_root: str) 
     require(isinstance(method, str), "`method` must name a method", file=file, key="method", method=method)
     require(isinstance(preset, str), "`preset` must name a preset", file=file, key="preset", preset=preset)
     values = mapping_at(content, "values", file)
-    return Run(name, str(method), str(preset), values, _with_data(_fields(content, file), data_root, file))
+    fields = _with_data(_fields(content, file), data_root, file)
+    return Run(name, str(method), str(preset), values, fields, chosen="preset" in content)
 
 
 def _fields(content: Mapping[Any, Any], file: str) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from stillhouse.cluster.resources import Need
 from stillhouse.core.artifacts import Workspace
-from stillhouse.core.console import warn
+from stillhouse.core.console import say, warn
 from stillhouse.core.errors import BadInput, require
 from stillhouse.corpora.tables import count_rows
 from stillhouse.experiments.budget import Budget
@@ -43,6 +43,8 @@ from stillhouse.values.stage import Stage
 _DEFAULT_TRIALS = 8
 FEW_STEPS = 200
 """Optimiser steps below which a user is told that a stage is short."""
+_LEAST_BATCH = 16
+"""No batch that nobody asked for is smaller, unless its preset's is."""
 
 
 def fixed_values(method: Method, given: Mapping[str, Any], source: str) -> dict[str, Any]:
@@ -231,6 +233,41 @@ def warn_of_few_steps(method: Method, hp: Any, setting: Setting) -> None:
             f"note: fewer than {FEW_STEPS} optimiser steps, after which a student has hardly changed: "
             f"{', '.join(short)}. The flags raise them."
         )
+
+
+def with_steps(
+    method: Method, hp: Any, experiment: Experiment, teacher: Teacher, given: Mapping[str, Any]
+) -> Any:
+    """Halve the batches that nobody chose until their stages have enough optimiser steps, and say so.
+
+    Args:
+        method: What plans.
+        hp: Its hyper-parameters, which have been checked.
+        experiment: The budgets.
+        teacher: The experiment's teacher.
+        given: The hyper-parameters that were chosen, by name.
+
+    Returns:
+        The hyper-parameters to train with.
+    """
+    budget = experiment.budget
+    setting = _as_long_as_stated(experiment.sketch(teacher), budget)
+    names = [field.name for field in dataclasses.fields(hp) if field.name.endswith("batch_size")]
+    for name in () if budget.batch_tokens else [name for name in names if name not in given]:
+        size = before = getattr(hp, name)
+        while size >= 2 * _LEAST_BATCH and size % (2 * budget.accumulate) == 0:
+            halved = dataclasses.replace(hp, **{name: size // 2})
+            plans = [list(method.plan(each, setting).chain()) for each in (hp, halved)]
+            changed = [old for old, new in zip(*plans, strict=True) if old.batch_size != new.batch_size]
+            if not changed or min(stage.steps for stage in changed) >= FEW_STEPS:
+                break
+            hp, size = halved, size // 2
+        if size != before:
+            say(
+                f"{name} is {size} instead of {before}, since {changed[0].budget:,} examples give few "
+                f"optimiser steps (--set {name}={before} keeps it)"
+            )
+    return hp
 
 
 def check_plans(

@@ -13,7 +13,7 @@ from stillhouse.experiments.fields import changed, experiment_of, merged, opts_o
 from stillhouse.experiments.teacher_weights import weighted_experiment, without_weights
 from stillhouse.methods import Method, hyper_parameters, load_method, with_defaults
 from stillhouse.search.experiment_file import Run, load_base, load_runs, variants_named
-from stillhouse.sweeps.checks import check_plans, fixed_values
+from stillhouse.sweeps.checks import check_plans, fixed_values, with_steps
 from stillhouse.values.data import Teacher
 
 
@@ -66,7 +66,10 @@ def training_of(
     whole = _trained_once(with_defaults(method, weighted_experiment(experiment, chosen)))
     least = changed(whole, {"budget.fraction": fraction}) if fraction else whole
     teacher = check_plans(method, least, [without_weights(chosen)], run.preset)
-    return Training(run.name, method, hyper_parameters(method, chosen, run.preset), whole, teacher)
+    hp = hyper_parameters(method, chosen, run.preset)
+    if not run.chosen:
+        hp = with_steps(method, hp, least, teacher, chosen)
+    return Training(run.name, method, hp, whole, teacher)
 
 
 def _trained_once(experiment: Experiment) -> Experiment:
@@ -166,13 +169,13 @@ def only_one(runs: Sequence[Run], file: Path | str) -> Run:
 def _without_file(method: str, preset: str, command: str, flag: str) -> Run:
     remedy = f"Such as `stillhouse {command} ibkd`, or give {flag}."
     require(bool(method), "a method must be named", remedy=remedy)
-    return Run("", method, preset or "paper")
+    return Run("", method, preset or "paper", chosen=bool(preset))
 
 
 def _named(run: Run, method: str, preset: str) -> Run:
     if method not in ("", run.method):
         run = replace(run, method=method, preset="paper", values={})
-    return replace(run, preset=preset or run.preset)
+    return replace(run, preset=preset or run.preset, chosen=run.chosen or bool(preset))
 
 
 def refuse_without_file(**given: str) -> None:

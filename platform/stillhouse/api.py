@@ -16,6 +16,7 @@ from stillhouse.core.devices import require_device, resolve_device
 from stillhouse.core.remotes import default_remote
 from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
+from stillhouse.experiments.memory import in_files
 from stillhouse.sweeps.session import opened_workspace, session
 from stillhouse.training.where import Where, threads_alone
 
@@ -70,7 +71,7 @@ def embed(
     """
     from stillhouse.experiments.preparation import prepare
 
-    experiment = experiment or Experiment()
+    experiment = in_files(experiment or Experiment(), _folder(root))
     experiment.check()
     with session(_folder(root), device=_device(device), local=local, remote=_address(remote)) as (
         workspace,
@@ -145,7 +146,15 @@ def train(
     from stillhouse.sweeps.curve import train_at
 
     training = _training(
-        method, experiment, file, preset, scale=scale, variant=variant, data_root=data_root, values=values
+        method,
+        experiment,
+        file,
+        preset,
+        scale=scale,
+        variant=variant,
+        data_root=data_root,
+        values=values,
+        root=root,
     )
     with session(
         _folder(root),
@@ -208,7 +217,15 @@ def doctor(
     from stillhouse.preflight.examination import examine
 
     plan = _training(
-        method, experiment, file, preset, scale=scale, variant=variant, data_root=data_root, values=values
+        method,
+        experiment,
+        file,
+        preset,
+        scale=scale,
+        variant=variant,
+        data_root=data_root,
+        values=values,
+        root=root,
     )
     with session(_folder(root), device=_device(device), local=True, remote=_address(remote)) as (
         workspace,
@@ -277,6 +294,8 @@ def sweep(
     from stillhouse.sweeps.runs import base_run, experiment_in
     from stillhouse.sweeps.sweep import sweep as run_sweep
 
+    if experiment is not None:
+        experiment = in_files(experiment, _folder(root))
     base = base_run(space, method=method, preset=preset, scale=scale, data_root=str(data_root))
     return run_sweep(
         sweep_options(
@@ -345,7 +364,7 @@ def evaluate(
         chosen,
     ):
         found = measure_models(
-            experiment or Experiment(),
+            in_files(experiment or Experiment(), _folder(root)),
             [str(model)],
             workspace,
             Embedding(local=True, device=chosen),
@@ -447,6 +466,7 @@ def _training(
     variant: str,
     data_root: Path | str,
     values: Mapping[str, Any] | None,
+    root: Path | str | None = None,
 ) -> "Training":
     """What `train` trains, checked; the arguments are those of `train`."""
     from stillhouse.sweeps.runs import chosen_runs, experiment_in, only_one, training_of
@@ -458,6 +478,7 @@ def _training(
     run = only_one(runs, str(file))
     if experiment is None:
         experiment = experiment_in(run, data_root=str(data_root)) if file is not None else Experiment()
+    experiment = in_files(experiment, _folder(root))
     return training_of(run, experiment, values=values, source=str(file or ""), values_source="values")
 
 

@@ -271,7 +271,10 @@ def test_the_command_line_embeds_a_mix(
     code = main([*arguments, "--sources", json.dumps(listed), "--sentences", "80", "--json", "out.json"])
     printed = capsys.readouterr()
     assert code == 0, printed.err
-    assert "64 of 120 rows of a.txt\n    16 of 32 rows of b.txt (1 to 20 words, longer: pack)\n" in printed.out + printed.err
+    assert (
+        "64 of 120 rows of a.txt\n    16 of 32 rows of b.txt (1 to 20 words, longer: pack)\n"
+        in printed.out + printed.err
+    )
     stores = [read_manifest(path.parent) for path in Path("root/stores").glob("*/manifest.json")]
     assert sum(store["rows"] for store in stores) == 80
 

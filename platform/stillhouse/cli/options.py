@@ -21,6 +21,7 @@ from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.fields import as_mapping, experiment_of, merged, opts_out, with_file
 from stillhouse.experiments.kinds.sentences import Sentences
+from stillhouse.experiments.memory import in_files
 from stillhouse.training.where import threads_alone
 
 _TEACHERS = '[{"name": "all-MiniLM-L6-v2"}, {"vectors": "files/*.parquet", "weight": 0.5}]'
@@ -77,7 +78,7 @@ def experiment_from(
     if opts_out(file or {}):
         flags.pop("data_root", None)
     given = {FLAGS[name]: value for name, value in flags.items()} | paths
-    start = as_mapping(base) if base is not None else {}
+    start = as_mapping(in_files(base, root_of(options))) if base is not None else {}
     named = {path.partition(".")[0] for path in given} | set(file or {})
     if base is not None and _other_source(base, named):
         start = {key: value for key, value in start.items() if key not in data_kinds()}

@@ -28,7 +28,7 @@ class Hindered(BadInput):
     """
 
 
-def require(condition: bool, rule: str, *, remedy: str = "", **given: object) -> None:
+def require(condition: bool, rule: str, /, *, remedy: str = "", **given: object) -> None:
     """Refuse a value that breaks a rule.
 
     Args:

@@ -1,9 +1,12 @@
 """Conversion of values to declared types: an integer becomes a float, and nothing else is converted."""
 
+import dataclasses
+import functools
 import sys
 import types
 import typing
 from collections.abc import Sequence
+from pathlib import PurePath
 from typing import Any, Literal, Union
 
 from stillhouse.core.errors import require
@@ -32,6 +35,55 @@ def fit(value: Any, hint: Any) -> Any:
         finite = number and abs(value) <= sys.float_info.max
         return hint(value) if finite and hint(value) == value else MISMATCH
     return value
+
+
+def check_types(value: Any, path: str, /, **remedies: str) -> None:
+    """Refuse a frozen dataclass with a field of another type; a list becomes a tuple, a `Path` a string.
+
+    Args:
+        value: The dataclass, in its ``__post_init__``.
+        path: What it is called in experiment files; empty for an experiment.
+        **remedies: What to do about some fields, by name.
+
+    Raises:
+        BadInput: There is such a field; the message names it by its path.
+    """
+    hints = _hints(type(value))
+    for field in dataclasses.fields(value):
+        given = getattr(value, field.name)
+        plain = str(given) if isinstance(given, PurePath) else given
+        fitted = _fit_class(tuple(plain) if isinstance(plain, list) else plain, hints[field.name])
+        name = f"{path}.{field.name}" if path else field.name
+        shown = plain if isinstance(plain, _SHOWN) else type(plain).__name__
+        rule = f"{name} must be of type {_named(hints[field.name])}"
+        require(fitted is not MISMATCH, rule, remedy=remedies.get(field.name, ""), **{field.name: shown})
+        if fitted is not given:
+            object.__setattr__(value, field.name, fitted)
+
+
+_hints = functools.cache(typing.get_type_hints)
+_SHOWN = (str, int, float, list, tuple, dict, type(None))
+
+
+def _fit_class(value: Any, hint: Any) -> Any:
+    """As `fit`; a class of this package, or a tuple of such, is met by its instances."""
+    if typing.get_origin(hint) is tuple and isinstance(value, tuple):
+        item = typing.get_args(hint)[0]
+        if _class_of(item) is not None:
+            return value if all(_fit_class(each, item) is not MISMATCH for each in value) else MISMATCH
+    wanted = _class_of(hint)
+    if wanted is not None:
+        return value if isinstance(value, wanted) else MISMATCH
+    return fit(value, hint)
+
+
+def _class_of(hint: Any) -> type[Any] | None:
+    found = typing.get_origin(hint) or hint
+    return found if isinstance(found, type) and found.__module__.startswith("stillhouse.") else None
+
+
+def _named(hint: Any) -> str:
+    return getattr(hint, "__name__", str(hint)) if not typing.get_args(hint) else str(hint)
 
 
 def _fit_items(value: Any, origin: Any, arguments: tuple[Any, ...]) -> Any:

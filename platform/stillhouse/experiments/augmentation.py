@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stillhouse.core.errors import require
+from stillhouse.core.type_casts import check_types
 from stillhouse.corpora.wordnet import wordnet_files
 from stillhouse.teachers.weights import resolve_model
 from stillhouse.values.data import Model
@@ -35,6 +36,7 @@ class Augmentation:
 
     def __post_init__(self) -> None:
         """Check the ranges."""
+        check_types(self, "sentences.augmentation")
         require(self.copies >= 1, "augmentation.copies >= 1", copies=self.copies)
         require(0 < self.probability <= 1, "0 < augmentation.probability <= 1", probability=self.probability)
 

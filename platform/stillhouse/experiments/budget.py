@@ -4,6 +4,7 @@ import dataclasses
 from dataclasses import dataclass, field
 
 from stillhouse.core.errors import require
+from stillhouse.core.type_casts import check_types
 
 FRACTION_OF = ("all", "sentences", "labels")
 DISTIL, FINETUNE = 8192, 768
@@ -28,6 +29,7 @@ class Refit:
 
     def __post_init__(self) -> None:
         """Check the ranges."""
+        check_types(self, "budget.refit")
         require(self.distil >= 0, "budget.refit.distil >= 0", distil=self.distil)
         require(self.finetune >= -1, "budget.refit.finetune >= -1", finetune=self.finetune)
         require(self.evaluations > 0, "budget.refit.evaluations > 0", evaluations=self.evaluations)
@@ -91,6 +93,7 @@ class Budget:
 
     def __post_init__(self) -> None:
         """Check the ranges."""
+        check_types(self, "budget")
         require(self.distil >= 0, "budget.distil >= 0", distil=self.distil)
         require(self.finetune >= -1, "budget.finetune >= -1", finetune=self.finetune)
         require(self.evaluations > 0, "budget.evaluations > 0", evaluations=self.evaluations)

@@ -9,6 +9,8 @@ from stillhouse.core.modules import module_names
 from stillhouse.values.kinds import Kind
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from stillhouse.experiments.experiment import Experiment
     from stillhouse.experiments.preparation import Preparation
 
@@ -70,6 +72,10 @@ class DataKind(Kind[P]):
         Raises:
             BadInput: There is such a file.
         """
+
+    def in_files(self, root: "Path") -> "DataKind[P]":
+        """The same with a file's path for text in memory, which is written into a workspace's folder."""
+        return self
 
     def present(self, experiment: "Experiment") -> bool:
         """Whether anything of this kind reaches the methods."""

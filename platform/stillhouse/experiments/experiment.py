@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from stillhouse.core.errors import require
 from stillhouse.core.roles import ASYMMETRIC, Reading
+from stillhouse.core.type_casts import check_types
 from stillhouse.experiments.budget import Budget
 from stillhouse.experiments.data_kind import DataKind, data_kinds
 from stillhouse.experiments.selection import Selection
@@ -35,9 +36,9 @@ class Experiment:
     """What all trials share.
 
     Attributes:
-        teacher: The large model, or several.
+        teacher: The large model, or several; a name or a path will do.
         student: The small model, before it is trained.
-        data: The kinds of data that are named. The experiment's `kinds` are these, a source of text where
+        data: The kinds of data that are named, one or several. The experiment's `kinds` are these, a source of text where
             none of them is one, and what they bring along.
         without: Keys of kinds that are left out although another kind brings them.
         budget: How long the stages are.
@@ -60,7 +61,11 @@ class Experiment:
 
     def __post_init__(self) -> None:
         """Check the ranges, and that the kinds of data go together."""
-        object.__setattr__(self, "data", tuple(self.data))
+        if isinstance(self.teacher, str):
+            object.__setattr__(self, "teacher", TeacherChoice(self.teacher))
+        if isinstance(self.data, DataKind):
+            object.__setattr__(self, "data", (self.data,))
+        check_types(self, "")
         require(
             self.teacher.weight == 1,
             "teacher.weight must go with several teachers",

@@ -12,6 +12,7 @@ from stillhouse.core.errors import BadInput, nearest, require
 from stillhouse.core.type_casts import cast
 from stillhouse.experiments.data_kind import data_kinds
 from stillhouse.experiments.experiment import Experiment
+from stillhouse.experiments.memory import IN_MEMORY
 from stillhouse.experiments.student_choice import student_kinds
 
 KIND = "kind"
@@ -195,8 +196,25 @@ def as_mapping(experiment: Experiment) -> dict[str, Any]:
     result |= {group: dataclasses.asdict(getattr(experiment, group)) for group in _GROUPS}
     student: Any = experiment.student
     result["student"] = {KIND: student.key, **dataclasses.asdict(student)}
-    result |= {kind.key: dataclasses.asdict(typing.cast(Any, kind)) for kind in experiment.data}
+    result |= {kind.key: _as_named(kind) for kind in experiment.data}
     return result | dict.fromkeys(experiment.without)
+
+
+def _as_named(kind: Any) -> dict[str, Any]:
+    """A kind of data as names and values; text in memory has none, but its file has.
+
+    Raises:
+        BadInput: It holds text in memory.
+    """
+    held = {
+        field.name: getattr(kind, field.name)
+        for field in dataclasses.fields(kind)
+        if field.metadata == IN_MEMORY
+    }
+    for name, value in held.items():
+        rule = f"{kind.key}.{name} must be written to a file before it can be named"
+        require(value is None, rule, remedy="`experiments.memory.in_files` does that.", **{name: str(value)})
+    return {name: value for name, value in dataclasses.asdict(kind).items() if name not in held}
 
 
 def stated(experiment: Experiment) -> dict[str, Any]:
@@ -279,7 +297,7 @@ def _build(target: Any, given: Any, path: str) -> Any:
     """A dataclass from names and values, nested dataclasses included."""
     require(isinstance(given, Mapping), f"`{path}` must map names to values", **{path: given})
     hints, values = typing.get_type_hints(target), {}
-    own = {field.name: field for field in dataclasses.fields(target)}
+    own = {field.name for field in dataclasses.fields(target) if field.metadata != IN_MEMORY}
     for name, value in given.items():
         if name not in own:
             known = [f"{path}.{each}" for each in own]
@@ -311,7 +329,7 @@ def _walk(documented: Any, prefix: str, names: tuple[str, ...] = ()) -> Iterator
     texts, hints = attribute_docs(documented), typing.get_type_hints(documented)
     for field in dataclasses.fields(documented):
         hint = hints[field.name]
-        if names and field.name not in names:
+        if field.metadata == IN_MEMORY or (names and field.name not in names):
             continue
         if dataclasses.is_dataclass(hint):
             yield from _walk(hint, f"{prefix}{field.name}.")

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from stillhouse.core.type_casts import check_types
+
 
 @dataclass(frozen=True)
 class Selection:
@@ -19,3 +21,7 @@ class Selection:
     by: str = ""
     data_root: str = ""
     heldout_loss: bool = False
+
+    def __post_init__(self) -> None:
+        """Check the types."""
+        check_types(self, "selection")

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from stillhouse.core.errors import require
 from stillhouse.core.roles import ROLES
+from stillhouse.core.type_casts import check_types
 
 if TYPE_CHECKING:
     from stillhouse.corpora.reading.corpus import ReadOptions
@@ -43,6 +44,7 @@ class Source:
 
     def __post_init__(self) -> None:
         """Check the ranges, and that pydocs is taken as it is."""
+        check_types(self, "sentences.sources")
         name = "sentences.sources"
         require(bool(self.corpus), f"every one of {name} must name its corpus", corpus=self.corpus)
         require(0 <= self.share < float("inf"), f"share of {name} >= 0", corpus=self.corpus, share=self.share)

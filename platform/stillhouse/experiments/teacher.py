@@ -6,6 +6,7 @@ from urllib.parse import urlsplit
 
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.roles import Prompts
+from stillhouse.core.type_casts import check_types
 from stillhouse.teachers.weights import resolve_model
 from stillhouse.values.data import (
     AUTO,
@@ -41,6 +42,10 @@ class PromptChoice:
     query: str | None = None
     document: str | None = None
     plain: str | None = None
+
+    def __post_init__(self) -> None:
+        """Check the types."""
+        check_types(self, "teacher.prompts")
 
 
 @dataclass(frozen=True)
@@ -100,6 +105,7 @@ class TeacherChoice:
 
     def __post_init__(self) -> None:
         """Check the pooling and the ranges, and that fields go together; a list of one is that teacher."""
+        check_types(self, "teacher")
         object.__setattr__(self, "members", tuple(self.members))
         if self.members:
             self._check_members()

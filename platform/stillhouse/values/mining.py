@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stillhouse.core.errors import require
+from stillhouse.core.type_casts import check_types
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -44,6 +45,7 @@ class Mining:
 
     def __post_init__(self) -> None:
         """Check the ranges."""
+        check_types(self, "pairs.mining")
         low, high = self.range_min, self.range_max
         require(low >= 0, "range_min >= 0", range_min=low)
         require(high >= 0, "range_max >= 0", range_max=high)

@@ -170,9 +170,7 @@ def _nli(rows: Iterable[Mapping[str, Any]], named: Mapping[str, Sequence[str]]) 
             yield (premise, right, (wrong[index % len(wrong)],)) if wrong else None
 
 
-def _kept(
-    found: Iterable[Triple | None], negatives: int, taking: Taking[Any]
-) -> tuple[list[Triple], int]:
+def _kept(found: Iterable[Triple | None], negatives: int, taking: Taking[Any]) -> tuple[list[Triple], int]:
     """Return the distinct triples that are taken, and the number of rows dropped."""
     used = (triple if triple is None or negatives else (*triple[:2], ()) for triple in found)
     kept: dict[Triple, None] = {}

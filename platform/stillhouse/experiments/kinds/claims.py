@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from stillhouse.core.console import say
 from stillhouse.core.errors import require
 from stillhouse.core.identity import spec
+from stillhouse.core.type_casts import check_types
 from stillhouse.corpora.published.fever import SPLIT_BY, SPLITS, fever_files
 from stillhouse.experiments.data_kind import DataKind
 from stillhouse.experiments.kinds.word_vectors import WordVectors
@@ -53,6 +54,7 @@ class Claims(DataKind[RankingTask]):
 
     def __post_init__(self) -> None:
         """Check the ranges."""
+        check_types(self, "claims")
         require(bool(self.path), "--claims must name a folder", claims=self.path)
         require(self.candidates >= 2, "candidates >= 2", candidates=self.candidates)
         require(self.ngrams in (1, 2, 3), "claims.ngrams in (1, 2, 3)", ngrams=self.ngrams)

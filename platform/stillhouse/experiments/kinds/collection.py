@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from stillhouse.core.errors import require
 from stillhouse.core.roles import ASYMMETRIC
+from stillhouse.core.type_casts import check_types
 from stillhouse.experiments.data_kind import DataKind
 from stillhouse.values.data import Collection, TextTable
 
@@ -89,6 +90,7 @@ class SearchCollection(DataKind[SearchData]):
 
     def __post_init__(self) -> None:
         """Check the ranges, and that the fields go together."""
+        check_types(self, "collection")
         require(self.metric in ("", *METRICS), f"collection.metric in {METRICS}", metric=self.metric)
         require(0 < self.test_share < 1, "0 < collection.test_share < 1", test_share=self.test_share)
         require(self.synthetic in ("", *UNITS), f"collection.synthetic in {UNITS}", synthetic=self.synthetic)

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from stillhouse.core.errors import require
+from stillhouse.core.type_casts import check_types
 from stillhouse.corpora.published.glue import TASKS, resolve_task, task_name
 from stillhouse.corpora.wordnet import wordnet_files
 from stillhouse.experiments.data_kind import DataKind
@@ -42,6 +43,7 @@ class LabelledTask(DataKind[TaskData]):
 
     def __post_init__(self) -> None:
         """Check the ranges, and that the task comes with its folder."""
+        check_types(self, "task")
         require(
             bool(self.name and self.root),
             "a task must come with the folder of its files",

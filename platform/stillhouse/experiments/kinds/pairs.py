@@ -1,16 +1,20 @@
 """Labelled (query, passage) pairs, with hard negatives that come with them or are mined."""
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from stillhouse.core.errors import require
 from stillhouse.core.roles import DOCUMENT, QUERY
+from stillhouse.core.type_casts import check_types
 from stillhouse.experiments.data_kind import DataKind, check_count
+from stillhouse.experiments.memory import IN_MEMORY, Held, held_rows
 from stillhouse.values.data import AllRows, Examples, Mined, Store, TextTable, sample
 from stillhouse.values.mining import Mining
 from stillhouse.values.setting import PairData
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from stillhouse.core.artifacts import Workspace
     from stillhouse.experiments.experiment import Experiment
     from stillhouse.experiments.preparation import Preparation
@@ -32,6 +36,8 @@ class Pairs(DataKind[PairData]):
         mined: Number of hard negatives that are mined per pair where ``negatives`` is not given. Where
             neither is, it is the number of the method's paper (8 for ``ibkd``), otherwise 1.
         mining: By which rule negatives are mined.
+        rows: Pairs in memory instead of a file: a list of tuples (query, passage, negatives one by one) or of
+            mappings, a pandas DataFrame, or a ``datasets.Dataset``.
         distilled: Whether a stage before the fine-tuning reads them, so that they are needed without a budget
             for it; ``metakd`` sets it.
     """
@@ -46,9 +52,16 @@ class Pairs(DataKind[PairData]):
     mined: int | None = None
     mining: Mining = field(default_factory=Mining)
     distilled: bool = False
+    rows: Any = field(default=None, metadata=IN_MEMORY)
 
     def __post_init__(self) -> None:
         """Check the ranges, and that the rule of mining leaves enough negatives."""
+        check_types(self, "pairs", path="Pairs in memory are given as rows=[…].")
+        if self.rows is not None:
+            held = held_rows(self.rows)
+            require(self.path in ("", str(held)), "pairs.rows must come without a file", path=self.path)
+            object.__setattr__(self, "rows", held)
+            object.__setattr__(self, "path", str(held))
         check_count("pairs.count", self.count)
         for name in ("negatives", "mined"):
             given = getattr(self, name)
@@ -58,6 +71,11 @@ class Pairs(DataKind[PairData]):
             from stillhouse.evaluation.search.indexes import parse_index
 
             parse_index(self.mining.index)
+
+    def in_files(self, root: "Path") -> "Pairs":
+        """See `DataKind.in_files`."""
+        held: Held | None = self.rows
+        return self if held is None else replace(self, path=held.written(root), rows=None)
 
     @property
     def number_mined(self) -> int:

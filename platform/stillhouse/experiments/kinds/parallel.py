@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from stillhouse.core.errors import require
+from stillhouse.core.type_casts import check_types
 from stillhouse.experiments.data_kind import DataKind, check_count
 from stillhouse.experiments.kinds.sentences import Sentences, summary_of_sentences
 from stillhouse.values.data import AllRows, Examples, Store, TextTable, sample
@@ -40,6 +41,7 @@ class Parallel(DataKind[ParallelData]):
 
     def __post_init__(self) -> None:
         """Check the ranges."""
+        check_types(self, "parallel")
         check_count("parallel.count", self.count)
         require(self.held_out > 0, "parallel.held_out > 0", held_out=self.held_out)
 

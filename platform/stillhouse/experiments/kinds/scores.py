@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stillhouse.core.errors import require
+from stillhouse.core.type_casts import check_types
 from stillhouse.experiments.data_kind import DataKind, check_count
 from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.values.data import Model
@@ -41,6 +42,7 @@ class Scores(DataKind[ScoreData]):
 
     def __post_init__(self) -> None:
         """Check the ranges, and that scores come from one place."""
+        check_types(self, "scores")
         check_count("scores.count", self.count)
         require(self.negatives >= 0, "scores.negatives >= 0", negatives=self.negatives)
         require(

@@ -6,15 +6,19 @@ from typing import TYPE_CHECKING, Any
 
 from stillhouse.core.errors import require
 from stillhouse.core.roles import ROLES
+from stillhouse.core.type_casts import check_types
 from stillhouse.experiments.augmentation import Augmentation
 from stillhouse.experiments.data_kind import PYDOCS_SENTENCES, DataKind, check_count, of_pydocs
 from stillhouse.experiments.kinds.collection import SearchCollection
 from stillhouse.experiments.kinds.pairs import Pairs
+from stillhouse.experiments.memory import IN_MEMORY, Held, held_texts
 from stillhouse.experiments.source import PYDOCS, Source, read_options
 from stillhouse.values.data import Store, TextTable, sample
 from stillhouse.values.setting import SentenceData
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from stillhouse.corpora.reading.corpus import ReadOptions
     from stillhouse.experiments.experiment import Experiment
     from stillhouse.experiments.preparation import Preparation
@@ -40,6 +44,8 @@ class Sentences(DataKind[SentenceData]):
         augmentation: Copies that are added to the sentences.
         role: What the sentences are to teacher and student: ``query``, ``document``, or empty for plain
             texts. It decides which prompt is put before them.
+        texts: Texts in memory instead of a corpus: a list, a pandas Series or DataFrame, or a
+            ``datasets.Dataset``, of the last two the ``column``.
         sources: Several corpora instead of one, each with its share of ``count`` texts and its role: a list
             of mappings with ``corpus``, ``share``, ``role``, ``column``, ``split``, ``min_words``,
             ``max_words``, ``longer`` and ``encoding``.
@@ -64,14 +70,35 @@ class Sentences(DataKind[SentenceData]):
     augmentation: Augmentation = field(default_factory=Augmentation)
     role: str = ""
     sources: tuple[Source, ...] = ()
+    texts: Any = field(default=None, metadata=IN_MEMORY)
 
     def __post_init__(self) -> None:
         """Check the ranges."""
+        check_types(self, "sentences", corpus="Text in memory is given as texts=[…].")
+        if self.texts is not None:
+            self._hold()
         require(self.role in ("", *ROLES), f"sentences.role in {ROLES} or empty", role=self.role)
         check_count("sentences.count", self.count)
         require(self.held_out > 0, "sentences.held_out > 0", held_out=self.held_out)
         if self.sources:
             self._check_sources()
+
+    def _hold(self) -> None:
+        """Check the texts in memory, which stand for a corpus until they have a file."""
+        held = held_texts(self.texts, self.column)
+        require(
+            self.corpus in (PYDOCS, str(held)) and not self.sources,
+            "sentences.texts must come without a corpus",
+            corpus=self.corpus,
+            sources=len(self.sources),
+        )
+        object.__setattr__(self, "texts", held)
+        object.__setattr__(self, "corpus", str(held))
+
+    def in_files(self, root: "Path") -> "Sentences":
+        """See `DataKind.in_files`."""
+        held: Held | None = self.texts
+        return self if held is None else replace(self, corpus=held.written(root), texts=None, column="")
 
     def _check_sources(self) -> None:
         """Check that the shares sum to something, and that nothing else says how the sources are read."""

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stillhouse.core.errors import require
+from stillhouse.core.type_casts import check_types
 from stillhouse.experiments.data_kind import DataKind
 from stillhouse.values.data import Model
 
@@ -34,6 +35,7 @@ class WordVectors(DataKind[Model]):
 
     def __post_init__(self) -> None:
         """Check the range."""
+        check_types(self, "words")
         require(self.further >= -1, "words.further >= -1", further=self.further)
 
     def check_files(self) -> None:

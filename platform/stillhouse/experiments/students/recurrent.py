@@ -6,6 +6,7 @@ from typing import Any
 from stillhouse.core.errors import require
 from stillhouse.core.identity import Spec, spec
 from stillhouse.core.roles import NO_PROMPTS, Prompts
+from stillhouse.core.type_casts import check_types
 from stillhouse.experiments.student_choice import StudentChoice, dropout_of
 from stillhouse.values.data import Teacher
 
@@ -39,6 +40,7 @@ class RecurrentChoice(StudentChoice):
 
     def __post_init__(self) -> None:
         """Check the ranges."""
+        check_types(self, "student")
         require(
             self.unit >= 1,
             "student.unit >= 1 for a recurrent student",

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from stillhouse.core.errors import require
 from stillhouse.core.identity import Spec, spec
 from stillhouse.core.roles import NO_PROMPTS, Prompts
+from stillhouse.core.type_casts import check_types
 from stillhouse.experiments.student_choice import StudentChoice
 from stillhouse.experiments.teacher import POOLINGS
 from stillhouse.values.data import Teacher
@@ -45,6 +46,7 @@ class StaticChoice(StudentChoice):
 
     def __post_init__(self) -> None:
         """Check the ranges."""
+        check_types(self, "student")
         require(self.dim >= 0, "student.dim >= 0", dim=self.dim)
         require(self.start in STARTS, f"student.start in {STARTS}", start=self.start)
         self.check_head()

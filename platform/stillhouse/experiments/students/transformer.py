@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from stillhouse.core.errors import require
 from stillhouse.core.identity import Spec, spec
 from stillhouse.core.roles import NO_PROMPTS, Prompts
+from stillhouse.core.type_casts import check_types
 from stillhouse.experiments.student_choice import StudentChoice, dropout_of
 from stillhouse.experiments.teacher import POOLINGS
 from stillhouse.values.data import Teacher
@@ -51,6 +52,7 @@ class TransformerChoice(StudentChoice):
 
     def __post_init__(self) -> None:
         """Check the ranges."""
+        check_types(self, "student")
         if isinstance(self.layers, list):
             object.__setattr__(self, "layers", tuple(self.layers))
         require(self.keep >= 0, "student.keep >= 0", keep=self.keep)

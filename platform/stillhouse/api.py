@@ -5,7 +5,7 @@ and a call that was interrupted resumes.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -262,7 +262,7 @@ def sweep(
     Args:
         method: Name of the method, such as ``ibkd``; empty takes that of the experiment file.
         experiment: What all trials share; None takes the fields of the experiment file, or the defaults.
-        space: Experiment file with a search space; None takes the method's own.
+        space: Experiment file; without a search space in it, or for None, the method's own is searched.
         section: ``space`` (the grid) or ``continuous``; empty chooses by the sampler.
         scale: Name of a scale of the file, such as ``small``; empty takes the full size.
         data_root: Folder that ``$STILLHOUSE_DATA`` stands for in the file; empty takes the environment's.
@@ -300,10 +300,7 @@ def sweep(
     return run_sweep(
         sweep_options(
             base.method,
-            lambda searched: (
-                experiment
-                or experiment_in(replace(base, experiment=searched.experiment), data_root=str(data_root))
-            ),
+            experiment or experiment_in(base, data_root=str(data_root)),
             _folder(root),
             device=device if joins(address) else _device(device),
             need=Need(workers, 1, None),

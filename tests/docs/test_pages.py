@@ -17,6 +17,7 @@ from stillhouse.cli.main import parser
 from stillhouse.experiments.fields import experiment_of, fields
 from stillhouse.methods import known_methods, load_method
 from stillhouse.reports.presets import presets_page
+from stillhouse.search.experiment_file import load_base
 from stillhouse.sweeps.checks import check_plans, search_space
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -243,7 +244,7 @@ def test_experiment_files_in_pages_parse(page: Path, tmp_path: Path) -> None:
         method = load_method(text.splitlines()[0].removeprefix("method: "))
         space = search_space(method, path, section="continuous", sampler="tpe", scheduler="asha", fixed={})
         assert space.domains
-        check_plans(method, experiment_of(space.experiment), space.probes(), "paper")
+        check_plans(method, experiment_of(load_base(path).experiment), space.probes(), "paper")
 
 
 def test_the_page_of_presets_is_what_the_methods_say() -> None:

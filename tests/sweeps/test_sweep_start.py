@@ -106,7 +106,7 @@ def test_the_teacher_is_found_once(
     (tmp_path / "space.yaml").write_text("method: mse\nsearch:\n  space: {batch_size: [8, 16]}\n")
     options = sweep_options(
         "mse",
-        lambda _: given.experiment,
+        given.experiment,
         given.root,
         device="cpu",
         need=given.need,

@@ -172,7 +172,9 @@ class _OneLine(RawDescriptionHelpFormatter):
 def add_method(command: ArgumentParser) -> None:
     """Add the method, its preset, and values that are fixed."""
     command.add_argument(
-        "method", nargs="?", help="a method, such as ibkd, ckd or mse; default: the experiment file's"
+        "method",
+        nargs="?",
+        help="a method, such as ibkd, or a sweep of the workspace; default: the experiment file's",
     )
     command.add_argument("--preset", help="paper (default) or another one (`stillhouse presets METHOD`)")
     add_scale(command)
@@ -214,6 +216,9 @@ def add_experiment(
         metavar="PATH=VALUE",
         help="set any field, such as pairs.mining.range_max=100"
         + ("; a bare name fixes a hyper-parameter" if method else ""),
+    )
+    group.add_argument(
+        "--like", default="", metavar="SWEEP", help="start from the experiment of a sweep of the workspace"
     )
     group.add_argument("--refresh", action="store_true", help="read the corpus again")
 

@@ -57,6 +57,6 @@ def experiments_of(options: Namespace) -> "dict[str, Experiment]":
     if options.file:
         return {training.name: training.experiment for training in trainings_of(options)}
     refuse_without_file(scale=options.scale, variant=options.variant)
-    experiment = experiment_from(options, base=options.base)
+    experiment = experiment_from(options)
     require_corpus(experiment)
     return {"": experiment}

@@ -23,7 +23,7 @@ def evaluate_experiment(options: Namespace) -> None:
     refuse_suite_flags(options)
     with on_ray(options) as (workspace, device):
         found = measure_models(
-            experiment_from(options, base=options.base),
+            experiment_from(options),
             models_of(options),
             workspace,
             embedding_of(options, device, local=options.local),

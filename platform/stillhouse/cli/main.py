@@ -29,6 +29,7 @@ from stillhouse.cli import (
     verify,
 )
 from stillhouse.cli.arguments import CommandParser
+from stillhouse.cli.options import follow_sweep
 from stillhouse.cli.run import check_json
 from stillhouse.core.artifacts import default_root
 from stillhouse.core.console import log_failure, log_in, private_environment, say, warn
@@ -37,7 +38,6 @@ from stillhouse.core.integrity import VERIFY
 from stillhouse.core.machine import variables_set
 from stillhouse.core.redaction import remembering
 from stillhouse.core.signals import lost_threads_end, sigterm_interrupts
-from stillhouse.experiments.experiment import Experiment
 
 COMMANDS = (
     sweep,
@@ -72,28 +72,27 @@ command resumes), 141 the reader of the output closed the pipe.
 """
 
 
-def main(arguments: Sequence[str] | None = None, *, experiment: Experiment | None = None) -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command.
 
     Args:
         arguments: The arguments after the program's name; None takes the process's own.
-        experiment: What the command's flags and file change; None takes the defaults.
 
     Returns:
         The exit code: 0, 1 (failed), 2 (bad input), 130 (interrupted) or 141 (the reader closed the pipe).
     """
     private_environment()
     with remembering(sys.argv if arguments is None else map(str, arguments)):
-        return _run(arguments, experiment)
+        return _run(arguments)
 
 
-def _run(arguments: Sequence[str] | None, experiment: Experiment | None) -> int:
+def _run(arguments: Sequence[str] | None) -> int:
     """Run one command, and say what went wrong."""
     options = Namespace(root=None, verbose=False)
     try:
         options = parser().parse_args(arguments)
-        options.base = experiment
         check_json(options.json)
+        follow_sweep(options)
         chosen = getattr(options, "verify", None)
         with sigterm_interrupts(), lost_threads_end(), variables_set({VERIFY: chosen} if chosen else {}):
             outcome: int = options.execute(options)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from stillhouse.cli.options import experiment_from, is_path, require_corpus, settings
 from stillhouse.search.experiment_file import Run
 from stillhouse.sweeps.checks import fixed_values
-from stillhouse.sweeps.runs import Training, base_run, chosen_runs, training_of
+from stillhouse.sweeps.runs import Training, chosen_runs, training_of
 
 if TYPE_CHECKING:
     from stillhouse.methods import Method
@@ -29,7 +29,7 @@ def runs_of(options: Namespace) -> tuple[Run, ...]:
         BadInput: No method is named, or the file has no such variant or scale.
     """
     return chosen_runs(
-        options.file or None,
+        options.file or options.begun,
         method=options.method or "",
         preset=options.preset or "",
         scale=options.scale,
@@ -51,9 +51,9 @@ def trainings_of(options: Namespace, fraction: float = 0.0) -> list[Training]:
     trainings = [
         training_of(
             run,
-            experiment_from(options, run.experiment, options.base),
+            experiment_from(options, run.experiment if options.file or not options.begun else None),
             values=given_of(options),
-            source=options.file or "",
+            source=str(options.file or options.begun or ""),
             fraction=fraction,
         )
         for run in runs_of(options)
@@ -61,18 +61,3 @@ def trainings_of(options: Namespace, fraction: float = 0.0) -> list[Training]:
     for training in trainings:
         require_corpus(training.experiment)
     return trainings
-
-
-def base_of(options: Namespace, file: str | None) -> Run:
-    """The method and the preset of a sweep: those of the command line before those of an experiment file.
-
-    Raises:
-        BadInput: No method is named, or the file has no such scale.
-    """
-    return base_run(
-        file,
-        method=options.method or "",
-        preset=options.preset or "",
-        scale=options.scale,
-        data_root=options.data_root or "",
-    )

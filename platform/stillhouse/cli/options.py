@@ -12,16 +12,16 @@ from stillhouse.cluster.connection import joins
 from stillhouse.cluster.resources import Need
 from stillhouse.core.artifacts import root_folder
 from stillhouse.core.cache import LIMIT, limit_bytes
+from stillhouse.core.console import say
 from stillhouse.core.devices import require_device, resolve_device
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.json_text import parse_json
+from stillhouse.core.notes import SWEEPS
 from stillhouse.core.remotes import default_remote
-from stillhouse.experiments.data_kind import data_kinds
 from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
-from stillhouse.experiments.fields import as_mapping, experiment_of, merged, opts_out, with_file
+from stillhouse.experiments.fields import experiment_of, flattened, merged, opts_out, with_file
 from stillhouse.experiments.kinds.sentences import Sentences
-from stillhouse.experiments.memory import in_files
 from stillhouse.training.where import threads_alone
 
 _TEACHERS = '[{"name": "all-MiniLM-L6-v2"}, {"vectors": "files/*.parquet", "weight": 0.5}]'
@@ -53,15 +53,48 @@ def is_path(name: str) -> bool:
     return "." in name
 
 
-def experiment_from(
-    options: Namespace, file: Mapping[str, Any] | None = None, base: Experiment | None = None
-) -> Experiment:
-    """What all trials share: flags before the file before the environment before a base or the defaults.
+def follow_sweep(options: Namespace) -> None:
+    """Settle whose experiment a command starts from: that of `--like`, or of the sweep that is named.
+
+    A sweep of the workspace goes before a method of its name. ``options.begun`` becomes its experiment file,
+    None where there is none, and ``options.like`` its name.
+
+    Raises:
+        BadInput: `--like` names no sweep that has ended, or METHOD neither a method nor a sweep.
+    """
+    options.begun = None
+    if not hasattr(options, "like"):
+        return
+    from stillhouse.sweeps.begun import check_method_or_sweep, ended_sweep, sweep_file
+
+    root, method = root_of(options).resolve(), getattr(options, "method", None)
+    if options.like:
+        options.begun = ended_sweep(options.like, root)
+    elif "model" in options:
+        options.like = _sweep_of_model(options.model, root)
+        options.begun = sweep_file(options.like, root)
+    elif method and not getattr(options, "file", None) and not getattr(options, "space", None):
+        options.begun = sweep_file(method, root)
+        if options.begun is not None:
+            options.like, options.method = method, None
+            options.name = getattr(options, "name", None) or method
+    if getattr(options, "method", None):
+        check_method_or_sweep(options.method, root)
+
+
+def _sweep_of_model(model: str, root: Path) -> str:
+    """The name of the sweep of the workspace that a model's name, its folder or its export stands for."""
+    path = Path(model).expanduser().absolute()
+    path = path.parent if path.name == "export" else path
+    return path.name if path.parent.resolve() == root / SWEEPS else model
+
+
+def experiment_from(options: Namespace, file: Mapping[str, Any] | None = None) -> Experiment:
+    """What all trials share: flags before the file before a sweep's experiment, or before the environment.
 
     Args:
         options: The parsed arguments.
         file: The fields that an experiment file gives, nested.
-        base: The experiment that is changed; None takes the defaults.
 
     Raises:
         BadInput: An unknown field, a value of another type or out of range, or values that contradict.
@@ -78,11 +111,14 @@ def experiment_from(
     if opts_out(file or {}):
         flags.pop("data_root", None)
     given = {FLAGS[name]: value for name, value in flags.items()} | paths
-    start = as_mapping(in_files(base, root_of(options))) if base is not None else {}
-    named = {path.partition(".")[0] for path in given} | set(file or {})
-    if base is not None and _other_source(base, named):
-        start = {key: value for key, value in start.items() if key not in data_kinds()}
-    return experiment_of(merged(with_file(start, file or {}), given))
+    if getattr(options, "begun", None) is None:
+        return experiment_of(merged(with_file({}, file or {}), given))
+    from stillhouse.sweeps.begun import as_sweep, fields_in_sweep
+
+    start = fields_in_sweep(options.begun, {*flattened(file or {}), *given})
+    experiment = experiment_of(merged(start, {**flattened(file or {}), **given}))
+    say(as_sweep(options.like, experiment))
+    return experiment
 
 
 def require_corpus(experiment: Experiment) -> None:
@@ -104,12 +140,6 @@ def require_corpus(experiment: Experiment) -> None:
             )
     for kind in experiment.kinds:
         kind.check_files()
-
-
-def _other_source(base: Experiment, named: set[str]) -> bool:
-    """Whether a source of text is named that is not the base's."""
-    sources = {key for key, kind in data_kinds().items() if kind.is_source}
-    return bool((named & sources) - {base.source.key})
 
 
 def flags_of(options: Namespace) -> dict[str, Any]:

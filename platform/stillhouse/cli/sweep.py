@@ -1,7 +1,8 @@
 """`stillhouse sweep METHOD`: search a method's hyper-parameters, and deliver the best student."""
 
 from argparse import SUPPRESS, ArgumentParser, Namespace, _SubParsersAction
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from stillhouse.cli.arguments import add_experiment, add_method, add_where, new_command
 from stillhouse.cli.options import device_of, experiment_from, need_of, remote_of, require_corpus, root_of
@@ -12,6 +13,10 @@ from stillhouse.search.schedulers import known_schedulers
 
 if TYPE_CHECKING:
     from stillhouse.search.options import SweepOptions
+
+
+_SEARCH: Mapping[str, Any] = {"sampler": "tpe", "objectives": ("quality",), "scheduler": "asha", "full": 3}
+"""How a sweep searches unless flags or the sweep that it follows say otherwise."""
 
 
 def add(commands: "_SubParsersAction[ArgumentParser]") -> ArgumentParser:
@@ -33,28 +38,25 @@ def add_search(command: ArgumentParser) -> None:
     """Add the search: its space, its trials, and what becomes of the best of them."""
     search = command.add_argument_group("search")
     search.add_argument(
-        "--space", metavar="FILE", help="experiment file with a search space; default: the method's own"
+        "--space", metavar="FILE", help="experiment file, with a search space or for the method's own"
     )
     search.add_argument("--section", metavar="NAME", help="part of its space: space (the grid) or continuous")
     search.add_argument("--name", help="name of the sweep; default: the method's")
     search.add_argument(
         "--trials", type=int, metavar="N", help="trials in all; more later extends (8; none for a grid)"
     )
-    search.add_argument("--sampler", default="tpe", metavar="NAME", help=f"{_one_of(known_samplers())} (tpe)")
+    search.add_argument("--sampler", metavar="NAME", help=f"{_one_of(known_samplers())} (tpe)")
     search.add_argument(
-        "--objectives", default="quality", metavar="LIST", help="quality; quality,size; quality,latency"
+        "--objectives", type=_names, metavar="LIST", help="quality; quality,size; quality,latency"
     )
     search.add_argument(
         "--scheduler",
-        default="asha",
         metavar="NAME",
         help=f"rule that stops weak trials early: {_one_of(known_schedulers())} (asha)",
     )
     for flag, name in (("--asha", "asha"), ("--no-asha", "none")):
         search.add_argument(flag, dest="scheduler", action="store_const", const=name, help=SUPPRESS)
-    search.add_argument(
-        "--full", type=int, default=3, metavar="N", help="trials that are never stopped early (3)"
-    )
+    search.add_argument("--full", type=int, metavar="N", help="trials that are never stopped early (3)")
     search.add_argument(
         "--concurrency", type=int, default=0, metavar="N", help="trials at once; default: what fits"
     )
@@ -65,6 +67,10 @@ def add_search(command: ArgumentParser) -> None:
         help="name in the MLflow model registry (--register-anyway: even if it loses)",
     )
     search.add_argument("--register-anyway", action="store_true", help=SUPPRESS)  # In the line above.
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(text.split(","))
 
 
 def _one_of(names: list[str]) -> str:
@@ -89,30 +95,40 @@ def chosen_sweep(options: Namespace) -> "SweepOptions":
     Raises:
         BadInput: The first thing that cannot be used, or a corpus that does not exist.
     """
-    from stillhouse.cli.method_values import base_of, fixed_of
+    from stillhouse.cli.method_values import fixed_of
     from stillhouse.methods import load_method
+    from stillhouse.sweeps.begun import search_in_sweep
     from stillhouse.sweeps.checks import sweep_options
+    from stillhouse.sweeps.runs import base_run
 
-    base = base_of(options, options.space)
+    begun = options.begun
+    base = base_run(
+        options.space or begun,
+        method=options.method or "",
+        preset=options.preset or "",
+        scale=options.scale,
+        data_root=options.data_root or "",
+    )
+    own = None if options.method or options.space else begun
+    fields = {} if begun and not options.space else base.experiment
+    search: dict[str, Any] = {**_SEARCH, **(search_in_sweep(begun) if begun else {})}
+    given = {name: value for name in search if (value := getattr(options, name)) is not None}
     chosen = sweep_options(
         base.method,
-        lambda space: experiment_from(options, space.experiment, options.base),
+        experiment_from(options, fields),
         root_of(options),
         device=device_of(options),
         need=need_of(options),
         actors=options.actors,
-        space=options.space,
+        space=options.space or own,
         section=options.section or "",
         fixed=fixed_of(options, load_method(base.method)),
         scale=options.scale,
         data_root=options.data_root or "",
         preset=base.preset,
-        sampler=options.sampler,
-        scheduler=options.scheduler,
         trials=options.trials,
         name=options.name or "",
-        objectives=tuple(options.objectives.split(",")),
-        full=options.full,
+        **{**search, **given},
         at_once=options.concurrency,
         address=options.address,
         register=options.register,

@@ -137,8 +137,8 @@ def merged(mapping: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, 
     elif any(path in changes for path in _ONE_TEACHER):
         result["teacher"] = {} if (teacher := result.get("teacher", {})).get(MEMBERS) else teacher
     for path, value in changes.items():
-        if path in data_kinds() and value is None:
-            result[path] = None
+        if path in data_kinds() and value in (None, {}):
+            result[path] = None if value is None else result.get(path) or {}
             continue
         if path not in fields():
             raise BadInput(f"unknown field `{path}`. {near_fields(path)}")
@@ -217,17 +217,43 @@ def _as_named(kind: Any) -> dict[str, Any]:
     return {name: value for name, value in dataclasses.asdict(kind).items() if name not in held}
 
 
+def as_file(experiment: Experiment) -> dict[str, Any]:
+    """The fields that are not at their defaults, as an experiment file has them: `experiment_of` reads it."""
+    whole, usual = as_mapping(experiment), as_mapping(Experiment())
+    for key in whole:
+        if key in data_kinds() and whole[key] is not None:
+            usual[key] = _as_named(data_kinds()[key]())
+    usual["student"] |= dataclasses.asdict(typing.cast(Any, type(experiment.student)()))
+    found = _differing(whole, usual)
+    data = {kind.key: found.pop(kind.key, {}) for kind in experiment.data}
+    return found | data
+
+
+def _differing(mapping: Mapping[str, Any], usual: Mapping[str, Any]) -> dict[str, Any]:
+    """What of nested names and values differs from others."""
+    found = {}
+    for name, value in mapping.items():
+        nested = isinstance(value, dict) and isinstance(usual.get(name), dict)
+        kept = _differing(value, usual[name]) if nested else value
+        if kept != {} and (name not in usual or kept != usual[name]):
+            found[name] = kept
+    return found
+
+
 def stated(experiment: Experiment) -> dict[str, Any]:
     """The experiment's values by path that differ from their defaults: what MLflow logs of it."""
-    mapping = as_mapping(experiment)
-    found = {}
-    for path, field in fields().items():
-        value: Any = mapping
-        for part in path.split("."):
-            value = value.get(part, field.default) if isinstance(value, Mapping) else field.default
-        if value != field.default:
-            found[path] = value
-    return found
+    return {path: value for path, value in flattened(as_file(experiment)).items() if path in fields()}
+
+
+def differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """The fields in which two experiments differ, by what each states: ``seed 0 → 1, max_length 64 → 32``."""
+    known = {path: field.default for path, field in fields().items()} | {key: {} for key in data_kinds()}
+    pairs = {path: (then.get(path, known[path]), now.get(path, known[path])) for path in {**then, **now}}
+    return ", ".join(f"{path} {_shown(a)} → {_shown(b)}" for path, (a, b) in pairs.items() if a != b)
+
+
+def _shown(value: Any) -> str:
+    return "''" if value == "" else str(value)
 
 
 def near_fields(path: str, *, groups: bool = False) -> str:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from stillhouse.core.errors import nearest, require
@@ -184,6 +184,14 @@ def domain(given: object) -> Domain:
         step=given.get("step"),
     )
     return Float(float(low), float(high), log)
+
+
+def as_given(searched: Domain) -> Any:
+    """The inverse of `domain`: what an experiment file has."""
+    if isinstance(searched, Categorical):
+        return list(searched.choices)
+    given = {field.name: (getattr(searched, field.name), field.default) for field in fields(searched)}
+    return {name: value for name, (value, default) in given.items() if value != default}
 
 
 def frozen(value: object) -> object:

@@ -322,6 +322,26 @@ _Loader.add_implicit_resolver(
 )
 
 
+class _Dumper(yaml.SafeDumper):
+    """YAML that `_Loader` reads as it was: a text such as ``1e5`` is quoted."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+_Dumper.add_representer(tuple, lambda dumper, value: dumper.represent_list(value))
+_Dumper.yaml_implicit_resolvers = {
+    first: [*_Loader.yaml_implicit_resolvers.get(first, ())] for first in _Loader.yaml_implicit_resolvers
+}
+
+
+def yaml_of(content: Mapping[str, Any]) -> str:
+    """Write an experiment file, as `read_yaml` reads it."""
+    return yaml.dump(
+        content, Dumper=_Dumper, sort_keys=False, allow_unicode=True, default_flow_style=None, width=110
+    )
+
+
 def read_yaml(path: Path) -> dict[Any, Any]:
     """Read the YAML of an experiment file.
 

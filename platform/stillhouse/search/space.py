@@ -25,7 +25,6 @@ class Space:
         domains: Domain of each searched hyper-parameter, in the order of the file.
         fixed: Values of the hyper-parameters that are not searched.
         first: The published configuration: a value for every searched hyper-parameter.
-        experiment: Fields of the experiment that the file gives, nested.
         source: The file, for messages.
         set_aside: Values that `without` removed from ``first``, for messages.
     """
@@ -35,7 +34,6 @@ class Space:
     domains: Mapping[str, Domain]
     fixed: Mapping[str, Any] = field(default_factory=dict)
     first: Mapping[str, Any] | None = None
-    experiment: Mapping[str, Any] = field(default_factory=dict)
     source: str = field(default="search space", metadata={"identity": False})
     set_aside: Mapping[str, Any] = field(default_factory=dict, metadata={"identity": False})
 
@@ -138,9 +136,8 @@ def load_space(path: str | Path, *, space: str = "space", scale: str = "", data_
     """Read the search space of an experiment file.
 
     Args:
-        path: The YAML file: ``method`` and its ``values``, which are fixed unless they are searched;
-            ``search`` with ``fixed``, ``first``, ``space`` and ``continuous``; and the fields of the
-            experiment.
+        path: The YAML file: ``method`` and its ``values``, which are fixed unless they are searched, and
+            ``search`` with ``fixed``, ``first``, ``space`` and ``continuous``.
         space: The section that is searched: ``space`` (the grid) or ``continuous``.
         scale: Name of a scale of the file; empty takes the full size.
         data_root: Folder that ``$STILLHOUSE_DATA`` stands for; empty takes the environment's.
@@ -173,7 +170,7 @@ def load_space(path: str | Path, *, space: str = "space", scale: str = "", data_
     others = {name for key in present if key != space for name in mapping_at(search, key, file)}
     elsewhere = others - set(domains)
     first = {name: frozen(value) for name, value in parts["first"].items() if name not in elsewhere} or None
-    return Space(base.method, domains, fixed, first, base.experiment, file)
+    return Space(base.method, domains, fixed, first, file)
 
 
 def sections_of(path: str | Path) -> tuple[str, ...]:
@@ -184,15 +181,6 @@ def sections_of(path: str | Path) -> tuple[str, ...]:
     """
     search = load_search(path)
     return tuple(name for name in _SECTIONS if search.get(name))
-
-
-def load_experiment(path: str | Path) -> dict[str, Any]:
-    """Read the experiment's fields of an experiment file, nested; its search space is not read.
-
-    Raises:
-        BadInput: The file cannot be read or is invalid.
-    """
-    return dict(load_base(path).experiment)
 
 
 def check(space: Space, hyper_parameters: type) -> Space:

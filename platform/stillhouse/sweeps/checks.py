@@ -1,7 +1,7 @@
 """What is checked before any work: the search space, and every plan of a search or a training run."""
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from stillhouse.methods import (
     with_defaults,
 )
 from stillhouse.search.domains import frozen
+from stillhouse.search.experiment_file import load_base, load_search
 from stillhouse.search.options import SweepOptions
 from stillhouse.search.samplers import check_sampler
 from stillhouse.search.schedulers import load_scheduler
@@ -127,7 +128,7 @@ def default_space(method: str) -> Path:
 
 def sweep_options(
     method: str,
-    experiment: Callable[[Space], Experiment],
+    experiment: Experiment,
     root: Path,
     *,
     device: str,
@@ -149,12 +150,12 @@ def sweep_options(
 
     Args:
         method: Name of the method.
-        experiment: Returns what all trials share; it is given the space, whose file may name fields of it.
+        experiment: What all trials share.
         root: The workspace's folder.
         device: Where the teacher and the students run.
         need: The resources of one trial.
         actors: Teacher actors; 0 takes as many as fit.
-        space: Experiment file with a search space; None takes the method's own.
+        space: Experiment file; without a search space in it, or for None, the method's own is searched.
         section: ``space`` (the grid) or ``continuous``; empty chooses by the sampler.
         fixed: What `fixed_values` gives; it is not searched.
         preset: One of the method's presets.
@@ -170,6 +171,10 @@ def sweep_options(
         BadInput: The first thing that cannot be used.
     """
     module = load_method(method)
+    if space and not load_search(space, scale=scale):  # It has fields and values alone.
+        values = load_base(space, scale=scale, data_root=data_root).values
+        fixed = {**fixed_values(module, values, str(space)), **(fixed or {})}
+        space, scale = None, ""
     file = space or default_space(method)
     searched = search_space(
         module,
@@ -181,7 +186,7 @@ def sweep_options(
         scale=scale,
         data_root=data_root,
     )
-    chosen = with_defaults(module, experiment(searched))
+    chosen = with_defaults(module, experiment)
     teacher = check_plans(module, chosen, searched.probes(), preset)
     if chosen.budget.refit.asked_for:
         chosen.budget.of_refit()

@@ -26,6 +26,7 @@ from stillhouse.preflight.planned import texts_of
 from stillhouse.search.options import LATENCY, STUDY_DATABASE, SweepOptions
 from stillhouse.search.published_sweep import PublishedSweep
 from stillhouse.search.study_copies import STUDY, ended_trials, heal_study
+from stillhouse.sweeps.begun import changes_since, search_of, write_experiment
 from stillhouse.sweeps.checks import check_rows, warn_of_few_steps
 from stillhouse.sweeps.planning.arithmetic import EMBEDDING, READING, START
 from stillhouse.sweeps.planning.note import PLANS, Clock, outcome_lines
@@ -140,7 +141,9 @@ def open_sweep(options: SweepOptions, prepared: Prepared, workspace: Workspace) 
     parts = {**_search_parts(options), "setting": canonical(prepared.setting)}
     folder = sweep_folder(options)
     remove_leftovers(folder)
-    if not _same_sweep(options, parts):
+    begun = _same_sweep(options, parts)
+    write_experiment(options, folder)
+    if not begun:
         write_note_twice(folder / SWEEP_NOTE, {"identity": _identity(parts), **parts})
     return folder
 
@@ -195,7 +198,8 @@ def _same_sweep(options: SweepOptions, parts: dict[str, Any]) -> bool:
     if other:
         raise BadInput(
             f"a sweep must be resumed as it was begun, but the {' and the '.join(other)} of sweep "
-            f"{options.name!r} differs from {path.parent}. Give another --name, or remove that folder."
+            f"{options.name!r} differs: {changes_since(options, begun, other)}. "
+            f"Give another --name, or remove {path.parent}."
         )
     return True
 
@@ -204,7 +208,7 @@ def _search_parts(options: SweepOptions) -> dict[str, Any]:
     return {
         "space": canonical(options.space),
         "method": f"{options.method}/{options.preset}",
-        "search": [options.sampler, list(options.objectives), options.scheduler, options.full],
+        "search": search_of(options),
     }
 
 

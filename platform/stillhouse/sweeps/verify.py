@@ -14,7 +14,6 @@ from stillhouse.core.artifacts import (
     CHECKPOINTS,
     LOCK,
     MANIFEST,
-    MARKER,
     Workspace,
     locked,
     read_manifest,
@@ -23,7 +22,7 @@ from stillhouse.core.artifacts import (
 )
 from stillhouse.core.databases import copies_of, damage_of_database, is_good_copy, newest_copy
 from stillhouse.core.errors import BadInput
-from stillhouse.core.integrity import QUARANTINE, damaged_files, put_aside
+from stillhouse.core.integrity import MARKER, QUARANTINE, damaged_files, put_aside
 from stillhouse.core.notes import (
     EXPORT_NOTE,
     STAGE_NOTE,

@@ -1,0 +1,163 @@
+"""A sweep as an experiment: the file that it was begun with, which later commands take and change."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from stillhouse.core.artifacts import write_atomically
+from stillhouse.core.errors import BadInput, nearest, require
+from stillhouse.core.identity import canonical
+from stillhouse.core.notes import EXPORT_NOTE, SWEEP_NOTE, SWEEPS, read_note_twice, room_of
+from stillhouse.core.redaction import redacted_json
+from stillhouse.experiments.data_kind import data_kinds
+from stillhouse.experiments.experiment import Experiment
+from stillhouse.experiments.fields import as_file, differences, experiment_of, stated
+from stillhouse.experiments.kinds.pairs import Pairs
+from stillhouse.experiments.kinds.sentences import Sentences
+from stillhouse.methods import known_methods
+from stillhouse.search.domains import as_given
+from stillhouse.search.experiment_file import load_base, yaml_of
+from stillhouse.search.options import SweepOptions
+
+EXPERIMENT = "experiment.yaml"
+"""Name of the experiment file in a sweep's folder."""
+_FILES = ("sentences.corpus", "sentences.sources", "pairs.path")
+_INTRODUCTION = (
+    "# What this sweep was begun with. `stillhouse fields` explains the fields; the others have defaults.\n"
+)
+
+
+def write_experiment(options: SweepOptions, folder: Path) -> None:
+    """Write the experiment file of a sweep into its folder."""
+    space = options.space
+    domains = {name: as_given(domain) for name, domain in space.domains.items()}
+    content = {
+        "method": options.method,
+        "preset": options.preset,
+        **({"values": dict(space.fixed)} if space.fixed else {}),
+        **as_file(options.experiment),
+        "search": {**({"first": dict(space.first)} if space.first else {}), "space": domains},
+    }
+    text = yaml_of(redacted_json(content))
+    write_atomically(folder / EXPERIMENT, f"{_INTRODUCTION}{text}".encode())
+
+
+def sweep_file(name: str, root: Path) -> Path | None:
+    """The experiment file of a sweep of the workspace; None where there is no such sweep, or no file."""
+    file = root / SWEEPS / name / EXPERIMENT
+    return file if Path(name).name == name and room_of(file.parent) == SWEEPS and file.exists() else None
+
+
+def ended_sweep(name: str, root: Path) -> Path:
+    """Find the experiment file of a sweep that has ended, for `--like`.
+
+    Raises:
+        BadInput: There is no such sweep, it has not delivered a student, or another version began it.
+    """
+    folder = root / SWEEPS / name
+    if Path(name).name != name or room_of(folder) != SWEEPS:
+        near = _near(name, root)
+        raise BadInput(f"--like must name a sweep of the workspace, but {root} has no {name!r}. {near}")
+    file = folder / EXPERIMENT
+    require(
+        file.exists(),
+        f"--like must name a sweep with a file {EXPERIMENT}",
+        sweep=name,
+        remedy="Another version of stillhouse began it. Run the sweep again with this one.",
+    )
+    require(
+        (folder / EXPORT_NOTE).exists(),
+        "--like must name a sweep that has delivered its student",
+        sweep=name,
+        remedy="Run the same `stillhouse sweep` again, which resumes it.",
+    )
+    return file
+
+
+def check_method_or_sweep(name: str, root: Path) -> None:
+    """Refuse a METHOD that is neither a method nor a sweep of the workspace.
+
+    Raises:
+        BadInput: It is neither; the near ones of both are listed.
+    """
+    sweeps = _sweeps(root)
+    if sweeps and name not in known_methods():
+        known = [*known_methods(), *sweeps]
+        raise BadInput(f"unknown method or sweep {name!r}. {nearest(name, known)}")
+
+
+def fields_in_sweep(file: Path, changes: Iterable[str]) -> dict[str, Any]:
+    """The fields of a sweep's experiment, without those of data that is replaced by the paths that change."""
+    found: dict[str, Any] = dict(load_base(file).experiment)
+    sources = {key for key, kind in data_kinds().items() if kind.is_source}
+    changed = set(changes)
+    named = sources & {path.partition(".")[0] for path in changed}
+    if named and not named & {experiment_of(found).source.key}:
+        return {key: value for key, value in found.items() if key not in data_kinds()}
+    for path in _FILES:
+        kind = path.partition(".")[0]
+        if path in changed and "count" in found.get(kind, {}):  # How many rows of another file is not said.
+            found[kind] = {name: value for name, value in found[kind].items() if name != "count"}
+    return found
+
+
+def as_sweep(name: str, experiment: Experiment) -> str:
+    """Say whose experiment is taken: ``as sweep ibkd: 64 tokens, 1 negative, 20,480 sentences``."""
+    counts: dict[str, Any] = {"token": experiment.max_length}
+    if (pairs := experiment.get(Pairs)) is not None:
+        counts["negative"] = pairs.number_mined
+    if (sentences := experiment.get(Sentences)) is not None:
+        counts["sentence"] = sentences.count
+    said = [f"{count:,} {noun}{'' if count == 1 else 's'}" for noun, count in counts.items() if count]
+    return f"as sweep {name}: {', '.join(said) or 'the same experiment'}"
+
+
+def changes_since(options: SweepOptions, begun: Mapping[str, Any], parts: Iterable[str]) -> str:
+    """Name what differs from how a sweep was begun, then and now.
+
+    Args:
+        options: The sweep, as it is asked for.
+        begun: The note in the sweep's folder.
+        parts: The parts of its identity that differ.
+    """
+    file = options.root.resolve() / SWEEPS / options.name / EXPERIMENT
+    now = {"method": f"{options.method}/{options.preset}", **_named(search_of(options))}
+    then = {"method": begun["method"], **_named(begun["search"])}
+    found = [f"{name} {then[name]} → {now[name]}" for name in now if then[name] != now[name]]
+    if "space" in parts:
+        found += _changed_space(begun["space"], canonical(options.space))
+    if file.exists():
+        known = experiment_of(load_base(file).experiment)
+        found.append(differences(stated(known), stated(options.experiment)))
+    return ", ".join(filter(None, found)) or "no field does, but the files of the data or the package"
+
+
+def search_in_sweep(file: Path) -> dict[str, Any]:
+    """How a sweep searches: its sampler, objectives, scheduler, and trials that are never stopped early."""
+    note = read_note_twice(file.with_name(SWEEP_NOTE))
+    return {} if note is None else _named(note["search"])
+
+
+def search_of(options: SweepOptions) -> list[Any]:
+    """How a sweep searches, as its note states it."""
+    return [options.sampler, list(options.objectives), options.scheduler, options.full]
+
+
+def _named(search: list[Any]) -> dict[str, Any]:
+    sampler, objectives, scheduler, full = search
+    return {"sampler": sampler, "objectives": tuple(objectives), "scheduler": scheduler, "full": full}
+
+
+def _changed_space(then: Any, now: Any) -> list[str]:
+    """Names of hyper-parameters whose domain, fixed value or first value differs."""
+    parts = [(then["with"][part] or {}, now["with"][part] or {}) for part in ("domains", "fixed", "first")]
+    return sorted({name for a, b in parts for name in {**a, **b} if a.get(name) != b.get(name)})
+
+
+def _near(name: str, root: Path) -> str:
+    sweeps = _sweeps(root)
+    return nearest(name, sweeps) if sweeps else "Run the sweep first, or give --root."
+
+
+def _sweeps(root: Path) -> list[str]:
+    return sorted(each.name for each in (root / SWEEPS).glob("*") if room_of(each) == SWEEPS)

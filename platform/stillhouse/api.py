@@ -337,7 +337,7 @@ def evaluate(
 
     Args:
         model: A sweep's or a stage's name or folder, an export in any form, or a model's name or path.
-        experiment: The data; None takes the defaults.
+        experiment: The data; None takes those of the sweep that the model is of, or the defaults.
         final: Whether the test split is opened; every opening is recorded in the workspace.
         documents_by: Also search documents that this model embeds, with the model's queries: ``teacher`` for
             a stage's own teacher, or a model's name or path.
@@ -354,14 +354,21 @@ def evaluate(
         BadInput: If there is no such model, the data cannot be read, or the model does not live in the space
             of ``documents_by``.
     """
+    from stillhouse.experiments.fields import experiment_of
+    from stillhouse.search.experiment_file import load_base
+    from stillhouse.sweeps.begun import sweep_of_model
     from stillhouse.sweeps.measuring import measure_models
 
     with session(_folder(root), device=_device(device), local=True, remote=_address(remote)) as (
         workspace,
         chosen,
     ):
+        file = sweep_of_model(str(model), workspace.root)
         found = measure_models(
-            in_files(experiment or Experiment(), _folder(root)),
+            in_files(
+                experiment or (experiment_of(load_base(file).experiment) if file else Experiment()),
+                _folder(root),
+            ),
             [str(model)],
             workspace,
             Embedding(local=True, device=chosen),

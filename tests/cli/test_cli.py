@@ -7,6 +7,7 @@ import platform
 import subprocess
 import sys
 import time
+from argparse import Namespace
 from importlib import metadata
 from pathlib import Path
 
@@ -16,9 +17,10 @@ import stillhouse
 from stillhouse.cli import store
 from stillhouse.cli.arguments import FLAGS
 from stillhouse.cli.main import main, parser
-from stillhouse.cli.options import experiment_from, settings
+from stillhouse.cli.method_values import runs_of
+from stillhouse.cli.options import experiment_from, follow_sweep, settings
 from stillhouse.core.errors import BadInput
-from stillhouse.experiments.experiment import Experiment
+from stillhouse.core.notes import write_note, write_note_twice
 from stillhouse.experiments.fields import fields
 from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.experiments.kinds.sentences import Sentences
@@ -150,12 +152,67 @@ def test_a_field_can_be_set_by_path_flag_or_file() -> None:
     both = parser().parse_args(["train", "ibkd", "--set", "pairs.count=8", "--pairs", "7"])
     with pytest.raises(BadInput, match=r"by its flag or by --set.*pairs\.count"):
         experiment_from(both)
-    other = parser().parse_args(["train", "ibkd", "--parallel", "de=de.tsv"])
-    base = Experiment(data=(Sentences("a.txt"), Pairs("pairs.jsonl")), seed=3)
-    changed = experiment_from(other, base=base)
-    assert [kind.key for kind in changed.kinds] == ["parallel"] and changed.seed == 3
-    plain = parser().parse_args(["train", "ibkd", "--sentences", "5"])
-    assert experiment_from(plain, base=base).get(Sentences) == Sentences("a.txt", count=5)
+
+
+@pytest.fixture
+def begun(tmp_path: Path) -> Path:
+    """A workspace with a finished sweep `mine` of ibkd."""
+    folder = tmp_path / "runs" / "sweeps" / "mine"
+    write_note_twice(folder / "sweep.json", {"search": ["random", ["quality"], "none", 2]})
+    write_note(folder / "export.json", {})
+    (folder / "experiment.yaml").write_text(
+        "method: ibkd\npreset: dense_retrieval\nvalues: {gamma: 0.25}\nseed: 3\nmax_length: 32\n"
+        "sentences: {corpus: a.txt, count: 7}\npairs: {path: pairs.jsonl, negatives: 1, count: 9}\n"
+        "search: {space: {beta1: [0.5, 1.0]}}\n"
+    )
+    return tmp_path / "runs"
+
+
+def following(root: Path, *words: str) -> Namespace:
+    options = parser().parse_args([*words, "--root", str(root)])
+    follow_sweep(options)
+    return options
+
+
+def test_a_sweep_of_the_workspace_goes_before_a_method_and_flags_change_it(
+    begun: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plain = experiment_from(following(begun, "train", "mine", "--sentences", "5"))
+    assert plain.get(Sentences) == Sentences("a.txt", count=5) and plain.seed == 3
+    assert capsys.readouterr().out == "as sweep mine: 32 tokens, 1 negative, 5 sentences\n"
+    other = experiment_from(following(begun, "train", "mse", "--like", "mine", "--parallel", "de=de.tsv"))
+    assert [kind.key for kind in other.kinds] == ["parallel"] and other.seed == 3
+    files = ["--corpus", "b.txt", "--labelled", "c.jsonl"]
+    owns = experiment_from(following(begun, "evaluate", str(begun / "sweeps" / "mine" / "export"), *files))
+    assert owns.get(Sentences) == Sentences("b.txt") and owns.get(Pairs) == Pairs("c.jsonl", negatives=1)
+    (run,) = runs_of(following(begun, "doctor", "mine"))
+    assert (run.method, run.preset, run.values) == ("ibkd", "dense_retrieval", {"gamma": 0.25})
+    (run,) = runs_of(following(begun, "doctor", "mse", "--like", "mine"))
+    assert (run.method, run.preset, run.values) == ("mse", "paper", {})
+    (begun / "sweeps" / "mine").rename(begun / "sweeps" / "ckd")
+    assert following(begun, "sweep", "ckd", "--trials", "40").name == "ckd"
+    assert runs_of(following(begun, "train", "ckd"))[0].method == "ibkd"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["train", "--like", "mien"], "--like must name a sweep of the workspace.*Did you mean mine"),
+        (["train", "--like", "../sweeps/mine"], "--like must name a sweep of the workspace"),
+        (["sweep", "--like", "mine"], "has delivered its student.*resumes it"),
+        (["evaluate", "x", "--like", "mine"], "a file experiment.yaml.*Another version"),
+        (["doctor", "mime"], "unknown method or sweep 'mime'. Did you mean .*mine"),
+        (["doctor", "msee"], "unknown method or sweep 'msee'. Did you mean .*mse"),
+    ],
+)
+def test_what_is_no_sweep_to_follow_is_refused(begun: Path, words: list[str], said: str) -> None:
+    folder = begun / "sweeps" / "mine"
+    if "delivered" in said:
+        (folder / "export.json").unlink()
+    if "version" in said:
+        (folder / "experiment.yaml").unlink()
+    with pytest.raises(BadInput, match=said):
+        following(begun, *words)
 
 
 def test_the_rule_of_comparing_holds_for_the_command_alone(

@@ -174,7 +174,7 @@ def add_method(command: ArgumentParser) -> None:
     command.add_argument(
         "method",
         nargs="?",
-        help="a method, such as ibkd, or a sweep of the workspace; default: the experiment file's",
+        help="a method, or a sweep of the workspace (--like SWEEP: under another method or name)",
     )
     command.add_argument("--preset", help="paper (default) or another one (`stillhouse presets METHOD`)")
     add_scale(command)
@@ -217,9 +217,8 @@ def add_experiment(
         help="set any field, such as pairs.mining.range_max=100"
         + ("; a bare name fixes a hyper-parameter" if method else ""),
     )
-    group.add_argument(
-        "--like", default="", metavar="SWEEP", help="start from the experiment of a sweep of the workspace"
-    )
+    like = SUPPRESS if method else "start from the experiment of a sweep of the workspace"  # METHOD names it.
+    group.add_argument("--like", default="", metavar="SWEEP", help=like)
     group.add_argument("--refresh", action="store_true", help="read the corpus again")
 
 

@@ -10,6 +10,7 @@ from stillhouse.cli.run import on_ray, write_results
 from stillhouse.cli.suites import refuse_suite_flags
 from stillhouse.core.console import say
 from stillhouse.core.errors import BadInput
+from stillhouse.sweeps.begun import teacher_in_sweep
 from stillhouse.sweeps.measuring import measure_models
 
 
@@ -21,9 +22,10 @@ def evaluate_experiment(options: Namespace) -> None:
             "model's name, or --suite with --from-run."
         )
     refuse_suite_flags(options)
+    experiment = experiment_from(options)
     with on_ray(options) as (workspace, device):
         found = measure_models(
-            experiment_from(options),
+            experiment,
             models_of(options),
             workspace,
             embedding_of(options, device, local=options.local),
@@ -34,8 +36,15 @@ def evaluate_experiment(options: Namespace) -> None:
     split, model = found.split, found.sources[0]
     report: dict[str, Any] = {"model": options.model, "split": split}
     say(f"model: {model.title}")
+    teacher = teacher_in_sweep(options.begun, experiment, final=options.final) if options.begun else {}
+    shares = {
+        name: value / teacher[name] for name, value in found.figures.items() if teacher.get(name, 0) > 0
+    }
     for name, value in found.figures.items():
-        say(f"  {name:<36} {value:.4f}")
+        kept = f"   teacher {teacher[name]:.4f}, kept {shares[name]:.1%}" if name in shares else ""
+        say(f"  {name:<36} {value:.4f}{kept}")
+    if teacher:
+        report |= {"teacher": teacher, "kept": shares}
     if (by := found.documents_by) is not None:
         show(split, {split: by.figures}, by.source.title, model.title, digits=4)
         for label, made in by.embedded.items():

@@ -16,7 +16,6 @@ from stillhouse.core.console import say
 from stillhouse.core.devices import require_device, resolve_device
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.json_text import parse_json
-from stillhouse.core.notes import SWEEPS
 from stillhouse.core.remotes import default_remote
 from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
@@ -65,14 +64,14 @@ def follow_sweep(options: Namespace) -> None:
     options.begun = None
     if not hasattr(options, "like"):
         return
-    from stillhouse.sweeps.begun import check_method_or_sweep, ended_sweep, sweep_file
+    from stillhouse.sweeps.begun import check_method_or_sweep, ended_sweep, sweep_file, sweep_of_model
 
     root, method = root_of(options).resolve(), getattr(options, "method", None)
     if options.like:
         options.begun = ended_sweep(options.like, root)
     elif "model" in options:
-        options.like = _sweep_of_model(options.model, root)
-        options.begun = sweep_file(options.like, root)
+        options.begun = sweep_of_model(options.model, root)
+        options.like = options.begun.parent.name if options.begun else ""
     elif method and not getattr(options, "file", None) and not getattr(options, "space", None):
         options.begun = sweep_file(method, root)
         if options.begun is not None:
@@ -80,13 +79,6 @@ def follow_sweep(options: Namespace) -> None:
             options.name = getattr(options, "name", None) or method
     if getattr(options, "method", None):
         check_method_or_sweep(options.method, root)
-
-
-def _sweep_of_model(model: str, root: Path) -> str:
-    """The name of the sweep of the workspace that a model's name, its folder or its export stands for."""
-    path = Path(model).expanduser().absolute()
-    path = path.parent if path.name == "export" else path
-    return path.name if path.parent.resolve() == root / SWEEPS else model
 
 
 def experiment_from(options: Namespace, file: Mapping[str, Any] | None = None) -> Experiment:

@@ -1,13 +1,14 @@
 """A sweep as an experiment: the file that it was begun with, which later commands take and change."""
 
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from stillhouse.core.artifacts import write_atomically
+from stillhouse.core.artifacts import read_json, write_atomically
 from stillhouse.core.errors import BadInput, nearest, require
 from stillhouse.core.identity import canonical
-from stillhouse.core.notes import EXPORT_NOTE, SWEEP_NOTE, SWEEPS, read_note_twice, room_of
+from stillhouse.core.notes import EXPORT_NOTE, SWEEP_NOTE, SWEEPS, read_note_twice, room_of, sound_note
 from stillhouse.core.redaction import redacted_json
 from stillhouse.experiments.data_kind import data_kinds
 from stillhouse.experiments.experiment import Experiment
@@ -46,6 +47,31 @@ def sweep_file(name: str, root: Path) -> Path | None:
     """The experiment file of a sweep of the workspace; None where there is no such sweep, or no file."""
     file = root / SWEEPS / name / EXPERIMENT
     return file if Path(name).name == name and room_of(file.parent) == SWEEPS and file.exists() else None
+
+
+def sweep_of_model(model: str, root: Path) -> Path | None:
+    """The experiment file of the sweep that a model's name, its folder or its export stands for, if any."""
+    path = Path(os.path.abspath(Path(model).expanduser()))
+    path = path.parent if path.name == "export" else path
+    return sweep_file(path.name if path.parent.resolve() == root / SWEEPS else model, root)
+
+
+def teacher_in_sweep(file: Path, experiment: Experiment, *, final: bool) -> dict[str, float]:
+    """The teacher's figures that a sweep has measured; none of another experiment than the sweep's.
+
+    Args:
+        file: The sweep's experiment file.
+        experiment: The experiment whose figures are asked for.
+        final: Whether those on the test split are asked for, instead of those on dev.
+    """
+    if experiment_of(load_base(file).experiment) != experiment:
+        return {}
+    if not final:
+        notes = map(sound_note, sorted(file.parent.glob("teacher-dev*.json")))
+        return next((note for note in notes if note), {})
+    report = file.with_name("report.json")
+    teacher = read_json(report).get("teacher") if report.exists() else None
+    return dict(teacher["metrics"]) if teacher else {}
 
 
 def ended_sweep(name: str, root: Path) -> Path:

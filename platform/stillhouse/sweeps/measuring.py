@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
-from stillhouse.core.artifacts import MANIFEST, Workspace
+from stillhouse.core.artifacts import MANIFEST, Workspace, read_manifest
 from stillhouse.core.console import doing
 from stillhouse.core.errors import BadInput
+from stillhouse.core.identity import canonical
 from stillhouse.core.types import Encoder, Scorer
 from stillhouse.evaluation.asymmetric import Beside, require_one_dimension
 from stillhouse.evaluation.items import FiguresAndItems
@@ -22,7 +24,7 @@ from stillhouse.experiments.search_pool import calibrated
 from stillhouse.experiments.unread import beside_task
 from stillhouse.sweeps.documents_by import beside_teacher, documents_source, taught_by
 from stillhouse.sweeps.test_log import record_test_use, tag_tested_runs
-from stillhouse.training.models import Source, find_model, stages_among
+from stillhouse.training.models import Source, encoder_in, find_model, stages_among
 from stillhouse.values.data import Store
 from stillhouse.values.setting import Setting
 from stillhouse.values.stage import DevSuite, TestSuite
@@ -94,7 +96,14 @@ def measure_models(
         teacher = documents_source(documents_by, models[0], workspace)
         experiment = taught_by(experiment, teacher)
     sources = tuple(source_of(name, experiment, workspace) for name in models)
-    encoders = [source.open(embedding.device) for source in sources]
+    stages = {} if final else stages_among(models, workspace)
+    stages = {name: folder for name, folder in stages.items() if (folder / MANIFEST).exists()}
+    encoders = [
+        encoder_in(stages[source.name], embedding.device, as_trained=True)
+        if source.name in stages
+        else source.open(embedding.device)
+        for source in sources
+    ]
     by_teacher = None if teacher is None else teacher.open(embedding.device)
     if by_teacher is not None:
         require_one_dimension(encoders[0], by_teacher)
@@ -112,7 +121,10 @@ def measure_models(
         for name in models:
             tag_tested_runs(workspace, suite.opens, name)
     with doing(f"measuring {' and '.join(models)}"):
-        measured = tuple(measure_suite(suite, encoder, workspace) for encoder in encoders)
+        kept = _figures_of_training(stages.get(models[0]), suite) if len(models) == 1 else {}
+        measured = tuple(
+            (kept, {}) if kept else measure_suite(suite, encoder, workspace) for encoder in encoders
+        )
     figures, calibration = dict(measured[0][0]), {}
     beside = None
     if teacher is not None and by_teacher is not None:
@@ -127,6 +139,13 @@ def measure_models(
         search = prepared.setting.get(SearchCollection)
         calibration = calibrated(search, encoders[0], sources[0], workspace)
     return Measurement(split, sources, measured, figures, beside, calibration)
+
+
+def _figures_of_training(stage: Path | None, suite: DevSuite | TestSuite) -> dict[str, float]:
+    """The figures that a stage's training printed, if it was measured on this suite; otherwise none."""
+    manifest = {} if stage is None else read_manifest(stage)
+    same = bool(manifest) and manifest["plan"]["with"].get("dev") == canonical(suite)
+    return dict(manifest["metrics"]) if same else {}
 
 
 def source_of(name: str, experiment: Experiment, workspace: Workspace) -> Source:

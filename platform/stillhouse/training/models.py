@@ -45,11 +45,17 @@ STAGE = "stage"
 _AS_PUBLISHED = ("", None, 0, NO_PROMPTS)
 
 
-def encoder_in(folder: Path, device: str = "cpu") -> Any:
-    """Open the trained student of a finished stage as an encoder in full precision.
+def encoder_in(folder: Path, device: str = "cpu", *, as_trained: bool = False) -> Any:
+    """Open the trained student of a finished stage as an encoder.
 
     If its objective gives scores, the encoder does too; a student that reads the texts of a pair jointly is a
     scorer only.
+
+    Args:
+        folder: The stage's folder.
+        device: Device that it encodes on.
+        as_trained: Whether its precision is that in which the stage was trained and measured on dev, instead
+            of the full one.
 
     Raises:
         BadInput: The folder is not a finished stage.
@@ -58,7 +64,8 @@ def encoder_in(folder: Path, device: str = "cpu") -> Any:
     student: Any = rebuild(manifest["student"])
     load_weights(student, folder / STUDENT)
     prompts = Prompts(**manifest.get("prompts", {}))
-    encoder = encoder_of(student.eval(), manifest["max_length"], "float32", device, prompts)
+    precision = manifest["plan"]["with"]["autocast"] if as_trained else "float32"
+    encoder = encoder_of(student.eval(), manifest["max_length"], precision, device, prompts)
     objective = _objective_in(folder, manifest, student.dim)
     return encoder if objective is None else with_scores(encoder, objective, manifest["columns"])
 

@@ -1,5 +1,6 @@
 """The driver's records of trials: every run is closed, and none is failed for an external fault."""
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,6 +16,9 @@ from stillhouse.search.observer import Observer
 from stillhouse.search.records import TrialRecord
 from stillhouse.search.trial import Context, follow, run_trial
 from stillhouse.tracking import Key
+from stillhouse.tracking.mlflow_tracker import MLflowTracker
+from stillhouse.training.metrics_log import NAME as METRICS
+from stillhouse.training.metrics_log import read_lines
 from stillhouse.training.walk import run
 
 QUICK = {"distil_batch_size": 16, "finetune_batch_size": 16}
@@ -43,7 +47,9 @@ class RecordingTracker:
     def metrics(self, key: Key, rows: Any) -> None:
         self.steps.setdefault(key, []).extend(row.step for row in rows)
 
-    def finish(self, key: Key, state: str = "finished", reason: str = "") -> None:
+    def finish(
+        self, key: Key, state: str = "finished", reason: str = "", at: float | None = None
+    ) -> None:
         self.ended[key] = state
 
     def close(self, seconds: float = 10.0) -> str:
@@ -84,8 +90,7 @@ def test_a_live_trial_is_interrupted_with_the_sweep(
         observer.on_trial_start(0, [], trial())
         raise error
     assert tracker.ended.pop(("s",)) == state
-    trial_key = ("s", "trial-0000")
-    assert tracker.ended == {(*trial_key, "distil"): "interrupted", trial_key: "interrupted"}
+    assert tracker.ended == {("s", "trial-0000"): "interrupted"}, "no stage has logged anything"
 
 
 def test_a_stage_that_a_trial_never_reached_has_no_run(context: Context) -> None:
@@ -97,9 +102,53 @@ def test_a_stage_that_a_trial_never_reached_has_no_run(context: Context) -> None
         observer.ended(record("PRUNED"))
     trial_key = ("s", "trial-0000")
     assert tracker.ended == {
-        (*trial_key, "distil"): "stopped early",
+        (*trial_key, "distil"): "finished",
         trial_key: "stopped early",
         ("s",): "finished",
+    }
+
+
+def test_runs_have_the_times_of_their_logs_and_are_not_opened_again(
+    context: Context, database: Path, tmp_path: Path
+) -> None:
+    from mlflow import MlflowClient
+
+    shutil.copy(database, tmp_path / "mlflow.db")
+    uri, refitted = f"sqlite:///{tmp_path / 'mlflow.db'}", replace(record("COMPLETE"), number=1)
+    workspace, plan = context.workspace, context.plan(QUICK)
+
+    def follow_all() -> dict[str, Any]:
+        with Observer("s", context, MLflowTracker(uri, "times", tmp_path / "s"), {}, plan) as observer:
+            observer.on_trial_start(0, [], trial())
+            run(plan, workspace, where=context.where)
+            observer.ended(record("COMPLETE"))
+            observer.refit_started(refitted, plan)
+            observer.refit_ended(refitted, plan, {"q": 0.5}, "")
+        client = MlflowClient(uri)
+        found = client.search_runs([client.get_experiment_by_name("times").experiment_id])
+        parents = {each.info.run_id: each.info.run_name for each in found}
+        return {
+            f"{parents.get(each.data.tags.get('mlflow.parentRunId'), '')}/{each.info.run_name}": each
+            for each in found
+        }
+
+    runs = follow_all()
+    times = {name: (each.info.start_time, each.info.end_time) for name, each in runs.items()}
+    for stage in plan.chain():
+        lines = list(read_lines(workspace.path(stage) / METRICS))
+        for parent in ("trial 0", "refit of trial 1"):
+            began, ended = times[f"{parent}/{stage.label}"]
+            assert ended == round(lines[-1]["time"] * 1000)
+            first = lines[0]["examples"] / lines[0]["metrics"]["examples_per_second"]
+            assert began == round((lines[0]["time"] - first) * 1000) < ended
+    began, ended = times["ibkd sweep s/trial 0"]
+    assert began <= times["trial 0/distil"][0] and times["trial 0/finetune"][1] <= ended
+    for each in runs.values():
+        assert each.data.tags["mlflow.source.type"] == "LOCAL" and each.data.tags["mlflow.source.name"]
+        assert [d.dataset.digest for d in each.inputs.dataset_inputs]
+    again = follow_all()
+    assert {n: (r.info.start_time, r.info.end_time, r.info.status) for n, r in again.items()} == {
+        name: (*ends, "FINISHED") for name, ends in times.items()
     }
 
 

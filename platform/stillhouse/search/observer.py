@@ -22,6 +22,7 @@ from stillhouse.tracking import (
     REFIT,
     REFITTED,
     TRIAL,
+    Data,
     Key,
     MetricsTail,
     Row,
@@ -43,7 +44,14 @@ _ENDED = {"COMPLETE": "finished", "PRUNED": "stopped early", "FAIL": "failed", "
 class Observer(Callback):  # type: ignore[misc]
     """Follows the trials of one sweep; the only part that prints and the only writer of MLflow."""
 
-    def __init__(self, name: str, context: Context, tracker: Tracker, facts: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        name: str,
+        context: Context,
+        tracker: Tracker,
+        facts: dict[str, Any],
+        plan: Stage | None = None,
+    ) -> None:
         """Open the sweep's run.
 
         Args:
@@ -51,10 +59,11 @@ class Observer(Callback):  # type: ignore[misc]
             context: What all trials share.
             tracker: Tracker that runs are reported to.
             facts: Facts about the data, logged as parameters of the sweep's run.
+            plan: Plan of any trial, whose texts are the data of the sweep's run.
         """
         self.name, self.context, self.tracker = name, context, tracker
         self.workspace = context.workspace
-        self.tail = MetricsTail(tracker.metrics)
+        self.tail = MetricsTail(self._rows)
         self.key: Key = (name,)
         tracker.run(
             self.key,
@@ -68,10 +77,12 @@ class Observer(Callback):  # type: ignore[misc]
             },
             tags=provenance(),
             documents={"setting.json": canonical(context.setting)},
+            datasets=self._data(list(plan.chain()) if plan else ()),
         )
         self._live: dict[int, dict[str, Any]] = {}
         self._reused: dict[int, set[str]] = {}
-        self._opened: set[Key] = set()
+        self._stages: dict[Key, tuple[Stage, bool]] = {}
+        self._last: dict[Key, float] = {}
         self._hindered = ""
         self.follower = PlanFollower(self.workspace)
 
@@ -85,7 +96,13 @@ class Observer(Callback):  # type: ignore[misc]
         key = self.trial_key(number)
         say(f"  trial {number}: {_short(values)}")
         plan = self.context.plan(values)
-        self.tracker.run(key, f"trial {number}", parameters=values, documents={STAGE_NOTE: canonical(plan)})
+        self.tracker.run(
+            key,
+            f"trial {number}",
+            parameters=values,
+            documents={STAGE_NOTE: canonical(plan)},
+            datasets=self._data(list(plan.chain())),
+        )
         self.offer_views(list(values)[:_COLUMNS])
         self.follower.follow(f"trial {number}", plan)
         self._live[number] = values
@@ -126,9 +143,10 @@ class Observer(Callback):  # type: ignore[misc]
 
     def ended(self, record: TrialRecord) -> None:
         """Close the runs of a trial and of its stages according to the study, whichever process ran it."""
-        self._live.pop(record.number, None)
+        live = self._live.pop(record.number, None) is not None
         self.follower.leave(f"trial {record.number}")
-        self._close(record.number, dict(record.hyper_parameters), _ENDED[record.state], record.reason or "")
+        values, state = dict(record.hyper_parameters), _ENDED[record.state]
+        self._close(record.number, values, state, record.reason or "", live=live)
 
     def opened(self, suite: str, before: int) -> None:
         """Tag the run with the test suite that is about to be opened, and how often it was opened."""
@@ -144,9 +162,10 @@ class Observer(Callback):  # type: ignore[misc]
             f"refit of trial {record.number}",
             parameters={**record.hyper_parameters, **lengths},
             documents={STAGE_NOTE: canonical(stage)},
+            datasets=self._data(list(stage.chain())),
         )
         for part in stage.chain():
-            self._open((*key, part.label), part, reused=self.workspace.finished(part))
+            self._follow_stage((*key, part.label), part, reused=self.workspace.finished(part))
 
     def refit_ended(
         self, record: TrialRecord, stage: Stage, figures: Mapping[str, float], reason: str
@@ -157,8 +176,8 @@ class Observer(Callback):  # type: ignore[misc]
         row = {f"dev/{name}": value for name, value in figures.items()}
         if row:
             self.tracker.metrics(key, [Row(stage.examples_in_all, time.time(), row)])
-        for each in (*((*key, part.label) for part in stage.chain()), key):
-            self.tracker.finish(each, "failed" if reason else "finished", reason)
+        keys = [(*key, part.label) for part in stage.chain()]
+        self._finish(key, keys, "failed" if reason else "finished", reason, live=False)
 
     def costs(self, record: TrialRecord, cost: Mapping[str, float]) -> None:
         """Log what a trial's student costs as metrics of the trial's run."""
@@ -225,7 +244,7 @@ class Observer(Callback):  # type: ignore[misc]
         resumable = kind is not None and issubclass(kind, KeyboardInterrupt | Hindered)
         state = "finished" if kind is None else "interrupted" if resumable else "failed"
         for number, values in self._live.items():
-            self._close(number, values, "interrupted", str(error or ""))
+            self._close(number, values, "interrupted", str(error or ""), live=True)
         self.tail.close()
         self.tracker.finish(self.key, state, str(error or ""))
         waiting = self.tracker.close(30.0 if kind is None else 5.0)
@@ -233,36 +252,72 @@ class Observer(Callback):  # type: ignore[misc]
             warn(waiting)
 
     def _follow(self, number: int, values: dict[str, Any]) -> list[Key]:
-        """Open and follow a run for each stage that a trial has begun; return the keys of these runs."""
+        """Follow each stage that a trial has begun; return the keys of their runs."""
         keys = []
         for index, stage in enumerate(self.context.plan(values).chain()):
             key = (*self.trial_key(number), stage.label)
             if index and not (self.workspace.path(stage) / STAGE_NOTE).exists():
                 break
             keys.append(key)
-            if key not in self._opened:
-                self._opened.add(key)
-                self._open(key, stage, reused=stage.label in self._reused.get(number, ()))
+            if key not in self._stages:
+                self._follow_stage(key, stage, reused=stage.label in self._reused.get(number, ()))
         return keys
 
-    def _open(self, key: Key, stage: Stage, *, reused: bool) -> None:
-        self.tracker.run(
-            key,
-            stage.label,
-            parameters={
-                "budget": stage.budget,
-                "batch_size": stage.batch_size,
-                "fingerprint": stage.fingerprint,
-            },
-            tags={"reused": "yes"} if reused else {},
-        )
+    def _follow_stage(self, key: Key, stage: Stage, *, reused: bool) -> None:
+        self._stages[key] = (stage, reused)
         self.tail.follow(key, self.workspace.path(stage) / METRICS_LOG)
 
-    def _close(self, number: int, values: dict[str, Any], state: str, reason: str) -> None:
+    def _rows(self, key: Key, rows: list[Row]) -> None:
+        """Pass on what a stage logged; its first row opens its run, whose times are those of the log."""
+        if key not in self._last:
+            stage, reused = self._stages[key]
+            self.tracker.run(
+                key,
+                stage.label,
+                parameters={
+                    "budget": stage.budget,
+                    "batch_size": stage.batch_size,
+                    "fingerprint": stage.fingerprint,
+                },
+                tags={"reused": "yes"} if reused else {},
+                datasets=self._data([stage]),
+                at=_began(rows[0]),
+            )
+        self._last[key] = rows[-1].time
+        self.tracker.metrics(key, rows)
+
+    def _data(self, stages: Sequence[Stage]) -> list[Data]:
+        """The texts that stages are trained on."""
+        tables = {t.fingerprint: t for stage in stages for t in stage.examples.columns.values()}
+        return [
+            Data(table.label, fingerprint, str(self.workspace.place(table)))
+            for fingerprint, table in tables.items()
+        ]
+
+    def _close(self, number: int, values: dict[str, Any], state: str, reason: str, *, live: bool) -> None:
         keys = self._follow(number, values)
         self.tail.poll()
-        for key in [*keys, self.trial_key(number)]:
-            self.tracker.finish(key, state, reason)
+        self._finish(self.trial_key(number), keys, state, reason, live=live)
+
+    def _finish(self, key: Key, stages: Sequence[Key], state: str, reason: str, *, live: bool) -> None:
+        """End the run of a trial or a refit, and those of its stages with the last row of their logs.
+
+        One that ended in another process, or before the others that it was waited for with, ended with its
+        last stage.
+        """
+        logged = [each for each in stages if each in self._last]
+        for each in logged:
+            whole = self.workspace.finished(self._stages[each][0])
+            ended = ("finished", "") if whole else (state, reason)
+            self.tracker.finish(each, *ended, at=self._last[each])
+        last = max((self._last[each] for each in logged), default=None)
+        self.tracker.finish(key, state, reason, at=None if live else last)
+
+
+def _began(first: Row) -> float:
+    """When a stage began, by the first row of its log: what that measures has taken its time."""
+    speed = first.metrics.get("examples_per_second", 0.0)
+    return first.time - (first.metrics["examples"] / speed if speed else 0.0)
 
 
 def _short(values: dict[str, Any]) -> str:

@@ -35,7 +35,7 @@ from stillhouse.search.proposals import propose
 from stillhouse.search.records import REPORT, TrialRecord, attributes, is_finite, record
 from stillhouse.search.samplers import Search, check_sampler
 from stillhouse.search.space import Space
-from stillhouse.search.studies import IN_FILE, open_study
+from stillhouse.search.studies import SEARCH, copy_attributes, open_study
 from stillhouse.search.study_copies import keep_study
 
 __all__ = ["ExplainErrors", "Measure", "StudySearcher", "TrialRecord"]
@@ -169,7 +169,7 @@ class StudySearcher(Searcher):  # type: ignore[misc]
 
     def study(self) -> Any:
         """The Optuna study, for reading."""
-        return optuna.load_study(study_name=IN_FILE, storage=self._storage[0])
+        return optuna.load_study(study_name=None, storage=self._storage[0])
 
     def __getstate__(self) -> dict[str, Any]:
         """State without the connection and without the driver's function, for pickling."""
@@ -191,9 +191,9 @@ class StudySearcher(Searcher):  # type: ignore[misc]
     def _check_same_search(self) -> None:
         storage, study = self._storage
         search = {"space": self._space.fingerprint, "objectives": [list(pair) for pair in self._objectives]}
-        begun = storage.get_study_user_attrs(study).get("search")
+        begun = storage.get_study_user_attrs(study).get(SEARCH)
         if begun is None:
-            storage.set_study_user_attr(study, "search", search)
+            copy_attributes({SEARCH: search}, storage, study)
         require(
             begun in (None, search),
             "a sweep must be resumed with the space and the objectives it was begun with",

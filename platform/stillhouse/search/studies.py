@@ -18,12 +18,14 @@ from optuna.trial import FrozenTrial
 from stillhouse.core.artifacts import replacing
 from stillhouse.core.errors import require
 
-IN_FILE = "sweep"
-"""Name of the only study in a sweep's file."""
+SEARCH = "search"
+"""The attribute of a study that says what it searches: its ``space`` and ``objectives``."""
+_METRIC_NAMES = "study:metric_names"
+"""The attribute in which Optuna keeps what `Study.set_metric_names` is given."""
 
 
 def open_study(path: Path, directions: Sequence[Any]) -> tuple[RDBStorage, int]:
-    """Open the study in a file, which is made if it does not exist.
+    """Open the study in a file, which is made, with the name of its folder, if it does not exist.
 
     Args:
         path: The SQLite file.
@@ -74,7 +76,7 @@ def study_read(path: Path) -> Iterator[tuple[RDBStorage, int]]:
     """Open the study in a file only to read it."""
     storage = reading_storage(path)
     try:
-        yield storage, storage.get_study_id_from_name(IN_FILE)
+        yield storage, _only_study(storage)
     finally:
         storage.engine.dispose()
 
@@ -85,6 +87,9 @@ def copy_attributes(attributes: Mapping[str, Any], storage: RDBStorage, study: i
     for name, value in attributes.items():
         if known.get(name) != value:
             storage.set_study_user_attr(study, name, value)
+    if SEARCH in attributes:  # By these names optuna-dashboard shows the objectives.
+        names = [name for name, _ in attributes[SEARCH]["objectives"]]
+        storage.set_study_system_attr(study, _METRIC_NAMES, names)
 
 
 def copy_trials(trials: Iterable[FrozenTrial], storage: RDBStorage, study: int) -> None:
@@ -122,7 +127,13 @@ def _bring(there: FrozenTrial, trial: FrozenTrial, storage: RDBStorage) -> None:
 def _with_study(path: Path, directions: Sequence[Any]) -> tuple[RDBStorage, int]:
     """Open an SQLite file as Optuna's storage; tables and the study are made if there are none."""
     storage = RDBStorage(f"sqlite:///{path}", engine_kwargs={"connect_args": {"timeout": 60}})
-    study = optuna.create_study(
-        storage=storage, study_name=IN_FILE, directions=directions, load_if_exists=True
-    )
+    if storage.get_all_studies():
+        return storage, _only_study(storage)
+    name = path.parent.name
+    study = optuna.create_study(storage=storage, study_name=name, directions=directions)
     return storage, study._study_id
+
+
+def _only_study(storage: RDBStorage) -> int:
+    (study,) = storage.get_all_studies()
+    return int(study._study_id)

@@ -73,7 +73,7 @@ def search_and_deliver(
     context = dataclasses.replace(context, quality=plan.dev.select if plan.dev else context.quality)
     tracker = open_tracker(workspace, folder, options.name)
     facts = {"baseline": baseline_name(options.method), **prepared.facts, **stated(options.experiment)}
-    with Observer(options.name, context, tracker, facts) as observer:
+    with Observer(options.name, context, tracker, facts, plan) as observer:
         say(
             ahead_of_sweep(
                 options, context, plan, folder / STUDY, slots(), _refit_plan(prepared, context, options)

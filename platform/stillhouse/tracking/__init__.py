@@ -30,7 +30,8 @@ TRIAL, REFIT = "trial", "refit"
 """What the keys of the runs of trials, and of their refits, begin with."""
 CHAMPION_SUFFIX = " (champion)"
 """Added to the name of the best trial's run."""
-ENDED = ("finished", "stopped early", "failed", "interrupted")
+ENDED_WELL = ("finished", "stopped early")
+ENDED = (*ENDED_WELL, "failed", "interrupted")
 _PACKAGES = "stillhouse torch transformers sentence-transformers ray optuna mlflow numpy faiss-cpu faiss-gpu"
 
 
@@ -47,6 +48,21 @@ class Row:
     step: int
     time: float
     metrics: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Data:
+    """Rows that runs are trained on.
+
+    Attributes:
+        name: Its name in the UI.
+        digest: Identifies its content.
+        source: Where it comes from.
+    """
+
+    name: str
+    digest: str
+    source: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +92,14 @@ class Tracker(Protocol):
         parameters: Mapping[str, object] | None = None,
         tags: Mapping[str, str] | None = None,
         documents: Mapping[str, object] | None = None,
+        datasets: Sequence[Data] = (),
+        at: float | None = None,
     ) -> None:
-        """Start a run or continue it. ``parameters`` may be nested; ``documents`` are JSON by file name."""
+        """Start a run or continue one that was broken off; a run that ended well stays as it is.
+
+        ``parameters`` may be nested; ``documents`` are JSON by file name; it began ``at`` (seconds since the
+        epoch), or now.
+        """
         ...
 
     def metrics(self, key: Key, rows: Iterable[Row]) -> None:
@@ -112,8 +134,10 @@ class Tracker(Protocol):
         """Register an exported student under ``name``; returns its version, or None if not known yet."""
         ...
 
-    def finish(self, key: Key, state: str = "finished", reason: str = "") -> None:
-        """End a run as ``finished``, ``stopped early``, ``failed`` or ``interrupted``."""
+    def finish(
+        self, key: Key, state: str = "finished", reason: str = "", at: float | None = None
+    ) -> None:
+        """End a run as ``finished``, ``stopped early``, ``failed`` or ``interrupted``, ``at`` a time or now."""
         ...
 
     def close(self, seconds: float = 30.0) -> str:

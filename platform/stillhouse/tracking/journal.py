@@ -14,7 +14,7 @@ from stillhouse.core.integrity import put_aside
 from stillhouse.core.lines import checked_line, heal_twice, parse_line, read_twice
 from stillhouse.core.notes import copy_of, read_note, read_note_twice, write_note, write_note_twice
 from stillhouse.core.redaction import redacted, redacted_json
-from stillhouse.tracking import TRIAL, Key
+from stillhouse.tracking import ENDED_WELL, TRIAL, Key
 
 Entry = dict[str, Any]
 _SUBJECT: dict[str, tuple[str, ...]] = {
@@ -51,7 +51,7 @@ class Journal:
     * ``metrics``: a metric of a run has one value per step, the first one (a resumed worker repeats itself);
     * ``state``: written when it changes; a new child reopens its ended parents;
     * ``run``, ``describe``, ``views``, ``artifact``, ``register``: written when the content differs from the
-      last entry on the same subject.
+      last entry on the same subject; no ``run`` once it ended well, so that it is not opened again.
 
     Each line has its own checksum, and is written to a copy as well: what is damaged in one of the two files
     is taken from the other.
@@ -180,8 +180,9 @@ class Journal:
             return [entry] if new else []
         subject = (kind, key, *(entry[name] for name in _SUBJECT[kind]))
         digest = _digest(json.dumps({**entry, "time": 0}, sort_keys=True, default=str))
-        broken = kind == "run" and self._states.get(key) in ("failed", "interrupted")
-        if self._digests.get(subject) == digest and not broken:
+        state = self._states.get(key) if kind == "run" else None
+        known = self._digests.get(subject) == digest and state not in ("failed", "interrupted")
+        if known or state in ENDED_WELL:
             return []
         self._digests[subject] = digest
         return [*(self._reopened(key, entry["time"]) if kind == "run" else []), entry]

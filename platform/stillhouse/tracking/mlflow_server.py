@@ -4,6 +4,7 @@ import getpass
 import json
 import re
 import shutil
+import sys
 import tempfile
 import time
 from collections.abc import Collection, Iterator
@@ -14,7 +15,7 @@ from typing import Any
 
 import mlflow.sentence_transformers
 from mlflow import MlflowClient
-from mlflow.entities import LoggedModelOutput, Metric, Param, RunTag
+from mlflow.entities import Dataset, DatasetInput, InputTag, LoggedModelOutput, Metric, Param, RunTag
 from mlflow.exceptions import MlflowException
 from mlflow.models import Model
 
@@ -38,6 +39,7 @@ _WIDTH = 130
 @dataclass
 class _Run:
     id: str
+    began: int
     status: str = "RUNNING"
     parameters: set[str] = field(default_factory=set)
 
@@ -143,7 +145,9 @@ class Server:
             else:
                 kept[key] = run
         for key, run in kept.items():
-            self._runs[key] = _Run(run.info.run_id, run.info.status, set(run.data.params))
+            self._runs[key] = _Run(
+                run.info.run_id, run.info.start_time, run.info.status, set(run.data.params)
+            )
         self._loaded = True
 
     def _find(self, key: Key) -> _Run | None:
@@ -158,12 +162,13 @@ class Server:
         if found is not None:
             return found
         tags = {_JOURNAL: self.journal.id, "mlflow.user": getpass.getuser()}
+        tags |= {"mlflow.source.type": "LOCAL", "mlflow.source.name": Path(sys.argv[0]).name}
         tags[LEVEL] = _LEVELS[len(key) - 1].removeprefix("stillhouse.")
         tags |= dict(zip(_LEVELS, key, strict=False))
         if len(key) > 1:
             tags["mlflow.parentRunId"] = self._get({**entry, "key": key[:-1], "name": key[-2]}).id
         run = self._client.create_run(self._experiment_id, entry["time"], tags, entry.get("name", key[-1]))
-        self._runs[key] = _Run(run.info.run_id)
+        self._runs[key] = _Run(run.info.run_id, entry["time"])
         return self._runs[key]
 
     def _send_run(self, entry: Entry) -> None:
@@ -179,7 +184,9 @@ class Server:
         run.parameters |= set(absent)
         for name, content in entry["documents"].items():
             self._client.log_dict(run.id, content, name)
-        if run.status != "RUNNING":
+        if entry.get("datasets"):
+            self._client.log_inputs(run.id, [_dataset(**data) for data in entry["datasets"]])
+        if run.status in ("FAILED", "KILLED"):
             self._client.update_run(run.id, "RUNNING")
             run.status = "RUNNING"
 
@@ -232,7 +239,7 @@ class Server:
         if state == "running":
             self._client.update_run(run.id, run.status)
         else:
-            self._client.set_terminated(run.id, run.status, entry["time"])
+            self._client.set_terminated(run.id, run.status, max(entry["time"], run.began))
 
     def _register(self, entry: Entry) -> None:
         name, weights, client = entry["name"], entry["weights"], self._client
@@ -284,6 +291,12 @@ class _Exported:
 
     def modules(self) -> Iterator[object]:
         return iter(())
+
+
+def _dataset(name: str, digest: str, source: str) -> DatasetInput:
+    """Rows that a run is trained on, as MLflow's UI lists them."""
+    dataset = Dataset(name, digest, "local", json.dumps({"uri": source}))
+    return DatasetInput(dataset, [InputTag("mlflow.data.context", "training")])
 
 
 def saved_view_tag(title: str) -> str:

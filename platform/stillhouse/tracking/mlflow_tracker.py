@@ -21,7 +21,7 @@ from stillhouse.core.artifacts import lock_of_file, locked, sha256_of
 from stillhouse.core.console import doing, warn
 from stillhouse.core.errors import BadInput, require
 from stillhouse.core.redaction import redacted
-from stillhouse.tracking import ENDED, Key, Row, View, flatten
+from stillhouse.tracking import ENDED, Data, Key, Row, View, flatten
 from stillhouse.tracking.journal import Entry, Journal, stamp
 from stillhouse.tracking.location import ENVIRONMENT, destination, keep, mend
 
@@ -105,6 +105,8 @@ class MLflowTracker:
         parameters: Mapping[str, object] | None = None,
         tags: Mapping[str, str] | None = None,
         documents: Mapping[str, object] | None = None,
+        datasets: Sequence[Data] = (),
+        at: float | None = None,
     ) -> None:
         """Start a run or continue it; see `Tracker.run`."""
         assert 1 <= len(key) <= 3 and all(part and "/" not in part for part in key), key
@@ -115,6 +117,8 @@ class MLflowTracker:
             parameters=flatten(parameters or {}),
             tags=dict(tags or {}),
             documents=dict(documents or {}),
+            **({"datasets": [asdict(data) for data in datasets]} if datasets else {}),
+            **_time(at),
         )
 
     def metrics(self, key: Key, rows: Iterable[Row]) -> None:
@@ -169,10 +173,12 @@ class MLflowTracker:
         )
         return self._wait_for_version(name, weights, self.journal.size)
 
-    def finish(self, key: Key, state: str = "finished", reason: str = "") -> None:
+    def finish(
+        self, key: Key, state: str = "finished", reason: str = "", at: float | None = None
+    ) -> None:
         """End a run."""
         assert state in ENDED, state
-        self._append(do="state", key=key, state=state, reason=reason)
+        self._append(do="state", key=key, state=state, reason=reason, **_time(at))
 
     def close(self, seconds: float = 30.0) -> str:
         """Send the entries that can be sent in the given time; a server that fails is asked again.
@@ -253,6 +259,11 @@ class MLflowTracker:
     def _confirm(self, position: int) -> None:
         self._position = position
         self.journal.confirm(self._destination, position)
+
+
+def _time(at: float | None) -> dict[str, int]:
+    """The time of a journal's entry that is not of now."""
+    return {} if at is None else {"time": round(at * 1000)}
 
 
 def weights_sha256(folder: Path) -> str:

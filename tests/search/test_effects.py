@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from stillhouse.core.artifacts import Workspace
+from stillhouse.core.errors import BadInput
 from stillhouse.reports.gradient_shares import NEGLIGIBLE, Inert, inert, over_trials, range_line, shares_line
-from stillhouse.search.effects import effects
+from stillhouse.search.effects import effects, without_idle
 from stillhouse.search.space import Categorical, Float, Int, Space
 from stillhouse.search.trial import Context, follow
 from stillhouse.training.gradient_shares import shares_of
@@ -57,6 +58,21 @@ def test_what_acts_only_with_another_value_is_not_without_effect(context: Contex
     assert effects(context, space, tried) == {"finetune_batch_size": None}
 
 
+def test_what_changes_no_plan_is_not_searched(context: Context, capsys: pytest.CaptureFixture[str]) -> None:
+    alone = dataclasses.replace(context, setting=dataclasses.replace(context.setting, finetune_budget=0))
+    domains = {"beta1": Float(0.1, 2.0), "beta2": Float(0.1, 2.0), "finetune_learning_rate": Float(1e-5, 1e-3)}
+    first = {"beta1": 1.0, "beta2": 0.5, "finetune_learning_rate": 1e-4}
+    space = Space("ibkd", domains, fixed=FIXED, first=first)
+    assert without_idle(context, space) is space and not capsys.readouterr().out
+    left = without_idle(alone, space)
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.endswith(": beta2, finetune_learning_rate") and list(left.domains) == ["beta1"]
+    assert left.first == {"beta1": 1.0}
+    assert alone.plan({**left.fixed, **left.first}).fingerprint == alone.plan({**FIXED, **first}).fingerprint
+    with pytest.raises(BadInput, match="searched hyper-parameter must change"):
+        without_idle(alone, space.without("beta1"))
+
+
 def test_shares_of_a_trial_are_read_from_its_stages(context: Context) -> None:
     workspace = Workspace(Path(context.root))
     plan = context.plan({**FIXED, "beta1": 0.5, "beta2": 0.0})
@@ -78,21 +94,20 @@ EFFECTS = {
     "temperature": frozenset({("distil", "nce")}),
     "beta1": frozenset({("distil", "hsic")}),
     "gamma": HSIC,
-    "nothing": frozenset[tuple[str, str]](),
 }
-PRESETS = {"rate": 1e-4, "temperature": 0.1, "beta1": 1.0, "gamma": 0.5, "nothing": 256}
+PRESETS = {"rate": 1e-4, "temperature": 0.1, "beta1": 1.0, "gamma": 0.5}
 
 
 @pytest.mark.parametrize(
     ("trials", "names"),
     [
-        ([trial(0.001, 0.002), trial(0.0003)], ["beta1", "gamma", "nothing"]),
-        ([trial(0.001), trial(0.0003)], ["beta1", "nothing"]),
-        ([trial(0.001, 0.002), trial(0.5, 0.002)], ["nothing"]),
-        ([trial(0.001, 0.002), trial(0.002, 2 * NEGLIGIBLE)], ["beta1", "nothing"]),
-        ([trial(0.001, 0.002), {}], ["beta1", "gamma", "nothing"]),
-        ([trial(0.999, 0.002)], ["temperature", "nothing"]),
-        ([{}], ["nothing"]),
+        ([trial(0.001, 0.002), trial(0.0003)], ["beta1", "gamma"]),
+        ([trial(0.001), trial(0.0003)], ["beta1"]),
+        ([trial(0.001, 0.002), trial(0.5, 0.002)], []),
+        ([trial(0.001, 0.002), trial(0.002, 2 * NEGLIGIBLE)], ["beta1"]),
+        ([trial(0.001, 0.002), {}], ["beta1", "gamma"]),
+        ([trial(0.999, 0.002)], ["temperature"]),
+        ([{}], []),
     ],
 )
 def test_what_decides_nothing_is_named(trials: Any, names: list[str]) -> None:
@@ -107,9 +122,6 @@ def test_the_user_is_told_which_term_how_much_and_what_to_do() -> None:
         "trials: leave it out of the search (--set beta1=1)."
     )
     assert "distil: hsic and finetune: hsic, at most 0.20 %" in found["gamma"].sentence
-    assert "changes nothing in the plan: leave it out of the search (--set nothing=256)" in (
-        found["nothing"].sentence
-    )
 
 
 def test_lines_of_shares() -> None:

@@ -38,7 +38,7 @@ class Inert:
 
     Attributes:
         name: The hyper-parameter.
-        terms: The terms through which alone it acts, as ``stage: term``; empty if it changes no stage.
+        terms: The terms through which alone it acts, as ``stage: term``.
         share: Their largest share of the gradient in any trial.
         trials: Number of trials that measured it.
         preset: Its value in the preset, which it keeps if it is not searched.
@@ -54,8 +54,6 @@ class Inert:
     def sentence(self) -> str:
         """What the user is told."""
         fixed = f"leave it out of the search (--set {self.name}={_option(self.preset)})"
-        if not self.terms:
-            return f"{self.name} was searched but changes nothing in the plan: {fixed}."
         trials = f"all {self.trials} trials" if self.trials > 1 else "the one trial that measured it"
         return (
             f"{self.name} was searched but acts only through {' and '.join(self.terms)}, at most "
@@ -78,7 +76,7 @@ def inert(
     trials: Sequence[Shares],
     presets: Mapping[str, object],
 ) -> list[Inert]:
-    """List the searched hyper-parameters that change nothing, or act only through terms below `NEGLIGIBLE`.
+    """List the searched hyper-parameters that act only through terms below `NEGLIGIBLE`.
 
     One that acts in several stages is listed only if its terms were measured in each of them.
 
@@ -89,7 +87,7 @@ def inert(
     """
     found = []
     for name, effect in effects.items():
-        if effect is None:
+        if not effect:
             continue
         stages = {stage for stage, _ in effect}
         measured = [shares for shares in trials if stages & set(shares)]
@@ -99,9 +97,9 @@ def inert(
             for shares in measured
             for stage in stages & set(shares)
         ]
-        if not effect or (stages <= known and max(sums) < NEGLIGIBLE):
+        if stages <= known and max(sums) < NEGLIGIBLE:
             terms = tuple(f"{stage}: {term}" for stage, term in sorted(effect))
-            found.append(Inert(name, terms, max(sums, default=0.0), len(measured), presets[name]))
+            found.append(Inert(name, terms, max(sums), len(measured), presets[name]))
     return found
 
 

@@ -2,9 +2,13 @@
 
 import inspect
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
-from stillhouse.core.errors import BadInput
+import numpy as np
+
+from stillhouse.core.console import say
+from stillhouse.core.errors import BadInput, require
 from stillhouse.core.identity import Spec, canonical
 from stillhouse.core.types import TermedObjective
 from stillhouse.search.shared_stages import ends_of, first_point, some_point
@@ -18,6 +22,32 @@ Effect = frozenset[tuple[str, str]] | None
 Empty if it changes nothing of the plan; None if it acts on more than terms: on an optimiser, the student, the
 data, or the whole loss.
 """
+
+
+_POINTS = 16
+"""Random points of the space from which a hyper-parameter that seems to do nothing is varied."""
+
+
+def without_idle(context: Context, space: Space) -> Space:
+    """Leave out of a space what changes nothing in any plan, and say so in a line.
+
+    Raises:
+        BadInput: Nothing is left to search.
+    """
+    draws = np.random.default_rng(0).random((_POINTS, len(space.domains)))
+    tried = [*space.probes(), *({**space.fixed, **space.at(list(draw))} for draw in draws)]
+    idle = [name for name, effect in effects(context, space, tried).items() if effect == frozenset()]
+    if not idle:
+        return space
+    require(
+        len(idle) < len(space.domains),
+        "a searched hyper-parameter must change something in the plan",
+        searched=idle,
+        remedy="Search others, or give the budgets of the stages that these are for.",
+    )
+    say(f"not searched, since with these budgets and data nothing depends on it: {', '.join(idle)}")
+    kept = {name: value for name, value in (space.first or {}).items() if name in idle}
+    return replace(space.without(*idle), fixed={**space.fixed, **kept})
 
 
 def effects(context: Context, space: Space, tried: Iterable[Mapping[str, Any]] = ()) -> dict[str, Effect]:
@@ -39,7 +69,10 @@ def effects(context: Context, space: Space, tried: Iterable[Mapping[str, Any]] =
 def _effect(context: Context, space: Space, name: str, starts: Iterable[Mapping[str, Any]]) -> Effect:
     terms: set[tuple[str, str]] = set()
     for start in starts:
-        plan = context.plan(dict(start))
+        try:
+            plan = context.plan(dict(start))
+        except BadInput:
+            continue
         for value in ends_of(space.domains[name]):
             try:
                 other = context.plan({**start, name: value})

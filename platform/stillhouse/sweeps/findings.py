@@ -92,13 +92,12 @@ def findings_of(context: Context, space: Space, records: Sequence[TrialRecord], 
         study: The file of their study.
     """
     workspace = context.workspace
-    points = [dict(record.hyper_parameters) for record in records]
-    trials = [shares_of(context.plan(point), workspace) for point in points]
+    trials = [shares_of(context.plan(dict(record.hyper_parameters)), workspace) for record in records]
     preset = hyper_parameters(load_method(context.method), dict(space.fixed), context.preset)
     weights = weights_of(context.setting)
     values = {name: weights[name] if is_weight(name) else getattr(preset, name) for name in space.domains}
     return Findings(
         over_trials(trials),
-        inert(effects(context, space, points), trials, values),
+        inert(effects(context, space), trials, values),
         importances(load_study(study)),
     )

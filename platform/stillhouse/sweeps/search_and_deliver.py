@@ -10,6 +10,7 @@ from stillhouse.core.console import doing, say
 from stillhouse.evaluation.retrieval import DocSearch, start_search_pool
 from stillhouse.experiments.fields import stated
 from stillhouse.experiments.preparation import Prepared
+from stillhouse.search.effects import without_idle
 from stillhouse.search.observer import Observer, open_tracker
 from stillhouse.search.options import LATENCY, SweepOptions
 from stillhouse.search.published_sweep import PublishedSweep
@@ -68,6 +69,7 @@ def search_and_deliver(
         quality=prepared.setting.dev.select,
         remote=workspace.remote,
     )
+    options = dataclasses.replace(options, space=without_idle(context, options.space))
     plan = context.plan(some_point(options.space))
     # A labelled task has its own metric, which the last stage selects by.
     context = dataclasses.replace(context, quality=plan.dev.select if plan.dev else context.quality)

@@ -14,7 +14,7 @@ from stillhouse.training.where import Where
 if TYPE_CHECKING:
     from stillhouse.sweeps.curve import Point
 
-_RESULTS = ("folder", "metrics", "seconds", "gradient_shares", "before")
+_RESULTS = ("folder", "metrics", "seconds", "gradient_shares", "before", "start")
 
 
 def add(commands: "_SubParsersAction[ArgumentParser]") -> ArgumentParser:

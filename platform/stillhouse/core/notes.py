@@ -16,7 +16,9 @@ from stillhouse.core.integrity import ARTIFACT, NOTE, OWN, is_of, is_unchanged, 
 from stillhouse.core.json_text import parse_json
 from stillhouse.core.redaction import redacted_json
 
-NOTES = ("sources", "experiments")
+FIGURES = "figures"
+"""Folder of the dev figures of students."""
+NOTES = ("sources", "experiments", FIGURES)
 """Folders of notes, by whose names others can tell what they are about: what a source was read into."""
 
 _synced: dict[Path, bytes] = {}

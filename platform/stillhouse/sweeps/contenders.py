@@ -23,10 +23,9 @@ from stillhouse.teachers.loading import load_sentence_transformer
 from stillhouse.teachers.prompts import prompts_of
 from stillhouse.teachers.store import joined
 from stillhouse.teachers.vector_files import FilesEncoder, NoVector
+from stillhouse.training.figures import first_of, untrained
 from stillhouse.training.models import encoder_in
-from stillhouse.training.module import build_student
 from stillhouse.training.pair_scores import teacher_scorer
-from stillhouse.training.watch import encoder_of
 from stillhouse.values.data import Endpoint, Ensemble, Model, Scored, Teacher, VectorFiles, members_of
 from stillhouse.values.setting import Setting
 from stillhouse.values.stage import DevSuite, Stage, TestSuite
@@ -234,23 +233,6 @@ def figures_of(suite: DevSuite | TestSuite, encoder: Any, workspace: Workspace) 
         except NoVector as error:
             say(f"  the teacher has no figures of {evaluator.target.__name__}: {error}")
     return figures
-
-
-def first_of(stage: Stage) -> Stage:
-    """Find the first stage that trained this student; a projection may have been added later."""
-
-    def body(of: Stage) -> tuple[Any, ...]:
-        kept = {k: v for k, v in of.student.kwargs.items() if not k.startswith("projection")}
-        return of.student.target, kept
-
-    while stage.start_from is not None and body(stage.start_from) == body(stage):
-        stage = stage.start_from
-    return stage
-
-
-def untrained(stage: Stage, device: str) -> Any:
-    """Build the student that a stage starts from: the selected layers with their original weights."""
-    return encoder_of(build_student(stage), stage.max_length, "float32", device, stage.prompts)
 
 
 def _module(encoder: Any) -> nn.Module:

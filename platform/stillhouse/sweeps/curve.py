@@ -1,11 +1,13 @@
 """Training a method on one or several fractions of its rows, and the table of a corpus-size curve."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from stillhouse.core.artifacts import Workspace, read_manifest
-from stillhouse.core.console import doing, say
+from stillhouse.core.console import doing, say, warn
+from stillhouse.core.devices import resolve_device, usable_device
 from stillhouse.experiments.embedding import Embedding
 from stillhouse.experiments.experiment import Experiment
 from stillhouse.experiments.fields import changed
@@ -19,6 +21,7 @@ from stillhouse.reports.tables import aligned
 from stillhouse.search.experiment_file import Summary
 from stillhouse.sweeps.ahead import ahead_of_training
 from stillhouse.sweeps.checks import check_rows, warn_of_few_steps
+from stillhouse.training.figures import final_figures
 from stillhouse.training.follower import PlanFollower
 from stillhouse.training.gradient_shares import shares_of
 from stillhouse.training.held_out import HELDOUT_LOSS
@@ -38,11 +41,12 @@ class Point:
         fraction: Fraction of the training rows.
         rows: Number of rows of each stage, by label.
         folder: Folder of the last stage.
-        metrics: Dev metrics of the last stage.
+        metrics: Dev metrics of the student that the last stage handed over, as `evaluate` measures them.
         seconds: Duration of the last stage.
         gradient_shares: Share of each term in the gradient of the first steps, by stage; only stages with
             several terms.
         before: Dev metrics of the stages before the last one that were evaluated, by label.
+        start: Dev metrics of the student before training; empty where they are not known.
     """
 
     fraction: float
@@ -52,6 +56,7 @@ class Point:
     seconds: float
     gradient_shares: dict[str, dict[str, float]] = field(default_factory=dict)
     before: dict[str, dict[str, float]] = field(default_factory=dict)
+    start: dict[str, float] = field(default_factory=dict)
 
 
 def train_at(
@@ -106,6 +111,10 @@ def train_at(
             printer = _Printer(stage, follower)
             build_tokens_on_cluster(stage, workspace)
             manifest = read_manifest(run(stage, workspace, where=where, on_evaluation=printer))
+        with doing("measuring the trained student"):
+            metrics = final_figures(stage, workspace, where, usable_device(resolve_device(where.device)))
+        start = manifest.get("start", {})
+        _say_progress(stage, start, metrics)
         folder = str(workspace.path(stage))
         shares = shares_of(stage, workspace)
         earlier = {
@@ -114,7 +123,7 @@ def train_at(
             if part is not stage and part.dev is not None
         }
         points.append(
-            Point(fraction, rows, folder, manifest["metrics"], manifest["seconds"], shares, earlier)
+            Point(fraction, rows, folder, metrics, manifest["seconds"], shares, earlier, start)
         )
     return points
 
@@ -170,6 +179,20 @@ def _before(point: Point) -> dict[str, float]:
         for label, metrics in point.before.items()
         for figure, value in metrics.items()
     }
+
+
+def _say_progress(stage: Stage, start: Mapping[str, float], now: Mapping[str, float]) -> None:
+    """Say in full precision what training has changed; a student that got worse is announced."""
+    select = stage.dev.select if stage.dev else ""
+    if select not in now:
+        return
+    before = f"{start[select]:.4f} before training, " if select in start else ""
+    say(f"  {select}: {before}{now[select]:.4f} now")
+    if now[select] < start.get(select, -math.inf):
+        warn(
+            f"worse than before training: {select} {now[select]:.4f}, and {start[select]:.4f} without any. "
+            "Train for longer, or with a smaller learning rate."
+        )
 
 
 class _Printer:

@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +62,7 @@ def fit(
     device: str = "cpu",
     evaluate: Evaluate | None = None,
     held_out: TrainingTable | None = None,
+    start: Mapping[str, float] | None = None,
     on_evaluation: OnEvaluation | None = None,
     first_weights: Path | None = None,
     live_weights: Path | None = None,
@@ -84,6 +85,7 @@ def fit(
         device: ``cpu``, ``cuda``, ``cuda:1`` or ``mps``.
         evaluate: The dev suite; None measures nothing and keeps the last weights.
         held_out: Texts whose loss is reported with every evaluation; None reports none.
+        start: Dev figures of the student that the plan starts from, for the manifest.
         on_evaluation: Called with every evaluation, including those before a resumption; returning True
             requests an early end.
         first_weights: Student weights of the previous stage.
@@ -114,6 +116,7 @@ def fit(
         for line in module.objective.remarks(table.values):
             warn(line)
     loop = _Loop(stage, table, folder, device, module, checkpoint_seconds, keep, held_out, published)
+    loop.start = dict(start or {})
     loop.save_requested = save_requested or loop.save_requested
     try:
         if loop.progress.ended(stage, loop.batching):
@@ -166,6 +169,7 @@ class _Loop:
         self.meter, self.progress = Meter(), Progress()
         self.save_requested: Callable[[], bool] = lambda: False
         self.shares: dict[str, float] = {}
+        self.start: dict[str, float] = {}
         self._before: set[int] = set()
         self._logged = 0
         # Ranks differ in dropout alone; the initial weights above were drawn from the same seed on all.
@@ -235,6 +239,7 @@ class _Loop:
         manifest = summary(
             self.stage, self.progress, seen, chosen, sha256, self.table.dropped, self._teacher_dim(), soup
         )
+        manifest |= {"start": self.start} if self.start else {}
         if self.published is not None:
             self.published.last()
         write_manifest(self.folder, manifest)

@@ -17,10 +17,12 @@ from stillhouse.examples.mining import build_mined
 from stillhouse.teachers.embedding import build_store
 from stillhouse.teachers.loading import tokenizer_of
 from stillhouse.training.facts import write_facts
+from stillhouse.training.figures import start_figures
 from stillhouse.training.fit import OBJECTIVE, STUDENT, OnEvaluation, fit
 from stillhouse.training.held_out import held_out_tokens, open_held_out
 from stillhouse.training.pair_scores import build_scored
 from stillhouse.training.published_run import published_run
+from stillhouse.training.rank_sync import on_rank0
 from stillhouse.training.recording import build_recorded
 from stillhouse.training.table import live_reader, open_table, student_reader
 from stillhouse.training.watch import Evaluate
@@ -99,6 +101,7 @@ def fit_here(
     if rank() == 0:
         write_json(workspace.place(stage) / STAGE_NOTE, canonical(stage))
         write_facts(stage, workspace, where.search)
+    start = on_rank0(lambda: start_figures(stage, workspace, where, device))
     student = student_reader(stage, tokenizer_of(stage))
     live = live_reader(stage, student)
     held_out = open_held_out(workspace, stage, student, live) if rank() == 0 else None
@@ -109,6 +112,7 @@ def fit_here(
         device=device,
         evaluate=dev_suite(stage, workspace, where),
         held_out=held_out,
+        start=start,
         on_evaluation=on_evaluation,
         first_weights=_weights(workspace, stage.start_from),
         first_objective=_weights(workspace, stage.start_from, OBJECTIVE) if stage.keeps_objective else None,

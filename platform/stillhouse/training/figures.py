@@ -1,0 +1,85 @@
+"""Dev figures in full precision, as `evaluate` measures them, of the students a plan starts from and hands over.
+
+Each is measured once and kept in the workspace, under what it was measured of: trials that start from one
+student share its figures. The evaluations in between have the precision of the training.
+"""
+
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from stillhouse.core.artifacts import Workspace, lock_of_file, locked, read_manifest
+from stillhouse.core.identity import fingerprint
+from stillhouse.core.notes import FIGURES, read_note, write_note
+from stillhouse.core.types import ScoringObjective
+from stillhouse.evaluation.suites import run_suite
+from stillhouse.training.checkpoint import rng_untouched
+from stillhouse.training.models import encoder_in
+from stillhouse.training.module import build_student
+from stillhouse.training.watch import encoder_of
+from stillhouse.values.stage import Stage
+
+if TYPE_CHECKING:
+    from stillhouse.training.where import Where
+
+
+def start_figures(stage: Stage, workspace: Workspace, where: "Where", device: str) -> dict[str, float]:
+    """Measure the student that a plan starts from on the dev suite of a stage.
+
+    Returns:
+        Figures by name; none without a dev suite, and of a student that an earlier stage made part of or
+        whose scores come from the objective.
+    """
+    first, dev, objective = first_of(stage), stage.dev, stage.objective.target
+    scores = inspect.isclass(objective) and issubclass(objective, ScoringObjective)
+    if dev is None or scores or first.start_from is not None:
+        return {}
+
+    def measure() -> dict[str, float]:
+        with rng_untouched():
+            return run_suite(dev, untrained(first, device), workspace, search=where.search)
+
+    return _kept(workspace, (first.student, first.seed, first.max_length, first.prompts, dev), measure)
+
+
+def final_figures(stage: Stage, workspace: Workspace, where: "Where", device: str) -> dict[str, float]:
+    """Measure the student that a finished stage hands over on the stage's dev suite."""
+    folder, dev = workspace.path(stage), stage.dev
+    manifest = read_manifest(folder)
+    metrics: dict[str, float] = manifest["metrics"]
+    if dev is None or stage.autocast == "float32":
+        return metrics
+    of = ("handed over", stage.fingerprint, manifest["weights_sha256"])
+    return metrics | _kept(
+        workspace, of, lambda: run_suite(dev, encoder_in(folder, device), workspace, search=where.search)
+    )
+
+
+def _kept(workspace: Workspace, of: object, measure: Callable[[], dict[str, float]]) -> dict[str, float]:
+    """Figures that are known, or are measured now; others who want the same wait for them."""
+    path = workspace.root / FIGURES / f"{fingerprint(of)}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with locked(lock_of_file(path)):
+        known = read_note(path, "The student is measured again.")
+        if known is None:
+            known = {"metrics": measure()}
+            write_note(path, known)
+    figures: dict[str, float] = known["metrics"]
+    return figures
+
+
+def first_of(stage: Stage) -> Stage:
+    """Find the first stage that trained this student; a projection may have been added later."""
+
+    def body(of: Stage) -> tuple[Any, ...]:
+        kept = {k: v for k, v in of.student.kwargs.items() if not k.startswith("projection")}
+        return of.student.target, kept
+
+    while stage.start_from is not None and body(stage.start_from) == body(stage):
+        stage = stage.start_from
+    return stage
+
+
+def untrained(stage: Stage, device: str) -> Any:
+    """Build the student that a stage starts from: the selected layers with their original weights."""
+    return encoder_of(build_student(stage), stage.max_length, "float32", device, stage.prompts)

@@ -163,6 +163,9 @@ def test_compare_writes_tables_and_figures_and_logs_them(
     flags = ["--experiment", "toy", "--root", str(tmp_path / "runs"), "--json", str(summary)]
     for _ in range(2):
         assert main(["compare", *flags]) == 0
+    printed = capsys.readouterr().out.splitlines()
+    assert any(line.startswith("one: teacher") for line in printed) and "dev docsearch" in printed[0]
+    assert "/#/compare-runs?runs=%5B%22" in printed[-1] and "experiments=%5B%221%22%5D" in printed[-1]
     report = json.loads(summary.read_text())
     folder = Path(report["folder"])
     pictures = ["quality-size", "quality-latency", "alignment-uniformity", "data-sentences"]

@@ -48,6 +48,11 @@ def run(options: Namespace) -> int:
     root = root_of(options)
     with quietly(options):
         report = compare(comparison, root, tracking_uri(root))
-    say(f"compared: {report['lines']} lines in {report['folder']}: {', '.join(report['files'])}")
+    table, page = report.pop("table"), report.pop("page")
+    for line in table:
+        say(line)
+    say(f"written: {', '.join(report['files'])} in {report['folder']}")
+    if page:
+        say(f"the sweeps side by side in MLflow: {page}")
     write_results(options, report)
     return 0

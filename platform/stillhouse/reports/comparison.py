@@ -12,6 +12,7 @@ from stillhouse.core.errors import is_refused, require
 from stillhouse.core.identity import fingerprint
 from stillhouse.reports.comparison_tables import (
     as_csv,
+    as_lines,
     as_markdown,
     cells,
     columns,
@@ -24,7 +25,7 @@ from stillhouse.reports.cost_maps import draw_map, maps, selecting
 from stillhouse.reports.entries import SPLITS, Entry, entries
 from stillhouse.reports.pages import PLOTLY, Figure, Section, Table, write_page
 from stillhouse.tracking.mlflow_tracker import MLflowTracker
-from stillhouse.tracking.reading import COMPARISON, Run, read_runs
+from stillhouse.tracking.reading import COMPARISON, Run, read_runs, side_by_side
 
 FORMATS = ("md", "csv", "html")
 
@@ -72,7 +73,8 @@ def compare(comparison: Comparison, root: Path, uri: str) -> dict[str, Any]:
         uri: Where MLflow keeps its runs.
 
     Returns:
-        ``folder``, ``files``, ``lines`` and ``quality``.
+        ``folder``, ``files``, ``lines``, ``quality``, the ``table`` for a terminal, and the ``page`` of
+        MLflow with several sweeps side by side.
 
     Raises:
         BadInput: No such runs, runs without a finished trial or figure, or an unknown figure.
@@ -105,6 +107,8 @@ def compare(comparison: Comparison, root: Path, uri: str) -> dict[str, Any]:
         "files": [path.name for path in files],
         "lines": len(rows),
         "quality": quality,
+        "table": as_lines(rows, quality),
+        "page": side_by_side(uri, runs),
     }
 
 

@@ -5,9 +5,9 @@ import io
 import math
 from collections.abc import Sequence
 
-from stillhouse.reports.entries import COSTS, Entry
+from stillhouse.reports.entries import COSTS, SPLITS, Entry
 from stillhouse.reports.escaping import in_csv, in_markdown
-from stillhouse.reports.tables import markdown
+from stillhouse.reports.tables import aligned, markdown
 from stillhouse.tracking import readable
 
 _LABELS = {
@@ -77,6 +77,29 @@ def as_markdown(rows: Sequence[Entry], title: str) -> str:
     notes = [f"All runs: {in_markdown(same)}." if same else "", legend(rows, star="\\*")]
     text = "\n\n".join(note for note in notes if note)
     return f"# {in_markdown(title)}\n\n{text}\n\n{markdown(header, table, left={0, len(header) - 1})}\n"
+
+
+def as_lines(rows: Sequence[Entry], quality: str) -> list[str]:
+    """Lay out what selects on each split and the costs for a terminal, the best on dev on top.
+
+    Args:
+        rows: All rows.
+        quality: The figure that selects, without its split.
+    """
+    _, figures = columns(rows)
+    selects = [name for split in SPLITS if (name := f"{split}/{quality}") in figures]
+    shown = [*selects, *(name for name in figures if "/" not in name)]
+
+    def order(row: Entry) -> list[float]:
+        return [-row.figures.get(name, -math.inf) for name in selects]
+
+    table = [
+        [f"{row.name} *" if row.kind == "best" else row.name, *(_figure(n, row) for n in shown), row.state]
+        for row in sorted(rows, key=order)
+    ]
+    header = ["", *map(label, shown), "ended"]
+    lines = aligned(header, table, left={0, len(header) - 1})
+    return [*lines, *([legend(rows)] if legend(rows) else [])]
 
 
 def as_csv(rows: Sequence[Entry]) -> str:

@@ -98,7 +98,8 @@ $(PEERS)/.ready: benchmarks/peers/requirements.txt benchmarks/peers/trainer.txt
 	    --target $(PEERS)/trainer --requirement benchmarks/peers/trainer.txt
 	touch $@
 
-ui: $(READY)     ## the MLflow UI over ./runs, on http://127.0.0.1:5000
+ui: $(READY)     ## the MLflow UI over ./runs; prints the page of each sweep's trials
+	@$(BIN)/python -c 'from stillhouse.tracking.reading import say_pages; say_pages()'
 	MLFLOW_DISABLE_TELEMETRY=true $(BIN)/mlflow ui --host 127.0.0.1 --port 5000 \
 	    --backend-store-uri sqlite:///$(abspath $(or $(STILLHOUSE_ROOT),runs))/mlflow.db
 

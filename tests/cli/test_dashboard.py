@@ -16,6 +16,7 @@ import pytest
 from stillhouse.cli.dashboard import dashboard_server
 from stillhouse.cli.main import main
 from stillhouse.core.errors import BadInput
+from stillhouse.search.studies import copy_attributes, open_study
 
 
 @pytest.fixture
@@ -24,8 +25,9 @@ def root(tmp_path: Path) -> Path:
     folder = tmp_path / "sweeps" / "small"
     folder.mkdir(parents=True)
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    storage = optuna.storages.RDBStorage(f"sqlite:///{folder / 'study.db'}")
-    study = optuna.create_study(study_name="sweep", storage=storage, direction="maximize")
+    storage, number = open_study(folder / "study.db", ["maximize"])
+    copy_attributes({"search": {"space": "", "objectives": [["mrr@10", "max"]]}}, storage, number)
+    study = optuna.load_study(study_name=None, storage=storage)
     rate = {"rate": optuna.distributions.FloatDistribution(1e-5, 1e-3, log=True)}
     for value in (1e-4, 3e-4):
         study.add_trial(optuna.trial.create_trial(params={"rate": value}, distributions=rate, value=value))
@@ -55,14 +57,16 @@ def test_the_study_opens_and_cannot_be_changed(root: Path, capfd: pytest.Capture
     with serving(root) as address:
         assert b"Optuna Dashboard" in fetch(f"{address}/dashboard")
         (summary,) = json.loads(fetch(f"{address}/api/studies"))["study_summaries"]
-        assert summary["study_name"] == "sweep"
-        trials = json.loads(fetch(f"{address}/api/studies/{summary['study_id']}"))["trials"]
+        assert summary["study_name"] == "small"
+        shown = json.loads(fetch(f"{address}/api/studies/{summary['study_id']}"))
+        assert shown["objective_names"] == ["mrr@10"]
+        trials = shown["trials"]
         assert [trial["values"] for trial in trials] == [[1e-4], [3e-4]]
         assert "GET" not in capfd.readouterr().err
         removal = urllib.request.Request(f"{address}/api/studies/{summary['study_id']}", method="DELETE")
         with pytest.raises(urllib.error.HTTPError, match="500"):
             urllib.request.urlopen(removal, timeout=10)
-    study = optuna.load_study(study_name="sweep", storage=f"sqlite:///{root / 'sweeps/small/study.db'}")
+    study = optuna.load_study(study_name="small", storage=f"sqlite:///{root / 'sweeps/small/study.db'}")
     assert len(study.trials) == 2
 
 

@@ -75,7 +75,7 @@ def trials_in(url: str, name: str) -> list[Any]:
 
 
 def in_file(folder: Path) -> list[Any]:
-    return trials_in(f"sqlite:///{folder / STUDY}", "sweep")
+    return trials_in(f"sqlite:///{folder / STUDY}", folder.name)
 
 
 def test_the_database_follows_within_seconds_and_has_everything_at_the_end(

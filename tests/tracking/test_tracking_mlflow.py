@@ -14,10 +14,10 @@ import pytest
 
 from stillhouse.core.databases import copies_of
 from stillhouse.core.errors import BadInput
-from stillhouse.tracking import CHAMPION_SUFFIX, Row, View
-from stillhouse.tracking.location import prepare, relocate, tracking_uri, ui_command
+from stillhouse.tracking import reading, CHAMPION_SUFFIX, Row, View
+from stillhouse.tracking.location import prepare, relocate, tracking_uri
 from stillhouse.tracking.mlflow_tracker import MLflowTracker
-from stillhouse.tracking.reading import read_runs
+from stillhouse.tracking.reading import read_runs, say_pages, where_to_look
 
 SWEEP, TRIAL, STAGE = ("s1",), ("s1", "t0"), ("s1", "t0", "ab12")
 Open = Callable[[], MLflowTracker]
@@ -213,6 +213,29 @@ def test_views_match_those_saved_by_the_ui(root: Path, opened: Open) -> None:
         order_by=[f"{state['orderByKey']} {'ASC' if state['orderByAsc'] else 'DESC'}"],
     )
     assert [run.info.run_name for run in listed] == ["trial 1", "trial 0"]
+
+
+def test_a_sweep_says_where_its_trials_are_seen(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for sweep in ("one", "two"):
+        tracker = MLflowTracker(tracking_uri(root), f"stillhouse-{sweep}", root / sweep)
+        tracker.run((sweep,), sweep)
+        tracker.views((sweep,), [View("Trials by mrr@10", "trial", ["dev/mrr"], [])])
+        assert tracker.close(30) == ""
+    number = client(root).get_experiment_by_name("stillhouse-two").experiment_id
+    page = f"/#/experiments/{number}/runs?workflowType=machine_learning&viewStateShareKey=trials-by-mrr-10"
+    here = f"http://127.0.0.1:5000{page}"
+    other = where_to_look(tracking_uri(root), "two")
+    assert other == f"mlflow ui --backend-store-uri '{tracking_uri(root)}' --host 127.0.0.1, then {here}"
+    monkeypatch.setenv("STILLHOUSE_ROOT", str(root))
+    assert where_to_look(tracking_uri(root), "two") == f"make ui, then {here}", "tests run in a checkout"
+    say_pages()
+    assert f"trials of two: {here}" in capsys.readouterr().out.splitlines()
+    monkeypatch.setattr(reading, "_pages", lambda uri: {"stillhouse-two": page})
+    remote = where_to_look("http://me:secret@tracking:5000/", "two")
+    assert remote.endswith(f"@tracking:5000{page}") and "secret" not in remote and "make" not in remote
+    assert "tracking:9" in where_to_look("http://tracking:9", "unknown")
 
 
 def test_everything_is_resent_after_the_database_was_removed(
@@ -520,7 +543,6 @@ def test_location_of_the_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert tracking_uri(tmp_path) == f"sqlite:///{tmp_path.resolve()}/mlflow.db"
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://me:secret@tracking:5000")
     assert tracking_uri(tmp_path) == "http://me:secret@tracking:5000"
-    assert "secret" not in ui_command(tracking_uri(tmp_path))
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "./mlruns")
     with pytest.raises(BadInput, match="a database or a server"):
         tracking_uri(tmp_path)

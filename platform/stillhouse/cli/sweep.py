@@ -80,11 +80,12 @@ def _one_of(names: list[str]) -> str:
 def run(options: Namespace) -> int:
     """Run the command."""
     from stillhouse.sweeps.sweep import sweep
-    from stillhouse.tracking.location import tracking_uri, ui_command
+    from stillhouse.tracking.location import tracking_uri
+    from stillhouse.tracking.reading import where_to_look
 
-    tracking = tracking_uri(root_of(options))
-    report = sweep(chosen_sweep(options))
-    say(f"the runs in MLflow: make ui, or {ui_command(tracking)}")
+    tracking, chosen = tracking_uri(root_of(options)), chosen_sweep(options)
+    report = sweep(chosen)
+    say(f"the trials in MLflow: {where_to_look(tracking, chosen.name)}")
     write_results(options, report)
     return 0 if report["champion"] else 1
 

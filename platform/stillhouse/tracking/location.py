@@ -90,13 +90,6 @@ def require_driver(uri: str, variable: str) -> None:
         ) from None
 
 
-def ui_command(uri: str) -> str:
-    """Return the command that opens the runs in a browser."""
-    if uri.startswith("http"):
-        return f"open {redacted(uri)}"
-    return f"mlflow ui --backend-store-uri '{redacted(uri)}' --host 127.0.0.1"
-
-
 def prepare(uri: str, *, upgrade: bool = False) -> None:
     """Create an SQLite database atomically, or with ``upgrade`` migrate an older one; else do nothing.
 

@@ -1,10 +1,15 @@
 """Runs read from MLflow for a comparison: sweeps with their trials, and runs from elsewhere."""
 
+import json
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
+from stillhouse.core.artifacts import default_root
+from stillhouse.core.console import say
 from stillhouse.core.databases import damage_of_database
 from stillhouse.core.errors import BadInput, nearest, require
 from stillhouse.core.redaction import redacted
@@ -14,6 +19,10 @@ from stillhouse.tracking.location import ENVIRONMENT, sqlite_path
 COMPARISON = "stillhouse.comparison"
 """The tag of a run that holds a comparison; such runs are never compared themselves."""
 
+UI = "http://127.0.0.1:5000"
+"""Where `make ui` and `mlflow ui` serve the runs of a database."""
+_TRIALS_VIEW = "mlflow.sharedViewState.trials-by-"
+"""What the tag of a sweep's view of its trials begins with."""
 _SWEEP, _TRIAL = "stillhouse.sweep", "stillhouse.trial"
 _LEVELS = (
     (COMPARISON, "comparison"),
@@ -105,6 +114,67 @@ def read_runs(uri: str, *, experiment: str = "", runs: Iterable[str] = ()) -> li
             raise BadInput(f"unknown MLflow experiment `{experiment}`. {nearest(experiment, list(known))}")
         return _all(client, {known[name]: name})
     return _named(_all(client, names), list(runs))
+
+
+def where_to_look(uri: str, sweep: str) -> str:
+    """Say how the trials of a sweep are seen in a browser, sorted: the command, if one is needed, and the page.
+
+    Args:
+        uri: Where MLflow keeps its runs.
+        sweep: Name of the sweep.
+    """
+    try:
+        page = _pages(uri).get(f"stillhouse-{sweep}", "")
+    except BadInput:  # The server does not answer; the sweep has said so.
+        page = ""
+    return _in_browser(uri, page)
+
+
+def side_by_side(uri: str, runs: Iterable[Run]) -> str:
+    """Say where the runs of sweeps are seen beside each other; empty if there are not several."""
+    sweeps = [run for run in runs if run.level == "sweep"]
+    if len(sweeps) < 2:
+        return ""
+    known = {each.name: each.experiment_id for each in _experiments(_client(uri), uri)}
+    experiments = sorted({known[run.experiment] for run in sweeps})
+    ids, of = (quote(json.dumps(each)) for each in ([run.id for run in sweeps], experiments))
+    return _in_browser(uri, f"/#/compare-runs?runs={ids}&experiments={of}")
+
+
+def _in_browser(uri: str, page: str) -> str:
+    path = sqlite_path(uri)
+    if uri.startswith("http"):
+        return f"{redacted(uri).rstrip('/')}{page}"
+    ours = path is not None and path.parent == default_root().resolve() and Path("Makefile").exists()
+    command = "make ui" if ours else f"mlflow ui --backend-store-uri '{redacted(uri)}' --host 127.0.0.1"
+    return f"{command}, then {UI}{page}"
+
+
+def say_pages() -> None:
+    """Print for each sweep of the default workspace where `make ui` shows its trials."""
+    path = default_root().resolve() / "mlflow.db"
+    pages = _pages(f"sqlite:///{path}") if path.exists() else {}
+    for name, page in pages.items():
+        say(f"trials of {name.removeprefix('stillhouse-')}: {UI}{page}")
+    if not pages:
+        say(f"no sweep has run in {path.parent} yet")
+
+
+def _pages(uri: str) -> dict[str, str]:
+    """The page of each experiment's trials, sorted, under the address of the UI, by the experiment's name.
+
+    MLflow opens an experiment at its traces, of which a sweep has none.
+    """
+    views = {
+        each: next((tag for tag in each.tags if tag.startswith(_TRIALS_VIEW)), "").rpartition(".")[2]
+        for each in _experiments(_client(uri), uri)
+    }
+    kind = "workflowType=machine_learning"
+    return {
+        each.name: f"/#/experiments/{each.experiment_id}/runs?{kind}&viewStateShareKey={view}"
+        for each, view in views.items()
+        if view
+    }
 
 
 def tag_runs(uri: str, query: str, tags: Mapping[str, str]) -> int:

@@ -363,7 +363,7 @@ def evaluate(
         workspace,
         chosen,
     ):
-        file = sweep_of_model(str(model), workspace.root)
+        file = sweep_of_model(str(model), workspace.root.resolve())
         found = measure_models(
             in_files(
                 experiment or (experiment_of(load_base(file).experiment) if file else Experiment()),

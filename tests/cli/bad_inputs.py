@@ -133,7 +133,6 @@ def _experiments(folder: Path) -> None:
         "space-at-top": "method: ibkd\nspace: {gamma: [0.1, 0.5]}\n",
         "old": "method: ibkd\nexperiment: {corpus: pydocs}\n",
         "empty-space": "method: ibkd\nsearch: {space: {}}\n",
-        "no-search": "method: ibkd\n",
         "unknown-searched": "method: ibkd\nsearch:\n  space: {gama: [0.1, 0.5]}\n",
         "empty-list": "method: ibkd\nsearch:\n  space: {gamma: []}\n",
         "text-values": "method: ibkd\nsearch:\n  space: {gamma: [low, high]}\n",

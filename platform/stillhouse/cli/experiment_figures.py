@@ -37,9 +37,8 @@ def evaluate_experiment(options: Namespace) -> None:
     report: dict[str, Any] = {"model": options.model, "split": split}
     say(f"model: {model.title}")
     teacher = teacher_in_sweep(options.begun, experiment, final=options.final) if options.begun else {}
-    shares = {
-        name: value / teacher[name] for name, value in found.figures.items() if teacher.get(name, 0) > 0
-    }
+    known = {name: value for name, value in found.figures.items() if teacher.get(name, 0) > 0}
+    shares = {name: value / teacher[name] for name, value in known.items()}
     for name, value in found.figures.items():
         kept = f"   teacher {teacher[name]:.4f}, kept {shares[name]:.1%}" if name in shares else ""
         say(f"  {name:<36} {value:.4f}{kept}")

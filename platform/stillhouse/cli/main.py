@@ -57,7 +57,7 @@ COMMANDS = (
 )
 
 _EXAMPLES = """examples:
-  stillhouse sweep ibkd                              the main job, with its defaults
+  stillhouse sweep ibkd                              search a method; again: more --trials of that sweep
   stillhouse sweep ibkd --trials 30 --corpus hf:wikitext:wikitext-103-raw-v1:train --split-sentences
   stillhouse train ibkd --set distil_learning_rate=3e-4 --local
   stillhouse doctor ibkd                             what is wrong with a run, before it starts

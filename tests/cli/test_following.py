@@ -94,11 +94,10 @@ def test_commands_after_a_sweep_take_its_experiment(
         ["evaluate", "exported", "--suite", "cost", "--against", "ibkd"],
     ):
         assert main([*words, "--root", "runs"]) == 0, (words, capsys.readouterr().err)
-        said = capsys.readouterr()
-        assert "no vectors of this teacher are stored yet" not in said.out + said.err
-        assert ("as sweep ibkd" in said.out) == (
-            words[0] in ("doctor", "train", "plan") or "--final" in words
-        )
+        printed = capsys.readouterr()
+        assert "no vectors of this teacher are stored yet" not in printed.out + printed.err
+        follows = words[0] in ("doctor", "train", "plan") or "--final" in words
+        assert ("as sweep ibkd" in printed.out) == follows
     assert embedded == []
     assert main(["sweep", "ibkd", "--root", "runs", "--seed", "5", "--sampler", "qmc"]) == 2
     assert "search of sweep 'ibkd' differs: sampler random → qmc, seed 0 → 5" in capsys.readouterr().err

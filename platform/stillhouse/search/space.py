@@ -27,6 +27,7 @@ class Space:
         first: The published configuration: a value for every searched hyper-parameter.
         source: The file, for messages.
         set_aside: Values that `without` removed from ``first``, for messages.
+        section: The section of the file that is searched.
     """
 
     version: ClassVar[int] = 1
@@ -36,6 +37,7 @@ class Space:
     first: Mapping[str, Any] | None = None
     source: str = field(default="search space", metadata={"identity": False})
     set_aside: Mapping[str, Any] = field(default_factory=dict, metadata={"identity": False})
+    section: str = field(default="space", metadata={"identity": False})
 
     def __post_init__(self) -> None:
         """Check that something is searched, nothing twice, and that the first point is in the space."""
@@ -170,7 +172,7 @@ def load_space(path: str | Path, *, space: str = "space", scale: str = "", data_
     others = {name for key in present if key != space for name in mapping_at(search, key, file)}
     elsewhere = others - set(domains)
     first = {name: frozen(value) for name, value in parts["first"].items() if name not in elsewhere} or None
-    return Space(base.method, domains, fixed, first, file)
+    return Space(base.method, domains, fixed, first, file, section=space)
 
 
 def sections_of(path: str | Path) -> tuple[str, ...]:

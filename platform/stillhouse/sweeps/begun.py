@@ -7,7 +7,6 @@ from typing import Any
 
 from stillhouse.core.artifacts import read_json, write_atomically
 from stillhouse.core.errors import BadInput, nearest, require
-from stillhouse.core.identity import canonical
 from stillhouse.core.notes import EXPORT_NOTE, SWEEP_NOTE, SWEEPS, read_note_twice, room_of, sound_note
 from stillhouse.core.redaction import redacted_json
 from stillhouse.experiments.data_kind import data_kinds
@@ -16,9 +15,10 @@ from stillhouse.experiments.fields import as_file, differences, experiment_of, s
 from stillhouse.experiments.kinds.pairs import Pairs
 from stillhouse.experiments.kinds.sentences import Sentences
 from stillhouse.methods import known_methods
-from stillhouse.search.domains import as_given
-from stillhouse.search.experiment_file import load_base, yaml_of
+from stillhouse.search.domains import as_given, frozen
+from stillhouse.search.experiment_file import load_base, load_search, yaml_of
 from stillhouse.search.options import SweepOptions
+from stillhouse.search.space import Space
 
 EXPERIMENT = "experiment.yaml"
 """Name of the experiment file in a sweep's folder."""
@@ -37,7 +37,7 @@ def write_experiment(options: SweepOptions, folder: Path) -> None:
         "preset": options.preset,
         **({"values": dict(space.fixed)} if space.fixed else {}),
         **as_file(options.experiment),
-        "search": {**({"first": dict(space.first)} if space.first else {}), "space": domains},
+        "search": {**({"first": dict(space.first)} if space.first else {}), space.section: domains},
     }
     text = yaml_of(redacted_json(content))
     write_atomically(folder / EXPERIMENT, f"{_INTRODUCTION}{text}".encode())
@@ -138,23 +138,21 @@ def as_sweep(name: str, experiment: Experiment) -> str:
     return f"as sweep {name}: {', '.join(said) or 'the same experiment'}"
 
 
-def changes_since(options: SweepOptions, begun: Mapping[str, Any], parts: Iterable[str]) -> str:
+def changes_since(options: SweepOptions, begun: Mapping[str, Any]) -> str:
     """Name what differs from how a sweep was begun, then and now.
 
     Args:
         options: The sweep, as it is asked for.
         begun: The note in the sweep's folder.
-        parts: The parts of its identity that differ.
     """
     file = options.root.resolve() / SWEEPS / options.name / EXPERIMENT
     now = {"method": f"{options.method}/{options.preset}", **_named(search_of(options))}
     then = {"method": begun["method"], **_named(begun["search"])}
     found = [f"{name} {then[name]} → {now[name]}" for name in now if then[name] != now[name]]
-    if "space" in parts:
-        found += _changed_space(begun["space"], canonical(options.space))
     if file.exists():
-        known = experiment_of(load_base(file).experiment)
-        found.append(differences(stated(known), stated(options.experiment)))
+        base = load_base(file)
+        found += _changed_space(options.space, base.values, load_search(file))
+        found.append(differences(stated(experiment_of(base.experiment)), stated(options.experiment)))
     return ", ".join(filter(None, found)) or "no field does, but the files of the data or the package"
 
 
@@ -174,10 +172,17 @@ def _named(search: list[Any]) -> dict[str, Any]:
     return {"sampler": sampler, "objectives": tuple(objectives), "scheduler": scheduler, "full": full}
 
 
-def _changed_space(then: Any, now: Any) -> list[str]:
-    """Names of hyper-parameters whose domain, fixed value or first value differs."""
-    parts = [(then["with"][part] or {}, now["with"][part] or {}) for part in ("domains", "fixed", "first")]
-    return sorted({name for a, b in parts for name in {**a, **b} if a.get(name) != b.get(name)})
+def _changed_space(space: Space, values: Mapping[str, Any], search: Mapping[str, Any]) -> list[str]:
+    """Hyper-parameters whose domain or fixed value differs from those of a file, then and now."""
+    sections = [search.get(section) or {} for section in ("space", "continuous")]
+    then = {name: frozen(given) for part in (values, *sections) for name, given in part.items()}
+    domains = {name: as_given(domain) for name, domain in space.domains.items()}
+    now = {name: frozen(given) for name, given in {**space.fixed, **domains}.items()}
+    return [
+        f"{name} {then.get(name, 'not searched')} → {now.get(name, 'not searched')}"
+        for name in {**then, **now}
+        if then.get(name, ...) != now.get(name, ...)
+    ]
 
 
 def _near(name: str, root: Path) -> str:

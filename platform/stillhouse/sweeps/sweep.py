@@ -198,7 +198,7 @@ def _same_sweep(options: SweepOptions, parts: dict[str, Any]) -> bool:
     if other:
         raise BadInput(
             f"a sweep must be resumed as it was begun, but the {' and the '.join(other)} of sweep "
-            f"{options.name!r} differs: {changes_since(options, begun, other)}. "
+            f"{options.name!r} differs: {changes_since(options, begun)}. "
             f"Give another --name, or remove {path.parent}."
         )
     return True

@@ -182,7 +182,7 @@ def test_collections_are_chosen_by_name_and_two_of_one_name_are_refused(tmp_path
     (two / "corpus.jsonl").write_text("{")
     found = find_collections(str(tmp_path), final=False, only=["toy"])
     assert [each.files[0].parent for each in found] == [one], "others are not read"
-    with pytest.raises(BadInput, match="no collection 'tov' with dev or train .*Did you mean toy"):
+    with pytest.raises(BadInput, match=r"no collection 'tov' with dev or train .*Did you mean toy"):
         find_collections(str(tmp_path), final=False, only=["tov"])
     with pytest.raises(BadInput, match="no collection 'toy' with test judgements"):
         find_collections(str(tmp_path), final=True, only=["toy"])

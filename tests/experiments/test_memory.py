@@ -7,7 +7,7 @@ from typing import Any
 import datasets
 import pandas as pd
 import pytest
-from small_experiment import sentences
+from small_experiment import sentences  # type: ignore[import-not-found]
 
 import stillhouse
 from stillhouse import BadInput, Budget, Experiment, Pairs, Sentences, TeacherChoice, TransformerChoice
@@ -34,7 +34,7 @@ ROWS = [("why?", "because"), ("when?", "now")]
 def test_texts_are_written_once_under_their_hash(given: Any, column: str, tmp_path: Path) -> None:
     held = Sentences(texts=given, column=column)
     assert str(held.texts) == "3 texts" and "texts=3 texts" in repr(held) and not held.is_pydocs
-    with pytest.raises(BadInput, match="sentences.texts must be written to a file"):
+    with pytest.raises(BadInput, match=r"sentences.texts must be written to a file"):
         as_mapping(Experiment(data=(held,)))
     stored = in_files(Experiment(data=(held,)), tmp_path).source
     assert isinstance(stored, Sentences) and stored == in_files(Experiment(data=(stored,)), tmp_path).source

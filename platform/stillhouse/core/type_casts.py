@@ -61,7 +61,11 @@ def check_types(value: Any, path: str, /, **remedies: str) -> None:
             object.__setattr__(value, field.name, fitted)
 
 
-_hints = functools.cache(typing.get_type_hints)
+@functools.cache
+def _hints(owner: Any) -> dict[str, Any]:
+    return typing.get_type_hints(owner)
+
+
 _SHOWN = (str, int, float, list, tuple, dict, type(None))
 
 

@@ -21,7 +21,7 @@ PYDOCS_SENTENCES, PYDOCS_PAIRS = 20_480, 2_048
 
 def check_count(path: str, count: int | None) -> None:
     """Refuse a negative number of rows; without one, or with 0, all of them are taken (see `counting`)."""
-    require(count is None or count >= 0, f"{path} >= 0", **{path.rpartition(".")[2]: count})
+    require(count is None or count >= 0, f"{path} >= 0", count=count)
 
 
 def of_pydocs(count: int | None, usual: int) -> int:

@@ -38,8 +38,8 @@ class Experiment:
     Attributes:
         teacher: The large model, or several; a name or a path will do.
         student: The small model, before it is trained.
-        data: The kinds of data that are named, one or several. The experiment's `kinds` are these, a source of text where
-            none of them is one, and what they bring along.
+        data: The kinds of data that are named, one or several. The experiment's `kinds` are these, a source
+            of text where none of them is one, and what they bring along.
         without: Keys of kinds that are left out although another kind brings them.
         budget: How long the stages are.
         selection: What selects checkpoints and trials.

@@ -1,7 +1,7 @@
 """How many rows of a source are taken: one rule for every kind of data and every form of file.
 
 Without a number (None or 0) everything is read. A number N takes N distinct rows of the whole source, those
-with the smallest hashes, whatever the order of its files; a larger number adds rows to those of a smaller one.
+with the smallest hashes, whatever their order; a larger number adds rows to those of a smaller one.
 Of a stream (``hf:``), whose end may be far away, it takes the first N. ``pydocs`` alone has sizes of its own.
 """
 
@@ -66,7 +66,8 @@ class Taking(Generic[T]):
                     self.partial = True
                     return
         if drawn is not None:
-            for self.taken, row in enumerate(drawn.rows(self.by_hash), start=1):
+            for row in drawn.rows(self.by_hash):
+                self.taken += 1
                 yield row
             self.partial = drawn.left_out
 
